@@ -1,0 +1,10 @@
+"""What θ and f_θ are: activations, networks, initialisations, files."""
+
+from neuromanifold.models import init
+from neuromanifold.models.activation import Activation, Mixed, leaky_relu, power
+from neuromanifold.models.function import FunctionModel
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP
+from neuromanifold.models.storage import load, save
+
+__all__ = ["MLP", "Activation", "FunctionModel", "Layer", "Mixed", "init", "leaky_relu", "load", "power", "save"]

@@ -1,0 +1,56 @@
+"""Rank and pivots of matrices over a prime field, by FLINT."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+
+class Echelon(NamedTuple):
+    """A rank over a prime field with one nonzero minor that proves it: `matrix[rows][:, columns]` is invertible."""
+
+    rank: int
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+def to_flint(matrix: Int[np.ndarray, "m n"], p: int):
+    """The matrix as a `flint.nmod_mat` (through `fmpz_mat`: per-entry constructors of `nmod_mat` are slower)."""
+    import flint
+
+    if 0 in matrix.shape:
+        return flint.nmod_mat(*matrix.shape, p)
+    return flint.nmod_mat(flint.fmpz_mat(matrix.tolist()), p)
+
+
+def modular_rank(matrix: Int[np.ndarray, "m n"], p: int) -> int:
+    """The rank modulo p."""
+    return to_flint(matrix, p).rank()
+
+
+def echelon(matrix: Int[np.ndarray, "m n"], p: int) -> Echelon:
+    """Rank modulo p with pivot rows and columns.
+
+    >>> echelon(np.array([[1, 2, 3], [2, 4, 6], [0, 0, 5]]), 7)
+    Echelon(rank=2, rows=(0, 2), columns=(0, 2))
+    """
+    M = to_flint(matrix, p)
+    rows = _pivots(M.transpose())
+    if len(rows) == matrix.shape[1]:
+        return Echelon(len(rows), rows, tuple(range(matrix.shape[1])))
+    return Echelon(len(rows), rows, _pivots(M))
+
+
+def _pivots(M) -> tuple[int, ...]:
+    reduced, rank = M.rref()
+    pivots, column = [], 0
+    for row in range(rank):
+        while reduced[row, column] == 0:
+            column += 1
+        pivots.append(column)
+    return tuple(pivots)
+
+
+def is_invertible(matrix: Int[np.ndarray, "n n"], p: int) -> bool:
+    """Whether the determinant is nonzero modulo p."""
+    return to_flint(matrix, p).det() != 0
