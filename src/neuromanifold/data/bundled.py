@@ -1,5 +1,7 @@
 """Real data that come with scikit-learn: handwritten digits, diabetes."""
 
+from typing import Any
+
 import numpy as np
 
 from neuromanifold.data.dataset import Dataset
@@ -9,7 +11,7 @@ def digits() -> Dataset:
     """1,797 handwritten digits of 8×8 pixels, grey values divided by 16; targets one-hot."""
     from sklearn.datasets import load_digits
 
-    bunch = load_digits()
+    bunch: Any = load_digits()
     return Dataset(
         name="digits",
         x=bunch.data / 16.0,
@@ -26,7 +28,7 @@ def diabetes() -> Dataset:
     """442 patients, 10 features of mean 0 and sum of squares 1, as scikit-learn scales them; disease progression."""
     from sklearn.datasets import load_diabetes
 
-    bunch = load_diabetes()
+    bunch: Any = load_diabetes()
     return Dataset(
         name="diabetes",
         x=bunch.data,

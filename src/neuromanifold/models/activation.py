@@ -189,7 +189,7 @@ def _leaky_relu(alpha: float) -> Activation:
 def power(degree: int) -> Activation:
     """σ(z) = z^d, homogeneous of degree d on all real scalars: (cz)^d = c^d z^d."""
     if not isinstance(degree, (int, float)) or not math.isfinite(degree) or degree != int(degree) or degree < 1:
-        raise ValueError(f"`degree` is {degree!r}; pass a positive whole number.")
+        raise ValueError(f"`degree` is {degree!r}; pass a positive integer.")
     return _power(int(degree))
 
 
