@@ -73,6 +73,25 @@ def functional_dimension(
     return rank
 
 
+def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
+    """The rank that float32 reports, as published experiments computed it.   [complexity, Sec. 5]
+
+    Singular values of the float32 Jacobian above max(n·o, D)·σ_max·1.19e-7 (`torch.linalg.matrix_rank`'s default). An
+    artefact to compare with, never an answer. Works under `jit` and `vmap`.
+
+    >>> rows = np.array([[1.0], [1.0 + 1e-9]])
+    >>> f = lambda params, x: params[0] * x + params[1]
+    >>> int(single_precision_rank(f, np.ones(2), rows)), int(nm.functional_dimension(f, np.ones(2), rows))
+    (1, 2)
+    """
+    with arithmetic():
+        params, x = checked(f, params, x, dtype=np.float32)
+        J = sample_jacobians(f, params, x)
+        J = J.reshape(-1, J.shape[-1])
+        rank = rank_from_spectrum(jnp.linalg.svd(J, compute_uv=False), J.shape)
+        return Rank(*to_host((rank.value, rank.spectrum, rank.threshold, rank.gap)))
+
+
 def _exact(f: Model, params: Any, x: Any, prove: bool, budget: int) -> Rank:
     if is_traced((params, x)):
         raise TypeError("`exact=True` needs concrete values and runs on the host; call it outside jit, vmap and grad.")
