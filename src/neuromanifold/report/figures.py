@@ -25,13 +25,17 @@ def spectrum_figure(inspection: Inspection) -> Any:
     floor = max(values[0], 1e-300) * 1e-20
     index = np.arange(1, len(values) + 1)
     kept = index <= int(inspection.dimension)
-    axes.semilogy(index[kept], np.maximum(values[kept], floor), "o", ms=4, color=BLUE, label="directions that change the function")
+    axes.semilogy(
+        index[kept], np.maximum(values[kept], floor), "o", ms=4, color=BLUE, label="directions that change the function"
+    )
     axes.semilogy(index[~kept], np.maximum(values[~kept], floor), "o", ms=4, color=GREY, label="zero up to rounding")
     _threshold(axes, float(inspection.float32.threshold), "float32 cuts here", ORANGE, len(values))
     _threshold(axes, float(inspection.float64.threshold), "float64 cuts here", GREEN, len(values))
     rank = int(inspection.dimension)
     axes.axvline(rank + 0.5, color=INK, lw=1)
-    axes.annotate(f"rank {rank}", (rank + 0.5, 1), xycoords=("data", "axes fraction"), xytext=(5, -12), textcoords="offset points")
+    axes.annotate(
+        f"rank {rank}", (rank + 0.5, 1), xycoords=("data", "axes fraction"), xytext=(5, -12), textcoords="offset points"
+    )
     axes.set_xlabel("index")
     axes.set_ylabel("singular value of the Jacobian")
     axes.set_xlim(0, len(values) + 1)
@@ -42,7 +46,9 @@ def spectrum_figure(inspection: Inspection) -> Any:
 def _threshold(axes: Any, height: float, text: str, colour: str, right: int) -> None:
     if height > 0:
         axes.axhline(height, color=colour, lw=1, ls="--")
-        axes.annotate(text, (right, height), xytext=(0, 3), textcoords="offset points", ha="right", color=colour, fontsize=9)
+        axes.annotate(
+            text, (right, height), xytext=(0, 3), textcoords="offset points", ha="right", color=colour, fontsize=9
+        )
 
 
 def parameters_figure(inspection: Inspection) -> Any:
@@ -64,7 +70,8 @@ def _inside(axes: Any, left: int, width: int, total: int, text: str, colour: str
     if width >= 0.28 * total:
         axes.text(left + width / 2, 0, text, ha="center", va="center", color=colour)
     elif width:
-        axes.annotate(text, (left + width / 2, 0.4), xytext=(0, 4), textcoords="offset points", ha="left" if left == 0 else "right", fontsize=9)
+        side = "left" if left == 0 else "right"
+        axes.annotate(text, (left + width / 2, 0.4), xytext=(0, 4), textcoords="offset points", ha=side, fontsize=9)
 
 
 def neurons_figure(inspection: Inspection) -> Any:

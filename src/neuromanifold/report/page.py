@@ -49,7 +49,7 @@ def render(inspection: Inspection, *, title: str = "What this network's paramete
 
 def _table(inspection: Inspection) -> str:
     rows = "\n".join(
-        f'<tr{" class=sub" if name.startswith(" ") else ""}><td>{html.escape(name.strip())}</td>'
+        f"<tr{' class=sub' if name.startswith(' ') else ''}><td>{html.escape(name.strip())}</td>"
         f"<td>{html.escape(value)}</td><td>{html.escape(remark)}</td></tr>"
         for name, value, remark in inspection.rows
     )
