@@ -139,7 +139,7 @@ def list_data() -> None:
     rows = nm.data.catalogue()
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in rows[0]:
-        table.add_column(column)
+        table.add_column(column, no_wrap=column == "name")
     for row in rows:
         table.add_row(*({**row, "present": row["present"] or "no"}).values())
     Console(highlight=False).print(table, markup=False)

@@ -1,5 +1,6 @@
 """The memory budget, and the cutting of an axis into blocks that respect it."""
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ def memory_budget(memory: int | float | str | None = None) -> int:
 
 def _parse(given: int | float | str) -> int:
     if isinstance(given, (int, float)):
-        return int(given)
+        return int(given) if math.isfinite(given) else -1
     text = given.strip().upper().removesuffix("IB").removesuffix("B")
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text else (text, "")
     try:
