@@ -26,7 +26,7 @@ def tracks_complexity(figure: str, history: xr.Dataset) -> list[Claim]:
     verdict, steps = increasing(groups)
     single = [finals(history, "float32_dimension", {"dataset": name}) for name in names]
     single_verdict, single_steps = increasing(single)
-    r2 = {name: described(finals(history, "r_squared", {"dataset": name})).split(" (")[0] for name in names}
+    r2 = {name: _mean(finals(history, "r_squared", {"dataset": name})) for name in names}
     good = successful(history).sum("run")
     order = Claim(
         figure,
@@ -37,13 +37,17 @@ def tracks_complexity(figure: str, history: xr.Dataset) -> list[Claim]:
             "steps, exact": steps,
             "steps, float32": single_steps,
             "successful runs": {name: int(good.sel(dataset=name)) for name in names},
-            "r² of these": r2,
+            "their mean r²": r2,
         },
         verdict,
         f"mean ± 95 % interval (runs) at epoch {int(history.epoch[-1])} over runs with r² > 0.9; steps are differences of "
         f"neighbours, then of the ends, with Welch's 95 % interval; in float32 the order is {_word(single_verdict)}",
     )
     return [order, _evolution(figure, history, names), _single_against_exact(figure, history)]
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return round(float(values.mean()), 3) if values.size else None
 
 
 def _word(verdict: bool | str) -> str:

@@ -12,17 +12,17 @@ COLOURS = dict(zip(("f1", "f2", "f3"), PALETTE, strict=False)) | dict(zip(("g1",
 COLOURS |= {"heating_load": PALETTE[1], "cooling_load": PALETTE[0]}
 LABELS = {"heating_load": "heating load", "cooling_load": "cooling load"}
 DIMENSION = "functional dimension (rank J)"
-MARKERS = "osD"
 
 
-def _axes(*shape: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
+def _axes(*shape: int, size: tuple[float | int, float | int], **options: Any) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(*shape, **options)
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
+    """The data set's name in words."""
     return LABELS.get(name, name)
 
 
@@ -45,7 +45,8 @@ def bivariate_data(surfaces: xr.Dataset) -> Any:
     image = None
     low, high = float(surfaces.function.min()), float(surfaces.function.max())
     for axis, name in zip(axes, surfaces.dataset.values, strict=True):
-        image = axis.pcolormesh(surfaces.s, surfaces.t, surfaces.function.sel(dataset=name).T, vmin=low, vmax=high)
+        values = surfaces.function.sel(dataset=name).T
+        image = axis.pcolormesh(surfaces.s, surfaces.t, values, vmin=low, vmax=high, rasterized=True)
         axis.plot(*np.meshgrid(np.linspace(0, 1, 20), np.linspace(0, 1, 20)), ".", color="white", markersize=1)
         axis.set(title=name, xlabel="x", aspect="equal")
     axes[0].set_ylabel("y")
@@ -56,10 +57,10 @@ def bivariate_data(surfaces: xr.Dataset) -> Any:
 def trajectories(history: xr.Dataset, groups: list[tuple[str, dict[str, Any], str]]) -> Any:
     """Figures 2, 3, 4, 9: every run's float32 rank (left), means over successful runs in float32 and exactly (right).
 
-    `groups` lists (label, selection, colour).
+    `groups` lists (title, selection, colour).
     """
     figure, (left, right) = _axes(1, 2, size=(11, 4), sharey=True)
-    for label, where, colour in groups:
+    for title, where, colour in groups:
         one = history.sel(where)
         good = successful(one)
         for run in one.run.values:
@@ -73,7 +74,7 @@ def trajectories(history: xr.Dataset, groups: list[tuple[str, dict[str, Any], st
                 linestyle="-" if kept else ":",
             )
         count = int(good.sum())
-        _band(right, one.exact_dimension.isel(run=good.values), colour, "-", f"{label}: {count} of {good.size} runs")
+        _band(right, one.exact_dimension.isel(run=good.values), colour, "-", f"{title}: {count} of {good.size} runs")
         _band(right, one.float32_dimension.isel(run=good.values), colour, "--", None)
     left.set(xlabel="epoch", ylabel=DIMENSION, title="each run, float32 as in the paper (dotted: r² ≤ 0.9 at the end)")
     right.set(xlabel="epoch", title="mean and 95 % interval of successful runs")
@@ -102,19 +103,21 @@ def regions(history: xr.Dataset, inputs: int) -> Any:
         exact = one.exact_dimension.dropna("epoch")
         bound = one.region_bound.sel(epoch=exact.epoch)
         printed = (inputs + 1) * one.sampled_regions.sel(epoch=exact.epoch)
+        top.plot(exact.epoch, bound, color=PALETTE[4], label=f"Σ min(samples, {inputs + 1}) over regions", linewidth=3)
         top.plot(exact.epoch, exact, color=COLOURS[name], label="rank J, exact")
         top.plot(one.epoch, one.float32_dimension, ":", color=COLOURS[name], label="rank J, float32")
         top.plot(one.epoch, one.sampled_regions, "k--", label="regions sampled", linewidth=1)
-        top.plot(exact.epoch, bound, color=PALETTE[4], label=f"Σ min(samples, {inputs + 1}) over regions", linewidth=1)
-        top.set_title(f"{_label(name)}, run {int(one.run)}")
+        top.set_title(f"{label(name)}, run {int(one.run)}")
         bottom.plot(exact.epoch, exact / printed, color=COLOURS[name], label=f"exact rank / ({inputs + 1} · regions)")
-        bottom.plot(exact.epoch, exact / bound, color=PALETTE[4], label="exact rank / Σ min", linewidth=1)
+        bottom.plot(
+            exact.epoch, exact / bound, color=PALETTE[4], label="exact rank / Σ min(samples, n₀ + 1)", linewidth=1
+        )
         bottom.axhline(1.0, color="0.6", linewidth=0.8)
         bottom.set(xlabel="epoch", ylim=(0, 1.08))
     axes[0, 0].set_ylabel("dimensions or regions")
     axes[1, 0].set_ylabel("ratio to the bound")
-    axes[0, 0].legend(fontsize=8)
-    axes[1, 0].legend(fontsize=8, loc="lower left")
+    for axis in axes[:, 0]:
+        axis.legend(fontsize=8, framealpha=0.6)
     return figure
 
 

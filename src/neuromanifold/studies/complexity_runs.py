@@ -65,16 +65,17 @@ ENERGY = ("heating_load", "cooling_load")
 DECAYS = (0.0, 1e-4, 1e-3)
 EXPERIMENTS = {
     "small": (
-        Experiment("univariate", UNIVARIATE, runs=6, epochs=1000, every=50, exact_every=100),
-        Experiment("energy", ENERGY, runs=3, epochs=200, every=25, exact_every=50),
-        Experiment("decay", ("f2",), runs=5, epochs=1000, every=100, exact_every=200, weight_decay=DECAYS),
-        Experiment("bivariate", BIVARIATE, runs=4, epochs=300, every=25, exact_every=100),
+        Experiment("univariate", UNIVARIATE, runs=15, epochs=1000, every=50, exact_every=100),
+        Experiment("energy", ENERGY, runs=5, epochs=200, every=50, exact_every=100),
+        Experiment("decay", ("f2",), runs=10, epochs=1000, every=200, exact_every=200, weight_decay=DECAYS),
+        Experiment("bivariate", BIVARIATE, runs=8, epochs=300, every=50, exact_every=150),
     ),
     "paper": (
         Experiment("univariate", UNIVARIATE, runs=15, epochs=2000, every=50, exact_every=50),
         Experiment("energy", ENERGY, runs=10, epochs=2000, every=25, exact_every=100),
         Experiment("decay", ("f2",), runs=10, epochs=2000, every=50, exact_every=50, weight_decay=DECAYS),
         Experiment("bivariate", BIVARIATE, runs=20, epochs=2000, every=25, exact_every=100),
+        Experiment("univariate_long", UNIVARIATE, runs=60, epochs=10_000, every=1000, exact_every=1000, seed=100),
     ),
 }
 SEEDS = {
@@ -180,7 +181,7 @@ def _with(history: xr.Dataset, values: dict[str, np.ndarray]) -> xr.Dataset:
     return history.assign({name: (history.r_squared.dims, a.copy()) for name, a in values.items()})
 
 
-def ranks(net: MLP, params: Any, x: np.ndarray, *, exact: bool = True) -> dict[str, float]:
+def ranks(net: MLP, params: Any, x: np.ndarray, *, exact: bool = True) -> dict[str, int | float]:
     """rank J in single precision (as the paper), in double precision, exactly (nan where not asked), and the effective rank."""
     double = functional_dimension(net, params, x, smallest_gap=0.0)
     eigenvalues = np.asarray(double.spectrum) ** 2
@@ -234,6 +235,6 @@ def initial(name: str, seeds: int, out: Path, *, progress: bool = False) -> xr.D
     return found
 
 
-def _initial_row(net: MLP, params: Any, x: np.ndarray) -> dict[str, float]:
+def _initial_row(net: MLP, params: Any, x: np.ndarray) -> dict[str, int | float]:
     counts = {"sampled_regions": sampled_regions(net, params, x), "region_bound": region_bound(net, params, x)}
     return ranks(net, params, x) | counts

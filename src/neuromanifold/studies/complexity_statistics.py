@@ -53,7 +53,8 @@ def finals(history: xr.Dataset, variable: str, where: dict[str, Any]) -> np.ndar
 
 def increasing(groups: list[np.ndarray]) -> tuple[bool | str, list[str]]:
     """Whether the groups' means increase: True where each 95 % interval of a step (Welch) is above zero, "partly" where
-    the means increase but an interval does not say so, or where only the ends are in order; with the steps in words.
+    the means increase but an interval does not say so, or where only the ends are in order; with the steps in words,
+    those of neighbours and then that of the ends.
 
     >>> increasing([np.array([1.0, 1.1, 0.9]), np.array([2.0, 2.1, 1.9])])[0]
     True
@@ -62,7 +63,9 @@ def increasing(groups: list[np.ndarray]) -> tuple[bool | str, list[str]]:
         return "partly", ["too few successful runs"]
     steps = [difference(a, b) for a, b in pairwise(groups)]
     ends = difference(groups[0], groups[-1])
-    words = [f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" for mean, low, high in [*steps, ends]]
+    words = [f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]" for mean, low, high in (*steps, ends)]
+    if not any(low * high > 0 for _, low, high in (*steps, ends)):
+        words.append("no difference is significant")
     if all(low > 0 for _, low, _ in steps):
         return True, words
     return ("partly" if all(mean > 0 for mean, _, _ in steps) or ends[1] > 0 else False), words
