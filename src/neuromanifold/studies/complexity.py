@@ -72,6 +72,10 @@ class Study:
     scale: str
     progress: bool
 
+    def has(self, name: str) -> bool:
+        """Whether the scale has this experiment."""
+        return any(e.name == name for e in runs.EXPERIMENTS[self.scale])
+
     def history(self, name: str) -> xr.Dataset:
         """The experiment's training with its ranks."""
         experiment = next(e for e in runs.EXPERIMENTS[self.scale] if e.name == name)
@@ -120,19 +124,24 @@ def _tracked(figure: str, name: str, study: Study) -> list[Claim]:
 
 def _figure2(study: Study) -> list[Claim]:
     """As in the paper; where the scale has it, also with four times the runs and five times the epochs."""
-    longer = [e.name for e in runs.EXPERIMENTS[study.scale] if e.name == "univariate_long"]
     found = _tracked("2", "univariate", study)
-    return found + [claim for name in longer for claim in _tracked("2_long", name, study)]
+    return found + (_tracked("2_long", "univariate_long", study) if study.has("univariate_long") else [])
 
 
 def _figure4(study: Study) -> list[Claim]:
-    history = study.history("decay").isel(dataset=0)
+    """As in the paper; where the scale has it, also with six times the runs."""
+    found = _decay("4", "decay", study)
+    return found + (_decay("4_more", "decay_more", study) if study.has("decay_more") else [])
+
+
+def _decay(figure: str, name: str, study: Study) -> list[Claim]:
+    history = study.history(name).isel(dataset=0)
     decays = history.weight_decay.values
     groups = [
         (f"weight decay {decay:g}", {"weight_decay": decay}, colour)
         for decay, colour in zip(decays, draw.PALETTE, strict=False)
     ]
-    study.save("figure_4", draw.trajectories(history, groups), history.drop_vars("parameters"))
+    study.save(f"figure_{figure}", draw.trajectories(history, groups), history.drop_vars("parameters"))
     return claims.decay_suppresses("Fig 4", history)
 
 

@@ -76,6 +76,9 @@ EXPERIMENTS = {
         Experiment("decay", ("f2",), runs=10, epochs=2000, every=50, exact_every=50, weight_decay=DECAYS),
         Experiment("bivariate", BIVARIATE, runs=20, epochs=2000, every=25, exact_every=100),
         Experiment("univariate_long", UNIVARIATE, runs=60, epochs=10_000, every=1000, exact_every=1000, seed=100),
+        Experiment(
+            "decay_more", ("f2",), runs=60, epochs=2000, every=1000, exact_every=1000, weight_decay=DECAYS, seed=100
+        ),
     ),
 }
 SEEDS = {
