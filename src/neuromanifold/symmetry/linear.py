@@ -1,0 +1,233 @@
+"""Groups of linear neurons: general linear, affine, orthogonal."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.precision import arithmetic, to_host
+from neuromanifold.symmetry import neurons
+from neuromanifold.symmetry.base import ContinuousGroup, check_key, check_net
+from neuromanifold.symmetry.dense import Dense
+from neuromanifold.symmetry.fields import Fields, Layout, join, mixing, translation
+
+
+class _LinearGroup(ContinuousGroup):
+    """What the groups of linear neurons share: neurons with σ(z) = s_i z, mixed by A = exp(ΞS) and B = exp(SΞ) = SAS⁻¹."""
+
+    net: MLP
+
+    @cached_property
+    def neurons(self) -> tuple[np.ndarray, ...]:
+        """The linear neurons of each hidden layer."""
+        return tuple(neurons.linear_neurons(self.net))
+
+    @cached_property
+    def slopes(self) -> tuple[np.ndarray, ...]:
+        """Their slopes s."""
+        found = neurons.hidden(self.net, neurons.linear_slope)
+        return tuple(s[chosen] for s, chosen in zip(found, self.neurons, strict=True))
+
+    def clip(self, coordinates: Any, bound: float) -> Any:
+        """‖A_l‖, ‖A_l⁻¹‖ ≤ exp‖ΞS‖, and Γ multiplies by one of each, so ‖ξ‖ ≤ log(bound)/2 (over max|s|) keeps its mixing part below `bound`."""
+        largest = max((float(np.abs(s).max()) for s in self.slopes if len(s)), default=1.0)
+        limit = np.log(bound) / 2 / max(1.0, largest)
+        norm = jnp.linalg.norm(coordinates)
+        return coordinates * jnp.where(norm > limit, limit / jnp.where(norm > 0, norm, 1.0), 1.0)
+
+    def _dense(self, mixers: list[Any], shifts: list[Any] | None = None) -> Dense:
+        """The element that acts by z' = Az + t on the linear neurons and leaves the others."""
+        into, out, shift_in, shift_out = [], [], [], []
+        for index, (chosen, s, matrix) in enumerate(zip(self.neurons, self.slopes, mixers, strict=True)):
+            eye, zero = jnp.eye(self.net.widths[index + 1]), jnp.zeros(self.net.widths[index + 1])
+            block = np.ix_(chosen, chosen)
+            into.append(eye.astype(matrix.dtype).at[block].set(matrix))
+            out.append(eye.astype(matrix.dtype).at[block].set(s[:, None] * matrix / s))
+            shift = (
+                zero.astype(matrix.dtype) if shifts is None else zero.astype(matrix.dtype).at[chosen].set(shifts[index])
+            )
+            shift_in.append(shift)
+            shift_out.append(shift.at[chosen].multiply(s.astype(shift.dtype)))
+        return Dense(tuple(into), tuple(out), tuple(shift_in), tuple(shift_out), self.net.weight_scales)
+
+    def _mixing_fields(self) -> list[list[Fields]]:
+        """For each layer the fields δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}, (i, j) in row-major order."""
+        layout = Layout(self.net)
+        return [
+            [
+                mixing(layout, layer, i, j, float(s[b]), float(s[a]))
+                for a, i in enumerate(chosen)
+                for b, j in enumerate(chosen)
+            ]
+            for layer, (chosen, s) in enumerate(zip(self.neurons, self.slopes, strict=True))
+        ]
+
+
+def _check_linear(net: Any, group: str) -> None:
+    check_net(net, group)
+    neurons.require(net, group, neurons.is_linear, "is not linear", "hidden neurons with activation identity")
+
+
+@dataclass(frozen=True)
+class GeneralLinearGroup(_LinearGroup):
+    """GL of the linear neurons of each hidden layer: (W_l, b_l) ↦ (g_l W_l g_{l-1}⁻¹, g_l b_l).   [complexity, Eq. 3]
+
+    Coordinates are the entries of Ξ, row by row, layer by layer, with g = exp Ξ for the identity activation.
+
+    >>> nm.symmetry.GeneralLinearGroup(nm.MLP((2, 3, 2), "identity")).dimension
+    9
+    """
+
+    net: MLP
+
+    def __post_init__(self):
+        _check_linear(self.net, "GeneralLinearGroup")
+
+    @cached_property
+    def fields(self) -> Fields:
+        """δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}."""
+        return join(self.net, [field for layer in self._mixing_fields() for field in layer])
+
+    def exponential(self, coordinates: Any) -> Dense:
+        """A = exp(ΞS)."""
+        start, mixers = 0, []
+        for s in self.slopes:
+            block = coordinates[start : start + len(s) ** 2].reshape(len(s), len(s))
+            mixers.append(jax.scipy.linalg.expm(block * s))
+            start += len(s) ** 2
+        return self._dense(mixers)
+
+    def sample(self, *, key: Any) -> Dense:
+        """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components, condition number ≤ e."""
+        check_key(key)
+        with arithmetic():
+            return to_host(self._dense(_random_invertible(key, [len(s) for s in self.slopes])))
+
+
+@dataclass(frozen=True)
+class AffineGroup(_LinearGroup):
+    """GL with translations of the linear neurons of each hidden layer: z ↦ gz + t, undone by the next layer.
+
+    b_l ↦ g_l b_l + t_l and b_{l+1} ↦ b_{l+1} − W_{l+1} g_l⁻¹ t_l. Needs biases. For each layer the coordinates are
+    those of GL followed by the translation.
+
+    >>> nm.symmetry.AffineGroup(nm.MLP((2, 3, 2), "identity")).dimension
+    12
+    """
+
+    net: MLP
+
+    def __post_init__(self):
+        _check_linear(self.net, "AffineGroup")
+        if not self.net.bias:
+            raise ValueError(
+                f"`net` is {self.net}, which has no biases to translate; AffineGroup needs bias=True: use GeneralLinearGroup."
+            )
+
+    @cached_property
+    def fields(self) -> Fields:
+        """Those of GL, then δb_i = 1, δb_next = −s_i V_{·i}, layer by layer."""
+        layout, parts = Layout(self.net), []
+        for layer, mixers in enumerate(self._mixing_fields()):
+            parts += mixers
+            parts += [
+                translation(layout, layer, int(i), float(s))
+                for i, s in zip(self.neurons[layer], self.slopes[layer], strict=True)
+            ]
+        return join(self.net, parts)
+
+    def exponential(self, coordinates: Any) -> Dense:
+        """The exponential of [[ΞS, τ], [0, 0]]."""
+        start, mixers, shifts = 0, [], []
+        for s in self.slopes:
+            k = len(s)
+            block = coordinates[start : start + k * k].reshape(k, k) * s
+            shift = coordinates[start + k * k : start + k * k + k]
+            full = jnp.zeros((k + 1, k + 1), coordinates.dtype).at[:k, :k].set(block).at[:k, k].set(shift)
+            full = jax.scipy.linalg.expm(full)
+            mixers.append(full[:k, :k])
+            shifts.append(full[:k, k])
+            start += k * k + k
+        return self._dense(mixers, shifts)
+
+    def sample(self, *, key: Any) -> Dense:
+        """An element of GL as there, and a standard normal translation."""
+        check_key(key)
+        mix, shift = jax.random.split(key)
+        sizes = [len(s) for s in self.slopes]
+        with arithmetic():
+            keys = jax.random.split(shift, len(sizes))
+            shifts = [jax.random.normal(k, (size,), np.float64) for k, size in zip(keys, sizes, strict=True)]
+            return to_host(self._dense(_random_invertible(mix, sizes), shifts))
+
+
+@dataclass(frozen=True)
+class OrthogonalGroup(_LinearGroup):
+    """O(k) of the k linear neurons of each hidden layer, a subgroup of GL.   [riemann, Thm 14]
+
+    It preserves ‖θ‖ and every gradient norm, so nothing is gained by teleporting with it. Coordinates are the entries
+    of the antisymmetric Ξ above the diagonal. Linear neurons of one layer must share their slope.
+
+    >>> nm.symmetry.OrthogonalGroup(nm.MLP((2, 3, 2), "identity")).dimension
+    3
+    """
+
+    net: MLP
+
+    def __post_init__(self):
+        _check_linear(self.net, "OrthogonalGroup")
+        for index, s in enumerate(self.slopes):
+            if len(set(s.tolist())) > 1:
+                raise ValueError(
+                    f"`net` has linear neurons of slopes {sorted(set(s.tolist()))} in hidden layer {index + 1}; "
+                    "OrthogonalGroup needs one slope in each layer: use GeneralLinearGroup."
+                )
+
+    @cached_property
+    def fields(self) -> Fields:
+        """X_ij − X_ji for i < j, X the fields of GL."""
+        parts = []
+        for mixers, s in zip(self._mixing_fields(), self.slopes, strict=True):
+            k = len(s)
+            rows = [(a * k + b, b * k + a) for a in range(k) for b in range(a + 1, k)]
+            combination = np.zeros((len(rows), k * k), np.int64)
+            for row, (above, below) in enumerate(rows):
+                combination[row, above], combination[row, below] = 1, -1
+            parts.append(join(self.net, mixers).combine(combination))
+        return join(self.net, parts)
+
+    def exponential(self, coordinates: Any) -> Dense:
+        """A = exp(s(Ξ − Ξᵀ))."""
+        start, mixers = 0, []
+        for s in self.slopes:
+            above = np.triu_indices(len(s), 1)
+            upper = jnp.zeros((len(s), len(s)), coordinates.dtype)
+            upper = upper.at[above].set(coordinates[start : start + len(above[0])])
+            mixers.append(jax.scipy.linalg.expm((upper - upper.T) * s))
+            start += len(above[0])
+        return self._dense(mixers)
+
+    def sample(self, *, key: Any) -> Dense:
+        """A Haar-random element."""
+        check_key(key)
+        sizes = [len(s) for s in self.slopes]
+        with arithmetic():
+            keys = jax.random.split(key, len(sizes))
+            return to_host(self._dense([_random_orthogonal(k, n) for k, n in zip(keys, sizes, strict=True)]))
+
+
+def _random_invertible(key: Any, sizes: list[int]) -> list[Any]:
+    matrices = []
+    for k, n in zip(jax.random.split(key, len(sizes)), sizes, strict=True):
+        left, right, middle = jax.random.split(k, 3)
+        U, V = _random_orthogonal(left, n), _random_orthogonal(right, n)
+        matrices.append((U * jnp.exp(jax.random.uniform(middle, (n,), np.float64, -0.5, 0.5))) @ V)
+    return matrices
+
+
+def _random_orthogonal(key: Any, n: int) -> Any:
+    return jax.random.orthogonal(key, n, dtype=np.float64) if n else jnp.zeros((0, 0), np.float64)
