@@ -139,7 +139,7 @@ class ContinuousGroup(AbstractGroup):
         return self.fields.at(params)
 
     def orbit_dimension(self, params: Any, *, exact: bool = True) -> Any:
-        """The dimension of the orbit through θ, the rank of the generators: exactly (modulo a 61-bit prime), or as a `Rank` from singular values."""
+        """The dimension of the orbit through θ, the rank of the generators: exactly (modulo a random prime), or from singular values."""
         if exact:
             p = draw_prime(self.net)
             return modular_rank(self.fields.modulo(params, p), p)

@@ -1,5 +1,6 @@
 """Groups of linear neurons: general linear, affine, orthogonal."""
 
+import abc
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,11 +34,19 @@ class _LinearGroup(ContinuousGroup):
         return tuple(s[chosen] for s, chosen in zip(found, self.neurons, strict=True))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """‖A_l‖, ‖A_l⁻¹‖ ≤ exp‖ΞS‖, and Γ multiplies by one of each, so ‖ξ‖ ≤ log(bound)/2 (over max|s|) keeps its mixing part below `bound`."""
-        largest = max((float(np.abs(s).max()) for s in self.slopes if len(s)), default=1.0)
-        limit = np.log(bound) / 2 / max(1.0, largest)
-        norm = jnp.linalg.norm(coordinates)
-        return coordinates * jnp.where(norm > limit, limit / jnp.where(norm > 0, norm, 1.0), 1.0)
+        """Γ multiplies by one A and one A⁻¹, each at most exp‖ΞS‖: ‖Ξ‖ ≤ log(bound)/(2 max|s|) in each layer (translations counted in)."""
+        parts, start = [], 0
+        for s, size in zip(self.slopes, self.sizes, strict=True):
+            part = coordinates[start : start + size]
+            limit, norm = np.log(bound) / 2 / max(1.0, np.abs(s).max(initial=0.0)), jnp.linalg.norm(part)
+            parts.append(part * jnp.where(norm > limit, limit / jnp.where(norm > 0, norm, 1.0), 1.0))
+            start += size
+        return jnp.concatenate(parts)
+
+    @property
+    @abc.abstractmethod
+    def sizes(self) -> tuple[int, ...]:
+        """The number of coordinates of each hidden layer."""
 
     def _dense(self, mixers: list[Any], shifts: list[Any] | None = None) -> Dense:
         """The element that acts by z' = Az + t on the linear neurons and leaves the others."""
@@ -87,6 +96,11 @@ class GeneralLinearGroup(_LinearGroup):
     def __post_init__(self):
         _check_linear(self.net, "GeneralLinearGroup")
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of coordinates of each hidden layer."""
+        return tuple(len(s) ** 2 for s in self.slopes)
+
     @cached_property
     def fields(self) -> Fields:
         """δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}."""
@@ -127,6 +141,11 @@ class AffineGroup(_LinearGroup):
             raise ValueError(
                 f"`net` is {self.net}, which has no biases to translate; AffineGroup needs bias=True: use GeneralLinearGroup."
             )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of coordinates of each hidden layer."""
+        return tuple(len(s) ** 2 + len(s) for s in self.slopes)
 
     @cached_property
     def fields(self) -> Fields:
@@ -186,6 +205,11 @@ class OrthogonalGroup(_LinearGroup):
                     f"`net` has linear neurons of slopes {sorted(set(s.tolist()))} in hidden layer {index + 1}; "
                     "OrthogonalGroup needs one slope in each layer: use GeneralLinearGroup."
                 )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of coordinates of each hidden layer."""
+        return tuple(len(s) * (len(s) - 1) // 2 for s in self.slopes)
 
     @cached_property
     def fields(self) -> Fields:

@@ -51,7 +51,7 @@ class ScalingGroup(ContinuousGroup):
         """δ(W, b)_i = (W, b)_i, δV_{·i} = −d V_{·i}."""
         layout = Layout(self.net)
         parts = [
-            mixing(layout, layer, i, i, 1.0, float(d[i]))
+            mixing(layout, layer, int(i), int(i), 1.0, float(d[i]))
             for layer, d in enumerate(self.degrees)
             for i in np.flatnonzero(~np.isnan(d))
         ]
@@ -85,7 +85,9 @@ class ScalingGroup(ContinuousGroup):
         with arithmetic():
             logs = jax.random.uniform(size, (self.dimension,), np.float64, -1.0, 1.0)
             flips = jax.random.bernoulli(sign, 0.5, (self.net.hidden,))
-            return to_host(self._flips(np.asarray(flips)) @ self.exponential(logs))
+            element = self._flips(np.asarray(flips)) @ self.exponential(logs)
+            assert isinstance(element, Monomial)
+            return to_host(element)
 
     def _flips(self, flips: np.ndarray) -> Monomial:
         real = np.concatenate(neurons.hidden(self.net, neurons.is_real))
