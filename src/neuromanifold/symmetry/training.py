@@ -55,7 +55,7 @@ def teleporting(
     def init(params: Any) -> TeleportState:
         return TeleportState(jnp.zeros((), jnp.int32), optimizer.init(params))
 
-    def update(updates: Any, state: TeleportState, params: Any = None) -> tuple[Any, TeleportState]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         if params is None:
             raise ValueError("`params` is None; a teleportation needs them: call update(updates, state, params).")
 
