@@ -12,6 +12,7 @@ from neuromanifold.models import init as schemes
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.numerics.precision import arithmetic, dtype_of, is_traced, promote, to_host, widest
+from neuromanifold.numerics.validation import check_sample
 
 Params = tuple[Layer, ...]
 Entry = Activation | Mixed
@@ -104,6 +105,7 @@ class MLP:
         """f_θ(x): the outputs (n, o) at the samples (n, i), in the widest dtype passed."""
         if is_traced((params, x)):
             return _forward(self, params, x)
+        x = check_sample(x)
         self.check(params, x)
         with arithmetic():
             dtype = widest(params, x)
@@ -123,17 +125,17 @@ class MLP:
             a = apply_activation(entry, z)
         return tuple(outputs)
 
-    def check(self, params: Any, x: Any) -> None:
+    def check(self, params: Any, x: Any, name: str = "x") -> None:
         """Refuse parameters or samples whose shapes are not this network's."""
         self.check_params(params)
         shape = np.shape(x)
         if len(shape) != 2 or shape[1] != self.widths[0]:
             found = f"{shape[1]} features" if len(shape) == 2 else f"shape {shape}"
             raise ValueError(
-                f"`x` has {found} but the network takes {self.widths[0]}; pass an array of shape (n, {self.widths[0]})."
+                f"`{name}` has {found} but the network takes {self.widths[0]}; pass an array of shape (n, {self.widths[0]})."
             )
         if jnp.issubdtype(dtype_of(x), jnp.complexfloating):
-            raise TypeError(f"`x` is complex ({dtype_of(x)}); pass a real array.")
+            raise TypeError(f"`{name}` is complex ({dtype_of(x)}); pass a real array.")
 
     def check_params(self, params: Any) -> None:
         """Refuse parameters whose structure or shapes are not this network's."""

@@ -11,7 +11,7 @@ from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic, is_traced, widest
 from neuromanifold.tangent.arguments import Model, checked
 from neuromanifold.tangent.blocks import Strategy, choose_strategy
-from neuromanifold.tangent.selfcheck import check_kernel
+from neuromanifold.tangent.selfcheck import check_kernel, check_rows
 
 
 def ntk(
@@ -37,12 +37,16 @@ def ntk(
     [[1.0, 3.0], [3.0, 9.0]]
     """
     budget = memory_budget(memory)
+    if precision not in ("default", "high", "highest"):
+        raise ValueError(f"`precision` is {precision!r}; pass 'default', 'high' or 'highest'.")
     with arithmetic(precision):
         params, x1, *rest = checked(f, params, x1, *([] if x2 is None else [x2]))
         symmetric, x2 = x2 is None, rest[0] if rest else x1
         strategy = choose_strategy(f, params, x1, trace=trace)
         if is_traced((params, x1, x2)):
             return strategy.kernel(params, strategy.left(params, x1), strategy.right(params, x2), symmetric)
+        if check:
+            check_rows(f, params, x1)
         kernel = _blocked(f, strategy, params, x1, x2, symmetric, trace, budget)
         if check:
             check_kernel(f, params, x1, x2, kernel, trace=trace)
@@ -66,6 +70,10 @@ def _blocked(f, strategy: Strategy, params, x1, x2, symmetric, trace, budget) ->
             shared = on_diagonal and strategy.left is strategy.right
             right = left if shared else strategy.right(params, x2[cut2.samples])
             block = np.asarray(strategy.kernel(params, left, right, on_diagonal))
+            if not np.isfinite(block).all():
+                raise ArithmeticError(
+                    "the kernel of `f` holds nan or inf at these parameters; check the model's values there."
+                )
             kernel[cut1.rows, cut2.rows] = block
             if symmetric and not on_diagonal:
                 kernel[cut2.rows, cut1.rows] = block.T
