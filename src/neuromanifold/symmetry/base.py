@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.symmetry.fields import Fields
 from neuromanifold.tangent.residues import draw_prime
@@ -31,11 +31,12 @@ class Element(eqx.Module):
             return self.act(params)
         with arithmetic():
             dtype = widest(params)
-            return to_host(promote(self, dtype).act(promote(params, dtype)))
+            on_host = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), params)
+            return to_host(self.act(on_host))
 
     @abc.abstractmethod
     def act(self, params: Any) -> Any:
-        """g(θ) in JAX operations."""
+        """g(θ) on NumPy arrays or tracers alike."""
 
     @property
     @abc.abstractmethod
@@ -106,7 +107,7 @@ class ContinuousGroup(AbstractGroup):
 
     @abc.abstractmethod
     def exponential(self, coordinates: Any) -> Element:
-        """exp Σ ξ_k X_k in JAX operations."""
+        """exp Σ ξ_k X_k for coordinates that are a NumPy array or a tracer."""
 
     def element(self, coordinates: Any) -> Element:
         """The exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype of a tracer."""
@@ -117,8 +118,7 @@ class ContinuousGroup(AbstractGroup):
             )
         if is_traced(coordinates):
             return self.exponential(coordinates)
-        with arithmetic():
-            return to_host(self.exponential(jnp.asarray(coordinates, np.float64)))
+        return self.exponential(np.asarray(coordinates, np.float64))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
         """Coordinates brought to where ‖Γ‖ ≤ `bound` is certain."""
@@ -156,14 +156,20 @@ def numerical_rank(matrix: Any) -> Rank:
     if 0 in matrix.shape:
         return Rank(np.int64(0), np.empty(0), np.float64(0.0), np.float64(np.inf))
     with arithmetic():
-        found = rank_from_spectrum(jnp.linalg.svd(matrix, compute_uv=False), matrix.shape)
+        found = rank_from_spectrum(np.linalg.svd(matrix, compute_uv=False), matrix.shape)
         return Rank(*to_host((found.value, found.spectrum, found.threshold, found.gap)))
 
 
-def check_key(key: Any) -> None:
-    """Refuse what is no JAX key."""
+def namespace(array: Any) -> Any:
+    """NumPy for its own arrays, `jax.numpy` for everything else: on the host nothing is compiled."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def generator(key: Any) -> np.random.Generator:
+    """NumPy's generator seeded by a JAX key: sampling a group compiles nothing."""
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
 
 
 def check_net(net: Any, group: str) -> None:

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import expm
 
 from neuromanifold.models.activation import apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.precision import arithmetic, to_host
-from neuromanifold.symmetry.base import AbstractGroup, Element, check_key, check_net
+from neuromanifold.symmetry.base import AbstractGroup, Element, check_net, generator
+from neuromanifold.symmetry.dense import inverse
 
 
 class BatchElement(Element):
@@ -38,8 +38,7 @@ class BatchElement(Element):
     @property
     def inverse(self) -> "BatchElement":
         """By g⁻¹."""
-        solve = np.linalg.inv if isinstance(self.matrix, np.ndarray) else jnp.linalg.inv
-        return BatchElement(solve(self.matrix), self.x, self.net)
+        return BatchElement(inverse(self.matrix), self.x, self.net)
 
     def __matmul__(self, other: "BatchElement") -> "BatchElement":
         return BatchElement(self.matrix @ other.matrix, self.x, self.net)
@@ -72,8 +71,6 @@ class BatchGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> BatchElement:
         """exp of a matrix with entries N(0, 1/16h)."""
-        check_key(key)
         h = self.net.widths[1]
-        with arithmetic():
-            matrix = jax.scipy.linalg.expm(jax.random.normal(key, (h, h), np.float64) / (4 * h**0.5))
-            return BatchElement(to_host(matrix), np.asarray(self.x, np.float64), self.net)
+        matrix = expm(generator(key).standard_normal((h, h)) / (4 * h**0.5))
+        return BatchElement(matrix, np.asarray(self.x, np.float64), self.net)

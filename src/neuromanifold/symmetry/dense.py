@@ -28,9 +28,9 @@ class Dense(Element):
         layers = []
         for index, (weight, bias) in enumerate(params):
             if index:
-                weight = jnp.linalg.solve(self.out[index - 1].T.astype(weight.dtype), weight.T).T
+                weight = solve(self.out[index - 1].T.astype(weight.dtype), weight.T).T
                 shift = weight @ self.shift_out[index - 1].astype(weight.dtype)
-                bias = None if bias is None else bias - self.scales[index] * shift
+                bias = None if bias is None else bias - (self.scales[index] * shift).astype(weight.dtype)
             if index < len(self.into):
                 matrix = self.into[index].astype(weight.dtype)
                 weight = matrix @ weight
@@ -41,8 +41,8 @@ class Dense(Element):
     @property
     def inverse(self) -> "Dense":
         """z = A⁻¹z' − A⁻¹t."""
-        into = tuple(_inverse(a) for a in self.into)
-        out = tuple(_inverse(b) for b in self.out)
+        into = tuple(inverse(a) for a in self.into)
+        out = tuple(inverse(b) for b in self.out)
         return Dense(
             into,
             out,
@@ -63,5 +63,12 @@ class Dense(Element):
         )
 
 
-def _inverse(matrix: Any) -> Any:
+def inverse(matrix: Any) -> Any:
+    """The inverse of a NumPy array or a tracer."""
     return np.linalg.inv(matrix) if isinstance(matrix, np.ndarray) else jnp.linalg.inv(matrix)
+
+
+def solve(matrix: Any, right: Any) -> Any:
+    """The solution of a linear system, for NumPy arrays or tracers."""
+    numpy = isinstance(matrix, np.ndarray) and isinstance(right, np.ndarray)
+    return np.linalg.solve(matrix, right) if numpy else jnp.linalg.solve(matrix, right)

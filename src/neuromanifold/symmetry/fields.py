@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, Int
 
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import is_traced, widest
 from neuromanifold.tangent.residues import reduce_net
 
 ONE = -1
@@ -37,16 +37,17 @@ class Fields:
         """The fields at θ, in the dtype of the parameters."""
         self.net.check_params(params)
         if is_traced(params):
-            return self._at(params)
-        with arithmetic():
-            return to_host(self._at(promote(params, widest(params))))
+            flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(params)])
+            fields = jnp.zeros((self.count, self.net.n_params), flat.dtype)
+            return fields.at[self.generator, self.target].add(self._entries(jnp.append(flat, jnp.ones((), flat.dtype))))
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)]).astype(widest(params))
+        fields = np.zeros((self.count, self.net.n_params), flat.dtype)
+        np.add.at(fields, (self.generator, self.target), self._entries(np.append(flat, np.ones((), flat.dtype))))
+        return fields
 
-    def _at(self, params: Any) -> Any:
-        flat = ravel_pytree(params)[0]
-        extended = jnp.append(flat, jnp.ones((), flat.dtype))
-        factors = jnp.asarray(self.factor * np.array([*self.net.weight_scales, 1.0])[self.scale], flat.dtype)
-        fields = jnp.zeros((self.count, self.net.n_params), flat.dtype)
-        return fields.at[self.generator, self.target].add(factors * extended[self.source])
+    def _entries(self, extended: Any) -> Any:
+        scales = np.array([*self.net.weight_scales, 1.0])[self.scale]
+        return (self.factor * scales).astype(extended.dtype) * extended[self.source]
 
     def modulo(self, params: Any, p: int) -> Int[np.ndarray, "g D"]:
         """The fields at θ modulo p, exactly."""

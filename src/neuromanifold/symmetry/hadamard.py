@@ -12,7 +12,9 @@ from jaxtyping import Float
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
-from neuromanifold.symmetry.base import AbstractGroup, Element, check_key
+from neuromanifold.symmetry.base import AbstractGroup, Element, generator, namespace
+from neuromanifold.symmetry.dense import inverse, solve
+from neuromanifold.symmetry.linear import random_invertible
 
 
 class Extended(NamedTuple):
@@ -86,17 +88,15 @@ class Reparametrization(Element):
                 jax.tree.map(lambda c, g: c * g.astype(c.dtype), found, self.factors),
                 jax.tree.map(lambda p, g: p / g.astype(p.dtype), theta, self.factors),
             )
-        flat, unravel = ravel_pytree(theta)
-        matrix = self.factors.astype(flat.dtype)
-        return Extended(found @ matrix, unravel(jnp.linalg.solve(matrix, flat)))
+        matrix = self.factors.astype(jax.tree.leaves(theta)[0].dtype)
+        return Extended(found @ matrix, unflatten(theta, solve(matrix, flatten(theta))))
 
     @property
     def inverse(self) -> "Reparametrization":
         """By Γ⁻¹."""
         if isinstance(self.factors, tuple):
             return Reparametrization(jax.tree.map(lambda c: 1 / c, self.factors))
-        solve = np.linalg.inv if isinstance(self.factors, np.ndarray) else jnp.linalg.inv
-        return Reparametrization(solve(self.factors))
+        return Reparametrization(inverse(self.factors))
 
     def __matmul__(self, other: "Reparametrization") -> "Reparametrization":
         if isinstance(self.factors, tuple):
@@ -144,14 +144,13 @@ class HadamardGroup(AbstractGroup):
 
     def exponential(self, coordinates: Any) -> Reparametrization:
         """c = exp ξ."""
-        return Reparametrization(_unravel(self.net, jnp.exp(coordinates)))
+        return Reparametrization(_unravel(self.net, namespace(coordinates).exp(coordinates)))
 
     def element(self, coordinates: Any) -> Reparametrization:
         """c = exp ξ, in float64 or in the dtype of a tracer."""
         if is_traced(coordinates):
             return self.exponential(coordinates)
-        with arithmetic():
-            return to_host(self.exponential(jnp.asarray(coordinates, np.float64)))
+        return self.exponential(np.asarray(coordinates, np.float64))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
         """Γ = diag(c), so |ξ| ≤ log(bound)."""
@@ -165,9 +164,7 @@ class HadamardGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Reparametrization:
         """log c uniform in [−1, 1]."""
-        check_key(key)
-        with arithmetic():
-            return self.element(np.asarray(jax.random.uniform(key, (self.dimension,), np.float64, -1.0, 1.0)))
+        return self.element(generator(key).uniform(-1.0, 1.0, self.dimension))
 
 
 @dataclass(frozen=True)
@@ -195,14 +192,22 @@ class MatrixGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Reparametrization:
         """U diag(e^u) V with U, V Haar-orthogonal, u uniform in [−½, ½]."""
-        check_key(key)
-        left, right, middle = jax.random.split(key, 3)
-        D = self.net.n_params
-        with arithmetic():
-            U, V = (jax.random.orthogonal(side, D, dtype=np.float64) for side in (left, right))
-            return to_host(
-                Reparametrization((U * jnp.exp(jax.random.uniform(middle, (D,), np.float64, -0.5, 0.5))) @ V)
-            )
+        return Reparametrization(random_invertible(generator(key), self.net.n_params))
+
+
+def flatten(tree: Any) -> Any:
+    """`ravel_pytree` order, on NumPy arrays or tracers."""
+    leaves = jax.tree.leaves(tree)
+    on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
+    return (np if on_host else jnp).concatenate([leaf.reshape(-1) for leaf in leaves])
+
+
+def unflatten(tree: Any, flat: Any) -> Any:
+    """A vector in the form of `tree`."""
+    leaves, structure = jax.tree.flatten(tree)
+    stops = np.cumsum([leaf.size for leaf in leaves])
+    parts = [flat[stop - leaf.size : stop].reshape(leaf.shape) for leaf, stop in zip(leaves, stops, strict=True)]
+    return jax.tree.unflatten(structure, parts)
 
 
 def _unravel(net: MLP, flat: Any) -> Params:

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
+from jaxtyping import Float
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.precision import arithmetic, to_host
 from neuromanifold.symmetry import neurons
-from neuromanifold.symmetry.base import ContinuousGroup, check_key, check_net
+from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
 from neuromanifold.symmetry.dense import Dense
 from neuromanifold.symmetry.fields import Fields, Layout, join, mixing, translation
 
@@ -52,15 +53,13 @@ class _LinearGroup(ContinuousGroup):
         """The element that acts by z' = Az + t on the linear neurons and leaves the others."""
         into, out, shift_in, shift_out = [], [], [], []
         for index, (chosen, s, matrix) in enumerate(zip(self.neurons, self.slopes, mixers, strict=True)):
-            eye, zero = jnp.eye(self.net.widths[index + 1]), jnp.zeros(self.net.widths[index + 1])
-            block = np.ix_(chosen, chosen)
-            into.append(eye.astype(matrix.dtype).at[block].set(matrix))
-            out.append(eye.astype(matrix.dtype).at[block].set(s[:, None] * matrix / s))
-            shift = (
-                zero.astype(matrix.dtype) if shifts is None else zero.astype(matrix.dtype).at[chosen].set(shifts[index])
-            )
-            shift_in.append(shift)
-            shift_out.append(shift.at[chosen].multiply(s.astype(shift.dtype)))
+            place = np.eye(self.net.widths[index + 1])[:, chosen]
+            others = np.eye(len(place)) - place @ place.T
+            shift = np.zeros(len(s)) if shifts is None else shifts[index]
+            into.append(others + place @ matrix @ place.T)
+            out.append(others + place @ (s[:, None] * matrix / s) @ place.T)
+            shift_in.append(place @ shift)
+            shift_out.append(place @ (s * shift))
         return Dense(tuple(into), tuple(out), tuple(shift_in), tuple(shift_out), self.net.weight_scales)
 
     def _mixing_fields(self) -> list[list[Fields]]:
@@ -69,8 +68,8 @@ class _LinearGroup(ContinuousGroup):
         return [
             [
                 mixing(layout, layer, i, j, float(s[b]), float(s[a]))
-                for a, i in enumerate(chosen)
-                for b, j in enumerate(chosen)
+                for a, i in enumerate(chosen.tolist())
+                for b, j in enumerate(chosen.tolist())
             ]
             for layer, (chosen, s) in enumerate(zip(self.neurons, self.slopes, strict=True))
         ]
@@ -111,15 +110,14 @@ class GeneralLinearGroup(_LinearGroup):
         start, mixers = 0, []
         for s in self.slopes:
             block = coordinates[start : start + len(s) ** 2].reshape(len(s), len(s))
-            mixers.append(jax.scipy.linalg.expm(block * s))
+            mixers.append(_expm(block * s))
             start += len(s) ** 2
         return self._dense(mixers)
 
     def sample(self, *, key: Any) -> Dense:
         """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components, condition number ≤ e."""
-        check_key(key)
-        with arithmetic():
-            return to_host(self._dense(_random_invertible(key, [len(s) for s in self.slopes])))
+        rng = generator(key)
+        return self._dense([random_invertible(rng, len(s)) for s in self.slopes])
 
 
 @dataclass(frozen=True)
@@ -166,8 +164,9 @@ class AffineGroup(_LinearGroup):
             k = len(s)
             block = coordinates[start : start + k * k].reshape(k, k) * s
             shift = coordinates[start + k * k : start + k * k + k]
-            full = jnp.zeros((k + 1, k + 1), coordinates.dtype).at[:k, :k].set(block).at[:k, k].set(shift)
-            full = jax.scipy.linalg.expm(full)
+            concatenate = namespace(block).concatenate
+            top = concatenate([block, shift[:, None]], axis=1)
+            full = _expm(concatenate([top, np.zeros((1, k + 1), block.dtype)]))
             mixers.append(full[:k, :k])
             shifts.append(full[:k, k])
             start += k * k + k
@@ -175,13 +174,9 @@ class AffineGroup(_LinearGroup):
 
     def sample(self, *, key: Any) -> Dense:
         """An element of GL as there, and a standard normal translation."""
-        check_key(key)
-        mix, shift = jax.random.split(key)
-        sizes = [len(s) for s in self.slopes]
-        with arithmetic():
-            keys = jax.random.split(shift, len(sizes))
-            shifts = [jax.random.normal(k, (size,), np.float64) for k, size in zip(keys, sizes, strict=True)]
-            return to_host(self._dense(_random_invertible(mix, sizes), shifts))
+        rng = generator(key)
+        mixers = [random_invertible(rng, len(s)) for s in self.slopes]
+        return self._dense(mixers, [rng.standard_normal(len(s)) for s in self.slopes])
 
 
 @dataclass(frozen=True)
@@ -228,30 +223,30 @@ class OrthogonalGroup(_LinearGroup):
         """A = exp(s(Ξ − Ξᵀ))."""
         start, mixers = 0, []
         for s in self.slopes:
-            above = np.triu_indices(len(s), 1)
-            upper = jnp.zeros((len(s), len(s)), coordinates.dtype)
-            upper = upper.at[above].set(coordinates[start : start + len(above[0])])
-            mixers.append(jax.scipy.linalg.expm((upper - upper.T) * s))
-            start += len(above[0])
+            k, above = len(s), np.triu_indices(len(s), 1)
+            basis = np.zeros((len(above[0]), k, k), coordinates.dtype)
+            basis[np.arange(len(above[0])), *above] = 1
+            upper = (coordinates[start : start + len(basis)] @ basis.reshape(-1, k * k)).reshape(k, k)
+            mixers.append(_expm((upper - upper.T) * s))
+            start += len(basis)
         return self._dense(mixers)
 
     def sample(self, *, key: Any) -> Dense:
         """A Haar-random element."""
-        check_key(key)
-        sizes = [len(s) for s in self.slopes]
-        with arithmetic():
-            keys = jax.random.split(key, len(sizes))
-            return to_host(self._dense([_random_orthogonal(k, n) for k, n in zip(keys, sizes, strict=True)]))
+        rng = generator(key)
+        return self._dense([_random_orthogonal(rng, len(s)) for s in self.slopes])
 
 
-def _random_invertible(key: Any, sizes: list[int]) -> list[Any]:
-    matrices = []
-    for k, n in zip(jax.random.split(key, len(sizes)), sizes, strict=True):
-        left, right, middle = jax.random.split(k, 3)
-        U, V = _random_orthogonal(left, n), _random_orthogonal(right, n)
-        matrices.append((U * jnp.exp(jax.random.uniform(middle, (n,), np.float64, -0.5, 0.5))) @ V)
-    return matrices
+def _expm(matrix: Any) -> Any:
+    return scipy.linalg.expm(matrix) if isinstance(matrix, np.ndarray) else jax.scipy.linalg.expm(matrix)
 
 
-def _random_orthogonal(key: Any, n: int) -> Any:
-    return jax.random.orthogonal(key, n, dtype=np.float64) if n else jnp.zeros((0, 0), np.float64)
+def random_invertible(rng: np.random.Generator, n: int) -> Float[np.ndarray, "n n"]:
+    """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]."""
+    U, V = _random_orthogonal(rng, n), _random_orthogonal(rng, n)
+    return (U * np.exp(rng.uniform(-0.5, 0.5, n))) @ V
+
+
+def _random_orthogonal(rng: np.random.Generator, n: int) -> Float[np.ndarray, "n n"]:
+    Q, R = np.linalg.qr(rng.standard_normal((n, n)))
+    return Q * np.sign(np.diagonal(R))

@@ -4,12 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from neuromanifold.models.activation import Activation
 from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.base import AbstractGroup, check_key, check_net
+from neuromanifold.symmetry.base import AbstractGroup, check_net, generator
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
 
@@ -46,9 +45,7 @@ class PermutationGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """A uniformly random element."""
-        check_key(key)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
-        orders = []
+        rng, orders = generator(key), []
         for width, layer in zip(self.net.widths[1:], self.classes, strict=False):
             order = np.arange(width)
             for neurons in layer:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, check_key, check_net
+from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
 from neuromanifold.symmetry.fields import Fields, join
 from neuromanifold.symmetry.linear import AffineGroup, GeneralLinearGroup
 from neuromanifold.symmetry.neurons import degree, hidden, is_linear, linear_neurons
@@ -66,9 +66,8 @@ class SymmetryGroup(ContinuousGroup):
         """The product of the factors' exponentials."""
         start, parts = 0, []
         for factor, chosen in self._continuous:
-            own = (
-                jnp.zeros(factor.dimension, coordinates.dtype).at[chosen].set(coordinates[start : start + len(chosen)])
-            )
+            place = np.eye(factor.dimension, dtype=coordinates.dtype)[:, chosen]
+            own = place @ coordinates[start : start + len(chosen)]
             parts.append(factor.exponential(own))
             start += len(chosen)
         return Composition(tuple(parts))
@@ -83,7 +82,6 @@ class SymmetryGroup(ContinuousGroup):
 
     def sample(self, *, key: Any) -> Element:
         """A product of samples of the factors."""
-        check_key(key)
         element: Element = Composition(())
         for factor, k in zip(self.factors, jax.random.split(key, len(self.factors)), strict=True):
             element = element @ factor.sample(key=k)

@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.precision import arithmetic, to_host
 from neuromanifold.symmetry import neurons
-from neuromanifold.symmetry.base import ContinuousGroup, check_key, check_net
+from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
 from neuromanifold.symmetry.fields import Fields, Layout, join, mixing
 from neuromanifold.symmetry.monomial import Monomial, monomial
 
@@ -59,18 +57,14 @@ class ScalingGroup(ContinuousGroup):
 
     def exponential(self, coordinates: Any) -> Monomial:
         """Factors c = exp ξ."""
-        logs = self._by_layer(coordinates)
-        out = [jnp.exp(np.nan_to_num(d) * log) for d, log in zip(self.degrees, logs, strict=True)]
-        return monomial(self.net, into=[jnp.exp(log) for log in logs], out=out)
-
-    def _by_layer(self, coordinates: Any) -> list[Any]:
-        start, layers = 0, []
+        exp, start, into, out = namespace(coordinates).exp, 0, [], []
         for d in self.degrees:
-            places = np.flatnonzero(~np.isnan(d))
-            zeros = jnp.zeros(len(d), coordinates.dtype)
-            layers.append(zeros.at[places].set(coordinates[start : start + len(places)]))
-            start += len(places)
-        return layers
+            place = np.eye(len(d))[:, ~np.isnan(d)].astype(coordinates.dtype)
+            logs = place @ coordinates[start : start + place.shape[1]]
+            into.append(exp(logs))
+            out.append(exp(np.nan_to_num(d).astype(coordinates.dtype) * logs))
+            start += place.shape[1]
+        return monomial(self.net, into=into, out=out)
 
     def clip(self, coordinates: Any, bound: float) -> Any:
         """Γ multiplies a weight between neurons j and i by c_j^d/c_i, so |log c| ≤ log(bound)/(1 + d) keeps ‖Γ‖ ≤ bound."""
@@ -80,14 +74,11 @@ class ScalingGroup(ContinuousGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """log|c| uniform in [−1, 1]; a random sign where negative factors are allowed."""
-        check_key(key)
-        size, sign = jax.random.split(key)
-        with arithmetic():
-            logs = jax.random.uniform(size, (self.dimension,), np.float64, -1.0, 1.0)
-            flips = jax.random.bernoulli(sign, 0.5, (self.net.hidden,))
-            element = self._flips(np.asarray(flips)) @ self.exponential(logs)
-            assert isinstance(element, Monomial)
-            return to_host(element)
+        rng = generator(key)
+        logs = rng.uniform(-1.0, 1.0, self.dimension)
+        element = self._flips(rng.random(self.net.hidden) < 0.5) @ self.element(logs)
+        assert isinstance(element, Monomial)
+        return element
 
     def _flips(self, flips: np.ndarray) -> Monomial:
         real = np.concatenate(neurons.hidden(self.net, neurons.is_real))

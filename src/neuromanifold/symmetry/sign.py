@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.base import AbstractGroup, check_key, check_net
+from neuromanifold.symmetry.base import AbstractGroup, check_net, generator
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
 from neuromanifold.symmetry.permutation import PermutationGroup
@@ -68,8 +68,7 @@ class SignGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """A uniformly random element."""
-        check_key(key)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
+        rng = generator(key)
         return self.element(tuple(np.where((p != "") & (rng.random(len(p)) < 0.5), -1.0, 1.0) for p in self.parities))
 
 
@@ -98,7 +97,6 @@ class SignedPermutationGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """A uniformly random element: a flip after a permutation."""
-        check_key(key)
         flip, reorder = jax.random.split(key)
         element = SignGroup(self.net).sample(key=flip) @ PermutationGroup(self.net).sample(key=reorder)
         assert isinstance(element, Monomial)

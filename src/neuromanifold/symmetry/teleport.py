@@ -91,15 +91,14 @@ def teleport(
     2.125
     """
     group = symmetry_group(net) if group is None else group
-    _check_options(net, group, steps, bound)
+    check_options(net, group, steps, bound)
     with arithmetic():
         params, x = checked(net, params, x, dtype=np.float64)
         check_sample(y, "y")
         check_target(net, params, x, y)
         y = promote(y, np.float64)
         start = group.extend(params)
-        ascent = optax.chain(*([optax.clip_by_global_norm(clip)] if clip else []), optax.adam(learning_rate))
-        found, history = _search(_Search(group, loss, ascent, steps, bound, penalty), start, x, y)
+        found, history = _search(Search(group, loss, steps, bound, penalty, learning_rate, clip), start, x, y)
         element = group.element(found)
         moved = element(to_host(start))
         before, after = group.model(start, x), group.model(moved, x)
@@ -124,7 +123,7 @@ def teleport(
         )
 
 
-def _check_options(net: MLP, group: Any, steps: Any, bound: Any) -> None:
+def check_options(net: MLP, group: Any, steps: Any, bound: Any) -> None:
     if not isinstance(group, ContinuousGroup | HadamardGroup):
         raise TypeError(
             f"`group` is a {type(group).__name__}, which has no coordinates to search over; pass a continuous group "
@@ -143,15 +142,22 @@ def _check_options(net: MLP, group: Any, steps: Any, bound: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Search:
+class Search:
     """What the search is made of, hashable, so that one compilation serves many networks."""
 
     group: Group
     loss: Loss
-    ascent: Any
     steps: int
     bound: float
-    penalty: float
+    penalty: float = 0.0
+    learning_rate: float = 0.05
+    clip: float | None = None
+
+    @property
+    def ascent(self) -> Any:
+        """Adam, with the direction clipped before if asked for."""
+        clipping = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
+        return optax.chain(*clipping, optax.adam(self.learning_rate))
 
 
 def gradient_norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> Any:
@@ -165,33 +171,30 @@ def _norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> float:
 
 
 @jax.jit(static_argnums=0)
-def _search(search: _Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def _search(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return search_orbit(search, start, x, y)
 
 
-def search_orbit(search: _Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """The best coordinates met, and the gradient norm at each step. Traceable."""
-    group = search.group
-
-    def norm(coordinates):
-        return orbit_norm(group, search.loss, start, coordinates, x, y)
+    group, ascent = search.group, search.ascent
 
     def objective(coordinates):
-        size = norm(coordinates)
+        size = orbit_norm(group, search.loss, start, coordinates, x, y)
         return size - search.penalty * jnp.sum((jnp.exp(coordinates) - 1) ** 2), size
 
     def step(carry, _):
         coordinates, state, best, best_value = carry
-        (value, size), ascent = jax.value_and_grad(objective, has_aux=True)(coordinates)
+        (value, size), uphill = jax.value_and_grad(objective, has_aux=True)(coordinates)
         better = value > best_value
         best, best_value = jnp.where(better, coordinates, best), jnp.where(better, value, best_value)
-        updates, state = search.ascent.update(-ascent, state)
+        updates, state = ascent.update(-uphill, state)
         coordinates = group.clip(optax.apply_updates(coordinates, updates), search.bound)
         return (coordinates, state, best, best_value), size
 
     dtype = jax.tree.leaves(start)[0].dtype
     zero = jnp.zeros(group.dimension, dtype)
-    carry = (zero, search.ascent.init(zero), zero, jnp.array(-jnp.inf, dtype))
+    carry = (zero, ascent.init(zero), zero, jnp.array(-jnp.inf, dtype))
     (_, _, best, _), history = jax.lax.scan(step, carry, None, length=search.steps)
     return best, history
 

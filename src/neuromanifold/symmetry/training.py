@@ -10,7 +10,7 @@ import optax
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.base import ContinuousGroup
 from neuromanifold.symmetry.product import symmetry_group
-from neuromanifold.symmetry.teleport import Loss, _check_options, _Search, search_orbit
+from neuromanifold.symmetry.teleport import Loss, Search, check_options, search_orbit
 
 
 class TeleportState(NamedTuple):
@@ -48,8 +48,8 @@ def teleporting(
     (True, 1)
     """
     group = symmetry_group(net) if group is None else group
-    _check_options(net, group, steps, bound)
-    search = _Search(group, loss, optax.adam(learning_rate), steps, bound, 0.0)
+    check_options(net, group, steps, bound)
+    search = Search(group, loss, steps, bound, learning_rate=learning_rate)
     marks = jnp.array(sorted(at), jnp.int32)
 
     def init(params: Any) -> TeleportState:
