@@ -9,6 +9,7 @@ import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.dynamics import gradient_flow, losses
 from neuromanifold.numerics.precision import arithmetic, promote
+from symmetry.support import draw, gradient, problem
 
 NETS = [
     nm.MLP((2, 5, 4, 1)),
@@ -21,25 +22,14 @@ NETS = [
 ]
 
 
-def problem(net, key, rng, n=12):
-    x, y = rng.normal(size=(n, net.widths[0])), rng.normal(size=(n, net.widths[-1]))
-    return net.init(key=key, dtype="float64"), x, y
-
-
-def gradient(net, params, x, y, loss=losses.mse):
-    with arithmetic():
-        found = jax.grad(lambda p: loss(net(p, x), y))(promote(params, np.float64))
-        return jax.tree.map(np.asarray, found)
-
-
 def stepped(params, change, rate):
     return jax.tree.map(lambda p, g: p - rate * g, params, change)
 
 
 @pytest.mark.parametrize("net", NETS, ids=str)
-def test_a_step_of_gradient_descent_changes_them_by_exactly_the_square_of_the_rate(net, key, rng):
+def test_a_step_of_gradient_descent_changes_them_by_exactly_the_square_of_the_rate(net, rng):
     """Q(θ − η∇L) = Q(θ) + η²Q(∇L): Noether's term is linear and vanishes, Q is quadratic. Hence the drift is of second order."""
-    params, x, y = problem(net, key, rng)
+    params, x, y = problem(net, rng)
     change = gradient(net, params, x, y)
     before, square = (S.conserved_quantities(net, p).values for p in (params, change))
     assert len(before) == len(S.conserved_quantities(net, params)) > 0
@@ -52,9 +42,9 @@ def test_a_step_of_gradient_descent_changes_them_by_exactly_the_square_of_the_ra
 
 
 @pytest.mark.parametrize("net", NETS, ids=str)
-def test_there_is_one_for_each_symmetric_generator(net, key, rng):
+def test_there_is_one_for_each_symmetric_generator(net, rng):
     """∇Q is orthogonal to ∇L, for random data; the count is one per homogeneous neuron and n(n+1)/2 for n linear ones."""
-    params, x, y = problem(net, key, rng)
+    params, x, y = problem(net, rng)
     with arithmetic():
         rows = jax.jacrev(lambda p: S.conserved_quantities(net, p).values)(promote(params, np.float64))
         rows = np.concatenate([np.asarray(a).reshape(len(a), -1) for a in jax.tree.leaves(rows)], axis=1)
@@ -66,10 +56,10 @@ def test_there_is_one_for_each_symmetric_generator(net, key, rng):
     assert np.linalg.matrix_rank(rows) == len(rows)
 
 
-def test_they_are_the_matrices_of_the_paper(key, rng):
+def test_they_are_the_matrices_of_the_paper(rng):
     """Δ = VᵀV − WWᵀ without biases.   [riemann, Eq. 5]"""
     net = nm.MLP((3, 2, 4), "identity", bias=False)
-    params = net.init(key=key, dtype="float64")
+    params = draw(net, rng)
     W, V = params[0].weight, params[1].weight
     delta = V.T @ V - W @ W.T
     found = S.conserved_quantities(net, params)
@@ -87,17 +77,17 @@ def drift(net, params, x, y, metric=None, max_steps=100_000):
 
 
 @pytest.mark.parametrize("net", [NETS[1], NETS[4]], ids=str)
-def test_the_flow_keeps_them_to_time_10_and_another_metric_does_not(net, key, rng):
-    params, x, y = problem(net, key, rng)
+def test_the_flow_keeps_them_to_time_10_and_another_metric_does_not(net, rng):
+    params, x, y = problem(net, rng)
     assert drift(net, params, x, y) < 1e-8
     assert drift(net, params, x, y, metric=_uneven) > 1e-4
 
 
-def test_the_flow_of_a_relu_network_keeps_them_where_it_does_not_slide_along_a_kink(key, rng, tally):
+def test_the_flow_of_a_relu_network_keeps_them_where_it_does_not_slide_along_a_kink(rng, tally):
     """Where a kink attracts from both sides the flow slides along it and the solver refuses; near a fit it rarely does."""
     net, complete, tries = NETS[0], 0, 6
-    for k in jax.random.split(key, tries):
-        params, x, _ = problem(net, k, rng)
+    for _ in range(tries):
+        params, x, _ = problem(net, rng)
         y = net(params, x) + 0.1 * rng.normal(size=(len(x), 1))
         try:
             assert drift(net, params, x, y, max_steps=2_000) < 1e-8
@@ -112,10 +102,10 @@ def _uneven(params):
     return lambda change: (jax.tree.map(lambda a: a / 2, change[0]), *change[1:])
 
 
-def test_stochastic_gradient_descent_drifts_by_the_sum_of_squares(key, rng):
+def test_stochastic_gradient_descent_drifts_by_the_sum_of_squares(rng):
     """After k minibatch steps Q has moved by η²ΣQ(g_i), so halving η over twice the steps about halves the drift."""
     net = NETS[0]
-    params, x, y = problem(net, key, rng, n=32)
+    params, x, y = problem(net, rng, 32)
 
     def drift(rate: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
         with arithmetic():
@@ -136,10 +126,10 @@ def test_stochastic_gradient_descent_drifts_by_the_sum_of_squares(key, rng):
     assert 0.3 < np.linalg.norm(fine) / np.linalg.norm(coarse) < 0.8
 
 
-def test_as_a_probe_and_without_symmetries(key, rng):
+def test_as_a_probe_and_without_symmetries(rng):
     tanh = nm.MLP((1, 3, 1), "tanh")
-    assert S.conserved_quantities(tanh, tanh.init(key=key)).values.shape == (0,)
+    assert S.conserved_quantities(tanh, draw(tanh, rng)).values.shape == (0,)
     net = NETS[0]
-    runs = net.init(key=key, runs=3)
+    runs = jax.tree.map(lambda *leaves: np.stack(leaves), *(draw(net, rng) for _ in range(3)))
     values = jax.vmap(lambda p: S.conserved(net, p, None, None))(runs)
     assert values.shape == (3, 9)

@@ -12,6 +12,7 @@ import pytest
 import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
+from symmetry.support import distance, draw, flat
 
 MIXED = (nm.Mixed(relu=3, identity=2), "relu")
 EVERYTHING = nm.MLP(
@@ -66,23 +67,9 @@ def label(value: Any) -> str:
     return value.__name__ if callable(value) and not isinstance(value, nm.MLP) else str(value)
 
 
-def draw(group: Any, rng: np.random.Generator) -> Any:
+def drawn(group: Any, rng: np.random.Generator) -> Any:
     """Parameters of the model that the group acts on, in float64."""
-    widths, bias = group.net.widths, group.net.bias
-    layers = tuple(
-        nm.Layer(rng.normal(size=(b, a)) / np.sqrt(a), 0.5 * rng.normal(size=b) if bias else None)
-        for a, b in zip(widths[:-1], widths[1:], strict=True)
-    )
-    return group.extend(layers)
-
-
-def flat(params: Any) -> np.ndarray:
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
-
-
-def distance(a: Any, b: Any) -> float:
-    a, b = flat(a), flat(b)
-    return float(np.abs(a - b).max() / np.abs(b).max())
+    return group.extend(draw(group.net, rng))
 
 
 @pytest.mark.parametrize("make, net", CAST, ids=label)
@@ -90,7 +77,7 @@ def test_group_axioms(make, net, key, rng, draws):
     group = make(net)
     for k in jax.random.split(key, draws(3)):
         g, h, i = (group.sample(key=sub) for sub in jax.random.split(k, 3))
-        params = draw(group, rng)
+        params = drawn(group, rng)
         assert distance(group.identity(params), params) == 0
         assert distance((g @ h)(params), g(h(params))) < 1e-12
         assert distance(((g @ h) @ i)(params), (g @ (h @ i))(params)) < 1e-12
@@ -103,7 +90,7 @@ def test_group_axioms(make, net, key, rng, draws):
 def test_the_function_is_unchanged_on_fresh_inputs(make, net, key, rng, draws, tally):
     group, moved = make(net), 0
     for k in jax.random.split(key, draws(5)):
-        params, x = draw(group, rng), rng.normal(size=(20, net.widths[0]))
+        params, x = drawn(group, rng), rng.normal(size=(20, net.widths[0]))
         image = group.sample(key=k)(params)
         before, after = group.model(params, x), group.model(image, x)
         assert before.dtype == np.float64
@@ -115,7 +102,7 @@ def test_the_function_is_unchanged_on_fresh_inputs(make, net, key, rng, draws, t
 @pytest.mark.parametrize("make, net", CONTINUOUS, ids=label)
 def test_generators_lie_in_the_kernel_of_the_jacobian(make, net, rng):
     group = make(net)
-    params, x = draw(group, rng), rng.normal(size=(20, net.widths[0]))
+    params, x = drawn(group, rng), rng.normal(size=(20, net.widths[0]))
     J, fields = nm.jacobian(group.model, params, x), group.generators(params)
     assert fields.shape == (group.dimension, J.shape[1])
     assert np.abs(J @ fields.T).max() <= 1e-12 * np.linalg.norm(J, 2) * np.linalg.norm(fields, axis=1).max()
@@ -125,7 +112,7 @@ def test_generators_lie_in_the_kernel_of_the_jacobian(make, net, rng):
 @pytest.mark.parametrize("make, net", CONTINUOUS, ids=label)
 def test_finite_differences_of_the_action_are_the_generators(make, net, rng):
     group = make(net)
-    params, step = draw(group, rng), 1e-5
+    params, step = drawn(group, rng), 1e-5
     basis = step * np.eye(group.dimension)
     difference = [flat(group.element(e)(params)) - flat(group.element(-e)(params)) for e in basis]
     difference = np.array(difference) / (2 * step)
@@ -138,7 +125,7 @@ def test_finite_differences_of_the_action_are_the_generators(make, net, rng):
 def test_orbit_and_stabiliser_add_up_and_the_stabiliser_fixes_the_point(make, net, rng):
     """The exact rank agrees with the numerical one, and exp of the left kernel of the generators fixes θ."""
     group = make(net)
-    params = draw(group, rng)
+    params = drawn(group, rng)
     orbit = group.orbit_dimension(params)
     assert orbit == int(group.orbit_dimension(params, exact=False))
     assert orbit + group.stabiliser_dimension(params) == group.dimension
@@ -150,7 +137,7 @@ def test_orbit_and_stabiliser_add_up_and_the_stabiliser_fixes_the_point(make, ne
 def test_the_stabiliser_of_a_narrow_linear_network(rng):
     """W ∈ ℝ³, V ∈ ℝ³: gW = W and Vg⁻¹ = V leave (3 − 1)² dimensions of GL(3); the orbit {(W', V') : V'W' = VW} has 5."""
     group = S.GeneralLinearGroup(nm.MLP((1, 3, 1), "identity", bias=False))
-    params = draw(group, rng)
+    params = drawn(group, rng)
     assert (group.orbit_dimension(params), group.stabiliser_dimension(params)) == (5, 4)
     _, _, Vt = np.linalg.svd(group.generators(params).T)
     for direction in Vt[5:]:
@@ -158,17 +145,18 @@ def test_the_stabiliser_of_a_narrow_linear_network(rng):
     assert distance(group.element(Vt[0])(params), params) > 0.1
 
 
-def test_parameters_keep_their_dtype_whatever_the_global_flag(key, x64):
+def test_parameters_keep_their_dtype_whatever_the_global_flag(key, rng, x64):
     for make, net in [(S.ScalingGroup, RELU), (S.AffineGroup, MIXED_NET), (S.PermutationGroup, RELU)]:
         for dtype in ("float32", "float64"):
-            image = make(net).sample(key=key)(net.init(key=key, dtype=dtype))
+            params = jax.tree.map(lambda leaf, dtype=dtype: leaf.astype(dtype), draw(net, rng))
+            image = make(net).sample(key=key)(params)
             assert {str(leaf.dtype) for leaf in jax.tree.leaves(image)} == {dtype}
 
 
-@pytest.mark.parametrize("make", [S.ScalingGroup, S.AffineGroup, S.symmetry_group], ids=label)
+@pytest.mark.parametrize("make", [S.ScalingGroup, S.AffineGroup], ids=label)
 def test_elements_are_the_same_under_jit(make, rng):
     group = make(MIXED_NET)
-    params, coordinates = draw(group, rng), 0.3 * rng.normal(size=group.dimension)
+    params, coordinates = drawn(group, rng), 0.3 * rng.normal(size=group.dimension)
     with arithmetic():
         jitted = jax.jit(lambda xi, p: group.element(xi)(p))(jnp.asarray(coordinates), params)
     assert distance(jax.tree.map(np.asarray, jitted), group.element(coordinates)(params)) < 1e-13

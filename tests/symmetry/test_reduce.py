@@ -9,6 +9,7 @@ import pytest
 import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.dynamics import adam_l2, train
+from symmetry.support import draw
 
 
 def layer(weight, bias=None):
@@ -59,10 +60,10 @@ def split(params, index, rng):
     return (*params[:index], doubled, out, *params[index + 2 :])
 
 
-def test_planted_redundancy_is_found(key, rng, draws):
-    for k in jax.random.split(key, draws(5)):
+def test_planted_redundancy_is_found(rng, draws):
+    for _ in range(draws(5)):
         net = nm.MLP((2, 4, 3, 2))
-        params = jax.tree.map(np.asarray, net.init(key=k))
+        params = draw(net, rng)
         grown = split(split(params, 0, rng), 1, rng)
         wide = nm.MLP((2, 8, 6, 2))
         x = rng.normal(size=(20, 2))
@@ -76,10 +77,10 @@ def test_planted_redundancy_is_found(key, rng, draws):
 
 @pytest.mark.parametrize("scaling", ["standard", "ntk"])
 @pytest.mark.parametrize("activation", ["relu", nm.leaky_relu(0.25), "abs"], ids=str)
-def test_on_a_sample_and_its_regions_the_smaller_network_agrees(activation, scaling, key, rng, draws, tally):
+def test_on_a_sample_and_its_regions_the_smaller_network_agrees(activation, scaling, rng, draws, tally):
     net, saved, inside = nm.MLP((1, 6, 6, 6, 2), activation, scaling=scaling), 0, 0
-    for k in jax.random.split(key, draws(5)):
-        params, x = net.init(key=k, dtype="float64"), rng.uniform(0, 1, (40, 1))
+    for _ in range(draws(5)):
+        params, x = draw(net, rng), rng.uniform(0, 1, (40, 1))
         small = S.reduce_width(net, params, x)
         size = max(1.0, np.abs(net(params, x)).max())
         assert small.deviation <= 1e-12 * size
@@ -124,10 +125,10 @@ def test_a_dead_layer_leaves_a_constant(rng):
     assert small.params[0].bias.tolist() == [3.0]
 
 
-def test_generic_networks_have_nothing_to_remove(key):
+def test_generic_networks_have_nothing_to_remove(rng):
     nets = (nm.MLP((2, 5, 4, 1)), nm.MLP((2, 5, 4, 1), "tanh"), nm.MLP((5, 2, 5), "identity"))
-    for k, net in zip(jax.random.split(key, 3), nets, strict=True):
-        small = S.reduce_width(net, net.init(key=k))
+    for net in nets:
+        small = S.reduce_width(net, draw(net, rng))
         assert (small.net, small.removed, small.parameters_saved) == (net, (), 0)
 
 
@@ -144,9 +145,9 @@ def test_linear_layers_fold_where_that_saves(rng):
         assert small.deviation < 1e-13
 
 
-def test_bad_input_is_refused(key):
+def test_bad_input_is_refused(rng):
     net = nm.MLP((1, 2, 1))
     with pytest.raises(ValueError, match="`x` has 2 features but the network takes 1"):
-        S.reduce_width(net, net.init(key=key), np.ones((3, 2)))
+        S.reduce_width(net, draw(net, rng), np.ones((3, 2)))
     with pytest.raises(TypeError, match="call it outside jit"):
-        jax.jit(lambda p: S.reduce_width(net, p).params)(net.init(key=key))
+        jax.jit(lambda p: S.reduce_width(net, p).params)(draw(net, rng))

@@ -1,7 +1,6 @@
 """How gradient, Hessian and kernel transform: Γ = (Dg)^{−T} for every group, both Hessian terms for a nonlinear one."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
@@ -9,24 +8,7 @@ from jax.flatten_util import ravel_pytree
 import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic, promote
-
-
-def derivatives(f, params, x, y):
-    """Gradient and Hessian of the squared error, and J."""
-    with arithmetic():
-        flat, unravel = ravel_pytree(promote(params, np.float64))
-
-        def loss(theta):
-            return jnp.sum((f(unravel(theta), x) - y) ** 2)
-
-        both = jax.jit(lambda t: (jax.grad(loss)(t), jax.hessian(loss)(t)))(flat)
-        return *(np.asarray(a) for a in both), nm.jacobian(f, params, x)
-
-
-def problem(net, key, rng, n=6):
-    x = rng.normal(size=(n, net.widths[0]))
-    return net.init(key=key, dtype="float64"), x, rng.normal(size=(n, net.widths[-1]))
-
+from symmetry.support import derivatives, flat, problem
 
 CAST = [
     (S.PermutationGroup, nm.MLP((2, 4, 1), "tanh")),
@@ -45,7 +27,7 @@ CAST = [
 )
 def test_transformation_laws(make, net, key, rng):
     group = make(net)
-    params, x, y = problem(net, key, rng)
+    params, x, y = problem(net, rng, 6)
     params, g = group.extend(params), group.sample(key=key)
     law = S.transformation(g, params, second=make is S.AffineGroup)
     gradient, hessian, J = derivatives(group.model, params, x, y)
@@ -63,7 +45,7 @@ def test_transformation_laws(make, net, key, rng):
 def test_the_printed_hessian_law_needs_a_symmetric_gamma(key, rng):
     """[teleport, Eq. 22] prints ΓᵀHΓ. For a 3-cycle of neurons Γ is no symmetric matrix and only ΓHΓᵀ (Eq. 67) holds."""
     net = nm.MLP((2, 3, 1), "tanh")
-    params, x, y = problem(net, key, rng)
+    params, x, y = problem(net, rng, 6)
     _, hessian, _ = derivatives(net, params, x, y)
     for order, symmetric in (([1, 2, 0], False), ([1, 0, 2], True)):
         g = S.Monomial((np.array(order), np.arange(1)), (np.ones(3), np.ones(1)), (np.ones(3), np.ones(1)))
@@ -77,14 +59,13 @@ def test_the_printed_hessian_law_needs_a_symmetric_gamma(key, rng):
 def test_a_nonlinear_symmetry_of_the_batch_needs_both_hessian_terms(key, rng):
     """[teleport, Eq. 67, 72] on a data-dependent symmetry; the two terms are of the same size."""
     net = nm.MLP((2, 3, 2), "tanh")
-    params, x, y = problem(net, key, rng, n=3)
+    params, x, y = problem(net, rng, 3)
     group = S.BatchGroup(net, x)
     g, h = (group.sample(key=k) for k in jax.random.split(key))
     moved = g(params)
     assert np.abs(net(moved, x) - net(params, x)).max() < 1e-12
     fresh = rng.normal(size=(5, 2))
     assert np.abs(net(moved, fresh) - net(params, fresh)).max() > 1e-3
-    flat = lambda p: np.concatenate([np.ravel(a) for a in jax.tree.leaves(p)])  # noqa: E731
     assert np.abs(flat(g.inverse(moved)) - flat(params)).max() < 1e-11
     assert np.abs(flat((g @ h)(params)) - flat(g(h(params)))).max() < 1e-11
     assert np.abs(flat(group.identity(params)) - flat(params)).max() < 1e-12
@@ -114,7 +95,7 @@ def _shift(params, flat):
 def test_generalised_symmetries_have_the_derivatives_of_the_true_one(key, rng):
     """[teleport, App. C.2]: a scaling θ ↦ s ⊙ θ, and c = 1/s in F(c ⊙ ·): same gradient, Hessian and kernel afterwards."""
     net = nm.MLP((2, 3, 1), nm.power(2))
-    params, x, y = problem(net, key, rng)
+    params, x, y = problem(net, rng, 6)
     moved = S.ScalingGroup(net).sample(key=key)(params)
     factors = jax.tree.map(lambda old, new: old / new, params, moved)
     hadamard = S.HadamardGroup(net)
@@ -126,7 +107,7 @@ def test_generalised_symmetries_have_the_derivatives_of_the_true_one(key, rng):
 
 def test_any_matrix_is_a_generalised_symmetry(key, rng):
     net = nm.MLP((2, 2, 1), "tanh")
-    params, x, y = problem(net, key, rng)
+    params, x, y = problem(net, rng, 6)
     group = S.MatrixGroup(net)
     g = group.sample(key=key)
     moved = g(group.extend(params))

@@ -54,7 +54,9 @@ class Fields:
         self.net.check_params(params)
         leaves = [np.ravel(a) for layer in params for a in layer if a is not None]
         extended = np.append(modular.from_floats(np.concatenate(leaves).astype(np.float64), p), 1)
-        scales = np.array([*reduce_net(self.net, params, p).scales, 1], np.int64)
+        scales = np.ones(self.net.depth + 1, np.int64)
+        if self.net.scaling == "ntk":
+            scales[:-1] = reduce_net(self.net, params, p).scales
         factors = modular.multiply(modular.from_floats(self.factor, p), scales[self.scale], p)
         values = modular.multiply(factors, extended[self.source], p)
         fields = np.zeros((self.count, self.net.n_params), np.int64)

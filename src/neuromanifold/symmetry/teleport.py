@@ -167,7 +167,10 @@ def gradient_norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> Any:
 
 
 def _norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> float:
-    return float(gradient_norm(model, loss, promote(params, np.float64), x, y))
+    return float(_gradient_norm(model, loss, promote(params, np.float64), x, y))
+
+
+_gradient_norm = jax.jit(gradient_norm, static_argnums=(0, 1))
 
 
 @jax.jit(static_argnums=0)

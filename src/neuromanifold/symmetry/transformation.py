@@ -1,5 +1,7 @@
 """How gradient, Hessian and kernel change under a symmetry θ' = g(θ).   [teleport, Sec. 3.2, App. D.2]"""
 
+import functools
+import operator
 from typing import Any
 
 import equinox as eqx
@@ -10,8 +12,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from neuromanifold.numerics.lanczos import largest_eigenvalues
-from neuromanifold.numerics.precision import arithmetic, promote, to_host
-from neuromanifold.symmetry.base import Element
+from neuromanifold.numerics.precision import arithmetic, promote
+from neuromanifold.symmetry.base import Composition, Element
+from neuromanifold.symmetry.monomial import Monomial
 
 Matrix = Float[np.ndarray, "D D"]
 
@@ -68,35 +71,39 @@ def transformation(g: Element, params: Any, *, second: bool = False) -> Transfor
         def act(theta):
             return ravel_pytree(g.act(unravel(theta)))[0]
 
-        derivative = np.asarray(jax.jacfwd(act)(flat))
-        tensor = None
-        if second:
-            tensor = np.asarray(jax.jacfwd(jax.jacfwd(act))(flat)).transpose(1, 2, 0)
+        derivative = np.asarray(jax.jit(jax.jacfwd(act))(flat))
+        tensor = np.asarray(jax.jit(jax.jacfwd(jax.jacfwd(act)))(flat)).transpose(1, 2, 0) if second else None
         return Transformation(np.linalg.inv(derivative).T, tensor)
 
 
 def gamma_norm(g: Element, params: Any) -> float:
-    """‖Γ‖ by Lanczos on ΓΓᵀ, whose products need one Jacobian and one transposed product with g⁻¹; no matrix is formed.
+    """‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ without forming a matrix.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> g = nm.symmetry.ScalingGroup(net).element(np.log([4.0]))
     >>> round(gamma_norm(g, (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))), 12)
     4.0
     """
+    if isinstance(g, Composition) and all(isinstance(part, Monomial) for part in g.parts):
+        g = functools.reduce(operator.matmul, g.parts)
+    if isinstance(g, Monomial):
+        multipliers = g(jax.tree.map(lambda leaf: np.ones(np.shape(leaf)), params))
+        return max(float((1 / np.abs(leaf)).max()) for leaf in jax.tree.leaves(multipliers))
+    if sum(np.size(leaf) for leaf in jax.tree.leaves(params)) < 3:
+        return transformation(g, params).norm
     with arithmetic():
-        flat, unravel = ravel_pytree(promote(params, np.float64))
-        g = promote(g, np.float64)
-        if flat.size < 3:
-            return transformation(g, params).norm
-        moved = ravel_pytree(g.act(unravel(flat)))[0]
+        g, back, params = promote((g, g.inverse, params), np.float64)
+        moved, size = g.act(params), ravel_pytree(params)[0].size
+        product = lambda v: np.asarray(_product(back, moved, jnp.asarray(v)))  # noqa: E731
+        return float(np.sqrt(largest_eigenvalues(product, size, 1)[0]))
 
-        @jax.jit
-        def product(v):
-            def back(theta):
-                return ravel_pytree(g.inverse.act(unravel(theta)))[0]
 
-            along = jax.jvp(back, (moved,), (v,))[1]
-            return jax.vjp(back, moved)[1](along)[0]
+@jax.jit
+def _product(back: Element, moved: Any, v: Any) -> Any:
+    """ΓΓᵀv, by one derivative of g⁻¹ at g(θ) along v and one transposed."""
+    flat, unravel = ravel_pytree(moved)
 
-        largest = largest_eigenvalues(lambda v: np.asarray(product(jnp.asarray(v))), flat.size, 1)
-        return float(np.sqrt(to_host(largest)[0]))
+    def act(theta):
+        return ravel_pytree(back.act(unravel(theta)))[0]
+
+    return jax.vjp(act, flat)[1](jax.jvp(act, (flat,), (v,))[1])[0]
