@@ -64,18 +64,6 @@ class Fields:
         np.add.at(fields, (self.generator, self.target), values)
         return fields % p
 
-    def __add__(self, other: "Fields") -> "Fields":
-        """The fields of both, one after the other."""
-        return Fields(
-            self.net,
-            self.count + other.count,
-            np.concatenate([self.generator, other.generator + self.count]),
-            *(
-                np.concatenate([getattr(self, name), getattr(other, name)])
-                for name in ("target", "source", "factor", "scale")
-            ),
-        )
-
     def combine(self, combination: Int[np.ndarray, "h g"]) -> "Fields":
         """The fields Σ_k c_hk X_k for integer coefficients c."""
         h, g = np.nonzero(combination)

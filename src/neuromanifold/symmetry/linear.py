@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
@@ -16,6 +15,8 @@ from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
 from neuromanifold.symmetry.dense import Dense
 from neuromanifold.symmetry.fields import Fields, Layout, join, mixing, translation
+
+_TERMS, _SQUARINGS = 12, 6
 
 
 class _LinearGroup(ContinuousGroup):
@@ -238,7 +239,16 @@ class OrthogonalGroup(_LinearGroup):
 
 
 def _expm(matrix: Any) -> Any:
-    return scipy.linalg.expm(matrix) if isinstance(matrix, np.ndarray) else jax.scipy.linalg.expm(matrix)
+    """exp of a small matrix. For tracers: Taylor's polynomial at 2⁻⁶ of it, squared six times; accurate for norms up to 16."""
+    if isinstance(matrix, np.ndarray):
+        return scipy.linalg.expm(matrix)
+    eye = jnp.eye(len(matrix), dtype=matrix.dtype)
+    power, small = eye, matrix / 2**_SQUARINGS
+    for k in range(_TERMS, 0, -1):
+        power = eye + small @ power / k
+    for _ in range(_SQUARINGS):
+        power = power @ power
+    return power
 
 
 def random_invertible(rng: np.random.Generator, n: int) -> Float[np.ndarray, "n n"]:

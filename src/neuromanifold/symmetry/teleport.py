@@ -19,10 +19,11 @@ from neuromanifold.tangent.alignment import Loss, alignment
 from neuromanifold.tangent.arguments import check_target, checked
 
 Group = ContinuousGroup | HadamardGroup
+_NUDGE = 1e-3
 
 
 @dataclass(frozen=True)
-class Before:
+class Change:
     """A number before and after the teleportation."""
 
     before: float
@@ -47,8 +48,8 @@ class Teleportation:
     model: Any
     element: Element
     coordinates: np.ndarray
-    gradient_norm: Before
-    alignment: Before
+    gradient_norm: Change
+    alignment: Change
     gamma_norm: float
     deviation: float
     history: np.ndarray
@@ -108,8 +109,8 @@ def teleport(
                 f"the teleportation moved f by {deviation:.1e} of its size, beyond `tolerance` = {tolerance:.0e}; lower `bound`."
             )
         model, theta = _continued(group, moved)
-        norms = Before(*(_norm(m, loss, p, x, y) for m, p in ((net, params), (model, theta))))
-        aligned = Before(alignment(net, params, x, y, loss=loss), alignment(model, theta, x, y, loss=loss))
+        norms = Change(*(_norm(m, loss, p, x, y) for m, p in ((net, params), (model, theta))))
+        aligned = Change(alignment(net, params, x, y, loss=loss), alignment(model, theta, x, y, loss=loss))
         return Teleportation(
             params=to_host(theta),
             model=model,
@@ -197,7 +198,9 @@ def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
     dtype = jax.tree.leaves(start)[0].dtype
     zero = jnp.zeros(group.dimension, dtype)
-    carry = (zero, ascent.init(zero), zero, jnp.array(-jnp.inf, dtype))
+    # A balanced point is critical for ‖∇L‖ on its orbit, so the search starts a little beside it.
+    beside = jnp.asarray(_NUDGE * np.random.default_rng(0).standard_normal(group.dimension), dtype)
+    carry = (beside, ascent.init(zero), zero, objective(zero)[0])
     (_, _, best, _), history = jax.lax.scan(step, carry, None, length=search.steps)
     return best, history
 
