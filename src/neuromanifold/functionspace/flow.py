@@ -1,0 +1,142 @@
+"""Gradient flow of linear convolutional networks, in function space and in parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from neuromanifold.functionspace.fiber import checked_filter, fiber
+from neuromanifold.functionspace.kernel import _jacobian, as_arrays
+from neuromanifold.functionspace.loss import FilterLoss
+from neuromanifold.functionspace.metric import chosen
+from neuromanifold.functionspace.rescale import Filters, checked_delta, invariants, solve_squared_norms
+from neuromanifold.functionspace.search import join, polish, split
+from neuromanifold.models.convolution import LinearConvNet, compose
+
+
+@dataclass(frozen=True)
+class FilterFlow:
+    """A gradient flow seen in function space: `v[i]` at time `t[i]`, with the parameters there.
+
+    `drift` is the largest change of an invariant δ_l along the way and `off` the largest relative distance
+    ‖μ(θ) − v‖/‖v‖ between v and the neuromanifold (both zero up to integration error).
+    """
+
+    t: Float[np.ndarray, " n"]
+    v: Float[np.ndarray, "n ..."]
+    params: tuple[Filters, ...]
+    drift: float
+    off: float
+    evaluations: int
+
+
+def riemannian_flow(
+    net: LinearConvNet,
+    v0: Any,
+    delta: Any,
+    loss: FilterLoss | Callable[[Any], Any],
+    t1: float,
+    *,
+    params: Any = None,
+    times: int = 101,
+    rtol: float = 1e-12,
+    atol: float = 1e-13,
+) -> FilterFlow:
+    """v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.   [riemann, Sec 1.1, Thm 4, Cor 6]
+
+    K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where several tuples with
+    different kernels lie over v0 there is no such flow; `params` then chooses the branch to follow. `loss` is a
+    `FilterLoss` or any JAX function of the filter.
+    """
+    theta = chosen(fiber(net, v0, delta), params)
+    numbers, gradient = np.asarray(checked_filter(net, v0), np.float64), gradient_of(loss)
+    section = _Section(net, checked_delta(net, delta), theta)
+
+    def field(_: float, flat: np.ndarray) -> np.ndarray:
+        v = flat.reshape(numbers.shape)
+        J = _jacobian(net, section(v))
+        return -(J @ (J.T @ gradient(v).ravel()))
+
+    t, states, evaluations = _integrate(field, numbers.ravel(), t1, times, rtol, atol)
+    v = states.reshape(len(t), *numbers.shape)
+    section.restart(theta)
+    tuples = tuple(section(state) for state in v)
+    off = max(float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w)) for p, w in zip(tuples, v))
+    return FilterFlow(t, v, tuples, 0.0, off, evaluations)
+
+
+def parameter_flow(
+    net: LinearConvNet,
+    params: Any,
+    loss: FilterLoss | Callable[[Any], Any],
+    t1: float,
+    *,
+    times: int = 101,
+    rtol: float = 1e-12,
+    atol: float = 1e-13,
+) -> FilterFlow:
+    """θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]"""
+    filters, gradient = as_arrays(net, params), gradient_of(loss)
+
+    def field(_: float, flat: np.ndarray) -> np.ndarray:
+        theta = split(net, flat)
+        return -(_jacobian(net, theta).T @ gradient(compose(theta, net.dilations)).ravel())
+
+    t, states, evaluations = _integrate(field, join(filters), t1, times, rtol, atol)
+    tuples = tuple(split(net, state) for state in states)
+    start = invariants(net, filters)
+    drift = max(float(np.abs(invariants(net, p) - start).max(initial=0.0)) for p in tuples)
+    return FilterFlow(t, np.stack([compose(p, net.dilations) for p in tuples]), tuples, drift, 0.0, evaluations)
+
+
+class _Section:
+    """v ↦ θ(v) over fixed δ, by Gauss–Newton from the last point: the branch of μ⁻¹ that contains the start."""
+
+    def __init__(self, net: LinearConvNet, delta: np.ndarray, start: Filters):
+        self.net, self.delta, self.last = net, delta, start
+
+    def restart(self, start: Filters) -> None:
+        self.last = start
+
+    def __call__(self, v: np.ndarray) -> Filters:
+        filters, residual = polish(self.net, self.last, v, steps=30)
+        if residual > 1e-3 * np.linalg.norm(v):
+            raise ValueError(
+                f"the flow left the neuromanifold's smooth locus (relative residual {residual / np.linalg.norm(v):.2g}); "
+                "start elsewhere or lower `t1`."
+            )
+        norms = np.array([np.linalg.norm(w) for w in filters])
+        scales = np.sqrt(solve_squared_norms(norms, self.delta)) / norms
+        self.last = tuple(s * w for s, w in zip(scales, filters))
+        return self.last
+
+
+def gradient_of(loss: FilterLoss | Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """∇ℓ as a NumPy function, in float64."""
+    if isinstance(loss, FilterLoss):
+        return loss.gradient
+    import jax
+
+    from neuromanifold.numerics.precision import arithmetic
+
+    gradient = jax.jit(jax.grad(loss))
+
+    def evaluate(v: np.ndarray) -> np.ndarray:
+        with arithmetic():
+            return np.asarray(gradient(v))
+
+    return evaluate
+
+
+def _integrate(field: Callable, start: np.ndarray, t1: float, times: int, rtol: float, atol: float):
+    from scipy.integrate import solve_ivp
+
+    if not t1 > 0:
+        raise ValueError(f"`t1` is {t1}; pass a positive time.")
+    t = np.linspace(0.0, t1, times)
+    solution = solve_ivp(field, (0.0, t1), start, method="DOP853", t_eval=t, rtol=rtol, atol=atol)
+    if not solution.success:
+        raise RuntimeError(f"the flow could not be integrated to t = {t1}: {solution.message}")
+    return t, solution.y.T, int(solution.nfev)
