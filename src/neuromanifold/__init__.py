@@ -2,7 +2,39 @@
 
 from neuromanifold.models import MLP, Activation, FunctionModel, Layer, Mixed, init, leaky_relu, load, power, save
 from neuromanifold.numerics import Rank
+from neuromanifold.regions import activation_patterns, fixed_neurons, sampled_regions
+from neuromanifold.tangent import (
+    alignment,
+    functional_dimension,
+    jacobian,
+    kernel_alignment,
+    ntk,
+    ntk_operator,
+    spectrum,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["MLP", "Activation", "FunctionModel", "Layer", "Mixed", "Rank", "init", "leaky_relu", "load", "power", "save"]
+__all__ = [
+    "MLP",
+    "Activation",
+    "FunctionModel",
+    "Layer",
+    "Mixed",
+    "Rank",
+    "activation_patterns",
+    "alignment",
+    "fixed_neurons",
+    "functional_dimension",
+    "init",
+    "jacobian",
+    "kernel_alignment",
+    "leaky_relu",
+    "load",
+    "ntk",
+    "ntk_operator",
+    "power",
+    "sampled_regions",
+    "save",
+    "spectrum",
+]

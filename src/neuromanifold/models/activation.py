@@ -49,7 +49,11 @@ class Activation:
     def __init__(self, fn: Callable[[Any], Any], *, name: str | None = None, **declared: Any):
         unknown = set(declared) - set(_PROPERTIES)
         if unknown:
-            raise TypeError(f"`{min(unknown)}` is no property of an activation; declare some of {', '.join(_PROPERTIES)}.")
+            raise TypeError(
+                f"`{min(unknown)}` is no property of an activation; declare some of {', '.join(_PROPERTIES)}."
+            )
+        if declared.get("parity") not in ("odd", "even", None):
+            raise ValueError(f"`parity` is {declared['parity']!r}; pass 'odd', 'even' or None.")
         missing = frozenset(_PROPERTIES) - set(declared)
         properties = {**(_measure(fn) if missing else {}), **declared}
         for key in _PROPERTIES:
@@ -81,7 +85,9 @@ def _measure(fn: Callable[[Any], Any]) -> dict[str, Any]:
             zero = jnp.zeros((), jnp.float64)
             at_zero, slope = (float(v) for v in jax.jvp(fn, (zero,), (jnp.ones_like(zero),)))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"`fn` is no entrywise JAX function of one array ({error}); write it with jax.numpy.") from None
+            raise TypeError(
+                f"`fn` is no entrywise JAX function of one array ({error}); write it with jax.numpy."
+            ) from None
     if values[1.0].shape != z.shape:
         raise TypeError(f"`fn` maps shape {z.shape} to {values[1.0].shape}; an activation acts entrywise.")
     degree, scalars = _homogeneity(values)
@@ -168,18 +174,27 @@ def _piecewise_linear(name: str, left: float, right: float) -> Activation:
     )
 
 
-@functools.lru_cache
 def leaky_relu(alpha: float = 0.01) -> Activation:
     """σ(z) = z for z > 0 and αz otherwise."""
-    return _piecewise_linear(f"leaky_relu({alpha!r})", float(alpha), 1.0)
+    if not isinstance(alpha, (int, float)) or not math.isfinite(alpha):
+        raise ValueError(f"`alpha` is {alpha!r}; pass a finite number.")
+    return _leaky_relu(float(alpha))
 
 
 @functools.lru_cache
+def _leaky_relu(alpha: float) -> Activation:
+    return _piecewise_linear(f"leaky_relu({alpha!r})", alpha, 1.0)
+
+
 def power(degree: int) -> Activation:
-    """σ(z) = z^d, homogeneous of degree d on all real scalars (up to the sign, which z^d itself carries)."""
-    if degree != int(degree) or degree < 1:
-        raise ValueError(f"`degree` is {degree}; pass a positive integer.")
-    degree = int(degree)
+    """σ(z) = z^d, homogeneous of degree d on all real scalars: (cz)^d = c^d z^d."""
+    if not isinstance(degree, (int, float)) or not math.isfinite(degree) or degree != int(degree) or degree < 1:
+        raise ValueError(f"`degree` is {degree!r}; pass a positive integer.")
+    return _power(int(degree))
+
+
+@functools.lru_cache
+def _power(degree: int) -> Activation:
     return Activation(
         lambda z: z**degree,
         name=f"power({degree})",
@@ -194,7 +209,9 @@ def power(degree: int) -> Activation:
     )
 
 
-def _smooth(fn: Callable[[Any], Any], name: str, parity: str | None, at_zero: float, slope_at_zero: float) -> Activation:
+def _smooth(
+    fn: Callable[[Any], Any], name: str, parity: str | None, at_zero: float, slope_at_zero: float
+) -> Activation:
     return Activation(
         fn,
         name=name,
@@ -284,6 +301,10 @@ class Mixed:
             if count != int(count) or count < 0:
                 raise ValueError(f"`{activation}` is given {count} neurons; pass a whole number, zero or more.")
         object.__setattr__(self, "parts", tuple((a, int(c)) for a, c in (*parts, *named) if c > 0))
+        if not self.parts:
+            raise ValueError(
+                "`Mixed` is given no neurons; name activations with their counts, as in Mixed(relu=3, identity=2)."
+            )
 
     @property
     def width(self) -> int:

@@ -111,4 +111,6 @@ def resolve(scheme: str | Scheme) -> Scheme:
         return scheme
     if scheme in SCHEMES:
         return SCHEMES[scheme]
-    raise ValueError(f"`scheme` is {scheme!r}; use one of {', '.join(SCHEMES)}, nm.init.small(scale), or a function (key, net).")
+    raise ValueError(
+        f"`scheme` is {scheme!r}; use one of {', '.join(SCHEMES)}, nm.init.small(scale), or a function (key, net)."
+    )

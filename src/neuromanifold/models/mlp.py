@@ -1,5 +1,6 @@
 """`MLP`: fully connected networks, and the layers their parameters are made of."""
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from neuromanifold.models import init as schemes
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.init import Layer
-from neuromanifold.numerics.precision import arithmetic, to_host
+from neuromanifold.numerics.precision import arithmetic, dtype_of, is_traced, promote, to_host, widest
 
 Params = tuple[Layer, ...]
 Entry = Activation | Mixed
@@ -45,11 +46,13 @@ class MLP:
         scaling: str = "standard",
     ):
         widths = _checked_widths(widths)
+        if not isinstance(bias, bool):
+            raise TypeError(f"`bias` is {bias!r}; pass True or False.")
         if scaling not in ("standard", "ntk"):
             raise ValueError(f"`scaling` is {scaling!r}; pass 'standard' or 'ntk'.")
         object.__setattr__(self, "widths", widths)
         object.__setattr__(self, "activation", _checked_activations(activation, widths[1:-1]))
-        object.__setattr__(self, "bias", bool(bias))
+        object.__setattr__(self, "bias", bias)
         object.__setattr__(self, "output_activation", _resolve(output_activation or "identity"))
         object.__setattr__(self, "scaling", scaling)
 
@@ -86,6 +89,7 @@ class MLP:
         `runs=R` draws R networks from keys split off `key`, on a leading axis. The default scheme is `nm.init.ntk` in NTK
         scaling and `nm.init.he_bias` otherwise. float64 leaves as NumPy arrays, which nothing narrows.
         """
+        _check_draw(key, runs, dtype)
         draw = schemes.resolve(scheme if scheme is not None else "ntk" if self.scaling == "ntk" else "he_bias")
         if runs is None:
             params = draw(key, self)
@@ -97,14 +101,19 @@ class MLP:
             return to_host(jax.tree.map(lambda leaf: leaf.astype(dtype), params))
 
     def __call__(self, params: Params, x: Any) -> Any:
-        """f_θ(x): the outputs (n, o) at the samples (n, i)."""
-        z = self.preactivations(params, x)
-        return apply_activation(self.output_activation, z[-1])
+        """f_θ(x): the outputs (n, o) at the samples (n, i), in the widest dtype passed."""
+        if is_traced((params, x)):
+            return _forward(self, params, x)
+        self.check(params, x)
+        with arithmetic():
+            dtype = widest(params, x)
+            return to_host(_forward(self, promote(params, dtype), promote(x, dtype)))
 
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
         """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l)."""
         self.check(params, x)
-        a = jnp.asarray(x, params[0].weight.dtype) if not jnp.issubdtype(x.dtype, jnp.floating) else x
+        a = jnp.asarray(x)
+        a = a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(params[0].weight.dtype)
         outputs = []
         for layer, entry, scale in zip(params, self.activations, self.weight_scales, strict=True):
             z = a @ layer.weight.T
@@ -123,6 +132,8 @@ class MLP:
             raise ValueError(
                 f"`x` has {found} but the network takes {self.widths[0]}; pass an array of shape (n, {self.widths[0]})."
             )
+        if jnp.issubdtype(dtype_of(x), jnp.complexfloating):
+            raise TypeError(f"`x` is complex ({dtype_of(x)}); pass a real array.")
 
     def check_params(self, params: Any) -> None:
         """Refuse parameters whose structure or shapes are not this network's."""
@@ -133,10 +144,14 @@ class MLP:
             if not isinstance(layer, Layer):
                 raise TypeError(f"`params[{index}]` is a {type(layer).__name__}; pass nm.Layer(weight, bias).")
             if np.shape(layer.weight) != (out, fan_in):
-                raise ValueError(f"`params[{index}].weight` has shape {np.shape(layer.weight)}; the network needs {(out, fan_in)}.")
+                raise ValueError(
+                    f"`params[{index}].weight` has shape {np.shape(layer.weight)}; the network needs {(out, fan_in)}."
+                )
             if (layer.bias is not None) != self.bias or (layer.bias is not None and np.shape(layer.bias) != (out,)):
                 found = None if layer.bias is None else np.shape(layer.bias)
-                raise ValueError(f"`params[{index}].bias` has shape {found}; the network needs {(out,) if self.bias else None}.")
+                raise ValueError(
+                    f"`params[{index}].bias` has shape {found}; the network needs {(out,) if self.bias else None}."
+                )
 
     def __repr__(self) -> str:
         entries = set(self.activation)
@@ -147,13 +162,29 @@ class MLP:
         return f"MLP({self.widths}, {shown}{extra})"
 
 
+@jax.jit(static_argnums=0)
+def _forward(net: MLP, params: Params, x: Any) -> Any:
+    return apply_activation(net.output_activation, net.preactivations(params, x)[-1])
+
+
+def _check_draw(key: Any, runs: Any, dtype: Any) -> None:
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
+    if runs is not None and (not isinstance(runs, int) or runs < 1):
+        raise ValueError(f"`runs` is {runs!r}; pass a positive whole number, or None for a single network.")
+    if not jnp.issubdtype(np.dtype(dtype), jnp.floating):
+        raise TypeError(f"`dtype` is {np.dtype(dtype)}; pass a floating dtype such as 'float32' or 'float64'.")
+
+
 def _checked_widths(widths: Any) -> tuple[int, ...]:
     try:
-        checked = tuple(int(w) for w in widths)
-    except (TypeError, ValueError):
+        checked = tuple(operator.index(w) for w in widths)
+    except TypeError:
         raise TypeError(f"`widths` is {widths!r}; pass a sequence of whole numbers such as (1, 10, 10, 1).") from None
-    if len(checked) < 2 or min(checked) < 1 or any(a != b for a, b in zip(checked, widths, strict=True)):
-        raise ValueError(f"`widths` is {tuple(widths)}; pass at least input and output width, all positive whole numbers.")
+    if len(checked) < 2 or min(checked) < 1:
+        raise ValueError(
+            f"`widths` is {tuple(widths)}; pass at least input and output width, all positive whole numbers."
+        )
     return checked
 
 
@@ -162,7 +193,9 @@ def _resolve(entry: Any) -> Activation:
         return activation_named(entry)
     if isinstance(entry, Activation):
         return entry
-    raise TypeError(f"`activation` is {entry!r}; pass a name, an nm.Activation, or wrap a function as nm.Activation(fn).")
+    raise TypeError(
+        f"`activation` is {entry!r}; pass a name, an nm.Activation, or wrap a function as nm.Activation(fn)."
+    )
 
 
 def _checked_activations(activation: Any, hidden: tuple[int, ...]) -> tuple[Entry, ...]:

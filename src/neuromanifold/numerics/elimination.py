@@ -19,7 +19,7 @@ def to_flint(matrix: Int[np.ndarray, "m n"], p: int):
     import flint
 
     if 0 in matrix.shape:
-        return flint.nmod_mat(*matrix.shape, p)
+        return flint.nmod_mat(matrix.shape[0], matrix.shape[1], p)
     return flint.nmod_mat(flint.fmpz_mat(matrix.tolist()), p)
 
 

@@ -22,5 +22,5 @@ def largest_eigenvalues(
         raise ValueError(f"`k` is {k} but the operator has size {size}; pass 1 ≤ k ≤ {size - 1}.")
     operator = LinearOperator((size, size), matvec=matvec, dtype=np.float64)  # pyright: ignore[reportCallIssue]
     start = np.random.default_rng(seed).standard_normal(size)
-    values = eigsh(operator, k=k, which="LM", v0=start, tol=tol, return_eigenvectors=False)
+    values = eigsh(operator, k=k, which="LM", v0=start, tol=tol, return_eigenvectors=False)  # pyright: ignore[reportArgumentType]
     return values[np.argsort(-np.abs(values))]

@@ -38,7 +38,9 @@ def _parse(given: int | str) -> int:
 def machine_memory() -> int:
     """Bytes of memory this process may use: the control group's limit where there is one, else the machine's."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [_read_limit(Path(p)) for p in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")]
+    limits = [
+        _read_limit(Path(p)) for p in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+    ]
     return min([physical, *(limit for limit in limits if limit is not None)])
 
 

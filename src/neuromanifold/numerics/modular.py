@@ -6,8 +6,10 @@ than one, hence `a·c − q·p`, computed modulo 2⁶⁴, lies in `(−p, 2p)` a
 Matrix products go through BLAS: three limbs of at most 21 bits make every partial sum an integer below 2⁵³.
 """
 
+import functools
 import secrets
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,10 +28,10 @@ def random_prime(*, squares: Iterable[int] = ()) -> int:
     """A prime drawn uniformly from those between 2⁶⁰ and 2⁶¹ modulo which every element of `squares` is a square."""
     import flint
 
-    squares = [flint.fmpz(s) for s in set(squares)]
+    integers = [flint.fmpz(s) for s in set(squares)]
     while True:
         p = flint.fmpz((1 << 60) + 1 + 2 * secrets.randbelow(1 << 59))
-        if p.is_prime() and all(s.jacobi(p) == 1 for s in squares):
+        if p.is_prime() and all(s.jacobi(p) == 1 for s in integers):
             return int(p)
 
 
@@ -40,7 +42,7 @@ def square_root(a: int, p: int) -> int:
     return int(flint.nmod(a, p).sqrt())
 
 
-def _times_small(a: Residues, c: Residues | int, p: int) -> Residues:
+def _times_small(a: Residues, c: Any, p: int) -> Residues:
     quotient = (a * (np.asarray(c, np.float64) / p)).astype(np.int64)
     remainder = a * c - quotient * p
     remainder += p * (remainder < 0)
@@ -78,10 +80,10 @@ def power(a: Residues, exponent: int, p: int) -> Residues:
 
 def matmul(a: Residues, b: Residues, p: int) -> Residues:
     """The matrix product modulo p, leading axes broadcasting as in NumPy."""
-    total: Residues | int = 0
-    for part in blocks(a.shape[-1], _EXACT_TERMS):
-        total = add(total, _short_matmul(a[..., part], b[..., part, :], p), p)  # pyright: ignore[reportArgumentType]
-    return np.zeros((*a.shape[:-1], b.shape[-1]), np.int64) if isinstance(total, int) else total
+    if a.shape[-1] == 0:
+        return np.zeros((*a.shape[:-1], b.shape[-1]), np.int64)
+    parts = (_short_matmul(a[..., part], b[..., part, :], p) for part in blocks(a.shape[-1], _EXACT_TERMS))
+    return functools.reduce(lambda total, part: add(total, part, p), parts)
 
 
 def _short_matmul(a: Residues, b: Residues, p: int) -> Residues:

@@ -63,4 +63,6 @@ def promote(tree: Tree, dtype: Any) -> Tree:
 
 def to_host(tree: Tree) -> Tree:
     """Concrete arrays as NumPy, tracers as they are: how evidence leaves `arithmetic`."""
-    return jax.tree.map(lambda leaf: leaf if _traced_leaf(leaf) or not isinstance(leaf, jax.Array) else np.asarray(leaf), tree)
+    return jax.tree.map(
+        lambda leaf: leaf if _traced_leaf(leaf) or not isinstance(leaf, jax.Array) else np.asarray(leaf), tree
+    )

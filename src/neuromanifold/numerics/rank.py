@@ -33,6 +33,7 @@ class Rank(eqx.Module):
     threshold: Float[Array, "..."]
     gap: Float[Array, "..."]
     certificate: Certificate | None = None
+    sketched: bool = eqx.field(static=True, default=False)
 
     @property
     def exact(self) -> bool:
@@ -45,13 +46,36 @@ class Rank(eqx.Module):
     def __int__(self) -> int:
         return int(self.value)
 
+    def __eq__(self, other: object) -> Any:
+        return self.value == _value(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < _value(other)
+
+    def __le__(self, other: Any) -> Any:
+        return self.value <= _value(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > _value(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= _value(other)
+
+    def __hash__(self) -> int:
+        return hash(int(self.value))
+
     def __str__(self) -> str:
         if self.exact:
             return f"{int(self)} ({self.certificate})"
-        return f"{int(self)} (gap {float(self.gap):.2g}, threshold {float(self.threshold):.2g})"
+        sketched = ", sketched" if self.sketched else ""
+        return f"{int(self)} (gap {float(self.gap):.2g}, threshold {float(self.threshold):.2g}{sketched})"
 
 
-def rank_from_spectrum(spectrum: Array, shape: tuple[int, int], rtol: Any = None) -> Rank:
+def _value(other: Any) -> Any:
+    return other.value if isinstance(other, Rank) else other
+
+
+def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) -> Rank:
     """How many singular values exceed `rtol · σ_max`; by default `rtol = max(shape) · eps`, as LAPACK's users have it.
 
     Backward stability gives the default: a computed singular value is off by a modest multiple of `eps · σ_max`.

@@ -24,7 +24,9 @@ def _check_param(name: str, leaf: Any) -> None:
     except (TypeError, ValueError):
         raise TypeError(f"{name} is a {type(leaf).__name__}; pass a real floating-point array.") from None
     if jnp.issubdtype(dtype, jnp.complexfloating):
-        raise TypeError(f"{name} is complex ({dtype}); pass real parameters, for example real and imaginary parts apart.")
+        raise TypeError(
+            f"{name} is complex ({dtype}); pass real parameters, for example real and imaginary parts apart."
+        )
     if not is_floating(leaf):
         raise TypeError(f"{name} has dtype {dtype}, which has no derivative; cast it with `.astype('float32')`.")
     _check_finite(name, leaf)
@@ -49,4 +51,6 @@ def _check_finite(name: str, a: Any) -> None:
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
         value = np.asarray(a)[where]
-        raise ValueError(f"{name} is {value} at {list(where)} ({(~finite).sum()} such entries); remove or replace them.")
+        raise ValueError(
+            f"{name} is {value} at {list(where)} ({(~finite).sum()} such entries); remove or replace them."
+        )

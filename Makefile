@@ -1,0 +1,74 @@
+PYTHONS = python3.14 python3.13 python3.12 python3.11 python3
+PIP = .venv/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+# Two workers share two cores: one thread each for NumPy's BLAS. A file's tests stay in one worker, which then compiles each shape once.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg .venv/bin/pytest -n 2 --dist loadfile --durations=15
+
+.PHONY: help install demo test acceptance lint docs bench peers
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo        inspect the built-in example network and write report/index.html'
+	@echo 'make test        the whole test suite'
+	@echo 'make acceptance  the same tests with ten times the random draws'
+	@echo 'make lint        ruff and pyright'
+	@echo 'make docs        the documentation, into site/'
+	@echo 'make bench       speed and memory against the alternatives'
+	@echo 'make peers       install those alternatives, each in its own environment'
+	@echo 'make install     .venv with everything the targets above need (they call it themselves)'
+
+install: .venv/.installed
+
+demo: .venv/.installed-core
+	.venv/bin/neuromanifold inspect
+
+test: .venv/.installed
+	$(PYTEST) $(ARGS)
+
+acceptance: .venv/.installed
+	$(PYTEST) --draws 10 $(ARGS)
+
+lint: .venv/.installed
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/pyright
+
+docs: .venv/.installed
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+bench: .venv/.installed-core
+	.venv/bin/neuromanifold bench $(ARGS)
+
+peers:
+	benchmarks/peers/install
+
+# A stamp is touched last, so that an interrupted install is repeated.
+.venv/.installed-core: pyproject.toml constraints.txt
+	@$(create_venv)
+	@echo 'Installing neuromanifold into .venv'
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(create_venv)
+	@echo 'Installing neuromanifold and its development tools into .venv'
+	@$(PIP) -e '.[dev,docs]'
+	@touch .venv/.installed-core $@
+
+# A .venv that works is kept; a missing or broken one is made anew. A python3.x on PATH may be a launcher that does not run, so each is tried.
+define create_venv
+if .venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then exit 0; fi; \
+found=; \
+for python in $(PYTHONS); do \
+  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+  found=$$python; \
+  "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
+  echo "Creating .venv with $$("$$python" --version)"; \
+  exec "$$python" -m venv --clear .venv; \
+done; \
+if [ -n "$$found" ]; then \
+  echo "$$found cannot create a virtual environment: its modules venv and ensurepip are missing; install them (Debian and Ubuntu: apt install python3-venv) and run make again." >&2; \
+else \
+  echo "neuromanifold needs Python 3.11 or newer, and none of $(PYTHONS) on PATH is one; install it (Debian and Ubuntu: apt install python3 python3-venv) and run make again." >&2; \
+fi; \
+exit 1
+endef

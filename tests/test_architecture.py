@@ -1,0 +1,361 @@
+"""The rules that matter, as tests: what a module may import, what is documented, and that the documents are true."""
+
+import ast
+import doctest
+import importlib
+import os
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import neuromanifold as nm
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
+MODULES = sorted(SOURCE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+JAX_FAMILY = {"jax", "jaxlib", "equinox", "optax", "diffrax", "lineax", "jaxtyping"}
+NOT_PUBLIC = ("jax.core", "jax.interpreters", "equinox.internal")
+LAZY = ["flint", "plotly", "matplotlib", "sklearn", "dask", "torch"]
+SKIPS = {"skip", "skipif", "importorskip", "xfail"}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def dotted_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def fenced(page: str, language: str) -> list[str]:
+    """The code blocks of a Markdown page in the given language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+
+
+def rooms(guide: str) -> list[str]:
+    """The rooms in order, as listed in the section *The rooms* of CONTRIBUTING.md."""
+    [listing] = fenced(guide.partition("## The rooms")[2].partition("\n## ")[0], "text")
+    return [re.sub(r"(/|\.py)$", "", line.split()[0]) for line in listing.splitlines()]
+
+
+ROOMS = rooms((ROOT / "CONTRIBUTING.md").read_text())
+
+
+def imports(tree: ast.AST, module: str = "") -> Iterator[tuple[str, str]]:
+    """(local name, dotted name) of everything imported at any depth; relative imports are made absolute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.asname or alias.name.split(".")[0], alias.name
+        elif isinstance(node, ast.ImportFrom):
+            above = module.split(".")[: -node.level] if node.level else []
+            for alias in node.names:
+                yield alias.asname or alias.name, ".".join([*above, *filter(None, [node.module]), alias.name])
+
+
+def names_used(tree: ast.AST) -> set[str]:
+    """The dotted name of every import, and of every attribute reached through one."""
+    imported = list(imports(tree))
+    # `import a.b` binds `a`, every other form binds the whole dotted name.
+    local = {name: full if name != full.split(".")[0] else name for name, full in imported}
+
+    def dotted(node: ast.AST) -> str:
+        if isinstance(node, ast.Name):
+            return local.get(node.id, "")
+        base = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+        return base and f"{base}.{node.attr}"  # pyright: ignore[reportAttributeAccessIssue]
+
+    return {full for _, full in imported} | {dotted(node) for node in ast.walk(tree)}
+
+
+def private_names(source: str) -> list[str]:
+    """Names of JAX and its family that a module uses although they are not public."""
+
+    def private(name: str) -> bool:
+        head, *rest = name.split(".")
+        hidden = any(part.startswith("_") and not part.startswith("__") for part in rest)
+        return head in JAX_FAMILY and (hidden or any(f"{name}.".startswith(f"{prefix}.") for prefix in NOT_PUBLIC))
+
+    return sorted(filter(private, names_used(ast.parse(source))))
+
+
+def wrong_rooms(source: str, module: str) -> list[str]:
+    """What `module` imports from the package that lies neither in its own room nor in one above it."""
+    package, room = module.split(".")[:2]
+    if room in {"__init__", "__main__"}:
+        return []
+    allowed = {f"{package}.{name}" for name in ROOMS[: ROOMS.index(room) + 1]} if room in ROOMS else set()
+    own = {full for _, full in imports(ast.parse(source), module) if full.split(".")[0] == package}
+    return sorted(full for full in own if ".".join(full.split(".")[:2]) not in allowed)
+
+
+def skips(source: str) -> list[str]:
+    """The ways in which a test module lets pytest pass over a test."""
+    return [
+        name
+        for name in names_used(ast.parse(source))
+        if name.split(".")[0] == "pytest" and SKIPS & set(name.split("."))
+    ]
+
+
+def docstring_examples(source: str, module: str) -> set[str]:
+    """The dotted names of the definitions whose docstrings hold examples, read from the source."""
+
+    def visit(node: ast.AST, name: str) -> Iterator[str]:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ">>>" in (ast.get_docstring(node) or ""):
+            yield name
+        for child in ast.iter_child_nodes(node):
+            inner = isinstance(child, ast.ClassDef | ast.FunctionDef)
+            yield from visit(child, f"{name}.{child.name}" if inner else name)  # pyright: ignore[reportAttributeAccessIssue]
+
+    return set(visit(ast.parse(source), module.removesuffix(".__init__")))
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=relative)
+def test_only_public_jax_in_short_modules(path: Path):
+    assert private_names(path.read_text()) == []
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import jax._src.core",
+        "from jax._src import core",
+        "from jax import core",
+        "import jax.interpreters.ad as ad",
+        "import jax\n\ndef f():\n    return jax.core.Tracer",
+        "def f():\n    import jax\n    return [jax.interpreters.ad.Zero()]",
+        "import equinox as eqx\nx = eqx.internal.while_loop",
+        "import equinox.internal as eqxi",
+        "from optax._src import base",
+    ],
+)
+def test_planted_private_names_are_caught(source: str):
+    assert private_names(source)
+    assert not private_names(
+        "import jax.numpy as jnp\nfrom jax.tree_util import tree_map\nx = jnp.zeros(3)\ny = x.core._src"
+    )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_a_room_imports_only_rooms_above_it(path: Path):
+    module = dotted_name(path)
+    assert module.split(".")[1] in {*ROOMS, "__init__", "__main__"}, "list the room in CONTRIBUTING.md"
+    assert wrong_rooms(path.read_text(), module) == []
+
+
+@pytest.mark.parametrize(
+    "source, caught",
+    [
+        ("from neuromanifold.{below} import x", True),
+        ("def f():\n    import neuromanifold.{below}.deep", True),
+        ("from neuromanifold import {below}", True),
+        ("from ..{below} import x", True),
+        ("from .. import {below}", True),
+        ("import neuromanifold as nm", True),
+        ("from neuromanifold import MLP", True),
+        ("from neuromanifold.{above} import x", False),
+        ("from ..{above}.deep import x", False),
+        ("from . import sibling", False),
+        ("import numpy, neuromanifold.{above}", False),
+    ],
+)
+def test_planted_imports_from_below_are_caught(source: str, caught: bool):
+    for above, own, below in zip(ROOMS, ROOMS[1:], ROOMS[2:], strict=False):
+        assert bool(wrong_rooms(source.format(above=above, below=below), f"neuromanifold.{own}.planted")) is caught
+
+
+@pytest.mark.parametrize("path", TESTS, ids=relative)
+def test_no_test_is_passed_over(path: Path):
+    assert skips(path.read_text()) == []
+
+
+@pytest.mark.parametrize("name", sorted(SKIPS))
+def test_planted_skips_are_caught(name: str):
+    assert skips(f"import pytest\npytest.{name}('later')")
+    assert skips(f"import pytest\n@pytest.mark.{name}\ndef test(): ...")
+    assert skips(f"from pytest import {name}")
+    assert not skips("import numpy as np\nnp.skip()\nskip = 1")
+
+
+def test_nothing_is_left_to_do():
+    marks = re.compile("|".join(rf"\b{a}{b}\b" for a, b in [("TO", "DO"), ("FIX", "ME"), ("XX", "X")]))
+    benchmarks = [path for path in (ROOT / "benchmarks").rglob("*") if path.suffix in {".py", ".md"}]
+    files = [*MODULES, *TESTS, *PAGES, *benchmarks, *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile"]
+    assert [relative(path) for path in files if marks.search(path.read_text())] == []
+    assert marks.search("# TO" + "DO: later")
+
+
+@pytest.mark.parametrize("name", sorted({*nm.__all__} - {"__version__"}))
+def test_every_exported_name_has_a_docstring(name: str):
+    doc = getattr(nm, name).__doc__ or ""
+    # A dataclass without a docstring gets its signature for one.
+    assert doc.strip()
+    assert not doc.startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name != "__main__.py"], ids=relative)
+def test_every_docstring_example_is_found_by_doctest(path: Path):
+    """pytest runs what doctest finds; an example in a nested function or behind an opaque decorator would never run."""
+    name = dotted_name(path).removesuffix(".__init__")
+    found = {test.name for test in doctest.DocTestFinder().find(importlib.import_module(name)) if test.examples}
+    assert found == docstring_examples(path.read_text(), name)
+
+
+def test_an_example_that_doctest_does_not_see_is_caught():
+    source = 'def f():\n    def g():\n        """\n        >>> 1\n        2\n        """\n'
+    assert docstring_examples(source, "m") == {"m.f.g"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_the_python_of_a_page_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for block in fenced(page.read_text(), "python"):
+        exec(compile(block, relative(page), "exec"), namespace)
+
+
+def commands(page: Path) -> list[list[str]]:
+    lines = [line.removeprefix("$ ") for block in fenced(page.read_text(), "sh") for line in block.splitlines()]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def exit_code(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    from neuromanifold.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["neuromanifold", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    return stop.value.code or 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_the_commands_of_a_page_exist(page: Path, monkeypatch: pytest.MonkeyPatch):
+    """`--help` is read before the arguments are used and after the names of the options are checked."""
+    for program, *arguments in commands(page):
+        if program == "make":
+            assert subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True).returncode == 0, arguments
+        elif program == "neuromanifold":
+            assert exit_code([*arguments, "--help"], monkeypatch) == 0, arguments
+
+
+def test_a_command_that_does_not_exist_is_caught(monkeypatch: pytest.MonkeyPatch):
+    assert exit_code(["inspekt", "--help"], monkeypatch) == 2
+    assert exit_code(["inspect", "--outt", "x", "--help"], monkeypatch) == 2
+    assert subprocess.run(["make", "-n", "demoo"], cwd=ROOT, capture_output=True).returncode != 0
+
+
+def test_readme_shows_the_two_commands_and_runs_python():
+    readme = ROOT / "README.md"
+    assert {("make", "demo"), ("make", "test")} <= {tuple(words) for words in commands(readme)}
+    assert fenced(readme.read_text(), "python")
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter that sees the source tree."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    result = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.mark.parametrize("arguments", ["-c 'import neuromanifold'", "-m neuromanifold --help"])
+def test_import_and_help_take_less_than_two_seconds(arguments: str):
+    """Processor time, best of three: it is what an idle machine would show, also while other tests run."""
+
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        python(*shlex.split(arguments))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(seconds() for _ in range(3)) < 2
+
+
+def test_heavy_dependencies_are_imported_where_used():
+    """Importing the package loads none of them, and the numerical core runs where they are absent."""
+    loaded = python("-c", f"import sys, neuromanifold; print(*({{*sys.modules}} & set({LAZY})))").stdout.split()
+    assert loaded == []
+    python(
+        "-c",
+        f"import sys; sys.modules.update(dict.fromkeys({LAZY}))\n"
+        "import jax, neuromanifold as nm\n"
+        "net = nm.MLP((2, 3, 1))\n"
+        "x, params = jax.numpy.ones((4, 2)), net.init(key=jax.random.key(0))\n"
+        "assert nm.ntk(net, params, x).shape == (4, 4)\n"
+        "assert nm.functional_dimension(net, params, x).value >= 1\n",
+    )
+
+
+def test_versions_and_pins_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert nm.__version__ == project["version"]
+    assert f"\nversion: {nm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    extras = project["optional-dependencies"]
+    needed = {re.split(r"[\[><=]", line)[0] for line in [*project["dependencies"], *extras["dev"], *extras["docs"]]}
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().split()}
+    assert needed <= pinned
+
+
+def script(path: Path, body: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def make_install(home: Path) -> subprocess.CompletedProcess[str]:
+    """`make install` with nothing on PATH but what the test put into `home/bin`."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        if not (home / name).exists():
+            shutil.copy(ROOT / name, home)
+    environment = {"PATH": f"{home / 'bin'}:{home / 'tools'}"}
+    command = [str(shutil.which("make")), "install"]
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True)
+
+
+def test_make_install_says_what_is_missing(tmp_path: Path):
+    absent = make_install(tmp_path)
+    assert absent.returncode != 0
+    assert "neuromanifold needs Python 3.11 or newer, and none of python3.14" in absent.stderr
+    script(tmp_path / "bin" / "python3.12", "exit 127")
+    script(tmp_path / "bin" / "python3", 'case "$2" in *ensurepip*) exit 1;; esac')
+    bare = make_install(tmp_path)
+    assert bare.returncode != 0
+    assert (
+        "python3 cannot create a virtual environment: its modules venv and ensurepip are missing; install them"
+        in bare.stderr
+    )
+
+
+def test_make_install_repeats_exactly_when_it_must(tmp_path: Path):
+    """A stand-in for Python whose venv holds a stand-in for pip that counts its calls and can be told to fail."""
+    (tmp_path / "tools").mkdir()
+    for tool in ("cp", "echo", "mkdir", "touch"):
+        (tmp_path / "tools" / tool).symlink_to(str(shutil.which(tool)))
+    script(tmp_path / "pip", 'case "$2" in pip) echo install >> log; test ! -e broken;; esac')
+    script(tmp_path / "bin" / "python3", 'case "$2" in venv) mkdir -p .venv/bin; cp pip .venv/bin/python;; esac')
+
+    def installs() -> int:
+        make_install(tmp_path)
+        log = (tmp_path / "log").read_text().split()
+        (tmp_path / "log").write_text("")
+        return len(log)
+
+    (tmp_path / "broken").touch()
+    assert [installs(), installs()] == [1, 1], "an install that failed is repeated"
+    (tmp_path / "broken").unlink()
+    assert [installs(), installs()] == [1, 0], "an install that succeeded is not"
+    later = (tmp_path / ".venv" / ".installed").stat().st_mtime + 10
+    os.utime(tmp_path / "constraints.txt", (later, later))
+    assert installs() == 1, "a changed pin is installed"
