@@ -69,7 +69,7 @@ def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
     return Rescaling(scaled, np.sqrt(squared) / norms, sign_patterns(net.depth), float(residual))
 
 
-def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " H-1"]:
+def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     """δ as an array of H − 1 finite numbers; a scalar is repeated."""
     delta = np.asarray(delta, np.float64)
     delta = np.full(net.depth - 1, delta) if delta.ndim == 0 else delta
