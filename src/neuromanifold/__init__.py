@@ -1,5 +1,7 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
+from neuromanifold import data, report
+from neuromanifold.inspection import Inspection, inspect
 from neuromanifold.models import MLP, Activation, FunctionModel, Layer, Mixed, init, leaky_relu, load, power, save
 from neuromanifold.numerics import Rank
 from neuromanifold.regions import activation_patterns, fixed_neurons, sampled_regions
@@ -19,14 +21,17 @@ __all__ = [
     "MLP",
     "Activation",
     "FunctionModel",
+    "Inspection",
     "Layer",
     "Mixed",
     "Rank",
     "activation_patterns",
     "alignment",
+    "data",
     "fixed_neurons",
     "functional_dimension",
     "init",
+    "inspect",
     "jacobian",
     "kernel_alignment",
     "leaky_relu",
@@ -34,6 +39,7 @@ __all__ = [
     "ntk",
     "ntk_operator",
     "power",
+    "report",
     "sampled_regions",
     "save",
     "spectrum",

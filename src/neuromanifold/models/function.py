@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -41,6 +42,8 @@ def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any) -> tuple[int
     y = jax.eval_shape(f, params, x)
     if not isinstance(y, jax.ShapeDtypeStruct):
         raise TypeError(f"`f` returns a {type(y).__name__}; a model returns one array of shape (n, *out).")
+    if not jnp.issubdtype(y.dtype, jnp.floating):
+        raise TypeError(f"`f` returns {y.dtype}; a model returns real floating-point values.")
     if y.shape[:1] != np.shape(x)[:1]:
         raise ValueError(
             f"`f` maps {np.shape(x)[0]} samples to an output of shape {y.shape}; its first axis must count the samples."

@@ -123,17 +123,17 @@ class MLP:
             a = apply_activation(entry, z)
         return tuple(outputs)
 
-    def check(self, params: Any, x: Any) -> None:
+    def check(self, params: Any, x: Any, name: str = "x") -> None:
         """Refuse parameters or samples whose shapes are not this network's."""
         self.check_params(params)
         shape = np.shape(x)
         if len(shape) != 2 or shape[1] != self.widths[0]:
             found = f"{shape[1]} features" if len(shape) == 2 else f"shape {shape}"
             raise ValueError(
-                f"`x` has {found} but the network takes {self.widths[0]}; pass an array of shape (n, {self.widths[0]})."
+                f"`{name}` has {found} but the network takes {self.widths[0]}; pass an array of shape (n, {self.widths[0]})."
             )
         if jnp.issubdtype(dtype_of(x), jnp.complexfloating):
-            raise TypeError(f"`x` is complex ({dtype_of(x)}); pass a real array.")
+            raise TypeError(f"`{name}` is complex ({dtype_of(x)}); pass a real array.")
 
     def check_params(self, params: Any) -> None:
         """Refuse parameters whose structure or shapes are not this network's."""

@@ -9,7 +9,7 @@ _GIB = 2**30
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def memory_budget(memory: int | str | None = None) -> int:
+def memory_budget(memory: int | float | str | None = None) -> int:
     """Bytes that temporaries may take: `memory`, else `$NEUROMANIFOLD_MEMORY`, else min(2 GiB, a quarter of the machine).
 
     >>> memory_budget("1.5G")
@@ -24,9 +24,9 @@ def memory_budget(memory: int | str | None = None) -> int:
     return budget
 
 
-def _parse(given: int | str) -> int:
-    if isinstance(given, int):
-        return given
+def _parse(given: int | float | str) -> int:
+    if isinstance(given, (int, float)):
+        return int(given)
     text = given.strip().upper().removesuffix("IB").removesuffix("B")
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text else (text, "")
     try:

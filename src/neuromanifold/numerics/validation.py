@@ -32,16 +32,26 @@ def _check_param(name: str, leaf: Any) -> None:
     _check_finite(name, leaf)
 
 
-def check_sample(x: Any, name: str = "x") -> None:
-    """Refuse a sample without a leading axis, without rows, complex, or not finite."""
-    shape = np.shape(x)
+def check_sample(x: Any, name: str = "x") -> Any:
+    """The sample as an array; refused without a leading axis, without rows, not numbers, complex, or not finite."""
+    x = x if isinstance(x, jax.Array) else np.asarray(x)
+    shape = x.shape
     if not shape:
         raise ValueError(f"`{name}` is a scalar; pass an array whose first axis counts the samples.")
     if 0 in shape:
         raise ValueError(f"`{name}` has shape {shape}, so it is empty; pass at least one sample.")
     if jnp.issubdtype(dtype_of(x), jnp.complexfloating):
         raise TypeError(f"`{name}` is complex ({dtype_of(x)}); pass a real array.")
+    if not jnp.issubdtype(dtype_of(x), jnp.number) and dtype_of(x).kind != "b":
+        raise TypeError(f"`{name}` has dtype {dtype_of(x)}; pass an array of numbers.")
     _check_finite(f"`{name}`", x)
+    return x
+
+
+def refuse_tracers(tree: Any, what: str) -> None:
+    """One sentence for functions that run on the host."""
+    if is_traced(tree):
+        raise TypeError(f"{what} needs concrete values and runs on the host; call it outside jit, vmap and grad.")
 
 
 def _check_finite(name: str, a: Any) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, UInt32
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
-from neuromanifold.numerics.validation import check_params, check_sample
+from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
 from neuromanifold.regions.signs import exact_signs, is_kinked
 
 _WORD = 32
@@ -25,13 +25,10 @@ def activation_patterns(net: MLP, params: Params, x: Any, *, exact: bool = False
     """
     require_piecewise_linear(net)
     check_params(params)
+    x = check_sample(x)
     net.check(params, x)
-    check_sample(x)
     if exact:
-        if is_traced((params, x)):
-            raise TypeError(
-                "`exact=True` needs concrete values and runs on the host; call it outside jit, vmap and grad."
-            )
+        refuse_tracers((params, x), "`exact=True`")
         signs = exact_signs(net, params, np.asarray(x))
         return np.concatenate([layer > 0 for layer in signs.layers[:-1]] or [np.empty((len(x), 0), bool)], axis=1)
     with arithmetic():
@@ -41,6 +38,8 @@ def activation_patterns(net: MLP, params: Params, x: Any, *, exact: bool = False
 
 def require_piecewise_linear(net: MLP) -> None:
     """Refuse networks without linear regions."""
+    if not isinstance(net, MLP):
+        raise TypeError(f"`net` is a {type(net).__name__}; linear regions need an nm.MLP.")
     for entry in net.activation:
         for activation, _ in per_neuron(entry, 1):
             if activation.slopes is None:

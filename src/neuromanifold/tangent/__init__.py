@@ -2,7 +2,7 @@
 
 from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.certificate import JacobianCertificate
-from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension
+from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.jacobian import jacobian
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import ntk_operator
@@ -18,5 +18,6 @@ __all__ = [
     "kernel_alignment",
     "ntk",
     "ntk_operator",
+    "single_precision_rank",
     "spectrum",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from neuromanifold.numerics.lanczos import largest_eigenvalues
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
+from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.tangent.arguments import Model, check_target, checked
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import kernel_product
@@ -59,6 +60,7 @@ def kernel_alignment(
     """
     if norm not in ("spectral", "frobenius"):
         raise ValueError(f"`norm` is {norm!r}; pass 'spectral' or 'frobenius'.")
+    refuse_tracers((params, x, y), "`kernel_alignment`")
     with arithmetic():
         params, x = checked(f, params, x, dtype=np.float64)
         check_target(f, params, x, y)

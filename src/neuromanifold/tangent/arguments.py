@@ -18,19 +18,19 @@ def checked(f: Model, params: Any, x: Any, *more: Any, dtype: Any = None) -> tup
     if not callable(f):
         raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
     check_params(params)
-    for name, sample in zip(("x", "x2") if more else ("x",), (x, *more), strict=True):
-        check_sample(sample, name)
-        if isinstance(f, MLP):
-            f.check(params, sample)
-    dtype = widest(params, x, *more) if dtype is None else dtype
-    arguments = tuple(promote(argument, dtype) for argument in (params, x, *more))
+    samples = [check_sample(sample, name) for name, sample in zip(("x", "x2"), (x, *more), strict=False)]
+    if isinstance(f, MLP):
+        for name, sample in zip(("x", "x2"), samples, strict=False):
+            f.check(params, sample, name)
+    dtype = widest(params, *samples) if dtype is None else dtype
+    arguments = tuple(promote(argument, dtype) for argument in (params, *samples))
     output_shape(f, arguments[0], arguments[1])
     return arguments
 
 
 def check_target(f: Model, params: Any, x: Any, y: Any) -> None:
     """Refuse a target whose shape is not the model's output shape."""
-    check_sample(y, "y")
+    y = check_sample(y, "y")
     expected = (np.shape(x)[0], *output_shape(f, params, x))
     if np.shape(y) != expected:
         raise ValueError(f"`y` has shape {np.shape(y)} but the model's output has {expected}; reshape the target.")

@@ -14,6 +14,7 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic, is_traced, to_host
 from neuromanifold.numerics.rank import Rank, exact_rank, rank_from_spectrum
+from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.tangent.arguments import Model, checked
 from neuromanifold.tangent.certificate import certified_rank
 from neuromanifold.tangent.jacobian import n_columns, sample_jacobians
@@ -53,6 +54,9 @@ def functional_dimension(
     (4, 'full rank')
     """
     budget = memory_budget(memory)
+    if rtol is not None and not (rtol >= 0 and not exact):
+        needed = "leave it out: an exact rank has no threshold" if exact else "pass a nonnegative number"
+        raise ValueError(f"`rtol` is {rtol}; {needed}.")
     if exact:
         return _exact(f, params, x, prove, budget)
     if prove:
@@ -64,6 +68,8 @@ def functional_dimension(
         values, sketched = _singular_values(f, params, x, rows, columns, math.inf if traced else budget)
         rank = rank_from_spectrum(values, (rows, columns), rtol)
         rank = Rank(*to_host((rank.value, rank.spectrum, rank.threshold, rank.gap)), sketched=sketched)
+    if not traced and not np.isfinite(rank.spectrum).all():
+        raise ArithmeticError("the Jacobian of `f` is not finite at these parameters; check the model's values there.")
     if not traced and float(rank.gap) < smallest_gap:
         warnings.warn(
             f"the rank {int(rank)} rests on a gap of only {float(rank.gap):.2g} in the spectrum; it depends on the threshold.",
@@ -73,9 +79,27 @@ def functional_dimension(
     return rank
 
 
+def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
+    """The rank that float32 reports, as published experiments computed it.   [complexity, Sec. 5]
+
+    Singular values of the float32 Jacobian above max(n·o, D)·σ_max·1.19e-7 (`torch.linalg.matrix_rank`'s default). An
+    artefact to compare with, never an answer. Works under `jit` and `vmap`.
+
+    >>> rows = np.array([[1.0], [1.0 + 1e-9]])
+    >>> f = lambda params, x: params[0] * x + params[1]
+    >>> int(single_precision_rank(f, np.ones(2), rows)), int(nm.functional_dimension(f, np.ones(2), rows))
+    (1, 2)
+    """
+    with arithmetic():
+        params, x = checked(f, params, x, dtype=np.float32)
+        J = sample_jacobians(f, params, x)
+        J = J.reshape(-1, J.shape[-1])
+        rank = rank_from_spectrum(jnp.linalg.svd(J, compute_uv=False), J.shape)
+        return Rank(*to_host((rank.value, rank.spectrum, rank.threshold, rank.gap)))
+
+
 def _exact(f: Model, params: Any, x: Any, prove: bool, budget: int) -> Rank:
-    if is_traced((params, x)):
-        raise TypeError("`exact=True` needs concrete values and runs on the host; call it outside jit, vmap and grad.")
+    refuse_tracers((params, x), "`exact=True`")
     if not isinstance(f, MLP):
         raise TypeError(f"`exact=True` needs an nm.MLP, and `f` is a {type(f).__name__}; use exact=False.")
     with arithmetic():
@@ -84,7 +108,7 @@ def _exact(f: Model, params: Any, x: Any, prove: bool, budget: int) -> Rank:
     return exact_rank(certificate.rank, certificate)
 
 
-def _singular_values(f: Model, params, x, rows: int, columns: int, budget: float) -> tuple[Any, bool]:
+def _singular_values(f: Model, params, x, rows: int, columns: int, budget: int | float) -> tuple[Any, bool]:
     """The singular values of J: dense, by QR of row blocks when J is tall, by a Gaussian sketch when it is wide."""
     bytes_needed = 3 * 8 * rows * columns
     if bytes_needed <= budget:
@@ -96,7 +120,7 @@ def _singular_values(f: Model, params, x, rows: int, columns: int, budget: float
     return jnp.linalg.svd(_sketch(f, params, x, width, budget), compute_uv=False)[:rows], True
 
 
-def _triangle(f: Model, params, x, columns: int, budget: float) -> Any:
+def _triangle(f: Model, params, x, columns: int, budget: int | float) -> Any:
     """R of J = QR, row block by row block: orthogonal, so it has the singular values of J."""
     per_sample = 3 * 8 * columns * (math.prod(output_shape(f, params, x)) or 1)
     R = jnp.zeros((0, columns))
@@ -106,7 +130,7 @@ def _triangle(f: Model, params, x, columns: int, budget: float) -> Any:
     return R
 
 
-def _sketch(f: Model, params, x, width: int, budget: float) -> Any:
+def _sketch(f: Model, params, x, width: int, budget: int | float) -> Any:
     """J·Ω for a Gaussian Ω of `width` columns with variance 1/width, by forward products."""
     size = 8 * (n_columns(params) + x.size)
     keys = jax.random.split(jax.random.key(0), width)

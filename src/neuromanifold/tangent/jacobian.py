@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.precision import arithmetic, to_host
@@ -35,4 +36,4 @@ def sample_jacobians(f: Model, params: Any, x: Any) -> Float[Any, "n o D"]:
 
 def n_columns(params: Any) -> int:
     """D: the number of parameters."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
+    return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(params))

@@ -37,6 +37,8 @@ def ntk(
     [[1.0, 3.0], [3.0, 9.0]]
     """
     budget = memory_budget(memory)
+    if precision not in ("default", "high", "highest"):
+        raise ValueError(f"`precision` is {precision!r}; pass 'default', 'high' or 'highest'.")
     with arithmetic(precision):
         params, x1, *rest = checked(f, params, x1, *([] if x2 is None else [x2]))
         symmetric, x2 = x2 is None, rest[0] if rest else x1
@@ -66,6 +68,10 @@ def _blocked(f, strategy: Strategy, params, x1, x2, symmetric, trace, budget) ->
             shared = on_diagonal and strategy.left is strategy.right
             right = left if shared else strategy.right(params, x2[cut2.samples])
             block = np.asarray(strategy.kernel(params, left, right, on_diagonal))
+            if not np.isfinite(block).all():
+                raise ArithmeticError(
+                    "the kernel of `f` is not finite at these parameters; check the model's values there."
+                )
             kernel[cut1.rows, cut2.rows] = block
             if symmetric and not on_diagonal:
                 kernel[cut2.rows, cut1.rows] = block.T

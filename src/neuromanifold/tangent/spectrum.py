@@ -11,6 +11,7 @@ from neuromanifold.models.function import output_shape
 from neuromanifold.numerics.lanczos import largest_eigenvalues
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.tangent.arguments import Model, checked
 from neuromanifold.tangent.jacobian import n_columns, sample_jacobians
 from neuromanifold.tangent.ntk import ntk
@@ -67,6 +68,9 @@ def spectrum(f: Model, params: Any, x: Any, *, k: int | None = None, memory: int
     >>> nm.spectrum(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]])).eigenvalues[:1].round(12).tolist()
     [10.0]
     """
+    refuse_tracers((params, x), "`spectrum`")
+    if k is not None and not isinstance(k, int):
+        raise TypeError(f"`k` is {k!r}; pass a whole number of eigenvalues.")
     with arithmetic():
         params, x = checked(f, params, x, dtype=np.float64)
         size = x.shape[0] * math.prod(output_shape(f, params, x))

@@ -59,7 +59,7 @@ def generator_count(net: MLP, signs: Signs) -> int:
     return sum(len(linear) ** 2 + net.bias * len(linear) + len(scaled) for linear, scaled in _classes(net, signs))
 
 
-def _classes(net: MLP, signs: Signs) -> Iterator[tuple[np.ndarray, list[int]]]:
+def _classes(net: MLP, signs: Signs) -> Iterator[tuple[list[int], list[int]]]:
     """For each hidden layer: neurons linear on the sample, and the other homogeneous neurons."""
     for entry, slope in zip(net.activation, layer_slopes(net, signs), strict=False):
         linear = (slope == slope[0]).all(axis=0) & (slope[0] != 0)
@@ -67,7 +67,7 @@ def _classes(net: MLP, signs: Signs) -> Iterator[tuple[np.ndarray, list[int]]]:
         homogeneous = np.concatenate(
             [np.full(run.stop - run.start, a.degree is not None) for a, run in _runs(entry, slope)]
         )
-        yield np.flatnonzero(linear), np.flatnonzero(homogeneous & ~linear & ~dead).tolist()
+        yield np.flatnonzero(linear).tolist(), np.flatnonzero(homogeneous & ~linear & ~dead).tolist()
 
 
 def _runs(entry: Entry, slope: np.ndarray) -> tuple[tuple[Activation, slice], ...]:

@@ -1,0 +1,53 @@
+"""Speed and memory against the alternatives, as ratios measured in one run: what `neuromanifold bench` prints."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from benchmarks import alignment, complexity, exact, memory, ntk
+from benchmarks.row import Row, table, write_json
+
+BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
+    "ntk": ntk.rows,
+    "exact": exact.rows,
+    "memory": memory.rows,
+    "alignment": alignment.rows,
+    "complexity": complexity.rows,
+}
+
+
+def run(names: Iterable[str] = (), json_path: str | Path | None = None, quick: bool = False) -> list[Row]:
+    """Measure the named benchmarks (all by default), print the table, and write it to `json_path` row by row.
+
+    `quick` takes smaller sizes and fewer repetitions, so its rows have no targets.
+    """
+    names = tuple(names) or tuple(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        raise ValueError(f"`{unknown[0]}` is not a benchmark; choose from: {', '.join(BENCHMARKS)}.")
+    console = Console()
+    if not console.is_terminal:
+        console.width = 180
+    rows: list[Row] = []
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("bench", total=len(names))
+        for name in names:
+            progress.update(task, description=name)
+            for row in BENCHMARKS[name](quick=quick):
+                rows.append(replace(row, target=None) if quick else row)
+                console.print(str(row), highlight=False, markup=False)
+                if json_path is not None:
+                    write_json(rows, json_path)
+            progress.advance(task)
+    console.print(table(rows))
+    return rows

@@ -1,0 +1,153 @@
+"""The command line: thin, every command calls one function of the library and says what it wrote."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="The geometry of neural-network parametrizations, with answers that carry their proof.",
+)
+data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is, and how to get it.")
+app.add_typer(data_app, name="data")
+
+_EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
+
+
+def main() -> None:
+    """Run the command line; bad input ends in one sentence and exit status 2."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError, ArithmeticError) as error:
+        print(f"neuromanifold: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("neuromanifold: interrupted; what was finished is on disk.", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+@app.command()
+def inspect(
+    model: Annotated[
+        str | None, typer.Argument(help="MLP weights, .safetensors or .npz; without it, a small example is trained.")
+    ] = None,
+    data: Annotated[str | None, typer.Argument(help="Samples: a .npy or .csv file, or the name of a data set.")] = None,
+    activation: Annotated[
+        str | None, typer.Option(help="The network's activation, where the file does not say.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
+    epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
+    seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
+) -> None:
+    """The geometry of a network on data: a table here, a self-contained page in OUT."""
+    import neuromanifold as nm
+
+    if model is None:
+        net, params, dataset = _example(epochs, seed)
+        x, y = dataset.x, dataset.y
+    else:
+        net, params = nm.load(model, activation=activation)
+        x, y = _samples(net, model, data)
+    inspection = nm.inspect(net, params, x, y)
+    _print_inspection(inspection)
+    typer.echo(f"wrote {nm.report.write(inspection, out)}")
+
+
+def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
+    """The paper's univariate network, trained on f2 as the paper trains it.   [complexity, Sec. 5]"""
+    import jax
+
+    import neuromanifold as nm
+
+    net, dataset = nm.MLP(_EXAMPLE_WIDTHS), nm.data.load("f2")
+    init_key, train_key = jax.random.split(jax.random.key(seed))
+    training = nm.train(
+        net,
+        net.init(key=init_key, scheme=nm.init.he_bias, runs=1),
+        dataset.x,
+        dataset.y,
+        key=train_key,
+        epochs=epochs,
+        loss=nm.losses.mse,
+        optimizer=nm.dynamics.adam_l2(0.01, 1e-4),
+        batch_size=16,
+        progress=True,
+    )
+    return net, jax.tree.map(lambda leaf: leaf[0], training.params), dataset
+
+
+def _samples(net: Any, model: str, data: str | None) -> tuple[Any, Any]:
+    import neuromanifold as nm
+
+    if data is None:
+        raise ValueError(
+            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
+        )
+    if data not in nm.data.names():
+        return nm.data.read(data), None
+    dataset = nm.data.load(data)
+    return dataset.x, dataset.y if dataset.y.shape[1] == net.widths[-1] else None
+
+
+def _print_inspection(inspection: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=inspection.model, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("quantity")
+    table.add_column("value", justify="right", style="bold")
+    table.add_column("evidence", style="dim")
+    for name, value, remark in inspection.rows:
+        table.add_row(name, value, remark)
+    console = Console(highlight=False)
+    console.print()
+    console.print(table, markup=False)
+    console.print()
+    console.print(inspection.headline, markup=False)
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Which rows; all of them when absent.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
+    quick: Annotated[bool, typer.Option(help="Fewer repetitions, smaller sizes.")] = False,
+) -> None:
+    """Speed and memory against the alternatives, as ratios measured in one run."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "benchmarks" / "__init__.py").is_file():
+        raise ValueError(
+            f"`bench` needs the source tree: no benchmarks/ beside {root}; clone the project and run `make bench`."
+        )
+    sys.path.insert(0, str(root))
+    import benchmarks
+
+    benchmarks.run(names or None, json_path=json, quick=quick)
+
+
+@data_app.command("list")
+def list_data() -> None:
+    """Name, size, licence, whether it is on this machine, and where it comes from."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import neuromanifold as nm
+
+    rows = nm.data.catalogue()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in rows[0]:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*({**row, "present": row["present"] or "no"}).values())
+    Console(highlight=False).print(table, markup=False)
+
+
+@data_app.command()
+def fetch(name: Annotated[str, typer.Argument(help="The data set's name, as `data list` shows it.")]) -> None:
+    """Make sure that a data set is on this machine."""
+    import neuromanifold as nm
+
+    typer.echo(f"{name} is at {nm.data.fetch(name)}")
