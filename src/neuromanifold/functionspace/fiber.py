@@ -56,8 +56,11 @@ class Fiber:
 
     @property
     def kernel_spread(self) -> float:
-        """The largest relative distance between tangent kernels over the fibre (signs do not change a kernel)."""
-        return kernel_spread(self.net, self.up_to_signs)
+        """The largest relative distance between tangent kernels over the fibre.
+
+        Signs leave a kernel alone (checked on the first factorisation), so one tuple stands for its sign patterns.
+        """
+        return kernel_spread(self.net, (*self.params[: 2 ** (self.net.depth - 1)], *self.up_to_signs[1:]))
 
     def __str__(self) -> str:
         if self.infinite:
