@@ -16,6 +16,10 @@ from neuromanifold.functionspace.search import join, polish, split
 from neuromanifold.models.convolution import LinearConvNet, compose
 
 
+_CHORDS = 6
+_ROUNDS = 25
+
+
 @dataclass(frozen=True)
 class FilterFlow:
     """A gradient flow seen in function space: `v[i]` at time `t[i]`, with the parameters there.
@@ -56,13 +60,16 @@ def riemannian_flow(
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         v = flat.reshape(numbers.shape)
-        J = _jacobian(net, section(v))
+        theta = section(v)
+        if theta is None:  # a trial step went too far: the integrator takes NaN for a large error and shortens it
+            return np.full_like(flat, np.nan)
+        J = _jacobian(net, theta)
         return -(J @ (J.T @ gradient(v).ravel()))
 
     t, states, evaluations = _integrate(field, numbers.ravel(), t1, times, rtol, atol)
     v = states.reshape(len(t), *numbers.shape)
     section.restart(theta)
-    tuples = tuple(section(state) for state in v)
+    tuples = tuple(followed(section, state, t1) for state in v)
     off = max(float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w)) for p, w in zip(tuples, v))
     return FilterFlow(t, v, tuples, 0.0, off, evaluations)
 
@@ -92,25 +99,59 @@ def parameter_flow(
 
 
 class _Section:
-    """v ↦ θ(v) over fixed δ, by Gauss–Newton from the last point: the branch of μ⁻¹ that contains the start."""
+    """v ↦ θ(v) over fixed δ: the branch of μ⁻¹ that contains the start, by Gauss–Newton from the last point.
+
+    The pseudo-inverse of dμ is kept while it converges fast, and renewed at the current point otherwise.
+    """
 
     def __init__(self, net: LinearConvNet, delta: np.ndarray, start: Filters):
-        self.net, self.delta, self.last = net, delta, start
+        self.net, self.delta = net, delta
+        self.restart(start)
 
     def restart(self, start: Filters) -> None:
         self.last = start
+        self.inverse = np.linalg.pinv(_jacobian(self.net, start), rcond=1e-10)
 
-    def __call__(self, v: np.ndarray) -> Filters:
-        filters, residual = polish(self.net, self.last, v, steps=30)
-        if residual > 1e-3 * np.linalg.norm(v):
-            raise ValueError(
-                f"the flow left the neuromanifold's smooth locus (relative residual {residual / np.linalg.norm(v):.2g}); "
-                "start elsewhere or lower `t1`."
-            )
+    def __call__(self, v: np.ndarray) -> Filters | None:
+        filters, rounds = self._follow(v)
+        if rounds > _CHORDS:
+            near = filters if rounds <= _ROUNDS else polish(self.net, self.last, v, steps=30)[0]
+            if self._residual(near, v) > 1e-3:
+                return None
+            self.restart(self._rescaled(near))
+            filters, rounds = self._follow(v)
+        if rounds > _ROUNDS or self._residual(filters, v) > 1e-3:
+            return None
+        self.last = self._rescaled(filters)
+        return self.last
+
+    def _residual(self, filters: Filters, v: np.ndarray) -> float:
+        return float(np.linalg.norm(compose(filters, self.net.dilations) - v) / np.linalg.norm(v))
+
+    def _follow(self, v: np.ndarray) -> tuple[Filters, int]:
+        theta = join(self.last)
+        size = np.linalg.norm(theta)
+        for rounds in range(1, _ROUNDS + 1):
+            step = self.inverse @ (v - compose(split(self.net, theta), self.net.dilations)).ravel()
+            theta = theta + step
+            if np.linalg.norm(step) > size:
+                break
+            if np.linalg.norm(step) <= 8 * np.finfo(np.float64).eps * size:
+                return split(self.net, theta), rounds
+        return split(self.net, theta), _ROUNDS + 1
+
+    def _rescaled(self, filters: Filters) -> Filters:
         norms = np.array([np.linalg.norm(w) for w in filters])
         scales = np.sqrt(solve_squared_norms(norms, self.delta)) / norms
-        self.last = tuple(s * w for s, w in zip(scales, filters))
-        return self.last
+        return tuple(s * w for s, w in zip(scales, filters))
+
+
+def followed(section: "_Section", v: np.ndarray, t1: float) -> Filters:
+    """θ(v), or an error where the branch ends."""
+    theta = section(v)
+    if theta is None:
+        raise ValueError(f"the flow left the smooth locus of the neuromanifold before t = {t1}; start elsewhere or lower `t1`.")
+    return theta
 
 
 def gradient_of(loss: FilterLoss | Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
@@ -138,5 +179,7 @@ def _integrate(field: Callable, start: np.ndarray, t1: float, times: int, rtol: 
     t = np.linspace(0.0, t1, times)
     solution = solve_ivp(field, (0.0, t1), start, method="DOP853", t_eval=t, rtol=rtol, atol=atol)
     if not solution.success:
-        raise RuntimeError(f"the flow could not be integrated to t = {t1}: {solution.message}")
+        raise RuntimeError(
+            f"the flow could not be integrated to t = {t1} ({solution.message.strip('.')}): it may have met a singular point."
+        )
     return t, solution.y.T, int(solution.nfev)

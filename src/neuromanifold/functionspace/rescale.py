@@ -80,7 +80,7 @@ def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     return delta
 
 
-def solve_squared_norms(norms: Float[np.ndarray, " H"], delta: Float[np.ndarray, " H-1"]) -> Float[np.ndarray, " H"]:
+def solve_squared_norms(norms: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """The positive β with β_{l+1} − β_l = δ_l and Π β_l = Π norms_l².
 
     With β = x + o, o ≥ 0 and min o = 0, the equation Σ log(x + o_l) = log C is convex and increasing in log x with a
@@ -105,7 +105,7 @@ def solve_squared_norms(norms: Float[np.ndarray, " H"], delta: Float[np.ndarray,
     return np.exp(u) + offsets
 
 
-def sign_patterns(depth: int) -> Int[np.ndarray, "patterns depth"]:
+def sign_patterns(depth: int) -> np.ndarray:
     """The sign vectors of product one, the all-positive one first.
 
     >>> sign_patterns(2).tolist()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ def flow(out: Path, scale: str, note: Note) -> list[Claim]:
     )
     save_data(data, out, "flow")
     agree, part = [[p for p in pairs if p.theory == kind] for kind in ("agree", "part")]
-    worst, least = max(p.distance.max() for p in agree), min(p.distance.max() for p in part)
+    worst, least = max(float(p.distance.max()) for p in agree), min(float(p.distance.max()) for p in part)
     drift = max(p.drift for p in pairs)
     return [
         Claim("Thm 4, 13, Eq 6", "the flow of v is a Riemannian flow in function space", f"largest distance up to t = 5: {worst:.1e} ({len(agree)} networks)", worst < 1e-8),
@@ -220,14 +220,9 @@ def reproduce(out: Path, *, figure: str | None = None, scale: str = "small", pro
     chosen = PARTS if figure is None else {figure: PARTS[figure]}
     with _bar(progress, sum(_steps(name, scale) for name in chosen)) as note:
         for part in chosen.values():
-            claims += [_plain(claim) for claim in part(out, scale, note)]
+            claims += part(out, scale, note)
             summary = write_summary(out, "riemann", scale, claims)
     return summary
-
-
-def _plain(claim: Claim) -> Claim:
-    """NumPy's booleans are not JSON's."""
-    return claim if isinstance(claim.borne_out, str) else replace(claim, borne_out=bool(claim.borne_out))
 
 
 def _steps(name: str, scale: str) -> int:

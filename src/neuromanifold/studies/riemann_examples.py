@@ -97,7 +97,7 @@ def example_17(points: int = 50, seed: int = 17) -> list[Claim]:
         for delta in deltas:
             K = fs.filter_kernel(RUNNING, fs.fiber(RUNNING, v, delta)[0])
             closed = (-delta + np.sqrt(delta**2 + 4 * na * nb)) / (2 * na) * a[0] * a[1]
-            worst = max(worst, abs(K[1, 0] - closed) / abs(closed))
+            worst = max(worst, float(abs(K[1, 0] - closed) / abs(closed)))
             entries.append(K[1, 0] / (a[0] * a[1]))
         good += bool((np.diff(entries) < 0).all())
     return [Claim("Ex 17", "K^(δ)(v) differs for different δ; its entry (2,1) is λ² a_0 a_1", f"{good} of {points} strictly decreasing, closed form to {worst:.1e}", good == points and worst < 1e-8)]  # fmt: skip

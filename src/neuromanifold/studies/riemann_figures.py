@@ -30,7 +30,8 @@ def table_figure(cells: Sequence[Cell]) -> Any:
         ax.plot([FLOOR, value], [row, row], color="0.88", lw=1, zorder=1)
         ax.plot(value, row, "o", ms=7, color=colour, mfc=colour if cell.agrees else "white", mew=1.8, zorder=3)
         kind = "dense" if cell.architecture == "dense" else f"D = {cell.dimension}, strides {cell.strides}"
-        labels.append(f"{kind}, {cell.shapes}, {cell.invariants}  ({cell.cases})")
+        shapes = cell.shapes if cell.architecture == "dense" else f"shapes {cell.shapes}"
+        labels.append(f"{kind}, {shapes}, {cell.invariants}  ({cell.cases})")
     ax.axvline(INDEPENDENT, color="0.4", ls="--", lw=1)
     ax.set_xscale("log")
     ax.set_xlim(FLOOR / 2, 5)
@@ -41,8 +42,8 @@ def table_figure(cells: Sequence[Cell]) -> Any:
     for colour, fill, text in (
         (BLUE, BLUE, "printed: independent — confirmed"),
         (BLUE, "white", "printed: independent — refuted"),
-        (ORANGE, ORANGE, "printed: dependent — confirmed"),
-        (ORANGE, "white", "printed: dependent — refuted for this family"),
+        (ORANGE, ORANGE, "printed: generally dependent — confirmed"),
+        (ORANGE, "white", "printed: generally dependent — independent in this family"),
     ):
         ax.plot([], [], "o", color=colour, mfc=fill, mew=1.8, label=text)
     ax.legend(fontsize=7.5, loc="lower center", bbox_to_anchor=(0.3, 1.03), ncols=2, frameon=False)
@@ -57,7 +58,7 @@ def flow_figure(pairs: Sequence[Pair]) -> Any:
         colour = PALETTE[j % len(PALETTE)]
         left.plot(shown.t, shown.first[:, j], color=colour, lw=3.5, alpha=0.35)
         left.plot(shown.t, shown.second[:, j], color=colour, lw=1.2, ls="--", label=f"$v_{j}$")
-    left.set(xlabel="time t", ylabel="entries of the end-to-end filter", title="parameter flow (wide) and function-space flow (dashed)")
+    left.set(xlabel="time t", ylabel="entries of the end-to-end filter", title="sizes (3, 2), strides (2, 1)\nwide: parameter flow, dashed: function space alone")
     left.title.set_fontsize(10)
     left.legend(ncols=2, fontsize=8, frameon=False)
     styles = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
@@ -66,13 +67,13 @@ def flow_figure(pairs: Sequence[Pair]) -> Any:
         colour = BLUE if pair.theory == "agree" else ORANGE
         style = styles[counts[pair.theory] % len(styles)]
         counts[pair.theory] += 1
-        right.plot(pair.t, np.maximum(pair.distance, FLOOR), color=colour, ls=style, lw=1.6, label=pair.name)
+        right.plot(pair.t, np.maximum(pair.distance, FLOOR), color=colour, ls=style, lw=1.6, label=pair.name.replace("LinearConvNet", ""))
     right.axhline(1e-8, color="0.4", lw=1, ls="--")
     right.set_yscale("log")
     right.set_ylim(FLOOR / 3, 10)
-    right.set(xlabel="time t", ylabel="distance of the two flows, relative to ‖v(0)‖", title="blue: theory says equal; orange: not a function of (v, δ)")
+    right.set(xlabel="time t", ylabel="distance of the two flows, relative to ‖v(0)‖", title="blue: the theory says equal\norange: the kernel is no function of (v, δ)")
     right.title.set_fontsize(10)
-    right.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    right.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), title="sizes and strides", title_fontsize=8)
     return figure
 
 
@@ -86,11 +87,11 @@ def convergence_figure(found: dict[str, list[Limit]]) -> Any:
                   label=f"{name.removeprefix('LinearConvNet')}: {good} of {len(limits)} smooth")  # fmt: skip
         gradients = np.sort([max(l.gradient, FLOOR) for l in limits])
         right.step(gradients, np.arange(1, len(gradients) + 1) / len(gradients), where="post", color=colour)
-    left.set(xlabel="‖v(∞)‖ / ‖u‖", ylabel="σ_dim M(dμ) / σ_1(dμ) at the limit", yscale="log", title="limits of gradient flow (0: zero or singular)")
+    left.set(xlabel="‖v(∞)‖ / ‖u‖", ylabel=r"$\sigma_{\dim M}(d\mu)\,/\,\sigma_1(d\mu)$ at the limit", yscale="log", title="limits of gradient flow: away from zero, full rank")
     left.set_xlim(left=0)
     left.set_ylim(1e-4, 2)
     left.legend(fontsize=7.5, frameon=False, loc="lower left", title="sizes, strides", title_fontsize=8)
-    right.set(xlabel="‖∇L‖ at the end, relative to ‖dμ‖ ‖∇ℓ(0)‖", ylabel="share of flows below", xscale="log", title="how critical the limits are")
+    right.set(xlabel="‖∇L‖ at the end, relative to ‖dμ‖ ‖∇ℓ(0)‖", ylabel="share of flows below", xscale="log", title="how critical the limits are (colours as left)")
     for ax in (left, right):
         ax.title.set_fontsize(10)
     return figure
@@ -117,7 +118,8 @@ def singular_figure(v2: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> A
     space.view_init(elev=22, azim=-62)
     space.legend(fontsize=8, loc="upper left", frameon=False)
     ax = figure.add_subplot(1, 2, 2)
-    ax.step(v2, counts, where="mid", color=BLUE, lw=2)
+    for value in (0, 1, 2):
+        ax.plot(v2[counts == value], counts[counts == value], ".", color=BLUE, ms=6)
     ax.set(xlabel="$v_2$ along the line v = (1, 0, v₂, 0, 1)", title="balanced fibres along the singular line")
     ax.set_ylabel("factorisations over v", color=BLUE)
     ax.tick_params(axis="y", colors=BLUE)

@@ -47,7 +47,7 @@ def observation_11() -> Claim:
     dilations = net.dilations
     return Claim(
         "Obs 11", "t_l = t_L for l < L can only happen if D > 1", f"D = 1, sizes (2, 2), stride 1: t_1 = t_2 = {dilations[0][0]}",
-        not (dilations[0] == dilations[1] and same and reversed_),
+        not bool(dilations[0] == dilations[1] and same and reversed_),
         "11 b) holds as an identity of kernels, but the swap maps Θ_δ to Θ_{−δ}, which the proof of Thm 13 overlooks",
     )  # fmt: skip
 

@@ -196,7 +196,7 @@ def relu_networks(cases: int, seed: int = 5) -> Relu:
             with arithmetic():
                 target = np.asarray(relu(params, x))
                 over = fs.fiber(net, net.end_to_end(params), fs.invariants(net, params))
-                same += sum(np.abs(np.asarray(relu(mate, x)) - target).max() < 1e-9 for mate in over)
+                same += sum(bool(np.abs(np.asarray(relu(mate, x)) - target).max() < 1e-9) for mate in over)
                 positive = _positive_signals(net, params, rng)
                 worst = max(worst, _kernel_gap(relu, net, params, positive))
             tuples += len(over)
