@@ -231,7 +231,9 @@ def test_the_fibre_over_zero():
 
 def test_fibres_that_are_refused():
     net = LinearConvNet((3, 2), (2, 1))
-    with pytest.raises(ValueError, match=r"`v` has shape \(4,\); the end-to-end filter of LinearConvNet.* has shape \(5,\)."):
+    with pytest.raises(
+        ValueError, match=r"`v` has shape \(4,\); the end-to-end filter of LinearConvNet.* has shape \(5,\)."
+    ):
         fiber(net, np.ones(4))
     with pytest.raises(TypeError, match="`v` is complex"):
         fiber(net, np.ones(5) * 1j)
@@ -239,7 +241,7 @@ def test_fibres_that_are_refused():
         fiber(net, np.array([1.0, np.nan, 1, 1, 1]))
     with pytest.raises(ValueError, match="fibres are those of linear networks"):
         fiber(LinearConvNet((3, 2), (2, 1), activation="relu"), np.ones(5))
-    with pytest.raises(ValueError, match="`v` has more than 10 factorisations; raise `limit` to list them all."):
+    with pytest.raises(ValueError, match=r"`v` has more than 10 factorisations; raise `limit` to list them all."):
         fiber(LinearConvNet((2,) * 4, (1,) * 4), np.poly([1.0, 2.0, 3.0, 4.0]), limit=10)
 
 

@@ -39,7 +39,11 @@ def data(net, rng):
 
 @pytest.mark.parametrize(
     "net",
-    [LinearConvNet((3, 2), (2, 3)), LinearConvNet(((2, 2), (2, 3)), ((2, 1), (1, 2))), LinearConvNet(((2, 2, 1), (1, 2, 2)), ((1, 2, 1),) * 2)],
+    [
+        LinearConvNet((3, 2), (2, 3)),
+        LinearConvNet(((2, 2), (2, 3)), ((2, 1), (1, 2))),
+        LinearConvNet(((2, 2, 1), (1, 2, 2)), ((1, 2, 1),) * 2),
+    ],
     ids=repr,
 )
 def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
@@ -57,7 +61,9 @@ def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
         from neuromanifold.functionspace.kernel import filter_jacobian
 
         pulled = filter_jacobian(net, params).T @ loss.gradient(v).ravel()
-        np.testing.assert_allclose(pulled, np.concatenate([np.ravel(s) for s in slope]), atol=1e-10 * np.abs(pulled).max())
+        np.testing.assert_allclose(
+            pulled, np.concatenate([np.ravel(s) for s in slope]), atol=1e-10 * np.abs(pulled).max()
+        )
     with pytest.raises(ValueError, match=r"`x` has patches of rank .*; a positive definite loss on"):
         filter_loss(net, x[:1] * 0 + 1.0, y[:1])
     with pytest.raises(ValueError, match=r"`y` has shape"):
@@ -66,7 +72,11 @@ def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
 
 @pytest.mark.parametrize(
     "net",
-    [LinearConvNet((3, 2), (2, 1)), LinearConvNet((2, 2, 2), (2, 2, 1)), LinearConvNet(((2, 2), (3, 2)), ((1, 1), (1, 1)))],
+    [
+        LinearConvNet((3, 2), (2, 1)),
+        LinearConvNet((2, 2, 2), (2, 2, 1)),
+        LinearConvNet(((2, 2), (3, 2)), ((1, 1), (1, 1))),
+    ],
     ids=repr,
 )
 def test_function_space_alone_follows_the_parameters(net, rng):
@@ -83,7 +93,9 @@ def test_function_space_alone_follows_the_parameters(net, rng):
     assert np.abs(other.v[-1] - down.v[1]).max() > 1e-4 * np.linalg.norm(v)
 
 
-@pytest.mark.parametrize("net", [LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1))), LinearConvNet((3, 2), (1, 1))], ids=repr)
+@pytest.mark.parametrize(
+    "net", [LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1))), LinearConvNet((3, 2), (1, 1))], ids=repr
+)
 def test_mates_with_different_kernels_part(net, rng):
     """Thm 13 fails for like layers with δ ≠ 0, as stride one does in one dimension: one (v, δ), two flows."""
     loss, over = filter_loss(net, *data(net, rng)), None
@@ -109,7 +121,7 @@ def test_any_loss_and_bad_times(rng):
     first, second = (parameter_flow(net, params, loss, 1.0, times=3, rtol=1e-8) for loss in (quadratic, written))
     np.testing.assert_allclose(first.v, second.v, atol=1e-9)
     assert gradient_of(written)(u).dtype == np.float64
-    with pytest.raises(ValueError, match="`t1` is 0.0; pass a positive time."):
+    with pytest.raises(ValueError, match=r"`t1` is 0.0; pass a positive time."):
         parameter_flow(net, params, quadratic, 0.0)
 
 
@@ -158,9 +170,13 @@ def test_dense_kernels_are_those_of_the_jacobian(rng):
         blocks = jax.jacobian(lambda p: p[2] @ p[1] @ p[0])(tuple(map(jnp.asarray, params)))
         J = np.concatenate([np.asarray(b).reshape(4, -1) for b in blocks], axis=1)
     np.testing.assert_allclose(dense_kernel(params).matrix, J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2)
-    np.testing.assert_allclose(dense_kernel([Layer(W) for W in params]).matrix, J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2)
+    np.testing.assert_allclose(
+        dense_kernel([Layer(W) for W in params]).matrix, J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2
+    )
     wide = balanced_factors(rng.normal(size=(2, 4)), 3)
-    np.testing.assert_allclose(dense_kernel(wide).matrix, balanced_operator(end_to_end_matrix(wide), 3).matrix, atol=1e-12)
+    np.testing.assert_allclose(
+        dense_kernel(wide).matrix, balanced_operator(end_to_end_matrix(wide), 3).matrix, atol=1e-12
+    )
 
 
 def test_unbalanced_dense_kernels_depend_on_the_parameters(rng):
@@ -180,11 +196,13 @@ def test_unbalanced_dense_kernels_depend_on_the_parameters(rng):
 
 
 def test_dense_parameters_that_are_refused():
-    with pytest.raises(ValueError, match=r"`params\[1\]` has shape \(2, 3\) but layer 0 gives 2 outputs; order them W_1 first."):
+    with pytest.raises(
+        ValueError, match=r"`params\[1\]` has shape \(2, 3\) but layer 0 gives 2 outputs; order them W_1 first."
+    ):
         dense_kernel((np.ones((2, 2)), np.ones((2, 3))))
     with pytest.raises(ValueError, match="pass one matrix per layer, the first layer first"):
         dense_kernel((np.ones(3),))
-    with pytest.raises(ValueError, match="`depth` is 0; pass the number of layers."):
+    with pytest.raises(ValueError, match=r"`depth` is 0; pass the number of layers."):
         balanced_operator(np.eye(2), 0)
-    with pytest.raises(ValueError, match="`rotations` has 2 entries; 2 layers have 1 hidden spaces."):
+    with pytest.raises(ValueError, match=r"`rotations` has 2 entries; 2 layers have 1 hidden spaces."):
         rotate((np.eye(2), np.eye(2)), [np.eye(2)] * 2)

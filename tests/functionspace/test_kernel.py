@@ -33,7 +33,9 @@ def test_the_jacobian_is_that_of_the_network(net, rng):
         expected = np.concatenate([np.asarray(b).reshape(np.prod(net.end_to_end_shape), -1) for b in blocks], axis=1)
     J = filter_jacobian(net, params)
     np.testing.assert_allclose(J, expected, rtol=0, atol=1e-14 * np.abs(expected).max())
-    np.testing.assert_allclose(filter_kernel(net, params), expected @ expected.T, atol=1e-13 * np.abs(expected).max() ** 2)
+    np.testing.assert_allclose(
+        filter_kernel(net, params), expected @ expected.T, atol=1e-13 * np.abs(expected).max() ** 2
+    )
     np.testing.assert_allclose(sum(filter_kernel_blocks(net, params)), J @ J.T, atol=1e-13 * np.abs(J).max() ** 2)
 
 
@@ -42,7 +44,9 @@ def test_euler_the_rescalings_and_homogeneity(net, rng):
     """[riemann, Obs 3, Lem 5]: J θ = H μ(θ); (−w_l, w_{l+1}) is in the kernel; K_l has degree two in w_j, j ≠ l."""
     params = filters(net, rng)
     J, v = filter_jacobian(net, params), net.end_to_end(params).ravel()
-    np.testing.assert_allclose(J @ np.concatenate([w.ravel() for w in params]), net.depth * v, atol=1e-12 * np.abs(v).max())
+    np.testing.assert_allclose(
+        J @ np.concatenate([w.ravel() for w in params]), net.depth * v, atol=1e-12 * np.abs(v).max()
+    )
     for l in range(net.depth - 1):
         moved = [np.zeros(shape) for shape in net.filter_shapes]
         moved[l], moved[l + 1] = -params[l], params[l + 1]
@@ -97,7 +101,10 @@ def test_sparse_polynomials_multiply_exactly(rng):
     assert primitive(exact([Fraction(1, 2), Fraction(1, 3)])) == [3, 2]
     assert compose_exactly(LinearConvNet((2, 2), (1, 1)), ([0.1, 1.0], [1.0, 1.0]))[0] == Fraction(0.1)
     product = multiply(multiply(exact([[1, 2], [3, 5]]), exact([[1, 2], [3, 5]])), exact([[1, 0, 1]]))
-    assert [(factor.tolist(), power) for factor, power in factor_exactly(product)] == [([[1, 0, 1]], 1), ([[1, 2], [3, 5]], 2)]
+    assert [(factor.tolist(), power) for factor, power in factor_exactly(product)] == [
+        ([[1, 0, 1]], 1),
+        ([[1, 2], [3, 5]], 2),
+    ]
 
 
 @pytest.mark.parametrize("net", NETS, ids=repr)
@@ -144,7 +151,7 @@ def test_filters_and_invariants_that_are_refused():
         rescale(net, (np.ones(3), np.ones(2)), [1.0, 2.0])
     with pytest.raises(ValueError, match=r"`delta` is \[nan\]; pass finite numbers."):
         rescale(net, (np.ones(3), np.ones(2)), [np.nan])
-    with pytest.raises(TypeError, match="`params` is complex; filters are real."):
+    with pytest.raises(TypeError, match=r"`params` is complex; filters are real."):
         filter_kernel(net, (np.ones(3) * 1j, np.ones(2)))
     with pytest.raises(ValueError, match="function space needs a linear network"):
         filter_kernel(LinearConvNet((3, 2), (2, 1), activation="relu"), (np.ones(3), np.ones(2)))

@@ -125,7 +125,9 @@ def test_the_metric_two_ways(net, rng, draws, tally):
 def test_where_there_is_no_metric(rng):
     v = SQUARE.end_to_end(tuple(rng.normal(size=(2, 2)) for _ in range(2)))
     assert metric(SQUARE, v, 0.0).disagreement < 1e-9
-    with pytest.raises(ValueError, match=r"the kernel is no function of `v` and `delta`: 2 factorisations .* choose one with `params`"):
+    with pytest.raises(
+        ValueError, match=r"the kernel is no function of `v` and `delta`: 2 factorisations .* choose one with `params`"
+    ):
         metric(SQUARE, v, 1.0)
     over = fiber(SQUARE, v, 1.0)
     first, second = (metric(SQUARE, v, 1.0, params=params) for params in over.up_to_signs)

@@ -27,11 +27,11 @@ def filters(net: LinearConvNet, rng: np.random.Generator) -> tuple[np.ndarray, .
 
 def convolve(w: np.ndarray, stride: tuple[int, ...], signal: np.ndarray) -> np.ndarray:
     """[riemann, Eq 2 and 3] as loops."""
-    out = tuple((d - k) // s + 1 for d, k, s in zip(signal.shape, w.shape, stride))
+    out = tuple((d - k) // s + 1 for d, k, s in zip(signal.shape, w.shape, stride, strict=True))
     result = np.zeros(out)
     for i in product(*map(range, out)):
         for j in product(*map(range, w.shape)):
-            result[i] += w[j] * signal[tuple(a * s + b for a, s, b in zip(i, stride, j))]
+            result[i] += w[j] * signal[tuple(a * s + b for a, s, b in zip(i, stride, j, strict=True))]
     return result
 
 
@@ -40,7 +40,7 @@ def test_the_layers_are_the_loops_of_the_definition(net, rng):
     params = filters(net, rng)
     x = rng.normal(size=(2, *net.signal_shape((2,) * net.dimension)))
     expected = x
-    for w, stride in zip(params, net.strides):
+    for w, stride in zip(params, net.strides, strict=True):
         expected = np.stack([convolve(w, stride, signal) for signal in expected])
     with arithmetic():
         y = np.asarray(net(params, x))
@@ -72,9 +72,13 @@ def test_end_to_end_filters_of_rationals_are_exact(net, rng):
     names = [f"y{m}" for m in range(net.dimension)]
     context = flint.fmpq_mpoly_ctx.get(names, flint.Ordering.lex)
     polynomial = context.constant(1)
-    for w, t in zip(params, net.dilations):
+    for w, t in zip(params, net.dilations, strict=True):
         entries = np.ndenumerate(w)
-        terms = {tuple(s * i for s, i in zip(t, at)): flint.fmpq(e.numerator, e.denominator) for at, e in entries if e}
+        terms = {
+            tuple(s * i for s, i in zip(t, at, strict=True)): flint.fmpq(e.numerator, e.denominator)
+            for at, e in entries
+            if e
+        }
         polynomial *= context.from_dict(terms)
     v = net.end_to_end(params)
     found = {tuple(map(int, at)): Fraction(int(e.p), int(e.q)) for at, e in polynomial.to_dict().items()}
@@ -113,7 +117,7 @@ def test_one_key_one_network(key):
     net = LinearConvNet(((2, 2), (3, 2)), ((1, 1), (1, 1)))
     single, double = net.init(key=key), net.init(key=key, dtype="float64")
     assert [w.dtype for w in double] == [np.float64] * 2
-    for a, b in zip(single, double):
+    for a, b in zip(single, double, strict=True):
         np.testing.assert_array_equal(np.asarray(a, np.float64), b)
     assert [w.shape for w in net.init(key=key, runs=5)] == [(5, 2, 2), (5, 3, 2)]
     spread = np.concatenate([np.ravel(w) for w in net.init(key=key, runs=2000, scale=3.0)[1:]])
@@ -148,13 +152,17 @@ def test_architectures_that_are_refused(arguments, text):
 def test_signals_and_parameters_that_are_refused():
     net = LinearConvNet((3, 2), (2, 1))
     params = (np.ones(3), np.ones(2))
-    with pytest.raises(ValueError, match=r"`x` has size 6 along axis 1; the network takes 5 \+ 2·j, so crop or pad it to 5 or 7"):
+    with pytest.raises(
+        ValueError, match=r"`x` has size 6 along axis 1; the network takes 5 \+ 2·j, so crop or pad it to 5 or 7"
+    ):
         net(params, np.ones((1, 6)))
     with pytest.raises(ValueError, match="`x` has size 3 along axis 1"):
         net(params, np.ones((1, 3)))
     with pytest.raises(ValueError, match=r"`x` has shape \(5,\); pass signals of shape \(n, d\) for D = 1"):
         net(params, np.ones(5))
-    with pytest.raises(ValueError, match="`params` is 1 filters but the network has 2 layers; pass a tuple of filters."):
+    with pytest.raises(
+        ValueError, match=r"`params` is 1 filters but the network has 2 layers; pass a tuple of filters."
+    ):
         net.end_to_end((np.ones(3),))
     with pytest.raises(ValueError, match=r"`params\[1\]` has shape \(3,\); the network needs \(2,\)."):
         net.end_to_end((np.ones(3), np.ones(3)))

@@ -46,5 +46,5 @@ def test_a_part_leaves_figures_data_and_a_summary(tmp_path):
 def test_parts_and_scales_that_do_not_exist(tmp_path):
     with pytest.raises(ValueError, match="`figure` is '7'; the study has examples, findings, table1"):
         riemann.reproduce(tmp_path, figure="7")
-    with pytest.raises(ValueError, match="`scale` is 'huge'; use one of small, paper."):
+    with pytest.raises(ValueError, match=r"`scale` is 'huge'; use one of small, paper."):
         riemann.reproduce(tmp_path, scale="huge")

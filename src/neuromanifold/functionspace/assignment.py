@@ -63,8 +63,8 @@ def _selections(atoms: Sequence[Atom], remaining: Counts, degree: Counts) -> Ite
     while True:
         for chosen, left in _selections(rest, remaining, degree):
             yield (times, *chosen), left
-        remaining = tuple(a - b for a, b in zip(remaining, first.counts))
-        degree = tuple(a - b for a, b in zip(degree, first.degree))
+        remaining = tuple(a - b for a, b in zip(remaining, first.counts, strict=True))
+        degree = tuple(a - b for a, b in zip(degree, first.degree, strict=True))
         times += 1
         if min(remaining) < 0 or min(degree) < 0:
             return
@@ -72,7 +72,7 @@ def _selections(atoms: Sequence[Atom], remaining: Counts, degree: Counts) -> Ite
 
 def _build(built: dict, layer: int, atoms: Sequence[Atom], chosen: Counts) -> np.ndarray:
     if (layer, chosen) not in built:
-        parts = [atom.coefficients for atom, times in zip(atoms, chosen) for _ in range(times)]
+        parts = [atom.coefficients for atom, times in zip(atoms, chosen, strict=True) for _ in range(times)]
         filter_ = product(parts, len(atoms[0].degree))
         built[layer, chosen] = filter_ / np.linalg.norm(filter_)
     return built[layer, chosen]

@@ -31,10 +31,14 @@ def checked_matrices(params: Any) -> Matrices:
     matrices = tuple(np.asarray(getattr(layer, "weight", layer)) for layer in params)
     matrices = tuple(W if W.dtype == object else W.astype(np.float64) for W in matrices)
     if not matrices or any(W.ndim != 2 for W in matrices):
-        raise ValueError(f"`params` has shapes {[W.shape for W in matrices]}; pass one matrix per layer, the first layer first.")
-    for index, (W, V) in enumerate(zip(matrices, matrices[1:])):
+        raise ValueError(
+            f"`params` has shapes {[W.shape for W in matrices]}; pass one matrix per layer, the first layer first."
+        )
+    for index, (W, V) in enumerate(zip(matrices, matrices[1:], strict=False)):
         if V.shape[1] != W.shape[0]:
-            raise ValueError(f"`params[{index + 1}]` has shape {V.shape} but layer {index} gives {W.shape[0]} outputs; order them W_1 first.")
+            raise ValueError(
+                f"`params[{index + 1}]` has shape {V.shape} but layer {index} gives {W.shape[0]} outputs; order them W_1 first."
+            )
     return matrices
 
 
@@ -57,7 +61,7 @@ def dense_kernel(params: Any) -> MatrixKernel:
     after = [np.eye(matrices[-1].shape[0], dtype=matrices[-1].dtype)]
     for W in reversed(matrices[1:]):
         after.append(after[-1] @ W)
-    return MatrixKernel(tuple((L @ L.T, R.T @ R) for L, R in zip(reversed(after), before)))
+    return MatrixKernel(tuple((L @ L.T, R.T @ R) for L, R in zip(reversed(after), before, strict=True)))
 
 
 def balanced_operator(W: Any, depth: int) -> MatrixKernel:
@@ -83,7 +87,7 @@ def balanced_operator(W: Any, depth: int) -> MatrixKernel:
 def dense_invariants(params: Any) -> Matrices:
     """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
     matrices = checked_matrices(params)
-    return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:]))
+    return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:], strict=False))
 
 
 def balanced_factors(W: Any, depth: int) -> Matrices:
@@ -102,10 +106,12 @@ def rotate(params: Any, rotations: Any) -> Matrices:
     """(W_1, …, W_H) ↦ (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}): same product, and same Δ up to G_lᵀΔ_lG_l.   [riemann, Thm 14]"""
     matrices, rotations = checked_matrices(params), [np.asarray(G, np.float64) for G in rotations]
     if len(rotations) != len(matrices) - 1:
-        raise ValueError(f"`rotations` has {len(rotations)} entries; {len(matrices)} layers have {len(matrices) - 1} hidden spaces.")
+        raise ValueError(
+            f"`rotations` has {len(rotations)} entries; {len(matrices)} layers have {len(matrices) - 1} hidden spaces."
+        )
     left = [*(G.T for G in rotations), np.eye(len(matrices[-1]))]
     right = [np.eye(matrices[0].shape[1]), *rotations]
-    return tuple(L @ W @ R for L, W, R in zip(left, matrices, right))
+    return tuple(L @ W @ R for L, W, R in zip(left, matrices, right, strict=True))
 
 
 @dataclass(frozen=True)
@@ -124,14 +130,14 @@ def gauge_between(first: Any, second: Any) -> Gauge:
     """
     old, new = checked_matrices(first), checked_matrices(second)
     rotations, carried = [], np.eye(len(old[-1]))
-    for W, V in zip(reversed(old[1:]), reversed(new[1:])):
+    for W, V in zip(reversed(old[1:]), reversed(new[1:]), strict=False):
         G = np.linalg.solve(carried.T @ W, V)
         rotations.append(G)
         carried = G
     rotations = tuple(reversed(rotations))
     orthogonality = max((float(np.linalg.norm(G.T @ G - np.eye(len(G)))) for G in rotations), default=0.0)
     mapped = rotate(old, rotations)
-    residual = max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(mapped, new))
+    residual = max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(mapped, new, strict=True))
     return Gauge(rotations, orthogonality, residual)
 
 
@@ -149,7 +155,7 @@ def level_set_sample(params: Any, count: int, *, seed: int = 0, rtol: float = 1e
             break
 
         def cut(flat: np.ndarray) -> Matrices:
-            return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes))
+            return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False))
 
         start = np.concatenate([(W + rng.normal(size=W.shape) * np.linalg.norm(W)).ravel() for W in matrices])
         result = least_squares(lambda flat: _constraints(cut(flat)) - target, start, xtol=1e-15, ftol=1e-15, gtol=1e-15)
@@ -172,7 +178,9 @@ class MatrixFlow:
     drift: float
 
 
-def balanced_flow(W0: Any, depth: int, loss: Any, t1: float, *, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13) -> MatrixFlow:
+def balanced_flow(
+    W0: Any, depth: int, loss: Any, t1: float, *, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
+) -> MatrixFlow:
     """Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without the factors.   [riemann, Eq 6]
 
     `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of it.
@@ -189,7 +197,9 @@ def balanced_flow(W0: Any, depth: int, loss: Any, t1: float, *, times: int = 101
     return MatrixFlow(t, states.reshape(len(t), *W0.shape), 0.0)
 
 
-def dense_parameter_flow(params: Any, loss: Any, t1: float, *, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13) -> MatrixFlow:
+def dense_parameter_flow(
+    params: Any, loss: Any, t1: float, *, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
+) -> MatrixFlow:
     """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]"""
     from neuromanifold.functionspace.flow import _integrate, gradient_of
 
@@ -197,7 +207,7 @@ def dense_parameter_flow(params: Any, loss: Any, t1: float, *, times: int = 101,
     bounds, shapes = np.cumsum([0, *(W.size for W in matrices)]), [W.shape for W in matrices]
 
     def cut(flat: np.ndarray) -> Matrices:
-        return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes))
+        return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False))
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         factors = cut(flat)
@@ -210,5 +220,8 @@ def dense_parameter_flow(params: Any, loss: Any, t1: float, *, times: int = 101,
 
     t, states, _ = _integrate(field, np.concatenate([W.ravel() for W in matrices]), t1, times, rtol, atol)
     start = dense_invariants(matrices)
-    drift = max((float(np.abs(a - b).max()) for s in states for a, b in zip(dense_invariants(cut(s)), start)), default=0.0)
+    drift = max(
+        (float(np.abs(a - b).max()) for s in states for a, b in zip(dense_invariants(cut(s)), start, strict=True)),
+        default=0.0,
+    )
     return MatrixFlow(t, np.stack([end_to_end_matrix(cut(s)) for s in states]), drift)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neuromanifold.functionspace.assignment import Atom, factorisations
-from neuromanifold.functionspace.polynomial import exact, factor_exactly, is_rational, multiply, product
+from neuromanifold.functionspace.polynomial import exact, factor_exactly, is_rational, product
 from neuromanifold.models.convolution import LinearConvNet, Shape
 
 LARGEST_SYSTEM = 900
@@ -38,7 +38,7 @@ def tensor_factorisations(
     """All real filter tuples, up to scalars, that use exactly the given irreducible factors."""
     available = (*places.powers, *places.zero, *places.infinity)
     degrees = [tuple(k - 1 for k in shape) for shape in net.filter_shapes]
-    atoms = [_atoms(places, t, degree, tolerance) for t, degree in zip(net.dilations, degrees)]
+    atoms = [_atoms(places, t, degree, tolerance) for t, degree in zip(net.dilations, degrees, strict=True)]
     return factorisations(available, atoms, degrees, limit)
 
 
@@ -48,7 +48,9 @@ def places_of(v: np.ndarray, *, tolerance: float) -> Places:
     if is_rational(core):
         factors, powers = [], []
         for factor, power in factor_exactly(exact(core)):
-            parts = absolute_factors(np.array(factor, np.float64) / max(abs(e) for e in factor.ravel()), tolerance=tolerance)
+            parts = absolute_factors(
+                np.array(factor, np.float64) / max(abs(e) for e in factor.ravel()), tolerance=tolerance
+            )
             factors += parts
             powers += [power] * len(parts)
         return Places(factors, powers, zero, infinity)
@@ -60,7 +62,7 @@ def merge_places(parts: list[Places], dilations: tuple[Shape, ...], *, tolerance
     """The factors of a product of layers from those of each layer, equal ones counted together."""
     factors: list[np.ndarray] = []
     powers: list[int] = []
-    for part, power in ((f, p) for places in parts for f, p in zip(places.factors, places.powers)):
+    for part, power in ((f, p) for places in parts for f, p in zip(places.factors, places.powers, strict=True)):
         at = _find(part, factors, tolerance)
         if at is None:
             factors.append(part)
@@ -68,7 +70,9 @@ def merge_places(parts: list[Places], dilations: tuple[Shape, ...], *, tolerance
         else:
             powers[at] += power
     zero, infinity = (
-        tuple(sum(t[m] * order[m] for t, order in zip(dilations, orders)) for m in range(len(dilations[0])))
+        tuple(
+            sum(t[m] * order[m] for t, order in zip(dilations, orders, strict=True)) for m in range(len(dilations[0]))
+        )
         for orders in ([p.zero for p in parts], [p.infinity for p in parts])
     )
     return Places(factors, powers, zero, infinity)
@@ -79,15 +83,16 @@ def strip_coordinates(v: np.ndarray) -> tuple[np.ndarray, Shape, Shape]:
     scale = 0 if is_rational(v) else 4 * np.finfo(np.float64).eps * np.abs(v).max()
     support = np.argwhere(np.abs(v) > scale)
     first, last = support.min(axis=0), support.max(axis=0)
-    core = v[tuple(slice(a, b + 1) for a, b in zip(first, last))]
-    infinity = tuple(int(n - 1 - b) for n, b in zip(v.shape, last))
+    core = v[tuple(slice(a, b + 1) for a, b in zip(first, last, strict=True))]
+    infinity = tuple(int(n - 1 - b) for n, b in zip(v.shape, last, strict=True))
     return core, tuple(int(a) for a in first), infinity
 
 
 def absolute_factors(f: np.ndarray, *, tolerance: float) -> list[np.ndarray]:
     """The irreducible factors over ℂ of a real squarefree polynomial without coordinate factors.
 
-    >>> [factor.shape for factor in absolute_factors(multiply(np.array([[1.0, 2], [3, 5]]), np.array([[1.0, 0, 1]])), tolerance=1e-9)]
+    >>> whole = product([np.array([[1.0, 2], [3, 5]]), np.array([[1.0, 0, 1]])], 2)
+    >>> [factor.shape for factor in absolute_factors(whole, tolerance=1e-9)]
     [(2, 2), (1, 2), (1, 2)]
     """
     axes = [m for m, n in enumerate(f.shape) if n > 1]
@@ -101,7 +106,11 @@ def absolute_factors(f: np.ndarray, *, tolerance: float) -> list[np.ndarray]:
 
 def _linear_factors(f: np.ndarray) -> list[np.ndarray]:
     roots = np.roots(f[::-1]).astype(np.complex128)
-    if len(roots) > 1 and (np.abs(roots[:, None] - roots) + 9 * np.eye(len(roots)) * np.abs(roots).max()).min() < 1e-5 * np.abs(roots).max():
+    if (
+        len(roots) > 1
+        and (np.abs(roots[:, None] - roots) + 9 * np.eye(len(roots)) * np.abs(roots).max()).min()
+        < 1e-5 * np.abs(roots).max()
+    ):
         raise NotSquarefree
     return [_normalised(np.array([-root, 1.0])) for root in roots]
 
@@ -164,7 +173,7 @@ def _closed_forms(f: np.ndarray, tolerance: float) -> list[list[np.ndarray]]:
     if len(null) == 0:
         null = right[-1:]
     bounds = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
-    return [[row[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes)] for row in null]
+    return [[row[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False)] for row in null]
 
 
 def _evaluate(f: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -191,13 +200,15 @@ def _logarithmic(f: np.ndarray, basis: list[list[np.ndarray]]) -> list[list[np.n
         roots = roots - _evaluate(f, points) / slope
     points = base + roots[:, None] * direction
     slope = sum(b * _evaluate(_derivative(f, m), points) for m, b in enumerate(direction))
-    residues = np.stack([sum(b * _evaluate(g, points) for g, b in zip(form, direction)) / slope for form in basis], axis=1)
+    residues = np.stack(
+        [sum(b * _evaluate(g, points) for g, b in zip(form, direction, strict=True)) / slope for form in basis], axis=1
+    )
     classes = _clusters(residues)
     if len(classes) != len(basis):
         raise NotSquarefree
     table = np.stack([residues[members].mean(axis=0) for members in classes], axis=1)
     mixing = np.linalg.inv(table)
-    return [[sum(c * form[j] for c, form in zip(row, basis)) for j in range(f.ndim)] for row in mixing]
+    return [[sum(c * form[j] for c, form in zip(row, basis, strict=True)) for j in range(f.ndim)] for row in mixing]
 
 
 def _clusters(points: np.ndarray) -> list[np.ndarray]:
@@ -220,7 +231,7 @@ def _integrate(f: np.ndarray, form: list[np.ndarray]) -> np.ndarray:
         degree = (np.vdot(lead, top) / np.vdot(lead, lead)).real
         shape.append(1 + int(min(max(round(degree), 0), f.shape[j] - 1)))
     shape = tuple(shape)
-    total = tuple(n + k - 1 for n, k in zip(f.shape, shape))
+    total = tuple(n + k - 1 for n, k in zip(f.shape, shape, strict=True))
     matrix = np.concatenate([_twisted(f, g, j, shape, total) for j, g in enumerate(form)])
     return _normalised(np.linalg.svd(matrix, full_matrices=False)[2][-1].conj().reshape(shape))
 
@@ -262,7 +273,9 @@ def _atoms(places: Places, t: Shape, degree: tuple[int, ...], tolerance: float) 
     for m in range(2 * D):
         axis = m % D
         if orders[m] >= t[axis] and degree[axis]:
-            coefficients = np.array([0.0, 1.0] if m < D else [1.0, 0.0]).reshape([2 if a == axis else 1 for a in range(D)])
+            coefficients = np.array([0.0, 1.0] if m < D else [1.0, 0.0]).reshape(
+                [2 if a == axis else 1 for a in range(D)]
+            )
             counts = tuple(t[axis] if p == n + m else 0 for p in range(n + 2 * D))
             atoms.append(Atom(counts, tuple(int(a == axis) for a in range(D)), coefficients))
     return atoms
@@ -271,9 +284,9 @@ def _atoms(places: Places, t: Shape, degree: tuple[int, ...], tolerance: float) 
 def _orbit(i: int, factors: list[np.ndarray], t: Shape, tolerance: float) -> tuple[int, ...] | None:
     """The images of a factor under z_m ↦ ζ_m z_m with ζ_m^{t_m} = 1, or None when one of them is missing."""
     factor, members = factors[i], {i}
-    for turn in pairs_of(*(range(s if k > 1 else 1) for s, k in zip(t, factor.shape))):
+    for turn in pairs_of(*(range(s if k > 1 else 1) for s, k in zip(t, factor.shape, strict=True))):
         if any(turn):
-            phase = sum(a / s * e for a, s, e in zip(turn, t, np.indices(factor.shape)))
+            phase = sum(a / s * e for a, s, e in zip(turn, t, np.indices(factor.shape), strict=True))
             at = _find(factor * np.exp(2j * np.pi * phase), factors, tolerance)
             if at is None:
                 return None

@@ -136,7 +136,11 @@ def checked_filter(net: LinearConvNet, v: Any) -> np.ndarray:
 
 def _float(v: Any) -> np.ndarray:
     array = np.asarray(v)
-    return np.array([float(e) for e in array.ravel()]).reshape(array.shape) if array.dtype == object else array.astype(np.float64)
+    return (
+        np.array([float(e) for e in array.ravel()]).reshape(array.shape)
+        if array.dtype == object
+        else array.astype(np.float64)
+    )
 
 
 def _candidates(
@@ -146,7 +150,9 @@ def _candidates(
         return root_factorisations(net, v, tolerance=max(1e-6, 1e3 * rtol), limit=limit), "roots"
     tolerance = max(1e-10, rtol)
     try:
-        return tensor_factorisations(net, places_of(v, tolerance=tolerance), tolerance=tolerance, limit=limit), "factors"
+        return tensor_factorisations(
+            net, places_of(v, tolerance=tolerance), tolerance=tolerance, limit=limit
+        ), "factors"
     except NotSquarefree:
         pass
     filters, residual = nearest(net, numbers, starts=starts, enough=rtol * size)
@@ -155,7 +161,7 @@ def _candidates(
     try:
         # A repeated factor of v sits, as a rule, in different layers, each of which is squarefree.
         parts = [places_of(w, tolerance=tolerance) for w in filters]
-        layers = [_dilated(part, t, tolerance) for part, t in zip(parts, net.dilations)]
+        layers = [_dilated(part, t, tolerance) for part, t in zip(parts, net.dilations, strict=True)]
         places = merge_places(layers, net.dilations, tolerance=1e-9)
         return tensor_factorisations(net, places, tolerance=1e-9, limit=limit), "factors"
     except NotSquarefree:
@@ -169,8 +175,10 @@ def _dilated(part: Any, t: tuple[int, ...], tolerance: float) -> Any:
     if set(t) == {1}:
         return part
     factors, powers = [], []
-    for factor, power in zip(part.factors, part.powers):
-        dilated = places_of(spread(factor, t), tolerance=tolerance).factors if np.isrealobj(factor) else [spread(factor, t)]
+    for factor, power in zip(part.factors, part.powers, strict=True):
+        dilated = (
+            places_of(spread(factor, t), tolerance=tolerance).factors if np.isrealobj(factor) else [spread(factor, t)]
+        )
         factors += dilated
         powers += [power] * len(dilated)
     return Places(factors, powers, part.zero, part.infinity)
@@ -179,16 +187,17 @@ def _dilated(part: Any, t: tuple[int, ...], tolerance: float) -> Any:
 def _known(filters: Filters, tuples: list[Filters]) -> bool:
     flat = [w / np.linalg.norm(w) for w in filters]
     return any(
-        all(1 - abs(np.vdot(a, b)) / np.linalg.norm(b) <= 1e-11 for a, b in zip(flat, other)) for other in tuples
+        all(1 - abs(np.vdot(a, b)) / np.linalg.norm(b) <= 1e-11 for a, b in zip(flat, other, strict=True))
+        for other in tuples
     )
 
 
 def _signed(filters: Filters, delta: np.ndarray, signs: np.ndarray) -> Iterator[Filters]:
     norms = np.array([np.linalg.norm(w) for w in filters])
     scales = np.sqrt(solve_squared_norms(norms, delta)) / norms
-    scaled = [s * w for s, w in zip(scales, filters)]
+    scaled = [s * w for s, w in zip(scales, filters, strict=True)]
     for pattern in signs:
-        yield tuple(w if sign > 0 else -w for sign, w in zip(pattern, scaled))
+        yield tuple(w if sign > 0 else -w for sign, w in zip(pattern, scaled, strict=True))
 
 
 def _over_zero(net: LinearConvNet, v: np.ndarray, delta: np.ndarray) -> Fiber:

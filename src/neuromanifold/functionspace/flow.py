@@ -15,7 +15,6 @@ from neuromanifold.functionspace.rescale import Filters, checked_delta, invarian
 from neuromanifold.functionspace.search import join, polish, split
 from neuromanifold.models.convolution import LinearConvNet, compose
 
-
 _CHORDS = 6
 _ROUNDS = 25
 
@@ -70,7 +69,9 @@ def riemannian_flow(
     v = states.reshape(len(t), *numbers.shape)
     section.restart(theta)
     tuples = tuple(followed(section, state, t1) for state in v)
-    off = max(float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w)) for p, w in zip(tuples, v))
+    off = max(
+        float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w)) for p, w in zip(tuples, v, strict=True)
+    )
     return FilterFlow(t, v, tuples, 0.0, off, evaluations)
 
 
@@ -143,14 +144,16 @@ class _Section:
     def _rescaled(self, filters: Filters) -> Filters:
         norms = np.array([np.linalg.norm(w) for w in filters])
         scales = np.sqrt(solve_squared_norms(norms, self.delta)) / norms
-        return tuple(s * w for s, w in zip(scales, filters))
+        return tuple(s * w for s, w in zip(scales, filters, strict=True))
 
 
 def followed(section: "_Section", v: np.ndarray, t1: float) -> Filters:
     """θ(v), or an error where the branch ends."""
     theta = section(v)
     if theta is None:
-        raise ValueError(f"the flow left the smooth locus of the neuromanifold before t = {t1}; start elsewhere or lower `t1`.")
+        raise ValueError(
+            f"the flow left the smooth locus of the neuromanifold before t = {t1}; start elsewhere or lower `t1`."
+        )
     return theta
 
 

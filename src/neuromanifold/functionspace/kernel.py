@@ -41,7 +41,7 @@ def _jacobian(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> np.ndarray
 
 def _jacobian_blocks(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     size, blocks = int(np.prod(net.end_to_end_shape)), []
-    for shape, t, others in zip(net.filter_shapes, net.dilations, _products_of_others(net, filters)):
+    for shape, t, others in zip(net.filter_shapes, net.dilations, _products_of_others(net, filters), strict=True):
         rows = _rows(net.end_to_end_shape, shape, t, others.shape)
         block = np.zeros((size, len(rows)), others.dtype)
         block[rows, np.arange(len(rows))[:, None]] = others.ravel()
@@ -52,12 +52,12 @@ def _jacobian_blocks(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> lis
 def _products_of_others(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     if net.depth == 1:
         return [np.ones((1,) * net.dimension, filters[0].dtype)]
-    spreads = [spread(w, t) for w, t in zip(filters, net.dilations)]
+    spreads = [spread(w, t) for w, t in zip(filters, net.dilations, strict=True)]
     before: list[Any] = [None]
     for p in spreads[:-1]:
         before.append(p if before[-1] is None else multiply(before[-1], p))
     others, after = [], None
-    for p, left in zip(reversed(spreads), reversed(before)):
+    for p, left in zip(reversed(spreads), reversed(before), strict=True):
         others.append(after if left is None else left if after is None else multiply(left, after))
         after = p if after is None else multiply(after, p)
     return others[::-1]

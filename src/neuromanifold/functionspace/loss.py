@@ -46,11 +46,15 @@ def filter_loss(net: LinearConvNet, x: Any, y: Any) -> FilterLoss:
     windows = np.lib.stride_tricks.sliding_window_view(x, shape, axis=axes)
     windows = windows[(slice(None), *(slice(None, None, s) for s in net.end_to_end_stride))]
     if y.shape != windows.shape[: net.dimension + 1]:
-        raise ValueError(f"`y` has shape {y.shape}; these signals give outputs of shape {windows.shape[: net.dimension + 1]}.")
+        raise ValueError(
+            f"`y` has shape {y.shape}; these signals give outputs of shape {windows.shape[: net.dimension + 1]}."
+        )
     patches, size = windows.reshape(y.size, -1), int(np.prod(shape))
     rank = int(np.linalg.matrix_rank(patches))
     if rank < size:
-        raise ValueError(f"`x` has patches of rank {rank}; a positive definite loss on {size} filter entries needs more samples.")
+        raise ValueError(
+            f"`x` has patches of rank {rank}; a positive definite loss on {size} filter entries needs more samples."
+        )
     A = patches.T @ patches
     u = np.linalg.lstsq(patches, y.ravel(), rcond=None)[0]
     return FilterLoss(A, u.reshape(shape), float(np.sum((patches @ u - y.ravel()) ** 2)))

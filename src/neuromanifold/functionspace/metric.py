@@ -38,7 +38,9 @@ class Metric:
         coordinates = self.basis.T @ flat
         off = np.linalg.norm(flat - self.basis @ coordinates)
         if off > 1e-8 * np.linalg.norm(flat):
-            raise ValueError(f"the vector is not tangent to the neuromanifold at `v`: its normal part has length {off:.3g}.")
+            raise ValueError(
+                f"the vector is not tangent to the neuromanifold at `v`: its normal part has length {off:.3g}."
+            )
         return coordinates
 
 
@@ -56,7 +58,9 @@ def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) 
     theta = chosen(fiber(net, v, delta), params)
     rank = jacobian_rank(net, theta)
     if int(rank) < dimension(net):
-        raise ValueError(f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold dimension {dimension(net)}.")
+        raise ValueError(
+            f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold dimension {dimension(net)}."
+        )
     J, K = filter_jacobian(net, theta), filter_kernel(net, theta)
     basis = np.linalg.svd(J)[0][:, : int(rank)]
     matrix = np.linalg.inv(basis.T @ K @ basis)

@@ -33,7 +33,7 @@ def spread(w: np.ndarray, t: Shape) -> np.ndarray:
     >>> spread(np.array([1, 2]), (3,)).tolist()
     [1, 0, 0, 2]
     """
-    dilated = np.zeros(tuple(s * (k - 1) + 1 for s, k in zip(t, w.shape)), w.dtype)
+    dilated = np.zeros(tuple(s * (k - 1) + 1 for s, k in zip(t, w.shape, strict=True)), w.dtype)
     dilated[tuple(slice(None, None, s) for s in t)] = w
     return dilated
 
@@ -88,7 +88,7 @@ def factor_exactly(array: np.ndarray) -> list[tuple[np.ndarray, int]]:
 
     names = [f"y{m}" for m in range(array.ndim)]
     context = flint.fmpz_mpoly_ctx.get(names, flint.Ordering.lex)
-    terms = zip(np.ndindex(array.shape), primitive(array))
+    terms = zip(np.ndindex(array.shape), primitive(array), strict=True)
     polynomial = context.from_dict({index: value for index, value in terms if value})
     factors = [(_coefficients(factor, array.ndim), int(power)) for factor, power in polynomial.factor()[1]]
     return sorted(factors, key=lambda entry: (entry[1], entry[0].shape[::-1]))

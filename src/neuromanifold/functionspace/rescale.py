@@ -42,7 +42,7 @@ class Rescaling:
     @property
     def all_params(self) -> tuple[Filters, ...]:
         """The 2^{H−1} rescaled filter tuples."""
-        return tuple(tuple(sign * w for sign, w in zip(pattern, self.params)) for pattern in self.signs)
+        return tuple(tuple(sign * w for sign, w in zip(pattern, self.params, strict=True)) for pattern in self.signs)
 
 
 def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
@@ -64,7 +64,7 @@ def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
             "pass nonzero filters."
         )
     squared = solve_squared_norms(norms, delta)
-    scaled = tuple(np.sqrt(beta) / norm * w for beta, norm, w in zip(squared, norms, filters))
+    scaled = tuple(np.sqrt(beta) / norm * w for beta, norm, w in zip(squared, norms, filters, strict=True))
     residual = np.abs(np.diff([np.sum(w * w) for w in scaled]) - delta).max(initial=0.0) / squared.max()
     return Rescaling(scaled, np.sqrt(squared) / norms, sign_patterns(net.depth), float(residual))
 
@@ -74,7 +74,9 @@ def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     delta = np.asarray(delta, np.float64)
     delta = np.full(net.depth - 1, delta) if delta.ndim == 0 else delta
     if delta.shape != (net.depth - 1,):
-        raise ValueError(f"`delta` has shape {delta.shape}; a network with {net.depth} layers has {net.depth - 1} invariants.")
+        raise ValueError(
+            f"`delta` has shape {delta.shape}; a network with {net.depth} layers has {net.depth - 1} invariants."
+        )
     if not np.isfinite(delta).all():
         raise ValueError(f"`delta` is {delta.tolist()}; pass finite numbers.")
     return delta

@@ -17,7 +17,9 @@ _CLUSTER_RADII = tuple(10.0 ** (-e / 2) for e in range(1, 17))
 _MERGE_ERROR = 1e-12
 
 
-def root_factorisations(net: LinearConvNet, v: np.ndarray, *, tolerance: float, limit: int) -> list[tuple[np.ndarray, ...]]:
+def root_factorisations(
+    net: LinearConvNet, v: np.ndarray, *, tolerance: float, limit: int
+) -> list[tuple[np.ndarray, ...]]:
     """All real filter tuples over v up to scalars, to rounding; candidates only when v is off the neuromanifold."""
     at_zero, at_infinity, roots, powers = projective_roots(v)
     available = (*powers, at_zero, at_infinity)
@@ -71,7 +73,9 @@ def _join(roots: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
                 free[group] = False
     groups += [np.array([i]) for i in np.flatnonzero(free)]
     means = [complex(roots[g].mean()) for g in groups]
-    means = [complex(r.real) if len(g) > 1 and _self_conjugate(roots[g]) else r for r, g in zip(means, groups)]
+    means = [
+        complex(r.real) if len(g) > 1 and _self_conjugate(roots[g]) else r for r, g in zip(means, groups, strict=True)
+    ]
     return np.array(means, np.complex128), tuple(len(g) for g in groups)
 
 

@@ -12,7 +12,7 @@ from neuromanifold.models.convolution import LinearConvNet, compose
 def split(net: LinearConvNet, flat: np.ndarray) -> Filters:
     """A parameter vector as filters."""
     bounds = np.cumsum([0, *(int(np.prod(shape)) for shape in net.filter_shapes)])
-    return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], net.filter_shapes))
+    return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], net.filter_shapes, strict=False))
 
 
 def join(filters: Filters) -> np.ndarray:
@@ -32,7 +32,7 @@ def polish(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int = 
         if residual <= target:
             break
         step = np.linalg.lstsq(_jacobian(net, best), -error.ravel(), rcond=1e-10)[0]
-        trial = tuple(w + dw for w, dw in zip(best, split(net, step)))
+        trial = tuple(w + dw for w, dw in zip(best, split(net, step), strict=True))
         error = compose(trial, net.dilations) - v
         if not np.linalg.norm(error) < residual:
             break
@@ -49,7 +49,7 @@ def normalise(net: LinearConvNet, filters: Filters, v: np.ndarray) -> Filters | 
     norms = np.array([np.linalg.norm(w) for w in filters])
     each = (abs(scale) * norms.prod()) ** (1 / net.depth)
     first = each / norms[0] * np.sign(scale)
-    return (first * filters[0], *(each / n * w for n, w in zip(norms[1:], filters[1:])))
+    return (first * filters[0], *(each / n * w for n, w in zip(norms[1:], filters[1:], strict=True)))
 
 
 def descend(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int = 200) -> tuple[Filters, float]:
@@ -83,7 +83,9 @@ def random_start(net: LinearConvNet, v: np.ndarray, rng: np.random.Generator) ->
     return tuple(factor * w for w in filters)
 
 
-def nearest(net: LinearConvNet, v: np.ndarray, *, starts: int = 16, seed: int = 0, enough: float = 0.0) -> tuple[Filters, float]:
+def nearest(
+    net: LinearConvNet, v: np.ndarray, *, starts: int = 16, seed: int = 0, enough: float = 0.0
+) -> tuple[Filters, float]:
     """The best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v to the neuromanifold.
 
     Stops early at a residual of `enough`.
@@ -100,7 +102,9 @@ def nearest(net: LinearConvNet, v: np.ndarray, *, starts: int = 16, seed: int = 
     return best
 
 
-def search_fiber(net: LinearConvNet, v: Any, delta: Any, *, starts: int, seed: int = 0, rtol: float = 1e-9) -> list[Filters]:
+def search_fiber(
+    net: LinearConvNet, v: Any, delta: Any, *, starts: int, seed: int = 0, rtol: float = 1e-9
+) -> list[Filters]:
     """The distinct tuples over (v, δ) that descents from random starts find: a count that uses no algebra.
 
     Every start is solved, rescaled to δ, and compared with the earlier ones in all its sign patterns.
@@ -115,9 +119,11 @@ def search_fiber(net: LinearConvNet, v: Any, delta: Any, *, starts: int, seed: i
         if residual > rtol * np.linalg.norm(v):
             continue
         norms = np.array([np.linalg.norm(w) for w in filters])
-        scaled = [np.sqrt(beta) / n * w for beta, n, w in zip(solve_squared_norms(norms, delta), norms, filters)]
+        scaled = [
+            np.sqrt(beta) / n * w for beta, n, w in zip(solve_squared_norms(norms, delta), norms, filters, strict=True)
+        ]
         for signs in sign_patterns(net.depth):
-            candidate = tuple(s * w for s, w in zip(signs, scaled))
+            candidate = tuple(s * w for s, w in zip(signs, scaled, strict=True))
             flat = join(candidate)
             if all(np.linalg.norm(flat - join(other)) > 1e-5 * np.linalg.norm(flat) for other in found):
                 found.append(candidate)

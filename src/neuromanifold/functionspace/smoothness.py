@@ -87,7 +87,9 @@ def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
         )
     over = fiber(net, v, 0.0)
     if not over.in_neuromanifold:
-        raise ValueError(f"`v` is not in the neuromanifold: the best fit found is at relative distance {over.distance:.3g}.")
+        raise ValueError(
+            f"`v` is not in the neuromanifold: the best fit found is at relative distance {over.distance:.3g}."
+        )
     if not over.v.any():
         return _at_zero(net)
     return _one_dimension(net, over.up_to_signs) if net.dimension == 1 else _higher(net, over.up_to_signs)
@@ -96,7 +98,7 @@ def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
 def swappable(net: LinearConvNet, first: int, second: int) -> bool:
     """Whether two layers' polynomials live in one space: equal shapes, equal dilations where a size exceeds 1.   [riemann, Obs 11]"""
     k, t, u = net.filter_shapes[first], net.dilations[first], net.dilations[second]
-    return k == net.filter_shapes[second] and all(a == b for a, b, size in zip(t, u, k) if size > 1)
+    return k == net.filter_shapes[second] and all(a == b for a, b, size in zip(t, u, k, strict=True) if size > 1)
 
 
 def layer_permutations(net: LinearConvNet) -> Iterator[tuple[int, ...]]:
@@ -143,9 +145,11 @@ def _one_dimension(net: LinearConvNet, tuples: tuple[Filters, ...]) -> Smoothnes
     rank = jacobian_rank(coarse, blocks[0])
     if int(rank) < dimension(coarse):
         return Smoothness(False, "the differential drops rank", 1, dimension(net), rank)
-    for run, block in zip(runs, blocks[0]):
+    for run, block in zip(runs, blocks[0], strict=True):
         if _odd_real_roots(block) < _even_layers(net, run):
-            return Smoothness(False, f"layers {run} are at the boundary of what real factors give", 1, dimension(net), rank)
+            return Smoothness(
+                False, f"layers {run} are at the boundary of what real factors give", 1, dimension(net), rank
+            )
     return Smoothness(True, "one filter tuple, full rank", 1, dimension(net), rank)
 
 
@@ -158,7 +162,7 @@ def _block(params: Filters, run: list[int]) -> np.ndarray:
 
 def _odd_real_roots(p: np.ndarray) -> int:
     zero, infinity, roots, powers = projective_roots(p)
-    return zero % 2 + infinity % 2 + sum(power % 2 for root, power in zip(roots, powers) if root.imag == 0)
+    return zero % 2 + infinity % 2 + sum(power % 2 for root, power in zip(roots, powers, strict=True) if root.imag == 0)
 
 
 def _higher(net: LinearConvNet, tuples: tuple[Filters, ...]) -> Smoothness:
@@ -186,5 +190,6 @@ def _distinct(tuples: list[Filters]) -> list[Filters]:
 def _same(first: Filters, second: Filters) -> bool:
     """Equal up to scalars, to the accuracy that a double root allows."""
     return all(
-        1 - abs(np.vdot(a, b)) / (np.linalg.norm(a) * np.linalg.norm(b)) <= 1e-11 for a, b in zip(first, second)
+        1 - abs(np.vdot(a, b)) / (np.linalg.norm(a) * np.linalg.norm(b)) <= 1e-11
+        for a, b in zip(first, second, strict=True)
     )

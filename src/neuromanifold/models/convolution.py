@@ -54,7 +54,9 @@ class LinearConvNet:
                 )
         object.__setattr__(self, "filter_shapes", shapes)
         object.__setattr__(self, "strides", steps)
-        object.__setattr__(self, "activation", activation_named(activation) if isinstance(activation, str) else activation)
+        object.__setattr__(
+            self, "activation", activation_named(activation) if isinstance(activation, str) else activation
+        )
 
     @property
     def dimension(self) -> int:
@@ -80,12 +82,14 @@ class LinearConvNet:
     def dilations(self) -> tuple[Shape, ...]:
         """t_l = s_1⋯s_{l−1}, axis by axis: the exponents that layer l's polynomial is made of.   [riemann, Eq 8]"""
         ones = (1,) * self.dimension
-        return tuple(accumulate(self.strides[:-1], lambda t, s: tuple(a * b for a, b in zip(t, s)), initial=ones))
+        return tuple(
+            accumulate(self.strides[:-1], lambda t, s: tuple(a * b for a, b in zip(t, s, strict=True)), initial=ones)
+        )
 
     @cached_property
     def end_to_end_shape(self) -> Shape:
         """k^(m) = 1 + Σ_l (k_l^(m) − 1) t_l^(m): the shape of the end-to-end filter."""
-        layers = list(zip(self.filter_shapes, self.dilations))
+        layers = list(zip(self.filter_shapes, self.dilations, strict=True))
         return tuple(1 + sum((k[m] - 1) * t[m] for k, t in layers) for m in range(self.dimension))
 
     @cached_property
@@ -96,7 +100,9 @@ class LinearConvNet:
     def signal_shape(self, output: int | Shape) -> Shape:
         """The input size d_0 that gives the output size: d_{l−1} = s_l (d_l − 1) + k_l."""
         output = (output,) if isinstance(output, int) else tuple(output)
-        return tuple(s * (d - 1) + k for s, d, k in zip(self.end_to_end_stride, output, self.end_to_end_shape, strict=True))
+        return tuple(
+            s * (d - 1) + k for s, d, k in zip(self.end_to_end_stride, output, self.end_to_end_shape, strict=True)
+        )
 
     def init(self, *, key: Any, scale: float = 1.0, runs: int | None = None, dtype: Any = "float32") -> tuple[Any, ...]:
         """Filters with independent N(0, scale²/size) entries, drawn in float32 and then cast; `runs=R` adds a leading axis."""
@@ -104,7 +110,7 @@ class LinearConvNet:
         lead = () if runs is None else (runs,)
         params = tuple(
             jnp.float32(scale * prod(shape) ** -0.5) * jax.random.normal(k, (*lead, *shape), jnp.float32)
-            for k, shape in zip(keys, self.filter_shapes)
+            for k, shape in zip(keys, self.filter_shapes, strict=True)
         )
         if np.dtype(dtype) == np.float32:
             return params
@@ -115,7 +121,7 @@ class LinearConvNet:
         """The output signals (n, *d_H) at the input signals (n, *d_0)."""
         self.check(params, x)
         a = jnp.asarray(x)[:, None]
-        for index, (w, stride) in enumerate(zip(params, self.strides)):
+        for index, (w, stride) in enumerate(zip(params, self.strides, strict=True)):
             w = jnp.asarray(w)
             a = a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(w.dtype)
             dtype = jnp.promote_types(a.dtype, w.dtype)
@@ -158,19 +164,21 @@ class LinearConvNet:
         if not isinstance(params, (tuple, list)) or len(params) != self.depth:
             found = f"{len(params)} filters" if isinstance(params, (tuple, list)) else f"a {type(params).__name__}"
             raise ValueError(f"`params` is {found} but the network has {self.depth} layers; pass a tuple of filters.")
-        for index, (w, shape) in enumerate(zip(params, self.filter_shapes)):
+        for index, (w, shape) in enumerate(zip(params, self.filter_shapes, strict=True)):
             if np.shape(w) != shape:
                 raise ValueError(f"`params[{index}]` has shape {np.shape(w)}; the network needs {shape}.")
 
     def __repr__(self) -> str:
-        shapes, strides = (tuple(e[0] if self.dimension == 1 else e for e in a) for a in (self.filter_shapes, self.strides))
+        shapes, strides = (
+            tuple(e[0] if self.dimension == 1 else e for e in a) for a in (self.filter_shapes, self.strides)
+        )
         return f"LinearConvNet({shapes}, {strides}{'' if self.is_linear else f', activation={self.activation.name!r}'})"
 
 
 def compose(filters: Any, dilations: tuple[Shape, ...]) -> np.ndarray:
     """The product of the sparse polynomials Σ_i w_l[i] z^{t_l i}, in the arithmetic of the arrays."""
-    product = filters[0] if set(dilations[0]) == {1} else dilated_product(np.ones((1,) * filters[0].ndim, filters[0].dtype), filters[0], dilations[0])
-    for w, t in zip(filters[1:], dilations[1:]):
+    product = filters[0]  # t_1 = 1
+    for w, t in zip(filters[1:], dilations[1:], strict=True):
         product = dilated_product(product, w, t)
     return product
 
@@ -181,10 +189,10 @@ def dilated_product(p: np.ndarray, w: np.ndarray, t: Shape) -> np.ndarray:
     >>> dilated_product(np.array([1, 2, 3]), np.array([1, 10]), (2,)).tolist()
     [1, 2, 13, 20, 30]
     """
-    shape = tuple(n + s * (k - 1) for n, s, k in zip(p.shape, t, w.shape))
+    shape = tuple(n + s * (k - 1) for n, s, k in zip(p.shape, t, w.shape, strict=True))
     product = np.zeros(shape, np.result_type(p, w))
     for index in np.ndindex(w.shape):
-        corner = tuple(slice(s * i, s * i + n) for s, i, n in zip(t, index, p.shape))
+        corner = tuple(slice(s * i, s * i + n) for s, i, n in zip(t, index, p.shape, strict=True))
         product[corner] += w[index] * p
     return product
 
@@ -192,9 +200,9 @@ def dilated_product(p: np.ndarray, w: np.ndarray, t: Shape) -> np.ndarray:
 def _compose_jax(filters: tuple[Any, ...], dilations: tuple[Shape, ...]) -> Any:
     dtype = jnp.result_type(*filters)
     product = jnp.asarray(filters[0], dtype)[None, None]
-    for w, t in zip(filters[1:], dilations[1:]):
+    for w, t in zip(filters[1:], dilations[1:], strict=True):
         kernel = jnp.flip(jnp.asarray(w, dtype))[None, None]
-        padding = [(s * (k - 1),) * 2 for s, k in zip(t, w.shape)]
+        padding = [(s * (k - 1),) * 2 for s, k in zip(t, w.shape, strict=True)]
         product = jax.lax.conv_general_dilated(product, kernel, (1,) * w.ndim, padding, rhs_dilation=t)
     return product[0, 0]
 
@@ -205,8 +213,10 @@ def _layers(name: str, given: Any) -> tuple[Shape, ...]:
         checked = tuple(tuple(int(size) for size in entry) for entry in layers)
     except (TypeError, ValueError):
         raise TypeError(f"`{name}` is {given!r}; pass one whole number, or one D-tuple of them, per layer.") from None
-    if not checked or any(not entry or min(entry) < 1 for entry in checked) or any(
-        a != b for new, old in zip(checked, layers) for a, b in zip(new, old)
+    if (
+        not checked
+        or any(not entry or min(entry) < 1 for entry in checked)
+        or any(a != b for new, old in zip(checked, layers, strict=True) for a, b in zip(new, old, strict=True))
     ):
         raise ValueError(f"`{name}` is {given!r}; pass one entry per layer, all positive whole numbers.")
     return checked

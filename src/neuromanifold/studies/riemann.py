@@ -37,10 +37,15 @@ def findings(out: Path, scale: str, note: Note) -> list[Claim]:
     claims = all_findings()
     law = table.corrected_theorem_13(SCALES[scale][0])
     claims.append(
-        Claim("Thm 13, repaired", "2^{H−1}·(permutations of like layers) tuples; one kernel exactly when interchangeable filters have equal norms, that is "
-              "Σ_{i=l}^{L−1} δ_i = 0", f"{law.counts} of {law.cases} counts, {law.kernels} of {law.cases} kernels", law.counts == law.kernels == law.cases,
-              "our statement, not the paper's")
-    )  # fmt: skip
+        Claim(
+            "Thm 13, repaired",
+            "2^{H−1}·(permutations of like layers) tuples; one kernel exactly when interchangeable filters have equal norms, that is "
+            "Σ_{i=l}^{L−1} δ_i = 0",
+            f"{law.counts} of {law.cases} counts, {law.kernels} of {law.cases} kernels",
+            law.counts == law.kernels == law.cases,
+            "our statement, not the paper's",
+        )
+    )
     note()
     return claims
 
@@ -55,19 +60,36 @@ def table1(out: Path, scale: str, note: Note) -> list[Claim]:
     save_figure(figures.table_figure(cells), out, "table1")
     wrong = [cell for cell in cells if not cell.agrees]
     rows = [
-        Claim("Table 1", f"{cell.architecture}, D = {cell.dimension or '–'}, strides {cell.strides}, shapes {cell.shapes}, {cell.invariants}: {cell.printed}",
-              {"independent": cell.measured, "largest kernel distance": cell.spread, "cases": cell.cases, "with several factorisations": cell.several,
-               "tuples": [cell.fewest, cell.most], "2^(H-1)": cell.expected}, cell.agrees)
+        Claim(
+            "Table 1",
+            f"{cell.architecture}, D = {cell.dimension or '–'}, strides {cell.strides}, shapes {cell.shapes}, "
+            f"{cell.invariants}: {cell.printed}",
+            {
+                "independent": cell.measured,
+                "largest kernel distance": cell.spread,
+                "cases": cell.cases,
+                "with several factorisations": cell.several,
+                "tuples": [cell.fewest, cell.most],
+                "2^(H-1)": cell.expected,
+            },
+            cell.agrees,
+        )
         for cell in cells
-    ]  # fmt: skip
-    return [Claim("Table 1", "as printed", f"{len(cells) - len(wrong)} of {len(cells)} cells agree", not wrong or "partly"), *rows]
+    ]
+    return [
+        Claim("Table 1", "as printed", f"{len(cells) - len(wrong)} of {len(cells)} cells agree", not wrong or "partly"),
+        *rows,
+    ]
 
 
 def theorems(out: Path, scale: str, note: Note) -> list[Claim]:
     """Prop 2, dimension, Thm 4 and Cor 6 on drawn cases; Thm 14."""
     rng, draws = np.random.default_rng(4), SCALES[scale][0]
     nets = [net for entry in table.CONVOLUTIONS for net in entry[4]]
-    ranks = sum(exact_jacobian_rank(net, tuple(rng.integers(-99, 100, s) for s in net.filter_shapes)) == fs.dimension(net) for net in nets)
+    ranks = sum(
+        exact_jacobian_rank(net, tuple(rng.integers(-99, 100, s) for s in net.filter_shapes)) == fs.dimension(net)
+        for net in nets
+    )
     strided = [net for entry in table.CONVOLUTIONS if entry[0] == 1 and entry[1] == "all > 1" for net in entry[4]]
     smooth = good = total = 0
     worst = scales = 0.0
@@ -89,12 +111,37 @@ def theorems(out: Path, scale: str, note: Note) -> list[Claim]:
             gauge = max(gauge, fs.gauge_between(first, second).orthogonality)
     note()
     return [
-        Claim("Sec 2", "dim M = Σ(k_l − 1) + 1 (and Σ size(w_l) − H + 1 for D > 1)", f"{ranks} of {len(nets)} architectures (exact rank)", ranks == len(nets)),
-        Claim("Prop 2, 12", "2^{H−1} rescalings for every δ", f"δ attained to {scales:.1e} on {total} cases", scales < 1e-12),
-        Claim("Thm 4", "D = 1, strides > 1: 2^{H−1} tuples over (v, δ), one kernel", f"{good} of {total} ({smooth} smooth)", good == total),
-        Claim("Lem 5, Cor 6", "the pushed-forward metric is K⁻¹ on T_vM", f"two ways agree to {worst:.1e} on {total} cases", worst < 1e-9),
-        Claim("Thm 14", "balanced factorisations form one O(d)^{H−1} orbit", f"connecting matrices orthogonal to {gauge:.1e}", gauge < 1e-8),
-    ]  # fmt: skip
+        Claim(
+            "Sec 2",
+            "dim M = Σ(k_l − 1) + 1 (and Σ size(w_l) − H + 1 for D > 1)",
+            f"{ranks} of {len(nets)} architectures (exact rank)",
+            ranks == len(nets),
+        ),
+        Claim(
+            "Prop 2, 12",
+            "2^{H−1} rescalings for every δ",
+            f"δ attained to {scales:.1e} on {total} cases",
+            scales < 1e-12,
+        ),
+        Claim(
+            "Thm 4",
+            "D = 1, strides > 1: 2^{H−1} tuples over (v, δ), one kernel",
+            f"{good} of {total} ({smooth} smooth)",
+            good == total,
+        ),
+        Claim(
+            "Lem 5, Cor 6",
+            "the pushed-forward metric is K⁻¹ on T_vM",
+            f"two ways agree to {worst:.1e} on {total} cases",
+            worst < 1e-9,
+        ),
+        Claim(
+            "Thm 14",
+            "balanced factorisations form one O(d)^{H−1} orbit",
+            f"connecting matrices orthogonal to {gauge:.1e}",
+            gauge < 1e-8,
+        ),
+    ]
 
 
 def flow(out: Path, scale: str, note: Note) -> list[Claim]:
@@ -102,7 +149,10 @@ def flow(out: Path, scale: str, note: Note) -> list[Claim]:
     pairs = flows.flow_pairs(note=note)
     save_figure(figures.flow_figure(pairs), out, "flow")
     data = xr.Dataset(
-        {"distance": (("pair", "time"), np.stack([p.distance for p in pairs])), "theory": ("pair", [p.theory for p in pairs])},
+        {
+            "distance": (("pair", "time"), np.stack([p.distance for p in pairs])),
+            "theory": ("pair", [p.theory for p in pairs]),
+        },
         coords={"pair": [p.name for p in pairs], "time": pairs[0].t},
     )
     save_data(data, out, "flow")
@@ -110,10 +160,20 @@ def flow(out: Path, scale: str, note: Note) -> list[Claim]:
     worst, least = max(float(p.distance.max()) for p in agree), min(float(p.distance.max()) for p in part)
     drift = max(p.drift for p in pairs)
     return [
-        Claim("Thm 4, 13, Eq 6", "the flow of v is a Riemannian flow in function space", f"largest distance up to t = 5: {worst:.1e} ({len(agree)} networks)", worst < 1e-8),
-        Claim("Ex 19, 20", "elsewhere two tuples over one (v, δ) part", f"they part by {least:.1e} at least ({len(part)} networks)", least > 1e-3),
+        Claim(
+            "Thm 4, 13, Eq 6",
+            "the flow of v is a Riemannian flow in function space",
+            f"largest distance up to t = 5: {worst:.1e} ({len(agree)} networks)",
+            worst < 1e-8,
+        ),
+        Claim(
+            "Ex 19, 20",
+            "elsewhere two tuples over one (v, δ) part",
+            f"they part by {least:.1e} at least ({len(part)} networks)",
+            least > 1e-3,
+        ),
         Claim("Eq 1, 5", "δ and Δ are conserved", f"largest drift {drift:.1e}", drift < 1e-9),
-    ]  # fmt: skip
+    ]
 
 
 def convergence(out: Path, scale: str, note: Note) -> list[Claim]:
@@ -134,11 +194,21 @@ def convergence(out: Path, scale: str, note: Note) -> list[Claim]:
         normals.append(flows.smallest_pairing(net, np.linalg.svd(J)[0][:, -1]))
     note()
     return [
-        Claim("Thm 7, Prop 8", "generic data, N ≥ k: flows end at critical points with μ(θ) ≠ 0, smooth in M", f"{good} of {len(everything)} flows", good == len(everything),
-              f"control with all targets zero: ‖v‖ falls to {control.size:.1e} of its start"),
-        Claim("Lem 18", "Au is not orthogonal to the image of dμ, generically", f"smallest pairing over θ: {min(pairings):.3f}", min(pairings) > 1e-3,
-              f"control, a normal of M at some point: {max(normals):.1e}"),
-    ]  # fmt: skip
+        Claim(
+            "Thm 7, Prop 8",
+            "generic data, N ≥ k: flows end at critical points with μ(θ) ≠ 0, smooth in M",
+            f"{good} of {len(everything)} flows",
+            good == len(everything),
+            f"control with all targets zero: ‖v‖ falls to {control.size:.1e} of its start",
+        ),
+        Claim(
+            "Lem 18",
+            "Au is not orthogonal to the image of dμ, generically",
+            f"smallest pairing over θ: {min(pairings):.3f}",
+            min(pairings) > 1e-3,
+            f"control, a normal of M at some point: {max(normals):.1e}",
+        ),
+    ]
 
 
 def singular(out: Path, scale: str, note: Note) -> list[Claim]:
@@ -147,7 +217,11 @@ def singular(out: Path, scale: str, note: Note) -> list[Claim]:
     over = [fs.fiber(RUNNING, np.array([1.0, 0.0, value, 0.0, 1.0]), 0.0, starts=2) for value in np.round(v2, 12)]
     counts, spread = np.array([o.factorisations for o in over]), np.array([o.kernel_spread for o in over])
     save_figure(figures.singular_figure(v2, counts, spread), out, "singular")
-    save_data(xr.Dataset({"factorisations": ("v2", counts), "kernel_distance": ("v2", spread)}, coords={"v2": v2}), out, "singular")
+    save_data(
+        xr.Dataset({"factorisations": ("v2", counts), "kernel_distance": ("v2", spread)}, coords={"v2": v2}),
+        out,
+        "singular",
+    )
     expected = np.where(np.abs(np.abs(v2) - 2) < 1e-9, 1, np.where(np.abs(v2) > 2, 2, 0))
     rng, agree, points = np.random.default_rng(16), 0, SCALES[scale][1]
     for _ in range(points):
@@ -156,9 +230,19 @@ def singular(out: Path, scale: str, note: Note) -> list[Claim]:
         agree += bool(fs.is_smooth(RUNNING, v)) == bool(v[1] or v[3])
     note()
     return [
-        Claim("Ex 15, 16", "v = (v_0, 0, v_2, 0, v_4): two tuples, one at a rank drop, none inside the discriminant", "as printed along v_0 = v_4 = 1" if (counts == expected).all() else "different", bool((counts == expected).all())),
-        Claim("Ex 15", "v is smooth exactly when v_1 ≠ 0 or v_3 ≠ 0", f"{agree} of {points} integer filters", agree == points),
-    ]  # fmt: skip
+        Claim(
+            "Ex 15, 16",
+            "v = (v_0, 0, v_2, 0, v_4): two tuples, one at a rank drop, none inside the discriminant",
+            "as printed along v_0 = v_4 = 1" if (counts == expected).all() else "different",
+            bool((counts == expected).all()),
+        ),
+        Claim(
+            "Ex 15",
+            "v is smooth exactly when v_1 ≠ 0 or v_3 ≠ 0",
+            f"{agree} of {points} integer filters",
+            agree == points,
+        ),
+    ]
 
 
 def relu(out: Path, scale: str, note: Note) -> list[Claim]:
@@ -166,11 +250,21 @@ def relu(out: Path, scale: str, note: Note) -> list[Claim]:
     r = flows.relu_networks(SCALES[scale][3])
     note()
     return [
-        Claim("Sec 5", "shallow ReLU CNN: one parameter tuple per function and δ", f"{r.same_function} of {r.tuples} linear tuples keep the function, in {r.cases} cases", r.same_function == r.cases,
-              f"on signals with positive first layer the ReLU kernel is the linear one (relative distance {r.kernel_on_positive:.1e})"),
-        Claim("Sec 5", "ReLU MLPs U, V of Ex 20 agree on positive inputs and have different kernels", f"outputs {r.mlp_outputs:.1e} apart, kernels {r.mlp_kernels:.3f} apart", r.mlp_outputs < 1e-12 and r.mlp_kernels > 0.1,
-              f"they agree on all inputs ({r.mlp_everywhere:.1e}): both are x ↦ ReLU(x)"),
-    ]  # fmt: skip
+        Claim(
+            "Sec 5",
+            "shallow ReLU CNN: one parameter tuple per function and δ",
+            f"{r.same_function} of {r.tuples} linear tuples keep the function, in {r.cases} cases",
+            r.same_function == r.cases,
+            f"on signals with positive first layer the ReLU kernel is the linear one (relative distance {r.kernel_on_positive:.1e})",
+        ),
+        Claim(
+            "Sec 5",
+            "ReLU MLPs U, V of Ex 20 agree on positive inputs and have different kernels",
+            f"outputs {r.mlp_outputs:.1e} apart, kernels {r.mlp_kernels:.3f} apart",
+            r.mlp_outputs < 1e-12 and r.mlp_kernels > 0.1,
+            f"they agree on all inputs ({r.mlp_everywhere:.1e}): both are x ↦ ReLU(x)",
+        ),
+    ]
 
 
 def throughput(out: Path, scale: str, note: Note) -> list[Claim]:
@@ -190,9 +284,21 @@ def throughput(out: Path, scale: str, note: Note) -> list[Claim]:
         seconds.append(time.process_time() - start)
     note()
     return [
-        Claim("speed", "1,000 fibres of sizes (3, 2), strides (2, 1) per second", f"{rate:.0f} per second", rate >= 1000, "processor time"),
-        Claim("speed", "a D = 2, three-layer 3×3 fibre in under 50 ms", f"{1e3 * float(np.median(seconds)):.1f} ms", float(np.median(seconds)) < 0.05, "processor time, median of 6"),
-    ]  # fmt: skip
+        Claim(
+            "speed",
+            "1,000 fibres of sizes (3, 2), strides (2, 1) per second",
+            f"{rate:.0f} per second",
+            rate >= 1000,
+            "processor time",
+        ),
+        Claim(
+            "speed",
+            "a D = 2, three-layer 3×3 fibre in under 50 ms",
+            f"{1e3 * float(np.median(seconds)):.1f} ms",
+            float(np.median(seconds)) < 0.05,
+            "processor time, median of 6",
+        ),
+    ]
 
 
 PARTS: dict[str, Callable[[Path, str, Note], list[Claim]]] = {

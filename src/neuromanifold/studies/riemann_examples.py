@@ -59,11 +59,25 @@ def example_15(points: int = 200, seed: int = 15) -> list[Claim]:
         inverses += RUNNING.end_to_end(inverse).tolist() == point.tolist()
         members += len(fs.fiber(RUNNING, point, 1.0)) == 2
     return [
-        Claim("Ex 15", "K_1 and K_2 as printed", f"{blocks} of {points} integer points agree in all 50 entries", blocks == points),
-        Claim("Ex 15", "M satisfies the printed equation and inequality", f"{equations} of {points} products", equations == points),
-        Claim("Ex 15", "for v_1, v_3 ≠ 0 the filters over v are (15), unique up to scaling",
-              f"{inverses} of {points} inverses exact, {members} fibres of two tuples", inverses == members == points),
-    ]  # fmt: skip
+        Claim(
+            "Ex 15",
+            "K_1 and K_2 as printed",
+            f"{blocks} of {points} integer points agree in all 50 entries",
+            blocks == points,
+        ),
+        Claim(
+            "Ex 15",
+            "M satisfies the printed equation and inequality",
+            f"{equations} of {points} products",
+            equations == points,
+        ),
+        Claim(
+            "Ex 15",
+            "for v_1, v_3 ≠ 0 the filters over v are (15), unique up to scaling",
+            f"{inverses} of {points} inverses exact, {members} fibres of two tuples",
+            inverses == members == points,
+        ),
+    ]
 
 
 def example_16() -> list[Claim]:
@@ -80,10 +94,15 @@ def example_16() -> list[Claim]:
     dependent = exact_jacobian_rank(RUNNING, (integers(1, 0, 2), integers(1, 2)))
     return [
         Claim("Ex 16", "the two printed kernels", "equal in all entries" if exact else "different", exact),
-        Claim("Ex 16", "two tuples up to scaling over v = (2, 0, 5, 0, 2), each of rank 4", f"{over.factorisations} factorisations, ranks {ranks}",
-              over.factorisations == 2 and ranks == [4, 4], f"relative kernel distance {over.kernel_spread:.4f}"),
+        Claim(
+            "Ex 16",
+            "two tuples up to scaling over v = (2, 0, 5, 0, 2), each of rank 4",
+            f"{over.factorisations} factorisations, ranks {ranks}",
+            over.factorisations == 2 and ranks == [4, 4],
+            f"relative kernel distance {over.kernel_spread:.4f}",
+        ),
         Claim("Ex 16", "dependent (a_0, a_2), (b_0, b_1): rank below 4", dependent, dependent < 4),
-    ]  # fmt: skip
+    ]
 
 
 def example_17(points: int = 50, seed: int = 17) -> list[Claim]:
@@ -100,7 +119,14 @@ def example_17(points: int = 50, seed: int = 17) -> list[Claim]:
             worst = max(worst, float(abs(K[1, 0] - closed) / abs(closed)))
             entries.append(K[1, 0] / (a[0] * a[1]))
         good += bool((np.diff(entries) < 0).all())
-    return [Claim("Ex 17", "K^(δ)(v) differs for different δ; its entry (2,1) is λ² a_0 a_1", f"{good} of {points} strictly decreasing, closed form to {worst:.1e}", good == points and worst < 1e-8)]  # fmt: skip
+    return [
+        Claim(
+            "Ex 17",
+            "K^(δ)(v) differs for different δ; its entry (2,1) is λ² a_0 a_1",
+            f"{good} of {points} strictly decreasing, closed form to {worst:.1e}",
+            good == points and worst < 1e-8,
+        )
+    ]
 
 
 def example_19() -> list[Claim]:
@@ -124,9 +150,19 @@ def example_19() -> list[Claim]:
     kernels = [np.sqrt(2) * fs.filter_kernel(STRIDE_ONE, params) for params in over.up_to_signs]
     found = sum(any(np.abs(K - np.array(P)).max() < 1e-12 for K in kernels) for P in printed)
     return [
-        Claim("Ex 19", "the three printed kernels (times √2, integers)", "equal in all entries" if matrices == printed else "different", matrices == printed),
-        Claim("Ex 19", "three factorisations of (0, 1, 1, 0), balanced", f"{over.factorisations} factorisations, {found} of 3 kernels met", over.factorisations == found == 3),
-    ]  # fmt: skip
+        Claim(
+            "Ex 19",
+            "the three printed kernels (times √2, integers)",
+            "equal in all entries" if matrices == printed else "different",
+            matrices == printed,
+        ),
+        Claim(
+            "Ex 19",
+            "three factorisations of (0, 1, 1, 0), balanced",
+            f"{over.factorisations} factorisations, {found} of 3 kernels met",
+            over.factorisations == found == 3,
+        ),
+    ]
 
 
 def example_20() -> list[Claim]:
@@ -139,7 +175,15 @@ def example_20() -> list[Claim]:
     level = all((fs.dense_invariants(p)[0] == target).all() for p in (U, V))
     differ = bool((fs.dense_kernel(U).matrix != fs.dense_kernel(V).matrix).any())
     distance = fs.kernel_distance(*(fs.dense_kernel(p).matrix.astype(np.float64) for p in (U, V)))
-    return [Claim("Ex 20", "U and V: product I, Δ = diag(0, 15/4), different kernels", f"relative kernel distance {distance:.4f}", identity and level and differ, "exact rationals")]  # fmt: skip
+    return [
+        Claim(
+            "Ex 20",
+            "U and V: product I, Δ = diag(0, 15/4), different kernels",
+            f"relative kernel distance {distance:.4f}",
+            identity and level and differ,
+            "exact rationals",
+        )
+    ]
 
 
 def all_examples(points: int) -> list[Claim]:

@@ -58,7 +58,11 @@ def flow_figure(pairs: Sequence[Pair]) -> Any:
         colour = PALETTE[j % len(PALETTE)]
         left.plot(shown.t, shown.first[:, j], color=colour, lw=3.5, alpha=0.35)
         left.plot(shown.t, shown.second[:, j], color=colour, lw=1.2, ls="--", label=f"$v_{j}$")
-    left.set(xlabel="time t", ylabel="entries of the end-to-end filter", title="sizes (3, 2), strides (2, 1)\nwide: parameter flow, dashed: function space alone")
+    left.set(
+        xlabel="time t",
+        ylabel="entries of the end-to-end filter",
+        title="sizes (3, 2), strides (2, 1)\nwide: parameter flow, dashed: function space alone",
+    )
     left.title.set_fontsize(10)
     left.legend(ncols=2, fontsize=8, frameon=False)
     styles = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))]
@@ -67,13 +71,31 @@ def flow_figure(pairs: Sequence[Pair]) -> Any:
         colour = BLUE if pair.theory == "agree" else ORANGE
         style = styles[counts[pair.theory] % len(styles)]
         counts[pair.theory] += 1
-        right.plot(pair.t, np.maximum(pair.distance, FLOOR), color=colour, ls=style, lw=1.6, label=pair.name.replace("LinearConvNet", ""))
+        right.plot(
+            pair.t,
+            np.maximum(pair.distance, FLOOR),
+            color=colour,
+            ls=style,
+            lw=1.6,
+            label=pair.name.replace("LinearConvNet", ""),
+        )
     right.axhline(1e-8, color="0.4", lw=1, ls="--")
     right.set_yscale("log")
     right.set_ylim(FLOOR / 3, 10)
-    right.set(xlabel="time t", ylabel="distance of the two flows, relative to ‖v(0)‖", title="blue: the theory says equal\norange: the kernel is no function of (v, δ)")
+    right.set(
+        xlabel="time t",
+        ylabel="distance of the two flows, relative to ‖v(0)‖",
+        title="blue: the theory says equal\norange: the kernel is no function of (v, δ)",
+    )
     right.title.set_fontsize(10)
-    right.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), title="sizes and strides", title_fontsize=8)
+    right.legend(
+        fontsize=7,
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        title="sizes and strides",
+        title_fontsize=8,
+    )
     return figure
 
 
@@ -83,15 +105,32 @@ def convergence_figure(found: dict[str, list[Limit]]) -> Any:
     for index, (name, limits) in enumerate(found.items()):
         colour, marker = PALETTE[index % len(PALETTE)], "osD^v<>"[index % 7]
         good = sum(limit.smooth for limit in limits)
-        left.plot([l.size for l in limits], [l.regularity for l in limits], marker, ms=5, alpha=0.75, color=colour,
-                  label=f"{name.removeprefix('LinearConvNet')}: {good} of {len(limits)} smooth")  # fmt: skip
+        left.plot(
+            [l.size for l in limits],
+            [l.regularity for l in limits],
+            marker,
+            ms=5,
+            alpha=0.75,
+            color=colour,
+            label=f"{name.removeprefix('LinearConvNet')}: {good} of {len(limits)} smooth",
+        )
         gradients = np.sort([max(l.gradient, FLOOR) for l in limits])
         right.step(gradients, np.arange(1, len(gradients) + 1) / len(gradients), where="post", color=colour)
-    left.set(xlabel="‖v(∞)‖ / ‖u‖", ylabel=r"$\sigma_{\dim M}(d\mu)\,/\,\sigma_1(d\mu)$ at the limit", yscale="log", title="limits of gradient flow: away from zero, full rank")
+    left.set(
+        xlabel="‖v(∞)‖ / ‖u‖",
+        ylabel=r"$\sigma_{\dim M}(d\mu)\,/\,\sigma_1(d\mu)$ at the limit",
+        yscale="log",
+        title="limits of gradient flow: away from zero, full rank",
+    )
     left.set_xlim(left=0)
     left.set_ylim(1e-4, 2)
     left.legend(fontsize=7.5, frameon=False, loc="lower left", title="sizes, strides", title_fontsize=8)
-    right.set(xlabel="‖∇L‖ at the end, relative to ‖dμ‖ ‖∇ℓ(0)‖", ylabel="share of flows below", xscale="log", title="how critical the limits are (colours as left)")
+    right.set(
+        xlabel="‖∇L‖ at the end, relative to ‖dμ‖ ‖∇ℓ(0)‖",
+        ylabel="share of flows below",
+        xscale="log",
+        title="how critical the limits are (colours as left)",
+    )
     for ax in (left, right):
         ax.title.set_fontsize(10)
     return figure
@@ -108,7 +147,17 @@ def singular_figure(v2: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> A
         v1, v3 = radius * np.cos(angle), sign * radius * np.sin(angle)
         height = sign * (np.cos(angle) ** 2 + np.sin(angle) ** 2) / (np.cos(angle) * np.sin(angle))
         visible = np.abs(height) <= 4.2
-        space.plot_surface(v1, np.where(visible, height, np.nan), v3, color=colour, alpha=0.45, linewidth=0, antialiased=True, rstride=1, cstride=1)
+        space.plot_surface(
+            v1,
+            np.where(visible, height, np.nan),
+            v3,
+            color=colour,
+            alpha=0.45,
+            linewidth=0,
+            antialiased=True,
+            rstride=1,
+            cstride=1,
+        )
     for low, high in ((2, 4.2), (-4.2, -2)):
         space.plot([0, 0], [low, high], [0, 0], color=ORANGE, lw=3.5, label="singular, in M" if low == 2 else None)
     space.plot([0, 0], [-2, 2], [0, 0], color="0.3", lw=1.5, ls="--", label="in the Zariski closure only")

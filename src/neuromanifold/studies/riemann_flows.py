@@ -68,7 +68,9 @@ def flow_pairs(t1: float = 5.0, seed: int = 7, note: Note = lambda: None) -> lis
             over = fs.fiber(net, v, 1.0)
         loss = data_loss(net, rng)
         mates = [fs.parameter_flow(net, params, loss, t1) for params in over.up_to_signs[:2]]
-        pairs.append(_pair(f"{net}, δ = 1, two tuples over v", "part", mates[0].t, mates[0].v, mates[1].v, mates[0].drift))
+        pairs.append(
+            _pair(f"{net}, δ = 1, two tuples over v", "part", mates[0].t, mates[0].v, mates[1].v, mates[0].drift)
+        )
         note()
     target, W = rng.normal(size=(3, 3)), rng.normal(size=(3, 3))
     loss = fs.FilterLoss(np.eye(9), target)
@@ -79,7 +81,16 @@ def flow_pairs(t1: float = 5.0, seed: int = 7, note: Note = lambda: None) -> lis
     factors = tuple(rng.normal(size=(3, 3)) for _ in range(2))
     mates = [factors, *fs.level_set_sample(factors, 1, seed=seed)]
     flows = [fs.dense_parameter_flow(mate, loss, t1) for mate in mates]
-    pairs.append(_pair("dense 3 × 3, 2 layers, Δ ≠ 0, two tuples over W", "part", flows[0].t, flows[0].W, flows[1].W, flows[0].drift))
+    pairs.append(
+        _pair(
+            "dense 3 × 3, 2 layers, Δ ≠ 0, two tuples over W",
+            "part",
+            flows[0].t,
+            flows[0].W,
+            flows[1].W,
+            flows[0].drift,
+        )
+    )
     note()
     return pairs
 
@@ -185,7 +196,11 @@ class Relu:
 def relu_networks(cases: int, seed: int = 5) -> Relu:
     """Shallow ReLU convolutional networks over one linear filter, and the matrices of Ex 20 as ReLU layers."""
     rng = np.random.default_rng(seed)
-    nets = [LinearConvNet((3, 2), (2, 1)), LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1))), LinearConvNet(((2, 2), (3, 2)), ((1, 1), (1, 1)))]
+    nets = [
+        LinearConvNet((3, 2), (2, 1)),
+        LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1))),
+        LinearConvNet(((2, 2), (3, 2)), ((1, 1), (1, 1))),
+    ]
     tuples = same = total = 0
     worst = 0.0
     for net in nets:
@@ -232,6 +247,6 @@ def _kernel_gap(relu: LinearConvNet, net: LinearConvNet, params: Any, x: np.ndar
     kernels = []
     for f in (relu, net):
         J = jax.jacobian(f)(tuple(map(jax.numpy.asarray, params)), x)
-        flat = np.concatenate([np.asarray(j).reshape(-1, w.size) for j, w in zip(J, params)], axis=1)
+        flat = np.concatenate([np.asarray(j).reshape(-1, w.size) for j, w in zip(J, params, strict=True)], axis=1)
         kernels.append(flat @ flat.T)
     return fs.kernel_distance(*kernels)

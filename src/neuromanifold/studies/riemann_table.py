@@ -22,25 +22,53 @@ def _same(shape, stride, depth: int = 2) -> tuple:
 
 # (D, strides, filter shapes, what Table 1 prints) → architectures
 CONVOLUTIONS: list[tuple[int, str, str, str, list[LinearConvNet]]] = [
-    (1, "all > 1", "different", "yes", _nets(((3, 2), (2, 1)), ((2, 4), (3, 1)), ((2, 3, 4), (2, 3, 1)), ((4, 3, 2, 2), (2, 2, 2, 1)))),
+    (
+        1,
+        "all > 1",
+        "different",
+        "yes",
+        _nets(((3, 2), (2, 1)), ((2, 4), (3, 1)), ((2, 3, 4), (2, 3, 1)), ((4, 3, 2, 2), (2, 2, 2, 1))),
+    ),
     (1, "all > 1", "equal", "yes", _nets(((2, 2), (2, 1)), ((3, 3), (2, 1)), ((2, 2, 2), (3, 2, 1)))),
     (1, "all 1", "different", "no", _nets(((3, 2), (1, 1)), ((4, 3), (1, 1)), ((4, 3, 2), (1, 1, 1)))),
     (1, "all 1", "equal, size 2", "no", _nets(((2, 2), (1, 1)), ((2, 2, 2), (1, 1, 1)))),
     (1, "all 1", "equal, size > 2", "no", _nets(((3, 3), (1, 1)), ((4, 4), (1, 1)))),
     (1, "some 1", "different", "no", _nets(((3, 3, 2), (2, 1, 1)), ((3, 2, 3), (1, 2, 1)))),
-    (2, "all > 1", "different", "yes", _nets((((2, 2), (3, 2)), ((2, 2),) * 2), (((2, 3), (2, 2), (3, 2)), ((2, 2), (2, 2), (1, 1))))),
+    (
+        2,
+        "all > 1",
+        "different",
+        "yes",
+        _nets((((2, 2), (3, 2)), ((2, 2),) * 2), (((2, 3), (2, 2), (3, 2)), ((2, 2), (2, 2), (1, 1)))),
+    ),
     (2, "all > 1", "equal", "yes", _nets(_same((2, 2), (2, 2)), _same((3, 2), (2, 3)))),
-    (2, "all 1", "different", "yes", _nets((((2, 2), (3, 2)), ((1, 1),) * 2), (((2, 3), (3, 2)), ((1, 1),) * 2), (((2, 2), (2, 3), (3, 2)), ((1, 1),) * 3))),
+    (
+        2,
+        "all 1",
+        "different",
+        "yes",
+        _nets(
+            (((2, 2), (3, 2)), ((1, 1),) * 2),
+            (((2, 3), (3, 2)), ((1, 1),) * 2),
+            (((2, 2), (2, 3), (3, 2)), ((1, 1),) * 3),
+        ),
+    ),
     (2, "all 1", "equal", "yes", _nets(_same((2, 2), (1, 1)), _same((3, 3), (1, 1)), _same((2, 2), (1, 1), 3))),
     (2, "some 1", "equal", "yes", _nets(_same((2, 2), (2, 1)), (((2, 2),) * 3, ((2, 1), (1, 2), (1, 1))))),
     (2, "all 1", "one size > 1", "yes", _nets((((3, 1), (2, 1)), ((1, 1),) * 2), (((1, 4), (1, 3)), ((1, 1),) * 2))),
     (3, "all > 1", "different", "yes", _nets((((2, 2, 1), (1, 2, 2)), ((2, 2, 2),) * 2))),
     (3, "all > 1", "equal", "yes", _nets(_same((2, 2, 1), (2, 2, 2)))),
-    (3, "all 1", "different", "yes", _nets((((2, 2, 1), (2, 1, 2)), ((1, 1, 1),) * 2), (((2, 2, 2), (2, 2, 1)), ((1, 1, 1),) * 2))),
+    (
+        3,
+        "all 1",
+        "different",
+        "yes",
+        _nets((((2, 2, 1), (2, 1, 2)), ((1, 1, 1),) * 2), (((2, 2, 2), (2, 2, 1)), ((1, 1, 1),) * 2)),
+    ),
     (3, "all 1", "equal", "yes", _nets(_same((2, 2, 2), (1, 1, 1)))),
     (3, "1 where sizes > 1", "equal", "yes", _nets((((2, 2, 1),) * 2, ((1, 1, 2),) * 2))),
     (3, "all 1", "one size > 1", "yes", _nets((((3, 1, 1), (2, 1, 1)), ((1, 1, 1),) * 2))),
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)
@@ -86,8 +114,20 @@ def convolution_cells(draws: int, seed: int = 1, note: Callable[[], None] = lamb
                     several += over.factorisations > 1
                     spread = max(spread, over.kernel_spread)
             printed_here = printed
-            yield Cell("convolution", D, strides, shapes, "δ = 0" if balanced else "δ ≠ 0", len(sizes), several,
-                       min(sizes), max(sizes), "/".join(map(str, sorted(expected))), spread, printed_here)  # fmt: skip
+            yield Cell(
+                "convolution",
+                D,
+                strides,
+                shapes,
+                "δ = 0" if balanced else "δ ≠ 0",
+                len(sizes),
+                several,
+                min(sizes),
+                max(sizes),
+                "/".join(map(str, sorted(expected))),
+                spread,
+                printed_here,
+            )
             note()
 
 
@@ -98,8 +138,12 @@ def dense_cells(draws: int, seed: int = 2, note: Callable[[], None] = lambda: No
         ("hidden widths ≥ 2", "Δ = 0", "yes"): lambda d, H: fs.balanced_factors(rng.normal(size=(d, d)), H),
         ("hidden widths ≥ 2", "Δ generic", "no"): lambda d, H: tuple(rng.normal(size=(d, d)) for _ in range(H)),
         ("hidden widths ≥ 2", "Δ = c·I ≠ 0", "no"): lambda d, H: _scalar_level(rng.normal(size=(d, d)), rng.normal()),
-        ("hidden width 1", "Δ generic", "no"): lambda d, H: (rng.normal(size=(1, d)), *(rng.normal(size=(1, 1)) for _ in range(H - 2)), rng.normal(size=(d, 1))),
-    }  # fmt: skip
+        ("hidden width 1", "Δ generic", "no"): lambda d, H: (
+            rng.normal(size=(1, d)),
+            *(rng.normal(size=(1, 1)) for _ in range(H - 2)),
+            rng.normal(size=(d, 1)),
+        ),
+    }
     for (shapes, invariants, printed), draw in cases.items():
         spread, count = 0.0, 0
         for d, H in ((2, 2), (3, 2)) if "c·I" in invariants else ((2, 2), (2, 3), (3, 2)):
@@ -132,7 +176,12 @@ class SwapLaw:
 def corrected_theorem_13(draws: int, seed: int = 13) -> SwapLaw:
     """Draws networks with interchangeable layers and δ with and without Σ_{i=l}^{L−1} δ_i = 0 for those pairs."""
     rng = np.random.default_rng(seed)
-    nets = _nets(_same((2, 2), (1, 1)), _same((2, 2), (1, 1), 3), (((2, 2), (2, 2), (2, 3)), ((1, 1),) * 3), (((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3))
+    nets = _nets(
+        _same((2, 2), (1, 1)),
+        _same((2, 2), (1, 1), 3),
+        (((2, 2), (2, 2), (2, 3)), ((1, 1),) * 3),
+        (((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3),
+    )
     cases = counts = kernels = 0
     for net in nets:
         orders = list(layer_permutations(net))
