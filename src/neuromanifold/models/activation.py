@@ -261,7 +261,7 @@ BUILT_IN: dict[str, Activation] = {
         _smooth(jnp.exp, "exp", None, 1.0, 1.0),
     )
 }
-_FAMILIES: dict[str, Callable[..., Activation]] = {"leaky_relu": leaky_relu, "power": power}
+_FAMILIES: dict[str, tuple[Callable[..., Activation], type]] = {"leaky_relu": (leaky_relu, float), "power": (power, int)}
 
 
 def activation_named(name: str) -> Activation:
@@ -275,8 +275,9 @@ def activation_named(name: str) -> Activation:
     family, _, argument = name.partition("(")
     try:
         if family in _FAMILIES:
+            make, parse = _FAMILIES[family]
             value = argument.removesuffix(")")
-            return _FAMILIES[family](*([float(value)] if value else []))
+            return make(parse(value)) if value else make()
     except (TypeError, ValueError):
         pass
     known = ", ".join(sorted([*BUILT_IN, "leaky_relu(α)", "power(d)"]))

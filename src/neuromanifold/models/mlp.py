@@ -12,6 +12,7 @@ from neuromanifold.models import init as schemes
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.numerics.precision import arithmetic, dtype_of, is_traced, promote, to_host, widest
+from neuromanifold.numerics.validation import check_sample
 
 Params = tuple[Layer, ...]
 Entry = Activation | Mixed
@@ -104,6 +105,7 @@ class MLP:
         """f_θ(x): the outputs (n, o) at the samples (n, i), in the widest dtype passed."""
         if is_traced((params, x)):
             return _forward(self, params, x)
+        x = check_sample(x)
         self.check(params, x)
         with arithmetic():
             dtype = widest(params, x)

@@ -127,7 +127,7 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             return {name: archive.get_tensor(name) for name in archive.keys()}, archive.metadata() or {}  # noqa: SIM118
     except (SafetensorError, zipfile.BadZipFile, ValueError, OSError, EOFError, TypeError, AttributeError):
         raise ValueError(
-            f"`path` is {str(path)!r}, which is damaged or not what its name says; write it again, or pass another file."
+            f"`path` is {str(path)!r}, which cannot be read (damaged, or not what its name says); write it again, or pass another file."
         ) from None
 
 

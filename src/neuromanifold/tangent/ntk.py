@@ -11,7 +11,7 @@ from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic, is_traced, widest
 from neuromanifold.tangent.arguments import Model, checked
 from neuromanifold.tangent.blocks import Strategy, choose_strategy
-from neuromanifold.tangent.selfcheck import check_kernel
+from neuromanifold.tangent.selfcheck import check_kernel, check_rows
 
 
 def ntk(
@@ -45,6 +45,8 @@ def ntk(
         strategy = choose_strategy(f, params, x1, trace=trace)
         if is_traced((params, x1, x2)):
             return strategy.kernel(params, strategy.left(params, x1), strategy.right(params, x2), symmetric)
+        if check:
+            check_rows(f, params, x1)
         kernel = _blocked(f, strategy, params, x1, x2, symmetric, trace, budget)
         if check:
             check_kernel(f, params, x1, x2, kernel, trace=trace)
@@ -70,7 +72,7 @@ def _blocked(f, strategy: Strategy, params, x1, x2, symmetric, trace, budget) ->
             block = np.asarray(strategy.kernel(params, left, right, on_diagonal))
             if not np.isfinite(block).all():
                 raise ArithmeticError(
-                    "the kernel of `f` is not finite at these parameters; check the model's values there."
+                    "the kernel of `f` holds nan or inf at these parameters; check the model's values there."
                 )
             kernel[cut1.rows, cut2.rows] = block
             if symmetric and not on_diagonal:

@@ -1,0 +1,80 @@
+"""The command line: what it prints, what it writes, and how it refuses."""
+
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import neuromanifold as nm
+from neuromanifold import cli
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def saved(tmp_path):
+    net = nm.MLP((2, 4, 1))
+    return nm.save(tmp_path / "net.safetensors", net, net.init(key=jax.random.key(0)))
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    """As a user runs it: a process, its status, its two streams."""
+    command = [sys.executable, "-m", "neuromanifold", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_inspect_reads_a_model_and_data_and_writes_the_page(saved, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(30, 2)))
+    result = RUNNER.invoke(cli.app, ["inspect", str(saved), str(tmp_path / "x.npy"), "--out", str(tmp_path / "report")])
+    assert result.exit_code == 0, result.output
+    assert "functional dimension" in result.output
+    assert "wrote" in result.output
+    assert (tmp_path / "report" / "index.html").is_file()
+
+
+def test_inspect_without_arguments_trains_the_example(tmp_path):
+    result = RUNNER.invoke(cli.app, ["inspect", "--epochs", "3", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "MLP((1, 10, 10, 10, 10, 1), relu)" in result.output
+    assert "361" in result.output
+
+
+def test_npz_weights_need_an_activation(saved, tmp_path):
+    weights = {"0.weight": np.ones((3, 2)), "0.bias": np.zeros(3), "1.weight": np.ones((1, 3)), "1.bias": np.zeros(1)}
+    np.savez(tmp_path / "net.npz", **weights)
+    status, _, error = run("inspect", tmp_path / "net.npz", "g1")
+    assert status == 2
+    assert "`activation` is needed" in error
+    result = RUNNER.invoke(
+        cli.app, ["inspect", str(tmp_path / "net.npz"), "g1", "--activation", "relu", "--out", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["inspect", "missing.safetensors", "f2"], "which does not exist"),
+        (["inspect", "{saved}"], "`DATA` is missing"),
+        (["inspect", "{saved}", "f2"], "`x` has 1 features but the network takes 2"),
+        (["inspect", "{saved}", "nothing.npy"], "does not exist"),
+        (["data", "fetch", "nothing"], "the data sets are f1, f2"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_two(arguments, text, saved):
+    status, _, error = run(*(a.format(saved=saved) for a in arguments))
+    assert status == 2
+    assert text in error
+    assert "Traceback" not in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_the_data_sets_are_listed_with_their_licences():
+    result = RUNNER.invoke(cli.app, ["data", "list"])
+    assert result.exit_code == 0
+    for name in nm.data.names():
+        assert name in result.output
