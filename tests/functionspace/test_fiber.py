@@ -126,6 +126,15 @@ def test_a_search_without_algebra_counts_the_same(net, starts, rng, tally):
     tally(agreed, of=3, what="fibres counted alike by the search")
 
 
+def test_filters_too_large_to_factor_as_a_whole(rng):
+    """14 × 14 × 14 entries: one tuple by least squares, its mates by the layers' factors; the method says so."""
+    net = LinearConvNet(((2, 2, 2),) * 3, ((3, 3, 3), (3, 3, 3), (1, 1, 1)))
+    params = filters(net, rng)
+    over = fiber(net, net.end_to_end(params), invariants(net, params))
+    assert (len(over), over.method) == (4, "search")
+    assert contains(over, params)
+
+
 def test_counts_in_closed_form(rng):
     """H linear factors with distinct real roots in H layers of size two: every order, every sign pattern."""
     for depth in (2, 3, 4):

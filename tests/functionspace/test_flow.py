@@ -33,8 +33,8 @@ def filters(net, rng):
 
 def data(net, rng):
     n = int(np.prod(net.end_to_end_shape))
-    x = rng.normal(size=(n, *net.signal_shape((2,) * net.dimension))) / (2 * n) ** 0.5
-    return x, rng.normal(size=(n, *(2,) * net.dimension)) / (2 * n) ** 0.5
+    x = rng.normal(size=(n, *net.signal_shape((2,) * net.dimension))) / (4 * n) ** 0.5
+    return x, rng.normal(size=(n, *(2,) * net.dimension)) / (4 * n) ** 0.5
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,20 @@ def test_mates_with_different_kernels_part(net, rng):
     assert np.linalg.norm(ends[0] - ends[1]) > 1e-4 * np.linalg.norm(over.v)
     signs = [parameter_flow(net, params, loss, 0.5, times=3, rtol=1e-10).v[-1] for params in over.params[:2]]
     np.testing.assert_allclose(signs[0], signs[1], atol=1e-10)
+
+
+def test_the_parameter_flow_is_that_of_the_network_on_the_data(rng):
+    """The room dynamics integrates the network itself, by another solver, without filters or kernels."""
+    from neuromanifold.dynamics.flow import gradient_flow
+    from neuromanifold.dynamics.losses import squared_error
+
+    net = LinearConvNet((3, 2), (2, 1))
+    params, (x, y) = filters(net, rng), data(net, rng)
+    ours = parameter_flow(net, params, filter_loss(net, x, y), 2.0, times=3)
+    theirs = gradient_flow(net, params, x, y, t1=2.0, loss=squared_error, saveat=ours.t[1:])
+    for index in (1, 2):
+        end = tuple(w[index - 1] for w in theirs.params)
+        np.testing.assert_allclose(net.end_to_end(end), ours.v[index], rtol=0, atol=1e-8)
 
 
 def test_any_loss_and_bad_times(rng):

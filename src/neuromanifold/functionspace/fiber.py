@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.functionspace.factors import NotSquarefree, merge_places, places_of, tensor_factorisations
+from neuromanifold.functionspace.factors import NotSquarefree, Places, merge_places, places_of, tensor_factorisations
 from neuromanifold.functionspace.kernel import kernel_spread
-from neuromanifold.functionspace.polynomial import exact, is_rational
+from neuromanifold.functionspace.polynomial import exact, is_rational, spread
 from neuromanifold.functionspace.rescale import Filters, checked_delta, sign_patterns, solve_squared_norms
 from neuromanifold.functionspace.roots import root_factorisations
 from neuromanifold.functionspace.search import join, nearest, normalise, polish
@@ -22,7 +22,9 @@ class Fiber:
     `factorisations` counts the tuples up to scalars; each gives 2^{H−1} parameters. `residual` is the largest
     ‖μ(θ) − v‖/‖v‖ among them. When there are none, v is not in the neuromanifold: `distance` is then the relative
     distance ‖μ(θ) − v‖/‖v‖ of the best fit found (an upper bound of the true one). `infinite`: v = 0 with δ ≠ 0, where
-    the nonzero filters are arbitrary on their spheres. `method` is `"roots"` or `"factors"` (both exhaustive), or `"search"`.
+    the nonzero filters are arbitrary on their spheres. `method` is `"roots"` or `"factors"` (both
+    exhaustive) or `"search"`: v is too large to be factored as a whole, a tuple was found by least squares, and its mates
+    are those that its layers' factors give.
     """
 
     net: LinearConvNet
@@ -160,28 +162,32 @@ def _candidates(
         return [], "search"
     try:
         # A repeated factor of v sits, as a rule, in different layers, each of which is squarefree.
-        parts = [places_of(w, tolerance=tolerance) for w in filters]
-        layers = [_dilated(part, t, tolerance) for part, t in zip(parts, net.dilations, strict=True)]
-        places = merge_places(layers, net.dilations, tolerance=1e-9)
-        return tensor_factorisations(net, places, tolerance=1e-9, limit=limit), "factors"
+        layers = [
+            _dilated(places_of(w, tolerance=tolerance), t, tolerance)
+            for w, t in zip(filters, net.dilations, strict=True)
+        ]
     except NotSquarefree:
         return [filters], "search"
+    places = merge_places([part for part, _ in layers], net.dilations, tolerance=1e-9)
+    candidates = tensor_factorisations(net, places, tolerance=1e-9, limit=limit)
+    return candidates, "factors" if all(proven for _, proven in layers) else "search"
 
 
-def _dilated(part: Any, t: tuple[int, ...], tolerance: float) -> Any:
-    from neuromanifold.functionspace.factors import Places
-    from neuromanifold.functionspace.polynomial import spread
-
+def _dilated(part: Places, t: tuple[int, ...], tolerance: float) -> tuple[Places, bool]:
+    """The factors of w(z^t) from those of w(z), and whether they are known to be irreducible."""
     if set(t) == {1}:
-        return part
-    factors, powers = [], []
+        return part, True
+    factors, powers, proven = [], [], True
     for factor, power in zip(part.factors, part.powers, strict=True):
-        dilated = (
-            places_of(spread(factor, t), tolerance=tolerance).factors if np.isrealobj(factor) else [spread(factor, t)]
-        )
+        spread_out = spread(factor, t)
+        try:
+            dilated = places_of(spread_out, tolerance=tolerance).factors if np.isrealobj(factor) else [spread_out]
+        except NotSquarefree:  # too large to split; generic factors stay irreducible
+            dilated = [spread_out]
+        proven &= dilated[0] is not spread_out
         factors += dilated
         powers += [power] * len(dilated)
-    return Places(factors, powers, part.zero, part.infinity)
+    return Places(factors, powers, part.zero, part.infinity), bool(proven)
 
 
 def _known(filters: Filters, tuples: list[Filters]) -> bool:
