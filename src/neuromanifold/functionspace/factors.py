@@ -134,7 +134,7 @@ def _split(f: np.ndarray, tolerance: float) -> list[np.ndarray]:
 
 
 def _shifts(operand: Shape, shape: Shape, total: Shape) -> np.ndarray:
-    columns = np.ravel_multi_index(np.indices(operand).reshape(len(operand), -1), total)
+    columns = np.asarray(np.ravel_multi_index(np.indices(operand).reshape(len(operand), -1), total))
     return columns[:, None] + np.ravel_multi_index(np.indices(shape).reshape(len(shape), -1), total)
 
 
@@ -208,7 +208,10 @@ def _logarithmic(f: np.ndarray, basis: list[list[np.ndarray]]) -> list[list[np.n
         raise NotSquarefree
     table = np.stack([residues[members].mean(axis=0) for members in classes], axis=1)
     mixing = np.linalg.inv(table)
-    return [[sum(c * form[j] for c, form in zip(row, basis, strict=True)) for j in range(f.ndim)] for row in mixing]
+    return [
+        [np.sum([c * form[j] for c, form in zip(row, basis, strict=True)], axis=0) for j in range(f.ndim)]
+        for row in mixing
+    ]
 
 
 def _clusters(points: np.ndarray) -> list[np.ndarray]:
@@ -239,8 +242,8 @@ def _integrate(f: np.ndarray, form: list[np.ndarray]) -> np.ndarray:
 def _normalised(factor: np.ndarray) -> np.ndarray:
     largest = factor.ravel()[np.abs(factor).argmax()]
     factor = factor * (abs(largest) / largest) / np.linalg.norm(factor)
-    real = np.abs(factor.imag).max() <= 1e-7
-    return factor.real if real else factor
+    real = np.abs(np.imag(factor)).max() <= 1e-7
+    return np.real(factor) if real else factor
 
 
 def _find(factor: np.ndarray, factors: list[np.ndarray], tolerance: float) -> int | None:
@@ -260,15 +263,17 @@ def _atoms(places: Places, t: Shape, degree: tuple[int, ...], tolerance: float) 
             continue
         orbit = _orbit(i, places.factors, t, tolerance)
         taken.update(() if orbit is None else orbit)
-        mates = None if orbit is None else [_find(places.factors[o].conj(), places.factors, tolerance) for o in orbit]
-        if orbit is None or mates is None or None in mates:
+        if orbit is None:
             continue
-        members = sorted({*orbit, *mates})
+        mates = [_find(places.factors[o].conj(), places.factors, tolerance) for o in orbit]
+        if None in mates:
+            continue
+        members = sorted({*orbit, *(mate for mate in mates if mate is not None)})
         taken.update(members)
         whole = product([places.factors[o] for o in members], D)
         coefficients = _normalised(whole[tuple(slice(None, None, s) for s in t)])
         counts = tuple(int(o in members) for o in range(n)) + (0,) * (2 * D)
-        atoms.append(Atom(counts, tuple(k - 1 for k in coefficients.shape), coefficients.real))
+        atoms.append(Atom(counts, tuple(k - 1 for k in coefficients.shape), np.real(coefficients)))
     orders = (*places.zero, *places.infinity)
     for m in range(2 * D):
         axis = m % D

@@ -66,7 +66,8 @@ def _products_of_others(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> 
 @lru_cache(maxsize=1024)
 def _rows(total: Shape, shape: Shape, t: Shape, others: Shape) -> np.ndarray:
     """rows[α, β]: where coefficient β of the other layers' product lands when multiplied by z^{tα}."""
-    offset = np.ravel_multi_index(np.indices(shape).reshape(len(shape), -1) * np.array(t)[:, None], total)
+    corners = np.indices(shape).reshape(len(shape), -1) * np.array(t)[:, None]
+    offset = np.asarray(np.ravel_multi_index(tuple(corners), total))
     return offset[:, None] + np.ravel_multi_index(np.indices(others).reshape(len(others), -1), total)
 
 

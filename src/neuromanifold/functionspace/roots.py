@@ -53,7 +53,7 @@ def _exact_roots(v: np.ndarray) -> tuple[int, int, np.ndarray, tuple[int, ...]]:
     nonzero = np.flatnonzero(v != 0)
     first, last = int(nonzero[0]), int(nonzero[-1])
     polynomial = flint.fmpz_poly(primitive(np.array([*v[first : last + 1], None], object)[:-1]))
-    pairs = [(complex(root), int(power)) for root, power in polynomial.complex_roots()]
+    pairs = [(complex(root), int(power)) for root, power in polynomial.complex_roots()]  # pyright: ignore[reportGeneralTypeIssues]
     return first, len(v) - 1 - last, np.array([r for r, _ in pairs], np.complex128), tuple(p for _, p in pairs)
 
 
@@ -100,7 +100,7 @@ def _is_one_root(roots: np.ndarray, group: np.ndarray) -> bool:
 
 
 def _self_conjugate(group: np.ndarray) -> bool:
-    return bool(abs(group.imag.sum()) <= 4 * len(group) * _EPS * np.abs(group).sum())
+    return bool(abs(np.imag(group).sum()) <= 4 * len(group) * _EPS * np.abs(group).sum())
 
 
 def _atoms(roots: np.ndarray, t: int, available: tuple[int, ...], tolerance: float) -> list[Atom]:

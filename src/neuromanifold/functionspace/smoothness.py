@@ -66,7 +66,7 @@ def exact_jacobian_rank(net: LinearConvNet, params: Any) -> int:
     from neuromanifold.functionspace.polynomial import exact
 
     J = filter_jacobian(net, tuple(exact(w) for w in params))
-    return flint.fmpz_mat(*J.shape, primitive(J)).rank()
+    return flint.fmpz_mat(J.shape[0], J.shape[1], primitive(J)).rank()
 
 
 def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:

@@ -136,10 +136,10 @@ def flow_limit(net: LinearConvNet, params: Any, loss: fs.FilterLoss, *, t1: floa
     result = solve_ivp(slope, (0.0, t1), start, method="LSODA", rtol=1e-10, atol=1e-12, events=settled)
     theta = split(net, result.y[:, -1])
     v = net.end_to_end(theta)
-    rank = jacobian_rank(net, theta)
-    scale = rank.spectrum[0] * np.linalg.norm(loss.gradient(np.zeros_like(v)))
+    spectrum = np.asarray(jacobian_rank(net, theta).spectrum)
+    scale = spectrum[0] * np.linalg.norm(loss.gradient(np.zeros_like(v)))
     gradient = float(np.linalg.norm(slope(0.0, result.y[:, -1])) / scale) if scale else 0.0
-    regularity = float(rank.spectrum[fs.dimension(net) - 1] / rank.spectrum[0]) if rank.spectrum[0] else 0.0
+    regularity = float(spectrum[fs.dimension(net) - 1] / spectrum[0]) if spectrum[0] else 0.0
     nonzero = np.linalg.norm(v) > 1e-4 * np.linalg.norm(loss.u)
     smooth = bool(nonzero and regularity > 1e-5 and fs.fiber(net, v, 0.0, rtol=1e-8).factorisations == 1)
     drift = float(np.abs(fs.invariants(net, theta) - fs.invariants(net, params)).max())
