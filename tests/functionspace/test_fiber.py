@@ -186,6 +186,8 @@ def test_degenerate_filters(shapes, strides, parts, expected, given):
         ((((2, 2), (2, 2)), ((1, 1), (1, 1))), ([[1, 2], [3, 5]], [[1, 2], [3, 5]]), 1),
         # (1 + y_1)(1 + y_2) in one layer: its two factors and the other layer's can be dealt out differently
         ((((2, 2), (2, 2)), ((1, 1), (1, 1))), ([[1, 1], [1, 1]], [[1, 2], [2, 4]]), 4),
+        # a square inside one layer: the small layer takes one of two factors
+        ((((3, 3), (2, 2)), ((1, 1), (1, 1))), ([[1, 4, 4], [6, 22, 20], [9, 30, 25]], [[1, 0], [0, 1]]), 2),
         # a coordinate factor in each layer
         ((((2, 2), (2, 2)), ((1, 1), (1, 1))), ([[0, 1], [0, 2]], [[1, 3], [0, 0]]), 4),
         # irreducible over ℚ, not over ℝ: y² − 2
@@ -227,6 +229,25 @@ def test_filters_off_the_neuromanifold_are_told_with_their_distance(rng):
         assert fiber(net, moved, rtol=10 * size).in_neuromanifold
     square = fiber(LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1))), rng.normal(size=(3, 3)))
     assert len(square) == 0 < square.distance
+
+
+@pytest.mark.parametrize(
+    "net", [ONE_DIMENSION[0], ONE_DIMENSION[2], *MORE_DIMENSIONS[:2], MORE_DIMENSIONS[4]], ids=repr
+)
+def test_filters_known_approximately(net, rng, tally):
+    """With noise of relative size 1e-7, or 1e-5, and `rtol` above it, the tuples are those without noise, nearly."""
+    found = 0
+    for size in (1e-7, 1e-5):
+        for _ in range(4):
+            v = net.end_to_end(filters(net, rng))
+            noise = rng.normal(size=v.shape)
+            moved = v + size * np.linalg.norm(v) / np.linalg.norm(noise) * noise
+            clean, noisy = fiber(net, v, 0.5), fiber(net, moved, 0.5, rtol=4 * size)
+            assert noisy.in_neuromanifold
+            assert noisy.residual <= 4 * size
+            found += len(noisy) == len(clean)
+    tally(found, of=8, what="noisy fibres as large as the clean ones")
+    assert found >= 7
 
 
 def test_the_fibre_over_zero():

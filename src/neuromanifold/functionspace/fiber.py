@@ -12,7 +12,9 @@ from neuromanifold.functionspace.polynomial import exact, is_rational, spread
 from neuromanifold.functionspace.rescale import Filters, checked_delta, sign_patterns, solve_squared_norms
 from neuromanifold.functionspace.roots import root_factorisations
 from neuromanifold.functionspace.search import join, nearest, normalise, polish
-from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.models.convolution import LinearConvNet, compose
+
+_SHORT = 2.0**24
 
 
 @dataclass(frozen=True)
@@ -100,22 +102,34 @@ def fiber(
     if size == 0:
         return _over_zero(net, numbers, delta)
     candidates, method = _candidates(net, v, numbers, size, rtol, limit, starts)
+    tuples, worst = _accepted(net, candidates, numbers, rtol * size)
+    if not tuples:
+        near, distance = nearest(net, numbers, starts=starts, enough=rtol * size)
+        if distance > rtol * size:
+            return Fiber(net, numbers, delta, (), 0, float("nan"), distance / size, method)
+        # v is off the neuromanifold, but by no more than its own uncertainty: the fibre is that of the filter nearby.
+        close = compose(near, net.dilations)
+        candidates, method = _candidates(net, close, close, size, 1e-10, limit, starts)
+        tuples, worst = _accepted(net, [near, *candidates], numbers, rtol * size)
+    signs = sign_patterns(net.depth)
+    params = tuple(member for filters in tuples for member in _signed(filters, delta, signs))
+    return Fiber(net, numbers, delta, params, len(tuples), worst / size, worst / size, method)
+
+
+def _accepted(
+    net: LinearConvNet, candidates: list[Filters], v: np.ndarray, allowed: float
+) -> tuple[list[Filters], float]:
+    """The distinct candidates that reach v, polished, and the largest residual among them."""
     tuples: list[Filters] = []
     worst = 0.0
     for candidate in candidates:
-        near = normalise(net, candidate, numbers)
-        if near is None:
-            continue
-        filters, residual = polish(net, near, numbers)
-        if residual <= rtol * size and not _known(filters, tuples):
-            tuples.append(filters)
-            worst = max(worst, residual / size)
-    if not tuples:
-        distance = nearest(net, numbers, starts=starts, enough=rtol * size)[1] / size
-        return Fiber(net, numbers, delta, (), 0, float("nan"), distance, method)
-    signs = sign_patterns(net.depth)
-    params = tuple(member for filters in tuples for member in _signed(filters, delta, signs))
-    return Fiber(net, numbers, delta, params, len(tuples), worst, worst, method)
+        near = normalise(net, candidate, v)
+        if near is not None:
+            filters, residual = polish(net, near, v)
+            if residual <= allowed and not _known(filters, tuples):
+                tuples.append(filters)
+                worst = max(worst, residual)
+    return tuples, worst
 
 
 def checked_filter(net: LinearConvNet, v: Any) -> np.ndarray:
@@ -156,7 +170,9 @@ def _candidates(
             net, places_of(v, tolerance=tolerance), tolerance=tolerance, limit=limit
         ), "factors"
     except NotSquarefree:
-        pass
+        candidates = _exact_candidates(net, v, tolerance, limit)
+        if candidates:
+            return candidates, "factors"
     filters, residual = nearest(net, numbers, starts=starts, enough=rtol * size)
     if residual > rtol * size:
         return [], "search"
@@ -171,6 +187,16 @@ def _candidates(
     places = merge_places([part for part, _ in layers], net.dilations, tolerance=1e-9)
     candidates = tensor_factorisations(net, places, tolerance=1e-9, limit=limit)
     return candidates, "factors" if all(proven for _, proven in layers) else "search"
+
+
+def _exact_candidates(net: LinearConvNet, v: np.ndarray, tolerance: float, limit: int) -> list[Filters]:
+    """Floats with few binary digits are taken at their word: as rationals, whose repeated factors FLINT finds."""
+    if is_rational(v) or not np.array_equal(np.round(v * _SHORT), v * _SHORT):
+        return []
+    try:
+        return tensor_factorisations(net, places_of(exact(v), tolerance=tolerance), tolerance=tolerance, limit=limit)
+    except NotSquarefree:
+        return []
 
 
 def _dilated(part: Places, t: tuple[int, ...], tolerance: float) -> tuple[Places, bool]:

@@ -21,7 +21,7 @@ from neuromanifold.studies.riemann_examples import RUNNING, all_examples
 from neuromanifold.studies.riemann_findings import all_findings
 
 # Draws per architecture of Table 1, points of the examples, flows per architecture of Thm 7, ReLU cases.
-SCALES = {"small": (8, 100, 12, 4), "paper": (100, 1000, 200, 50)}
+SCALES = {"small": (8, 100, 12, 4), "paper": (100, 1000, 100, 50)}
 Note = Callable[[], None]
 
 
