@@ -185,6 +185,8 @@ def convergence(out: Path, scale: str, note: Note) -> list[Claim]:
     save_data(xr.Dataset(columns, coords={"net": list(found)}), out, "convergence")
     everything = [limit for limits in found.values() for limit in limits]
     good = sum(limit.smooth and limit.gradient < 1e-6 for limit in everything)
+    outside = [limit for net in flows.STRIDE_ONE for limit in flows.limits(net, SCALES[scale][2], seed=8, note=note)]
+    nonzero, singular_ = sum(l.size > 1e-4 for l in outside), sum(l.regularity < 1e-4 for l in outside)
     control, rng = flows.control_limit(), np.random.default_rng(18)
     pairings, normals = [], []
     for net in flows.CONVERGENCE[:3]:
@@ -200,6 +202,13 @@ def convergence(out: Path, scale: str, note: Note) -> list[Claim]:
             f"{good} of {len(everything)} flows",
             good == len(everything),
             f"control with all targets zero: ‖v‖ falls to {control.size:.1e} of its start",
+        ),
+        Claim(
+            "Prop 8",
+            "strides of one as well: the limit is not zero",
+            f"{nonzero} of {len(outside)} flows",
+            nonzero == len(outside),
+            f"there Thm 7's conclusion fails, as its hypothesis does: {singular_} limits lie where dμ drops rank",
         ),
         Claim(
             "Lem 18",
@@ -332,7 +341,7 @@ def reproduce(out: Path, *, figure: str | None = None, scale: str = "small", pro
 
 
 def _steps(name: str, scale: str) -> int:
-    flows_ = len(flows.CONVERGENCE) * SCALES[scale][2] + 1
+    flows_ = len(flows.CONVERGENCE + flows.STRIDE_ONE) * SCALES[scale][2] + 1
     return {"table1": 2 * len(table.CONVOLUTIONS) + 4, "flow": 8, "convergence": flows_}.get(name, 1)
 
 

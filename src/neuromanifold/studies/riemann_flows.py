@@ -113,6 +113,7 @@ CONVERGENCE = [
     LinearConvNet((2, 2, 2), (2, 2, 1)),
     LinearConvNet((3, 3, 2), (2, 3, 1)),
 ]
+STRIDE_ONE = [LinearConvNet((2, 2), (1, 1)), LinearConvNet((3, 2), (1, 1))]
 
 
 def flow_limit(net: LinearConvNet, params: Any, loss: fs.FilterLoss, *, t1: float = 1e5) -> Limit:
