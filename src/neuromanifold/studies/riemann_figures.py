@@ -30,7 +30,8 @@ def table_figure(cells: Sequence[Cell]) -> Any:
         ax.plot([FLOOR, value], [row, row], color="0.88", lw=1, zorder=1)
         ax.plot(value, row, "o", ms=7, color=colour, mfc=colour if cell.agrees else "white", mew=1.8, zorder=3)
         kind = "dense" if cell.architecture == "dense" else f"D = {cell.dimension}, strides {cell.strides}"
-        shapes = cell.shapes if cell.architecture == "dense" else f"shapes {cell.shapes}"
+        plain = cell.architecture == "dense" or cell.shapes.startswith("one")
+        shapes = cell.shapes if plain else f"shapes {cell.shapes}"
         labels.append(f"{kind}, {shapes}, {cell.invariants}  ({cell.cases})")
     ax.axvline(INDEPENDENT, color="0.4", ls="--", lw=1)
     ax.set_xscale("log")
