@@ -17,7 +17,8 @@ code { font-size: .95em; background: #f3f4f6; padding: .1em .35em; border-radius
 .headline { font-size: 1.2rem; border-left: 4px solid #0072B2; padding: .3rem 0 .3rem .9rem; margin: 1.2rem 0; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 td, th { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb; vertical-align: top; }
-td:first-child { white-space: nowrap; } td:nth-child(2) { text-align: right; white-space: nowrap; font-weight: 600; } td:nth-child(3) { color: #555; }
+td:first-child { white-space: nowrap; }
+td:nth-child(2) { text-align: right; white-space: nowrap; font-weight: 600; } td:nth-child(3) { color: #555; }
 .sub td:first-child { padding-left: 1.6rem; color: #555; }
 figure { margin: .6rem 0; } figure svg { width: 100%; height: auto; }
 figcaption, footer { color: #555; font-size: .9rem; } footer { margin-top: 2.5rem; }
