@@ -38,7 +38,8 @@ def test_theorem_6_holds_at_random_and_cheap_parameters(net, rng, draws, tally):
         assert found.holds, (found.spent, found.budget)
         assert np.all(found.residuals + found.bias_norms <= found.shares + found.rounding), "layer by layer too"
         assert np.all(found.closest <= found.residuals + found.rounding)
-        condition = np.linalg.cond(found.left[-1].T @ passage(net, params, x).jacobian()[0] @ found.right[0])
+        inner = found.left[-1].T @ passage(net, params, x).jacobian()[0] @ found.right[0]
+        condition = np.linalg.cond(inner) if found.rank else 1.0
         np.testing.assert_allclose(found.shares.sum(), found.budget, atol=1e-9 + 1e-14 * condition * net.depth)
         full += found.rank > 0
         for k in range(found.rank):

@@ -29,8 +29,9 @@ from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 class Frames:
     """The frames V_0 … V_{L-1} (`right`) and U_1 … U_L (`left`) at one point, and both sides of the theorem layer by layer.
 
-    U_l = V_l where all slopes are nonnegative (`shared`). `residuals[l]` = ‖W_l − U_lV_{l-1}ᵀ‖²_F; `closest[l]`,
-    the same for the partial isometry of rank k closest to W_l, is never larger; `shares[l]` is what layer l spends of the budget, and never smaller than `residuals[l] + bias_norms[l]`.
+    U_l = V_l where all slopes are nonnegative (`shared`). `residuals[l]` = ‖W_l − U_lV_{l-1}ᵀ‖²_F; `closest[l]`, the same for
+    the partial isometry of rank k closest to W_l, is never larger; `shares[l]` is what layer l spends of the budget, and
+    never smaller than `residuals[l] + bias_norms[l]`.
     """
 
     rank: int

@@ -1,0 +1,242 @@
+"""Figure 1: parameter norm against depth, and the spectra of all layers.   [bottleneck, Fig 1]"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+from scipy import stats
+
+from neuromanifold.bottleneck import activation_bound, norm_bound, planarity_bound, structure
+from neuromanifold.dynamics.depths import DepthFamily
+from neuromanifold.dynamics.ridge import train_ridge
+from neuromanifold.studies.bottleneck_data import LatentTask
+from neuromanifold.studies.output import PALETTE, Claim
+
+_RANK_THRESHOLD = 0.1
+_FAILED_COST = 0.1
+
+
+@dataclass(frozen=True)
+class DepthStudy:
+    """How Figure 1 is run; the paper gives λ = 0.001 for the mean squared error and leaves width and samples open."""
+
+    task: LatentTask
+    depths: tuple[int, ...]
+    width: int
+    steps: int
+    polish: int
+    learning_rate: float = 2e-3
+    ridge: float = 0.001
+    probed: int = 64
+
+    def measure(self, *, checkpoint: Path | None = None, progress: bool = False) -> xr.Dataset:
+        """Train a network of every depth and read off everything that the figure and the claims need."""
+        x, y = self.task.draw()
+        family = DepthFamily(x.shape[1], self.width, y.shape[1], self.depths)
+        done = train_ridge(
+            family,
+            family.init(key=jax.random.key(self.task.seed)),
+            x,
+            y,
+            key=jax.random.key(1),
+            ridge=self.ridge,
+            steps=self.steps,
+            learning_rate=self.learning_rate,
+            polish=self.polish,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+        rows = [self._read(net, params, x[: self.probed]) for net, params in family.members(done.params)]
+        found = xr.concat(rows, dim=xr.Variable("depth", np.array(self.depths)), join="outer")
+        trained = {
+            "loss": done.loss,
+            "squared_norm": done.squared_norm,
+            "objective": done.objective,
+            "gradient_norm": done.gradient_norm,
+            "adam_gradient_norm": done.adam_gradient_norm,
+            "adam_objective": done.adam_objective,
+        }
+        made = {
+            "width": self.width,
+            "samples": self.task.samples,
+            "ridge": self.ridge,
+            "steps": self.steps,
+            "polish": self.polish,
+        }
+        return found.assign({name: ("depth", value) for name, value in trained.items()}).assign_attrs(made)
+
+    def _read(self, net: Any, params: Any, x: np.ndarray) -> xr.Dataset:
+        middle = np.linalg.svd(params[net.depth // 2].weight, compute_uv=False)
+        rank = int(np.sum(middle > _RANK_THRESHOLD))
+        values = _stacked([np.linalg.svd(layer.weight, compute_uv=False) for layer in params])
+        row = xr.Dataset(
+            {"singular_values": (("layer", "index"), values), "middle_rank": rank},
+            coords={"layer": np.arange(1, net.depth + 1)},
+        )
+        return row.assign({name: value for name, value in _statements(net, params, x, rank).items()})
+
+
+def _stacked(spectra: list[np.ndarray]) -> np.ndarray:
+    width = max(len(s) for s in spectra)
+    return np.stack([np.concatenate([s, np.full(width - len(s), np.nan)]) for s in spectra])
+
+
+def _statements(net: Any, params: Any, x: np.ndarray, rank: int) -> dict[str, float]:
+    """Theorem 6, the norm bound, Theorem 7 and Corollary 8 at the trained network: budgets, excess, ratios left/right."""
+    names = ("budget", "spent", "bottleneck_layers", "excess_norm", "theorem7_ratio", "corollary8_ratio", "balance_defect")
+    if rank == 0 or rank > min(net.widths[0], net.widths[-1]):
+        return dict.fromkeys(names, float("nan"))
+    seen = structure(net, params, x, rank=rank)
+    frames = seen.data["frame_residual"].values.sum() + seen.data["bias_norm"].values.sum()
+    sides = activation_bound(net, params, x, rank=rank)
+    planar = planarity_bound(net, params, x, rank=rank, averaged=False)
+    values = (
+        seen.budget,
+        float(frames),
+        float(len(seen.layers)),
+        norm_bound(net, params, x).excess,
+        float(np.max(sides.left / sides.right)),
+        float(planar.ratios.max()),
+        seen.balance_defect,
+    )
+    return dict(zip(names, values, strict=True))
+
+
+@dataclass(frozen=True)
+class Range:
+    """Depths in a row with one middle rank, and the line through their norms: slope ± half-width of its 95 % interval."""
+
+    rank: int
+    depths: tuple[int, ...]
+    slope: float
+    half_width: float
+    objective_slope: float
+
+    def __str__(self) -> str:
+        ends = f"L = {self.depths[0]}–{self.depths[-1]}"
+        return f"rank {self.rank} at {ends}: slope {self.slope:.3f} ± {self.half_width:.3f}"
+
+
+def ranges(data: xr.Dataset) -> list[Range]:
+    """The ranges of at least three depths whose middle rank is constant and whose train cost is below 0.1."""
+    ranks = np.where(data["loss"].values < _FAILED_COST, data["middle_rank"].values, -1)
+    cuts = np.flatnonzero(np.diff(ranks)) + 1
+    found = []
+    for part in np.split(np.arange(len(ranks)), cuts):
+        if len(part) >= 3 and ranks[part[0]] > 0:
+            depths = data["depth"].values[part]
+            line: Any = stats.linregress(depths, data["squared_norm"].values[part])
+            energy: Any = stats.linregress(depths, data["objective"].values[part] / data.attrs["ridge"])
+            half = float(stats.t.ppf(0.975, len(part) - 2) * line.stderr)
+            found.append(Range(int(ranks[part[0]]), tuple(map(int, depths)), float(line.slope), half, float(energy.slope)))
+    return found
+
+
+def claims(data: xr.Dataset) -> list[Claim]:
+    """The paper's claims about Figure 1 beside what was measured."""
+    fits = ranges(data)
+    fitted = data["loss"].values < _FAILED_COST
+    ranks = data["middle_rank"].values
+    inside = [abs(r.slope - r.rank) <= r.half_width for r in fits]
+    falling = bool(np.all(np.diff(ranks[fitted]) <= 0)) if fitted.any() else False
+    ratio = np.nanmax((data["spent"] / data["budget"]).values) if fitted.any() else float("nan")
+    depths = data["depth"].values
+    return [
+        Claim(
+            "1a",
+            "Within a range of depths of one middle rank, ‖θ‖² is affine in the depth with slope equal to the rank.",
+            [str(r) for r in fits] + [f"slope of (loss + λ‖θ‖²)/λ: {r.objective_slope:.3f}" for r in fits],
+            "partly" if fits and not all(inside) else bool(fits),
+            "95 % intervals of the fit; at finite λ the function itself changes with the depth",
+        ),
+        Claim(
+            "1a",
+            "Larger depths lead to smaller middle rank, down to the true rank 2.",
+            dict(zip(map(int, depths), map(int, ranks), strict=True)),
+            falling and 2 in ranks[fitted] if fitted.any() else False,
+            f"singular values of W_⌊L/2⌋ above {_RANK_THRESHOLD}",
+        ),
+        Claim(
+            "1a",
+            "Training fails and recovers zero parameters for L > 25.",
+            {int(L): round(float(c), 4) for L, c in zip(depths, data["loss"].values, strict=True)},
+            bool(np.all(~fitted[depths > 25])) if np.any(depths > 25) else "partly",
+            "train cost by depth; deeper networks than 25 only at paper scale",
+        ),
+        Claim(
+            "1b",
+            "The bottleneck structure stays the same in a range of depths; only its low-rank middle grows.",
+            dict(zip(map(int, depths), (float(v) for v in data["bottleneck_layers"].values), strict=True)),
+            bool(np.all(np.diff(data["bottleneck_layers"].values[fitted & (ranks == 2)]) >= 0)),
+            "layers closer than ½ to a partial isometry of the middle rank",
+        ),
+        Claim(
+            "Thm 6",
+            "Σ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf|₊ at trained parameters.",
+            f"largest left/right {ratio:.4f}",
+            bool(ratio <= 1),
+            "at the sample with the smallest budget, k = middle rank",
+        ),
+        Claim(
+            "Thm 7, Cor 8",
+            "Both sides at trained parameters.",
+            {
+                "Theorem 7, largest left/right": float(np.nanmax(data["theorem7_ratio"].values)),
+                "Corollary 8, largest left/right over all p": float(np.nanmax(data["corollary8_ratio"].values)),
+                "balance defect": float(np.nanmax(data["balance_defect"].values)),
+                "gradient norm": float(data["gradient_norm"].max()),
+            },
+            bool(np.nanmax(data["theorem7_ratio"].values) <= 1 and np.nanmax(data["corollary8_ratio"].values) <= 1),
+            "balanced up to the gradient norm of the training",
+        ),
+    ]
+
+
+def draw(data: xr.Dataset) -> Any:
+    """Norm against depth coloured by middle rank; spectra of all layers at up to four depths."""
+    import matplotlib.pyplot as plt
+
+    shown = _four(data)
+    figure = plt.figure(figsize=(11, 4.2), layout="constrained")
+    grid = figure.add_gridspec(2, 4)
+    left = figure.add_subplot(grid[:, :2])
+    _draw_norms(left, data)
+    for place, depth in zip(((0, 2), (0, 3), (1, 2), (1, 3)), shown, strict=False):
+        axes = figure.add_subplot(grid[place])
+        at = data.sel(depth=depth)
+        values = at["singular_values"].values[:depth]
+        axes.plot(np.arange(1, depth + 1), values, color=PALETTE[0], lw=0.7, marker=".", ms=2.5)
+        axes.set_title(f"L = {depth}, middle rank {int(at['middle_rank'])}", fontsize=9)
+        axes.set(xlabel="layer", ylabel="singular values of W", ylim=(0, None))
+    return figure
+
+
+def _four(data: xr.Dataset) -> list[int]:
+    depths = data["depth"].values
+    at = np.unique(np.linspace(0, len(depths) - 1, 4).round().astype(int))
+    return [int(d) for d in depths[at]]
+
+
+def _draw_norms(axes: Any, data: xr.Dataset) -> None:
+    ranks, depths, norms = (data[name].values for name in ("middle_rank", "depth", "squared_norm"))
+    fitted = data["loss"].values < _FAILED_COST
+    for index, rank in enumerate(sorted(set(ranks.tolist()))):
+        colour = PALETTE[index % len(PALETTE)]
+        for chosen, marker in ((fitted, "o"), (~fitted, "x")):
+            at = (ranks == rank) & chosen
+            if at.any():
+                label = f"middle rank {rank}" + ("" if marker == "o" else ", train cost above 0.1")
+                axes.plot(depths[at], norms[at], marker, color=colour, label=label)
+    for found in ranges(data):
+        at = np.isin(depths, found.depths)
+        ends = np.array([found.depths[0], found.depths[-1]])
+        line = norms[at].mean() + found.slope * (ends - depths[at].mean())
+        axes.plot(ends, line, color="0.3", lw=1)
+        text = f"{found.slope:.2f} ± {found.half_width:.2f}"
+        axes.annotate(text, (ends.mean(), line.mean()), (0, 12), textcoords="offset points", ha="center", fontsize=8)
+    axes.set(xlabel="depth L (layers)", ylabel="squared parameter norm ‖θ‖²", ylim=(0, None))
+    axes.legend(fontsize=8, loc="lower right")
+    axes.set_title(f"width {data.attrs['width']}, {data.attrs['samples']} samples, λ = {data.attrs['ridge']:g}", fontsize=9)
