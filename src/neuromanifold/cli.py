@@ -30,8 +30,8 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
-@app.command()
-def inspect(
+@app.command("inspect")
+def inspect_network(
     model: Annotated[
         str | None, typer.Argument(help="MLP weights, .safetensors or .npz; without it, a small example is trained.")
     ] = None,
@@ -44,36 +44,41 @@ def inspect(
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
     """The geometry of a network on data: a table here, a self-contained page in OUT."""
-    import neuromanifold as nm
+    from neuromanifold.inspection import inspect
+    from neuromanifold.models import load
+    from neuromanifold.report import write
 
     if model is None:
         net, params, dataset = _example(epochs, seed)
         x, y = dataset.x, dataset.y
     else:
-        net, params = nm.load(model, activation=activation)
+        net, params = load(model, activation=activation)
         x, y = _samples(net, model, data)
-    inspection = nm.inspect(net, params, x, y)
+    inspection = inspect(net, params, x, y)
     _print_inspection(inspection)
-    typer.echo(f"wrote {nm.report.write(inspection, out)}")
+    typer.echo(f"wrote {write(inspection, out)}")
 
 
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
     """The paper's univariate network, trained on f2 as the paper trains it.   [complexity, Sec. 5]"""
     import jax
 
-    import neuromanifold as nm
+    from neuromanifold.data import load
+    from neuromanifold.dynamics import adam_l2, losses, train
+    from neuromanifold.models import MLP
+    from neuromanifold.models.init import he_bias
 
-    net, dataset = nm.MLP(_EXAMPLE_WIDTHS), nm.data.load("f2")
+    net, dataset = MLP(_EXAMPLE_WIDTHS), load("f2")
     init_key, train_key = jax.random.split(jax.random.key(seed))
-    training = nm.train(
+    training = train(
         net,
-        net.init(key=init_key, scheme=nm.init.he_bias, runs=1),
+        net.init(key=init_key, scheme=he_bias, runs=1),
         dataset.x,
         dataset.y,
         key=train_key,
         epochs=epochs,
-        loss=nm.losses.mse,
-        optimizer=nm.dynamics.adam_l2(0.01, 1e-4),
+        loss=losses.mse,
+        optimizer=adam_l2(0.01, 1e-4),
         batch_size=16,
         progress=True,
     )
@@ -81,15 +86,15 @@ def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 def _samples(net: Any, model: str, data: str | None) -> tuple[Any, Any]:
-    import neuromanifold as nm
+    from neuromanifold.data import load, names, read
 
     if data is None:
         raise ValueError(
             f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
         )
-    if data not in nm.data.names():
-        return nm.data.read(data), None
-    dataset = nm.data.load(data)
+    if data not in names():
+        return read(data), None
+    dataset = load(data)
     return dataset.x, dataset.y if dataset.y.shape[1] == net.widths[-1] else None
 
 
@@ -125,7 +130,7 @@ def bench(
     sys.path.insert(0, str(root))
     import benchmarks
 
-    benchmarks.run(names or None, json_path=json, quick=quick)
+    benchmarks.run(names or (), json_path=json, quick=quick)
 
 
 @data_app.command("list")
@@ -134,9 +139,9 @@ def list_data() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    import neuromanifold as nm
+    from neuromanifold.data import catalogue
 
-    rows = nm.data.catalogue()
+    rows = catalogue()
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in rows[0]:
         table.add_column(column, no_wrap=column == "name")
@@ -145,9 +150,9 @@ def list_data() -> None:
     Console(highlight=False).print(table, markup=False)
 
 
-@data_app.command()
-def fetch(name: Annotated[str, typer.Argument(help="The data set's name, as `data list` shows it.")]) -> None:
+@data_app.command("fetch")
+def fetch_data(name: Annotated[str, typer.Argument(help="The data set's name, as `data list` shows it.")]) -> None:
     """Make sure that a data set is on this machine."""
-    import neuromanifold as nm
+    from neuromanifold.data import fetch
 
-    typer.echo(f"{name} is at {nm.data.fetch(name)}")
+    typer.echo(f"{name} is at {fetch(name)}")

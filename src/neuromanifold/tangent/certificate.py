@@ -21,6 +21,14 @@ _GENERATOR_ENTRIES = 2**22
 _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)
 
 
+_IN_WORDS = {
+    "full rank": "proved: no matrix of this shape has more",
+    "kernel vectors": "proved: symmetries account for all the rest",
+    "regions": "proved: the linear regions allow no more",
+    "primes": "proved: enough primes agree",
+}
+
+
 class JacobianCertificate(Certificate):
     """Why the rank of J is `rank`.
 
@@ -81,7 +89,7 @@ class JacobianCertificate(Certificate):
         return True
 
     def __str__(self) -> str:
-        upper = f"proved by {self.reason}" if self.proved else f"failure probability ≤ {self.failure_probability:.1g}"
+        upper = _IN_WORDS.get(self.reason, f"failure probability ≤ {self.failure_probability:.1g}")
         kinks = f", {len(self.kinks)} pre-activations exactly zero" if self.kinks else ""
         return f"exact, {upper}{kinks}{', sketched' if self.sketched else ''}"
 

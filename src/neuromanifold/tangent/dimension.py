@@ -69,7 +69,9 @@ def functional_dimension(
         rank = rank_from_spectrum(values, (rows, columns), rtol)
         rank = Rank(*to_host((rank.value, rank.spectrum, rank.threshold, rank.gap)), sketched=sketched)
     if not traced and not np.isfinite(rank.spectrum).all():
-        raise ArithmeticError("the Jacobian of `f` holds nan or inf at these parameters; check the model's values there.")
+        raise ArithmeticError(
+            "the Jacobian of `f` holds nan or inf at these parameters; check the model's values there."
+        )
     if not traced and float(rank.gap) < smallest_gap:
         warnings.warn(
             f"the rank {int(rank)} rests on a gap of only {float(rank.gap):.2g} in the spectrum; it depends on the threshold.",
