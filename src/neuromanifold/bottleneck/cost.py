@@ -53,13 +53,13 @@ def log_plus(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
     """
     A = checked_matrix(A)
     scale = float(np.abs(A).max())
-    rtol = max(A.shape) * np.finfo(np.float64).eps if rtol is None else rtol
-    if A.shape[0] != A.shape[1] or np.abs(A - A.T).max() > rtol * scale:
+    floor = scale * (max(A.shape) * np.finfo(np.float64).eps if rtol is None else rtol)
+    if A.shape[0] != A.shape[1] or np.abs(A - A.T).max() > floor:
         raise ValueError(f"`A` of shape {A.shape} is not symmetric; pass AᵀA.")
     values, vectors = np.linalg.eigh(A)
-    if values[0] < -rtol * scale:
+    if values[0] < -floor:
         raise ValueError(f"`A` has the eigenvalue {values[0]:.3g}; log₊ is for positive semidefinite matrices.")
-    logs = np.log(values, where=values > rtol * scale, out=np.zeros_like(values))
+    logs = np.log(values, where=values > floor, out=np.zeros_like(values))
     return (vectors * logs) @ vectors.T
 
 

@@ -27,17 +27,17 @@ def example20(depth: int, *, gamma: float = 0.75, epsilon: float | None = None) 
     if L < 2:
         raise ValueError(f"`depth` is {depth}; the construction needs at least 2 layers.")
     up, down = L // 2 - 1, L - 1 - L // 2
-    epsilon = L**-gamma if epsilon is None else epsilon
-    total = up * epsilon
+    stretch = float(L) ** -gamma if epsilon is None else float(epsilon)
+    total = up * stretch
     undo = total / down if down else 0.0
     bend, add = math.exp(-total), math.exp(-2 * total)
     middle = np.vstack([np.eye(3), [bend, -bend, 0.0]])
     gather = np.hstack([np.eye(3), [[0.0], [0.0], [add]]])
     weights = [
-        *([np.diag(np.exp([epsilon, epsilon, -2 * epsilon]))] * up),
+        *([np.diag(np.exp(np.array([stretch, stretch, -2 * stretch])))] * up),
         middle,
         gather,
-        *([np.diag(np.exp([-undo, -undo, 2 * undo]))] * down),
+        *([np.diag(np.exp(np.array([-undo, -undo, 2 * undo])))] * down),
     ]
     net = MLP((3, *(len(W) for W in weights)), "relu", bias=False)
     return net, tuple(Layer(W) for W in weights)

@@ -71,8 +71,9 @@ def jacobian_rank(
         J = _input_jacobians(f, params, x)
         J = J if tangents is None else J @ _checked_tangents(tangents, J.shape)
         ranks = rank_from_spectrum(jnp.linalg.svd(J, compute_uv=False), J.shape[1:], rtol)
-        at = jnp.lexsort((ranks.gap, ranks.value))[-1]
-        return Rank(*to_host((ranks.value[at], ranks.spectrum[at], ranks.threshold[at], ranks.gap[at])))
+        found: Any = (ranks.value, ranks.spectrum, ranks.threshold, ranks.gap)
+        at = jnp.lexsort((found[3], found[0]))[-1]
+        return Rank(*to_host(tuple(a[at] for a in found)))
 
 
 @jax.jit(static_argnums=0)

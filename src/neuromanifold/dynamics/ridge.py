@@ -58,12 +58,13 @@ def train_ridge(
     loss: Loss = mse,
     checkpoint: str | Path | None = None,
     progress: bool = False,
+    memory: int | str | None = None,
 ) -> RidgeTraining:
     """Minimise loss(f_θ(x), y) + λ‖θ‖² over all samples at once, many runs side by side.   [bottleneck, Sec. 3.1]
 
     `steps` of Adam with a cosine decay of the learning rate to zero, in the dtype of `params`, by `train`; then up to `polish`
     steps of L-BFGS in float64, until the gradient is below `tolerance`. `params` has a leading run axis; an entry
-    `"open"` (see `DepthFamily`) is kept as it is and not counted in ‖θ‖².
+    `"open"` (see `DepthFamily`) is kept as it is and not counted in ‖θ‖². `checkpoint`, `progress` and `memory` are those of `train`.
 
     >>> from neuromanifold.dynamics.ridge import train_ridge
     >>> x = np.array([[1.0], [2.0]])
@@ -77,7 +78,17 @@ def train_ridge(
         raise ValueError(f"`polish` is {polish!r}; pass a whole number of steps, 0 or more.")
     optimizer = _fixing(params, learning_rate, steps, ridge)
     first = train(
-        f, params, x, y, key=key, epochs=steps, loss=loss, optimizer=optimizer, checkpoint=checkpoint, progress=progress
+        f,
+        params,
+        x,
+        y,
+        key=key,
+        epochs=steps,
+        loss=loss,
+        optimizer=optimizer,
+        checkpoint=checkpoint,
+        progress=progress,
+        memory=memory,
     )
     with arithmetic():
         arguments = promote((first.params, x, y), np.float64)
@@ -113,7 +124,7 @@ def _adam(learning_rate: float, steps: int, ridge: float) -> optax.GradientTrans
 @lru_cache(maxsize=64)
 def _with_fixed(learning_rate: float, steps: int, ridge: float) -> optax.GradientTransformation:
     def labels(params: Any) -> Any:
-        return {name: jax.tree.map(lambda _: FIXED if name == FIXED else "free", p) for name, p in params.items()}
+        return {name: FIXED if name == FIXED else "free" for name in params}
 
     transforms = {"free": _adam(learning_rate, steps, ridge), FIXED: optax.set_to_zero()}
     made = optax.multi_transform(cast(Any, transforms), labels)

@@ -32,6 +32,7 @@ class SymmetryStudy:
     shown_layer: int = 6
     orbit_layer: int = 2
     seeds: int = 1
+    memory: str | None = None
 
     def measure(self, *, checkpoint: Path | None = None, progress: bool = False) -> xr.Dataset:
         """Train `seeds` networks and look at the one with the lowest objective."""
@@ -50,6 +51,7 @@ class SymmetryStudy:
             polish=self.polish,
             checkpoint=checkpoint,
             progress=progress,
+            memory=self.memory,
         )
         best = int(np.argmin(done.objective))
         net, params = family.members(done.params)[best]
