@@ -142,16 +142,24 @@ def test_identity_on_a_planar_completely_positive_domain_costs_exactly_rank_time
     np.testing.assert_allclose(net(params, plane), plane, atol=1e-12)
 
 
-def test_identity_on_a_signed_interval_costs_more_than_rank_times_depth():
-    """P 5, the negative case, at depth 2 where the least norm of x = wᵀσ(ax + b) + c on [−1, 1] is known: above 2.
+def test_identity_on_a_signed_interval_costs_more_than_rank_times_depth(rng, draws, tally):
+    """P 5, the negative case, at depth 2, and the lemma R(f∘g; L₁+L₂) ≤ R(f; L₁) + R(g; L₂) behind Thm 3(1): false here.
 
-    One open neuron needs a bias of |a| at least and an output offset: a² + b² + w² + c² with wa = 1, b = a, c = −1,
-    least 2√2 + 1; two neurons without biases cost 4. Both exceed kL = 2.
+    One layer represents x on [−1, 1] for 1. Two layers cost more than 1 + 1: ‖θ‖² = 2 forces all norm into neurons that are
+    open at x, without biases (the equality case of the Jacobian bound), for x = 1 and for x = −1. Networks that carry a share s
+    of x by a neuron that is always open (bias |b| = |a|, an offset) and the rest by a pair ±a cost at least
+    2√2 s + s² + 4(1 − s), least 4 − (2 − √2)² = 3.657.
     """
-    a = 2**-0.25
-    one = 2 * a**2 + a**-2 + 1
-    np.testing.assert_allclose(one, 2 * np.sqrt(2) + 1)
-    assert min(one, 4.0) > 2.0
+    least, total = np.inf, draws(2000)
+    for _ in range(total):
+        share = rng.choice([1.0, rng.uniform(), 0.0])
+        a, pair = np.exp(0.3 * rng.normal(size=2))
+        carried = 2 * a**2 + (share / a) ** 2 + share**2 if share else 0.0
+        signed = 2 * pair**2 + 2 * ((1 - share) / pair) ** 2 if share < 1 else 0.0
+        least = min(least, carried + signed)
+    tally(total, of=total, what="two-layer networks for the identity")
+    assert 4 - (2 - np.sqrt(2)) ** 2 - 1e-9 <= least < 4
+    assert least > 2 * representation_cost(np.eye(1), 1) + 1
 
 
 def test_second_corrections_add_under_matching_composition(rng, draws, tally):

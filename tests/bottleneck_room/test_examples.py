@@ -22,9 +22,9 @@ from neuromanifold.bottleneck.passage import squared_norm
 from neuromanifold.bottleneck.summary_statistics import descent, summary_cost, summary_step
 
 
-@pytest.mark.parametrize("dimension, folds", [(2, (2, 3, 4, 5)), (3, (1, 2, 3))])
+@pytest.mark.parametrize("dimension, folds", [(2, (2, 3, 4)), (3, (1, 2, 3))])
 def test_folded_interpolants_grow_as_theorem_10_says(dimension, folds):
-    found = [folded_interpolant(dimension, q, 40) for q in folds]
+    found = [folded_interpolant(dimension, q, 24) for q in folds]
     sizes = np.array([len(i.y) for i in found])
     for i in found:
         np.testing.assert_allclose(i.net(i.params, i.x), i.y, atol=1e-9)

@@ -104,15 +104,27 @@ def test_corollary_8_holds_for_every_fraction(rng, draws, tally):
     tally(positive, of=total, what="networks whose representations leave the plane")
 
 
-def test_corollary_8_with_the_averaged_constant_is_stated_for_the_wrong_average():
-    """Tr Θ large exactly where |Jf| is small: the average of the products exceeds the product of the averages."""
-    net = nm.MLP((1, 2, 1), bias=False)
-    root = np.sqrt(0.1)
-    params = (nm.Layer(np.array([[1.0], [-root]])), nm.Layer(np.array([[1.0, root]])))
-    x = np.array([[1.0]] * 9 + [[-100.0]])
+def test_corollary_8_with_the_averaged_trace_is_false(tally):
+    """Printed with c = (1/N) Tr Θ(X, X)/L; Theorem 7 gives the trace of each point in its own term, and that holds.
+
+    f(x) = σ(x₁) + η²σ(x₂), balanced, k = 1, c₁ = 2η². 255 points see the first neuron, one far point the second, where Jf is
+    small and the activations large: the second singular value of α̃_1(X)/√N is ηX/√N, in one of two layers, against
+    a printed bound of η(2√A + √2) at p = ½.
+    """
+    n, far = 256, 1e4
+    eta = n**-0.25
+    net = nm.MLP((2, 2, 1), bias=False)
+    params = (nm.Layer(np.diag([1.0, eta])), nm.Layer(np.array([[1.0, eta]])))
+    x = np.array([[1.0, -1e-3]] * (n - 1) + [[-1e-3, far]])
     printed = planarity_bound(net, params, x, rank=1)
     pointwise = planarity_bound(net, params, x, rank=1, averaged=False)
-    assert pointwise.activation > 4 * printed.activation
+    assert printed.hypotheses["balanced"]
+    np.testing.assert_allclose(printed.budget, 2 * eta**2, rtol=1e-9)
+    np.testing.assert_allclose(printed.values[0], eta * far / np.sqrt(n), rtol=1e-3)
+    assert np.sum(printed.values > printed.bound(0.49)) == 1, "one layer of two is above, more than 49 %"
+    assert not printed.holds
+    assert pointwise.holds
+    tally(1, of=1, what="counterexample")
 
 
 def mixed_derivative(net, params, point):
@@ -128,7 +140,7 @@ def mixed_derivative(net, params, point):
     return d @ d.T
 
 
-@pytest.mark.parametrize("net", NETS[:3], ids=repr)
+@pytest.mark.parametrize("net", NETS[:1], ids=repr)
 def test_the_mixed_second_derivative_two_ways(net, rng):
     params, x = random_params(rng, net.widths, net.bias), rng.normal(size=(4, net.widths[0]))
     found = kernel_curvature(net, params, x)

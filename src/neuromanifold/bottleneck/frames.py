@@ -91,8 +91,8 @@ def bottleneck_frames(net: MLP, params: Params, x: Any, *, rank: int | None = No
     return frames_at(through, rank)
 
 
-def frames_at(through: Passage, rank: int | None) -> Frames:
-    """The frames for a passage of one point."""
+def frames_at(through: Passage, rank: int | None, closest: np.ndarray | None = None) -> Frames:
+    """The frames for a passage of one point; `closest` is the same at every point and may be passed on."""
     J = through.jacobian()[0]
     _, s, Vt = np.linalg.svd(J)
     full = int(_rank_of(J, s))
@@ -108,7 +108,7 @@ def frames_at(through: Passage, rank: int | None) -> Frames:
         squared_norm=float(through.squared_norms.sum()),
         log_determinant=float(np.log(s[:k]).sum()),
         residuals=np.array([np.sum((W - U @ V.T) ** 2) for W, U, V in zip(through.weights, left, right, strict=True)]),
-        closest=np.array([distance_to_isometries(W, k) for W in through.weights]),
+        closest=closest if closest is not None else closest_isometries(through, k),
         shares=through.squared_norms - k - 2 * logs,
         bias_norms=through.bias_norms,
     )
@@ -148,6 +148,17 @@ def distance_to_isometries(W: Any, rank: int) -> float:
     s = np.linalg.svd(np.asarray(W, np.float64), compute_uv=False)
     s = np.concatenate([s, np.zeros(max(0, rank - len(s)))])
     return float(np.sum((s[:rank] - 1) ** 2) + np.sum(s[rank:] ** 2))
+
+
+def closest_isometries(through: Passage, rank: int) -> Float[np.ndarray, " L"]:
+    """The squared distance of every weight matrix to the partial isometries of that rank."""
+    return np.array([distance_to_isometries(W, rank) for W in through.weights])
+
+
+def frames_everywhere(through: Passage, rank: int | None) -> list[Frames]:
+    """The frames at each sample; with a given rank, what depends on the weights alone is computed once."""
+    closest = None if rank is None else closest_isometries(through, rank)
+    return [frames_at(through.at(i), rank, closest) for i in range(len(through.activations[0]))]
 
 
 def appendix_factors(net: MLP, params: Params, x: Any) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

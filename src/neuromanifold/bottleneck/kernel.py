@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.bottleneck.balance import balance_defect
-from neuromanifold.bottleneck.frames import frames_at
+from neuromanifold.bottleneck.frames import frames_everywhere
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.regions.patterns import require_piecewise_linear
@@ -69,7 +69,7 @@ def activation_bound(net: MLP, params: Params, x: Any, *, rank: int | None = Non
     require_contraction(through)
     traces = trace_by_layer(through, (1.0,) * through.depth, False).sum(axis=1)
     left = np.sum([np.sum(a**2, axis=1) for a in through.activations], axis=0)
-    frames = [frames_at(through.at(i), rank) for i in range(len(left))]
+    frames = frames_everywhere(through, rank)
     right = traces * np.array(
         [_growth(f.c1, f.rank) * math.exp(-2 * f.log_determinant / f.rank) / f.rank for f in frames]
     )
@@ -127,7 +127,7 @@ def planarity_bound(
     through = passage(net, params, x)
     require_contraction(through)
     n, k, L = len(through.activations[0]), rank, through.depth
-    frames = [frames_at(through.at(i), k) for i in range(n)]
+    frames = frames_everywhere(through, k)
     inverse = np.array([math.exp(-2 * f.log_determinant / k) / k for f in frames])
     traces = trace_by_layer(through, (1.0,) * L, False).sum(axis=1) / L
     mean = traces.mean() * inverse.mean() if averaged else (traces * inverse).mean()

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from neuromanifold.bottleneck.balance import balance_defect
 from neuromanifold.bottleneck.bounds import schatten_cost
-from neuromanifold.bottleneck.frames import distance_to_isometries, frames_at
+from neuromanifold.bottleneck.frames import closest_isometries, frames_at
 from neuromanifold.bottleneck.kernel import trace_by_layer
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.models.mlp import MLP, Params
@@ -158,9 +158,9 @@ def _by_layer(
     import xarray as xr
 
     L, n = through.depth, len(through.activations[0])
-    residual = np.array([distance_to_isometries(W, k) for W in through.weights])
+    residual = closest_isometries(through, k)
     inside: Bool[np.ndarray, " L"] = residual < threshold**2
-    frames = frames_at(through.at(sample), k) if np.isfinite(budget) else None
+    frames = frames_at(through.at(sample), k, residual) if np.isfinite(budget) else None
     nothing = np.full(L, np.nan)
     by_layer = {
         "layer_rank": ranks,

@@ -93,8 +93,10 @@ def train_ridge(
     with arithmetic():
         arguments = promote((first.params, x, y), np.float64)
         before = _evaluated(f, loss, ridge, *arguments)
-        polished = _polish(f, loss, ridge, int(polish), float(tolerance), *arguments)
-        polished = _better(polished, arguments[0], before["objective"], f, loss, ridge, *arguments[1:])
+        polished = arguments[0]
+        if polish:
+            polished = _polish(f, loss, ridge, int(polish), float(tolerance), *arguments)
+            polished = _better(polished, arguments[0], before["objective"], f, loss, ridge, *arguments[1:])
         after = to_host(_evaluated(f, loss, ridge, polished, *arguments[1:]))
         before, polished = to_host((before, polished))
     return RidgeTraining(

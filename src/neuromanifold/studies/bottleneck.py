@@ -39,6 +39,7 @@ FULL: dict[int, Any] = {
         steps=20_000,
         polish=500,
         learning_rate=1e-3,
+        probed=32,
         memory="48GiB",
     ),
     2: SymmetryStudy(

@@ -41,7 +41,7 @@ class TheoryStudy:
         built = np.array([construction_norm(positive, int(L)) - 2 * L for L in depths])
         folded = [folded_interpolant(2, q, self.depth) for q in self.folds]
         lines = [polyline_interpolant(rng.uniform(size=(n, 2)), self.depth) for n in self.polyline]
-        stretch = depths.astype(float) ** 0.25 / 2
+        stretch = (depths - 2) / 2 * depths.astype(float) ** -0.75
         return xr.Dataset(
             {
                 "remainder": ("depth", remainder),
@@ -157,7 +157,7 @@ def claims(data: xr.Dataset) -> list[Claim]:
                 "exponent": slope(tail["depth"], tail["example20_excess"]),
             },
             True,
-            "ε = L^{−3/4}: the excess falls like 12 L^{−1/2}, the Lipschitz constant grows like exp(L^{1/4}/2)",
+            "ε = L^{−3/4}: the excess falls like 12 L^{−1/2}, the Lipschitz constant is exp((L−2)L^{−3/4}/2)",
         ),
     ]
 
@@ -171,7 +171,7 @@ def draw(data: xr.Dataset) -> Any:
     a.loglog(depth, np.abs(data["remainder"]), "o-", color=PALETTE[0], ms=3, label="|remainder| of the expansion")
     a.loglog(depth, abs(data.attrs["r3"]) / depth**2.0, "--", color="0.4", lw=1, label="(4/3)|Σ log³ s| / L²")
     gap = np.abs(data["construction_excess"] - data.attrs["construction_limit"])
-    a.loglog(depth, gap, "s-", color=PALETTE[1], ms=3, label="construction: |‖θ‖² − kL − 2 log|A|₊|")
+    a.loglog(depth, gap, "s-", color=PALETTE[1], ms=3, label="construction: ‖θ‖² − kL minus its limit")
     a.set(xlabel="depth L (layers)", ylabel="difference")
     a.legend(fontsize=7)
     for name, colour, marker in (("folded", PALETTE[0], "o"), ("polyline", PALETTE[1], "s")):
@@ -179,8 +179,8 @@ def draw(data: xr.Dataset) -> Any:
         b.loglog(n, data[f"{name}_trace"], f"{marker}-", color=colour, ms=3, label=f"{name}: Tr Θ")
         b.loglog(n, data[f"{name}_c1"], f"{marker}:", color=colour, ms=3, label=f"{name}: c₁ = ‖θ‖² − L")
     b.loglog(data["folded_size"], np.log(data["folded_size"]), "--", color="0.4", lw=1, label="log N, the least c₁")
-    b.set(xlabel="points N", ylabel="trace of the kernel, norm")
-    b.legend(fontsize=7)
+    b.set(xlabel="points N", ylabel="Tr Θ and c₁", ylim=(None, 1e3 * float(data["polyline_trace"].max())))
+    b.legend(fontsize=7, ncols=2, loc="upper left")
     c.loglog(depth, data["example20_excess"], "o-", color=PALETTE[0], ms=3, label="‖θ‖² − 3L")
     c.loglog(
         depth,
@@ -188,9 +188,9 @@ def draw(data: xr.Dataset) -> Any:
         "s-",
         color=PALETTE[1],
         ms=3,
-        label="Lipschitz constant of α_{L/2}",
+        label="Lipschitz constant of the middle layer",
     )
-    c.loglog(depth, 12 * depth**-0.5, "--", color="0.4", lw=1, label="12 L^{−1/2}")
+    c.loglog(depth, 12 * depth**-0.5, "--", color="0.4", lw=1, label="12/√L")
     c.set(xlabel="depth L (layers)", ylabel="Example 20")
     c.legend(fontsize=7)
     return figure
