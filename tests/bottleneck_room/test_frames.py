@@ -190,6 +190,20 @@ def nm_balanced(A, depth):
     return balanced_factors(A, depth)
 
 
+@pytest.mark.parametrize("net", [RELU, LEAKY, TANH, NTK, nm.MLP((3, 4, 2), nm.Mixed(relu=2, identity=2))], ids=repr)
+def test_the_passage_agrees_with_automatic_differentiation(net, rng):
+    params, x = random_params(rng, net.widths), rng.normal(size=(5, 3))
+    through = passage(net, params, x)
+    with jax.enable_x64(True):
+        arrays = jax.tree.map(jnp.asarray, params)
+        J = jax.vmap(jax.jacfwd(lambda p: net(arrays, p[None])[0]))(jnp.asarray(x))
+        z = net.preactivations(arrays, jnp.asarray(x))
+    np.testing.assert_allclose(through.jacobian(), J, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(through.backward_jacobians()[0] @ through.weights[0], J, rtol=1e-12, atol=1e-14)
+    for found, expected in zip(through.preactivations, z, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
 def test_steep_activations_are_refused():
     net = nm.MLP((1, 1, 1), "gelu")
     params = (nm.Layer(np.array([[1.0]]), np.ones(1)),) * 2

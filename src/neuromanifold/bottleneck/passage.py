@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.activation import activation_slope, apply_activation
-from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
+from neuromanifold.models.activation import activation_slope, apply_activation, per_neuron
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP, Entry, Params
+from neuromanifold.numerics.precision import arithmetic, is_traced
 from neuromanifold.numerics.validation import check_params, check_sample
 
 
@@ -84,14 +86,40 @@ def passage(net: MLP, params: Params, x: Any) -> Passage:
     check_params(params)
     check_sample(x)
     net.check(params, x)
-    with arithmetic():
-        params64, x64 = promote(params, np.float64), promote(np.asarray(x, np.float64), np.float64)
-        z = net.preactivations(params64, x64)
-        a = (x64, *(apply_activation(entry, zl) for entry, zl in zip(net.activation, z[:-1], strict=True)))
-        slopes = tuple(activation_slope(entry, zl) for entry, zl in zip(net.activations, z, strict=True))
-        layers, a, z, slopes = to_host((params64, a, z, slopes))
+    x = np.asarray(x, np.float64)
+    layers = tuple(Layer(*(None if a is None else np.asarray(a, np.float64) for a in layer)) for layer in params)
     weights = tuple(layer.weight * scale for layer, scale in zip(layers, net.weight_scales, strict=True))
-    return Passage(weights, tuple(layer.bias for layer in layers), a, z, slopes)
+    biases = tuple(layer.bias for layer in layers)
+    step = _piecewise_linear if _has_declared_slopes(net) else _differentiated
+    activations, preactivations, slopes = [x], [], []
+    for weight, bias, entry in zip(weights, biases, net.activations, strict=True):
+        z = activations[-1] @ weight.T + (0.0 if bias is None else bias)
+        a, slope = step(entry, z)
+        preactivations.append(z)
+        activations.append(a)
+        slopes.append(slope)
+    return Passage(weights, biases, tuple(activations[:-1]), tuple(preactivations), tuple(slopes))
+
+
+def _has_declared_slopes(net: MLP) -> bool:
+    runs = [activation for entry in net.activations for activation, _ in per_neuron(entry, 1)]
+    return all(a.slopes is not None and "slopes" not in a.measured for a in runs)
+
+
+def _piecewise_linear(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """σ(z) and σ'(z) without JAX: small networks spend nearly all their time in its dispatch otherwise."""
+    slope = np.empty_like(z)
+    for activation, neurons in per_neuron(entry, z.shape[1]):
+        left, right = activation.slopes or (0.0, 0.0)
+        slope[:, neurons] = np.where(z[:, neurons] > 0, right, left)
+    return slope * z, slope
+
+
+def _differentiated(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """σ(z) and σ'(z) of any activation."""
+    with arithmetic():
+        moved = jnp.asarray(z, jnp.float64)
+        return np.asarray(apply_activation(entry, moved)), np.asarray(activation_slope(entry, moved))
 
 
 def require_contraction(through: Passage) -> None:
