@@ -272,6 +272,15 @@ def test_structure_finds_a_planted_bottleneck(rng):
     np.testing.assert_allclose(found.data["trace"].values.sum(), np.trace(kernel) / 30, rtol=1e-10)
 
 
+def test_a_rank_that_no_jacobian_has_leaves_the_budget_open(rng):
+    """Wide random layers share a rank above the output dimension: Theorem 6 says nothing there, and so does the result."""
+    net = nm.MLP((2, 6, 6, 6, 2))
+    found = structure(net, random_params(rng, net.widths), rng.normal(size=(5, 2)))
+    assert found.rank > 2
+    assert found.budget == np.inf
+    assert np.isnan(found.data["share"]).all()
+
+
 def test_structure_plots_itself(rng):
     import matplotlib
 

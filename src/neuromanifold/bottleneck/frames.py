@@ -22,7 +22,6 @@ from jaxtyping import Float
 
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def frames_at(through: Passage, rank: int | None, closest: np.ndarray | None = N
     """The frames for a passage of one point; `closest` is the same at every point and may be passed on."""
     J = through.jacobian()[0]
     _, s, Vt = np.linalg.svd(J)
-    full = int(_rank_of(J, s))
+    full = _rank_of(J, s)
     k = full if rank is None else rank
     if not 0 <= k <= full:
         raise ValueError(f"`rank` is {rank}, but Jf(x) has rank {full}; pass a whole number from 0 to {full}.")
@@ -114,8 +113,9 @@ def frames_at(through: Passage, rank: int | None, closest: np.ndarray | None = N
     )
 
 
-def _rank_of(J: np.ndarray, s: np.ndarray) -> Rank:
-    return rank_from_spectrum(s, (J.shape[0], J.shape[1]))
+def _rank_of(J: np.ndarray, s: np.ndarray) -> int:
+    """How many singular values exceed max(shape)·eps·s_max, as `rank_from_spectrum` counts them."""
+    return int(np.sum(s > max(J.shape) * np.finfo(np.float64).eps * s[0])) if s.size else 0
 
 
 def _carry(through: Passage, V: np.ndarray) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.ndarray, bool]:
@@ -179,7 +179,7 @@ def appendix_factors(net: MLP, params: Params, x: Any) -> tuple[tuple[np.ndarray
     if len(through.activations[0]) != 1:
         raise ValueError(f"`x` holds {len(through.activations[0])} points; pass one, as x[i : i + 1].")
     J = through.jacobian()[0]
-    k = int(_rank_of(J, np.linalg.svd(J, compute_uv=False)))
+    k = _rank_of(J, np.linalg.svd(J, compute_uv=False))
     found = []
     for W, A, B in zip(through.weights, through.forward_jacobians(), through.backward_jacobians(), strict=False):
         U, _, Vt = np.linalg.svd(_projection(B[0].T) @ W @ _projection(A[0]), full_matrices=False)
@@ -190,5 +190,5 @@ def appendix_factors(net: MLP, params: Params, x: Any) -> tuple[tuple[np.ndarray
 def _projection(A: np.ndarray) -> np.ndarray:
     """Onto the image of A."""
     U, s, _ = np.linalg.svd(A, full_matrices=False)
-    U = U[:, : int(_rank_of(A, s))]
+    U = U[:, : _rank_of(A, s)]
     return U @ U.T

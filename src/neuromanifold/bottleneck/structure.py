@@ -126,7 +126,7 @@ def _best_point(through: Passage, k: int) -> tuple[int, float, float]:
     J = through.jacobian()
     s = np.linalg.svd(J, compute_uv=False)
     tiny = max(J.shape[1:]) * np.finfo(np.float64).eps
-    usable = s[:, k - 1] > tiny * s[:, 0] if k else np.ones(len(s), bool)
+    usable = np.sum(s > tiny * s[:, :1], axis=1) >= k
     logs = np.where(usable, np.log(np.where(s[:, :k] > 0, s[:, :k], 1.0)).sum(axis=1), -np.inf)
     sample = int(np.argmax(logs))
     budget = float(through.squared_norms.sum() - k * through.depth - 2 * logs[sample])
