@@ -1,9 +1,21 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import data, dynamics, report
+from neuromanifold import data, dynamics, functionspace, report
 from neuromanifold.dynamics import gradient_flow, losses, train
 from neuromanifold.inspection import Inspection, inspect
-from neuromanifold.models import MLP, Activation, FunctionModel, Layer, Mixed, init, leaky_relu, load, power, save
+from neuromanifold.models import (
+    MLP,
+    Activation,
+    FunctionModel,
+    Layer,
+    LinearConvNet,
+    Mixed,
+    init,
+    leaky_relu,
+    load,
+    power,
+    save,
+)
 from neuromanifold.numerics import Rank
 from neuromanifold.regions import activation_patterns, fixed_neurons, sampled_regions
 from neuromanifold.tangent import (
@@ -24,6 +36,7 @@ __all__ = [
     "FunctionModel",
     "Inspection",
     "Layer",
+    "LinearConvNet",
     "Mixed",
     "Rank",
     "activation_patterns",
@@ -32,6 +45,7 @@ __all__ = [
     "dynamics",
     "fixed_neurons",
     "functional_dimension",
+    "functionspace",
     "gradient_flow",
     "init",
     "inspect",

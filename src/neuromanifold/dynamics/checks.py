@@ -26,8 +26,8 @@ def checked_runs(params: Any) -> int:
     return next(iter(lengths.values()))[0]
 
 
-def checked_hyper(hyper: Any, dtype: Any) -> dict[str, np.ndarray]:
-    """The values of each hyperparameter as a non-empty list of numbers, floats in the dtype of the training."""
+def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
+    """The values of each hyperparameter as a non-empty list of numbers."""
     checked = {}
     for name, values in dict(hyper or {}).items():
         a = np.asarray(values)
@@ -35,7 +35,7 @@ def checked_hyper(hyper: Any, dtype: Any) -> dict[str, np.ndarray]:
             raise ValueError(f"`hyper` has an axis {name!r}, a name the history uses itself; rename it.")
         if a.ndim != 1 or a.size == 0 or a.dtype.kind not in "fiu":
             raise ValueError(f"`hyper[{name!r}]` is {values!r}; pass a non-empty list of numbers.")
-        checked[name] = a.astype(dtype) if a.dtype.kind == "f" else a
+        checked[name] = a
     return checked
 
 

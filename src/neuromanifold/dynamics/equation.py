@@ -45,10 +45,11 @@ class Equation:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Error of a step: at most `atol` + `rtol`·|θ|, in the mean over the parameters; and the most steps to try."""
+    """Error of a step: at most `atol` + `rtol`·|θ|, in the mean over the parameters; steps of `dtmin` pass with any error."""
 
     rtol: float
     atol: float
+    dtmin: float
     max_steps: int
 
 
@@ -66,7 +67,9 @@ class Piece(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _solve(equation: Equation, length: int, params: Any, data: Any, t0: Any, t1: Any, rtol: Any, atol: Any) -> Any:
+def _solve(
+    equation: Equation, length: int, params: Any, data: Any, t0: Any, t1: Any, rtol: Any, atol: Any, dtmin: Any
+) -> Any:
     """At most `length` steps, as parameters with their losses; what did not happen is inf. The solver sees one vector."""
     import diffrax
 
@@ -79,7 +82,7 @@ def _solve(equation: Equation, length: int, params: Any, data: Any, t0: Any, t1:
         None,
         start,
         saveat=diffrax.SaveAt(steps=True, dense=True),
-        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
+        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol, dtmin=dtmin, force_dtmin=True),
         event=_event(equation, params, unravel, rtol, atol),
         max_steps=length,
         throw=False,
@@ -116,10 +119,11 @@ def solve(equation: Equation, params: Any, data: Any, t1: float, tolerance: Tole
     while outcome == "max_steps_reached":
         if tried >= tolerance.max_steps:
             raise ArithmeticError(
-                f"the flow needs more than {tried} steps, having come to t = {t:.6g} of {t1:g}; "
-                "raise `max_steps`, loosen `rtol` and `atol`, or pass `stiff=True`."
+                f"the flow needs more than {tried} steps, having come to t = {t:.6g} of {t1:g}; pass `stiff=True` if it is "
+                "stiff, `dtmin=` if it may slide along a kink (of ReLU, say), or raise `max_steps`, loosen `rtol`, `atol`."
             )
-        solution, states, losses = _solve(equation, length, params, data, t, t1, tolerance.rtol, tolerance.atol)
+        error = (tolerance.rtol, tolerance.atol, tolerance.dtmin)
+        solution, states, losses = _solve(equation, length, params, data, t, t1, *error)
         outcome = _outcome(solution.result, t)
         times, states, losses, between = to_host((solution.ts, states, losses, solution.interpolation))
         accepted, rejected = (int(solution.stats[f"num_{kind}_steps"]) for kind in ("accepted", "rejected"))

@@ -71,6 +71,7 @@ def gradient_flow(
     metric: Metric | None = None,
     event: Event | None = None,
     stiff: bool = False,
+    dtmin: float | int = 0.0,
     dense: bool = True,
     max_steps: int = 100_000,
     memory: int | str | None = None,
@@ -83,6 +84,8 @@ def gradient_flow(
     - `event(t, params)`: the flow stops after the step in which it becomes true, or, where it is a real number, at its
       zero.
     - `stiff`: an implicit solver (Kvaerno's of order 5) in place of the explicit one (Dormand and Prince's of order 8).
+    - `dtmin`: the smallest step, accepted whatever its error. Where a kink attracts the flow from both sides, as kinks
+      of ReLU networks may, the flow slides along it; smaller and smaller steps would never pass.
     - `dense=False` keeps nothing for `at`; `memory` bounds the buffers.
 
     The flow of ½(θ − 2)² from 0 is θ(t) = 2(1 − e⁻ᵗ):
@@ -100,7 +103,7 @@ def gradient_flow(
     check_sample(y, "y")
     check_hashable(f=f, loss=loss, metric=metric, event=event)
     times = _checked_times(saveat, t1)
-    tolerance = _checked_tolerance(rtol, atol, max_steps)
+    tolerance = _checked_tolerance(rtol, atol, dtmin, max_steps)
     equation = Equation(f, loss, metric, event, stiff)
     with arithmetic():
         params, *data = promote((params, x, y), np.float64)
@@ -121,11 +124,13 @@ def _checked_times(saveat: Any, t1: float | int) -> np.ndarray | None:
     return times
 
 
-def _checked_tolerance(rtol: float | int, atol: float | int, max_steps: int) -> Tolerance:
+def _checked_tolerance(rtol: float | int, atol: float | int, dtmin: float | int, max_steps: int) -> Tolerance:
     for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
         if not 0 < value < np.inf:
             raise ValueError(f"`{name}` is {value}; pass a positive number.")
-    return Tolerance(float(rtol), float(atol), int(max_steps))
+    if not 0 <= dtmin < np.inf:
+        raise ValueError(f"`dtmin` is {dtmin}; pass a time, or 0 for steps as small as the tolerances demand.")
+    return Tolerance(float(rtol), float(atol), float(dtmin), int(max_steps))
 
 
 def _steps_per_piece(params: Any, budget: int) -> int:
@@ -147,7 +152,7 @@ def _assemble(
     assert last is not None
     if times is not None and last.stopped:
         saved.append(jax.tree.map(lambda a: a[-1:], (last.times, last.params, last.losses)))
-    stats = {"solver": equation.solver, "rtol": tolerance.rtol, "atol": tolerance.atol}
+    stats = {"solver": equation.solver, "rtol": tolerance.rtol, "atol": tolerance.atol, "dtmin": tolerance.dtmin}
     stats |= {"accepted": accepted, "rejected": rejected}
     when, points, losses = jax.tree.map(lambda *parts: np.concatenate(parts), *saved)
     return Trajectory(float(last.times[-1]), when, points, losses, last.stopped, stats, tuple(interpolations))

@@ -19,6 +19,7 @@ from neuromanifold.dynamics.lanes import Lanes, plan
 from neuromanifold.dynamics.optimizers import describe
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.dynamics.sweep import Sweep
+from neuromanifold.numerics.precision import widest
 
 SECONDS_PER_BLOCK = 1.0
 """After a block of about this long, training can be shown, kept and interrupted."""
@@ -55,7 +56,7 @@ def prepare(
     """The job, its members cut into groups that fit the memory budget and put onto the devices."""
     one = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), params)
     lanes = plan(sweep.size, _bytes_of_member(recipe, one, x[0], y[0]), budget)
-    places = lanes.scatter(Place(sweep.index("run"), sweep.index("dataset"), sweep.hyper()))
+    places = lanes.scatter(Place(sweep.index("run"), sweep.index("dataset"), sweep.hyper(widest(params))))
     data = [lanes.put(group, (x, y, key)) for group in range(lanes.groups)]
     at_once = max(1, budget // (len(lanes.devices) * _bytes_of_probe(one, y[0])))
     return Job(recipe, sweep, probes, x, y, key, due, lanes, places, data, at_once)
@@ -118,15 +119,14 @@ def identity(job: Job, params: Any, every: int | None) -> dict[str, str]:
 
 def courses(job: Job, course: Course) -> Iterator[Course]:
     """The courses that follow, one after each block of epochs and each record, until all that is due is done."""
-    count = 1
+    count, compiled = 1, False
     while True:
         if course.epoch in job.due and course.epoch not in course.records:
             course = _recorded(job, course)
         yield course
         if course.epoch == job.due[-1]:
             return
-        if count == 1:
-            _compile(job, course)
+        compiled = compiled or _compile(job, course)
         stop = min(course.epoch + count, job.due[bisect_right(job.due, course.epoch)])
         began = time.monotonic()
         done, course = stop - course.epoch, _advanced(job, course, stop)
@@ -138,10 +138,10 @@ def _block(job: Job, learners: Learner, places: Place, data: Any, start: int, st
     return advance(job.recipe, learners, places, (x, y), key, np.int32(start), np.int32(stop))
 
 
-def _compile(job: Job, course: Course) -> None:
-    # No epoch of one group: all groups share its program, and none should compile it a second time.
-    epoch = course.epoch
-    _block(job, course.learners[0], job.places[0], job.data[0], epoch, epoch)
+def _compile(job: Job, course: Course) -> bool:
+    """No epoch of one group: all groups share its program, and none should compile it a second time."""
+    _block(job, course.learners[0], job.places[0], job.data[0], course.epoch, course.epoch)
+    return True
 
 
 def _advanced(job: Job, course: Course, stop: int) -> Course:

@@ -33,9 +33,10 @@ class Sweep:
         position = np.unravel_index(np.arange(self.size), self.shape)[list(self.axes).index(name)]
         return position.astype(np.int32)
 
-    def hyper(self) -> dict[str, np.ndarray]:
-        """For each member the values of its hyperparameters."""
-        return {name: values[self.index(name)] for name, values in self.axes.items() if name not in RESERVED}
+    def hyper(self, dtype: np.dtype) -> dict[str, np.ndarray]:
+        """For each member the values of its hyperparameters, floats in the dtype of the training."""
+        chosen = {name: values[self.index(name)] for name, values in self.axes.items() if name not in RESERVED}
+        return {name: a.astype(dtype) if a.dtype.kind == "f" else a for name, a in chosen.items()}
 
     def unflatten(self, a: np.ndarray) -> np.ndarray:
         """The leading axis of members, cut into the named axes."""

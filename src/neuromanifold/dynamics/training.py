@@ -91,12 +91,13 @@ def train(
     with arithmetic():
         runs, dtype, budget = checked_runs(params), widest(params), memory_budget(memory)
         x, y, stacked = checked_data(f, params, x, y, stacked)
-        hyper = checked_hyper(hyper, dtype)
+        hyper = checked_hyper(hyper)
         check_optimizer(optimizer, hyper)
-        check_hashable(f=f, loss=loss, optimizer=optimizer)
+        watched = as_probes(probes)
+        check_hashable(f=f, loss=loss, optimizer=optimizer, probes=watched)
         recipe = Recipe(f, loss, optimizer, _batch_size(batch_size, x.shape[1]))
         sweep = Sweep({**({"dataset": np.arange(len(x))} if stacked else {}), **hyper, "run": np.arange(runs)})
-        job = prepare(recipe, sweep, as_probes(probes), x, y, key, _due(epochs, every), params, budget)
+        job = prepare(recipe, sweep, watched, x, y, key, _due(epochs, every), params, budget)
         mark = identity(job, params, every)
         course = start(job, params) if checkpoint is None else resumed(job, start(job, params), checkpoint, mark)
         with shown(progress, epochs) as show, kept(checkpoint, mark, job.lanes) as keep:

@@ -54,6 +54,7 @@ class Activation:
             )
         if declared.get("parity") not in ("odd", "even", None):
             raise ValueError(f"`parity` is {declared['parity']!r}; pass 'odd', 'even' or None.")
+        declared = {**_implied(declared), **declared}
         missing = frozenset(_PROPERTIES) - set(declared)
         properties = {**(_measure(fn) if missing else {}), **declared}
         for key in _PROPERTIES:
@@ -74,6 +75,18 @@ class Activation:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _implied(declared: dict[str, Any]) -> dict[str, Any]:
+    """What a declared polynomial says about slopes, and declared slopes about the polynomial."""
+    if declared.get("polynomial") is not None:
+        constant, *rest = (*declared["polynomial"], 0.0)
+        linear = constant == 0 and not any(rest[1:])
+        return {"slopes": (rest[0], rest[0]) if linear else None}
+    if declared.get("slopes") is not None:
+        left, right = declared["slopes"]
+        return {"polynomial": (0.0, right) if left == right else None}
+    return {}
 
 
 def _measure(fn: Callable[[Any], Any]) -> dict[str, Any]:
@@ -261,7 +274,10 @@ BUILT_IN: dict[str, Activation] = {
         _smooth(jnp.exp, "exp", None, 1.0, 1.0),
     )
 }
-_FAMILIES: dict[str, tuple[Callable[..., Activation], type]] = {"leaky_relu": (leaky_relu, float), "power": (power, int)}
+_FAMILIES: dict[str, tuple[Callable[..., Activation], type]] = {
+    "leaky_relu": (leaky_relu, float),
+    "power": (power, int),
+}
 
 
 def activation_named(name: str) -> Activation:

@@ -18,6 +18,7 @@ from neuromanifold.tangent import residues, structure
 
 _DENSE_ENTRIES = 2**22
 _GENERATOR_ENTRIES = 2**22
+_BYTES_PER_ENTRY = 64  # a residue, the temporaries of its product, and FLINT's copies
 _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)
 
 
@@ -77,6 +78,10 @@ class JacobianCertificate(Certificate):
         return modular_rank(products, p) == self.rank and self._upper_bound_holds(problem, reduced)
 
     def _upper_bound_holds(self, problem: "_Problem", reduced: residues.ModularNet) -> bool:
+        if self.reason == "probability":
+            return self.failure_probability >= problem.failure_probability(self.sketched)
+        if not self.proved:
+            return False
         if self.reason == "full rank":
             return self.rank == min(self.shape)
         if self.reason == "regions":
@@ -86,7 +91,7 @@ class JacobianCertificate(Certificate):
             x = modular.from_floats(problem.x, reduced.p)
             annihilated = not residues.forward_products(reduced, x, problem.signs, kernel).any()
             return annihilated and modular_rank(kernel, reduced.p) == problem.net.n_params - self.rank
-        return True
+        return self.reason == "primes"
 
     def __str__(self) -> str:
         upper = _IN_WORDS.get(self.reason, f"failure probability ≤ {self.failure_probability:.1g}")
@@ -124,6 +129,12 @@ class _Problem:
         height = jacobian_height(self.net, self.params, self.x)
         return minor_bits(height, min(self.shape), field_degree(self.net))
 
+    def failure_probability(self, sketched: bool) -> float:
+        """How likely a random prime (and sketch) hides a larger rank: prime divisors of a minor over eligible primes."""
+        by_prime = self.minor_bits() / 60 / (_PRIMES_BETWEEN / (2 * field_degree(self.net)))
+        by_sketch = 2 * min(self.shape) / 2.0**60 if sketched else 0.0
+        return min(1.0, by_prime + by_sketch)
+
     def kernel_vectors(self, reduced: residues.ModularNet) -> np.ndarray:
         """Structurally zero columns as unit vectors, and symmetry generators."""
         free = np.flatnonzero(structure.zero_columns(self.net, self.params, self.x, self.signs))
@@ -137,7 +148,7 @@ def certified_rank(net: MLP, params: Params, x: Any, *, prove: bool, budget: int
     problem = _Problem.of(net, params, x)
     p = residues.draw_prime(net)
     reduced = residues.reduce_net(net, problem.params, p)
-    sketched = not prove and math.prod(problem.shape) > _DENSE_ENTRIES
+    sketched = not prove and math.prod(problem.shape) > min(_DENSE_ENTRIES, budget / _BYTES_PER_ENTRY)
     found = _sketched_echelon(problem, reduced, budget) if sketched else echelon(_matrix(problem, reduced), p)
     reason, probability = _upper_bound(problem, reduced, found.rank, sketched)
     if reason == "probability" and prove:
@@ -189,10 +200,7 @@ def _upper_bound(problem: _Problem, reduced: residues.ModularNet, rank: int, ske
         return "regions", 0.0
     if _kernel_meets(problem, reduced, rank):
         return "kernel vectors", 0.0
-    candidates = _PRIMES_BETWEEN / (2 * field_degree(net))
-    by_prime = problem.minor_bits() / 60 / candidates
-    by_sketch = 2 * min(problem.shape) / 2.0**60 if sketched else 0.0
-    return "probability", min(1.0, by_prime + by_sketch)
+    return "probability", problem.failure_probability(sketched)
 
 
 def _kernel_meets(problem: _Problem, reduced: residues.ModularNet, rank: int) -> bool:
