@@ -272,13 +272,17 @@ def test_structure_finds_a_planted_bottleneck(rng):
     np.testing.assert_allclose(found.data["trace"].values.sum(), np.trace(kernel) / 30, rtol=1e-10)
 
 
-def test_a_rank_that_no_jacobian_has_leaves_the_budget_open(rng):
-    """Wide random layers share a rank above the output dimension: Theorem 6 says nothing there, and so does the result."""
-    net = nm.MLP((2, 6, 6, 6, 2))
-    found = structure(net, random_params(rng, net.widths), rng.normal(size=(5, 2)))
-    assert found.rank > 2
-    assert found.budget == np.inf
-    assert np.isnan(found.data["share"]).all()
+def test_a_rank_that_no_jacobian_has_leaves_the_budget_open():
+    """Most layers have rank 4 and Jf has rank 2: Theorem 6 says nothing about rank 4, and so does the result."""
+    net = nm.MLP((2, 4, 4, 4, 2), bias=False)
+    params = (nm.Layer(np.eye(4, 2)), nm.Layer(np.eye(4)), nm.Layer(np.eye(4)), nm.Layer(np.eye(2, 4)))
+    found = structure(net, params, np.ones((3, 2)))
+    assert found.rank == 2
+    deeper = nm.MLP((2, 4, 4, 4, 4, 2), bias=False)
+    open_budget = structure(deeper, (*params[:2], params[1], params[2], params[3]), np.ones((3, 2)))
+    assert open_budget.rank == 4
+    assert open_budget.budget == np.inf
+    assert np.isnan(open_budget.data["share"]).all()
 
 
 def test_structure_plots_itself(rng):
