@@ -1,6 +1,6 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import data, dynamics, functionspace, report
+from neuromanifold import data, dynamics, functionspace, report, symmetry
 from neuromanifold.dynamics import gradient_flow, losses, train
 from neuromanifold.inspection import Inspection, inspect
 from neuromanifold.models import (
@@ -18,6 +18,14 @@ from neuromanifold.models import (
 )
 from neuromanifold.numerics import Rank
 from neuromanifold.regions import activation_patterns, fixed_neurons, sampled_regions
+from neuromanifold.symmetry import (
+    conserved_quantities,
+    dimension_account,
+    hidden_equivalence,
+    reduce_width,
+    symmetry_group,
+    teleport,
+)
 from neuromanifold.tangent import (
     alignment,
     functional_dimension,
@@ -41,12 +49,15 @@ __all__ = [
     "Rank",
     "activation_patterns",
     "alignment",
+    "conserved_quantities",
     "data",
+    "dimension_account",
     "dynamics",
     "fixed_neurons",
     "functional_dimension",
     "functionspace",
     "gradient_flow",
+    "hidden_equivalence",
     "init",
     "inspect",
     "jacobian",
@@ -57,9 +68,13 @@ __all__ = [
     "ntk",
     "ntk_operator",
     "power",
+    "reduce_width",
     "report",
     "sampled_regions",
     "save",
     "spectrum",
+    "symmetry",
+    "symmetry_group",
+    "teleport",
     "train",
 ]

@@ -74,17 +74,29 @@ def test_floats_of_every_width_are_taken_at_their_exact_value(member: cast.Membe
 
 
 def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(rng: np.random.Generator, draws, tally):
-    total, clear, deficient = draws(240), 0, 0
+    """Rows of very different size mislead float64 even so (once in 2,000 networks, by compositions of squares): then
+    the exact rank is the larger one, and the one of the Jacobian with rows of length one."""
+    total, clear, deficient, misled = draws(240), 0, 0, 0
     for _ in range(total):
         member = cast.architecture(rng, width=12, depth=5)
         params, x = member.draw(rng), member.inputs(rng, int(rng.integers(2, 40)))
         exact = int(nm.functional_dimension(member.model, params, x, exact=True))
-        rank, gap = naive.singular_rank(member.jacobian(params, x))
+        jacobian = member.jacobian(params, x)
+        rank, gap = naive.singular_rank(jacobian)
         if gap > 1e6:
             clear += 1
             deficient += exact < min(len(x) * member.outputs, member.model.n_params)
+            if exact != rank:
+                misled += 1
+                lengths = np.linalg.norm(jacobian, axis=1, keepdims=True)
+                assert lengths.max() > 1e12 * lengths[lengths > 0].min(), (member.model, params, x)
+                rank, gap = naive.singular_rank(jacobian / np.where(lengths > 0, lengths, 1))
+                assert gap > 1e6
             assert exact == rank, (member.model, params, x)
-    tally(clear, of=total, what=f"spectra with a gap above 1e6, {total - clear} excluded")
+    assert misled <= total / 200
+    tally(
+        clear, of=total, what=f"spectra with a gap above 1e6, {total - clear} excluded, {misled} misled by their scale"
+    )
     tally(deficient, of=clear, what="of them below full rank")
 
 
