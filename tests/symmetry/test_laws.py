@@ -1,15 +1,14 @@
 """Laws that every group obeys on every network it accepts."""
 
-from contextlib import contextmanager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 
 import neuromanifold as nm
+from cast import unchecked
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
 from symmetry.support import distance, draw, flat
@@ -181,16 +180,8 @@ def test_a_group_refuses_by_the_name_of_the_missing_property(make, net, text):
         make(net)
 
 
-@contextmanager
-def jaxtyping_off():
-    """As users run the library: the tests' type checker would refuse bad input before it does."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
 def test_bad_arguments_are_refused():
-    with jaxtyping_off(), pytest.raises(TypeError, match="`net` is a int"):
+    with unchecked(), pytest.raises(TypeError, match="`net` is a int"):
         S.PermutationGroup(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="`key` is 0"):
         S.PermutationGroup(RELU).sample(key=0)

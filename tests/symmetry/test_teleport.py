@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import neuromanifold as nm
+from cast import unchecked
 from neuromanifold import symmetry as S
 from neuromanifold.dynamics import losses
 from neuromanifold.numerics.precision import arithmetic, promote
@@ -153,19 +154,9 @@ def test_bad_arguments_are_refused(rng):
         ({"bound": 1.0}, ValueError, "`bound` is 1.0"),
     ]
     for options, error, text in cases:
-        with pytest.raises(error, match=text):
-            _unchecked(RELU, params, x, y, loss=losses.mse, **options)
+        with unchecked(), pytest.raises(error, match=text):
+            S.teleport(RELU, params, x, y, loss=losses.mse, **options)
     with pytest.raises(ValueError, match="dimension 0: its activations are neither homogeneous nor linear"):
-        _unchecked(tanh, draw(tanh, rng), x, y, loss=losses.mse)
+        S.teleport(tanh, draw(tanh, rng), x, y, loss=losses.mse)
     with pytest.raises(ValueError, match="`y` has shape"):
-        _unchecked(RELU, params, x, y[:, 0], loss=losses.mse)
-
-
-def _unchecked(*arguments, **options):
-    import jaxtyping
-
-    jaxtyping.config.update("jaxtyping_disable", True)
-    try:
-        return S.teleport(*arguments, **options)
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", False)
+        S.teleport(RELU, params, x, y[:, 0], loss=losses.mse)

@@ -65,15 +65,27 @@ def transformation(g: Element, params: Any, *, second: bool = False) -> Transfor
     [0.5, 2.0]
     """
     with arithmetic():
-        params, g = promote(params, np.float64), promote(g, np.float64)
-        flat, unravel = ravel_pytree(params)
+        g, params = promote((g, params), np.float64)
+        tensor = np.asarray(_second_derivative(g, params)).transpose(1, 2, 0) if second else None
+        return Transformation(np.linalg.inv(np.asarray(_derivative(g, params))).T, tensor)
 
-        def act(theta):
-            return ravel_pytree(g.act(unravel(theta)))[0]
 
-        derivative = np.asarray(jax.jit(jax.jacfwd(act))(flat))
-        tensor = np.asarray(jax.jit(jax.jacfwd(jax.jacfwd(act)))(flat)).transpose(1, 2, 0) if second else None
-        return Transformation(np.linalg.inv(derivative).T, tensor)
+def _on_vectors(g: Element, params: Any) -> tuple[Any, Any]:
+    """g as a map of flat vectors, and θ as one."""
+    flat, unravel = ravel_pytree(params)
+    return lambda theta: ravel_pytree(g.act(unravel(theta)))[0], flat
+
+
+@jax.jit
+def _derivative(g: Element, params: Any) -> Any:
+    act, flat = _on_vectors(g, params)
+    return jax.jacfwd(act)(flat)
+
+
+@jax.jit
+def _second_derivative(g: Element, params: Any) -> Any:
+    act, flat = _on_vectors(g, params)
+    return jax.jacfwd(jax.jacfwd(act))(flat)
 
 
 def gamma_norm(g: Element, params: Any) -> float:
@@ -101,9 +113,5 @@ def gamma_norm(g: Element, params: Any) -> float:
 @jax.jit
 def _product(back: Element, moved: Any, v: Any) -> Any:
     """ΓΓᵀv, by one derivative of g⁻¹ at g(θ) along v and one transposed."""
-    flat, unravel = ravel_pytree(moved)
-
-    def act(theta):
-        return ravel_pytree(back.act(unravel(theta)))[0]
-
+    act, flat = _on_vectors(back, moved)
     return jax.vjp(act, flat)[1](jax.jvp(act, (flat,), (v,))[1])[0]
