@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 import neuromanifold as nm
@@ -20,7 +21,12 @@ def rows(*, quick: bool) -> Iterator[Row]:
 def contracted_kernel(net: nm.MLP, params: Any, x: np.ndarray, *, chunk: int = 16) -> np.ndarray:
     """JJᵀ from the Jacobian itself, taken `chunk` samples at a time."""
     parts = [nm.jacobian(net, params, x[start : start + chunk]) for start in range(0, len(x), chunk)]
-    return np.block([[left @ right.T for right in parts] for left in parts])
+    return np.block([[np.asarray(_contract(left, right)) for right in parts] for left in parts])
+
+
+@jax.jit
+def _contract(left: Any, right: Any) -> Any:
+    return left @ right.T
 
 
 def _row(n: int, label: str, kernel: Callable[..., np.ndarray], *, target: float, repeats: int) -> Row:

@@ -26,6 +26,9 @@ class Member:
     outputs: int
     reference: naive.Network | None = None
 
+    def __str__(self) -> str:
+        return self.name
+
     def inputs(self, rng: np.random.Generator, n: int) -> np.ndarray:
         return rng.normal(size=(n, *self.sample))
 
@@ -125,10 +128,6 @@ FUNCTIONS = [SHARED, CONVOLUTION]
 ALL = [*MLPS, *FUNCTIONS]
 
 
-def name(member: Member) -> str:
-    return member.name
-
-
 @contextmanager
 def unchecked() -> Iterator[None]:
     """As users run the library: without the tests' type checker, which would refuse bad input before it does."""
@@ -140,15 +139,20 @@ def unchecked() -> Iterator[None]:
         jaxtyping.config.update("jaxtyping_disable", before)
 
 
+PARABOLA = nm.Activation(lambda z: 1 + 2 * z - 3 * z**2, polynomial=(1.0, 2.0, -3.0), slopes=None)
+NAIVE_PARABOLA = naive.Scalar(lambda z: 1 + 2 * z - 3 * z**2, lambda z: 2 - 6 * z)
+
+
 def layer(rng: np.random.Generator, width: int) -> tuple[Any, tuple[naive.Scalar, ...]]:
     """One hidden layer of a random kind that has exact ranks: for the library and for the reference."""
     first = int(rng.integers(0, width + 1))
     kinds = [
         ("relu", (naive.RELU,) * width),
         ("relu", (naive.RELU,) * width),
-        (nm.leaky_relu(0.125), (naive.leaky(0.125),) * width),
+        (nm.leaky_relu(0.01), (naive.leaky(0.01),) * width),
         (nm.Mixed(relu=first, identity=width - first), (naive.RELU,) * first + (naive.IDENTITY,) * (width - first)),
         (nm.power(2), (naive.SQUARE,) * width),
+        (PARABOLA, (NAIVE_PARABOLA,) * width),
         ("abs", (naive.ABS,) * width),
         ("identity", (naive.IDENTITY,) * width),
     ]
@@ -156,17 +160,21 @@ def layer(rng: np.random.Generator, width: int) -> tuple[Any, tuple[naive.Scalar
 
 
 def architecture(rng: np.random.Generator, *, width: int, depth: int, roots: bool = True) -> Member:
-    """A random network of 1 to `depth` affine layers, widths 1 to `width`, 1 to 3 outputs, either scaling, with or
-    without biases. `roots=False` keeps NTK scaling to widths with rational roots."""
+    """A random network of 1 to `depth` affine layers, widths 1 to `width`, 1 to 3 outputs that are linear or not, either
+    scaling, with or without biases. `roots=False` keeps NTK scaling to widths with rational roots."""
     hidden = tuple(int(w) for w in rng.integers(1, width + 1, size=rng.integers(0, depth)))
     widths = (int(rng.integers(1, 4)), *hidden, int(rng.integers(1, 4)))
     layers = [layer(rng, w) for w in hidden]
     scaled = rng.random() < 0.4 and (roots or all(w in (1, 4, 9) for w in widths[:-1]))
+    outputs = [(None, naive.IDENTITY)] * 4 + [("relu", naive.RELU), (nm.power(2), naive.SQUARE)]
+    ours, theirs = outputs[rng.integers(len(outputs))]
     return mlp(
         f"{widths}",
         widths,
-        tuple(ours for ours, _ in layers),
-        tuple(theirs for _, theirs in layers),
+        tuple(activation for activation, _ in layers),
+        tuple(scalars for _, scalars in layers),
+        output=theirs,
+        output_activation=ours,
         bias=bool(rng.random() < 0.7),
         scaling="ntk" if scaled else "standard",
     )

@@ -1,11 +1,31 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import data, dynamics, report
+from neuromanifold import data, dynamics, functionspace, report, symmetry
 from neuromanifold.dynamics import gradient_flow, losses, train
 from neuromanifold.inspection import Inspection, inspect
-from neuromanifold.models import MLP, Activation, FunctionModel, Layer, Mixed, init, leaky_relu, load, power, save
+from neuromanifold.models import (
+    MLP,
+    Activation,
+    FunctionModel,
+    Layer,
+    LinearConvNet,
+    Mixed,
+    init,
+    leaky_relu,
+    load,
+    power,
+    save,
+)
 from neuromanifold.numerics import Rank
 from neuromanifold.regions import activation_patterns, fixed_neurons, sampled_regions
+from neuromanifold.symmetry import (
+    conserved_quantities,
+    dimension_account,
+    hidden_equivalence,
+    reduce_width,
+    symmetry_group,
+    teleport,
+)
 from neuromanifold.tangent import (
     alignment,
     functional_dimension,
@@ -24,15 +44,20 @@ __all__ = [
     "FunctionModel",
     "Inspection",
     "Layer",
+    "LinearConvNet",
     "Mixed",
     "Rank",
     "activation_patterns",
     "alignment",
+    "conserved_quantities",
     "data",
+    "dimension_account",
     "dynamics",
     "fixed_neurons",
     "functional_dimension",
+    "functionspace",
     "gradient_flow",
+    "hidden_equivalence",
     "init",
     "inspect",
     "jacobian",
@@ -43,9 +68,13 @@ __all__ = [
     "ntk",
     "ntk_operator",
     "power",
+    "reduce_width",
     "report",
     "sampled_regions",
     "save",
     "spectrum",
+    "symmetry",
+    "symmetry_group",
+    "teleport",
     "train",
 ]

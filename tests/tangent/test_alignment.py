@@ -11,33 +11,16 @@ import neuromanifold as nm
 RTOL = 1e-11
 
 
-# Each loss as a JAX function, and its derivative with respect to the prediction by hand.
-def mse(prediction, target):
-    return jnp.mean((prediction - target) ** 2)
-
-
-def half_squared_error(prediction, target):
-    return 0.5 * jnp.sum((prediction - target) ** 2) / len(prediction)
-
-
-def cross_entropy(prediction, target):
-    return -jnp.sum(target * jax.nn.log_softmax(prediction)) / len(prediction)
-
-
-def huber(prediction, target):
-    r = jnp.abs(prediction - target)
-    return jnp.mean(jnp.where(r <= 1, r**2 / 2, r - 0.5))
-
-
 def softmax(z: np.ndarray) -> np.ndarray:
     return np.exp(z) / np.exp(z).sum(1, keepdims=True)
 
 
+# Each loss and its derivative with respect to the prediction, by hand.
 LOSSES = {
-    mse: lambda p, y: 2 * (p - y) / p.size,
-    half_squared_error: lambda p, y: (p - y) / len(p),
-    cross_entropy: lambda p, y: (softmax(p) * y.sum(1, keepdims=True) - y) / len(p),
-    huber: lambda p, y: np.clip(p - y, -1, 1) / p.size,
+    nm.losses.mse: lambda p, y: 2 * (p - y) / p.size,
+    nm.losses.half_squared_error: lambda p, y: (p - y) / len(p),
+    nm.losses.cross_entropy: lambda p, y: (softmax(p) - y) / len(p),
+    nm.losses.huber: lambda p, y: np.clip(p - y, -1, 1) / p.size,
 }
 
 
@@ -52,7 +35,7 @@ def targets(rng: np.random.Generator, n: int, outputs: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
-@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.TANH, cast.NTK, cast.SHARED], ids=cast.name)
+@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.TANH, cast.NTK, cast.SHARED], ids=str)
 def test_alignment_is_the_quotient_by_the_dense_kernel(member: cast.Member, loss, rng: np.random.Generator):
     params, x, lr = member.draw(rng), member.inputs(rng, 6), 0.3
     y = targets(rng, 6, member.outputs)
@@ -69,14 +52,14 @@ def test_alignment_is_the_quotient_by_the_dense_kernel(member: cast.Member, loss
     )
 
 
-@pytest.mark.parametrize("member", cast.ALL, ids=cast.name)
-def test_alignment_of_every_member_lies_in_the_numerical_range_of_its_kernel(member: cast.Member, rng):
+@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.SQUARE, cast.EVERYTHING, cast.CONVOLUTION], ids=str)
+def test_alignment_lies_in_the_numerical_range_of_its_kernel(member: cast.Member, rng):
     params, x = member.draw(rng), member.inputs(rng, 6)
     jacobian = member.jacobian(params, x)
     shape = np.shape(member.model(params, x))
     y = rng.normal(size=shape)
     f = (values(member, params, x) - y.reshape(6, -1)).ravel()
-    found = nm.alignment(member.model, params, x, y, loss=mse)
+    found = nm.alignment(member.model, params, x, y, loss=nm.losses.mse)
     np.testing.assert_allclose(found, np.sum((jacobian.T @ f) ** 2) / (f @ f), rtol=RTOL)
     assert 0 <= found <= np.linalg.eigvalsh(jacobian @ jacobian.T)[-1] * (1 + RTOL)
 
@@ -85,13 +68,15 @@ def test_alignment_does_not_depend_on_the_normalisation_of_the_loss_but_on_the_l
     params, x, y = cast.TANH.draw(rng), cast.TANH.inputs(rng, 6), rng.normal(size=(6, 2))
     found = [
         nm.alignment(cast.TANH.model, params, x, y, loss=loss)
-        for loss in (mse, half_squared_error, lambda p, t: 7 * jnp.sum((p - t) ** 2))
+        for loss in (nm.losses.mse, nm.losses.half_squared_error, lambda p, t: 7 * jnp.sum((p - t) ** 2))
     ]
     np.testing.assert_allclose(found, found[0], rtol=RTOL)
-    np.testing.assert_allclose(nm.alignment(cast.TANH.model, params, x, y, loss=mse, lr=0.5), found[0] / 2, rtol=RTOL)
+    np.testing.assert_allclose(
+        nm.alignment(cast.TANH.model, params, x, y, loss=nm.losses.mse, lr=0.5), found[0] / 2, rtol=RTOL
+    )
 
 
-@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.SHARED, cast.BIAS_FREE], ids=cast.name)
+@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.SHARED, cast.BIAS_FREE], ids=str)
 def test_kernel_alignment_is_the_quotient_by_the_dense_kernel(member: cast.Member, rng: np.random.Generator):
     params, x = member.draw(rng), member.inputs(rng, 6)
     y = rng.normal(size=(6, member.outputs))
@@ -117,7 +102,7 @@ def test_kernel_alignment_is_one_along_the_leading_eigenvector_and_zero_across(r
 
 @pytest.mark.parametrize(
     "measure",
-    [lambda *a: nm.alignment(*a, loss=mse), nm.kernel_alignment],
+    [lambda *a: nm.alignment(*a, loss=nm.losses.mse), nm.kernel_alignment],
     ids=["alignment", "kernel_alignment"],
 )
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import re
 import hypothesis
 import hypothesis.strategies as st
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,10 +16,6 @@ PARAMS = (nm.Layer(np.ones((3, 2)), np.zeros(3)), nm.Layer(np.ones((1, 3)), np.z
 X = np.ones((4, 2))
 
 
-def mse(prediction, target):
-    return jnp.mean((prediction - target) ** 2)
-
-
 VERBS = {
     "jacobian": nm.jacobian,
     "ntk": nm.ntk,
@@ -28,7 +23,7 @@ VERBS = {
     "spectrum": nm.spectrum,
     "functional_dimension": nm.functional_dimension,
     "exact": lambda f, params, x: nm.functional_dimension(f, params, x, exact=True),
-    "alignment": lambda f, params, x: nm.alignment(f, params, x, np.ones((4, 1)), loss=mse),
+    "alignment": lambda f, params, x: nm.alignment(f, params, x, np.ones((4, 1)), loss=nm.losses.mse),
     "kernel_alignment": lambda f, params, x: nm.kernel_alignment(f, params, x, np.ones((4, 1))),
     "activation_patterns": nm.activation_patterns,
     "exact patterns": lambda f, params, x: nm.activation_patterns(f, params, x, exact=True),

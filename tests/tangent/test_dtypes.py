@@ -12,10 +12,6 @@ import cast
 import neuromanifold as nm
 
 
-def mse(prediction, target):
-    return jnp.mean((prediction - target) ** 2)
-
-
 def numbers(params, x: np.ndarray, *, member: cast.Member = cast.OUTPUTS) -> dict[str, np.ndarray]:
     """Everything numerical that the tangent room says about one network."""
     f, y = member.model, np.ones((len(x), member.outputs), x.dtype)
@@ -25,7 +21,7 @@ def numbers(params, x: np.ndarray, *, member: cast.Member = cast.OUTPUTS) -> dic
         "rectangle": nm.ntk(f, params, x, x[:4]),
         "trace": nm.ntk(f, params, x, trace=True),
         "product": nm.ntk_operator(f, params, x).mv(np.ones(len(x) * member.outputs, x.dtype)),
-        "alignment": nm.alignment(f, params, x, y, loss=mse),
+        "alignment": nm.alignment(f, params, x, y, loss=nm.losses.mse),
         "spectrum": nm.functional_dimension(f, params, x).spectrum,
         "rank": nm.functional_dimension(f, params, x).value,
     }
@@ -35,7 +31,7 @@ def converted(tree, dtype):
     return jax.tree.map(lambda leaf: np.asarray(leaf).astype(dtype), tree)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16, np.float32, np.float64], ids=str)
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__)
 def test_the_widest_dtype_comes_out(dtype, rng: np.random.Generator, x64: bool):
     """At least float32; 64-bit NumPy parameters keep their precision although the flag is off."""
     member = cast.OUTPUTS
@@ -135,7 +131,7 @@ def everything(member: cast.Member, rng: np.random.Generator) -> None:
     nm.ntk_operator(member.model, params, x).mv(y.ravel())
     nm.spectrum(member.model, params, x)
     nm.spectrum(member.model, params, x, k=2)
-    nm.alignment(member.model, params, x, y, loss=mse)
+    nm.alignment(member.model, params, x, y, loss=nm.losses.mse)
     nm.kernel_alignment(member.model, params, x, y)
     nm.functional_dimension(member.model, params, x)
     if member is cast.OUTPUTS:
@@ -145,7 +141,7 @@ def everything(member: cast.Member, rng: np.random.Generator) -> None:
         nm.fixed_neurons(member.model, params, x)
 
 
-@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.SHARED], ids=cast.name)
+@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.SHARED], ids=str)
 def test_a_second_call_with_the_same_shapes_compiles_nothing(member: cast.Member, rng: np.random.Generator):
     everything(member, rng)
     with compilations() as second:

@@ -1,5 +1,7 @@
 """The exact functional dimension against elimination over the rationals, and against spectra with a clear gap."""
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,15 +30,18 @@ def degenerate(rng: np.random.Generator, params: tuple[nm.Layer, ...]) -> tuple[
     return (*params[:index], nm.Layer(weight, bias), *params[index + 1 :])
 
 
+SMOOTH = (naive.IDENTITY, naive.SQUARE, cast.NAIVE_PARABOLA)
+
+
 def kinks(member: cast.Member, params, x: np.ndarray) -> set[tuple[int, int, int]]:
-    """(sample, layer, neuron) where a hidden neuron with a kink gets exactly zero."""
-    exact = naive.exact(list(params))
+    """(sample, layer, neuron) where a neuron with a kink gets exactly zero."""
+    exact, reference = naive.exact(list(params)), member.reference
     return {
         (i, l, k)
         for i, sample in enumerate(naive.exact(x))
-        for l, z in enumerate(naive.run(member.reference, exact, sample)[0][:-1])
+        for l, z in enumerate(naive.run(reference, exact, sample)[0])
         for k, entry in enumerate(z)
-        if not entry > 0 and not entry < 0 and member.reference.hidden[l][k] not in (naive.IDENTITY, naive.SQUARE)
+        if not entry > 0 and not entry < 0 and reference.scalars(l, len(z))[k] not in SMOOTH
     }
 
 
@@ -59,7 +64,7 @@ def test_exact_rank_is_the_one_over_the_rationals(rng: np.random.Generator, draw
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__)
-@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.SQUARE, cast.MIXED_RELU, cast.NTK], ids=cast.name)
+@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.SQUARE, cast.MIXED_RELU, cast.NTK], ids=str)
 def test_floats_of_every_width_are_taken_at_their_exact_value(member: cast.Member, dtype, rng: np.random.Generator):
     params = jax.tree.map(lambda leaf: np.asarray(leaf).astype(dtype), member.draw(rng))
     x = member.inputs(rng, 4).astype(dtype)
@@ -69,21 +74,33 @@ def test_floats_of_every_width_are_taken_at_their_exact_value(member: cast.Membe
 
 
 def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(rng: np.random.Generator, draws, tally):
-    total, clear, deficient = draws(240), 0, 0
+    """Rows of very different size mislead float64 even so (once in 2,000 networks, by compositions of squares): then
+    the exact rank is the larger one, and the one of the Jacobian with rows of length one."""
+    total, clear, deficient, misled = draws(240), 0, 0, 0
     for _ in range(total):
         member = cast.architecture(rng, width=12, depth=5)
         params, x = member.draw(rng), member.inputs(rng, int(rng.integers(2, 40)))
         exact = int(nm.functional_dimension(member.model, params, x, exact=True))
-        rank, gap = naive.singular_rank(member.jacobian(params, x))
+        jacobian = member.jacobian(params, x)
+        rank, gap = naive.singular_rank(jacobian)
         if gap > 1e6:
             clear += 1
             deficient += exact < min(len(x) * member.outputs, member.model.n_params)
+            if exact != rank:
+                misled += 1
+                lengths = np.linalg.norm(jacobian, axis=1, keepdims=True)
+                assert lengths.max() > 1e12 * lengths[lengths > 0].min(), (member.model, params, x)
+                rank, gap = naive.singular_rank(jacobian / np.where(lengths > 0, lengths, 1))
+                assert gap > 1e6
             assert exact == rank, (member.model, params, x)
-    tally(clear, of=total, what=f"spectra with a gap above 1e6, {total - clear} excluded")
+    assert misled <= total / 200
+    tally(
+        clear, of=total, what=f"spectra with a gap above 1e6, {total - clear} excluded, {misled} misled by their scale"
+    )
     tally(deficient, of=clear, what="of them below full rank")
 
 
-@pytest.mark.parametrize("member", cast.EXACT, ids=cast.name)
+@pytest.mark.parametrize("member", cast.EXACT, ids=str)
 def test_exact_rank_of_the_cast_is_the_numerical_one(member: cast.Member, rng: np.random.Generator, x64: bool):
     params, x = member.draw(rng), member.inputs(rng, 40)
     exact, numerical = (nm.functional_dimension(member.model, params, x, exact=e) for e in (True, False))
@@ -114,7 +131,7 @@ def test_numbers_of_every_size(rng: np.random.Generator):
     assert int(nm.functional_dimension(net, params, x, exact=True)) == naive.functional_dimension(reference, params, x)
 
 
-@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.NTK, cast.SQUARE], ids=cast.name)
+@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.NTK, cast.SQUARE], ids=str)
 def test_a_certificate_verifies_and_a_tampered_one_does_not(member: cast.Member, rng: np.random.Generator):
     params, x = member.draw(rng), member.inputs(rng, 30)
     certificate = nm.functional_dimension(member.model, params, x, exact=True).certificate
@@ -136,15 +153,58 @@ def tampered(certificate, **changes):
 
 
 def test_a_certificate_names_its_route_and_its_risk(rng: np.random.Generator, draws, tally):
-    total, proved = draws(30), 0
-    for _ in range(total):
+    total, proved = draws(40), 0
+    for number in range(total):
         member = cast.architecture(rng, width=6, depth=4)
         params, x = member.draw(rng), member.inputs(rng, 12)
         certificate = nm.functional_dimension(member.model, params, x, exact=True).certificate
         proved += certificate.proved
         assert certificate.proved == (certificate.failure_probability == 0)
         assert certificate.failure_probability < 1e-9
-        insisted = nm.functional_dimension(member.model, params, x, exact=True, prove=True).certificate
-        assert insisted.proved and insisted.rank == certificate.rank
         assert certificate.verify(member.model, params, x)
+        if number % 5 == 0:
+            insisted = nm.functional_dimension(member.model, params, x, exact=True, prove=True).certificate
+            assert insisted.proved
+            assert insisted.rank == certificate.rank
     tally(proved, of=total, what="exact ranks proved without insisting")
+
+
+def test_a_claim_of_proof_is_verified_too(rng: np.random.Generator, tally):
+    uncertain = 0
+    for _ in range(20):
+        member = cast.architecture(rng, width=6, depth=4)
+        params, x = member.draw(rng), member.inputs(rng, 12)
+        certificate = nm.functional_dimension(member.model, params, x, exact=True).certificate
+        if not certificate.proved:
+            uncertain += 1
+            for reason in ("full rank", "kernel vectors", "regions", certificate.reason):
+                claim = tampered(certificate, reason=reason, failure_probability=0.0)
+                assert not claim.verify(member.model, params, x), reason
+    tally(uncertain, of=20, what="certificates with a failure probability, tampered to be proofs")
+
+
+@pytest.mark.parametrize(
+    "activation, scalar",
+    [
+        (nm.Activation(lambda z: 1 + 2 * z - 3 * z**2, polynomial=(1.0, 2.0, -3.0)), cast.NAIVE_PARABOLA),
+        (
+            nm.Activation(lambda z: jnp.where(z > 0, 2 * z, -z / 2), slopes=(-0.5, 2.0)),
+            naive.Scalar(lambda z: 2 * z if z > 0 else -z / 2, lambda z: 2 if z > 0 else Fraction(-1, 2)),
+        ),
+    ],
+    ids=["polynomial", "slopes"],
+)
+def test_a_declared_function_has_exact_ranks(activation: nm.Activation, scalar: naive.Scalar, rng: np.random.Generator):
+    params = cast.coarse(rng, cast.drawn((2, 3, 2), True)(rng))
+    x = cast.coarse(rng, rng.normal(size=(9, 2)))
+    expected = naive.functional_dimension(naive.Network(((scalar,) * 3,)), params, x)
+    assert int(nm.functional_dimension(nm.MLP((2, 3, 2), activation), params, x, exact=True)) == expected
+
+
+def test_a_measured_function_has_none():
+    net = nm.MLP((1, 1, 1), nm.Activation(lambda z: z**2))
+    params = (nm.Layer(np.ones((1, 1)), np.zeros(1)), nm.Layer(np.ones((1, 1)), np.zeros(1)))
+    with pytest.raises(
+        ValueError, match=r"only measured; use exact=False, or declare nm\.Activation\(fn, slopes=…, polynomial=…\)"
+    ):
+        nm.functional_dimension(net, params, np.ones((2, 1)), exact=True)

@@ -14,7 +14,7 @@ def eigenvalues(member: cast.Member, params, x: np.ndarray) -> np.ndarray:
     return np.linalg.eigvalsh(jacobian @ jacobian.T)[::-1]
 
 
-@pytest.mark.parametrize("member", cast.ALL, ids=cast.name)
+@pytest.mark.parametrize("member", cast.ALL, ids=str)
 def test_eigenvalues_are_those_of_the_dense_kernel(member: cast.Member, rng: np.random.Generator):
     params, x = member.draw(rng), member.inputs(rng, 6)
     expected = eigenvalues(member, params, x)
@@ -25,7 +25,7 @@ def test_eigenvalues_are_those_of_the_dense_kernel(member: cast.Member, rng: np.
 
 
 @pytest.mark.parametrize("k", [1, 4])
-@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.CONVOLUTION], ids=cast.name)
+@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.CONVOLUTION], ids=str)
 def test_lanczos_finds_the_largest(member: cast.Member, k: int, rng: np.random.Generator):
     params, x = member.draw(rng), member.inputs(rng, 30)
     expected = eigenvalues(member, params, x)
@@ -35,7 +35,7 @@ def test_lanczos_finds_the_largest(member: cast.Member, k: int, rng: np.random.G
     assert not np.allclose(found.eigenvalues, expected[1 : k + 1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("member", [cast.TANH, cast.OUTPUTS, cast.SHARED], ids=cast.name)
+@pytest.mark.parametrize("member", [cast.TANH, cast.OUTPUTS, cast.SHARED], ids=str)
 def test_derived_numbers_follow_their_definitions(member: cast.Member, rng: np.random.Generator):
     params, x = member.draw(rng), member.inputs(rng, 6)
     found = nm.spectrum(member.model, params, x)

@@ -12,12 +12,15 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.regions.patterns import fixed_neurons, require_piecewise_linear, sampled_regions
 from neuromanifold.regions.signs import require_exact
+from neuromanifold.symmetry.account import DimensionAccount, dimension_account
+from neuromanifold.symmetry.reduce import Reduction, reduce_width
 from neuromanifold.tangent.arguments import Model, check_target
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.jacobian import n_columns
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 _CURVE_POINTS = 400
+_LARGEST_ACCOUNT = 5_000  # parameters; generators of wide linear layers number the square of their width
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate (`None` where the activation allows no exact arithmetic),
     `float64` and `float32` what a numerical rank says. `regions` and `layers` are `None` for networks that are not
-    piecewise linear. `fit` is r² where targets were given.
+    piecewise linear. `account` says where the other parameters went and `reduction` is an equivalent smaller network;
+    both need exact arithmetic, and the account is kept to networks of a few thousand parameters. `fit` is r² where targets
+    were given.
     """
 
     model: str
@@ -54,6 +59,8 @@ class Inspection:
     regions: int | None
     n_inputs: int | None
     layers: tuple[LayerStatus, ...] | None
+    account: DimensionAccount | None
+    reduction: Reduction | None
     fit: float | None
     curve: tuple[np.ndarray, np.ndarray] | None
     sample: tuple[np.ndarray, np.ndarray | None]
@@ -69,7 +76,13 @@ class Inspection:
         """(quantity, value, remark) for a table."""
         return tuple(
             row
-            for part in (self._size_rows(), self._rank_rows(), self._region_rows(), self._kernel_rows())
+            for part in (
+                self._size_rows(),
+                self._rank_rows(),
+                self._account_rows(),
+                self._region_rows(),
+                self._kernel_rows(),
+            )
             for row in part
         )
 
@@ -98,6 +111,28 @@ class Inspection:
             ("  float64 would say", f"{int(self.float64):,}", _gap(self.float64)),
             float32,
         ]
+
+    def _account_rows(self) -> list[tuple[str, str, str]]:
+        rows = []
+        if self.account is not None:
+            explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
+            rows.append(("directions that change nothing", f"{self.n_params - int(self.dimension):,}", explained))
+        if self.reduction is not None:
+            rows.append(
+                (
+                    "equivalent smaller network",
+                    f"{self.reduction.net.n_params:,}",
+                    self._reduction_remark(self.reduction),
+                )
+            )
+        return rows
+
+    def _reduction_remark(self, reduction: Reduction) -> str:
+        if not reduction.neurons_saved:
+            return "none found: no neuron is redundant on the sample"
+        widths = "-".join(str(w) for w in reduction.net.widths)
+        deviation = f"deviation {reduction.deviation:.0e}" if reduction.deviation else "equal"
+        return f"parameters in {widths}: {reduction.neurons_saved} neurons fewer, {deviation} on the sample"
 
     def _region_rows(self) -> list[tuple[str, str, str]]:
         if self.regions is None or self.layers is None or self.n_inputs is None:
@@ -180,6 +215,10 @@ def inspect(
         regions=int(sampled_regions(f, params, x, exact=exactly)) if isinstance(f, MLP) and piecewise_linear else None,
         n_inputs=f.widths[0] if isinstance(f, MLP) else None,
         layers=_layers(f, params, x, exactly) if isinstance(f, MLP) and piecewise_linear else None,
+        account=dimension_account(f, params, x)
+        if isinstance(f, MLP) and exactly and f.n_params <= _LARGEST_ACCOUNT
+        else None,
+        reduction=reduce_width(f, params, x) if isinstance(f, MLP) and exactly else None,
         fit=None if y is None else _r_squared(np.asarray(f(params, x)), np.asarray(y)),
         curve=_curve(f, params, x),
         sample=(np.asarray(x), None if y is None else np.asarray(y)),

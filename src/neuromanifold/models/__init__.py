@@ -2,9 +2,22 @@
 
 from neuromanifold.models import init
 from neuromanifold.models.activation import Activation, Mixed, leaky_relu, power
+from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.models.storage import load, save
 
-__all__ = ["MLP", "Activation", "FunctionModel", "Layer", "Mixed", "init", "leaky_relu", "load", "power", "save"]
+__all__ = [
+    "MLP",
+    "Activation",
+    "FunctionModel",
+    "Layer",
+    "LinearConvNet",
+    "Mixed",
+    "init",
+    "leaky_relu",
+    "load",
+    "power",
+    "save",
+]

@@ -7,6 +7,7 @@ import numpy as np
 from neuromanifold.inspection import Inspection
 
 BLUE, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#BBBBBB", "#333333"
+SKY, PINK, YELLOW = "#56B4E9", "#CC79A7", "#E69F00"
 
 
 def _axes(width: float, height: float) -> tuple[Any, Any]:
@@ -52,26 +53,26 @@ def _threshold(axes: Any, height: float, text: str, colour: str, right: int) -> 
 
 
 def parameters_figure(inspection: Inspection) -> Any:
-    """One bar: parameter directions that change the function on the sample, and those that do not."""
-    figure, axes = _axes(7.2, 1.25)
-    used, total = int(inspection.dimension), inspection.n_params
-    axes.barh([0], [used], color=BLUE)
-    axes.barh([0], [total - used], left=[used], color=GREY)
-    _inside(axes, 0, used, total, f"{used:,} change the function", "white")
-    _inside(axes, used, total - used, total, f"{total - used:,} change nothing here", INK)
-    axes.set_xlim(0, total)
+    """One bar: parameter directions that change the function on the sample, and where the others went."""
+    figure, axes = _axes(7.2, 1.7)
+    left = 0
+    for (name, count), colour in zip(_shares(inspection), (BLUE, GREY, SKY, GREEN, PINK, YELLOW, ORANGE), strict=False):
+        axes.barh([0], [count], left=[left], color=colour, label=f"{name}: {count:,}")
+        left += count
+    axes.set_xlim(0, inspection.n_params)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("parameter directions")
+    figure.legend(loc="outside upper left", frameon=False, ncols=3, fontsize=9)
     return figure
 
 
-def _inside(axes: Any, left: int, width: int, total: int, text: str, colour: str) -> None:
-    if width >= 0.28 * total:
-        axes.text(left + width / 2, 0, text, ha="center", va="center", color=colour)
-    elif width:
-        side = "left" if left == 0 else "right"
-        axes.annotate(text, (left + width / 2, 0.4), xytext=(0, 4), textcoords="offset points", ha=side, fontsize=9)
+def _shares(inspection: Inspection) -> list[tuple[str, int]]:
+    used = int(inspection.dimension)
+    if inspection.account is None:
+        return [("change the function", used), ("change nothing here", inspection.n_params - used)]
+    _, *others = inspection.account.rows
+    return [("change the function", used), *((name, count) for name, count in others if count)]
 
 
 def neurons_figure(inspection: Inspection) -> Any:

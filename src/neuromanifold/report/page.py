@@ -17,6 +17,7 @@ code { font-size: .95em; background: #f3f4f6; padding: .1em .35em; border-radius
 .headline { font-size: 1.2rem; border-left: 4px solid #0072B2; padding: .3rem 0 .3rem .9rem; margin: 1.2rem 0; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 td, th { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb; vertical-align: top; }
+td:first-child { white-space: nowrap; }
 td:nth-child(2) { text-align: right; white-space: nowrap; font-weight: 600; } td:nth-child(3) { color: #555; }
 .sub td:first-child { padding-left: 1.6rem; color: #555; }
 figure { margin: .6rem 0; } figure svg { width: 100%; height: auto; }
@@ -59,9 +60,11 @@ def _table(inspection: Inspection) -> str:
 def _sections(inspection: Inspection) -> list[tuple[str, Any, str]]:
     sections = [
         (
-            "Which parameter directions matter",
+            "Where the parameters went",
             figures.parameters_figure(inspection),
-            "The functional dimension is the rank of the Jacobian of the outputs on the sample with respect to all parameters.",
+            "The functional dimension is the rank of the Jacobian of the outputs on the sample with respect to all parameters. "
+            "The other directions belong to symmetries that leave the function unchanged on the sample; what no known symmetry "
+            "accounts for is shown as unexplained.",
         ),
         (
             "Why the number can be trusted",

@@ -1,0 +1,188 @@
+"""Gradient flow of linear convolutional networks, in function space and in parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from neuromanifold.functionspace.fiber import checked_filter, fiber
+from neuromanifold.functionspace.kernel import _jacobian, as_arrays
+from neuromanifold.functionspace.loss import FilterLoss
+from neuromanifold.functionspace.metric import chosen
+from neuromanifold.functionspace.rescale import Filters, checked_delta, invariants, solve_squared_norms
+from neuromanifold.functionspace.search import join, polish, split
+from neuromanifold.models.convolution import LinearConvNet, compose
+
+_CHORDS = 6
+_ROUNDS = 25
+
+
+@dataclass(frozen=True)
+class FilterFlow:
+    """A gradient flow seen in function space: `v[i]` at time `t[i]`, with the parameters there.
+
+    `drift` is the largest change of an invariant δ_l along the way and `off` the largest relative distance
+    ‖μ(θ) − v‖/‖v‖ between v and the neuromanifold (both zero up to integration error).
+    """
+
+    t: Float[np.ndarray, " n"]
+    v: Float[np.ndarray, "n ..."]
+    params: tuple[Filters, ...]
+    drift: float
+    off: float
+    evaluations: int
+
+
+def riemannian_flow(
+    net: LinearConvNet,
+    v0: Any,
+    delta: Any,
+    loss: FilterLoss | Callable[[Any], Any],
+    t1: float,
+    *,
+    params: Any = None,
+    times: int = 101,
+    rtol: float = 1e-12,
+    atol: float = 1e-13,
+) -> FilterFlow:
+    """v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.   [riemann, Sec 1.1, Thm 4, Cor 6]
+
+    K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where several tuples with
+    different kernels lie over v0 there is no such flow; `params` then chooses the branch to follow. `loss` is a
+    `FilterLoss` or any JAX function of the filter.
+    """
+    theta = chosen(fiber(net, v0, delta), params)
+    numbers, gradient = np.asarray(checked_filter(net, v0), np.float64), gradient_of(loss)
+    section = _Section(net, checked_delta(net, delta), theta)
+
+    def field(_: float, flat: np.ndarray) -> np.ndarray:
+        v = flat.reshape(numbers.shape)
+        theta = section(v)
+        if theta is None:  # a trial step went too far: the integrator takes NaN for a large error and shortens it
+            return np.full_like(flat, np.nan)
+        J = _jacobian(net, theta)
+        return -(J @ (J.T @ gradient(v).ravel()))
+
+    t, states, evaluations = _integrate(field, numbers.ravel(), t1, times, rtol, atol)
+    v = states.reshape(len(t), *numbers.shape)
+    section.restart(theta)
+    tuples = tuple(followed(section, state, t1) for state in v)
+    off = max(
+        float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w)) for p, w in zip(tuples, v, strict=True)
+    )
+    return FilterFlow(t, v, tuples, 0.0, off, evaluations)
+
+
+def parameter_flow(
+    net: LinearConvNet,
+    params: Any,
+    loss: FilterLoss | Callable[[Any], Any],
+    t1: float,
+    *,
+    times: int = 101,
+    rtol: float = 1e-12,
+    atol: float = 1e-13,
+) -> FilterFlow:
+    """θ̇ = −∇(ℓ∘μ)(θ), pushed forward: v(t) = μ(θ(t)).   [riemann, Eq 3]"""
+    filters, gradient = as_arrays(net, params), gradient_of(loss)
+
+    def field(_: float, flat: np.ndarray) -> np.ndarray:
+        theta = split(net, flat)
+        return -(_jacobian(net, theta).T @ gradient(compose(theta, net.dilations)).ravel())
+
+    t, states, evaluations = _integrate(field, join(filters), t1, times, rtol, atol)
+    tuples = tuple(split(net, state) for state in states)
+    start = invariants(net, filters)
+    drift = max(float(np.abs(invariants(net, p) - start).max(initial=0.0)) for p in tuples)
+    return FilterFlow(t, np.stack([compose(p, net.dilations) for p in tuples]), tuples, drift, 0.0, evaluations)
+
+
+class _Section:
+    """v ↦ θ(v) over fixed δ: the branch of μ⁻¹ that contains the start, by Gauss–Newton from the last point.
+
+    The pseudo-inverse of dμ is kept while it converges fast, and renewed at the current point otherwise.
+    """
+
+    def __init__(self, net: LinearConvNet, delta: np.ndarray, start: Filters):
+        self.net, self.delta = net, delta
+        self.restart(start)
+
+    def restart(self, start: Filters) -> None:
+        self.last = start
+        self.inverse = np.linalg.pinv(_jacobian(self.net, start), rcond=1e-10)
+
+    def __call__(self, v: np.ndarray) -> Filters | None:
+        filters, rounds = self._follow(v)
+        if rounds > _CHORDS:
+            near = filters if rounds <= _ROUNDS else polish(self.net, self.last, v, steps=30)[0]
+            if self._residual(near, v) > 1e-3:
+                return None
+            self.restart(self._rescaled(near))
+            filters, rounds = self._follow(v)
+        if rounds > _ROUNDS or self._residual(filters, v) > 1e-3:
+            return None
+        self.last = self._rescaled(filters)
+        return self.last
+
+    def _residual(self, filters: Filters, v: np.ndarray) -> float:
+        return float(np.linalg.norm(compose(filters, self.net.dilations) - v) / np.linalg.norm(v))
+
+    def _follow(self, v: np.ndarray) -> tuple[Filters, int]:
+        theta = join(self.last)
+        size = np.linalg.norm(theta)
+        for rounds in range(1, _ROUNDS + 1):
+            step = self.inverse @ (v - compose(split(self.net, theta), self.net.dilations)).ravel()
+            theta = theta + step
+            if np.linalg.norm(step) > size:
+                break
+            if np.linalg.norm(step) <= 8 * np.finfo(np.float64).eps * size:
+                return split(self.net, theta), rounds
+        return split(self.net, theta), _ROUNDS + 1
+
+    def _rescaled(self, filters: Filters) -> Filters:
+        norms = np.array([np.linalg.norm(w) for w in filters])
+        scales = np.sqrt(solve_squared_norms(norms, self.delta)) / norms
+        return tuple(s * w for s, w in zip(scales, filters, strict=True))
+
+
+def followed(section: "_Section", v: np.ndarray, t1: float) -> Filters:
+    """θ(v), or an error where the branch ends."""
+    theta = section(v)
+    if theta is None:
+        raise ValueError(
+            f"the flow left the smooth locus of the neuromanifold before t = {t1}; start elsewhere or lower `t1`."
+        )
+    return theta
+
+
+def gradient_of(loss: FilterLoss | Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """∇ℓ as a NumPy function, in float64."""
+    if isinstance(loss, FilterLoss):
+        return loss.gradient
+    import jax
+
+    from neuromanifold.numerics.precision import arithmetic
+
+    gradient = jax.jit(jax.grad(loss))
+
+    def evaluate(v: np.ndarray) -> np.ndarray:
+        with arithmetic():
+            return np.asarray(gradient(v))
+
+    return evaluate
+
+
+def _integrate(field: Callable, start: np.ndarray, t1: float, times: int, rtol: float, atol: float):
+    from scipy.integrate import solve_ivp
+
+    if not t1 > 0:
+        raise ValueError(f"`t1` is {t1}; pass a positive time.")
+    t = np.linspace(0.0, t1, times)
+    solution = solve_ivp(field, (0.0, t1), start, method="DOP853", t_eval=t, rtol=rtol, atol=atol)
+    if not solution.success:
+        raise RuntimeError(
+            f"the flow could not be integrated to t = {t1} ({solution.message.strip('.')}): it may have met a singular point."
+        )
+    return t, solution.y.T, int(solution.nfev)

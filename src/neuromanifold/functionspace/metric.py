@@ -1,0 +1,104 @@
+"""The Riemannian metric that gradient flow puts on the smooth locus of the neuromanifold."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from neuromanifold.functionspace.fiber import Fiber, fiber
+from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel
+from neuromanifold.functionspace.rescale import Filters
+from neuromanifold.functionspace.smoothness import dimension, jacobian_rank
+from neuromanifold.models.convolution import LinearConvNet
+
+
+@dataclass(frozen=True)
+class Metric:
+    """An inner product on the tangent space T_vM: `metric(a, b)` for tangent vectors a, b (shaped like v).
+
+    `basis` has orthonormal tangent vectors as columns and `matrix` is the metric in it, the inverse of the kernel
+    restricted to T_vM. `pushforward` is the same matrix from the Euclidean metric of Θ_δ (Lem 5, Cor 6), and `disagreement`
+    their relative distance.
+    """
+
+    v: np.ndarray
+    params: Filters
+    kernel: Float[np.ndarray, "k k"]
+    basis: Float[np.ndarray, "k dim"]
+    matrix: Float[np.ndarray, "dim dim"]
+    pushforward: Float[np.ndarray, "dim dim"]
+    disagreement: float
+
+    def __call__(self, a: Any, b: Any) -> float:
+        return float(self._coordinates(a) @ self.matrix @ self._coordinates(b))
+
+    def _coordinates(self, a: Any) -> np.ndarray:
+        flat = np.asarray(a, np.float64).ravel()
+        coordinates = self.basis.T @ flat
+        off = np.linalg.norm(flat - self.basis @ coordinates)
+        if off > 1e-8 * np.linalg.norm(flat):
+            raise ValueError(
+                f"the vector is not tangent to the neuromanifold at `v`: its normal part has length {off:.3g}."
+            )
+        return coordinates
+
+
+def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) -> Metric:
+    """g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
+
+    Needs a smooth v over which every tuple has the same kernel; when the kernels differ there is one metric per tuple,
+    and `params` chooses.
+
+    >>> net = LinearConvNet((3, 2), (2, 1))
+    >>> g = metric(net, np.array([1.0, 2.0, 13.0, 20.0, 30.0]))
+    >>> g.matrix.shape, g.disagreement < 1e-12
+    ((4, 4), True)
+    """
+    theta = chosen(fiber(net, v, delta), params)
+    rank = jacobian_rank(net, theta)
+    if int(rank) < dimension(net):
+        raise ValueError(
+            f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold dimension {dimension(net)}."
+        )
+    J, K = filter_jacobian(net, theta), filter_kernel(net, theta)
+    basis = np.linalg.svd(J)[0][:, : int(rank)]
+    matrix = np.linalg.inv(basis.T @ K @ basis)
+    pushed = _pushforward(net, theta, J, basis)
+    disagreement = float(np.linalg.norm(matrix - pushed) / np.linalg.norm(matrix))
+    return Metric(np.asarray(v, np.float64), theta, K, basis, (matrix + matrix.T) / 2, pushed, disagreement)
+
+
+def chosen(over: Fiber, params: Any, *, tolerance: float = 1e-7) -> Filters:
+    """The tuple whose kernel is meant: `params` when given, else any, provided that all kernels agree."""
+    if not over.params:
+        raise ValueError(f"`v` has no finite fibre to take the kernel from: {over}.")
+    if params is not None:
+        flat = np.concatenate([np.ravel(np.asarray(w, np.float64)) for w in params])
+        distances = [np.linalg.norm(flat - np.concatenate([w.ravel() for w in member])) for member in over]
+        if min(distances) > 1e-5 * np.linalg.norm(flat):
+            raise ValueError(f"`params` is not in the fibre: the closest tuple is at distance {min(distances):.3g}.")
+        return over[int(np.argmin(distances))]
+    if over.kernel_spread > tolerance:
+        raise ValueError(
+            f"the kernel is no function of `v` and `delta`: {over.factorisations} factorisations have kernels up to "
+            f"{over.kernel_spread:.3g} apart (relative); choose one with `params`."
+        )
+    return over[0]
+
+
+def level_set_tangents(net: LinearConvNet, params: Filters) -> np.ndarray:
+    """An orthonormal basis (columns) of T_θΘ_δ = {θ̇ : ⟨w_{l+1}, ẇ_{l+1}⟩ = ⟨w_l, ẇ_l⟩}.   [riemann, Eq 9]"""
+    sizes = [w.size for w in params]
+    rows = np.zeros((net.depth - 1, net.n_params))
+    bounds = np.cumsum([0, *sizes])
+    for l in range(net.depth - 1):
+        rows[l, bounds[l] : bounds[l + 1]] = -params[l].ravel()
+        rows[l, bounds[l + 1] : bounds[l + 2]] = params[l + 1].ravel()
+    return np.linalg.svd(rows)[2][net.depth - 1 :].T if net.depth > 1 else np.eye(net.n_params)
+
+
+def _pushforward(net: LinearConvNet, params: Filters, J: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    tangents = level_set_tangents(net, params)
+    lifts = np.linalg.lstsq(J @ tangents, basis, rcond=None)[0]
+    return lifts.T @ lifts

@@ -1,0 +1,68 @@
+"""Groups acting on parameters: actions, generators, orbits, the dimension account, conserved quantities, teleportation, reduction."""
+
+from neuromanifold.symmetry.account import DimensionAccount, dimension_account
+from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element
+from neuromanifold.symmetry.batch import BatchGroup
+from neuromanifold.symmetry.conserved import ConservedQuantities, conserved, conserved_quantities
+from neuromanifold.symmetry.dense import Dense
+from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
+from neuromanifold.symmetry.hadamard import (
+    Extended,
+    ExtendedModel,
+    HadamardGroup,
+    MatrixGroup,
+    Reparametrization,
+    TransformedModel,
+)
+from neuromanifold.symmetry.linear import AffineGroup, GeneralLinearGroup, OrthogonalGroup
+from neuromanifold.symmetry.monomial import Monomial
+from neuromanifold.symmetry.permutation import PermutationGroup
+from neuromanifold.symmetry.product import SymmetryGroup, symmetry_group
+from neuromanifold.symmetry.reduce import Reduction, reduce_width
+from neuromanifold.symmetry.rewriting import Removal
+from neuromanifold.symmetry.scaling import ScalingGroup
+from neuromanifold.symmetry.sign import SignedPermutationGroup, SignGroup
+from neuromanifold.symmetry.teleport import Teleportation, teleport
+from neuromanifold.symmetry.training import teleporting
+from neuromanifold.symmetry.transformation import Transformation, gamma_norm, transformation
+
+__all__ = [
+    "AbstractGroup",
+    "AffineGroup",
+    "BatchGroup",
+    "Composition",
+    "ConservedQuantities",
+    "ContinuousGroup",
+    "Dense",
+    "DimensionAccount",
+    "Element",
+    "Extended",
+    "ExtendedModel",
+    "GeneralLinearGroup",
+    "HadamardGroup",
+    "HiddenEquivalence",
+    "MatrixGroup",
+    "Monomial",
+    "OrthogonalGroup",
+    "PermutationGroup",
+    "Reduction",
+    "Removal",
+    "Reparametrization",
+    "ScalingGroup",
+    "SignGroup",
+    "SignedPermutationGroup",
+    "SymmetryGroup",
+    "Teleportation",
+    "Transformation",
+    "TransformedModel",
+    "conserved",
+    "conserved_quantities",
+    "dimension_account",
+    "gamma_norm",
+    "hidden_equivalence",
+    "reduce_width",
+    "symmetry_group",
+    "teleport",
+    "teleporting",
+    "transformation",
+]

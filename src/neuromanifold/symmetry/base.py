@@ -1,0 +1,180 @@
+"""What a group of symmetries and its elements are."""
+
+import abc
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
+from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.symmetry.fields import Fields
+from neuromanifold.tangent.residues import draw_prime
+
+Tree = TypeVar("Tree")
+
+
+class Element(eqx.Module):
+    """A map g of parameters with `g(params)`, `g.inverse` and `g @ h`, the map θ ↦ g(h(θ)).
+
+    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; concrete results are NumPy.
+    """
+
+    def __call__(self, params: Any) -> Any:
+        """g(θ)."""
+        if is_traced((params, self)):
+            return self.act(params)
+        with arithmetic():
+            dtype = widest(params)
+            on_host = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), params)
+            return to_host(self.act(on_host))
+
+    @abc.abstractmethod
+    def act(self, params: Any) -> Any:
+        """g(θ) on NumPy arrays or tracers alike."""
+
+    @property
+    @abc.abstractmethod
+    def inverse(self) -> "Element":
+        """g⁻¹."""
+
+    @abc.abstractmethod
+    def __matmul__(self, other: Any) -> "Element":
+        """The composition: (g @ h)(θ) = g(h(θ))."""
+
+
+class Composition(Element):
+    """g₁ ∘ g₂ ∘ … for elements that have no common form."""
+
+    parts: tuple[Element, ...]
+
+    def act(self, params: Any) -> Any:
+        """g₁(g₂(…θ))."""
+        for part in reversed(self.parts):
+            params = part.act(params)
+        return params
+
+    @property
+    def inverse(self) -> "Composition":
+        """The inverses in the opposite order."""
+        return Composition(tuple(part.inverse for part in reversed(self.parts)))
+
+    def __matmul__(self, other: Any) -> "Composition":
+        return Composition((*self.parts, *(other.parts if isinstance(other, Composition) else (other,))))
+
+
+class AbstractGroup(abc.ABC):
+    """A group acting on the parameters of `net` without changing the function, or refusing the network by name."""
+
+    net: MLP
+
+    @property
+    def model(self) -> Any:
+        """The model f(params, x) that the group leaves unchanged."""
+        return self.net
+
+    def extend(self, params: Params) -> Any:
+        """The parameters of `model` that stand for `params`."""
+        return params
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> Element:
+        """The neutral element."""
+
+    @abc.abstractmethod
+    def sample(self, *, key: Any) -> Element:
+        """A random element."""
+
+
+class ContinuousGroup(AbstractGroup):
+    """A group with coordinates: `element(ξ)` is the exponential of the Lie algebra element ξ."""
+
+    @property
+    @abc.abstractmethod
+    def fields(self) -> Fields:
+        """The generators as vector fields on parameter space."""
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the group."""
+        return self.fields.count
+
+    @abc.abstractmethod
+    def exponential(self, coordinates: Any) -> Element:
+        """exp Σ ξ_k X_k for coordinates that are a NumPy array or a tracer."""
+
+    def element(self, coordinates: Any) -> Element:
+        """The exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype of a tracer."""
+        if np.shape(coordinates) != (self.dimension,):
+            raise ValueError(
+                f"`coordinates` has shape {np.shape(coordinates)} but {type(self).__name__} has dimension "
+                f"{self.dimension}; pass one number for each generator."
+            )
+        if is_traced(coordinates):
+            return self.exponential(coordinates)
+        return self.exponential(np.asarray(coordinates, np.float64))
+
+    def clip(self, coordinates: Any, bound: float) -> Any:
+        """Coordinates brought to where ‖Γ‖ ≤ `bound` is certain."""
+        return jnp.clip(coordinates, -np.log(bound) / 2, np.log(bound) / 2)
+
+    @property
+    def identity(self) -> Element:
+        """The neutral element."""
+        return self.element(np.zeros(self.dimension))
+
+    def generators(self, params: Any) -> Float[Any, "g D"]:
+        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)` order.
+
+        >>> net = nm.MLP((1, 1, 1), bias=False)
+        >>> nm.symmetry.ScalingGroup(net).generators((nm.Layer(np.array([[2.0]])), nm.Layer(np.array([[3.0]])))).tolist()
+        [[2.0, -3.0]]
+        """
+        return self.fields.at(params)
+
+    def orbit_dimension(self, params: Any, *, exact: bool = True) -> Any:
+        """The dimension of the orbit through θ, the rank of the generators: exactly (modulo a random prime), or from singular values."""
+        if exact:
+            p = draw_prime(self.net)
+            return modular_rank(self.fields.modulo(params, p), p)
+        return numerical_rank(self.generators(params))
+
+    def stabiliser_dimension(self, params: Any, *, exact: bool = True) -> int:
+        """The dimension of {g : gθ = θ} = dim G − dim Gθ.   [complexity, Cor. A.6]"""
+        return self.dimension - int(self.orbit_dimension(params, exact=exact))
+
+
+def numerical_rank(matrix: Any) -> Rank:
+    """The rank of a matrix from its singular values in float64."""
+    matrix = np.asarray(matrix, np.float64)
+    if 0 in matrix.shape:
+        return Rank(np.int64(0), np.empty(0), np.float64(0.0), np.float64(np.inf))
+    with arithmetic():
+        found = rank_from_spectrum(np.linalg.svd(matrix, compute_uv=False), matrix.shape)
+        return Rank(*to_host((found.value, found.spectrum, found.threshold, found.gap)))
+
+
+def namespace(array: Any) -> Any:
+    """NumPy for its own arrays, `jax.numpy` for everything else: on the host nothing is compiled."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def generator(key: Any) -> np.random.Generator:
+    """NumPy's generator seeded by a JAX key: sampling a group compiles nothing."""
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
+
+
+def check_net(net: Any, group: str) -> None:
+    """Refuse what is no MLP, and networks without hidden neurons."""
+    if not isinstance(net, MLP):
+        raise TypeError(f"`net` is a {type(net).__name__}; {group} acts on the parameters of an nm.MLP.")
+    if net.hidden == 0:
+        raise ValueError(f"`net` is {net}, which has no hidden neurons for {group} to act on; add a hidden layer.")

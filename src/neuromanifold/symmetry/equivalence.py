@@ -1,0 +1,133 @@
+"""`hidden_equivalence`: the symmetries that a sample adds, because some neurons have one sign on all of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.validation import check_params, check_sample
+from neuromanifold.regions.signs import Signs, exact_signs
+from neuromanifold.symmetry import neurons
+from neuromanifold.symmetry.base import check_net, numerical_rank
+from neuromanifold.symmetry.fields import Fields, Layout, join, mixing, translation, units
+from neuromanifold.tangent.residues import draw_prime
+from neuromanifold.tangent.structure import layer_slopes, zero_columns
+
+SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations")
+
+
+@dataclass(frozen=True)
+class LayerStatus:
+    """What the neurons of a hidden layer are on the sample, as index arrays.
+
+    `linear`: one nonzero slope on all of it (always-active ReLUs, identity, leaky ReLUs of either fixed sign);
+    `inactive`: slope zero on all of it; `scaled`: the other homogeneous neurons; `slopes` of the linear ones.
+    """
+
+    linear: Int[np.ndarray, " k"]
+    slopes: Float[np.ndarray, " k"]
+    inactive: Int[np.ndarray, " d"]
+    scaled: Int[np.ndarray, " m"]
+    degrees: Float[np.ndarray, " m"]
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenEquivalence:
+    """The symmetries of f_θ on a sample, near θ: the largest group that commutes with the activations there.   [complexity, Def 4.1]
+
+    Scalings for neurons that change their sign on the sample, the affine group (GL without biases) for those that are
+    linear on it, and free parameters: those of inactive neurons, and those that no open path runs through. The
+    action of finite elements is that of a network whose fixed neurons are replaced by linear ones, so it holds as
+    long as no neuron changes its sign; the generators are exact.
+    """
+
+    net: MLP
+    params: Params
+    x: np.ndarray
+    signs: Signs
+    layers: tuple[LayerStatus, ...]
+    free: Bool[np.ndarray, " D"]
+
+    @cached_property
+    def sources(self) -> dict[str, Fields]:
+        """The generators by where they come from, in the order in which an account counts them."""
+        layout, net = Layout(self.net), self.net
+        dead = np.zeros(net.n_params, bool)
+        scalings, mixers, shifts = [], [], []
+        for index, layer in enumerate(self.layers):
+            for i in layer.inactive:
+                dead[layout.incoming(index, int(i))] = True
+                dead[layout.outgoing(index, int(i))] = True
+            scalings += [
+                mixing(layout, index, int(i), int(i), 1.0, float(d))
+                for i, d in zip(layer.scaled, layer.degrees, strict=True)
+            ]
+            linear = list(zip(layer.linear.tolist(), layer.slopes.tolist(), strict=True))
+            mixers += [mixing(layout, index, i, j, t, s) for i, s in linear for j, t in linear]
+            shifts += [translation(layout, index, i, s) for i, s in linear if net.bias]
+        found = [units(net, np.flatnonzero(dead)), units(net, np.flatnonzero(self.free & ~dead))]
+        found += [join(net, part) for part in (scalings, mixers, shifts)]
+        return dict(zip(SOURCES, found, strict=True))
+
+    @cached_property
+    def fields(self) -> Fields:
+        """All generators."""
+        return join(self.net, list(self.sources.values()))
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the group: Σ scaled + Σ k² (+ k with biases) + free parameters."""
+        return self.fields.count
+
+    def generators(self, params: Params | None = None) -> Float[Any, "g D"]:
+        """Vectors v with Jv = 0, one per row, columns in `ravel_pytree` order."""
+        return self.fields.at(self.params if params is None else params)
+
+    def orbit_dimension(self, *, exact: bool = True) -> Any:
+        """The rank of the generators at θ, exactly or from singular values."""
+        if not exact:
+            return numerical_rank(self.generators())
+        p = draw_prime(self.net)
+        return modular_rank(self.fields.modulo(self.params, p), p)
+
+    def stabiliser_dimension(self, *, exact: bool = True) -> int:
+        """dim G − dim Gθ.   [complexity, Eq. 4]"""
+        return self.dimension - int(self.orbit_dimension(exact=exact))
+
+
+def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
+    """The data-dependent symmetry group of a network on a sample, from its fixed neurons.   [complexity, Def 4.1, Prop 4.5]
+
+    Signs are decided by exact arithmetic on the host. Under leaky ReLU a neuron of fixed negative sign is linear with
+    slope α, not dead.
+
+    >>> net = nm.MLP((1, 2, 1))
+    >>> params = (nm.Layer(np.ones((2, 1)), np.array([3.0, -5.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
+    >>> group = nm.hidden_equivalence(net, params, np.array([[-1.0], [2.0]]))
+    >>> group.dimension        # neuron 0 is linear: its scale and its translation; neuron 1 is dead: 3 free parameters
+    5
+    """
+    check_net(net, "hidden_equivalence")
+    if is_traced((params, x)):
+        raise TypeError("`hidden_equivalence` decides signs exactly on the host; call it outside jit, vmap and grad.")
+    check_params(params)
+    net.check(params, x)
+    check_sample(x)
+    x = np.asarray(x, np.float64)
+    signs = exact_signs(net, params, x)
+    slopes = layer_slopes(net, signs)
+    degrees = neurons.hidden(net, neurons.degree)
+    layers = tuple(_status(slope, degree) for slope, degree in zip(slopes, degrees, strict=False))
+    return HiddenEquivalence(net, params, x, signs, layers, zero_columns(net, params, x, signs))
+
+
+def _status(slope: np.ndarray, degree: np.ndarray) -> LayerStatus:
+    constant = (slope == slope[0]).all(axis=0)
+    linear, inactive = np.flatnonzero(constant & (slope[0] != 0)), np.flatnonzero(constant & (slope[0] == 0))
+    scaled = np.flatnonzero(~constant & ~np.isnan(degree))
+    return LayerStatus(linear, slope[0, linear], inactive, scaled, degree[scaled])

@@ -1,0 +1,139 @@
+"""`reduce_width`: a smaller network with the same function."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.validation import check_params, check_sample
+from neuromanifold.regions.signs import exact_signs
+from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
+
+_EXACT_PRODUCTS = 10**6
+_PROBES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A smaller network with its evidence.
+
+    `deviation` is the largest |f_small − f| over the sample (over random inputs when there is none); `exact` says
+    that it was computed in rational arithmetic, so that it is what the parameters' own rounding costs and nothing else.
+    `removed` lists what went and why. `on_sample` says whether equality is claimed on the sample and the linear
+    regions that it meets, or everywhere.
+    """
+
+    net: MLP
+    params: Params
+    deviation: float
+    exact: bool
+    removed: tuple[Removal, ...]
+    on_sample: bool
+    neurons_saved: int
+    parameters_saved: int
+
+    def __str__(self) -> str:
+        where = "on the sample" if self.on_sample else "everywhere"
+        how = "exactly computed" if self.exact else "float64"
+        head = (
+            f"{self.neurons_saved} hidden neurons and {self.parameters_saved} parameters saved; "
+            f"equal {where}, deviation {self.deviation:.1e} ({how})"
+        )
+        return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
+
+
+def reduce_width(net: MLP, params: Params, x: Any = None, *, rtol: float = 8 * 2.0**-52) -> Reduction:
+    """A smaller network with the same function: everywhere, or with `x` on the sample and the regions it meets.
+
+    Everywhere: neurons without outgoing weights, constant neurons, neurons equal, opposite (odd or even σ) or proportional
+    (homogeneous σ) to another; linear layers folded. On the sample also: neurons inactive on all of it, and neurons that
+    are linear on all of it, of which a layer needs as many as the rank of their joint contribution. Signs on the
+    sample are decided exactly. `rtol` is what counts as equal; parameters come back in float64.
+
+    >>> net = nm.MLP((1, 3, 1))
+    >>> hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
+    >>> params = (hidden, nm.Layer(np.array([[1.0, 1.0, 1.0]]), np.zeros(1)))
+    >>> nm.reduce_width(net, params).net.widths                                        # neurons 0 and 1 are parallel
+    (1, 2, 1)
+    >>> small = nm.reduce_width(net, params, np.array([[-1.0], [1.0], [2.0]]))         # and 2 is off on the sample
+    >>> small.net.widths, small.deviation, small.exact
+    ((1, 1, 1), 0.0, True)
+    """
+    if not isinstance(net, MLP):
+        raise TypeError(f"`net` is a {type(net).__name__}; reduce_width takes an nm.MLP.")
+    if is_traced((params, x)):
+        raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
+    check_params(params)
+    net.check_params(params)
+    params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
+    if x is not None:
+        net.check(params, x)
+        check_sample(x)
+        x = np.asarray(x, np.float64)
+    signs = exact_signs(net, params, x) if x is not None and _is_exact(net) else None
+    work = exhausted(begin(net, params, signs), net.widths[0], rtol)
+    smaller, reduced = finish(work, net)
+    points = np.random.default_rng(0).standard_normal((_PROBES, net.widths[0])) if x is None else x
+    deviation, exact = _deviation((net, params), (smaller, reduced), points)
+    return Reduction(
+        net=smaller,
+        params=reduced,
+        deviation=deviation,
+        exact=exact,
+        removed=work.removed,
+        on_sample=signs is not None,
+        neurons_saved=net.hidden - smaller.hidden,
+        parameters_saved=net.n_params - smaller.n_params,
+    )
+
+
+def _is_exact(net: MLP) -> bool:
+    """Whether the signs of the network can be decided exactly."""
+    activations = [a for entry in net.activations for a, _ in per_neuron(entry, 1)]
+    return all(
+        not {"slopes", "polynomial"} & a.measured and (a.slopes is not None or a.polynomial is not None)
+        for a in activations
+    )
+
+
+def _deviation(full: tuple[MLP, Params], small: tuple[MLP, Params], x: np.ndarray) -> tuple[float, bool]:
+    """max |f_small − f|, in rational arithmetic where the network and its size allow."""
+    net = full[0]
+    if _is_exact(net) and net.scaling == "standard" and len(x) * net.n_params <= _EXACT_PRODUCTS:
+        ours, theirs = _rational_values(*small, x), _rational_values(*full, x)
+        return float(max(abs(a - b) for a, b in zip(ours, theirs, strict=True))), True
+    return float(np.abs(small[0](small[1], x) - full[0](full[1], x)).max()), False
+
+
+def _rational_values(net: MLP, params: Params, x: np.ndarray) -> list[Fraction]:
+    """All outputs, exactly: floats are rationals, and FLINT multiplies rational matrices."""
+    import flint
+
+    a = _rational(flint, x.T)
+    for layer, entry in zip(params, net.activations, strict=True):
+        z = _rational(flint, layer.weight) * a
+        if layer.bias is not None:
+            z = z + _rational(flint, np.repeat(layer.bias[:, None], x.shape[0], axis=1))
+        rows = z.tolist()
+        for activation, run in per_neuron(entry, len(rows)):
+            for i in range(run.start, run.stop):
+                rows[i] = [_activated(flint, activation, value) for value in rows[i]]
+        a = flint.fmpq_mat(rows)
+    return [Fraction(int(v.p), int(v.q)) for row in a.tolist() for v in row]
+
+
+def _rational(flint: Any, a: np.ndarray) -> Any:
+    return flint.fmpq_mat([[flint.fmpq(*value.as_integer_ratio()) for value in row] for row in a.tolist()])
+
+
+def _activated(flint: Any, activation: Any, z: Any) -> Any:
+    if activation.slopes is not None:
+        return z * flint.fmpq(*float(activation.slopes[1 if z > 0 else 0]).as_integer_ratio())
+    value = flint.fmpq(0)
+    for coefficient in reversed(activation.polynomial):
+        value = value * z + flint.fmpq(*float(coefficient).as_integer_ratio())
+    return value
