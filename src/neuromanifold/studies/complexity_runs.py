@@ -65,9 +65,9 @@ ENERGY = ("heating_load", "cooling_load")
 DECAYS = (0.0, 1e-4, 1e-3)
 EXPERIMENTS = {
     "small": (
-        Experiment("univariate", UNIVARIATE, runs=15, epochs=1000, every=50, exact_every=100),
+        Experiment("univariate", UNIVARIATE, runs=15, epochs=5000, every=500, exact_every=500),
         Experiment("energy", ENERGY, runs=5, epochs=200, every=50, exact_every=100),
-        Experiment("decay", ("f2",), runs=10, epochs=1000, every=200, exact_every=200, weight_decay=DECAYS),
+        Experiment("decay", ("f2",), runs=20, epochs=2000, every=1000, exact_every=1000, weight_decay=DECAYS),
         Experiment("bivariate", BIVARIATE, runs=8, epochs=300, every=50, exact_every=150),
     ),
     "paper": (
