@@ -1,6 +1,6 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import data, dynamics, functionspace, report, symmetry
+from neuromanifold import bottleneck, data, dynamics, functionspace, report, symmetry
 from neuromanifold.dynamics import gradient_flow, losses, train
 from neuromanifold.inspection import Inspection, inspect
 from neuromanifold.models import (
@@ -49,6 +49,7 @@ __all__ = [
     "Rank",
     "activation_patterns",
     "alignment",
+    "bottleneck",
     "conserved_quantities",
     "data",
     "dimension_account",
