@@ -214,9 +214,9 @@ def test_bad_arguments(arguments, options, message):
 
 
 def test_a_function_and_a_tracer_are_refused():
-    with pytest.raises(TypeError, match="infinite width is defined for nm.MLP"):
+    with pytest.raises(TypeError, match=r"infinite width is defined for nm\.MLP"):
         infinite_ntk(lambda p, x: x, np.ones((1, 1)))
     with pytest.raises(TypeError, match="call them outside jit"):
         jax.jit(lambda x: infinite_ntk(nm.MLP((1, 1)), x))(jnp.ones((1, 1)))
-    with pytest.raises(ValueError, match="`rtol` is 2.0"):
+    with pytest.raises(ValueError, match=r"`rtol` is 2\.0"):
         Quadrature(rtol=2.0)

@@ -28,6 +28,7 @@ class HessianPlan:
     widths: tuple[int, ...]
     trials: int
     samples: int
+    pool: int = 1
     seed: int = 2
 
 
@@ -35,18 +36,19 @@ class HessianPlan:
 class SpeedPlan:
     """Networks before and after random neuron scalings of several strengths, trained on the same batches."""
 
-    nets: int = 48
+    nets: int = 60
     width: int = 48
     strengths: tuple[float, ...] = (0.2, 0.4, 0.6)
     train: int = 1024
-    epochs: int = 16
+    epochs: int = 14
     batch: int = 32
+    pool: int = 2
     loss: str = "mean squared error"
     seed: int = 3
 
 
 HESSIAN = {
-    "small": HessianPlan((32, 64, 128, 256), 2, 2),
+    "small": HessianPlan((32, 64, 128, 256), 2, 2, pool=2),
     "paper": HessianPlan((100, 150, 200, 300, 400, 550, 750, 1000, 1250, 1500), 3, 2),
 }
 SPEED = SpeedPlan()
@@ -54,7 +56,7 @@ SPEED = SpeedPlan()
 
 def hessian_runs(path: Path, plan: HessianPlan, report: Report) -> dict[str, np.ndarray]:
     """‖∇²F(x)‖ at initialisation, per width (kind, trial, sample); kind 1 is the Hadamard-transformed network."""
-    store, sample = Store(path, plan), load(1024, 100)
+    store, sample = Store(path, plan), load(1024, 100, pool=plan.pool)
     search, loss = WIDTHS["paper"].search, LOSSES[WIDTHS["paper"].loss]
     for done, width in enumerate(plan.widths):
         if f"{width}/norm" not in store:
@@ -95,7 +97,7 @@ def rescaled(params: Any, factors: tuple[Any, ...]) -> Any:
 
 def speed_runs(path: Path, plan: SpeedPlan, report: Report) -> dict[str, np.ndarray]:
     """Alignment and halving time (strength, net), strength 0 first, before and after neuron scalings e^{sξ}."""
-    store, sample = Store(path, plan), load(plan.train, 100)
+    store, sample = Store(path, plan), load(plan.train, 100, pool=plan.pool)
     data, net = images(sample), network(plan.width, sample)
     for done, strength in enumerate((0.0, *plan.strengths)):
         if f"{strength}/alignment" not in store:
@@ -112,7 +114,7 @@ def _speed(net: MLP, plan: SpeedPlan, strength: float, data: Images) -> dict[str
     params = jax.vmap(rescaled)(weights, tuple(jnp.exp(strength * n) for n in noise))
     measured = training.measure(net, loss, params, data.x, data.y, data)
     momenta = jax.tree.map(jnp.zeros_like, params)
-    segments, curves = optimizer.segments(len(data.x), 8), []
+    segments, curves = optimizer.segments(len(data.x), 4), []
     for epoch in range(plan.epochs):
         orders = jax.vmap(lambda key, e=epoch: jax.random.fold_in(key, e + 1))(keys)
         indices = training.shuffled(optimizer, len(data.x), segments, orders)

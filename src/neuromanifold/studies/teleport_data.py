@@ -28,28 +28,35 @@ class Sample:
         return f"{self.name}: {len(self.x)} training and {len(self.x_test)} test images of {self.x.shape[1]} pixels"
 
 
-def load(train: int, test: int) -> Sample:
+def load(train: int, test: int, *, pool: int = 1) -> Sample:
     """The first images of Fashion-MNIST's two parts where this machine has them, else the digits bundled with scikit-learn.
 
-    A carried file in `NEUROMANIFOLD_DATA` comes first; nothing is downloaded (`neuromanifold data fetch` does that).
+    A carried file in `NEUROMANIFOLD_DATA` comes first; nothing is downloaded (`neuromanifold data fetch` does that). `pool`
+    averages the images of Fashion-MNIST over squares of so many pixels a side.
     """
     carried = next((folder / CARRIED for folder in folders() if (folder / CARRIED).is_file()), None)
     if carried is not None:
         with np.load(carried) as arrays:
             images = {name: arrays[name] for name in ("x", "y", "x_test", "y_test")}
-        return _sample("Fashion-MNIST", images, train, test)
+        return _sample(images, train, test, pool)
     if fashion.find() is not None:
-        return _sample("Fashion-MNIST", _fashion_bytes(train, test), train, test)
+        return _sample(_fashion_bytes(train, test), train, test, pool)
     return _digits(train, test)
 
 
-def _sample(name: str, images: dict[str, np.ndarray], train: int, test: int) -> Sample:
+def _sample(images: dict[str, np.ndarray], train: int, test: int, pool: int) -> Sample:
     found = len(images["x"]), len(images["x_test"])
     if train > found[0] or test > found[1]:
-        raise ValueError(f"`train`, `test` are {train}, {test} but {name} has {found} images here; ask for fewer.")
+        raise ValueError(f"`train`, `test` are {train}, {test} but there are {found} images here; ask for fewer.")
     classes = np.eye(10, dtype=np.float32)
-    x, x_test = (a.reshape(len(a), -1).astype(np.float32) / 255 for a in (images["x"][:train], images["x_test"][:test]))
-    return Sample(name, x, classes[images["y"][:train]], x_test, classes[images["y_test"][:test]])
+    x, x_test = (_grey(a, pool) for a in (images["x"][:train], images["x_test"][:test]))
+    return Sample("Fashion-MNIST", x, classes[images["y"][:train]], x_test, classes[images["y_test"][:test]])
+
+
+def _grey(images: np.ndarray, pool: int) -> np.ndarray:
+    side = images.shape[1] // pool
+    pooled = images.reshape(len(images), side, pool, side, pool).astype(np.float32).mean(axis=(2, 4))
+    return pooled.reshape(len(images), -1) / 255
 
 
 def _fashion_bytes(train: int, test: int) -> dict[str, np.ndarray]:
@@ -74,7 +81,9 @@ def _digits(train: int, test: int) -> Sample:
     x, y = (bunch.data[order] / 16).astype(np.float32), np.eye(10, dtype=np.float32)[bunch.target[order]]
     test = min(test, 400)
     train = min(train, len(x) - test)
-    return Sample("digits (Fashion-MNIST is not on this machine)", x[test:][:train], y[test:][:train], x[:test], y[:test])
+    return Sample(
+        "digits (Fashion-MNIST is not on this machine)", x[test:][:train], y[test:][:train], x[:test], y[:test]
+    )
 
 
 def carry(folder: Path) -> list[Path]:

@@ -15,7 +15,9 @@ MARKERS = ("o", "s")
 def _axes(columns: int, width: float = 4.2, height: float = 3.6, **options: Any) -> tuple[Any, Any]:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, columns, figsize=(width * columns, height), squeeze=False, layout="constrained", **options)
+    figure, axes = plt.subplots(
+        1, columns, figsize=(width * columns, height), squeeze=False, layout="constrained", **options
+    )
     for axis in axes[0]:
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes[0]
@@ -32,7 +34,9 @@ def width_figure(data: xr.Dataset, slopes: dict[str, Estimate], snapshots: dict[
         fit = np.polyfit(np.log(widths), np.log(mean), 1)
         axis.plot(widths, np.exp(np.polyval(fit, np.log(widths))), color=colour, label=f"slope {slopes[kind]}")
         axis.plot(widths, mean[0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
-        axis.set(xscale="log", yscale="log", xlabel="width (neurons per layer)", title=f"{kind}, batch {snapshots[kind]}")
+        axis.set(
+            xscale="log", yscale="log", xlabel="width (neurons per layer)", title=f"{kind}, batch {snapshots[kind]}"
+        )
         axis.legend(frameon=False, fontsize=8)
     axes[0].set_ylabel("RMSE, network vs linearised (test outputs)")
     return figure
@@ -82,12 +86,16 @@ def beyond_figure(hessian: xr.Dataset, slopes: dict[str, Estimate], speed: xr.Da
         mean = hessian.norm.sel(kind=kind).mean(["trial", "sample"]).values
         axes[0].plot(widths, mean, marker, color=colour, mfc="none", label=f"{kind}, slope {slopes[kind]}")
     axes[0].plot(widths, mean[0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
-    axes[0].set(xscale="log", yscale="log", xlabel="width (neurons per layer)", ylabel="spectral norm of the output's Hessian")
+    axes[0].set(
+        xscale="log", yscale="log", xlabel="width (neurons per layer)", ylabel="spectral norm of the output's Hessian"
+    )
     axes[0].legend(frameon=False, fontsize=8)
     for strength, colour in zip(speed.strength.values, PALETTE[2:], strict=False):
         one = speed.sel(strength=strength)
         axes[1].plot(one.gain, one.speedup, ".", color=colour, label=f"strength {strength:g}")
     axes[1].axline((1, 1), slope=1, color="0.6", ls=":", lw=1)
-    axes[1].set(xscale="log", yscale="log", xlabel="alignment after / before scaling", ylabel="halving time before / after")
+    axes[1].set(
+        xscale="log", yscale="log", xlabel="alignment after / before scaling", ylabel="halving time before / after"
+    )
     axes[1].legend(frameon=False, fontsize=8)
     return figure

@@ -22,11 +22,15 @@ from neuromanifold.studies.teleport_hadamard import ScaleSearch, hadamard_scales
 from neuromanifold.studies.teleport_training import LOSSES, Images, Optimizer
 
 Report = Callable[[str, float], None]
+SEARCH = ScaleSearch()
 
 
 @dataclass(frozen=True)
 class AlignmentPlan:
-    """Figure 2: many networks of one width; alignment before training, loss along it."""
+    """Figure 2: many networks of one width; alignment before training, loss along it.
+
+    The loss is read up to `readings` times in each of the first `fine_epochs`, then once an epoch.
+    """
 
     nets: int
     width: int
@@ -36,7 +40,9 @@ class AlignmentPlan:
     epochs: int
     batch: int
     chunk: int = 125
+    readings: int = 13
     fine_epochs: int = 3
+    pool: int = 1
     precision: str = "tensorfloat32"
     seed: int = 0
 
@@ -54,17 +60,18 @@ class WidthPlan:
     loss: str = "mean squared error"
     records: int = 3
     level: float = 0.65
+    pool: int = 1
     precision: str = "highest"
-    search: ScaleSearch = ScaleSearch()
+    search: ScaleSearch = SEARCH
     seed: int = 1
 
 
 ALIGNMENT = {
-    "small": AlignmentPlan(96, 48, 1024, 300, 512, 16, 32, chunk=96, fine_epochs=16),
+    "small": AlignmentPlan(200, 48, 1024, 300, 512, 14, 32, chunk=100, readings=4, fine_epochs=14, pool=2),
     "paper": AlignmentPlan(1000, 1024, 5000, 1000, 1000, 100, 128),
 }
 WIDTHS = {
-    "small": WidthPlan((32, 64, 128, 256), 3, 1024, 300, 20, 32, records=4, level=0.6),
+    "small": WidthPlan((32, 64, 128, 256), 3, 1024, 300, 20, 32, level=0.6, pool=2),
     "paper": WidthPlan((100, 150, 200, 300, 400, 550, 750, 1000, 1250, 1500), 3, 5000, 1000, 200, 128),
 }
 
@@ -104,10 +111,10 @@ def network(width: int, sample: Sample) -> MLP:
 
 def alignment_runs(path: Path, plan: AlignmentPlan, loss: str, report: Report) -> dict[str, np.ndarray]:
     """Figure 2's numbers for one loss, by chunks of networks: see `gathered`; `times` are the epochs of the readings."""
-    store, sample = Store(path, plan), load(plan.train, plan.test)
+    store, sample = Store(path, plan), load(plan.train, plan.test, pool=plan.pool)
     data, net = images(sample), network(plan.width, sample)
     optimizer = Optimizer(batch=plan.batch)
-    segments = optimizer.segments(len(sample.x), 13)
+    segments = optimizer.segments(len(sample.x), plan.readings)
     store.add(data=np.array(repr(sample)), times=_times(plan, segments), device=np.array(jax.devices()[0].device_kind))
     for start in range(0, plan.nets, plan.chunk):
         if f"{start}/curves" not in store:
@@ -165,7 +172,7 @@ def width_runs(path: Path, plan: WidthPlan, report: Report) -> dict[str, np.ndar
 
     Kind 0 is the standard network, kind 1 the transformed one; both start from the same weights and see the same batches.
     """
-    store, sample = Store(path, plan), load(plan.train, plan.test)
+    store, sample = Store(path, plan), load(plan.train, plan.test, pool=plan.pool)
     data = images(sample)
     optimizer = Optimizer(batch=plan.batch)
     segments = optimizer.segments(len(sample.x), plan.records)
@@ -181,7 +188,9 @@ def width_runs(path: Path, plan: WidthPlan, report: Report) -> dict[str, np.ndar
             with jax.default_matmul_precision(plan.precision):
                 result = _width_chunk(network(width, sample), optimizer, segments, plan, data)
             store.put(str(width), {**result, "seconds": time.perf_counter() - began})
-        report(f"figure 1, width {width}", sum(w * w for w in plan.widths[: done + 1]) / sum(w * w for w in plan.widths))
+        report(
+            f"figure 1, width {width}", sum(w * w for w in plan.widths[: done + 1]) / sum(w * w for w in plan.widths)
+        )
     return store.arrays
 
 

@@ -24,22 +24,16 @@ def output_hessian_norm(
     By Lanczos on Hessian–vector products, in float64 (`dtype="float32"` on request). For a network in NTK scaling it falls
     like 1/√width, which is why wide networks train as their linearisation does.
 
-    >>> nm.output_hessian_norm(lambda params, x: params[0] * params[1] * x, np.array([1.0, 2.0]), np.array([[3.0]])).round(12)
+    >>> output_hessian_norm(lambda params, x: params[0] * params[1] * x, np.array([1.0, 2.0]), np.array([[3.0]])).round(12)
     array([3.])
     """
     with arithmetic():
         params, x = checked(f, params, x, dtype=dtype)
-        flat, unravel = ravel_pytree(params)
         outputs = int(np.prod(jax.eval_shape(f, params, x[:1]).shape))
         if not 0 <= output < outputs:
             raise ValueError(f"`output` is {output} but the model has {outputs} outputs; pass 0 to {outputs - 1}.")
-
-        @jax.jit
-        def product(sample, v):
-            gradient = jax.grad(lambda p: f(unravel(p), sample[None]).ravel()[output])
-            return jax.jvp(gradient, (flat,), (v.astype(flat.dtype),))[1]
-
-        return np.array([_spectral_norm(lambda v, s=sample: product(s, v), flat.size, tol) for sample in x])
+        size = sum(leaf.size for leaf in jax.tree.leaves(params))
+        return np.array([_spectral_norm(lambda v, s=s: _hessian(f, output, params, s, v), size, tol) for s in x])
 
 
 def sharpness(f: Model, params: Any, x: Any, y: Any, *, loss: Loss, tol: float = 1e-9) -> float:
@@ -48,7 +42,7 @@ def sharpness(f: Model, params: Any, x: Any, y: Any, *, loss: Loss, tol: float =
     For ½‖f − y‖²/n it is λ_max(Θ)/n. By Lanczos, in float64, with one JVP, one Hessian–vector product of the loss and one VJP.
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
-    >>> nm.sharpness(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
+    >>> sharpness(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
     10.0
     """
     with arithmetic():
@@ -66,13 +60,20 @@ def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss, mome
     squared errors that is the kernel's top eigenvalue; for other losses the curvature is that at the current outputs.
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
-    >>> nm.largest_stable_lr(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
+    >>> largest_stable_lr(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
     0.2
     """
     if not 0 <= momentum < 1:
         raise ValueError(f"`momentum` is {momentum}; pass a number in [0, 1).")
     top = sharpness(f, params, x, y, loss=loss)
     return 2 * (1 + momentum) / top if top > 0 else np.inf
+
+
+@jax.jit(static_argnums=(0, 1))
+def _hessian(f: Model, output: int, params: Any, sample: Any, v: Any) -> Any:
+    flat, unravel = ravel_pytree(params)
+    gradient = jax.grad(lambda p: f(unravel(p), sample[None]).ravel()[output])
+    return jax.jvp(gradient, (flat,), (v.astype(flat.dtype),))[1]
 
 
 @jax.jit(static_argnums=(0, 1))

@@ -39,7 +39,7 @@ def infinite_ntk(
     relu, leaky_relu, abs, identity, erf, sin, cos, exp; any other activation by `Quadrature`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False, scaling="ntk")
-    >>> nm.infinite_ntk(net, np.array([[1.0]]))     # Σ² + Σ¹ E[σ'σ'] = 1/2 + 1·1/2
+    >>> infinite_ntk(net, np.array([[1.0]]))     # Σ² + Σ¹ E[σ'σ'] = 1/2 + 1·1/2
     array([[1.]])
     """
     return _kernels(net, x1, x2, weight_std, bias_std, quadrature, memory, tangent=True)
@@ -60,7 +60,7 @@ def nngp(
     Σ¹ = σ_w² ⟨x, x'⟩/n_0 + σ_b²,   Σ^{l+1} = σ_w² E[σ(u)σ(v)] + σ_b²,   (u, v) ~ N(0, Σ^l);   see `infinite_ntk`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False, scaling="ntk")
-    >>> nm.nngp(net, np.array([[1.0]]), np.array([[1.0], [-1.0]]))
+    >>> nngp(net, np.array([[1.0]]), np.array([[1.0], [-1.0]]))
     array([[0.5, 0. ]])
     """
     return _kernels(net, x1, x2, weight_std, bias_std, quadrature, memory, tangent=False)
@@ -180,7 +180,9 @@ def _check(net: Any, weight_std: Any, bias_std: Any) -> None:
 
 def _checked_sample(net: MLP, x: Any, name: str) -> np.ndarray:
     if is_traced(x):
-        raise TypeError(f"`{name}` is a tracer; infinite-width kernels are computed on the host: call them outside jit.")
+        raise TypeError(
+            f"`{name}` is a tracer; infinite-width kernels are computed on the host: call them outside jit."
+        )
     check_sample(x, name)
     shape = np.shape(x)
     if len(shape) != 2 or shape[1] != net.widths[0]:

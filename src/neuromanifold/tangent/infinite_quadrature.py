@@ -2,7 +2,6 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np

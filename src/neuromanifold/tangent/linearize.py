@@ -11,12 +11,12 @@ from neuromanifold.numerics.validation import check_params
 from neuromanifold.tangent.arguments import Model
 
 
-def linearize(f: Model, params0: Any) -> FunctionModel:
+def linearize(f: Any, params0: Any) -> FunctionModel:
     """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀).   [teleport, Eq. 6]
 
     A model like any other, linear in θ, with the tangent kernel of f at θ₀ wherever θ is. One JVP, never a Jacobian.
 
-    >>> line = nm.linearize(lambda params, x: params**2 * x, 3.0)      # θ² ≈ 9 + 6 (θ − 3)
+    >>> line = linearize(lambda params, x: params**2 * x, 3.0)      # θ² ≈ 9 + 6 (θ − 3)
     >>> line(4.0, np.array([[1.0]])).tolist()
     [[15.0]]
     """
