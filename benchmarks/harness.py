@@ -82,7 +82,7 @@ def compare(
         target,
         _compiling(ours, first, seconds),
         agrees,
-        "; ".join(filter(None, (note, comparison))),
+        "; ".join(filter(None, (note, f"median of {repeats}" if repeats != REPEATS else "", comparison))),
     )
 
 

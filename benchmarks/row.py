@@ -66,8 +66,10 @@ def factor(value: float | None) -> str:
 
 
 def table(rows: list[Row]) -> Table:
-    """The rows as people read them."""
-    shown = Table(title="neuromanifold bench: ratio = theirs / ours", title_justify="left")
+    """The rows as people read them, with a word on how busy the machine was."""
+    here = machine()
+    busy = f"{here['cpus']} cores, load {here['load']:.1f}"
+    shown = Table(title=f"neuromanifold bench: ratio = theirs / ours ({busy})", title_justify="left")
     for heading in ("job", "ours", "against", "theirs", "ratio", "target", "", "compile", "note"):
         numeric = heading in ("ours", "theirs", "ratio", "target", "compile")
         shown.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric)

@@ -1,5 +1,6 @@
 """A peer in its own environment: a process that performs the job once more whenever it is asked."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -60,7 +61,11 @@ class Worker:
             text=True,
             env=_own_environment(),
         )
-        self._answer()
+        try:
+            self._answer()
+        except Absent:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,7 +75,8 @@ class Worker:
 
     def repeat(self) -> Repetition:
         assert self._process.stdin is not None
-        print(file=self._process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # a worker that died is reported by its missing answer
+            print(file=self._process.stdin, flush=True)
         answer = self._answer()
         return Repetition(answer["seconds"] / self.units, answer["value"])
 

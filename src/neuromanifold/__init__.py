@@ -1,6 +1,7 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import data, report
+from neuromanifold import data, dynamics, report
+from neuromanifold.dynamics import gradient_flow, losses, train
 from neuromanifold.inspection import Inspection, inspect
 from neuromanifold.models import MLP, Activation, FunctionModel, Layer, Mixed, init, leaky_relu, load, power, save
 from neuromanifold.numerics import Rank
@@ -28,14 +29,17 @@ __all__ = [
     "activation_patterns",
     "alignment",
     "data",
+    "dynamics",
     "fixed_neurons",
     "functional_dimension",
+    "gradient_flow",
     "init",
     "inspect",
     "jacobian",
     "kernel_alignment",
     "leaky_relu",
     "load",
+    "losses",
     "ntk",
     "ntk_operator",
     "power",
@@ -43,4 +47,5 @@ __all__ = [
     "sampled_regions",
     "save",
     "spectrum",
+    "train",
 ]

@@ -16,12 +16,12 @@ def memory_budget(memory: int | float | str | None = None) -> int:
     >>> memory_budget("1.5G")
     1610612736
     """
-    given = memory if memory is not None else os.environ.get(ENVIRONMENT_VARIABLE)
+    name, given = ("memory", memory) if memory is not None else (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))
     if given is None:
         return min(2 * _GIB, machine_memory() // 4)
     budget = _parse(given)
     if budget <= 0:
-        raise ValueError(f"`memory` is {given!r}; pass a positive number of bytes, or a string such as '512M' or '2G'.")
+        raise ValueError(f"`{name}` is {given!r}; pass a positive number of bytes, or a string such as '512M' or '2G'.")
     return budget
 
 

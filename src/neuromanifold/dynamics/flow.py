@@ -1,0 +1,180 @@
+"""`gradient_flow`: training with infinitely small steps, as an ordinary differential equation."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold.dynamics.checks import check_hashable, check_targets
+from neuromanifold.dynamics.equation import Equation, Event, Metric, Piece, Tolerance, interpolate, solve
+from neuromanifold.dynamics.losses import Loss, mse
+from neuromanifold.numerics.memory import memory_budget
+from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
+from neuromanifold.numerics.validation import check_params, check_sample
+
+STEPS_PER_PIECE = 256
+STAGES = 20
+"""Parameter vectors that a step's interpolation holds, rounded up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """θ(t) for 0 ≤ t ≤ `t1`, in float64 on the host.
+
+    `times` (T,), `params` (with a leading axis of times) and `losses` (T,) are what was saved; `at(t)` is θ at any time.
+    `stopped` says whether the event ended the flow. `stats` has the solver, its tolerances, accepted and rejected steps.
+    """
+
+    t1: float
+    times: np.ndarray
+    params: Any
+    losses: np.ndarray
+    stopped: bool
+    stats: dict[str, Any]
+    interpolations: tuple[tuple[float, Any], ...]
+
+    def at(self, t: Any) -> Any:
+        """θ(t) by the solver's own interpolation; an array of times puts its axes in front of the parameters'."""
+        times = np.asarray(t, np.float64)
+        if not self.interpolations:
+            raise ValueError(
+                "`at` needs a trajectory computed with `dense=True`; this one has only its saved `params`."
+            )
+        outside = times[~((times >= 0) & (times <= self.t1))]
+        if outside.size:
+            raise ValueError(f"`t` is {outside.flat[0]}; the trajectory runs from 0 to {self.t1}.")
+        if not times.size:
+            raise ValueError("`t` is empty; pass at least one time.")
+        like = jax.tree.map(lambda a: a[0], self.params)
+        points = _interpolate(self.interpolations, like, times.ravel())
+        return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(times.shape + leaves[0].shape), *points)
+
+    def __repr__(self) -> str:
+        ended = "stopped by its event" if self.stopped else "complete"
+        losses = f"loss {self.losses[0]:.6g} → {self.losses[-1]:.6g}"
+        return f"Trajectory(t ≤ {self.t1:.6g}, {ended}, {losses}, {self.stats['accepted']} steps of {self.stats['solver']})"
+
+
+def gradient_flow(
+    f: Any,
+    params: Any,
+    x: Any,
+    y: Any,
+    *,
+    t1: float | int,
+    loss: Loss = mse,
+    rtol: float | int = 1e-10,
+    atol: float | int = 1e-12,
+    saveat: Any = None,
+    metric: Metric | None = None,
+    event: Event | None = None,
+    stiff: bool = False,
+    dtmin: float | int = 0.0,
+    dense: bool = True,
+    max_steps: int = 100_000,
+    memory: int | str | None = None,
+) -> Trajectory:
+    """Solve  dθ/dt = −∇_θ loss(f_θ(x), y)  from `params` at t = 0 to `t1`, adaptively, in float64.
+
+    - `saveat`: the times to save; without it every step of the solver is saved.
+    - `metric`: makes the flow  dθ/dt = −metric(θ)(∇loss): a function of the parameters that returns a linear map of
+      pytrees like them (the inverse of a Riemannian metric, say).
+    - `event(t, params)`: the flow stops after the step in which it becomes true, or, where it is a real number, at its
+      zero.
+    - `stiff`: an implicit solver (Kvaerno's of order 5) in place of the explicit one (Dormand and Prince's of order 8).
+    - `dtmin`: the smallest step, accepted whatever its error. Where a kink attracts the flow from both sides, as kinks
+      of ReLU networks may, the flow slides along it; smaller and smaller steps would never pass.
+    - `dense=False` keeps nothing for `at`; `memory` bounds the buffers.
+
+    The flow of ½(θ − 2)² from 0 is θ(t) = 2(1 − e⁻ᵗ):
+
+    >>> line = lambda params, x: params * x
+    >>> one, two, error = np.array([[1.0]]), np.array([[2.0]]), nm.losses.half_squared_error
+    >>> flow = gradient_flow(line, np.array(0.0), one, two, t1=1.0, loss=error)
+    >>> round(float(flow.at(np.log(2.0))), 9)
+    1.0
+    """
+    if is_traced((params, x, y)):
+        raise TypeError("`gradient_flow` chooses its steps by value, so not inside jit, vmap or grad; call it outside.")
+    check_params(params)
+    check_sample(x)
+    check_sample(y, "y")
+    check_hashable(f=f, loss=loss, metric=metric, event=event)
+    times = _checked_times(saveat, t1)
+    tolerance = _checked_tolerance(rtol, atol, dtmin, max_steps)
+    equation = Equation(f, loss, metric, event, stiff)
+    with arithmetic():
+        params, *data = promote((params, x, y), np.float64)
+        check_targets(f, params, *data)
+        length = _steps_per_piece(params, memory_budget(memory))
+        pieces = solve(equation, params, tuple(data), float(t1), tolerance, length)
+        return _assemble(equation, params, tuple(data), tolerance, pieces, times, dense)
+
+
+def _checked_times(saveat: Any, t1: float | int) -> np.ndarray | None:
+    if not 0 < t1 < np.inf:
+        raise ValueError(f"`t1` is {t1}; pass a positive, finite time.")
+    if saveat is None:
+        return None
+    times = np.asarray(saveat, np.float64)
+    if times.ndim != 1 or times.size == 0 or not ((times >= 0) & (times <= t1)).all() or (np.diff(times) <= 0).any():
+        raise ValueError(f"`saveat` is {saveat!r}; pass increasing times between 0 and `t1` = {t1}.")
+    return times
+
+
+def _checked_tolerance(rtol: float | int, atol: float | int, dtmin: float | int, max_steps: int) -> Tolerance:
+    for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
+        if not 0 < value < np.inf:
+            raise ValueError(f"`{name}` is {value}; pass a positive number.")
+    if not 0 <= dtmin < np.inf:
+        raise ValueError(f"`dtmin` is {dtmin}; pass a time, or 0 for steps as small as the tolerances demand.")
+    return Tolerance(float(rtol), float(atol), float(dtmin), int(max_steps))
+
+
+def _steps_per_piece(params: Any, budget: int) -> int:
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+    return max(1, min(STEPS_PER_PIECE, budget // (STAGES * size)))
+
+
+def _assemble(
+    equation: Equation, params: Any, data: Any, tolerance: Tolerance, pieces: Any, times: np.ndarray | None, dense: bool
+) -> Trajectory:
+    """Collect the pieces as they are solved; only what is asked for is kept."""
+    saved = [_point(equation, 0.0, params, data)] if times is None or times[0] == 0 else []
+    interpolations, accepted, rejected, last = [], 0, 0, None
+    for piece in pieces:
+        steps = (piece.times, piece.params, piece.losses)
+        saved += [steps] if times is None else _sampled(equation, params, data, piece, times)
+        interpolations += [(piece.start, piece.interpolation)] if dense else []
+        accepted, rejected, last = accepted + piece.accepted, rejected + piece.rejected, piece
+    assert last is not None
+    if times is not None and last.stopped:
+        saved.append(jax.tree.map(lambda a: a[-1:], (last.times, last.params, last.losses)))
+    stats = {"solver": equation.solver, "rtol": tolerance.rtol, "atol": tolerance.atol, "dtmin": tolerance.dtmin}
+    stats |= {"accepted": accepted, "rejected": rejected}
+    when, points, losses = jax.tree.map(lambda *parts: np.concatenate(parts), *saved)
+    return Trajectory(float(last.times[-1]), when, points, losses, last.stopped, stats, tuple(interpolations))
+
+
+def _point(equation: Equation, t: float, params: Any, data: Any) -> tuple[np.ndarray, Any, np.ndarray]:
+    value = to_host(_value(equation, params, data))
+    return np.array([t]), jax.tree.map(lambda a: np.asarray(a)[None], params), np.asarray(value)[None]
+
+
+def _sampled(equation: Equation, params: Any, data: Any, piece: Piece, times: np.ndarray) -> list[Any]:
+    due = times[(times > piece.start) & (times <= piece.times[-1])] if len(piece.times) else times[:0]
+    points = _interpolate(((piece.start, piece.interpolation),), params, due)
+    return [_point(equation, t, point, data) for t, point in zip(due, points, strict=True)]
+
+
+def _interpolate(interpolations: Any, like: Any, times: np.ndarray) -> list[Any]:
+    piece = np.searchsorted([start for start, _ in interpolations], times, side="right") - 1
+    with arithmetic():
+        return [to_host(interpolate(interpolations[k][1], like, t)) for k, t in zip(piece, times, strict=True)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _value(equation: Equation, params: Any, data: Any) -> Any:
+    return equation.value(params, *data)

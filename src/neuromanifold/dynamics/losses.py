@@ -1,0 +1,91 @@
+"""Losses `loss(prediction, target) → scalar`; each says its constants, because flows and learning rates depend on them.
+
+With n samples, o outputs and r = prediction − target:
+
+| loss | value |
+|---|---|
+| `mse` | ‖r‖² / (n·o)   (torch's `MSELoss`) |
+| `half_squared_error` | ‖r‖² / (2n) |
+| `squared_error` | ‖r‖² |
+| `cross_entropy` | −(1/n) Σ_i Σ_k target_ik log softmax(prediction_i)_k |
+| `huber` | mean over all entries of r²/2 where |r| ≤ δ, else δ(|r| − δ/2)   (torch's `HuberLoss`) |
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.numerics.precision import arithmetic, promote, to_host, widest
+
+Loss = Callable[[Any, Any], Any]
+
+__all__ = ["cross_entropy", "half_squared_error", "huber", "mse", "squared_error"]
+
+
+def _evaluate(loss: Loss, prediction: Any, target: Any) -> Any:
+    if np.shape(prediction) != np.shape(target):
+        raise ValueError(
+            f"`prediction` has shape {np.shape(prediction)} but `target` has {np.shape(target)}; "
+            "pass equal shapes: they would broadcast to a wrong loss."
+        )
+    if not np.shape(prediction):
+        raise ValueError("`prediction` is a scalar; pass an array whose first axis counts the samples.")
+    with arithmetic():
+        return to_host(loss(*promote((prediction, target), widest(prediction, target))))
+
+
+def mse(prediction: Any, target: Any) -> Any:
+    """‖prediction − target‖² / (n·o): the mean over all entries, torch's `MSELoss`.
+
+    >>> float(mse(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
+    2.5
+    """
+    return _evaluate(lambda p, t: jnp.mean((p - t) ** 2), prediction, target)
+
+
+def half_squared_error(prediction: Any, target: Any) -> Any:
+    """‖prediction − target‖² / (2n): the mean over samples of ½‖·‖².   [teleport]
+
+    >>> float(half_squared_error(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
+    2.5
+    >>> float(half_squared_error(np.array([[1.0], [2.0]]), np.array([[0.0], [0.0]])))
+    1.25
+    """
+    return _evaluate(lambda p, t: jnp.sum((p - t) ** 2) / (2 * len(p)), prediction, target)
+
+
+def squared_error(prediction: Any, target: Any) -> Any:
+    """‖prediction − target‖²: the sum over all entries.   [riemann]
+
+    >>> float(squared_error(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]])))
+    5.0
+    """
+    return _evaluate(lambda p, t: jnp.sum((p - t) ** 2), prediction, target)
+
+
+def cross_entropy(prediction: Any, target: Any) -> Any:
+    """−(1/n) Σ_i Σ_k target_ik log softmax(prediction_i)_k; `prediction` holds logits, `target` probabilities or one-hots.
+
+    >>> float(cross_entropy(np.array([[0.0, 0.0]]), np.array([[1.0, 0.0]])))       # log 2
+    0.6931471805599453
+    """
+    return _evaluate(lambda p, t: -jnp.sum(t * jax.nn.log_softmax(p)) / len(p), prediction, target)
+
+
+def huber(prediction: Any, target: Any, *, delta: float | int = 1.0) -> Any:
+    """Mean over all entries of r²/2 where |r| ≤ δ and δ(|r| − δ/2) beyond: torch's `HuberLoss`.
+
+    >>> float(huber(np.array([[0.5], [3.0]]), np.array([[0.0], [0.0]])))      # (0.125 + 2.5) / 2
+    1.3125
+    """
+    if not delta > 0:
+        raise ValueError(f"`delta` is {delta}; pass a positive number.")
+
+    def loss(p, t):
+        clipped = jnp.clip(p - t, -delta, delta)
+        return jnp.mean(clipped * (p - t) - clipped**2 / 2)
+
+    return _evaluate(loss, prediction, target)

@@ -1,0 +1,238 @@
+"""The trainer equals a plain loop, member by member and step by step; nothing depends on how the work is cut."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import cast
+import neuromanifold.dynamics
+from dynamics import plain
+from dynamics.compilations import compilations
+from neuromanifold.dynamics import Probe, adam_l2, job, lanes, loss_probe, losses, r_squared, train, weight_norm
+from neuromanifold.dynamics.epochs import permutation
+
+NET, REFERENCE = cast.OUTPUTS.model, cast.OUTPUTS.reference
+SAMPLES, BATCH, EPOCHS = 10, 4, 3
+STEPS = EPOCHS * 3  # batches of 4, 4 and 2
+ROUNDING = STEPS * 1e4 * np.finfo(np.float64).eps  # a thousand operations a step, Adam's quotients lose a digit
+LOSS = loss_probe(losses.mse)
+
+
+def runs(rng: np.random.Generator, count: int, dtype: str = "float64"):
+    drawn = [cast.OUTPUTS.draw(rng) for _ in range(count)]
+    return jax.tree.map(lambda *leaves: np.stack(leaves).astype(dtype), *drawn)
+
+
+def data(rng: np.random.Generator, *stack: int):
+    return rng.normal(size=(*stack, SAMPLES, 2)), rng.normal(size=(*stack, SAMPLES, 3))
+
+
+def ordinary(params, x, y, key, **options):
+    """The training that most tests share, so that it is compiled once."""
+    given = {"epochs": EPOCHS, "batch_size": BATCH, "optimizer": adam_l2(0.05, 0.01), "probes": [LOSS], "every": 1}
+    return train(NET, params, x, y, key=key, **{**given, **options})
+
+
+def test_every_member_of_a_sweep_equals_a_plain_loop_step_by_step(key, rng, tally):
+    params, (x, y) = runs(rng, 2), data(rng, 2)
+    decays, rates = [0.0, 0.1], [0.01, 0.05]
+    hyper = {"weight_decay": decays, "learning_rate": rates}
+    done = ordinary(params, x, y, key, hyper=hyper, optimizer=adam_l2)
+    assert done.axes == ("dataset", "weight_decay", "learning_rate", "run")
+    assert done.history.loss.sel(weight_decay=0.1, run=1).shape == (2, 2, EPOCHS + 1)
+    assert done.history.loss.shape == (2, 2, 2, 2, EPOCHS + 1)
+    for d, w, l, r in np.ndindex(2, 2, 2, 2):
+        one = jax.tree.map(lambda a, r=r: a[r], params)
+        loop = partial(plain.train, REFERENCE, one, x[d], y[d], key=key, run=r, epochs=EPOCHS, batch_size=BATCH)
+        theta, values = loop(optimizer=plain.Adam(rates[l], decays[w]))
+        member = plain.vector(done.member(dataset=d, weight_decay=w, learning_rate=l, run=r))
+        np.testing.assert_allclose(member, theta, rtol=ROUNDING, atol=ROUNDING)
+        np.testing.assert_allclose(done.history.loss[d, w, l, r], values, rtol=ROUNDING)
+        if (d, w, l, r) == (1, 1, 1, 1):
+            other = loop(run=0, optimizer=plain.Adam(rates[l], decays[w]))[0]  # the batches of another run
+            longer = loop(batch_size=5, optimizer=plain.Adam(rates[l], decays[w]))[0]  # no short batch
+            assert min(abs(member - other).max(), abs(member - longer).max()) > 1e-3
+    tally(16, of=16, what="members")
+
+
+def test_float32_stays_float32_and_agrees_with_the_loop_to_its_rounding(key, rng):
+    params, (x, y) = runs(rng, 3, "float32"), data(rng)
+    done = ordinary(params, x, y, key)
+    assert {leaf.dtype for leaf in jax.tree.leaves(done.params)} == {np.dtype(np.float32)}
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(done.params))
+    for r in range(3):
+        one = jax.tree.map(lambda a, r=r: a[r], params)
+        loop = partial(plain.train, REFERENCE, one, x, y, key=key, run=r, epochs=EPOCHS, batch_size=BATCH)
+        theta, _ = loop(optimizer=plain.Adam(0.05, 0.01))
+        tolerance = ROUNDING * np.finfo(np.float32).eps / np.finfo(np.float64).eps
+        np.testing.assert_allclose(plain.vector(done.member(run=r)), theta, rtol=tolerance, atol=tolerance)
+
+
+def test_the_result_does_not_depend_on_the_global_flag(rng):
+    params, (x, y), found = runs(rng, 3, "float32"), data(rng), []
+    for flag, key in ((False, jax.random.key(0)), (True, jax.random.key(0)), (False, jax.random.PRNGKey(0))):
+        with jax.enable_x64(flag):
+            found.append(plain.vector(ordinary(params, x, y, key).params))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+def test_full_batches_are_gradient_descent(key, rng):
+    x, y, theta = rng.normal(size=(20, 3)), rng.normal(size=(20, 1)), rng.normal(size=(4, 3, 1))
+    done = train(_linear, theta, x, y, key=key, epochs=50, loss=losses.half_squared_error, optimizer=optax.sgd(0.1))
+    hessian = x.T @ x / 20
+    optimum = np.linalg.lstsq(x, y, rcond=None)[0]
+    contraction = np.linalg.matrix_power(np.eye(3) - 0.1 * hessian, 50)
+    np.testing.assert_allclose(done.params, optimum + contraction @ (theta - optimum), rtol=1e-12)
+
+
+def _linear(params, x):
+    return x @ params
+
+
+def test_permutations_are_uniform_and_follow_the_plain_law(key, draws, tally):
+    count = draws(4800)
+    with jax.enable_x64(True):
+        keys = jax.random.split(key, count)
+        found = np.asarray(jax.jit(jax.vmap(partial(permutation, n=4)))(keys))
+        long = np.asarray(permutation(jax.random.fold_in(jax.random.fold_in(key, 7), 2), 1000))
+    assert np.array_equal(np.sort(found, axis=1), np.tile(np.arange(4), (count, 1)))
+    _, occurrences = np.unique(found, axis=0, return_counts=True)
+    expected = count / 24
+    assert len(occurrences) == 24
+    assert (
+        (occurrences - expected) ** 2 / expected
+    ).sum() < 64  # χ² with 23 degrees of freedom: one in 100,000 exceeds
+    assert np.array_equal(long, plain.order(key, 7, 2, 1000))
+    tally(count, of=count, what="permutations")
+
+
+def test_nothing_depends_on_how_members_are_grouped(monkeypatch, key, rng):
+    params, (x, y), found = runs(rng, 3), data(rng), []
+    for cores, memory, groups in ((1, None, 1), (2, None, 2), (2, 1, 3)):
+        monkeypatch.setattr(lanes, "_cores", lambda cores=cores: cores)
+        done = ordinary(params, x, y, key, memory=memory)
+        assert done.history.attrs["groups"] == groups
+        found.append(plain.vector(done.params))
+        np.testing.assert_allclose(found[-1], found[0], rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_blocks_of_any_length_give_the_same_bits(monkeypatch, key, rng):
+    params, (x, y) = runs(rng, 3, "float32"), data(rng)
+    whole = ordinary(params, x, y, key, epochs=20, every=None)
+    monkeypatch.setattr(job, "SECONDS_PER_BLOCK", 0.0)
+    cut = ordinary(params, x, y, key, epochs=20, every=3)
+    assert np.array_equal(plain.vector(whole.params), plain.vector(cut.params))
+    assert np.array_equal(whole.history.loss[:, -1], cut.history.loss[:, -1])
+    assert cut.history.epoch.values.tolist() == [0, 3, 6, 9, 12, 15, 18, 20]
+    assert whole.history.epoch.values.tolist() == [0, 20]
+
+
+def test_a_second_training_of_the_same_shapes_compiles_nothing(key, rng):
+    ordinary(runs(rng, 3, "float32"), *data(rng), key)
+    with compilations() as second:
+        ordinary(
+            runs(rng, 3, "float32"), *data(rng), jax.random.key(9), epochs=5, every=2, optimizer=adam_l2(0.05, 0.01)
+        )
+    assert second == []
+    with compilations() as other:
+        ordinary(runs(rng, 3, "float32"), *data(rng), key, optimizer=adam_l2(0.05, 0.02), probes=())
+    assert len([name for name in other if "advance" in name]) == 1  # one program for all groups
+
+
+def test_probes_traced_or_on_the_host_see_the_same_networks(key, rng):
+    params, (x, y) = runs(rng, 3), data(rng)
+    seen = []
+
+    def largest(f, params, x, y):
+        seen.append((type(params[0].weight), params[0].weight.shape, x.shape))
+        return max(abs(leaf).max() for leaf in jax.tree.leaves(params))
+
+    largest.host = True
+    layer_norms = Probe(
+        lambda f, params, x, y: jnp.stack([jnp.linalg.norm(layer.weight) for layer in params]),
+        "layer_norms",
+        ("layer",),
+    )
+    traced = Probe(
+        lambda f, params, x, y: jnp.stack([jnp.abs(a).max() for a in jax.tree.leaves(params)]).max(), "traced"
+    )
+    given = [largest, layer_norms, traced, r_squared, weight_norm, LOSS]
+    history = ordinary(params, x, y, key, probes=given).history
+    assert history.largest.dims == ("run", "epoch") and history.layer_norms.dims == ("run", "epoch", "layer")
+    assert np.array_equal(history.largest, history.traced)
+    assert set(seen) == {(np.ndarray, (4, 2), (SAMPLES, 2))} and len(seen) == 3 * (EPOCHS + 1)
+    total = sum((leaf**2).reshape(3, -1).sum(1) for leaf in jax.tree.leaves(params))
+    np.testing.assert_allclose(history.weight_norm[:, 0], np.sqrt(total), rtol=1e-14)
+    spread = ((y - y.mean(0)) ** 2).mean()
+    np.testing.assert_allclose(history.r_squared, 1 - history.loss / spread, rtol=1e-12)
+
+
+def test_the_history_says_how_it_was_made_and_survives_a_file(key, rng, tmp_path):
+    import xarray
+
+    done = ordinary(runs(rng, 3, "float32"), *data(rng), key)
+    made = done.history.attrs
+    assert made["model"] == repr(NET) and made["optimizer"] == "adam_l2(learning_rate=0.05, weight_decay=0.01)"
+    assert made["batch_size"] == BATCH and made["epochs"] == EPOCHS and made["dtype"] == "float32"
+    assert made["loss"] == "mse" and made["device"].endswith("(cpu)") and f"jax {jax.__version__}" in made["versions"]
+    implementation, *words = made["key"].split()
+    again = jax.random.wrap_key_data(np.array(words, np.uint32), impl=implementation)
+    assert bool(again == key)
+    done.history.to_netcdf(tmp_path / "history.nc")
+    with xarray.open_dataset(tmp_path / "history.nc") as read:
+        assert read.identical(done.history)
+    assert repr(done) == f"Training({NET!r}, run 3; loss)"
+
+
+def test_without_epochs_nothing_changes(key, rng):
+    params, (x, y) = runs(rng, 3, "float32"), data(rng)
+    done = ordinary(params, x, y, key, epochs=0)
+    assert np.array_equal(plain.vector(done.params), plain.vector(params))
+    assert done.history.loss.shape == (3, 1)
+
+
+def test_any_optimiser_of_optax_trains(key, rng):
+    x, y, theta = rng.normal(size=(20, 3)), rng.normal(size=(20, 1)), np.float32(rng.normal(size=(2, 3, 1)))
+    schedule = optax.exponential_decay(0.1, transition_steps=10, decay_rate=0.5)
+    for optimizer in (optax.adam(schedule), optax.polyak_sgd()):  # a schedule; one that needs the value of the loss
+        done = train(_linear, theta, x, y, key=key, epochs=30, optimizer=optimizer, probes=[LOSS])
+        assert (done.history.loss[:, -1] < 0.7 * done.history.loss[:, 0]).all()
+        assert done.params.dtype == np.float32
+
+
+def test_progress_is_shown_on_request(key, rng, capsys):
+    ordinary(runs(rng, 3, "float32"), *data(rng), key)
+    assert capsys.readouterr().err == ""
+    ordinary(runs(rng, 3, "float32"), *data(rng), key, progress=True)
+    assert f"{EPOCHS}/{EPOCHS} epochs" in capsys.readouterr().err
+
+
+def test_the_room_exports_what_it_says():
+    assert all(getattr(neuromanifold.dynamics, name).__doc__ for name in neuromanifold.dynamics.__all__)
+
+
+def test_several_devices_share_the_members():
+    """In a process of its own, because the number of devices is fixed when JAX starts."""
+    code = """
+import jax, numpy as np
+from neuromanifold.dynamics import r_squared, train
+rng = np.random.default_rng(0)
+x, y, theta = rng.normal(size=(20, 3)), rng.normal(size=(20, 1)), rng.normal(size=(3, 3, 1))
+f = lambda params, x: x @ params
+run = lambda: train(f, theta, x, y, key=jax.random.key(0), epochs=20, batch_size=8, probes=[r_squared])
+both = run()
+with jax.default_device(jax.devices()[1]):
+    one = run()
+assert both.history.attrs["device"].startswith("2 ") and one.history.attrs["device"].startswith("1 ")
+np.testing.assert_allclose(both.params, one.params, rtol=1e-12)
+assert abs(both.params - theta).max() > 0.1
+"""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,150 @@
+"""The exact functional dimension against elimination over the rationals, and against spectra with a clear gap."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cast
+import naive
+import neuromanifold as nm
+
+
+def degenerate(rng: np.random.Generator, params: tuple[nm.Layer, ...]) -> tuple[nm.Layer, ...]:
+    """Zero a layer, silence a neuron, or copy one neuron onto another."""
+    if len(params) == 1:
+        return params
+    index = int(rng.integers(len(params) - 1))
+    weight, bias = params[index].weight.copy(), None if params[index].bias is None else params[index].bias.copy()
+    kind, first, last = rng.integers(3), 0, len(weight) - 1
+    if kind == 0:
+        weight[:] = 0
+    elif kind == 1 and bias is not None:
+        weight[first], bias[first] = 0, -1
+    else:
+        weight[last] = weight[first]
+        if bias is not None:
+            bias[last] = bias[first]
+    return (*params[:index], nm.Layer(weight, bias), *params[index + 1 :])
+
+
+def kinks(member: cast.Member, params, x: np.ndarray) -> set[tuple[int, int, int]]:
+    """(sample, layer, neuron) where a hidden neuron with a kink gets exactly zero."""
+    exact = naive.exact(list(params))
+    return {
+        (i, l, k)
+        for i, sample in enumerate(naive.exact(x))
+        for l, z in enumerate(naive.run(member.reference, exact, sample)[0][:-1])
+        for k, entry in enumerate(z)
+        if not entry > 0 and not entry < 0 and member.reference.hidden[l][k] not in (naive.IDENTITY, naive.SQUARE)
+    }
+
+
+def test_exact_rank_is_the_one_over_the_rationals(rng: np.random.Generator, draws, tally):
+    total, deficient, singular = draws(150), 0, 0
+    for number in range(total):
+        member = cast.architecture(rng, width=4, depth=4, roots=number % 5 == 0)
+        params = cast.coarse(rng, member.draw(rng))
+        params = degenerate(rng, params) if number % 2 else params
+        x = cast.coarse(rng, member.inputs(rng, int(rng.integers(1, 7))))
+        x = x[rng.integers(0, len(x), len(x))] if number % 3 == 0 else x
+        rank = nm.functional_dimension(member.model, params, x, exact=True)
+        assert rank.exact
+        assert int(rank) == naive.functional_dimension(member.reference, params, x), (member.model, params, x)
+        assert {tuple(map(int, kink)) for kink in rank.certificate.kinks} == kinks(member, params, x)
+        deficient += int(rank) < min(len(x) * member.outputs, member.model.n_params)
+        singular += bool(rank.certificate.kinks)
+    tally(deficient, of=total, what="exact ranks below full")
+    tally(singular, of=total, what="samples with a pre-activation that is exactly zero")
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.SQUARE, cast.MIXED_RELU, cast.NTK], ids=cast.name)
+def test_floats_of_every_width_are_taken_at_their_exact_value(member: cast.Member, dtype, rng: np.random.Generator):
+    params = jax.tree.map(lambda leaf: np.asarray(leaf).astype(dtype), member.draw(rng))
+    x = member.inputs(rng, 4).astype(dtype)
+    rank = nm.functional_dimension(member.model, params, x, exact=True)
+    assert int(rank) == naive.functional_dimension(member.reference, params, x)
+    assert rank.certificate.verify(member.model, params, x)
+
+
+def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(rng: np.random.Generator, draws, tally):
+    total, clear, deficient = draws(240), 0, 0
+    for _ in range(total):
+        member = cast.architecture(rng, width=12, depth=5)
+        params, x = member.draw(rng), member.inputs(rng, int(rng.integers(2, 40)))
+        exact = int(nm.functional_dimension(member.model, params, x, exact=True))
+        rank, gap = naive.singular_rank(member.jacobian(params, x))
+        if gap > 1e6:
+            clear += 1
+            deficient += exact < min(len(x) * member.outputs, member.model.n_params)
+            assert exact == rank, (member.model, params, x)
+    tally(clear, of=total, what=f"spectra with a gap above 1e6, {total - clear} excluded")
+    tally(deficient, of=clear, what="of them below full rank")
+
+
+@pytest.mark.parametrize("member", cast.EXACT, ids=cast.name)
+def test_exact_rank_of_the_cast_is_the_numerical_one(member: cast.Member, rng: np.random.Generator, x64: bool):
+    params, x = member.draw(rng), member.inputs(rng, 40)
+    exact, numerical = (nm.functional_dimension(member.model, params, x, exact=e) for e in (True, False))
+    assert int(exact) == int(numerical.value) and numerical.gap > 1e6
+    assert (exact.exact, numerical.exact) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "x, rank", [([[1, 1], [1, 1 + 2.0**-52]], 2), ([[1, 1], [1, 1]], 1), ([[0.1, 0.7], [0.3, 2.1]], 2)]
+)
+def test_a_rank_that_floats_cannot_see(x: list, rank: int):
+    """The Jacobian of a linear unit is X itself; 0.1·2.1 and 0.7·0.3 are equal decimals and unequal floats."""
+    net, params, x = nm.MLP((2, 1), bias=False), (nm.Layer(np.ones((1, 2)), None),), np.array(x)
+    assert naive.exact_rank(naive.exact(x)) == rank
+    assert int(nm.functional_dimension(net, params, x, exact=True)) == rank
+    assert naive.singular_rank(x)[0] == 1
+
+
+def test_numbers_of_every_size(rng: np.random.Generator):
+    net, reference = nm.MLP((2, 3, 1)), naive.Network(((naive.RELU,) * 3,))
+    params = (
+        nm.Layer(
+            np.array([[1e300, 5e-324], [1e-300, -1.0], [2.0**-1022, 2.0**1000]]), np.array([0.0, 1e-310, -(2.0**900)])
+        ),
+        nm.Layer(np.array([[1e-308, 1e308, 1.0]]), np.zeros(1)),
+    )
+    x = rng.normal(size=(6, 2))
+    assert int(nm.functional_dimension(net, params, x, exact=True)) == naive.functional_dimension(reference, params, x)
+
+
+@pytest.mark.parametrize("member", [cast.OUTPUTS, cast.NTK, cast.SQUARE], ids=cast.name)
+def test_a_certificate_verifies_and_a_tampered_one_does_not(member: cast.Member, rng: np.random.Generator):
+    params, x = member.draw(rng), member.inputs(rng, 30)
+    certificate = nm.functional_dimension(member.model, params, x, exact=True).certificate
+    assert certificate.verify(member.model, params, x)
+    moved = jax.tree.map(lambda leaf: leaf + 2.0**-20, params)
+    assert not certificate.verify(member.model, moved, x)
+    assert not certificate.verify(member.model, params, x + 2.0**-20)
+    assert not certificate.verify(member.model, params, x[:-1])
+    for change in (-1, 1):
+        assert not tampered(certificate, rank=certificate.rank + change).verify(member.model, params, x)
+
+
+def tampered(certificate, **changes):
+    """A copy with other fields, past whatever freezes it."""
+    copy = object.__new__(type(certificate))
+    for field in certificate.__dataclass_fields__:
+        object.__setattr__(copy, field, changes.get(field, getattr(certificate, field)))
+    return copy
+
+
+def test_a_certificate_names_its_route_and_its_risk(rng: np.random.Generator, draws, tally):
+    total, proved = draws(30), 0
+    for _ in range(total):
+        member = cast.architecture(rng, width=6, depth=4)
+        params, x = member.draw(rng), member.inputs(rng, 12)
+        certificate = nm.functional_dimension(member.model, params, x, exact=True).certificate
+        proved += certificate.proved
+        assert certificate.proved == (certificate.failure_probability == 0)
+        assert certificate.failure_probability < 1e-9
+        insisted = nm.functional_dimension(member.model, params, x, exact=True, prove=True).certificate
+        assert insisted.proved and insisted.rank == certificate.rank
+        assert certificate.verify(member.model, params, x)
+    tally(proved, of=total, what="exact ranks proved without insisting")
