@@ -23,6 +23,14 @@ def _axes(columns: int, width: float = 4.2, height: float = 3.6, **options: Any)
     return figure, axes[0]
 
 
+def _width_axis(axis: Any, widths: np.ndarray) -> None:
+    """A logarithmic axis labelled at the widths themselves, not more than six of them."""
+    shown = widths[:: -(-len(widths) // 6)]
+    axis.set_xscale("log")
+    axis.set_xticks(shown, [f"{w:g}" for w in shown])
+    axis.minorticks_off()
+
+
 def width_figure(data: xr.Dataset, slopes: dict[str, Estimate], snapshots: dict[str, int]) -> Any:
     """Figure 1: RMSE between network and linearised network against width."""
     figure, axes = _axes(2, sharey=True)
@@ -59,7 +67,8 @@ def alignment_figure(data: xr.Dataset) -> Any:
                 fit = np.polyfit(x[finite], values[finite], 1)
                 ends = np.array([x.min(), x.max()])
                 axis.plot(ends, np.polyval(fit, ends), ls="--", lw=1, color=colour)
-        axis.set(xlabel="alignment A at initialisation", title=str(loss))
+        largest = np.nanmax(one.halving_epoch.values) if np.isfinite(one.halving_epoch.values).any() else 1.0
+        axis.set(xlabel="alignment A at initialisation", title=str(loss), ylim=(0, 1.35 * largest))
         axis.legend(frameon=False, fontsize=7, loc="upper right")
     axes[0].set_ylabel("loss halved after (epochs)")
     return figure

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from neuromanifold.dynamics.losses import cross_entropy, half_squared_error, mse
 from neuromanifold.models.init import ntk as standard_normal
 from neuromanifold.models.mlp import MLP
 from neuromanifold.tangent.linearize import first_order
@@ -15,24 +16,14 @@ from neuromanifold.tangent.linearize import first_order
 Loss = Callable[[Any, Any], Any]
 
 
-def squared_error(prediction: Any, target: Any) -> Any:
-    """‖r‖²/(2n).   [teleport, Eq. 75]"""
-    return jnp.sum((prediction - target) ** 2) / (2 * len(prediction))
-
-
 def mean_squared_error(prediction: Any, target: Any) -> Any:
-    """‖r‖²/(2n·o): the same gradient divided by the number of outputs."""
-    return jnp.mean((prediction - target) ** 2) / 2
-
-
-def cross_entropy(prediction: Any, target: Any) -> Any:
-    """−(1/n) Σ target·log softmax(prediction)."""
-    return -jnp.sum(target * jax.nn.log_softmax(prediction)) / len(prediction)
+    """‖r‖²/(2n·o): `half_squared_error` divided by the number of outputs, as JAX's examples write it."""
+    return mse(prediction, target) / 2
 
 
 LOSSES: dict[str, Loss] = {
     "cross-entropy": cross_entropy,
-    "squared error": squared_error,
+    "squared error": half_squared_error,
     "mean squared error": mean_squared_error,
 }
 
