@@ -33,7 +33,9 @@ def test_norm_of_the_dense_hessian(activation, key, rng):
 
 def test_a_linear_model_has_no_hessian(key, rng):
     net = nm.MLP((3, 1), "tanh")
-    np.testing.assert_allclose(output_hessian_norm(net, net.init(key=key), rng.standard_normal((1, 3))), 0.0, atol=1e-12)
+    np.testing.assert_allclose(
+        output_hessian_norm(net, net.init(key=key), rng.standard_normal((1, 3))), 0.0, atol=1e-12
+    )
 
 
 def test_sharpness_of_squared_errors_is_the_kernels_top_eigenvalue(key, rng):
@@ -84,7 +86,9 @@ def test_the_norm_falls_like_one_over_root_width(rng, tally):
     norms = []
     for width in widths:
         net = nm.MLP((10, int(width), int(width), 1), "tanh", bias=False, scaling="ntk")
-        norms.append(np.mean([output_hessian_norm(net, net.init(key=jax.random.key(s)), x, tol=1e-4) for s in range(3)]))
+        norms.append(
+            np.mean([output_hessian_norm(net, net.init(key=jax.random.key(s)), x, tol=1e-4) for s in range(3)])
+        )
     slope = np.polyfit(np.log(widths), np.log(norms), 1)[0]
     tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")
     assert slope == pytest.approx(-0.5, abs=0.1)

@@ -11,9 +11,7 @@ from neuromanifold.tangent.linearize import first_order, linearize
 
 def shifted(params, key, size):
     keys = iter(jax.random.split(key, len(jax.tree.leaves(params))))
-    return jax.tree.map(
-        lambda p: p + size * np.asarray(jax.random.normal(next(keys), p.shape)).astype(p.dtype), params
-    )
+    return jax.tree.map(lambda p: p + size * np.asarray(jax.random.normal(next(keys), p.shape)).astype(p.dtype), params)
 
 
 @pytest.fixture
@@ -25,7 +23,9 @@ def network(key, rng):
 def test_equals_the_dense_jacobian(network, key, x64):
     net, start, x = network
     params = shifted(start, key, 0.3)
-    step = np.concatenate([np.ravel(a - b) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(start), strict=True)])
+    step = np.concatenate(
+        [np.ravel(a - b) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(start), strict=True)]
+    )
     expected = net(start, x) + (nm.jacobian(net, start, x) @ step).reshape(5, 2)
     found = linearize(net, start)(params, x)
     assert found.dtype == np.float64

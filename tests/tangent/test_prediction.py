@@ -108,7 +108,7 @@ def test_an_infinite_kernel_acts_on_each_output(rng):
 
 
 def test_bad_arguments(problem):
-    net, params, x, y, other = problem
+    net, params, x, y, _ = problem
     flow = kernel_flow(net, params, x, y, loss=cross_entropy)
     assert flow.at(0.1).other is None
     with pytest.raises(ValueError, match="no squared error"):

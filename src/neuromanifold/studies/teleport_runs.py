@@ -92,7 +92,7 @@ class Store:
     def add(self, **arrays: Any) -> None:
         """Keep the arrays and write the file."""
         self.arrays.update({name.replace("__", "/"): np.asarray(a) for name, a in arrays.items()})
-        write_atomically(self.path, lambda path: np.savez_compressed(path, **self.arrays))
+        write_atomically(self.path, lambda path: np.savez_compressed(path, **self.arrays))  # pyright: ignore[reportArgumentType]
 
     def put(self, prefix: str, arrays: dict[str, Any]) -> None:
         """`add` under `prefix/`."""
@@ -199,7 +199,7 @@ def _width_chunk(net: MLP, optimizer, segments, plan: WidthPlan, data: Images) -
     keys = jax.random.split(jax.random.fold_in(jax.random.key(plan.seed), net.widths[1]), plan.trials)
     weights = training.draw(net, keys)
     scales = jax.lax.map(lambda w: hadamard_scales(net, loss, plan.search, w, data.x, data.y), weights)
-    gain = jax.lax.map(lambda pair: _alignment_gain(net, loss, *pair, data), (weights, scales))
+    gain = jax.lax.map(lambda pair: _alignment_gain(net, loss, pair[0], pair[1], data), (weights, scales))
     ones = jax.tree.map(jnp.ones_like, scales)
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), ones, scales)
     runs = training.twins(jax.tree.map(lambda w: jnp.concatenate([w, w]), weights), both)

@@ -87,7 +87,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
     finite = np.isfinite(x) & np.isfinite(y)
     varies = finite.sum() > 2 and np.ptp(x[finite]) > 0 and np.ptp(y[finite]) > 0
-    return float(spearmanr(x[finite], y[finite]).statistic) if varies else np.nan
+    return float(spearmanr(x[finite], y[finite])[0]) if varies else np.nan  # pyright: ignore[reportArgumentType]
 
 
 def log_slope(x: np.ndarray, y: np.ndarray) -> Estimate:

@@ -100,7 +100,7 @@ def _gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
     The recurrence √(k+1) he_{k+1} = z he_k − √k he_{k−1} runs from he_0 = 1 with its growth kept as a logarithm; each column
     is then normalised, which gives √w_i = 1/√Σ_k he_k(z_i)².
     """
-    nodes = eigvalsh_tridiagonal(np.zeros(order), np.sqrt(np.arange(1.0, order)))
+    nodes = np.asarray(eigvalsh_tridiagonal(np.zeros(order), np.sqrt(np.arange(1.0, order))))
     mantissa, exponent = np.empty((order, order)), np.zeros((order, order))
     previous, current, grown = np.zeros(order), np.ones(order), np.zeros(order)
     for k in range(order):
