@@ -42,9 +42,8 @@ def width_figure(data: xr.Dataset, slopes: dict[str, Estimate], snapshots: dict[
         fit = np.polyfit(np.log(widths), np.log(mean), 1)
         axis.plot(widths, np.exp(np.polyval(fit, np.log(widths))), color=colour, label=f"slope {slopes[kind]}")
         axis.plot(widths, mean[0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
-        axis.set(
-            xscale="log", yscale="log", xlabel="width (neurons per layer)", title=f"{kind}, batch {snapshots[kind]}"
-        )
+        axis.set(yscale="log", xlabel="width (neurons per layer)", title=f"{kind}, batch {snapshots[kind]}")
+        _width_axis(axis, widths)
         axis.legend(frameon=False, fontsize=8)
     axes[0].set_ylabel("RMSE, network vs linearised (test outputs)")
     return figure
@@ -95,9 +94,8 @@ def beyond_figure(hessian: xr.Dataset, slopes: dict[str, Estimate], speed: xr.Da
         mean = hessian.norm.sel(kind=kind).mean(["trial", "sample"]).values
         axes[0].plot(widths, mean, marker, color=colour, mfc="none", label=f"{kind}, slope {slopes[kind]}")
     axes[0].plot(widths, mean[0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
-    axes[0].set(
-        xscale="log", yscale="log", xlabel="width (neurons per layer)", ylabel="spectral norm of the output's Hessian"
-    )
+    axes[0].set(yscale="log", xlabel="width (neurons per layer)", ylabel="spectral norm of the output's Hessian")
+    _width_axis(axes[0], widths)
     axes[0].legend(frameon=False, fontsize=8)
     for strength, colour in zip(speed.strength.values, PALETTE[2:], strict=False):
         one = speed.sel(strength=strength)
