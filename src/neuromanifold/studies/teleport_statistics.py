@@ -64,18 +64,24 @@ def pearson(x: np.ndarray, y: np.ndarray) -> Estimate:
     return Estimate(r, float(np.tanh(z - half)), float(np.tanh(z + half)), n)
 
 
-def partial_pearson(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> Estimate:
+def partial_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray, *, ranks: bool = False) -> Estimate:
     """Pearson's r between what is left of x and of y after the best line through `given` is taken off each.
+
+    With `ranks=True` of their ranks, which does not presuppose that the relations are lines.
 
     >>> given = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     >>> wave = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
-    >>> round(partial_pearson(given + wave, wave - given, given).value, 12)
+    >>> round(partial_correlation(given + wave, wave - given, given).value, 12)
     1.0
     """
+    from scipy.stats import rankdata
+
     finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(given)
     x, y, given = (np.asarray(v[finite], float) for v in (x, y, given))
     if len(x) < 4:
         return Estimate(np.nan, np.nan, np.nan, len(x))
+    if ranks:
+        x, y, given = (rankdata(v) for v in (x, y, given))
     design = np.stack([np.ones_like(given), given], axis=1)
     x, y = (v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in (x, y))
     return pearson(x, y)

@@ -39,8 +39,8 @@ def infinite_ntk(
     relu, leaky_relu, abs, identity, erf, sin, cos, exp; any other activation by `Quadrature`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False, scaling="ntk")
-    >>> infinite_ntk(net, np.array([[1.0]]))     # Σ² + Σ¹ E[σ'σ'] = 1/2 + 1·1/2
-    array([[1.]])
+    >>> infinite_ntk(net, np.array([[1.0]])).round(12).tolist()     # Σ² + Σ¹ E[σ'σ'] = 1/2 + 1·1/2
+    [[1.0]]
     """
     return _kernels(net, x1, x2, weight_std, bias_std, quadrature, memory, tangent=True)
 
@@ -60,8 +60,8 @@ def nngp(
     Σ¹ = σ_w² ⟨x, x'⟩/n_0 + σ_b²,   Σ^{l+1} = σ_w² E[σ(u)σ(v)] + σ_b²,   (u, v) ~ N(0, Σ^l);   see `infinite_ntk`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False, scaling="ntk")
-    >>> nngp(net, np.array([[1.0]]), np.array([[1.0], [-1.0]]))
-    array([[0.5, 0. ]])
+    >>> nngp(net, np.array([[1.0]]), np.array([[1.0], [-1.0]])).round(12).tolist()
+    [[0.5, 0.0]]
     """
     return _kernels(net, x1, x2, weight_std, bias_std, quadrature, memory, tangent=False)
 

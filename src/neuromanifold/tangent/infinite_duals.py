@@ -42,7 +42,7 @@ class PiecewiseLinear:
     E[σσ] = √(ab) (p² cos θ + m² (2/π)(sin θ + (π/2 − θ) cos θ)),  E[σ'σ'] = p² + m² (1 − 2θ/π).
 
     >>> relu = PiecewiseLinear(0.25, 0.25)
-    >>> relu.moments(1.0, 1.0, np.pi / 2)[0] * 2 * np.pi      # E[σσ] = 1/2π for orthogonal samples
+    >>> round(float(relu.moments(1.0, 1.0, np.pi / 2).value) * 2 * np.pi, 12)      # E[σσ] = 1/2π for orthogonal samples
     1.0
     """
 
