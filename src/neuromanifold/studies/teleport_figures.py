@@ -29,6 +29,15 @@ def _width_axis(axis: Any, widths: np.ndarray) -> None:
     axis.set_xscale("log")
     axis.set_xticks(shown, [f"{w:g}" for w in shown])
     axis.minorticks_off()
+    _labelled(axis.yaxis)
+
+
+def _labelled(axis: Any) -> None:
+    """Labels on a logarithmic axis that spans less than a decade, too."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+    axis.set_major_formatter(FuncFormatter(lambda value, position: f"{value:g}"))
 
 
 def width_figure(data: xr.Dataset, slopes: dict[str, Estimate], snapshots: dict[str, int]) -> Any:

@@ -115,7 +115,9 @@ def alignment_runs(path: Path, plan: AlignmentPlan, loss: str, report: Report) -
     data, net = images(sample), network(plan.width, sample)
     optimizer = Optimizer(batch=plan.batch)
     segments = optimizer.segments(len(sample.x), plan.readings)
-    store.add(data=np.array(repr(sample)), times=_times(plan, segments), device=np.array(jax.devices()[0].device_kind))
+    if "device" not in store:
+        device = np.array(jax.devices()[0].device_kind)
+        store.add(data=np.array(repr(sample)), times=_times(plan, segments), device=device)
     for start in range(0, plan.nets, plan.chunk):
         if f"{start}/curves" not in store:
             began = time.perf_counter()
@@ -177,11 +179,12 @@ def width_runs(path: Path, plan: WidthPlan, report: Report) -> dict[str, np.ndar
     optimizer = Optimizer(batch=plan.batch)
     segments = optimizer.segments(len(sample.x), plan.records)
     steps = len(sample.x) // plan.batch
-    store.add(
-        data=np.array(repr(sample)),
-        times=np.arange(1, plan.epochs * segments + 1) * steps // segments,
-        device=np.array(jax.devices()[0].device_kind),
-    )
+    if "device" not in store:
+        store.add(
+            data=np.array(repr(sample)),
+            times=np.arange(1, plan.epochs * segments + 1) * steps // segments,
+            device=np.array(jax.devices()[0].device_kind),
+        )
     for done, width in enumerate(plan.widths):
         if f"{width}/rmse" not in store:
             began = time.perf_counter()
