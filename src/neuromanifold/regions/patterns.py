@@ -73,20 +73,16 @@ def sampled_regions(net: MLP, params: Params, x: Any, *, exact: bool = False) ->
     """
     patterns = activation_patterns(net, params, x, exact=exact)
     if is_traced(patterns):
-        return _count_distinct(_packed(patterns))
+        rows = ordered_patterns(patterns)
+        return 1 + (rows[1:] != rows[:-1]).any(axis=1).sum(dtype=jnp.int32)
     return len(np.unique(np.packbits(patterns, axis=1), axis=0)) if patterns.shape[1] else 1
 
 
-def _packed(patterns: Bool[Any, "n hidden"]) -> UInt32[Any, "n words"]:
+def ordered_patterns(patterns: Bool[Any, "n hidden"]) -> UInt32[Any, "n words"]:
+    """The patterns packed into words, equal ones side by side. Traced."""
     padded = jnp.pad(patterns, ((0, 0), (0, -patterns.shape[1] % _WORD))).reshape(patterns.shape[0], -1, _WORD)
-    return (padded.astype(jnp.uint32) << jnp.arange(_WORD, dtype=jnp.uint32)).sum(axis=-1, dtype=jnp.uint32)
-
-
-def _count_distinct(rows: UInt32[Any, "n words"]) -> Any:
-    if rows.shape[1] == 0:
-        return jnp.ones((), jnp.int32)
-    ordered = rows[jnp.lexsort(rows.T)]
-    return 1 + (ordered[1:] != ordered[:-1]).any(axis=1).sum(dtype=jnp.int32)
+    rows = (padded.astype(jnp.uint32) << jnp.arange(_WORD, dtype=jnp.uint32)).sum(axis=-1, dtype=jnp.uint32)
+    return rows[jnp.lexsort(rows.T)] if rows.shape[1] else rows
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""Generic ranks: what the Jacobian's rank is for almost every parameter, once the activation signs are given.
+
+With the sign of every neuron at every sample held, f_θ(X) is a polynomial map of θ, and the rank of its Jacobian is largest at almost
+every θ: at each single θ it can only be smaller. A random θ modulo a random 61-bit prime finds that largest rank.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.mlp import MLP, Entry
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.numerics.memory import blocks
+from neuromanifold.numerics.modular import Residues
+from neuromanifold.regions.signs import Signs
+
+_ROWS_AT_ONCE = 4096
+
+
+def layer_slopes(net: MLP, signs: Signs) -> list[Float[np.ndarray, "n _"]]:
+    """σ'(z) of every neuron at every sample of a piecewise-linear network, layer by layer, the output's last.
+
+    An output that is not piecewise linear is given slope 1: its true one multiplies rows of J, which raises no rank.
+    """
+    return [_slopes(entry, sign) for entry, sign in zip(net.activations, signs.layers, strict=True)]
+
+
+def _slopes(entry: Entry, sign: np.ndarray) -> np.ndarray:
+    slopes = np.empty(sign.shape)
+    for activation, run in per_neuron(entry, sign.shape[1]):
+        left, right = activation.slopes or (1.0, 1.0)
+        slopes[:, run] = np.where(sign[:, run] > 0, right, left)
+    return slopes
+
+
+@dataclass(frozen=True)
+class Status:
+    """What each hidden neuron is on the sample, layer by layer: `linear` (one slope ≠ 0), `bent` (several slopes).
+
+    The others are dead, or lie before a layer that is dead throughout: no parameter of theirs changes the outputs.
+    """
+
+    linear: tuple[Bool[np.ndarray, " _"], ...]
+    bent: tuple[Bool[np.ndarray, " _"], ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The hidden widths that remain when the other neurons are removed."""
+        return tuple(int(a.sum() + b.sum()) for a, b in zip(self.linear, self.bent, strict=True))
+
+
+def neuron_status(net: MLP, signs: Signs) -> Status:
+    """Which neurons are linear and which are bent on the sample."""
+    linear, bent = [], []
+    reaches = True
+    for slope in reversed(layer_slopes(net, signs)[:-1]):
+        constant = (slope == slope[0]).all(axis=0)
+        linear.append(constant & (slope[0] != 0) & reaches)
+        bent.append(~constant & reaches)
+        reaches = reaches and bool((linear[-1] | bent[-1]).any())
+    return Status(tuple(reversed(linear)), tuple(reversed(bent)))
+
+
+def generic_rank(net: MLP, x: np.ndarray, signs: Signs) -> int:
+    """The rank of J at almost every θ, the signs held: the largest that any θ with these signs on X can have.
+
+    Computed at uniformly random weights modulo a random prime, through a random sketch of J. A minor of order r has degree
+    at most r·depth in the weights, so that the result is too small with probability below r(depth + 2)/2⁶⁰, plus that of a
+    prime which divides all coefficients of a minor (about 10⁻¹³); it is never too large.
+    """
+    p = modular.random_prime()
+    weights, biases = _random_net(net, p)
+    rows, columns = len(x) * net.widths[-1], net.n_params
+    m = min(rows, columns)
+    slopes = [modular.from_floats(slope, p) for slope in layer_slopes(net, signs)]
+    sketch = [
+        tuple(modular.random_residues((width, m), p) for width in (out, fan_in, out))
+        for fan_in, out in zip(net.widths[:-1], net.widths[1:], strict=True)
+    ]
+    parts, mixed = [], np.zeros((m, m), np.int64)
+    for part in blocks(len(x), max(1, _ROWS_AT_ONCE // net.widths[-1])):
+        block = _sketched(net, weights, biases, modular.from_floats(x[part], p), [s[part] for s in slopes], sketch, p)
+        if rows > columns:
+            mixed = modular.add(mixed, modular.matmul(modular.random_residues((m, len(block)), p), block, p), p)
+        else:
+            parts.append(block)
+    return modular_rank(np.concatenate(parts) if parts else mixed, p)
+
+
+def _random_net(net: MLP, p: int) -> tuple[list[Residues], list[Residues | None]]:
+    # NTK scaling multiplies coordinates of θ by constants, which changes no rank.
+    pairs = list(zip(net.widths[:-1], net.widths[1:], strict=True))
+    weights = [modular.random_residues((out, fan_in), p) for fan_in, out in pairs]
+    return weights, [modular.random_residues((out,), p) if net.bias else None for _, out in pairs]
+
+
+def _sketched(net: MLP, weights, biases, x: Residues, slopes, sketch, p: int) -> Int[np.ndarray, "rows m"]:
+    """Σ_l (D_l U_l) ∘ (A_l V_l) + D_l B_l modulo p: J times a random matrix made of rank-one tensors."""
+    inputs, a = [], x
+    for weight, bias, slope in zip(weights, biases, slopes, strict=True):
+        inputs.append(a)
+        z = modular.matmul(a, weight.T, p)
+        a = modular.multiply(z if bias is None else modular.add(z, bias, p), slope, p)
+    d = np.eye(net.widths[-1], dtype=np.int64)[None] * slopes[-1][:, None, :]
+    total = np.zeros((*d.shape[:2], sketch[0][0].shape[1]), np.int64)
+    for index in reversed(range(net.depth)):
+        left, right, bias = sketch[index]
+        through = modular.matmul(inputs[index], right, p)[:, None, :]
+        term = modular.multiply(modular.matmul(d, left, p), through, p)
+        total = modular.add(total, term, p)
+        if net.bias:
+            total = modular.add(total, modular.matmul(d, bias, p), p)
+        if index:
+            d = modular.multiply(modular.matmul(d, weights[index], p), slopes[index - 1][:, None, :], p)
+    return total.reshape(-1, total.shape[-1])
+
+
+def symmetry_bound(net: MLP, status: Status) -> int:
+    """Parameters that remain when dead neurons are removed, less the dimension of their generic orbit of symmetries.
+
+    Positive scalings of bent neurons, GL(a) of the a linear neurons of a layer, and translations of these, which the
+    next layer's biases undo:  d − dim Lie(Π D₊(r_l) × (GL(a_l) ⋉ ℝ^{a_l}))·θ  at generic θ.   [complexity, Prop A.10]
+    """
+    widths = (net.widths[0], *status.widths, net.widths[-1])
+    n_params = sum(out * (fan_in + net.bias) for fan_in, out in zip(widths[:-1], widths[1:], strict=True))
+    p = modular.random_prime()
+    vectors = orbit_directions(widths, tuple(int(a.sum()) for a in status.linear), p, bias=net.bias)
+    return n_params - (modular_rank(vectors, p) if len(vectors) else 0)
+
+
+def orbit_directions(
+    widths: tuple[int, ...], linear: tuple[int, ...], p: int, *, bias: bool = True, translations: bool = True
+) -> Int[np.ndarray, "g D"]:
+    """The tangent vectors of the symmetry orbit at a random θ modulo p; of each hidden layer the first `linear[l]` neurons are linear.
+
+    δ(W, b)_i = (W, b)_j with δV_{·j} = −V_{·i} for linear i, j and for i = j;  δb_i = 1 with δb' = −V_{·i} for linear i.
+    """
+    pairs = list(zip(widths[:-1], widths[1:], strict=True))
+    # A layer as one matrix (W | b), so that a row is what enters a neuron.
+    layers = [modular.random_residues((out, fan_in + bias), p) for fan_in, out in pairs]
+    starts = np.cumsum([0, *(layer.size for layer in layers)])
+    vectors: list[np.ndarray] = []
+
+    def vector(index: int, i: int, row: np.ndarray, column: int, outgoing: np.ndarray) -> np.ndarray:
+        v = np.zeros(starts[-1], np.int64)
+        here, there = (v[starts[k] : starts[k + 1]].reshape(layers[k].shape) for k in (index, index + 1))
+        here[i], there[:, column] = row, (-outgoing) % p
+        return v
+
+    for index, a in enumerate(linear):
+        layer, after = layers[index : index + 2]
+        couples = [(i, j) for i in range(a) for j in range(a)] + [(i, i) for i in range(a, len(layer))]
+        vectors += [vector(index, i, layer[j], j, after[:, i]) for i, j in couples]
+        if bias and translations:
+            unit = np.eye(layer.shape[1], dtype=np.int64)[-1]
+            vectors += [vector(index, i, unit, -1, after[:, i]) for i in range(a)]
+    return np.stack(vectors) if vectors else np.empty((0, int(starts[-1])), np.int64)
