@@ -17,7 +17,7 @@ from neuromanifold.models import (
     save,
 )
 from neuromanifold.numerics import Rank
-from neuromanifold.regions import activation_patterns, fixed_neurons, sampled_regions
+from neuromanifold.regions import activation_patterns, dimension_bounds, fixed_neurons, sampled_regions
 from neuromanifold.symmetry import (
     conserved_quantities,
     dimension_account,
@@ -62,6 +62,7 @@ __all__ = [
     "conserved_quantities",
     "data",
     "dimension_account",
+    "dimension_bounds",
     "dynamics",
     "fixed_neurons",
     "functional_dimension",
