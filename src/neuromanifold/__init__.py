@@ -1,6 +1,6 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import data, dynamics, functionspace, report, symmetry
+from neuromanifold import bottleneck, data, dynamics, functionspace, report, symmetry
 from neuromanifold.dynamics import gradient_flow, losses, train
 from neuromanifold.inspection import Inspection, inspect
 from neuromanifold.models import (
@@ -17,7 +17,7 @@ from neuromanifold.models import (
     save,
 )
 from neuromanifold.numerics import Rank
-from neuromanifold.regions import activation_patterns, fixed_neurons, sampled_regions
+from neuromanifold.regions import activation_patterns, dimension_bounds, fixed_neurons, sampled_regions
 from neuromanifold.symmetry import (
     conserved_quantities,
     dimension_account,
@@ -27,12 +27,20 @@ from neuromanifold.symmetry import (
     teleport,
 )
 from neuromanifold.tangent import (
+    Quadrature,
     alignment,
     functional_dimension,
+    infinite_ntk,
     jacobian,
     kernel_alignment,
+    kernel_flow,
+    largest_stable_lr,
+    linearize,
+    nngp,
     ntk,
     ntk_operator,
+    output_hessian_norm,
+    sharpness,
     spectrum,
 )
 
@@ -46,32 +54,42 @@ __all__ = [
     "Layer",
     "LinearConvNet",
     "Mixed",
+    "Quadrature",
     "Rank",
     "activation_patterns",
     "alignment",
+    "bottleneck",
     "conserved_quantities",
     "data",
     "dimension_account",
+    "dimension_bounds",
     "dynamics",
     "fixed_neurons",
     "functional_dimension",
     "functionspace",
     "gradient_flow",
     "hidden_equivalence",
+    "infinite_ntk",
     "init",
     "inspect",
     "jacobian",
     "kernel_alignment",
+    "kernel_flow",
+    "largest_stable_lr",
     "leaky_relu",
+    "linearize",
     "load",
     "losses",
+    "nngp",
     "ntk",
     "ntk_operator",
+    "output_hessian_norm",
     "power",
     "reduce_width",
     "report",
     "sampled_regions",
     "save",
+    "sharpness",
     "spectrum",
     "symmetry",
     "symmetry_group",

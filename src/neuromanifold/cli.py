@@ -17,7 +17,7 @@ data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is,
 app.add_typer(data_app, name="data")
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
-_STUDIES = ("riemann",)
+_STUDIES = ("complexity", "teleport", "riemann", "bottleneck")
 
 
 def main() -> None:

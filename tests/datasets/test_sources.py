@@ -137,7 +137,9 @@ def test_fashion_from_openml_is_kept_in_the_cache(nowhere, rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"not gzip", gzip.compress(b"\0\0\x08"), gzip.compress(b"\0\0\x08\x01\0\0\0\x09abc")]
+    "damage",
+    [b"", b"not gzip", gzip.compress(b"\0\0\x08"), gzip.compress(b"\0\0\x08\x01\0\0\0\x09abc")],
+    ids=["empty", "not gzip", "no sizes", "too short"],  # compressed bytes hold the time
 )
 def test_a_damaged_idx_file_is_refused(damage, nowhere, rng, monkeypatch):
     images, labels = small_fashion(monkeypatch, rng)

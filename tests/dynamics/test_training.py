@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
+from threadpoolctl import threadpool_info
 
 import cast
 import neuromanifold.dynamics
@@ -236,3 +238,31 @@ assert abs(both.params - theta).max() > 0.1
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_program_that_calls_lapack_runs_one_group_at_a_time(monkeypatch, key, rng):
+    """Two at a time have been seen to wait for each other for ever."""
+
+    def solved(params, x):
+        return jnp.linalg.solve(params.T @ params + jnp.eye(3, dtype=params.dtype), x.T).T
+
+    def refuse(*_):
+        raise AssertionError("groups ran side by side")
+
+    monkeypatch.setattr(lanes.Lanes, "together", refuse)
+    x, y, theta = rng.normal(size=(20, 3)), rng.normal(size=(20, 3)), rng.normal(size=(3, 3, 3))
+    done = train(solved, theta, x, y, key=key, epochs=20, batch_size=8, probes=[LOSS])
+    assert done.history.attrs["groups"] == min(3, lanes._cores())
+    assert (done.history.loss[:, -1] < done.history.loss[:, 0]).all()
+    with pytest.raises(AssertionError, match="side by side"):
+        ordinary(runs(rng, 3, "float32"), *data(rng), key)
+
+
+def test_blas_has_one_thread_while_probes_run_and_its_own_number_again_afterwards(key, rng):
+    def threads() -> list[int]:
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    probe = Probe(lambda f, params, x, y: max(threads()), "threads", host=True)
+    before = threads()
+    done = ordinary(runs(rng, 3, "float32"), *data(rng), key, epochs=0, probes=[probe])
+    assert (done.history.threads == 1).all() and threads()[: len(before)] == before

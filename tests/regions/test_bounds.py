@@ -5,10 +5,10 @@ import pickle
 from dataclasses import dataclass
 
 import jax
-import naive
 import numpy as np
 import pytest
 
+import naive
 import neuromanifold as nm
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.regions import Bound, dimension_bounds, is_roughly_monotonic, region_bound, theorem1_bound

@@ -92,7 +92,7 @@ def gradient_flow(
 
     >>> line = lambda params, x: params * x
     >>> one, two, error = np.array([[1.0]]), np.array([[2.0]]), nm.losses.half_squared_error
-    >>> flow = gradient_flow(line, np.array(0.0), one, two, t1=1.0, loss=error)
+    >>> flow = nm.gradient_flow(line, np.array(0.0), one, two, t1=1.0, loss=error)
     >>> round(float(flow.at(np.log(2.0))), 9)
     1.0
     """

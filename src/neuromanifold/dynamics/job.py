@@ -2,7 +2,7 @@
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from neuromanifold.dynamics.probes import Probe
 from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.numerics.precision import widest
 
+Map = Callable[..., list[Any]]
 SECONDS_PER_BLOCK = 1.0
 """After a block of about this long, training can be shown, kept and interrupted."""
 
@@ -81,7 +82,7 @@ def _bytes_of_probe(params: Any, y: np.ndarray) -> int:
 def start(job: Job, params: Any) -> Course:
     """Before the first epoch: each member with the parameters of its run."""
     mine = jax.tree.map(lambda a: np.asarray(a)[job.sweep.index("run")], params)
-    learners = job.lanes.map(partial(begin, job.recipe), job.lanes.scatter(mine), job.places, ahead=True)
+    learners = job.lanes.each(partial(begin, job.recipe), job.lanes.scatter(mine), job.places)
     return Course(0, learners, {})
 
 
@@ -119,7 +120,7 @@ def identity(job: Job, params: Any, every: int | None) -> dict[str, str]:
 
 def courses(job: Job, course: Course) -> Iterator[Course]:
     """The courses that follow, one after each block of epochs and each record, until all that is due is done."""
-    count, compiled = 1, False
+    count, compiled = 1, None
     while True:
         if course.epoch in job.due and course.epoch not in course.records:
             course = _recorded(job, course)
@@ -129,7 +130,7 @@ def courses(job: Job, course: Course) -> Iterator[Course]:
         compiled = compiled or _compile(job, course)
         stop = min(course.epoch + count, job.due[bisect_right(job.due, course.epoch)])
         began = time.monotonic()
-        done, course = stop - course.epoch, _advanced(job, course, stop)
+        done, course = stop - course.epoch, _advanced(job, course, stop, compiled)
         count = max(1, min(8 * count, int(done * SECONDS_PER_BLOCK / (time.monotonic() - began))))
 
 
@@ -138,15 +139,18 @@ def _block(job: Job, learners: Learner, places: Place, data: Any, start: int, st
     return advance(job.recipe, learners, places, (x, y), key, np.int32(start), np.int32(stop))
 
 
-def _compile(job: Job, course: Course) -> bool:
-    """No epoch of one group: all groups share its program, and none should compile it a second time."""
-    _block(job, course.learners[0], job.places[0], job.data[0], course.epoch, course.epoch)
-    return True
+def _compile(job: Job, course: Course) -> Map:
+    """Compile the program that all groups share, by no epoch of the first one; says how groups may run."""
+    (x, y, key), no = job.data[0], np.int32(0)
+    arguments = (job.recipe, course.learners[0], job.places[0], (x, y), key, no, no)
+    advance(*arguments)
+    stays_inside = "custom_call" not in advance.lower(*arguments).as_text()
+    return job.lanes.together if stays_inside else job.lanes.each
 
 
-def _advanced(job: Job, course: Course, stop: int) -> Course:
+def _advanced(job: Job, course: Course, stop: int, over_groups: Map) -> Course:
     work = partial(_block, job, start=course.epoch, stop=stop)
-    return course._replace(epoch=stop, learners=job.lanes.map(work, course.learners, job.places, job.data))
+    return course._replace(epoch=stop, learners=over_groups(work, course.learners, job.places, job.data))
 
 
 def _recorded(job: Job, course: Course) -> Course:
@@ -166,7 +170,7 @@ def _traced_values(job: Job, probes: tuple[Probe, ...], course: Course) -> dict[
     def work(learner, places, data):
         return evaluate(job.recipe.f, probes, job.probed_at_once, learner.params, places, data[:2])
 
-    return job.lanes.gather(job.lanes.map(work, course.learners, job.places, job.data, ahead=not course.records))
+    return job.lanes.gather(job.lanes.each(work, course.learners, job.places, job.data))
 
 
 def _host_values(job: Job, course: Course) -> dict[str, np.ndarray]:

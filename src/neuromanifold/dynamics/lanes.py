@@ -1,8 +1,9 @@
 """Groups of members that train side by side: one for each device, or for each core where the only device is the CPU."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,20 @@ def devices() -> list[Any]:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if "sched_getaffinity" in dir(os) else os.cpu_count() or 1
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """OpenBLAS on one thread in the block: jaxlib spreads a batch of matrices over the cores already.
+
+    Its threads wait by spinning, which made the singular values of a 100×361 matrix a hundred times slower on a busy
+    machine, and they have been seen to return nan for a finite matrix (scipy 1.17's OpenBLAS called by jaxlib).
+    """
+    import scipy.linalg  # noqa: F401  jaxlib takes its LAPACK from scipy, and only what is loaded can be limited
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +73,18 @@ class Lanes:
         """The inverse of `scatter`, on the host."""
         return jax.tree.map(lambda *parts: np.concatenate([np.asarray(p) for p in parts])[: self.members], *trees)
 
-    def map(self, work: Callable[..., Any], *columns: list[Any], ahead: bool = False) -> list[Any]:
-        """`work` on each group, as many at a time as there are devices; done when all are.
+    def each(self, work: Callable[..., Any], *columns: list[Any]) -> list[Any]:
+        """`work` on one group after another."""
+        return [_settled(work, *row) for row in zip(*columns, strict=True)]
 
-        With `ahead` the first group goes alone, so that the others find the program compiled.
+    def together(self, work: Callable[..., Any], *columns: list[Any]) -> list[Any]:
+        """`work` on the groups, as many at a time as there are devices.
+
+        Only for programs that stay inside XLA: a call to LAPACK waits for threads of the pool that it occupies one of, so
+        that two at a time wait for each other for ever where the pool has two.
         """
-        rows = list(zip(*columns, strict=True))
-        first = [_settled(work, *rows.pop(0))] if ahead else []
         with ThreadPoolExecutor(len(self.devices)) as pool:
-            return first + list(pool.map(lambda row: _settled(work, *row), rows))
+            return list(pool.map(lambda row: _settled(work, *row), zip(*columns, strict=True)))
 
 
 def _settled(work: Callable[..., Any], *row: Any) -> Any:

@@ -38,7 +38,7 @@ def as_probes(probes: Any) -> tuple[Probe, ...]:
         found = tuple(_as_probe(probe) for probe in probes)
     else:
         raise TypeError(
-            f"`probes` is {probes!r}; pass a sequence of functions (f, params, x, y), such as [nm.r_squared]."
+            f"`probes` is {probes!r}; pass a sequence of functions (f, params, x, y), such as [nm.dynamics.r_squared]."
         )
     names = [probe.name for probe in found]
     for name in names:

@@ -12,6 +12,7 @@ from neuromanifold.dynamics.epochs import Recipe
 from neuromanifold.dynamics.history import attributes, history
 from neuromanifold.dynamics.job import courses, identity, prepare, resumed, start
 from neuromanifold.dynamics.keeping import kept, shown
+from neuromanifold.dynamics.lanes import one_blas_thread
 from neuromanifold.dynamics.losses import Loss, mse
 from neuromanifold.dynamics.optimizers import Optimizer, adam_l2, check_optimizer
 from neuromanifold.dynamics.probes import as_probes
@@ -82,7 +83,8 @@ def train(
     >>> net = nm.MLP((1, 8, 1))
     >>> d = nm.data.load("f1")
     >>> params = net.init(key=jax.random.key(0), runs=5)
-    >>> done = train(net, params, d.x, d.y, key=jax.random.key(1), epochs=60, batch_size=16, probes=[r_squared])
+    >>> watched = [nm.dynamics.r_squared]
+    >>> done = nm.train(net, params, d.x, d.y, key=jax.random.key(1), epochs=60, batch_size=16, probes=watched)
     >>> done.history.r_squared.dims
     ('run', 'epoch')
     >>> bool((done.history.r_squared[:, -1] > done.history.r_squared[:, 0]).all())
@@ -100,7 +102,7 @@ def train(
         job = prepare(recipe, sweep, watched, x, y, key, _due(epochs, every), params, budget)
         mark = identity(job, params, every)
         course = start(job, params) if checkpoint is None else resumed(job, start(job, params), checkpoint, mark)
-        with shown(progress, epochs) as show, kept(checkpoint, mark, job.lanes) as keep:
+        with shown(progress, epochs) as show, kept(checkpoint, mark, job.lanes) as keep, one_blas_thread():
             for current in courses(job, course):
                 keep(course := current)
                 show(course.epoch)

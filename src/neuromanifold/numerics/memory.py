@@ -16,7 +16,9 @@ def memory_budget(memory: int | float | str | None = None) -> int:
     >>> memory_budget("1.5G")
     1610612736
     """
-    name, given = ("memory", memory) if memory is not None else (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))
+    name, given = (
+        ("memory", memory) if memory is not None else (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))
+    )
     if given is None:
         return min(2 * _GIB, machine_memory() // 4)
     budget = _parse(given)

@@ -79,7 +79,8 @@ def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) 
     """How many singular values exceed `rtol · σ_max`; by default `rtol = max(shape) · eps`, as LAPACK's users have it.
 
     Backward stability gives the default: a computed singular value is off by a modest multiple of `eps · σ_max`.
-    Works on tracers. A matrix without rows or columns has rank 0.
+    Works on tracers. A matrix without rows or columns has rank 0; a spectrum with nan has rank −1, so that no count can
+    hide it.
 
     >>> rank = rank_from_spectrum(np.array([1.0, 1e-3, 1e-17]), (3, 3))
     >>> int(rank), float(rank.gap) > 1e13
@@ -94,7 +95,8 @@ def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) 
     largest_dropped = jnp.max(jnp.where(kept, 0.0, spectrum), axis=-1)
     undropped = kept.all(axis=-1) | (largest_dropped == 0)
     gap = jnp.where(undropped, jnp.inf, smallest_kept / jnp.where(undropped, 1.0, largest_dropped))
-    return Rank(kept.sum(axis=-1), spectrum, threshold, gap)
+    undefined = jnp.isnan(spectrum).any(axis=-1)
+    return Rank(jnp.where(undefined, -1, kept.sum(axis=-1)), spectrum, threshold, jnp.where(undefined, jnp.nan, gap))
 
 
 def exact_rank(value: int, certificate: Certificate) -> Rank:

@@ -6,6 +6,7 @@ from neuromanifold.symmetry.batch import BatchGroup
 from neuromanifold.symmetry.conserved import ConservedQuantities, conserved, conserved_quantities
 from neuromanifold.symmetry.dense import Dense
 from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
+from neuromanifold.symmetry.filters import FilterScaling, FilterScalingGroup
 from neuromanifold.symmetry.hadamard import (
     Extended,
     ExtendedModel,
@@ -38,6 +39,8 @@ __all__ = [
     "Element",
     "Extended",
     "ExtendedModel",
+    "FilterScaling",
+    "FilterScalingGroup",
     "GeneralLinearGroup",
     "HadamardGroup",
     "HiddenEquivalence",

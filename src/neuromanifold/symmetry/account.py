@@ -12,7 +12,7 @@ from neuromanifold.numerics.rank import Rank
 from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
 from neuromanifold.tangent.dimension import functional_dimension
 from neuromanifold.tangent.residues import draw_prime, forward_products, reduce_net
-from neuromanifold.tangent.structure import is_piecewise_linear, region_bound
+from neuromanifold.tangent.structure import exact_region_bound, is_piecewise_linear
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def dimension_account(net: MLP, params: Params, x: Any, *, memory: int | str | N
     p = draw_prime(net)
     limit = len(group.x) * net.widths[-1]
     if is_piecewise_linear(net):
-        limit = min(limit, region_bound(net, group.x, group.signs))
+        limit = min(limit, exact_region_bound(net, group.signs))
     return DimensionAccount(
         parameters=net.n_params,
         functional=functional,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
 from neuromanifold.symmetry.neurons import degree, hidden, linear_slope
@@ -16,7 +17,8 @@ from neuromanifold.symmetry.neurons import degree, hidden, linear_slope
 class ConservedQuantities(eqx.Module):
     """Values with their labels; `(values, labels)` under `jit` and `vmap` too.
 
-    `"balance[l, i]"` is a neuron's balance, `"delta[l, i, j]"` an entry of Δ_l; layers and neurons count from 1 and 0.
+    `"balance[l, i]"` is a neuron's balance, `"delta[l, i, j]"` an entry of Δ_l, `"delta[l]"` that of two
+    filters; layers and neurons count from 1 and 0.
     """
 
     values: Float[Any, "... k"]
@@ -26,13 +28,14 @@ class ConservedQuantities(eqx.Module):
         return len(self.labels)
 
 
-def conserved_quantities(net: MLP, params: Params) -> ConservedQuantities:
+def conserved_quantities(net: MLP | LinearConvNet, params: Any) -> ConservedQuantities:
     """What the gradient flow θ̇ = −∇L keeps, for every data set and loss.   [riemann, Eq. 1, 5]
 
     A symmetry θ ↦ exp(tM)θ with symmetric M has ⟨∇L, Mθ⟩ = 0, so d/dt ½θᵀMθ = 0. With W, b a neuron's incoming and V
     its outgoing weights:
     homogeneous of degree d:  d‖V_{·i}‖² − ‖W_i‖² − b_i²;
-    linear neurons of a layer:  Δ = VᵀV − WWᵀ − bbᵀ, its n(n + 1)/2 entries with i ≤ j.
+    linear neurons of a layer:  Δ = VᵀV − WWᵀ − bbᵀ, its n(n + 1)/2 entries with i ≤ j;
+    convolutional layers:  δ_l = ‖w_{l+1}‖² − ‖w_l‖².
     A step of gradient descent with learning rate η changes such a quantity Q by exactly η²Q(∇L).
 
     >>> net = nm.MLP((1, 1, 1))
@@ -40,17 +43,28 @@ def conserved_quantities(net: MLP, params: Params) -> ConservedQuantities:
     >>> quantities.labels, quantities.values.tolist()        # 3² − 2² − 1²
     (('balance[1, 0]',), [4.0])
     """
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP.")
+    if not isinstance(net, (MLP, LinearConvNet)):
+        raise TypeError(
+            f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet."
+        )
     net.check_params(params)
-    labels = tuple(label for layer in range(net.depth - 1) for label, *_ in _entries(net, layer))
+    if isinstance(net, LinearConvNet):
+        labels, values = tuple(f"delta[{layer + 1}]" for layer in range(net.depth - 1)), _filter_values
+    else:
+        labels = tuple(label for layer in range(net.depth - 1) for label, *_ in _entries(net, layer))
+        values = _values
     if is_traced(params):
-        return ConservedQuantities(_values(net, params), labels)
+        return ConservedQuantities(values(net, params), labels)
     with arithmetic():
-        return ConservedQuantities(to_host(_values(net, promote(params, widest(params)))), labels)
+        return ConservedQuantities(to_host(values(net, promote(params, widest(params)))), labels)
 
 
-def conserved(f: MLP, params: Params, x: Any, y: Any) -> Any:
+@jax.jit(static_argnums=0)
+def _filter_values(net: LinearConvNet, params: Any) -> Any:
+    return jnp.diff(jnp.stack([jnp.vdot(w, w) for w in params]))
+
+
+def conserved(f: MLP | LinearConvNet, params: Any, x: Any, y: Any) -> Any:
     """The probe: the values of the conserved quantities along a training run."""
     return conserved_quantities(f, params).values
 

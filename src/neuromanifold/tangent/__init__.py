@@ -1,23 +1,37 @@
-"""The differential of θ ↦ f_θ(X): Jacobian, kernel, spectrum, functional dimension, alignment."""
+"""The differential of θ ↦ f_θ(X): Jacobian, kernel, spectrum, functional dimension, alignment, linearisation, infinite width."""
 
 from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.certificate import JacobianCertificate
+from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
+from neuromanifold.tangent.infinite import infinite_ntk, nngp
+from neuromanifold.tangent.infinite_quadrature import Quadrature
 from neuromanifold.tangent.jacobian import jacobian
+from neuromanifold.tangent.linearize import linearize
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import ntk_operator
+from neuromanifold.tangent.prediction import KernelFlow, kernel_flow
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 __all__ = [
     "JacobianCertificate",
+    "KernelFlow",
+    "Quadrature",
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
     "functional_dimension",
+    "infinite_ntk",
     "jacobian",
     "kernel_alignment",
+    "kernel_flow",
+    "largest_stable_lr",
+    "linearize",
+    "nngp",
     "ntk",
     "ntk_operator",
+    "output_hessian_norm",
+    "sharpness",
     "single_precision_rank",
     "spectrum",
 ]

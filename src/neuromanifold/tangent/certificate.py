@@ -85,7 +85,7 @@ class JacobianCertificate(Certificate):
         if self.reason == "full rank":
             return self.rank == min(self.shape)
         if self.reason == "regions":
-            return structure.region_bound(problem.net, problem.x, problem.signs) == self.rank
+            return structure.exact_region_bound(problem.net, problem.signs) == self.rank
         if self.reason == "kernel vectors":
             kernel = problem.kernel_vectors(reduced)
             x = modular.from_floats(problem.x, reduced.p)
@@ -196,7 +196,7 @@ def _upper_bound(problem: _Problem, reduced: residues.ModularNet, rank: int, ske
     net = problem.net
     if rank == min(problem.shape):
         return "full rank", 0.0
-    if structure.is_piecewise_linear(net) and structure.region_bound(net, problem.x, problem.signs) == rank:
+    if structure.is_piecewise_linear(net) and structure.exact_region_bound(net, problem.signs) == rank:
         return "regions", 0.0
     if _kernel_meets(problem, reduced, rank):
         return "kernel vectors", 0.0

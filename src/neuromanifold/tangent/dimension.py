@@ -96,7 +96,7 @@ def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
         params, x = checked(f, params, x, dtype=np.float32)
         J = sample_jacobians(f, params, x)
         J = J.reshape(-1, J.shape[-1])
-        rank = rank_from_spectrum(jnp.linalg.svd(J, compute_uv=False), J.shape)
+        rank = rank_from_spectrum(spectrum_of(J), J.shape)
         return Rank(*to_host((rank.value, rank.spectrum, rank.threshold, rank.gap)))
 
 
@@ -115,11 +115,24 @@ def _singular_values(f: Model, params, x, rows: int, columns: int, budget: int |
     bytes_needed = 3 * 8 * rows * columns
     if bytes_needed <= budget:
         J = sample_jacobians(f, params, x).reshape(rows, columns)
-        return jnp.linalg.svd(J, compute_uv=False), False
+        return spectrum_of(J), False
     if rows >= columns:
-        return jnp.linalg.svd(_triangle(f, params, x, columns, budget), compute_uv=False), False
+        return spectrum_of(_triangle(f, params, x, columns, budget)), False
     width = min(rows + _OVERSAMPLING, columns)
-    return jnp.linalg.svd(_sketch(f, params, x, width, budget), compute_uv=False)[:rows], True
+    return spectrum_of(_sketch(f, params, x, width, budget))[:rows], True
+
+
+def spectrum_of(matrix: Any) -> Any:
+    """Singular values, by NumPy for concrete matrices.
+
+    jaxlib's LAPACK calls have returned nan for finite matrices when OpenBLAS runs several threads; NumPy's have not.
+    """
+    if is_traced(matrix):
+        return jnp.linalg.svd(matrix, compute_uv=False)
+    a = np.asarray(matrix)
+    if not np.isfinite(a).all():
+        return np.full(min(a.shape), np.nan, a.dtype)
+    return np.linalg.svd(a, compute_uv=False)
 
 
 def _triangle(f: Model, params, x, columns: int, budget: int | float) -> Any:

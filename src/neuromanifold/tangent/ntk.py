@@ -69,15 +69,24 @@ def _blocked(f, strategy: Strategy, params, x1, x2, symmetric, trace, budget) ->
             on_diagonal = symmetric and cut1 == cut2
             shared = on_diagonal and strategy.left is strategy.right
             right = left if shared else strategy.right(params, x2[cut2.samples])
-            block = np.asarray(strategy.kernel(params, left, right, on_diagonal))
+            block = np.asarray(strategy.kernel(params, left, right, False))
             if not np.isfinite(block).all():
                 raise ArithmeticError(
                     "the kernel of `f` holds nan or inf at these parameters; check the model's values there."
                 )
+            if on_diagonal:
+                _write_symmetric(kernel[cut1.rows, cut1.rows], block)
+                continue
             kernel[cut1.rows, cut2.rows] = block
-            if symmetric and not on_diagonal:
+            if symmetric:
                 kernel[cut2.rows, cut1.rows] = block.T
     return kernel
+
+
+def _write_symmetric(target: np.ndarray, block: np.ndarray) -> None:
+    """(B + Bᵀ)/2: products on either side of the diagonal may be summed in another order."""
+    np.add(block, block.T, out=target)
+    target *= 0.5
 
 
 def _cuts(n: int, largest: int, outputs: int) -> list[_Cut]:

@@ -155,7 +155,7 @@ def forward_products(
     start = 0
     for index, (weight, bias, _) in enumerate(reduced.layers):
         out, fan_in = weight.shape
-        change = directions[:, start : start + out * fan_in].reshape(-1, out, fan_in)
+        change = directions[:, start : start + out * fan_in].reshape(len(directions), out, fan_in)
         start += out * fan_in
         scaled = (
             inputs[index]
@@ -167,7 +167,7 @@ def forward_products(
             z = modular.add(z, directions[:, None, start : start + out], p)
             start += out
         tangent = modular.multiply(z, slopes[index][None], p)
-    return tangent.reshape(len(directions), -1).T
+    return tangent.reshape(len(directions), len(x) * net.widths[-1]).T
 
 
 def factor_bytes(net: MLP) -> int:

@@ -12,13 +12,13 @@ from neuromanifold.regions.signs import Signs
 from neuromanifold.tangent.residues import ModularNet
 
 
-def region_bound(net: MLP, x: np.ndarray, signs: Signs) -> int:
-    """Σ over regions of o·min(samples in it, n_0 + 1): J(x) is affine in x on a region.   [complexity, Prop C.3]
+def exact_region_bound(net: MLP, signs: Signs) -> int:
+    """`regions.region_bound` by proved signs: Σ over regions of o·min(samples in it, n_0 + 1).   [complexity, Prop C.3]
 
-    With several outputs each brings its own rows. Holds for piecewise-linear activations.
+    On a region J(x) is affine in x, and linear without biases (n_0 then). Holds for piecewise-linear activations.
     """
     _, counts = np.unique(np.concatenate(signs.layers, axis=1), axis=0, return_counts=True)
-    return net.widths[-1] * int(np.minimum(counts, net.widths[0] + 1).sum())
+    return net.widths[-1] * int(np.minimum(counts, net.widths[0] + net.bias).sum())
 
 
 def is_piecewise_linear(net: MLP) -> bool:

@@ -1,0 +1,188 @@
+"""What gradient flow does in the kernel regime: outputs at any time, on training and on other samples."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.validation import check_sample
+from neuromanifold.tangent.arguments import Model, check_target, checked
+from neuromanifold.tangent.ntk import ntk
+
+Loss = Callable[[Any, Any], Any]
+
+
+class Outputs(NamedTuple):
+    """Predicted outputs on the training samples and on the others (`None` where there are none)."""
+
+    train: np.ndarray
+    other: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFlow:
+    """Gradient flow of a model whose kernel Θ does not move:  ḟ(X) = −Θ g,  ḟ(X') = −Θ(X', X) g,  g = ∂loss/∂f(X).
+
+    `kernel` is Θ(X, X), of shape (n·o, n·o), or (n, n) where outputs are independent (as those of `infinite_ntk`); `cross` is
+    Θ(X', X) likewise. Where the loss is κ/2 ‖f − y‖² (squared errors in any normalisation: recognised by its gradient) the
+    solution is exact; for any other loss an ODE is solved, to `rtol`.
+
+    >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
+    >>> flow = KernelFlow(np.eye(1), np.array([[1.0]]), np.array([[2.0]]), squared)
+    >>> float(flow.at(np.log(2.0)).train[0, 0])      # 1 e^{-t}·(-1) + 2 at e^{-t} = 1/2
+    1.5
+    """
+
+    kernel: np.ndarray
+    start: np.ndarray
+    target: np.ndarray
+    loss: Loss
+    cross: np.ndarray | None = None
+    other_start: np.ndarray | None = None
+    rtol: float = 1e-9
+
+    def __post_init__(self):
+        check_sample(self.start, "start")
+        if np.shape(self.start) != np.shape(self.target):
+            raise ValueError(
+                f"`target` has shape {np.shape(self.target)} but `start` has {np.shape(self.start)}; pass equal shapes."
+            )
+        if np.shape(self.kernel) not in ((self.start.size,) * 2, (len(self.start),) * 2):
+            raise ValueError(
+                f"`kernel` has shape {np.shape(self.kernel)}; for outputs of shape {np.shape(self.start)} pass "
+                f"{(self.start.size,) * 2}, or {(len(self.start),) * 2} for independent outputs."
+            )
+        if (self.cross is None) != (self.other_start is None):
+            raise ValueError("`cross` and `other_start` belong together; pass both, or neither.")
+
+    def at(self, t: float) -> Outputs:
+        """The outputs at time t ≥ 0."""
+        if not (math.isfinite(t) and t >= 0):
+            raise ValueError(f"`t` is {t}; pass a finite time, zero or later (`limit()` is the infinite one).")
+        curvature = self.curvature
+        if curvature is None:
+            return self._moved(self._impulse_by_ode(float(t)))
+        return self._moved(self._filtered(lambda s: -np.expm1(-curvature * s * t)))
+
+    def early(self, t: float) -> Outputs:
+        """The outputs to first order in t: f(0) − tΘg(0)."""
+        return self._moved(t * self._gradient(self.start))
+
+    def limit(self) -> Outputs:
+        """The outputs at infinite time, for squared errors: f'(0) − Θ(X', X)Θ⁺(f(0) − y).
+
+        Directions in which Θ vanishes to rounding are never learned. Other losses have no finite limit in general.
+        """
+        if self.curvature is None:
+            raise ValueError("`loss` is no squared error, so its flow need not converge; pass a finite time to `at`.")
+        values = self._spectrum[0]
+        smallest = values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
+        return self._moved(self._filtered(lambda s: np.where(s > smallest, 1.0, 0.0)))
+
+    @cached_property
+    def curvature(self) -> float | None:
+        """κ where the loss's gradient is κ(f − y), else `None`; tested at three points along a random direction."""
+        direction = np.random.default_rng(0).standard_normal(np.shape(self.start))
+        ratios = []
+        for size in (0.3, 1.0, 4.0):
+            gradient = self._gradient(self.target + size * direction)
+            ratios.append((gradient / (size * direction)).ravel())
+        spread = np.ptp(ratios)
+        kappa = float(np.mean(ratios))
+        return kappa if spread <= 1e-9 * abs(kappa) and kappa > 0 else None
+
+    @cached_property
+    def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = np.linalg.eigh(np.asarray(self.kernel, np.float64))
+        return np.maximum(values, 0.0), vectors
+
+    def _filtered(self, grown: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """∫₀ᵗ g = V diag(grown(λ)/λ) Vᵀ (f(0) − y), with the limit of the quotient where λ vanishes."""
+        values, vectors = self._spectrum
+        safe = np.where(values > 0, values, 1.0)
+        tiny = np.finfo(np.float64).tiny ** 0.5
+        quotient = np.where(values > 0, grown(safe) / safe, grown(np.array(tiny)) / tiny)
+        residual = self._columns(self.start - self.target)
+        return (vectors @ (quotient[:, None] * (vectors.T @ residual))).reshape(np.shape(self.start))
+
+    def _moved(self, impulse: np.ndarray) -> Outputs:
+        """f(t) = f(0) − Θ ∫g for the training samples and the others."""
+        columns = self._columns(impulse)
+        train = self.start - (self.kernel @ columns).reshape(np.shape(self.start))
+        if self.cross is None or self.other_start is None:
+            return Outputs(train, None)
+        return Outputs(train, self.other_start - (self.cross @ columns).reshape(np.shape(self.other_start)))
+
+    def _columns(self, a: np.ndarray) -> np.ndarray:
+        return np.asarray(a, np.float64).reshape(len(self.kernel), -1)
+
+    def _gradient(self, outputs: np.ndarray) -> np.ndarray:
+        with arithmetic():
+            return np.asarray(jax.grad(self.loss)(jnp.asarray(outputs, jnp.float64), jnp.asarray(self.target)))
+
+    def _impulse_by_ode(self, t: float) -> np.ndarray:
+        """∫₀ᵗ g, the solution of ȧ = g(f(0) − Θa); one state for training and other samples alike."""
+        with arithmetic():
+            kernel, start, target = (jnp.asarray(v, jnp.float64) for v in (self.kernel, self.start, self.target))
+            solution = _solve(self.loss, kernel, start, target, jnp.asarray(t), jnp.asarray(self.rtol))
+            return np.asarray(solution)
+
+
+@jax.jit(static_argnums=0)
+def _solve(loss: Loss, kernel: Any, start: Any, target: Any, t: Any, rtol: Any) -> Any:
+    def velocity(time, impulse, _):
+        moved = start - (kernel @ impulse.reshape(len(kernel), -1)).reshape(start.shape)
+        return jax.grad(loss)(moved, target)
+
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(velocity),
+        diffrax.Tsit5(),
+        t0=0.0,
+        t1=t,
+        dt0=None,
+        y0=jnp.zeros_like(start),
+        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-3),
+        max_steps=1_000_000,
+        adjoint=diffrax.ForwardMode(),
+    )
+    return solution.ys[0]  # pyright: ignore[reportOptionalSubscript]
+
+
+def kernel_flow(
+    f: Model,
+    params: Any,
+    x: Any,
+    y: Any,
+    *,
+    loss: Loss,
+    other: Any = None,
+    memory: int | str | None = None,
+    rtol: float = 1e-9,
+) -> KernelFlow:
+    """The gradient flow of f linearised at `params`, through its tangent kernel; `other` samples are predicted along.
+
+    >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
+    >>> flow = kernel_flow(lambda params, x: params * x, 0.0, np.array([[1.0]]), np.array([[2.0]]), loss=squared, other=np.array([[3.0]]))
+    >>> float(flow.limit().other[0, 0])
+    6.0
+    """
+    with arithmetic():
+        params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
+        check_target(f, params, x, y)
+        others = rest[0] if rest else None
+        return KernelFlow(
+            kernel=ntk(f, params, x, memory=memory),
+            start=np.asarray(f(params, x), np.float64),
+            target=np.asarray(y, np.float64),
+            loss=loss,
+            cross=None if others is None else ntk(f, params, others, x, memory=memory),
+            other_start=None if others is None else np.asarray(f(params, others), np.float64),
+            rtol=rtol,
+        )

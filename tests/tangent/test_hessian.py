@@ -1,0 +1,103 @@
+"""Hessian norms, sharpness and stable learning rates: dense matrices, divergence just beyond the bound, the width's slope."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import neuromanifold as nm
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
+from neuromanifold.tangent.linearize import linearize
+
+
+def half(prediction, target):
+    return ((prediction - target) ** 2).sum() / (2 * len(prediction))
+
+
+def cross_entropy(prediction, target):
+    return -(target * jax.nn.log_softmax(prediction)).sum() / len(prediction)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_norm_of_the_dense_hessian(activation, key, rng):
+    net = nm.MLP((3, 7, 2), activation)
+    params, x = net.init(key=key, dtype="float64"), rng.standard_normal((3, 3))
+    found = output_hessian_norm(net, params, x, output=1, tol=1e-10)
+    with arithmetic():
+        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
+        dense = [jax.hessian(lambda p, s=s: net(unravel(p), s[None])[0, 1])(flat) for s in jnp.asarray(x)]
+    np.testing.assert_allclose(found, [np.linalg.norm(np.asarray(h), 2) for h in dense], rtol=1e-8)
+
+
+def test_a_linear_model_has_no_hessian(key, rng):
+    net = nm.MLP((3, 1), "tanh")
+    np.testing.assert_allclose(
+        output_hessian_norm(net, net.init(key=key), rng.standard_normal((1, 3))), 0.0, atol=1e-12
+    )
+
+
+def test_sharpness_of_squared_errors_is_the_kernels_top_eigenvalue(key, rng):
+    net = nm.MLP((3, 9, 2), "tanh")
+    params, x, y = net.init(key=key), rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    top = np.linalg.eigvalsh(nm.ntk(net, jax.tree.map(np.float64, params), x))[-1]
+    assert sharpness(net, params, x, y, loss=half) == pytest.approx(top / 6, rel=1e-9)
+
+
+def test_sharpness_of_cross_entropy_against_the_dense_matrix(key, rng):
+    net = nm.MLP((3, 9, 2), "tanh")
+    params, x = net.init(key=key, dtype="float64"), rng.standard_normal((6, 3))
+    y = np.eye(2)[rng.integers(0, 2, 6)]
+    jacobian = nm.jacobian(net, params, x)
+    with arithmetic():
+        hessian = np.asarray(jax.hessian(cross_entropy)(jnp.asarray(net(params, x)), jnp.asarray(y))).reshape(12, 12)
+    expected = np.linalg.eigvalsh(jacobian.T @ hessian @ jacobian)[-1]
+    assert sharpness(net, params, x, y, loss=cross_entropy) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_descent_diverges_just_beyond_the_bound_and_not_before(momentum, key, rng):
+    net = nm.MLP((3, 9, 2), "tanh")
+    params, x, y = net.init(key=key, dtype="float64"), rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    bound = largest_stable_lr(net, params, x, y, loss=half, momentum=momentum)
+    line = linearize(net, params)
+
+    def final_loss(lr):
+        def step(state, _):
+            p, m = state
+            g = jax.grad(lambda q: half(line(q, x), y))(p)
+            m = jax.tree.map(lambda a, b: momentum * a + b, m, g)
+            return (jax.tree.map(lambda a, b: a - lr * b, p, m), m), None
+
+        start = jax.tree.map(jnp.asarray, params)
+        p, _ = jax.lax.scan(step, (start, jax.tree.map(jnp.zeros_like, start)), None, length=2000)[0]
+        return half(line(p, x), y)
+
+    with arithmetic():
+        run = jax.jit(final_loss)
+        before, start, beyond = float(run(0.99 * bound)), half(net(params, x), y), float(run(1.01 * bound))
+    assert before < start < 100 * start < beyond
+
+
+def test_the_norm_falls_like_one_over_root_width(rng, tally):
+    widths = np.array([16, 32, 64, 128])
+    x = rng.standard_normal((2, 10))
+    norms = []
+    for width in widths:
+        net = nm.MLP((10, int(width), int(width), 1), "tanh", bias=False, scaling="ntk")
+        norms.append(
+            np.mean([output_hessian_norm(net, net.init(key=jax.random.key(s)), x, tol=1e-4) for s in range(3)])
+        )
+    slope = np.polyfit(np.log(widths), np.log(norms), 1)[0]
+    tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")
+    assert slope == pytest.approx(-0.5, abs=0.1)
+
+
+def test_bad_arguments(key):
+    net = nm.MLP((3, 9, 2))
+    params, x = net.init(key=key), np.ones((1, 3))
+    with pytest.raises(ValueError, match="`output` is 2 but the model has 2 outputs"):
+        output_hessian_norm(net, params, x, output=2)
+    with pytest.raises(ValueError, match=r"`momentum` is 1\.0"):
+        largest_stable_lr(net, params, x, np.ones((1, 2)), loss=half, momentum=1.0)

@@ -1,0 +1,222 @@
+"""Infinite-width kernels: neural-tangents' numbers, quadrature against closed forms, limits, and finite nets."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import neuromanifold as nm
+from neuromanifold.tangent.infinite import infinite_ntk, nngp
+from neuromanifold.tangent.infinite_duals import CLOSED_FORMS, PiecewiseLinear
+from neuromanifold.tangent.infinite_quadrature import Quadrature
+from neuromanifold.tangent.ntk import ntk
+
+REFERENCE = Path(__file__).parents[1] / "data" / "neural_tangents.npz"
+EPS = np.finfo(np.float64).eps
+CASES = [
+    (activation, hidden, bias, kind)
+    for activation in ("relu", "erf", "identity")
+    for hidden in (1, 2, 3)
+    for bias in (0, 1)
+    for kind in ("ntk", "nngp")
+]
+SMOOTH = ("erf", "sin", "cos", "exp", "identity")
+KINKED = ("relu", "abs", "leaky_relu(0.2)")
+
+
+def deep(activation, hidden=2, *, inputs=5, bias=True):
+    return nm.MLP((inputs, *[3] * hidden, 1), activation, bias=bias, scaling="ntk")
+
+
+@pytest.mark.parametrize("activation, hidden, bias, kind", CASES)
+def test_neural_tangents_numbers(activation, hidden, bias, kind):
+    with np.load(REFERENCE) as reference:
+        expected = reference[f"infinite/{activation}/hidden{hidden}/bias{bias}/{kind}"]
+        x1, x2 = reference["x1"], reference["x2"]
+    kernel = infinite_ntk if kind == "ntk" else nngp
+    found = kernel(deep(activation, hidden, bias=bool(bias)), x1, x2)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("activation", SMOOTH)
+@pytest.mark.parametrize("kernel", [infinite_ntk, nngp])
+def test_hermite_series_agrees_with_the_closed_form(kernel, activation, bias, rng):
+    x = rng.standard_normal((6, 5)) * (0.3 if activation == "exp" else 0.8)
+    net = deep(activation, 1 if activation == "exp" else 2, bias=bias)
+    closed, series = (kernel(net, x, bias_std=0.5, quadrature=Quadrature(always=a)) for a in (False, True))
+    np.testing.assert_allclose(series, closed, rtol=1e-12, atol=1e-12 * np.abs(closed).max())
+
+
+@pytest.mark.parametrize("activation", KINKED)
+def test_split_panels_agree_with_the_closed_form(activation, rng):
+    x = rng.standard_normal((4, 3))
+    x = np.concatenate([x, x[:1] + 1e-5, -x[:1]])
+    net = deep(activation, 1, inputs=3)
+    for kernel in (infinite_ntk, nngp):
+        closed, split = kernel(net, x), kernel(net, x, quadrature=Quadrature(kinks=(0.0,), always=True))
+        np.testing.assert_allclose(split, closed, rtol=1e-12, atol=1e-12 * np.abs(closed).max())
+
+
+def test_a_kink_that_is_not_named_is_refused(rng):
+    hard = nm.Activation(lambda z: jnp.clip(z, -1.0, 1.0), name="hardtanh")
+    x = rng.standard_normal((3, 2))
+    with pytest.raises(ArithmeticError, match=r"hardtanh has not reached 1e-12.*Quadrature\(kinks"):
+        infinite_ntk(deep(hard, 1, inputs=2), x)
+    split = nngp(deep(hard, 1, inputs=2, bias=False), x, quadrature=Quadrature(kinks=(-1.0, 1.0)))
+    u = np.random.default_rng(0).standard_normal((200_000, 2)) @ x.T / np.sqrt(2)
+    drawn = np.clip(u, -1, 1).T @ np.clip(u, -1, 1) / len(u)
+    np.testing.assert_allclose(split, drawn, rtol=0, atol=5 / np.sqrt(len(u)))
+
+
+def test_an_activation_without_closed_form_against_a_dense_double_integral(rng):
+    x = rng.standard_normal((3, 2))
+    net = deep("tanh", 1, inputs=2, bias=False)
+    z, w = np.polynomial.hermite_e.hermegauss(120)
+    w = w / w.sum()
+    covariance = x @ x.T / 2
+    value, slope = np.empty((3, 3)), np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            a, b = np.sqrt(covariance[i, i]), np.sqrt(covariance[j, j])
+            rho = np.clip(covariance[i, j] / (a * b), -1, 1)
+            u, v = a * z[:, None], b * (rho * z[:, None] + np.sqrt(1 - rho**2) * z[None, :])
+            weight = w[:, None] * w[None, :]
+            value[i, j] = (weight * np.tanh(u) * np.tanh(v)).sum()
+            slope[i, j] = (weight / np.cosh(u) ** 2 / np.cosh(v) ** 2).sum()
+    np.testing.assert_allclose(nngp(net, x), value, rtol=1e-9)
+    np.testing.assert_allclose(infinite_ntk(net, x), value + covariance * slope, rtol=1e-9)
+
+
+def test_coincident_and_opposite_samples_keep_their_digits(rng):
+    """Θ of relu at distance δ falls by a multiple of δ: an arccos of the correlation would stop at √ε."""
+    x = rng.standard_normal((1, 4))
+    direction = rng.standard_normal((1, 4))
+    direction -= x * (x @ direction.T) / (x @ x.T)
+    direction *= np.linalg.norm(x) / np.linalg.norm(direction)
+    net = deep("relu", 3, inputs=4, bias=False)
+    steps = 10.0 ** -np.arange(3.0, 11.0)
+    drop = np.array([float(infinite_ntk(net, x)[0, 0] - infinite_ntk(net, x, x + s * direction)[0, 0]) for s in steps])
+    slope = drop / steps
+    np.testing.assert_allclose(slope, slope[3], rtol=2e-3)
+    assert np.ptp(np.diag(infinite_ntk(net, np.vstack([x, x, 2 * x]))[:2, :2])) == 0.0
+    same = infinite_ntk(net, np.vstack([x, x]), np.vstack([x, x]))
+    assert np.ptp(same) == 0.0
+    opposite = PiecewiseLinear(0.25, 0.25).moments(1.0, 1.0, np.pi)
+    assert abs(opposite.value) < EPS
+    assert opposite.slope == 0.0
+
+
+@pytest.mark.parametrize("name", ["erf", "sin", "cos"])
+def test_closed_forms_stay_finite_at_huge_variance(name):
+    dual = next(d for d in CLOSED_FORMS.values() if d.name == name)
+    for variance in (1e-300, 1e-8, 1e8, 1e150):
+        value, slope = dual.moments(np.array(variance), np.array(variance), np.array(0.0))
+        assert np.isfinite([value, slope]).all()
+    limit = dual.moments(np.array(1e8), np.array(1e8), np.array(0.0)).value
+    assert limit == pytest.approx({"erf": 1.0, "sin": 0.5, "cos": 0.5}[name], rel=1e-4)
+
+
+def test_overflow_is_reported_and_a_zero_sample_is_not():
+    x = np.ones((2, 5))
+    with pytest.raises(OverflowError, match=r"overflows float64 in layer 4 .*fewer layers"):
+        infinite_ntk(deep("exp", 3), x)
+    assert np.isfinite(infinite_ntk(deep("relu", 60), x)).all()
+    with pytest.raises(OverflowError, match="scale `x` or `weight_std` down"):
+        nngp(deep("relu", 60, bias=False), x, weight_std=1e6)
+    zero = infinite_ntk(deep("relu", bias=False), np.vstack([np.zeros(5), np.ones(5)]))
+    np.testing.assert_array_equal(zero[0], 0.0)
+
+
+def test_symmetric_positive_and_independent_of_the_blocks(rng):
+    x = rng.standard_normal((23, 5))
+    for activation in ("relu", "sin"):
+        net = deep(activation)
+        whole, cut = infinite_ntk(net, x), infinite_ntk(net, x, memory=16 * 8 * 7 * 7)
+        assert (whole == whole.T).all()
+        np.testing.assert_allclose(cut, whole, rtol=1e-13)
+        np.testing.assert_allclose(infinite_ntk(net, x, x), whole, rtol=1e-13)
+        assert np.linalg.eigvalsh(whole)[0] > -1e-12 * np.linalg.eigvalsh(whole)[-1]
+
+
+def test_a_mixed_layer_counts_by_its_proportions(rng):
+    x = rng.standard_normal((4, 5))
+    mixed = nm.MLP((5, 4, 1), (nm.Mixed(relu=1, sin=3),), bias=False, scaling="ntk")
+    parts = [nngp(deep(name, 1, bias=False), x) for name in ("relu", "sin")]
+    np.testing.assert_allclose(nngp(mixed, x), 0.25 * parts[0] + 0.75 * parts[1], rtol=1e-13)
+    linear = nm.MLP((5, 2, 1), (nm.Mixed(relu=1, identity=1),), bias=False, scaling="ntk")
+    parts = [infinite_ntk(deep(name, 1, bias=False), x) for name in ("relu", "identity")]
+    np.testing.assert_allclose(infinite_ntk(linear, x), (parts[0] + parts[1]) / 2, rtol=1e-13)
+
+
+def test_standard_deviations_enter_as_in_neural_tangents(rng):
+    """A linear net of two layers: Σ² = σ_w²(σ_w² K + σ_b²) + σ_b², Θ² = Σ² + σ_w²(σ_w² K + σ_b²)."""
+    x = rng.standard_normal((4, 5))
+    first = 1.7**2 * (x @ x.T) / 5 + 0.3**2
+    net = deep("identity", 1)
+    np.testing.assert_allclose(nngp(net, x, weight_std=1.7, bias_std=0.3), 1.7**2 * first + 0.3**2, rtol=1e-13)
+    expected = 1.7**2 * first + 0.3**2 + 1.7**2 * first
+    np.testing.assert_allclose(infinite_ntk(net, x, weight_std=1.7, bias_std=0.3), expected, rtol=1e-13)
+
+
+def deviations(activation, width: int, nets: int, key) -> tuple[float, float]:
+    """Root mean square over nets of Θ_n − Θ_∞, and the norm of the mean over nets, relative to Θ_∞."""
+    x = np.array([[0.8, 0.4]])
+    net = nm.MLP((2, width, width, 1), activation, bias=False, scaling="ntk")
+    limit = infinite_ntk(net, x)
+
+    @jax.jit
+    def errors(keys):
+        sample = jnp.asarray(x, jnp.float32)
+        kernels = jax.lax.map(lambda k: ntk(net, nm.init.ntk(k, net), sample), keys, batch_size=500)
+        error = kernels - jnp.asarray(limit, jnp.float32)
+        return (error**2).sum(axis=(1, 2)).mean(), jnp.linalg.norm(error.mean(axis=0))
+
+    square, mean = errors(jax.random.split(key, nets))
+    return np.sqrt(square) / np.linalg.norm(limit), mean / np.linalg.norm(limit)
+
+
+def fitted_slope(widths, values) -> float:
+    return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
+
+
+def test_a_finite_net_deviates_like_one_over_root_n(key, draws, tally):
+    widths = [16, 32, 64, 128]
+    slope = fitted_slope(widths, [deviations("relu", n, draws(300), key)[0] for n in widths])
+    tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")
+    assert slope == pytest.approx(-0.5, abs=0.08)
+
+
+def test_the_mean_over_nets_deviates_like_one_over_n(key, draws, tally):
+    """For relu the mean is off by less than one can draw; the curvature of z + z²/2 makes it visible."""
+    bent = nm.Activation(lambda z: z + z**2 / 2, name="bent")
+    widths = [16, 32, 64]
+    slope = fitted_slope(widths, [deviations(bent, n, draws(30_000), key)[1] for n in widths])
+    tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")
+    assert slope == pytest.approx(-1.0, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, message",
+    [
+        ((nm.MLP((2, 3, 1)), np.ones((3, 4))), {}, r"`x` has shape \(3, 4\); the network takes \(n, 2\)"),
+        ((nm.MLP((2, 3, 1), output_activation="tanh"), np.ones((3, 2))), {}, "output activation tanh"),
+        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": 0.0}, "`weight_std` is 0.0; pass a positive"),
+        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"bias_std": -1.0}, "`bias_std` is -1.0"),
+        ((nm.MLP((2, 3, 1)), np.full((3, 2), np.nan)), {}, "`x` is nan"),
+    ],
+)
+def test_bad_arguments(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        infinite_ntk(*arguments, **options)
+
+
+def test_a_function_and_a_tracer_are_refused():
+    with pytest.raises(TypeError, match=r"infinite width is defined for nm\.MLP"):
+        infinite_ntk(lambda p, x: x, np.ones((1, 1)))
+    with pytest.raises(TypeError, match="call them outside jit"):
+        jax.jit(lambda x: infinite_ntk(nm.MLP((1, 1)), x))(jnp.ones((1, 1)))
+    with pytest.raises(ValueError, match=r"`rtol` is 2\.0"):
+        Quadrature(rtol=2.0)

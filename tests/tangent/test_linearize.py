@@ -1,0 +1,72 @@
+"""The first-order model: closed form, dense Jacobian, its kernel, and how it departs from the network."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import neuromanifold as nm
+from neuromanifold.tangent.linearize import first_order, linearize
+
+
+def shifted(params, key, size):
+    keys = iter(jax.random.split(key, len(jax.tree.leaves(params))))
+    return jax.tree.map(lambda p: p + size * np.asarray(jax.random.normal(next(keys), p.shape)).astype(p.dtype), params)
+
+
+@pytest.fixture
+def network(key, rng):
+    net = nm.MLP((3, 8, 2), "tanh")
+    return net, net.init(key=key, dtype="float64"), rng.standard_normal((5, 3))
+
+
+def test_equals_the_dense_jacobian(network, key, x64):
+    net, start, x = network
+    params = shifted(start, key, 0.3)
+    step = np.concatenate(
+        [np.ravel(a - b) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(start), strict=True)]
+    )
+    expected = net(start, x) + (nm.jacobian(net, start, x) @ step).reshape(5, 2)
+    found = linearize(net, start)(params, x)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_is_linear_and_keeps_its_kernel_where_the_network_does_not(network, key):
+    net, start, x = network
+    away = shifted(start, key, 1.0)
+    line = linearize(net, start)
+    at_start = nm.ntk(net, start, x)
+    np.testing.assert_allclose(nm.ntk(line, away, x), at_start, rtol=1e-12, atol=1e-12)
+    assert np.abs(nm.ntk(net, away, x) - at_start).max() > 0.1
+    half = jax.tree.map(lambda a, b: (a + b) / 2, start, away)
+    np.testing.assert_allclose(line(half, x), (line(start, x) + line(away, x)) / 2, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(line(start, x), net(start, x))
+
+
+def test_departs_from_the_network_to_second_order(network, key):
+    net, start, x = network
+    sizes = np.array([1e-1, 1e-2, 1e-3])
+    gaps = [np.abs(linearize(net, start)(p, x) - net(p, x)).max() for p in (shifted(start, key, s) for s in sizes)]
+    assert np.polyfit(np.log(sizes), np.log(gaps), 1)[0] == pytest.approx(2.0, abs=0.1)
+
+
+def test_many_nets_beside_their_twins_under_vmap(key):
+    net = nm.MLP((3, 4, 1))
+    start = net.init(key=key, runs=5)
+    x = jnp.ones((2, 3))
+    moved = jax.tree.map(lambda p: p + 0.1, start)
+    found = jax.jit(jax.vmap(lambda p0, p: first_order(net, p0, p, x)))(start, moved)
+    for run in range(5):
+        p0, p = (jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]), t) for t in (start, moved))
+        np.testing.assert_allclose(found[run], linearize(net, p0)(p, x), rtol=1e-5)
+
+
+def test_bad_arguments(network):
+    net, start, x = network
+    with pytest.raises(TypeError, match="`f` is a int"):
+        linearize(3, start)
+    with pytest.raises(ValueError, match="linearized at"):
+        linearize(net, start)(start[:1], x)
+    with pytest.raises(ValueError, match="`params` has no arrays"):
+        linearize(net, ())
