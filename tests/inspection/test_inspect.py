@@ -73,7 +73,7 @@ def test_the_page_is_self_contained_and_escapes_names(inspected, tmp_path):
     assert "&lt;script&gt;" in page
     assert 'src="http' not in page
     assert "@import" not in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
     assert inspection.headline in page
 
 
@@ -81,7 +81,7 @@ def test_the_page_leaves_out_what_was_not_computed(tmp_path):
     net = nm.MLP((2, 3, 1), "tanh")
     inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.random.default_rng(0).normal(size=(20, 2)))
     page = nm.report.render(inspection)
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert "What the neurons do" not in page
 
 
@@ -92,3 +92,12 @@ def test_the_account_adds_up_and_the_smaller_network_agrees(inspected):
     assert small.net.n_params == NET.n_params - small.parameters_saved
     np.testing.assert_allclose(small.net(small.params, x), NET(params, x), rtol=0, atol=1e-12)
     assert "directions that change nothing" in str(inspection)
+
+
+def test_the_bottleneck_is_the_one_of_the_room(inspected):
+    params, x, inspection = inspected
+    found = nm.bottleneck.structure(NET, params, x)
+    assert (inspection.bottleneck.rank, inspection.bottleneck.layers) == (found.rank, found.layers)
+    assert inspection.bottleneck.excess >= -1e-9
+    steep = nm.MLP((1, 2, 1), nm.leaky_relu(3.0))
+    assert nm.inspect(steep, steep.init(key=jax.random.key(0)), x).bottleneck is None

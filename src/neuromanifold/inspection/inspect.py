@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.bottleneck.structure import BottleneckStructure, structure
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.rank import Rank
@@ -44,8 +45,8 @@ class Inspection:
     `exact` is the functional dimension with its certificate (`None` where the activation allows no exact arithmetic),
     `float64` and `float32` what a numerical rank says. `regions` and `layers` are `None` for networks that are not
     piecewise linear. `account` says where the other parameters went and `reduction` is an equivalent smaller network;
-    both need exact arithmetic, and the account is kept to networks of a few thousand parameters. `fit` is r² where targets
-    were given.
+    both need exact arithmetic, and the account is kept to networks of a few thousand parameters. `bottleneck` is `None`
+    for activations steeper than 1. `fit` is r² where targets were given.
     """
 
     model: str
@@ -61,6 +62,7 @@ class Inspection:
     layers: tuple[LayerStatus, ...] | None
     account: DimensionAccount | None
     reduction: Reduction | None
+    bottleneck: BottleneckStructure | None
     fit: float | None
     curve: tuple[np.ndarray, np.ndarray] | None
     sample: tuple[np.ndarray, np.ndarray | None]
@@ -165,6 +167,18 @@ class Inspection:
             ("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, trace {s.trace:.4g}"),
             *effective,
             ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue"),
+            *self._bottleneck_rows(),
+        ]
+
+    def _bottleneck_rows(self) -> list[tuple[str, str, str]]:
+        if self.bottleneck is None:
+            return []
+        found = self.bottleneck
+        norm = f"‖θ‖² = {found.squared_norm:.4g}, at least {found.norm_bound:.4g} for this function"
+        if not found.layers or not found.rank:
+            return [("bottleneck", "none", f"no layer is near a partial isometry; {norm}")]
+        return [
+            ("bottleneck", f"rank {found.rank}", f"in layers {_by_layer(found.layers)} of {found.net.depth}; {norm}")
         ]
 
     def __str__(self) -> str:
@@ -219,6 +233,7 @@ def inspect(
         if isinstance(f, MLP) and exactly and f.n_params <= _LARGEST_ACCOUNT
         else None,
         reduction=reduce_width(f, params, x) if isinstance(f, MLP) and exactly else None,
+        bottleneck=_bottleneck(f, params, x),
         fit=None if y is None else _r_squared(np.asarray(f(params, x)), np.asarray(y)),
         curve=_curve(f, params, x),
         sample=(np.asarray(x), None if y is None else np.asarray(y)),
@@ -234,6 +249,15 @@ def _allows(f: Model, requirement: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _bottleneck(f: Model, params: Any, x: Any) -> BottleneckStructure | None:
+    if not isinstance(f, MLP):
+        return None
+    try:
+        return structure(f, params, x)
+    except ValueError:
+        return None
 
 
 def _layers(net: MLP, params: Any, x: Any, exact: bool) -> tuple[LayerStatus, ...]:

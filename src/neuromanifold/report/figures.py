@@ -96,6 +96,15 @@ def neurons_figure(inspection: Inspection) -> Any:
     return figure
 
 
+def bottleneck_figure(inspection: Inspection) -> Any:
+    """Singular values of every weight matrix over the layers."""
+    figure, axes = _axes(7.2, 3.2)
+    assert inspection.bottleneck is not None
+    inspection.bottleneck.plot(axes)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    return figure
+
+
 def curve_figure(inspection: Inspection) -> Any:
     """The learned function of one variable, with the sample."""
     figure, axes = _axes(7.2, 3.2)

@@ -76,6 +76,12 @@ def _sections(inspection: Inspection) -> list[tuple[str, Any, str]]:
     if inspection.layers:
         caption = "On this sample an always-active neuron is linear and an always-inactive one could be removed."
         sections.append(("What the neurons do", figures.neurons_figure(inspection), caption))
+    if inspection.bottleneck is not None:
+        caption = (
+            "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's rank and the others near 0: "
+            "what L2 regularisation makes of deep networks."
+        )
+        sections.append(("Bottleneck", figures.bottleneck_figure(inspection), caption))
     if inspection.curve is not None:
         sections.append(("The function", figures.curve_figure(inspection), "The network over the range of the sample."))
     return sections
