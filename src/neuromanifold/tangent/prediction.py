@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -137,6 +136,8 @@ class KernelFlow:
 
 @jax.jit(static_argnums=0)
 def _solve(loss: Loss, kernel: Any, start: Any, target: Any, t: Any, rtol: Any) -> Any:
+    import diffrax
+
     def velocity(time, impulse, _):
         moved = start - (kernel @ impulse.reshape(len(kernel), -1)).reshape(start.shape)
         return jax.grad(loss)(moved, target)
