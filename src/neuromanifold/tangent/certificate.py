@@ -85,7 +85,8 @@ class JacobianCertificate(Certificate):
         if self.reason == "full rank":
             return self.rank == min(self.shape)
         if self.reason == "regions":
-            return structure.exact_region_bound(problem.net, problem.signs) == self.rank
+            applies = structure.is_piecewise_linear(problem.net)
+            return applies and structure.exact_region_bound(problem.net, problem.signs) == self.rank
         if self.reason == "kernel vectors":
             kernel = problem.kernel_vectors(reduced)
             x = modular.from_floats(problem.x, reduced.p)
