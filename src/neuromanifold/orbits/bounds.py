@@ -11,8 +11,8 @@ from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.orbits.host import flatten_on_host, host_rank, left_kernel
 from neuromanifold.orbits.partition import invariant_leaf
-from neuromanifold.orbits.ranks import host_rank
 from neuromanifold.orbits.rings import Reals, Residues, Ring
 from neuromanifold.symmetry.neurons import by_neuron, degree, hidden, is_real, linear_slope
 from neuromanifold.tangent.jacobian import n_columns
@@ -30,9 +30,10 @@ def upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperBound:
     """D less the number of independent linear forms that vanish on every field of the orbit, and so on Lie_θ.
 
     Of a network these are: the equations of its symmetry leaf [invariant, Thm 4.2 (i), (ii)]; parameters that zero neurons
-    freeze, and what moves together because neurons have become constants [Thm 4.2 (iii), (iv)]; gradients of conserved
-    quantities. A network that is one function of x times one function of θ has at most one dimension. Computed over
-    `ring`: modulo a prime the rank can only be too small, so the bound remains one.
+    freeze, and what moves together because neurons have become constants [Thm 4.2 (iii), (iv)]; combinations of linear
+    neurons that vanish on both sides; gradients of conserved quantities. A network that is one function of x times one
+    function of θ has at most one dimension. Computed over `ring`: modulo a prime the rank can only be too small, so
+    the bound remains one.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)
     >>> upper_bound(net, (nm.Layer(np.ones((2, 1))), nm.Layer(np.ones((1, 2)))))
@@ -49,8 +50,6 @@ def upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperBound:
 
 
 def _of_network(net: MLP, params: Params, ring: Ring) -> UpperBound:
-    if is_single_function(net):
-        return UpperBound(1, "f is one function of x times one function of θ")
     leaf = invariant_leaf(net, params)
     value, reasons = leaf.dimension, []
     if leaf.dimension < net.n_params:
@@ -60,6 +59,7 @@ def _of_network(net: MLP, params: Params, ring: Ring) -> UpperBound:
     for name, rows in (
         ("frozen by zero neurons", frozen_forms(net, params, ring)),
         ("bound together by constant neurons", constant_forms(net, params, ring)),
+        ("held zero by dependent linear neurons", dependent_forms(net, params, ring)),
         ("given up to conserved quantities", conserved_forms(net, params, ring)),
     ):
         forms = np.concatenate([forms, ring.matmul(rows, directions)])
@@ -67,6 +67,8 @@ def _of_network(net: MLP, params: Params, ring: Ring) -> UpperBound:
         if leaf.dimension - rank < value:
             reasons.append(f"{value - leaf.dimension + rank} {name}")
             value = leaf.dimension - rank
+    if value > 1 and is_single_function(net):
+        return UpperBound(1, "f is one function of x times one function of θ")
     return UpperBound(value, ", ".join(reasons) or f"there are {net.n_params} parameters")
 
 
@@ -149,11 +151,29 @@ def constant_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     return ring.embed(np.array(forms).reshape(-1, net.n_params))
 
 
+def dependent_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
+    """Linear neurons of one layer and slope with  cᵀ(W b) = 0  and  Vc = 0  keep both: ∂W = Vᵀδaᵀ and ∂V = δ(Wa + b)ᵀ.
+
+    The kernel is computed in rational arithmetic, since parameters are dyadic rationals.
+    """
+    weights, biases = coordinates(net)
+    flat = flatten_on_host(params)
+    forms = [ring.embed(np.zeros((0, net.n_params)))]
+    for l, slopes in enumerate(hidden(net, linear_slope)):
+        for slope in np.unique(slopes[~np.isnan(slopes)]):
+            neurons = np.flatnonzero(slopes == slope)
+            places = [weights[l][neurons], weights[l + 1][:, neurons].T, biases[l][neurons, None] if net.bias else None]
+            place = np.concatenate([part for part in places if part is not None], axis=1)
+            for c in left_kernel(flat[place]):
+                rows = np.zeros((place.shape[1], net.n_params), forms[0].dtype)
+                rows[np.arange(place.shape[1]), place] = ring.embed_whole(c)[:, None]
+                forms.append(rows)
+    return np.concatenate(forms)
+
+
 def conserved_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     """Gradients of the quantities of `nm.conserved_quantities`, over the ring."""
-    flat = ring.embed(
-        np.concatenate([np.asarray(a, np.float64).ravel() for layer in params for a in layer if a is not None])
-    )
+    flat = ring.embed(flatten_on_host(params))
     weights, biases = coordinates(net)
     forms = []
     for l in range(net.depth - 1):

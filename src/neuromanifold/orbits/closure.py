@@ -18,9 +18,9 @@ from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.orbits.bounds import UpperBound, upper_bound
-from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem, flat, is_polynomial
+from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem, is_polynomial
 from neuromanifold.orbits.family import Brackets, Family, family_of, has_fast_brackets
-from neuromanifold.orbits.ranks import host_rank
+from neuromanifold.orbits.host import flatten_on_host, host_rank
 from neuromanifold.orbits.transport import Transport, transport
 from neuromanifold.tangent.arguments import Model, checked
 
@@ -71,7 +71,7 @@ class LieClosure:
 
     def residual(self, vector: Any) -> float:
         """|v − Pv| / |v|, P the projection onto Lie_θ: zero for the gradient of every loss.   [invariant, Thm 3.1]"""
-        v = flat(vector)
+        v = flatten_on_host(vector)
         norm = float(np.linalg.norm(v))
         return float(np.linalg.norm(v - self.basis.T @ (self.basis @ v))) / norm if norm else 0.0
 
@@ -118,7 +118,7 @@ def lie_closure(
     exact = is_polynomial(f) if exact is None else exact
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
     points = _draw_inputs(f, rng) if points is None else points
-    theta, family = flat(params), family_of(f, params, points)
+    theta, family = flatten_on_host(params), family_of(f, params, points)
     problem = draw_problem(f, params, points) if exact else None
     bound = upper_bound(f, params) if problem is None else problem.bound()
     second = _second_route(f, family, theta, bound.value, flow_rtol, rng)

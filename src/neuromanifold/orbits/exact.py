@@ -15,6 +15,7 @@ from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.rank import Certificate
 from neuromanifold.orbits.bounds import UpperBound, upper_bound
 from neuromanifold.orbits.family import network_family
+from neuromanifold.orbits.host import flatten_on_host
 from neuromanifold.orbits.rings import Residues
 from neuromanifold.tangent import residues
 
@@ -58,7 +59,7 @@ class Problem:
 
     def __init__(self, net: Any, params: Any, inputs: Float[np.ndarray, "n ..."], p: int):
         self.net, self.params, self.inputs, self.ring = net, params, inputs, Residues(p)
-        self.theta = self.ring.embed(flat(params))
+        self.theta = self.ring.embed(flatten_on_host(params))
         self.family = network_family(net, inputs, self.ring)
 
     @property
@@ -70,7 +71,7 @@ class Problem:
     def fingerprint(self) -> str:
         """What the certificate is about."""
         digest = hashlib.sha256(repr(self.net).encode())
-        for a in (flat(self.params), self.inputs):
+        for a in (flatten_on_host(self.params), self.inputs):
             digest.update(np.ascontiguousarray(a, np.float64).tobytes())
         return digest.hexdigest()
 
@@ -83,13 +84,6 @@ class Problem:
     def bound(self) -> UpperBound:
         """The upper bound, modulo the prime."""
         return upper_bound(self.net, self.params, self.ring)
-
-
-def flat(params: Any) -> Float[np.ndarray, " D"]:
-    """θ as one float64 vector in `ravel_pytree` order, on the host."""
-    import jax
-
-    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(params)])
 
 
 def draw_problem(net: Any, params: Any, inputs: Float[np.ndarray, "n ..."]) -> Problem:

@@ -19,6 +19,10 @@ class Ring(abc.ABC):
         """Floats as elements of the ring."""
 
     @abc.abstractmethod
+    def embed_whole(self, a: list[int]) -> np.ndarray:
+        """A vector of whole numbers of any size, up to a common factor."""
+
+    @abc.abstractmethod
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         """Random elements."""
 
@@ -49,6 +53,10 @@ class Reals(Ring):
 
     def embed(self, a: np.ndarray) -> np.ndarray:
         return np.asarray(a, np.float64)
+
+    def embed_whole(self, a: list[int]) -> np.ndarray:
+        largest = max(1, *map(abs, a))
+        return np.array([value / largest for value in a])
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         return rng.standard_normal(shape)
@@ -82,6 +90,9 @@ class Residues(Ring):
 
     def embed(self, a: np.ndarray) -> np.ndarray:
         return modular.from_floats(np.asarray(a, np.float64), self.p)
+
+    def embed_whole(self, a: list[int]) -> np.ndarray:
+        return np.array([value % self.p for value in a], np.int64)
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         return rng.integers(0, self.p, shape, dtype=np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.orbits.ranks import host_rank
+from neuromanifold.orbits.host import host_rank
 
 Point = Float[np.ndarray, " D"]
 Vectors = Float[np.ndarray, "_ D"]
