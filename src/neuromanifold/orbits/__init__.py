@@ -1,6 +1,10 @@
 """Orbits of the gradient fields: brackets, Lie closure, invariant partitions and leaves, condensation."""
 
+from neuromanifold.orbits.bounds import UpperBound, upper_bound
+from neuromanifold.orbits.bracket import induced_field, left_normed, lie_bracket
+from neuromanifold.orbits.closure import LieClosure, lie_closure
 from neuromanifold.orbits.condensation import Cluster, Condensation, condensation, effective_width, leaf_distance
+from neuromanifold.orbits.exact import ClosureCertificate
 from neuromanifold.orbits.genericity import (
     is_degenerate,
     is_flat_at_zero,
@@ -16,17 +20,21 @@ from neuromanifold.orbits.zeros import ZeroManifold, zero_blocks, zero_rows
 
 __all__ = [
     "Block",
+    "ClosureCertificate",
     "Cluster",
     "Condensation",
     "InducedManifold",
     "InvariantLeaf",
     "InvariantSet",
     "LeafLattice",
+    "LieClosure",
     "MapInvariance",
     "Residual",
+    "UpperBound",
     "ZeroManifold",
     "condensation",
     "effective_width",
+    "induced_field",
     "induces_invariant_manifold",
     "invariance_residual",
     "invariant_leaf",
@@ -37,6 +45,10 @@ __all__ = [
     "is_generic_odd",
     "leaf_count",
     "leaf_distance",
+    "left_normed",
+    "lie_bracket",
+    "lie_closure",
+    "upper_bound",
     "vanishes_at_zero",
     "zero_blocks",
     "zero_rows",
