@@ -14,7 +14,7 @@ from neuromanifold.studies.bottleneck_symmetry import SymmetryStudy
 from neuromanifold.studies.bottleneck_theory import TheoryStudy
 
 TINY = {
-    1: DepthStudy(LatentTask(samples=20), depths=(3, 4, 5), width=5, steps=20, polish=0, probed=4),
+    1: DepthStudy(LatentTask(samples=20), depths=(3, 4, 5), width=5, steps=20, polish=0, probed=4, seeds=2),
     2: SymmetryStudy(
         DescentTask(samples=20, dimension=3, steps=4), depth=7, width=5, steps=20, polish=0, ridge=1e-3, shown_layer=3
     ),
@@ -68,6 +68,17 @@ def test_ranges_are_cut_where_the_rank_changes_and_slopes_are_fitted(rng):
     np.testing.assert_allclose(second.objective_slope, 2, atol=1e-2)
     failed = np.where(L > 12, 0.5, 0.01)
     assert bottleneck_depths.ranges(planted(norms, ranks, failed))[1].depths == tuple(range(8, 13))
+
+
+def test_branches_of_one_rank_are_fitted_apart(rng):
+    L = np.arange(4, 20)
+    norms = 3.0 * L + np.where(L < 12, 0.0, 15.0) + 1e-3 * rng.normal(size=16)
+    first, second = bottleneck_depths.ranges(planted(norms, np.full(16, 3)))
+    assert (first.depths[-1], second.depths[0]) == (11, 12)
+    assert first.agrees
+    assert second.agrees
+    [smooth] = bottleneck_depths.ranges(planted(norms - np.where(L < 12, 0.0, 14.0), np.full(16, 3)))
+    assert len(smooth.depths) == 16, "a step as small as the growth itself is no branch"
 
 
 def test_a_line_bent_by_the_second_correction_is_told_from_a_wrong_slope(rng):

@@ -37,9 +37,10 @@ FULL: dict[int, Any] = {
         depths=tuple(range(4, 33)),
         width=200,
         steps=20_000,
-        polish=500,
+        polish=250,
         learning_rate=1e-3,
         probed=32,
+        seeds=2,
         memory="48GiB",
     ),
     2: SymmetryStudy(

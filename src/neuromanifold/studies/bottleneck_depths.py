@@ -18,6 +18,8 @@ from neuromanifold.studies.output import PALETTE, Claim
 
 _RANK_THRESHOLD = 0.1
 _FAILED_COST = 0.1
+# Two minima of one rank differ by a jump of ‖θ‖² that dwarfs its growth from depth to depth.
+_JUMP = 3.0
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,13 @@ class DepthStudy:
     learning_rate: float = 2e-3
     ridge: float = 0.001
     probed: int = 64
+    seeds: int = 1
     memory: str | None = None
 
     def measure(self, *, checkpoint: Path | None = None, progress: bool = False) -> xr.Dataset:
-        """Train a network of every depth and read off everything that the figure and the claims need."""
+        """Train `seeds` networks of every depth; the one with the lowest objective gives the figure and the claims."""
         x, y = self.task.draw()
-        family = DepthFamily(x.shape[1], self.width, y.shape[1], self.depths)
+        family = DepthFamily(x.shape[1], self.width, y.shape[1], self.depths * self.seeds)
         done = train_ridge(
             family,
             family.init(key=jax.random.key(self.task.seed)),
@@ -52,7 +55,10 @@ class DepthStudy:
             progress=progress,
             memory=self.memory,
         )
-        rows = [self._read(net, params, x[: self.probed]) for net, params in family.members(done.params)]
+        by_seed = done.objective.reshape(self.seeds, -1)
+        best = by_seed.argmin(axis=0) * len(self.depths) + np.arange(len(self.depths))
+        members = family.members(done.params)
+        rows = [self._read(net, params, x[: self.probed]) for net, params in (members[index] for index in best)]
         found = xr.concat(rows, dim=xr.Variable("depth", np.array(self.depths)), join="outer")
         trained = {
             "loss": done.loss,
@@ -68,8 +74,10 @@ class DepthStudy:
             "ridge": self.ridge,
             "steps": self.steps,
             "polish": self.polish,
+            "seeds": self.seeds,
         }
-        return found.assign({name: ("depth", value) for name, value in trained.items()}).assign_attrs(made)
+        found = found.assign({name: ("depth", value[best]) for name, value in trained.items()})
+        return found.assign(objective_by_seed=(("seed", "depth"), by_seed)).assign_attrs(made)
 
     def _read(self, net: Any, params: Any, x: np.ndarray) -> xr.Dataset:
         middle = np.linalg.svd(params[net.depth // 2].weight, compute_uv=False)
@@ -166,9 +174,13 @@ def _slope(columns: list[np.ndarray], values: np.ndarray) -> tuple[float, float]
 
 
 def ranges(data: xr.Dataset) -> list[Range]:
-    """The ranges of at least three depths whose middle rank is constant and whose train cost is below 0.1."""
+    """The ranges of at least three depths with one middle rank, one branch of minima, and a train cost below 0.1.
+
+    Where ‖θ‖² jumps by more than three times its median growth, training has changed to another branch, whose line is another.
+    """
     ranks = np.where(data["loss"].values < _FAILED_COST, data["middle_rank"].values, -1)
-    cuts = np.flatnonzero(np.diff(ranks)) + 1
+    growth = np.abs(np.diff(data["squared_norm"].values) / np.diff(data["depth"].values))
+    cuts = np.flatnonzero((np.diff(ranks) != 0) | (growth > _JUMP * np.median(growth))) + 1
     found = []
     for part in np.split(np.arange(len(ranks)), cuts):
         if len(part) >= 3 and ranks[part[0]] > 0:
@@ -211,8 +223,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
     ratio = _largest((data["spent"] / data["budget"]).values)
     theorem7, corollary8 = (_largest(data[name].values) for name in ("theorem7_ratio", "corollary8_ratio"))
     depths, layers = data["depth"].values, data["bottleneck_layers"].values
-    deepest = ranks == ranks[fitted][-1] if fitted.any() else fitted
-    grown = layers[fitted & deepest & np.isfinite(layers)]
+    widest = max(fits, key=lambda r: len(r.depths)).rank if fits else 0
+    grown = layers[fitted & (ranks == widest) & np.isfinite(layers)]
     return [
         Claim(
             "1a",
@@ -300,14 +312,23 @@ def _draw_norms(axes: Any, data: xr.Dataset) -> None:
                 label = f"middle rank {rank}" + ("" if marker == "o" else ", train cost above 0.1")
                 axes.plot(depths[at], norms[at], marker, color=colour, label=label)
     for found in ranges(data):
-        at = np.isin(depths, found.depths)
-        ends = np.array([found.depths[0], found.depths[-1]])
-        line = norms[at].mean() + found.slope * (ends - depths[at].mean())
-        axes.plot(ends, line, color="0.3", lw=1)
-        text = f"{found.slope:.2f} ± {found.half_width:.2f}"
-        axes.annotate(text, (ends.mean(), line.mean()), (0, 12), textcoords="offset points", ha="center", fontsize=8)
+        _draw_fit(axes, found, depths, norms)
     axes.set(xlabel="depth L (layers)", ylabel="squared parameter norm ‖θ‖²", ylim=(0, None))
     axes.legend(fontsize=8, loc="lower right")
     axes.set_title(
         f"width {data.attrs['width']}, {data.attrs['samples']} samples, λ = {data.attrs['ridge']:g}", fontsize=9
     )
+
+
+def _draw_fit(axes: Any, found: Range, depths: np.ndarray, norms: np.ndarray) -> None:
+    """The fitted line, the curve with the term 1/L where there is one, and both slopes beside them."""
+    at = np.isin(depths, found.depths)
+    L, one = depths[at].astype(float), np.ones(at.sum())
+    shapes = [("", [L, one], "-", found.slope, found.half_width)]
+    if np.isfinite(found.corrected):
+        shapes.append((" with 1/L", [L, one, 1 / L], ":", found.corrected, found.corrected_half_width))
+    for _, columns, style, _, _ in shapes:
+        X = np.stack(columns, axis=1)
+        axes.plot(L, X @ np.linalg.lstsq(X, norms[at], rcond=None)[0], style, color="0.3", lw=1.2)
+    text = "\n".join(f"slope{name} {slope:.2f} ± {half:.2f}" for name, _, _, slope, half in shapes)
+    axes.annotate(text, (L.mean(), norms[at].mean()), (-6, 8), textcoords="offset points", ha="right", fontsize=8)

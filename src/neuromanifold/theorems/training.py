@@ -1,0 +1,47 @@
+"""Statements about training outcomes: they read a study's `summary.json`, whose hash is checked."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.studies.output import claims_hash
+from neuromanifold.theorems.statement import Statement
+
+Claims = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class StudyCases:
+    """The cases that `pick` finds in the claims of a study: the recorded run's, or those of the `summary` given."""
+
+    paper: str
+    pick: Callable[[Claims], Iterable[Any]]
+    summary: Path | None = None
+
+    def __call__(self, rng: np.random.Generator, draws: int) -> Iterable[Any]:
+        return self.pick(read_claims(self.paper, self.summary))
+
+
+def read_claims(paper: str, summary: Path | None = None) -> Claims:
+    """The claims of `summary.json`, after checking that they are as the study wrote them."""
+    source = files("neuromanifold.theorems") / "summaries" / f"{paper}.json" if summary is None else summary
+    content = json.loads(source.read_text(encoding="utf-8"))
+    if claims_hash(content["claims"]) != content["sha256"]:
+        raise ValueError(
+            f"the claims in {source} are not those the study wrote: their hash differs; run `neuromanifold reproduce {paper}` again."
+        )
+    return content["claims"]
+
+
+def reading(statements: Iterable[Statement], summaries: Callable[[str], Path]) -> Iterator[Statement]:
+    """The statements, those about training reading `summaries(paper)` instead of the recorded run."""
+    for statement in statements:
+        if isinstance(statement.cases, StudyCases):
+            yield replace(statement, cases=replace(statement.cases, summary=summaries(statement.paper)))
+        else:
+            yield statement
