@@ -97,7 +97,7 @@ def test_a_bracket_is_what_flows_fail_to_commute_by(rng):
 
 NETWORKS = [
     (nm.MLP((2, 3, 1), "tanh", bias=False), (2,), (1,), 4),
-    (nm.MLP((2, 3, 2, 2), ("gelu", nm.Mixed(exp=1, sin=1)), scaling="ntk"), (2,), (2,), 3),
+    (nm.MLP((2, 3, 2, 2), ("sin", nm.Mixed(exp=1, tanh=1)), scaling="ntk"), (2,), (2,), 3),
     (nm.LinearConvNet(((2, 2), (2, 3)), ((1, 2), (1, 1))), (3, 6), (1, 1), 3),
 ]
 

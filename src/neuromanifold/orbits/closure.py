@@ -159,7 +159,7 @@ class _Plan:
     deepest: int
     patience: int
 
-    def goes_on(self, ranks: list[Rank]) -> bool:
+    def goes_on(self, ranks: list[Any]) -> bool:
         if len(ranks) >= self.deepest or int(ranks[-1]) >= self.enough:
             return False
         return len({int(rank) for rank in ranks[-self.patience - 1 :]}) > 1 or len(ranks) <= self.patience
