@@ -1,0 +1,403 @@
+"""invariant, Sec. 3: structural invariant sets are the unions of orbits of the fields ∇_θ F(·)(x)."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jax
+import numpy as np
+
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP
+from neuromanifold.orbits.closure import LieClosure, lie_closure
+from neuromanifold.orbits.lattice import LeafLattice, invariant_leaves
+from neuromanifold.orbits.partition import invariant_leaf
+from neuromanifold.theorems.invariant_algebra import PRIME, Neurons, closure_dimension, monomial_fields, value
+from neuromanifold.theorems.invariant_cases import (
+    ANALYTIC,
+    EPS,
+    LOSSES,
+    PAPER,
+    SUPPORTS,
+    Trained,
+    by_neuron,
+    closure,
+    condensed,
+    grid,
+    show_neurons,
+    trained,
+    two_layer,
+    whole_neurons,
+)
+from neuromanifold.theorems.statement import Check, Control, Statement
+
+ROUNDING = 2**10
+"""Roundings between a gradient and its projection onto Lie_θ, in units of ε over the smallest singular value that was kept."""
+LEFT = 1e-9
+"""A gradient leaves a space when its part outside is longer than this fraction of it: rounding is some 10⁻¹⁵, departures are not small."""
+
+
+def exponential_dimension(neurons: Neurons) -> int:
+    """The dimension of the SIM that example 3.1 puts a point on: 2 where the neurons are equal, 4 elsewhere."""
+    return 2 * condensed(neurons)
+
+
+def _two_exponentials(neurons: Neurons) -> Check:
+    """Both routes: the library in float64, and polynomial fields modulo a prime."""
+    float64, exact = int(closure("exp", neurons).dimension), closure_dimension(SUPPORTS["exp"], neurons)
+    wanted = exponential_dimension(neurons)
+    farther = float64 if abs(float64 - wanted) >= abs(exact - wanted) else exact
+    return Check(farther, wanted, hypotheses={"on M": wanted == 2}, count=2)
+
+
+def _pairs(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
+    yield from grid(2, 1)
+    yield from (whole_neurons(rng, 2, 1) for _ in range(draws))
+
+
+TWO_EXPONENTIALS = Statement(
+    paper=PAPER,
+    row="Ex 3.1",
+    id="Ex 3.1",
+    says="the SIMs of a₁e^{w₁x} + a₂e^{w₂x} are ℝ⁴, M = {equal neurons} and its complement: dim Lie_θ is 2 on M and 4 off it",
+    method="float64",
+    cases=_pairs,
+    measure=_two_exponentials,
+    control=Control(
+        "tanh for exp at opposite neurons, off M",
+        lambda: Check(
+            int(closure("tanh", ((1, 1), (-1, -1))).dimension), exponential_dimension(((1, 1), (-1, -1)))
+        ),
+    ),
+    draws=10,
+    exhaustive="θ ∈ {−1, 0, 1}⁴ up to the order of the neurons, in float64 and modulo a prime",
+    show=lambda neurons: show_neurons("exp", neurons),
+)
+
+
+def smallest_kept(found: LieClosure) -> float:
+    """The smallest relative singular value of a direction of the closure: it is known to rounding over this."""
+    return float(found.dimension.spectrum[int(found.dimension) - 1] / found.dimension.spectrum[0])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A point, and seeds for data and losses."""
+
+    name: str
+    neurons: tuple[tuple[float, ...], ...]
+    seed: int
+
+
+def _gradients(case: Sample) -> Check:
+    """The largest part of a gradient outside Lie_θ, over every loss and data sets of 1, 2 and 7 samples."""
+    found, rng = closure(case.name, case.neurons), np.random.default_rng(case.seed)
+    net, params = two_layer(case.name, case.neurons)
+    runs = [trained(rng, net, params, samples, loss) for samples in (1, 2, 7) for loss in LOSSES]
+    worst = max(found.residual(run.field(run.start)) for run in runs)
+    hypotheses = {"activation": case.name, "m": len(case.neurons), "dimension": int(found.dimension)}
+    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
+    return Check(worst, 0.0, "<=", tolerance, hypotheses, count=len(runs))
+
+
+def _samples(rng: np.random.Generator, draws: int) -> Iterator[Sample]:
+    corners = [((1, 1), (1, 1)), ((1, 1), (-1, -1)), ((1, 1), (0, 0)), ((1, 0), (0, 0)), ((0, 0), (0, 0))]
+    yield from (Sample(name, neurons, 0) for name in ("exp", "tanh", "cos", "silu") for neurons in corners)
+    for _ in range(draws):
+        name = str(rng.choice(["exp", "tanh", "cos", "silu"]))
+        yield Sample(name, whole_neurons(rng, int(rng.integers(2, 4)), 1, 2), int(rng.integers(2**31)))
+
+
+def _off_the_closure() -> Check:
+    found = closure("tanh", ((1, 1), (-1, -1)))
+    return Check(found.residual(np.array([1.0, 0.0, 0.0, 0.0])), 0.0, "<=", ROUNDING * EPS)
+
+
+GRADIENTS = Statement(
+    paper=PAPER,
+    row="Thm 3.1",
+    id="Thm 3.1 (gradients)",
+    says="the gradient of every loss on every data set lies in Lie_θ, the tangent space of the orbit",
+    method="float64",
+    cases=_samples,
+    measure=_gradients,
+    control=Control("a direction that is no gradient: w₁ alone, at opposite neurons of tanh", _off_the_closure),
+    draws=10,
+    narrower="two-layer networks with two or three neurons, one input; five losses, one to seven samples",
+    show=lambda case: show_neurons(case.name, case.neurons),
+)
+
+PLANES: dict[str, tuple[tuple[int, int], ...]] = {
+    "any": (),
+    "₁ = 0": ((1, 0),),
+    "₂ = 0": ((0, 1),),
+    "₁ = ₂": ((1, -1),),
+    "₁ = −₂": ((1, 1),),
+    "= 0": ((1, 0), (0, 1)),
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A set of parameters (a₁, w₁), (a₂, w₂): a linear condition on a and one on w, or the one point given."""
+
+    name: str
+    a: str = "any"
+    w: str = "any"
+    point: Neurons | None = None
+
+    @property
+    def forms(self) -> np.ndarray:
+        """The linear forms that vanish on the tangent space, columns (a₁, w₁, a₂, w₂)."""
+        if self.point is not None:
+            return np.eye(4, dtype=int)
+        on_a = [(first, 0, second, 0) for first, second in PLANES[self.a]]
+        on_w = [(0, first, 0, second) for first, second in PLANES[self.w]]
+        return np.array([*on_a, *on_w], dtype=int).reshape(-1, 4)
+
+    def points(self, rng: np.random.Generator, count: int) -> list[Neurons]:
+        """Random whole points of the set."""
+        if self.point is not None:
+            return [self.point]
+        return [self._drawn(rng) for _ in range(count)]
+
+    def _drawn(self, rng: np.random.Generator) -> Neurons:
+        columns = []
+        for plane in (self.a, self.w):
+            first, second = (int(k) for k in rng.permutation(np.arange(1, 8))[:2] * rng.choice([-1, 1], 2))
+            pairs = {"₁ = 0": (0, second), "₂ = 0": (first, 0), "₁ = ₂": (first, first), "₁ = −₂": (first, -first)}
+            columns.append({**pairs, "= 0": (0, 0)}.get(plane, (first, second)))
+        return tuple(zip(*columns, strict=True))
+
+    def __str__(self) -> str:
+        where = f"θ = {self.point}" if self.point is not None else f"a {self.a}, w {self.w}"
+        return f"{self.name}: {{{where}}}"
+
+
+@lru_cache(maxsize=1024)
+def is_structural(candidate: Candidate) -> bool:
+    """Whether every field is tangent to the set, modulo a prime at random whole points of it.   [invariant, Thm 3.1]"""
+    fields = [X for _, X in monomial_fields(1, SUPPORTS[candidate.name])]
+    for point in candidate.points(np.random.default_rng(0), 4):
+        rows = [[value(p, neuron) for neuron in point for p in X] for X in fields]
+        if (np.array(rows) @ candidate.forms.T % PRIME).any():
+            return False
+    return True
+
+
+def keeps(candidate: Candidate, loss: str, rng: np.random.Generator, small: float = 0.25) -> bool:
+    """Whether the gradients of one loss are tangent to the set, for random data at random points of it."""
+    order = by_neuron(1, 2).ravel()
+    for point in candidate.points(rng, 2):
+        net, params = two_layer(candidate.name, small * np.array(point))
+        for samples in (1, 3):
+            run = trained(rng, net, params, samples, loss)
+            v = run.field(run.start)[order]
+            if np.linalg.norm(candidate.forms @ v) > LEFT * max(1.0, float(np.linalg.norm(v))):
+                return False
+    return True
+
+
+def holds_orbits(candidate: Candidate, rng: np.random.Generator) -> bool:
+    """Whether Lie_θ, by the library, is tangent to the set at a random point of it."""
+    [point] = candidate.points(rng, 1)
+    scaled = tuple(tuple(0.25 * entry for entry in neuron) for neuron in point)
+    basis = closure(candidate.name, scaled).basis[:, by_neuron(1, 2).ravel()]
+    return float(np.abs(candidate.forms @ basis.T).max(initial=0.0)) <= LEFT
+
+
+def _equivalent(candidate: Candidate) -> Check:
+    """Invariance under all losses, under all fields, and under the brackets: how many of the three differ from the second."""
+    rng = np.random.default_rng(1)
+    under_fields = is_structural(candidate)
+    under_losses = all(keeps(candidate, loss, rng) for loss in LOSSES)
+    different = (under_losses != under_fields) + (holds_orbits(candidate, rng) != under_fields)
+    return Check(different, 0, hypotheses={"activation": candidate.name, "a SIM": under_fields})
+
+
+def _planes(names: tuple[str, ...]) -> Iterator[Candidate]:
+    for name, a, w in itertools.product(names, PLANES, PLANES):
+        yield Candidate(name, a, w)
+
+
+def _one_sided() -> Check:
+    """{a₁ = a₂}, w free, is kept by no loss; counted as if it were one."""
+    candidate = Candidate("exp", "₁ = ₂")
+    return Check(int(keeps(candidate, "(s − t)²/2", np.random.default_rng(0))), 1)
+
+
+EQUIVALENT = Statement(
+    paper=PAPER,
+    row="Thm 3.1",
+    id="Thm 3.1 (orbits)",
+    says="a set is invariant under all losses exactly when it is under all fields, exactly when it is a union of orbits",
+    method="float64",
+    cases=lambda rng, draws: _planes(("exp", "tanh")),
+    measure=_equivalent,
+    control=Control("{a₁ = a₂} without w₁ = w₂, expected to be invariant", _one_sided),
+    narrower="two neurons, one input, exp and tanh; the 36 linear spaces that conditions 0, = and = − on a and on w make",
+    show=str,
+)
+
+
+def satisfies_p31(loss: str) -> bool:
+    """∀s ∃t ∇ℓ₀(s, t) ≠ 0, on a grid with s = 0."""
+    s, t = np.meshgrid(np.linspace(-3, 3, 25), np.linspace(-3, 3, 25))
+    return bool((LOSSES[loss](s, t) != 0).any(axis=0).all())
+
+
+def _one_loss(candidate: Candidate) -> Check:
+    """For how many single losses ℓ₀ invariance over all data differs from being a SIM."""
+    rng = np.random.default_rng(2)
+    chosen = [loss for loss in LOSSES if satisfies_p31(loss)]
+    different = sum(keeps(candidate, loss, rng) != is_structural(candidate) for loss in chosen)
+    kind = "linear space" if candidate.point is None else "point"
+    return Check(
+        different, 0, hypotheses={"activation": candidate.name, "set": kind, "losses": len(chosen)}, count=len(chosen)
+    )
+
+
+def _sets(rng: np.random.Generator, draws: int) -> Iterator[Candidate]:
+    for name in ("exp", "tanh", "cos"):
+        yield from (Candidate(name, point=point) for point in grid(2, 1, (0, 1)))
+    yield from _planes(("exp", "tanh", "cos"))
+    for _ in range(draws):
+        yield Candidate(str(rng.choice(["silu", "z - sin(z) + cos(z)"])), *(str(rng.choice(list(PLANES))) for _ in range(2)))
+
+
+def _square() -> Check:
+    """Under ℓ₀ = s²/2 the point a = 0, w = 1 stays, since F(θ) = 0; but it is no SIM."""
+    net, params = two_layer("exp", ((0, 1), (0, 1)))
+    run = Trained(net, params, np.ones((1, 1)), np.ones(1), "(s − t)²/2")
+    moved = -run.outputs(run.start) @ run.family.jacobian(run.start)
+    return Check(int(not moved.any()), int(is_structural(Candidate("exp", point=((0, 1), (0, 1))))))
+
+
+ONE_LOSS = Statement(
+    paper=PAPER,
+    row="P 3.1",
+    id="P 3.1",
+    says="a manifold invariant under one loss ℓ₀ with ∇ℓ₀(s, ·) ≢ 0 for every s, over all data sets, is a SIM",
+    method="float64",
+    cases=_sets,
+    measure=_one_loss,
+    control=Control("ℓ₀ = s²/2 at the point a = (0, 0), w = (1, 1), where F = 0", _square),
+    draws=10,
+    narrower="two neurons, one input; points and the 36 linear spaces; five losses",
+    show=str,
+)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A leaf of a two-neuron network, and a seed for the point on it, the data and the loss."""
+
+    name: str
+    leaf: int
+    seed: int
+
+
+@lru_cache
+def lattice(name: str) -> LeafLattice:
+    """The leaves of Σ a_i σ(w_i x), two neurons."""
+    return invariant_leaves(MLP((1, 2, 1), ANALYTIC[name], bias=False))
+
+
+def _algebra_of_sets(case: Start) -> Check:
+    """Over all pairs of unions of leaves: how often a complement, union or intersection holds θ(0) but not θ(t), or the reverse."""
+    leaves, rng = lattice(case.name), np.random.default_rng(case.seed)
+    start = leaves[case.leaf].sample(key=jax.random.key(case.seed))
+    end = invariant_leaf(leaves.net, trained(rng, leaves.net, start).end(), atol=1e-10)
+    i, j = case.leaf, list(leaves).index(end)
+    sets = [leaves.set(k for k in range(len(leaves)) if mask >> k & 1) for mask in range(2 ** len(leaves))]
+    broken = sum((j in (~A).members) == (i in A.members) for A in sets)
+    for A, B in itertools.combinations(sets, 2):
+        broken += (j in (A | B).members) != (i in A.members or i in B.members)
+        broken += (j in (A & B).members) != (i in A.members and i in B.members)
+    return Check(broken, 0, hypotheses={"activation": case.name, "leaves": len(leaves)}, count=len(sets) ** 2)
+
+
+def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
+    for name in ("exp", "tanh"):
+        yield from (Start(name, leaf, 0) for leaf in range(len(lattice(name))))
+    for _ in range(draws):
+        yield Start("tanh", int(rng.integers(6)), int(rng.integers(2**31)))
+
+
+def _half_space() -> Check:
+    """{a₁ > 0} is no union of orbits: a flow crosses from it into its complement."""
+    net, params = two_layer("exp", ((0.01, 1), (1, 0)))
+    run = Trained(net, params, np.ones((1, 1)), -np.ones(1), "(s − t)²/2")
+    return Check(int(run.flow()[2] > 0), int(run.start[2] > 0))
+
+
+SET_ALGEBRA = Statement(
+    paper=PAPER,
+    row="3.2",
+    id="3.2",
+    says="complements, unions and intersections of structural invariant sets are structural invariant sets, or empty",
+    method="integration",
+    cases=_starts,
+    measure=_algebra_of_sets,
+    control=Control("{a₁ > 0}, which is no union of orbits: the flow leaves it", _half_space),
+    draws=6,
+    narrower="finite collections: all 4 unions of leaves of two exp neurons and all 64 of two tanh neurons",
+    show=str,
+)
+
+FEATURES: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
+    "powers": lambda x: [x[:, 0] ** k for k in range(4)],
+    "exponentials": lambda x: [np.exp(k * x[:, 0] / 2) for k in (1, -1, 2, 3)],
+    "sines": lambda x: [np.sin(k * x[:, 0]) for k in (1, 2, 3, 4)],
+    "two inputs": lambda x: [x[:, 0], x[:, 1], x[:, 0] * x[:, 1], np.sin(x[:, 0] + x[:, 1])],
+    "dependent": lambda x: [np.sin(x[:, 0]) ** 2, np.cos(x[:, 0]) ** 2, np.ones(len(x)), x[:, 1]],
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """The first M features of a family, and a point θ."""
+
+    family: str
+    theta: tuple[float, ...]
+
+    @property
+    def closure(self) -> LieClosure:
+        """Of the linear model Σ θ_i ψ_i(x), at 24 inputs."""
+        x = np.random.default_rng(0).standard_normal((24, 2))
+        inputs = np.stack(FEATURES[self.family](x)[: len(self.theta)], axis=1)
+        net = MLP((len(self.theta), 1), "identity", bias=False)
+        return lie_closure(net, (Layer(np.array([self.theta])),), key=jax.random.key(0), inputs=inputs, exact=False)
+
+
+def _linear(case: Features) -> Check:
+    M = len(case.theta)
+    return Check(int(case.closure.dimension), M, hypotheses={"features": case.family, "M": M})
+
+
+def _linear_models(rng: np.random.Generator, draws: int) -> Iterator[Features]:
+    families = [family for family in FEATURES if family != "dependent"]
+    for M, family in itertools.product((1, 2, 3, 4), families):
+        yield Features(family, (0.0,) * M)
+        yield Features(family, (1.0,) + (0.0,) * (M - 1))
+    for _ in range(draws):
+        M = int(rng.integers(1, 5))
+        yield Features(str(rng.choice(families)), tuple(rng.standard_normal(M).tolist()))
+
+
+LINEAR = Statement(
+    paper=PAPER,
+    row="3.3",
+    id="3.3",
+    says="a linear model Σ θ_i ψ_i(x) with independent analytic features has only the trivial SIM: dim Lie_θ = M everywhere",
+    method="float64",
+    cases=_linear_models,
+    measure=_linear,
+    control=Control("the features sin², cos², 1", lambda: _linear(Features("dependent", (0.0, 0.0, 0.0)))),
+    draws=6,
+    narrower="powers, exponentials, sines and products, M ≤ 4",
+    show=str,
+)
+
+STATEMENTS = (TWO_EXPONENTIALS, GRADIENTS, EQUIVALENT, ONE_LOSS, SET_ALGEBRA, LINEAR)
