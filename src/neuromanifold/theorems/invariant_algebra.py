@@ -74,18 +74,18 @@ def algebra(d: int, support: Support, cap: int) -> tuple[Field, ...]:
     12
     """
     generators = [(g, X) for g, X in monomial_fields(d, support) if g <= cap]
-    spans: dict[int, _Span] = {}
-    new = [(g, X) for g, X in generators if spans.setdefault(g, _Span()).add(X)]
+    spans: dict[int, Span] = {}
+    new = [(g, X) for g, X in generators if spans.setdefault(g, Span()).add(X)]
     found: list[Field] = []
     while new:
         found += [X for _, X in new]
         pairs = itertools.product(generators, new)
         brackets = ((g + h, bracket(X, Y)) for (g, X), (h, Y) in pairs if g + h <= cap)
-        new = [(g, Z) for g, Z in brackets if spans.setdefault(g, _Span()).add(Z)]
+        new = [(g, Z) for g, Z in brackets if spans.setdefault(g, Span()).add(Z)]
     return tuple(found)
 
 
-class _Span:
+class Span:
     """Polynomial fields in echelon form."""
 
     def __init__(self) -> None:

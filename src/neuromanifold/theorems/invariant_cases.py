@@ -41,8 +41,7 @@ OWN = (
     _analytic(lambda z: 1 - jnp.cos(z) + z - jnp.sin(z), "1 - cos(z) + z - sin(z)", None, 0.0, 0.0),
 )
 ANALYTIC: dict[str, Activation] = {activation.name: activation for activation in OWN} | {
-    name: activation_named(name)
-    for name in ("exp", "sigmoid", "softplus", "tanh", "erf", "sin", "cos", "silu", "gelu")
+    name: activation_named(name) for name in ("exp", "sigmoid", "softplus", "tanh", "erf", "sin", "cos", "silu", "gelu")
 }
 
 
@@ -63,8 +62,8 @@ SUPPORTS: dict[str, Support] = {
     "z - sin(z)": _orders(lambda n: n % 2 == 1 and n > 1),
     "cos": _orders(lambda n: n % 2 == 0),
     "1 - cos(z)": _orders(lambda n: n % 2 == 0 and n > 0),
-    "silu": _orders(lambda n: n == 1 or n % 2 == 0 and n > 0),
-    "gelu": _orders(lambda n: n == 1 or n % 2 == 0 and n > 0),
+    "silu": _orders(lambda n: n == 1 or (n % 2 == 0 and n > 0)),
+    "gelu": _orders(lambda n: n == 1 or (n % 2 == 0 and n > 0)),
     "z - sin(z) + cos(z)": _orders(lambda n: n != 1),
     "1 - cos(z) + z - sin(z)": _orders(lambda n: n > 1),
 }

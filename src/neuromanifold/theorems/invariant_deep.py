@@ -292,8 +292,8 @@ THM42_GROUPS = (
     Statement(
         paper=PAPER,
         row="Thm 4.2 (i)–(iv)",
-        id="Thm 4.2 (ii) (footnote 5: even)",
-        says="for even σ the same holds of flips of the incoming weights alone",
+        id="Thm 4.2 (ii) (even)",
+        says="footnote 5: for even σ the same holds of flips of the incoming weights alone",
         method="float64",
         cases=lambda rng, draws: _group_cases("cos", "even", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))),
         measure=_symmetry,
@@ -373,5 +373,3 @@ THM42_ZEROS = (
         show=str,
     ),
 )
-
-STATEMENTS: tuple[Statement, ...] = (*P41, *THM42_GROUPS, *THM42_ZEROS)

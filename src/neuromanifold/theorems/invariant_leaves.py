@@ -44,7 +44,9 @@ def _one_leaf(neurons: Neurons) -> Check:
     found = [blocks for blocks in partitions(len(neurons)) if in_printed_set(neurons, blocks)]
     [library] = invariant_leaf(*two_layer("exp", neurons)).partition
     same = len(found) == 1 and set(found[0]) == {block.neurons for block in library}
-    return Check(len(found) if same or len(found) > 1 else 0, 1, hypotheses={"m": len(neurons), "d": len(neurons[0]) - 1})
+    return Check(
+        len(found) if same or len(found) > 1 else 0, 1, hypotheses={"m": len(neurons), "d": len(neurons[0]) - 1}
+    )
 
 
 def _points(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
@@ -153,9 +155,7 @@ DIMENSIONS = Statement(
     id="P 5.1, 5.2 (dimension)",
     says="a leaf with s blocks has dimension (d+1)s; for odd σ, B_1 counted, (d+1)(s−1)",
     method="exact",
-    cases=lambda rng, draws: [
-        Family(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
-    ],
+    cases=lambda rng, draws: [Family(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)],
     measure=_dimensions,
     control=Control(
         "(d+1)s for odd σ, at m = 1",
@@ -277,4 +277,3 @@ B_1 is not empty. With this condition added the statement is true.
 
 
 LEAVES: tuple[Statement, ...] = (PARTITION, SIGNED, COUNT, DIMENSIONS)
-STATEMENTS=LEAVES

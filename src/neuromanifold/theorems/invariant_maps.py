@@ -121,7 +121,7 @@ CIRCLE = Statement(
         lambda: Check(abs(radial_gradient(Fraction(2), Fraction(0), Fraction(1), Fraction(2))[0]), 0),
     ),
     draws=20,
-    narrower="the gradient vanishes on the circle, so each of its points is an orbit and a SIM; rational points, and the library at (3/5, 4/5)",
+    narrower="rational points, and the library at (3/5, 4/5). The gradient vanishes on the circle: each point of it is an orbit",
     show=lambda point: f"θ = ({point[0]}, {point[1]})",
 )
 
@@ -131,7 +131,9 @@ Matrices = tuple[tuple[tuple[int, ...], ...], ...]
 def tangent_defect(maps: Matrices) -> int:
     """0 exactly where ∩ ker(g − 1) = ∩ ker(gᵀ − 1): 2 rank (A; B) − rank A − rank B for the stacked g − 1 and gᵀ − 1."""
     one = np.eye(len(maps[0]), dtype=int)
-    A, B = (np.concatenate([g - one for g in family]) for family in ([*map(np.array, maps)], [np.array(g).T for g in maps]))
+    A, B = (
+        np.concatenate([g - one for g in family]) for family in ([*map(np.array, maps)], [np.array(g).T for g in maps])
+    )
     return 2 * rank(np.concatenate([A, B])) - rank(A) - rank(B)
 
 
@@ -205,7 +207,9 @@ def _induced(name: str) -> Check:
     found = induces_invariant_manifold(f, maps, params, features=features)
     kind = found.maps[0].kind if found else "not induced"
     left = found.departure if found else float("nan")
-    tolerance = ROUNDING * EPS if found.maps[0].linear else 1e-5  # the curved tangent space is known to a stride squared
+    tolerance = (
+        ROUNDING * EPS if found.maps[0].linear else 1e-5
+    )  # the curved tangent space is known to a stride squared
     return Check(left, 0.0, "<=", tolerance, {"map": name, "invariance": kind})
 
 
@@ -223,7 +227,8 @@ class Averaged:
         G = np.array(self.group)
         mean = G.sum(axis=0) @ np.array(self.theta)
         c, e = np.array(self.c), np.array(self.e)
-        return sum((3 * (c @ g @ mean) ** 2 * c + 2 * (e @ g @ mean) * e) @ g for g in G)
+        terms = [(3 * (c @ g @ mean) ** 2 * c + 2 * (e @ g @ mean) * e) @ g for g in G]
+        return np.sum(terms, axis=0)
 
 
 @lru_cache
@@ -384,4 +389,3 @@ TANGENT = Statement(
     exhaustive="neurons of {−1, 0, 1}², m ≤ 3, permutations and signed permutations",
     show=str,
 )
-

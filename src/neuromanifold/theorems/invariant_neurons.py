@@ -299,9 +299,7 @@ LEMMA = Statement(
     method="exact",
     cases=_coincidences("(i)", _without_output),
     measure=_perturbation,
-    control=Control(
-        "exp for expm1", _taken_for("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"], SUPPORTS["exp"][1:])
-    ),
+    control=Control("exp for expm1", _taken_for("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"], SUPPORTS["exp"][1:])),
     draws=6,
     exhaustive="all 31 patterns of σ⁽ⁿ⁾(0) ≠ 0, n < 5, neurons of −1, 0, 1 (and 2), m = 2, d = 1 and 2, by words of three "
     "and two fields; the library on an activation of every class",
@@ -342,5 +340,3 @@ LEMMAS: tuple[Statement, ...] = (
         ),
     ),
 )
-
-STATEMENTS: tuple[Statement, ...] = (*REMARKS, *LEMMAS)
