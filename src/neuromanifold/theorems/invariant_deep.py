@@ -311,7 +311,7 @@ def _stays(make: Callable[[Silenced], tuple[ZeroManifold, Params]]) -> Callable[
     def measure(case: Silenced) -> Check:
         manifold, params = make(case)
         run = trained(np.random.default_rng(case.seed), manifold.net, params)
-        end = run.flow(steps=3)
+        end = run.flow(steps=2)
         moves = bool(np.linalg.norm(end - run.start) > 0)
         hypotheses = _hypotheses(case) | {"θ moves": moves}
         return Check(manifold.distance(unflatten(params, end)), 0.0, hypotheses=hypotheses)
@@ -328,7 +328,7 @@ def _some(cases: Iterator[Silenced], names: Sequence[str]) -> Iterator[Silenced]
 
 def _one_row(rng: np.random.Generator, draws: int) -> Iterator[Silenced]:
     cases = _hidden_sets(FLAT, rng, draws, 0)
-    yield from _some((case for case in cases if sum(map(len, case.sets)) == 1), FLAT)
+    yield from _some((case for case in cases if sum(map(len, case.sets)) == 1), FLAT[:3])
 
 
 def _loud(name: str) -> Check:
@@ -352,7 +352,7 @@ THM42_ZEROS = (
         id="Thm 4.2 (iii)",
         says="σ(0) = 0: W_ij = 0 between chosen and other neurons, b_i = 0 and W_ij = c_ij, any number, among chosen ones is a SIM",
         method="integration",
-        cases=lambda rng, draws: _some(_hidden_sets(VANISHING, rng, draws, 1), ("tanh", "silu", "1 - cos(z)")),
+        cases=lambda rng, draws: _some(_hidden_sets(VANISHING, rng, draws, 1), VANISHING[:3]),
         measure=_stays(Silenced.blocks),
         control=Control("sigmoid(0) = ½", lambda: _loud("sigmoid")),
         draws=10,

@@ -207,8 +207,8 @@ MORE = Statement(
     route="transport along the orbit in float64",
     worked="""
 f(x) = w₂w₁x has D = 2 and one conserved function, D − 1 = 1; that is w₂² − w₁², the only entry of Δ_1. For (1, r | 1) likewise:
-D − 1 = 2r − 1, and Δ_1 = vvᵀ − wwᵀ has 2r − 1 independent entries. There are more laws than the Δ's only where two neighbouring hidden layers
-have more than one neuron, as (1, 2, 2 | 1): 7 against 6.
+D − 1 = 2r − 1, and Δ_1 = vvᵀ − wwᵀ has 2r − 1 independent entries. There are more laws than the Δ's only where two
+neighbouring hidden layers have more than one neuron, as (1, 2, 2 | 1): 7 against 6.
 """,
     amended=MORE_AMENDED,
 )
