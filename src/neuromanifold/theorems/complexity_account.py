@@ -136,7 +136,7 @@ def _linear(widths: Widths) -> Check:
 
 
 def _linear_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
-    yield from [*architectures([1], 3), *architectures([2, 3], 2)]
+    yield from [*architectures([1], 3), *architectures([2], 2)]
     yield from (random_widths(rng, 3, 5) for _ in range(draws))
 
 

@@ -100,7 +100,9 @@ def _reversed_action() -> Check:
     net = MLP((2, 3, 2))
     params, g, h = _normal(rng, net), random_invertible(rng, 3), random_invertible(rng, 3)
     twice = element(net, [g])(element(net, [h])(params))
-    return Check(_distance(twice, printed_action([h @ g], params)), 0.0, "<=", ROUNDING * EPS * np.linalg.cond(g @ h))
+    return Check(
+        _distance(twice, printed_action([h @ g], params)), 0.0, "<=", ROUNDING * EPS * float(np.linalg.cond(g @ h))
+    )
 
 
 ACTION = Statement(

@@ -301,7 +301,9 @@ REGIONS = Statement(
         "n_0 instead of n_0 + 1, at (1, 1 | 1)",
         lambda: Check(_two_points(1).rank, len(affine_pieces(_two_points(1))), "<="),
     ),
-    show=str,
+    show=lambda case: (
+        f"{case}\nint(nm.functional_dimension(net, params, x, exact=True)), nm.sampled_regions(net, params, x)"
+    ),
     smaller=_fewer_samples,
     confirm=lambda case: Check(
         int(functional_dimension(case.net, case.params, case.x, smallest_gap=0.0)), printed_region_bound(case), "<="

@@ -33,7 +33,7 @@ class Measured:
     hypotheses: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.value:.4g}"
+        return f"{self.value:.4g}  # {self.what}"
 
 
 Pick = Callable[[Claims], Iterator[Measured]]
@@ -108,7 +108,7 @@ def _below(case: Measured, limit: float) -> Check:
     return _check("<=", limit)(case)
 
 
-def initial_statement(name: str, points: str, full: int, **more: Any) -> Statement:
+def initial_statement(name: str, points: str, full: float, **more: Any) -> Statement:
     """The mean functional dimension of initial networks on one sample is below the paper's number."""
     limit = LIMITS[name]
     return Statement(
@@ -121,26 +121,26 @@ def initial_statement(name: str, points: str, full: int, **more: Any) -> Stateme
         measure=lambda case: _below(case, LIMITS[name]),
         show=str,
         control=Control(
-            f"a kernel of full rank, {full}", lambda: _below(Measured("full rank", full, full), LIMITS[name])
+            f"a kernel of full rank, {full:.0f}", lambda: _below(Measured("full rank", full, full), LIMITS[name])
         ),
         **more,
     )
 
 
 INITIAL = (
-    initial_statement("univariate", "100 points of [0, 1]", 100),
+    initial_statement("univariate", "100 points of [0, 1]", 100.0),
     initial_statement(
         "bivariate",
         "the 20×20 points of the bivariate data",
-        371,
+        371.0,
         confirm=lambda case: _below(Measured("", case.again, case.value), LIMITS["bivariate"]),
         route="the other rank (exact for float32, float32 for exact)",
         worked="""400 initial networks on the 20×20 grid have a mean float32 rank of 62.9 ± 2.8 (95 %) and a mean exact rank of 71.8 ±
 3.4. The paper speaks of a 100×371 matrix, though its bivariate data have 400 points; on 10×10 points the means are
 50.9 ± 1.8 and 54.1 ± 1.9. Its number fits 100 points.""",
-        amended=initial_statement("bivariate_100", "10×10 points, the 100×371 matrix that is printed", 100),
+        amended=initial_statement("bivariate_100", "10×10 points, the 100×371 matrix that is printed", 100.0),
     ),
-    initial_statement("energy", "the 768 energy data", 431),
+    initial_statement("energy", "the 768 energy data", 431.0),
 )
 
 
@@ -243,15 +243,17 @@ class Course:
     part: str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.start} at the start, at most {self.largest}, {self.end} at the end ({self.part})"
+        numbers = f"{self.start}, {self.largest}, {self.end}, {self.trend}"
+        return f"start, largest, end, trend = {numbers}  # {self.name}, {self.part}"
 
 
 def _courses(figure: str) -> Callable[[Claims], Iterator[Course]]:
     def pick(claims: Claims) -> Iterator[Course]:
         for measured in chosen(claims, figure, "the functional dimension is low"):
             for name, found in measured.items():
-                numbers = (found["start"], found["largest"], found["end"], found["trend over the second half"])
-                yield from (Course(name, *map(float, numbers), part) for part in ("rise", "level"))
+                start, largest, end = (float(found[key]) for key in ("start", "largest", "end"))
+                trend = float(found["trend over the second half"])
+                yield from (Course(name, start, largest, end, trend, part) for part in ("rise", "level"))
 
     return pick
 

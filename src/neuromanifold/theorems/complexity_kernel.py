@@ -29,7 +29,7 @@ from neuromanifold.theorems.statement import Check, Control, Statement
 
 PAPER = "complexity"
 PRINTED_COUNTS = {1: 361, 2: 371, 8: 431}
-ROUGHLY_MONOTONIC = {(1, 5, 4, 3, 2, 1): True, (1, 5, 5, 5, 5, 1): False}
+ROUGHLY_MONOTONIC: dict[Widths, bool] = {(1, 5, 4, 3, 2, 1): True, (1, 5, 5, 5, 5, 1): False}
 
 
 def parameter_count(widths: Widths) -> int:
