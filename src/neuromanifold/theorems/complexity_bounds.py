@@ -116,6 +116,8 @@ def _every_status(widths: Widths) -> Check:
 
 def _status_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     yield from filter(_roughly_monotonic, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)])
+    drawn = filter(_roughly_monotonic, (random_widths(rng, 2, 5) for _ in itertools.count()))
+    yield from itertools.islice(drawn, draws // 10)
 
 
 STATUSES = Statement(
@@ -310,9 +312,9 @@ REGIONS = Statement(
     ),
     route="singular values of the Jacobian by autodiff in float64",
     worked="""At (1, 1 | 2) with an active neuron both outputs are lines, f_i(x) = v_i(wx + b) + c_i, on the one piece that x = 1, 2
-meet. With v₁ and v₂, c₁ and c₂ alone their values at the two points can be changed independently: rank 4. The print
-gives (1 + 1)·1 = 2. On a piece each *output's* gradient is affine in x, so that the bound holds for each output, and
-o times it for o outputs. For one output the statement is Proposition C.3.""",
+meet. With v₁ and v₂, c₁ and c₂ alone their values at the two points can be changed independently: rank 4 for every θ
+with w ≠ 0. The print gives (1 + 1)·1 = 2. On a piece each *output's* gradient is affine in x, so that the bound holds
+for each output, and o times it for o outputs. For one output the statement is Proposition C.3.""",
     amended=Statement(
         paper=PAPER,
         row="4.6, C.3",

@@ -299,8 +299,8 @@ COURSES = (
     course_statement(
         "Fig 3",
         worked="""On the energy data the mean exact rank is largest before training, 340.2, and falls to 187.9 (heating) and 231.7
-(cooling) after 2,000 epochs; most of it within the first hundred. It never rises above its start. On f1–f3 it goes
-from 16 to 31, on g1–g3 from 59 to 117 and back to 93.""",
+(cooling) after 2,000 epochs; a third to a half of it is lost within 100 epochs. It never rises above its start. On
+f1–f3 it goes from 16 to 31, on g1–g3 from 59 to 117 and back to 93.""",
     ),
     course_statement("Fig 9"),
 )
