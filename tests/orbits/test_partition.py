@@ -67,7 +67,7 @@ def test_the_leaf_is_the_fixed_space_of_the_whole_stabiliser(net, rng, draws, ta
     """Second route: every element of the group, those that fix θ, the mean of their matrices."""
     moves = [images(net, g) for g in whole_group(net)]
     signs, sources = (np.stack(part) for part in zip(*moves, strict=True))
-    joint, count = 0, draws(40)
+    joint, count = 0, draws(20)
     for _ in range(count):
         params = drawn(net, rng)
         theta = flat(params)
@@ -135,7 +135,7 @@ def test_only_neurons_of_equal_activation_are_exchanged():
     assert invariant_leaf(nm.MLP((1, 3, 1), "exp", bias=False), params).dimension == 2
 
 
-def test_projection_and_distance(rng, draws, tally):
+def test_projection_and_distance(rng, key, draws, tally):
     """P is the orthogonal projection onto the rows of `basis`; what it returns lies on the leaf exactly."""
     net, nearer = nm.MLP((1, 3, 3, 1), "tanh"), 0
     for _ in range(draws(10)):
@@ -145,18 +145,18 @@ def test_projection_and_distance(rng, draws, tally):
         np.testing.assert_allclose(projected, leaf.basis.T @ (leaf.basis @ theta), atol=1e-14)
         assert leaf.distance(other) == pytest.approx(np.linalg.norm(theta - projected))
         assert leaf.distance(leaf.project(other)) == 0
-        assert leaf.contains(leaf.project(other)) and leaf.contains(leaf.sample(rng))
-        assert invariant_leaf(net, leaf.sample(rng)) <= leaf
+        assert leaf.contains(leaf.project(other)) and leaf.contains(leaf.sample(key=key))
+        assert invariant_leaf(net, leaf.sample(key=key)) <= leaf
         nearer += int(leaf.distance(other) > 0 and not leaf.contains(other))
     tally(nearer, of=draws(10), what="points off the leaf, told so")
 
 
-def test_equality_up_to_a_tolerance(rng, draws, tally):
+def test_equality_up_to_a_tolerance(rng, key, draws, tally):
     """A network within 1e-6 of a leaf: exact equality sees nothing, `atol` sees the leaf, and the distance says how near."""
     net, seen = nm.MLP((1, 3, 2, 1), "tanh"), 0
     for _ in range(draws(10)):
         leaf = invariant_leaf(net, drawn(net, rng))
-        point = leaf.sample(rng)
+        point = leaf.sample(key=key)
         near = jax.tree.map(lambda a: a + 1e-6 * rng.uniform(-1, 1, a.shape), point)
         assert invariant_leaf(net, near).dimension == net.n_params
         found = invariant_leaf(net, near, atol=3e-6)

@@ -10,6 +10,7 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.stabiliser import components, images, stabiliser
+from neuromanifold.symmetry.base import generator
 from neuromanifold.symmetry.hadamard import flatten, unflatten
 from neuromanifold.symmetry.monomial import Monomial
 
@@ -65,35 +66,41 @@ class InvariantLeaf:
 
     def project(self, params: Params) -> Params:
         """The nearest point of Fix(S): means of the values that are held equal, which come out exactly equal."""
-        vector = _vector(self.net, params)
+        theta = vector(self.net, params)
         kept = self.labels >= 0
-        sums = np.bincount(self.labels[kept], (self.signs * vector)[kept], minlength=self.dimension)
+        sums = np.bincount(self.labels[kept], (self.signs * theta)[kept], minlength=self.dimension)
         means = np.append(sums / np.bincount(self.labels[kept], minlength=self.dimension), 0.0)
         agreed = np.append(np.full(self.dimension, np.nan), 0.0)
-        agreed[self.labels[kept]] = (self.signs * vector)[kept]
-        same = np.append(self._spread(vector) == 0, True)
-        return unflatten(_on_host(params), self.signs * np.where(same, agreed, means)[self.labels])
+        agreed[self.labels[kept]] = (self.signs * theta)[kept]
+        same = np.append(self._spread(theta) == 0, True)
+        return unflatten(on_host(params), self.signs * np.where(same, agreed, means)[self.labels])
 
-    def _spread(self, vector: np.ndarray) -> np.ndarray:
+    def _spread(self, theta: np.ndarray) -> np.ndarray:
         """How far apart the coordinates are that should be equal; a mean of equal numbers must be that number."""
         low, high = np.full(self.dimension, np.inf), np.full(self.dimension, -np.inf)
         kept = self.labels >= 0
-        np.minimum.at(low, self.labels[kept], (self.signs * vector)[kept])
-        np.maximum.at(high, self.labels[kept], (self.signs * vector)[kept])
+        np.minimum.at(low, self.labels[kept], (self.signs * theta)[kept])
+        np.maximum.at(high, self.labels[kept], (self.signs * theta)[kept])
         return high - low
 
     def distance(self, params: Params) -> float:
         """|θ − P θ|, P the projection onto Fix(S)."""
-        return float(np.linalg.norm(_vector(self.net, params) - _vector(self.net, self.project(params))))
+        return float(np.linalg.norm(vector(self.net, params) - vector(self.net, self.project(params))))
 
     def contains(self, params: Params, *, atol: float = 0.0) -> bool:
         """Whether θ lies on the leaf itself, that is: has S for its stabiliser and no more."""
         return self == invariant_leaf(self.net, params, atol=atol)
 
-    def sample(self, rng: np.random.Generator) -> Params:
+    def sample(self, *, key: Any) -> Params:
         """A random point: independent standard normal values, so almost surely on the leaf itself."""
-        values = np.append(rng.standard_normal(self.dimension), 0.0)
-        return unflatten(_template(self.net), self.signs * values[self.labels])
+        values = np.append(generator(key).standard_normal(self.dimension), 0.0)
+        return unflatten(template(self.net), self.signs * values[self.labels])
+
+    def holds(self, points: np.ndarray) -> np.ndarray:
+        """Which of the parameter vectors (k, D) lie in Fix(S), exactly."""
+        values = self.signs * points
+        first = np.unique(self.labels, return_index=True)[1][np.unique(self.labels, return_inverse=True)[1]]
+        return np.where(self.labels < 0, values == 0, values == values[:, first]).all(axis=1)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, InvariantLeaf):
@@ -108,8 +115,7 @@ class InvariantLeaf:
         """Whether Fix(S) is contained in the other's: every point here is a limit of points there."""
         if self.net != other.net:
             raise ValueError(f"`other` is a leaf of {other.net}, not of {self.net}; compare leaves of one network.")
-        point = _canonical(self)
-        return bool(np.array_equal(point, _canonical_projection(other, point)))
+        return bool(other.holds(generic_point(self)[None])[0])
 
     def __str__(self) -> str:
         layers = "; ".join(" ".join(map(str, blocks)) for blocks in self.partition)
@@ -132,15 +138,10 @@ def invariant_leaf(net: MLP, params: Params, *, atol: float | int = 0.0) -> Inva
     leaf of dimension 2 of 6: {0, −1} 0·{2}
     """
     _check(net, params, atol)
-    params = _on_host(params)
+    params = on_host(params)
     if atol > 0:
-        params = _leaf(net, stabiliser(net, params, atol=float(atol))).project(params)
-    return _leaf(net, stabiliser(net, params))
-
-
-def leaf_of(net: MLP, generators: tuple[Monomial, ...]) -> InvariantLeaf:
-    """The leaf that the generated group has for its fixed points."""
-    return _leaf(net, generators)
+        params = leaf_of(net, stabiliser(net, params, atol=float(atol))).project(params)
+    return leaf_of(net, stabiliser(net, params))
 
 
 def _check(net: Any, params: Any, atol: float | int) -> None:
@@ -153,7 +154,8 @@ def _check(net: Any, params: Any, atol: float | int) -> None:
     net.check_params(params)
 
 
-def _leaf(net: MLP, generators: tuple[Monomial, ...]) -> InvariantLeaf:
+def leaf_of(net: MLP, generators: tuple[Monomial, ...]) -> InvariantLeaf:
+    """The leaf whose points the generated group fixes."""
     labels, signs = _fixed_space(net, generators)
     return InvariantLeaf(net, generators, _partition(net, generators), labels, signs)
 
@@ -204,28 +206,26 @@ def _blocks(width: int, moves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[Blo
     return tuple(blocks)
 
 
-def _canonical(leaf: InvariantLeaf) -> np.ndarray:
-    """A generic point of Fix(S) whose values are distinct whole numbers."""
+def generic_point(leaf: InvariantLeaf) -> np.ndarray:
+    """A vector of Fix(S) that only the elements of S fix: its values are distinct whole numbers."""
     values = np.append(np.arange(1.0, leaf.dimension + 1), 0.0)
     return leaf.signs * values[leaf.labels]
 
 
-def _canonical_projection(leaf: InvariantLeaf, vector: np.ndarray) -> np.ndarray:
-    template = _template(leaf.net)
-    return _vector(leaf.net, leaf.project(unflatten(template, vector)))
-
-
-def _template(net: MLP) -> Params:
+def template(net: MLP) -> Params:
+    """Zero parameters of the network's shapes, on the host."""
     return tuple(
         Layer(np.zeros((out, fan_in)), np.zeros(out) if net.bias else None)
         for fan_in, out in zip(net.widths[:-1], net.widths[1:], strict=True)
     )
 
 
-def _on_host(params: Params) -> Params:
+def on_host(params: Params) -> Params:
+    """The parameters as NumPy arrays in float64."""
     return tuple(Layer(*(None if a is None else np.asarray(a, np.float64) for a in layer)) for layer in params)
 
 
-def _vector(net: MLP, params: Params) -> np.ndarray:
+def vector(net: MLP, params: Params) -> np.ndarray:
+    """The parameters as one float64 vector in `ravel_pytree` order; refused where shapes are not the network's."""
     net.check_params(params)
-    return flatten(_on_host(params))
+    return flatten(on_host(params))
