@@ -17,7 +17,7 @@ data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is,
 app.add_typer(data_app, name="data")
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
-_STUDIES = ("complexity", "teleport", "riemann", "bottleneck")
+_STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
 def main() -> None:
@@ -182,7 +182,7 @@ def verify_statements(
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
     from neuromanifold import theorems
-    from neuromanifold.report import write_ledger
+    from neuromanifold.report.ledger import write_ledger
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
@@ -231,7 +231,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
         TimeRemainingColumn,
     )
 
-    from neuromanifold.report import cells, summary_lines
+    from neuromanifold.report.ledger import cells, summary_lines
     from neuromanifold.theorems import expected, write_evidence
 
     found: list[Any] = []
