@@ -28,7 +28,7 @@ class Descent:
         return rationals(self.kernel) if not self.kernel else np.array(self.kernel, object)
 
     @property
-    def alignment(self) -> Fraction:
+    def alignment(self) -> Any:
         """A = fᵀΘf/‖f‖²; the library's, in float64, is compared with it in `P F.1 (A)`."""
         f = np.array(self.start, object)
         return f @ self.matrix @ f / (f @ f)
@@ -70,7 +70,7 @@ def signals(case: Descent) -> list[np.ndarray]:
     return found
 
 
-def ratios(case: Descent) -> list[Fraction]:
+def ratios(case: Descent) -> list[Any]:
     """L(s)/L(0) for L = ‖f‖²/2|X|."""
     squares = [f @ f for f in signals(case)]
     return [value / squares[0] for value in squares]
@@ -95,7 +95,7 @@ def worst(lefts: Sequence[Any], rights: Sequence[Any], case: Descent) -> Check:
 def _signed_weights() -> Check:
     """Jensen needs weights that are no negative numbers: spectrum (1, 0) with weights (3/2, −1/2)."""
     spectrum, weights = (Fraction(1), Fraction(0)), (Fraction(3, 2), Fraction(-1, 2))
-    a = sum(w * v for w, v in zip(weights, spectrum, strict=True))
+    a = sum((w * v for w, v in zip(weights, spectrum, strict=True)), Fraction(0))
     return Check(sum(w * (1 - v) ** 2 for w, v in zip(weights, spectrum, strict=True)), floor(a, 1), ">=")
 
 

@@ -74,16 +74,19 @@ def variables(values: Sequence[Fraction]) -> np.ndarray:
     """The parameters as jets: each with slope 1 by itself."""
     size = len(values)
     unit, flat = rationals(np.eye(size, dtype=int)), rationals(np.zeros((size, size), int))
-    jets = np.empty(size, object)
-    jets[:] = [Jet(Fraction(value), unit[k], flat) for k, value in enumerate(values)]
-    return jets
+    return objects([Jet(Fraction(value), unit[k], flat) for k, value in enumerate(values)])
 
 
 def rationals(array: Any) -> np.ndarray:
     """The entries as fractions, exactly."""
     array = np.asarray(array)
-    out = np.empty(array.shape, object)
-    out.flat = [Fraction(value) for value in array.ravel().tolist()]
+    return objects([Fraction(value) for value in array.ravel().tolist()]).reshape(array.shape)
+
+
+def objects(values: Sequence[Any]) -> np.ndarray:
+    """A vector of whatever is given, which NumPy must not look into."""
+    out = np.empty(len(values), object)
+    out[:] = values
     return out
 
 
@@ -107,7 +110,7 @@ def outputs(net: MLP, params: Any, x: Sequence[Sequence[Fraction]]) -> list[Any]
         a = rationals(sample)
         for layer, activation in zip(params, net.activations, strict=True):
             z = layer.weight @ a if layer.bias is None else layer.weight @ a + layer.bias
-            a = np.array([activated(activation, entry) for entry in z], object)  # pyright: ignore[reportArgumentType]
+            a = objects([activated(activation, entry) for entry in z])  # pyright: ignore[reportArgumentType]
         found += a.tolist()
     return found
 
@@ -197,9 +200,7 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
     import flint
 
     found = flint.fmpq_mat([[flint.fmpq(v.numerator, v.denominator) for v in row] for row in matrix.tolist()]).inv()
-    out = np.empty(matrix.shape, object)
-    out.flat = [Fraction(int(v.p), int(v.q)) for v in found.entries()]
-    return out
+    return objects([Fraction(int(v.p), int(v.q)) for v in found.entries()]).reshape(matrix.shape)
 
 
 def largest(array: Any) -> Fraction:

@@ -237,6 +237,7 @@ APP_C_2 = Statement(
     measure=same_derivatives,
     control=Control("the last factor left out of c", _one_factor_missing),
     show=str,
+    draws=16,
     narrower="values, first and second derivatives; rational parameters",
 )
 

@@ -19,7 +19,7 @@ from neuromanifold.theorems.training import Claims, StudyCases
 
 ROW = "Eq 19"
 WIDTHS = (10**2, 10**3, 10**4, 10**5)
-TRIALS = 8
+TRIALS = 6
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Layer1:
 
 
 def shallow(rng: np.random.Generator, count: int) -> Iterator[Layer1]:
-    """Every activation at initialisation, then at distance 1 and 10 from it."""
-    for radius in (0.0, 1.0, 10.0):
+    """Every activation at initialisation, then at distance 10 from it."""
+    for radius in (0.0, 10.0):
         yield from (Layer1(name, radius, int(rng.integers(2**31))) for name in SHAPES)
 
 
@@ -81,8 +81,9 @@ def drawn_norms(case: Layer1) -> np.ndarray:
 
 def scaled_norm_grows(case: Layer1) -> Check:
     """O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard errors below."""
-    slope = log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), drawn_norms(case).ravel())
-    return Check(lower_end(slope), 0.0, "<=", 1e-12, case.hypotheses)
+    norms = drawn_norms(case).ravel()
+    growth = lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), norms)) if np.ptp(norms) else 0.0
+    return Check(growth, 0.0, "<=", 1e-12, case.hypotheses)
 
 
 def tail(shape: Shape, t: float) -> float:
@@ -144,7 +145,7 @@ EQ_19 = Statement(
 weights max|v_i| grows like √(2 ln n): whatever t, P(√n‖H‖ ≤ t) ≤ (1 − P(2|v| > t))^n → 0. So √n‖H‖ is not O(1), for any σ with σ'' ≠ 0
 and normal weights (the paper's source, Liu et al., has the logarithm in its Õ). Where σ'' = 0, as for ReLU, and for bounded weights,
 the print is right.""",
-    narrower="one hidden layer, one sample, random points at distance 0, 1 and 10",
+    narrower="one hidden layer, one sample, random points at distance 0 and 10",
     amended=Statement(
         paper="teleport",
         row=ROW,
@@ -166,7 +167,7 @@ class Deep:
     seed: int
 
 
-DEEP_WIDTHS, DEEP_TRIALS = (32, 64, 128, 256), 2
+DEEP_WIDTHS, DEEP_TRIALS = (32, 64, 128), 3
 
 
 def deep_norms(case: Deep) -> np.ndarray:
@@ -206,7 +207,7 @@ EQ_19_RELU = Statement(
     cases=lambda rng, count: (Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")),
     measure=deep_slope,
     control=Control("standard scaling, one hidden layer", _standard_scaling),
-    narrower="widths 32 to 256, one sample, by Lanczos; slope up to 4 standard errors",
+    narrower="widths 32 to 128, one sample, by Lanczos; slope up to 4 standard errors",
 )
 
 

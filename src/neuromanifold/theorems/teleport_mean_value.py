@@ -81,7 +81,7 @@ G_1 = Statement(
     paper="teleport",
     row="G.1",
     id="G.1",
-    says="f continuous on [a, b], with finitely many kinks: its mean slope is a convex combination of slopes f'(c_j), with weights (d_j − d_{j−1})/(b − a)",
+    says="the mean slope of a continuous function with finitely many kinks is Σ λ_j f'(c_j), with λ_j > 0 and Σ λ_j = 1",
     method="exact",
     cases=functions,
     measure=barycentric,

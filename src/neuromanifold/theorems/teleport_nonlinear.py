@@ -86,6 +86,7 @@ def gamma_derivatives(case: Move | Draw) -> Check:
         return compared(case, derivative_of_gamma(exact.inverse(derivative), second), expected)
     both = float_law(case)
     assert both.law.second is not None and both.back is not None
+    assert both.back.second is not None
     expected = np.einsum("mk,kbn->mbn", np.linalg.inv(both.law.gamma), both.back.second)
     return compared(case, derivative_of_gamma(both.law.gamma, both.law.second), expected, both.tolerance)
 
@@ -125,6 +126,7 @@ def deviation(case: Move | Draw, *, after: bool) -> Check:
         both = float_law(case)
         g, second, gradient = both.law.gamma, both.law.second, both.before[1]
         hypotheses, tolerance = {"symmetry": case.group, "arithmetic": "float64"}, both.tolerance
+    assert second is not None
     contracted = np.einsum("mrs,s->mr", second, g @ gradient if after else gradient)
     bound = size(g) ** (2 if after else 3) * size(contracted)
     term = size(second_term(g, second, gradient))

@@ -54,7 +54,7 @@ class FloatLaw:
     back: S.Transformation | None
     before: tuple[np.ndarray, ...]
     after: tuple[np.ndarray, ...]
-    columns: np.ndarray
+    columns: np.ndarray | None
 
     @property
     def tolerance(self) -> float:
@@ -74,8 +74,8 @@ def float_law(draw: Draw) -> FloatLaw:
     there = g(params)
     law = S.transformation(g, params, second=not linear)
     back = None if linear else S.transformation(g.inverse, there, second=True)
-    size = len(law.gamma)
-    columns = np.stack([flatten(g(_shift(params, e))) - flatten(g(params)) for e in np.eye(size)])
+    rest = flatten(there)
+    columns = np.stack([flatten(g(_shift(params, e))) - rest for e in np.eye(len(rest))]) if linear else None
     before, after = (_derivatives(group.net, at) for at in (params, there))
     return FloatLaw(law, back, before, after, columns)
 
@@ -154,8 +154,8 @@ def gamma(case: Move | Draw) -> Check:
         difference = np.abs(found - expected).max() / np.abs(expected).max()
         tolerance = 64 * len(found) * _EPS * np.linalg.cond(expected)
         return Check(float(difference), 0.0, "=", tolerance, {**case.hypotheses, "arithmetic": "float64"})
-    found = float_law(case)
-    return compared(case, np.linalg.inv(found.law.gamma), found.columns, found.tolerance)
+    both = float_law(case)
+    return compared(case, np.linalg.inv(both.law.gamma), both.columns, both.tolerance)
 
 
 def _gamma_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
