@@ -19,7 +19,7 @@ from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.theorems.statement import Check, Control, Statement
 
-_EPS = np.finfo(np.float64).eps
+_EPS = float(np.finfo(np.float64).eps)
 SAMPLES, OUTPUTS = 5, 2
 
 

@@ -12,6 +12,7 @@ from neuromanifold.tangent.alignment import alignment
 from neuromanifold.theorems.statement import Check, Control, Statement
 from neuromanifold.theorems.teleport_exact import rationals
 
+_EPS = float(np.finfo(np.float64).eps)
 STEPS = tuple(range(7))
 Vector = tuple[Fraction, ...]
 
@@ -133,7 +134,7 @@ P_F_1_LINE = Statement(
 
 def rate_bound(a: float) -> float:
     """2 ln(1/(1 − A)).   [teleport, Eq. 77]"""
-    return -2 * np.log1p(-a)
+    return float(-2 * np.log1p(-a))
 
 
 def rate(case: Descent) -> Check:
@@ -142,7 +143,7 @@ def rate(case: Descent) -> Check:
     if case.alignment >= 1:
         return Check(0.0, 0.0, "<=", hypotheses=case.hypotheses, vacuous=True)
     rates = [-float(np.log(float(value))) / s if value else np.inf for s, value in enumerate(found) if s]
-    tolerance = 16 * np.finfo(float).eps * (1 + rate_bound(a))
+    tolerance = float(16 * _EPS * (1 + rate_bound(a)))
     return Check(max(rates), rate_bound(a), "<=", tolerance, case.hypotheses, count=len(rates))
 
 
@@ -164,7 +165,7 @@ P_F_1_RATE = Statement(
 
 def expansion(a: float) -> Check:
     """|2 ln(1/(1 − A)) − 2A| ≤ A²/(1 − A): what O(A²) means."""
-    return Check(abs(rate_bound(a) - 2 * a) / a**2, 1 / (1 - a), "<=", 64 * np.finfo(float).eps / a, {"A": a})
+    return Check(abs(rate_bound(a) - 2 * a) / a**2, 1 / (1 - a), "<=", 64 * _EPS / a, {"A": a})
 
 
 P_F_1_EXPANSION = Statement(
@@ -189,7 +190,7 @@ def exact_alignment(case: Descent) -> Check:
     f = np.array(case.start, float)[:, None]
     found = alignment(_linear, np.zeros(root.shape[1]), root, -f, loss=_half)
     scale = 1 + float(case.alignment)
-    return Check(found / scale, float(case.alignment) / scale, "=", 1e3 * np.finfo(float).eps, case.hypotheses)
+    return Check(found / scale, float(case.alignment) / scale, "=", 1e3 * _EPS, case.hypotheses)
 
 
 def _linear(params: Any, x: Any) -> Any:

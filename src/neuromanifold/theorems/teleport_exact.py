@@ -203,7 +203,7 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
     return objects([Fraction(int(v.p), int(v.q)) for v in found.entries()]).reshape(matrix.shape)
 
 
-def largest(array: Any) -> Fraction:
+def largest(array: Any) -> Any:
     """The largest absolute entry."""
     return max((abs(value) for value in np.ravel(array)), default=Fraction(0))
 

@@ -18,7 +18,7 @@ from neuromanifold.theorems.teleport_limit import RATE, lower_end
 from neuromanifold.theorems.training import Claims, StudyCases
 
 ROW = "Eq 19"
-WIDTHS = (10**2, 10**3, 10**4, 10**5)
+WIDTHS = (10**2, 10**3, 10**4, 4 * 10**4)
 TRIALS = 6
 
 
@@ -101,7 +101,7 @@ def _unbounded(case: Layer1) -> Check:
     return Check(float(np.exp(-n * p)), 0.5, ">=")
 
 
-def bound(case: Layer1, n: float) -> float:
+def bound(case: Layer1, n: int) -> float:
     """√n‖H‖ ≤ m sup|σ''| + sup|σ'| with m = 2√(ln n) + R, which bounds all |v_i| (and |w_i|) but with probability 4/n."""
     shape, m = SHAPES[case.activation], 2 * np.sqrt(np.log(n)) + case.radius
     return m * shape.second_bound + (2 * m if np.isnan(shape.first_bound) else shape.first_bound)

@@ -72,6 +72,7 @@ EQ_67 = Statement(
     measure=hessians,
     control=Control("the first term alone, (w, v) ↦ (wv², 1/v) at (1, 2)", _first_term_alone),
     show=str,
+    draws=16,
     narrower="L = ½Σ(F − 1)²; four kinds of nonlinear symmetry, three of them over the rationals",
 )
 
@@ -108,6 +109,7 @@ EQ_72 = Statement(
     measure=gamma_derivatives,
     control=Control("the first Γ transposed", _one_factor_transposed),
     show=str,
+    draws=16,
 )
 
 
@@ -131,7 +133,7 @@ def deviation(case: Move | Draw, *, after: bool) -> Check:
     bound = size(g) ** (2 if after else 3) * size(contracted)
     term = size(second_term(g, second, gradient))
     largest_side = max(term, bound) or 1
-    return Check(term / largest_side, bound / largest_side, "<=", tolerance, hypotheses, vacuous=term == 0)
+    return Check(term / largest_side, bound / largest_side, "<=", tolerance, hypotheses, vacuous=bool(term == 0))
 
 
 def _deviation_by_differences(case: Move) -> Check:
@@ -174,6 +176,7 @@ EQ_73 = Statement(
     measure=lambda case: deviation(case, after=False),
     control=Control("a constant of 1/1000 at (w, v) ↦ (wv², 1/v)", _no_constant),
     show=str,
+    draws=16,
     confirm=_deviation_by_differences,
     route="float64, central differences of L and of g",
     worked="""Two linear neurons, F = (w₁v₁ + w₂v₂)x, x = 1, L = ½(F − 1)², at w = (1, 0), v = (2, 0): by (w₁, w₂, v₁, v₂)
@@ -190,6 +193,7 @@ the gradient: Γ∇L = (0, ½, 0, 4), and T·Γ∇L ≠ 0. The factor Γ in Eq. 
         measure=lambda case: deviation(case, after=True),
         control=Control("a constant of 1/1000", _no_constant),
         show=str,
+        draws=16,
     ),
 )
 

@@ -19,7 +19,7 @@ from neuromanifold.theorems import teleport_exact as exact
 from neuromanifold.theorems.statement import Check, Control, Statement
 from neuromanifold.theorems.teleport_exact import Move, largest
 
-_EPS = np.finfo(np.float64).eps
+_EPS = float(np.finfo(np.float64).eps)
 
 TANH, RELU, LINEAR = (MLP((2, 3, 2), name) for name in ("tanh", "relu", "identity"))
 GROUPS: dict[str, tuple[Callable[[], Any], bool]] = {
@@ -61,7 +61,7 @@ class FloatLaw:
         """Rounding grows with the condition of Γ: twice in a product ΓHΓᵀ, once in the inverse."""
         condition = np.linalg.cond(self.law.gamma)
         bend = 0.0 if self.law.second is None else np.abs(self.law.second).max()
-        return 64 * len(self.law.gamma) * _EPS * condition**2 * (1 + bend)
+        return float(64 * len(self.law.gamma) * _EPS * condition**2 * (1 + bend))
 
 
 @lru_cache(maxsize=256)
@@ -152,7 +152,7 @@ def gamma(case: Move | Draw) -> Check:
         found = S.transformation(exact.rounded(case.element), params).gamma
         expected = exact.inverse(derivative).astype(np.float64)
         difference = np.abs(found - expected).max() / np.abs(expected).max()
-        tolerance = 64 * len(found) * _EPS * np.linalg.cond(expected)
+        tolerance = float(64 * len(found) * _EPS * np.linalg.cond(expected))
         return Check(float(difference), 0.0, "=", tolerance, {**case.hypotheses, "arithmetic": "float64"})
     both = float_law(case)
     return compared(case, np.linalg.inv(both.law.gamma), both.columns, both.tolerance)
@@ -214,6 +214,7 @@ EQ_16 = Statement(
     measure=gradients,
     control=Control("Γ left out, scaling of one linear neuron by 2", _without_transformation),
     show=str,
+    draws=24,
     narrower="rational arithmetic for polynomial and piecewise linear networks, float64 for tanh and for the library's groups",
 )
 
@@ -271,6 +272,7 @@ EQ_22 = Statement(
     measure=lambda case: hessian_check(printed_hessian, case),
     control=Control("half of ΓᵀHΓ, where Γ is diagonal", _halved_hessian),
     show=str,
+    draws=24,
     confirm=_hessian_by_jax,
     route="float64, the library's Γ and JAX's Hessians",
     worked="""Two neurons, F = v₁(w₁x)² + v₂(w₂x)², x = 1, θ = (w₁, w₂, v₁, v₂) = (1, 2, 3, 1). Swap them and multiply the new first
@@ -288,6 +290,7 @@ of ΓᵀHΓ it is Γ_{21}Γ_{43}H_{w₂v₂} = 4, wrong. They agree where Γ is 
         measure=lambda case: hessian_check(indexed_hessian, case),
         control=Control("half of ΓHΓᵀ", _halved_hessian),
         show=str,
+        draws=24,
     ),
 )
 
@@ -323,6 +326,7 @@ EQ_24 = Statement(
     measure=kernels,
     control=Control("ΓΓᵀ in place of ΓᵀΓ, a shear of two linear neurons", _transposed_kernel),
     show=str,
+    draws=24,
     narrower="η = 1, which is a factor on both sides",
 )
 

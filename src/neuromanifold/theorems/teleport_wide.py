@@ -17,7 +17,7 @@ from neuromanifold.symmetry.monomial import monomial
 from neuromanifold.theorems.teleport_exact import layers
 
 STEPS, EARLY, TRIALS, SAMPLES, LR = 8, 4, 12, 4, 1.0
-WIDTHS = {"tanh": (64, 256, 1024), "relu": (256, 2048, 16384), "tanh, two layers": (32, 96, 288)}
+WIDTHS = {"tanh": (64, 256, 1024), "relu": (256, 2048, 12288), "tanh, two layers": (32, 80, 200)}
 
 
 @dataclass(frozen=True)
