@@ -213,19 +213,6 @@ FIG_2_VALUE = Statement(
     worked="""1,000 networks of width 1,024 give, with the halving epoch read as a whole number as printed, −0.53 [−0.57, −0.48] for
 cross-entropy, −0.47 [−0.52, −0.42] for ‖r‖²/2n and −0.89 [−0.90, −0.87] for ‖r‖²/2n·o; interpolated, −0.67, −0.90 and −0.89. The printed
 −0.76 lies between, in none of these intervals: its size depends on loss and reading, its sign does not.""",
-    amended=Statement(
-        paper="teleport",
-        row="Fig 2",
-        id="Fig 2 (r, amended)",
-        says="r lies between −0.95 and −0.35, depending on loss and reading",
-        method="training",
-        cases=StudyCases("teleport", correlations),
-        measure=lambda case: Check(
-            abs(case["r_whole_epochs"]["value"] + 0.65), 0.3, "<=", hypotheses={"loss": case["loss"]}
-        ),
-        control=Control("r = 0", lambda: Check(0.65, 0.3, "<=")),
-        show=_show,
-    ),
 )
 
 
