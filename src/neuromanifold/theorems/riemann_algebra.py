@@ -229,7 +229,9 @@ P_2 = _rescaling("P 2", _LINES, "D = 1: every δ is attained by exactly 2^{H−1
 P_2_VALUES = _rescaling(
     "P 2 (values)", _LINES, "those rescalings keep μ and have the invariants δ; they differ by signs", True
 )
-P_12 = _rescaling("P 12", _TENSORS, "D > 1: every δ is attained by exactly 2^{H−1} rescalings of nonzero filters", False)
+P_12 = _rescaling(
+    "P 12", _TENSORS, "D > 1: every δ is attained by exactly 2^{H−1} rescalings of nonzero filters", False
+)
 P_12_VALUES = _rescaling(
     "P 12 (values)", _TENSORS, "those rescalings keep μ and have the invariants δ; they differ by signs", True
 )
@@ -237,9 +239,7 @@ P_12_VALUES = _rescaling(
 
 def substituted(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
     """Σ_l μ(w_1, …, ẇ_l, …, w_H)."""
-    return sum(
-        net.end_to_end(tuple(moved[m] if m == l else w for m, w in enumerate(params))) for l in range(net.depth)
-    )  # pyright: ignore[reportReturnType]
+    return sum(net.end_to_end(tuple(moved[m] if m == l else w for m, w in enumerate(params))) for l in range(net.depth))  # pyright: ignore[reportReturnType]
 
 
 def _obs_3(net: LinearConvNet, broken: bool = False) -> Check:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,6 @@ def _redrawn(case: Any) -> Check:
     return _against((label, printed, worst), printed)
 
 
-def _show(case: Any) -> str:
-    return f"{', '.join(case[0])}: printed {case[1]}, largest kernel distance {case[2]:.3g}"
-
-
 _STUDY = StudyCases("riemann", cells)
 _UNBALANCED = ("convolution, D = 2", "all 1", "equal", "δ ≠ 0"), "yes", 0.95
 
@@ -81,11 +78,11 @@ STUDY = Statement(
     control=Control("a kernel distance of 0.95 where the table says yes", lambda: _printed(_UNBALANCED)),
     confirm=_redrawn,
     route="the same cell drawn afresh",
-    worked="""Ten of forty families differ from the table. One-dimensional, stride one, all sizes 2, δ = 0: independent, since the tuples are the orders of filters of one norm. High-dimensional
-    with like layers and δ ≠ 0 (three families) and with one size above 1 per layer (four families): dependent. Dense with Δ = c·I
-    or with hidden width 1: independent. The first and the last but one are exceptions on a set of invariants of measure zero, which the printed
-    "generally" may exclude; the other eight are not.""",
-    show=_show,
+    worked=cleandoc("""Ten of forty families differ from the table. One-dimensional, stride one, all sizes 2, δ = 0: independent, since
+    the tuples are the orders of filters of one norm. High-dimensional with like layers and δ ≠ 0 (three families)
+    and with one size above 1 per layer (four families): dependent. Dense with Δ = c·I or with hidden width 1:
+    independent. The first and the last but one are exceptions on a set of invariants of measure zero, which the
+    printed "generally" may exclude; the other eight are not."""),
     amended=Statement(
         paper="riemann",
         row="Table 1",
@@ -95,6 +92,5 @@ STUDY = Statement(
         cases=_STUDY,
         measure=lambda case: _against(case, corrected(case[0], case[1])),
         control=Control("the exception for like layers not made", lambda: _printed(_UNBALANCED)),
-        show=_show,
     ),
 )

@@ -202,9 +202,7 @@ def _warped_dense_flow() -> Check:
 
     end, evaluations = _integrated(field, start.ravel())
     before, after = fs.dense_invariants(start)[0], fs.dense_invariants(end.reshape(start.shape))[0]
-    return Check(
-        float(np.abs(after - before).max() / np.sum(start**2)), 0.0, tolerance=evaluations * _RTOL
-    )
+    return Check(float(np.abs(after - before).max() / np.sum(start**2)), 0.0, tolerance=evaluations * _RTOL)
 
 
 EQ_5_FLOW = Statement(

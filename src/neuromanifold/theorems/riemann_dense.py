@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
+from inspect import cleandoc
 from itertools import product
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold.theorems.riemann_conserved import balanced, shapes_of
-from neuromanifold.theorems.riemann_exact import along, differing, rank, slope, symbols
+from neuromanifold.theorems.riemann_exact import along, diagonal, differing, rank, slope, symbols
 from neuromanifold.theorems.statement import Check, Control, Statement
 
 _HALF = Fraction(1, 2)
@@ -97,7 +98,7 @@ def generalised(width: int, depth: int) -> tuple[Any, Any]:
     swap = np.eye(width, dtype=int).astype(object)
     swap[[0, 1]] = swap[[1, 0]]
     b = [_HALF, Fraction(2), *[Fraction(1)] * (depth - 2)]
-    first = [np.array(np.diag([Fraction(1)] * width), object) for _ in range(depth)]
+    first = [diagonal([Fraction(1)] * width) for _ in range(depth)]
     second = [W.copy() for W in first]
     for l in range(depth):
         first[l][1, 1], second[l][0, 0] = b[l], b[l]
@@ -136,7 +137,7 @@ def _widened(case: Any) -> Check:
 
 def _not_permuted() -> Check:
     first, _ = generalised(2, 2)
-    swapped = tuple(np.array(np.diag([W[1, 1], W[0, 0]]), object) for W in first)
+    swapped = tuple(diagonal([W[1, 1], W[0, 0]]) for W in first)
     return Check(differing(fs.dense_invariants(first)[0], fs.dense_invariants(swapped)[0]), 0)
 
 
@@ -154,10 +155,11 @@ EX_20_WIDTH = Statement(
     ),
     confirm=scalar_kernels,
     route="entries in which K² differs from Δ² + 4W², as polynomials",
-    worked="""Width 1, two layers: W = w_2w_1, Δ = w_2² − w_1², and the kernel is the number K = w_2² + w_1². But (w_2² + w_1²)² = (w_2² − w_1²)² + 4(w_2w_1)², so
-    K = √(Δ² + 4W²) is a function of W and Δ. For more layers of width 1 Proposition 2 says the same: W and the δ_l fix the
-    weights up to signs. From width 2 on the claim is true: see `generalised`, which extends U and V.""",
-    show=lambda case: f"width = {case[0]}, depth = {case[1]}",
+    worked=cleandoc("""Width 1, two layers: W = w_2w_1, Δ = w_2² − w_1², and the kernel is the number K = w_2² + w_1². But (w_2² +
+    w_1²)² = (w_2² − w_1²)² + 4(w_2w_1)², so K = √(Δ² + 4W²) is a function of W and Δ. For more layers of width 1
+    Proposition 2 says the same: W and the δ_l fix the weights up to signs. From width 2 on the claim is true: see
+    `generalised`, which extends U and V."""),
+    show=lambda case: f"width, depth = {case[0]}, {case[1]}",
     amended=Statement(
         paper="riemann",
         row="Ex 15, 16, 17, 19, 20",
@@ -174,7 +176,7 @@ EX_20_WIDTH = Statement(
 
 def rational_rotation(size: int, rng: np.random.Generator) -> np.ndarray:
     """A rational orthogonal matrix, by Householder reflections I − 2uuᵀ/uᵀu."""
-    rotation = np.array(np.diag([Fraction(1)] * size), object)
+    rotation = diagonal([Fraction(1)] * size)
     for _ in range(2 + int(rng.integers(2))):
         u = rng.integers(1, 5, size) * rng.choice([-1, 1], size)
         norm = int(u @ u)
@@ -193,7 +195,7 @@ def rotated(matrices: Any, rotations: Any) -> tuple[np.ndarray, ...]:
 def rational_balanced(size: int, depth: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Balanced invertible rational factors: diagonal entries, the same in every layer, in rotated hidden spaces."""
     values = rng.choice([1, 2, 3, 5, 7], size, replace=False)
-    layer = np.array(np.diag([Fraction(int(e)) for e in values]), object)
+    layer = diagonal([Fraction(int(e)) for e in values])
     ends = [rational_rotation(size, rng) for _ in range(2)]
     inner = [layer] * depth
     inner = [inner[0] @ ends[0], *inner[1:-1], ends[1] @ inner[-1]]
@@ -233,7 +235,7 @@ THM_14_ORBIT = Statement(
     paper="riemann",
     row="Thm 14",
     id="Thm 14 (⊃)",
-    says="square invertible layers: orthogonal changes of the hidden spaces keep a balanced factorisation balanced, its product and its NTK",
+    says="square invertible layers: orthogonal changes of the hidden spaces keep balance, product and NTK",
     method="exact",
     cases=_orbit_cases,
     measure=_stays,

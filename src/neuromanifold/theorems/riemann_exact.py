@@ -68,6 +68,14 @@ def array_of(entries: Sequence[Any], shape: Shape) -> np.ndarray:
     return array.reshape(shape)
 
 
+def diagonal(entries: Sequence[Any]) -> np.ndarray:
+    """The diagonal matrix of exact entries."""
+    matrix = np.zeros((len(entries),) * 2, int).astype(object)
+    for i, entry in enumerate(entries):
+        matrix[i, i] = entry
+    return matrix
+
+
 def differing(left: Any, right: Any) -> int:
     """How many entries of two exact arrays differ, symbols compared as polynomials."""
     pairs = zip(np.asarray(left, object).ravel(), np.asarray(right, object).ravel(), strict=True)
@@ -99,7 +107,8 @@ def rank(matrix: np.ndarray) -> int:
     """
     import flint
 
-    return flint.fmpz_mat(*matrix.shape, primitive(matrix)).rank()
+    rows, columns = matrix.shape
+    return flint.fmpz_mat(rows, columns, primitive(matrix)).rank()
 
 
 def integer_filters(net: LinearConvNet, rng: np.random.Generator, size: int = 9) -> tuple[np.ndarray, ...]:
@@ -146,8 +155,8 @@ def tensor_nets(
 def show_filters(case: Any) -> str:
     """(net, params, …) as Python: `LinearConvNet(…), ([…], …), …`."""
     net, params, *rest = case
-    filters = ", ".join(repr(np.asarray(w).tolist()) for w in params)
-    return ", ".join([repr(net), f"({filters})", *map(repr, rest)])
+    filters = repr(tuple(np.asarray(w).tolist() for w in params))
+    return ", ".join([repr(net), filters, *(repr(np.asarray(entry).tolist()) for entry in rest)])
 
 
 def hypotheses(net: LinearConvNet, **more: Any) -> dict[str, Any]:

@@ -159,7 +159,9 @@ def _printed_19(case: Any) -> Check:
     first, second = fs.filter_kernel_blocks(STRIDE_ONE, (a, b))
     wrong = differing(sb * first + sa * second, np.array(printed, object))
     wrong += differing(STRIDE_ONE.end_to_end((a, b)), [0, 1, 1, 0]) + abs(int(sa * (a @ a) - sb * (b @ b)))
-    kernels = [2**0.5 * fs.filter_kernel(STRIDE_ONE, p) for p in fs.fiber(STRIDE_ONE, np.array([0, 1, 1, 0])).up_to_signs]
+    kernels = [
+        2**0.5 * fs.filter_kernel(STRIDE_ONE, p) for p in fs.fiber(STRIDE_ONE, np.array([0, 1, 1, 0])).up_to_signs
+    ]
     met = any(np.abs(K - np.array(printed)).max() < 64 * EPS for K in kernels)
     return Check(wrong + int(not met) + int(sa * sb != 2), 0)
 

@@ -11,9 +11,9 @@ from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.theorems.riemann_algebra import convolution_matrix
+from neuromanifold.theorems.riemann_conserved import RUNNING
 from neuromanifold.theorems.riemann_dense import DELTA_20, U_20, V_20
 from neuromanifold.theorems.riemann_exact import EPS, differing, gaussian_filters, hypotheses, rank, symbols
-from neuromanifold.theorems.riemann_singular import RUNNING
 from neuromanifold.theorems.riemann_tensors import SQUARE
 from neuromanifold.theorems.statement import Check, Control, Statement
 
@@ -105,7 +105,8 @@ UNIQUE = Statement(
     cases=_unique_cases,
     measure=_keeping,
     control=Control(
-        "without the ReLU", lambda: _keeping((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), linear=True)
+        "without the ReLU",
+        lambda: _keeping((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), linear=True),
     ),
     show=lambda case: f"{case[0]!r}, {[w.tolist() for w in case[1]]}",
     narrower="among the tuples of the linear fibre over the same (v, δ)",
@@ -132,7 +133,9 @@ SIGN = Statement(
     control=Control(
         "a second layer that is zero",
         lambda: Check(
-            int(np.count_nonzero(relu_net(RUNNING, (np.array([1, 2, 3]), np.zeros(2, int)), np.ones((2, 7), int)))), 1, ">="
+            int(np.count_nonzero(relu_net(RUNNING, (np.array([1, 2, 3]), np.zeros(2, int)), np.ones((2, 7), int)))),
+            1,
+            ">=",
         ),
     ),
     show=lambda case: f"{case[0]!r}, {[w.tolist() for w in case[1]]}",
@@ -148,7 +151,9 @@ def _compiled(net: LinearConvNet, linear: bool) -> Any:
     return jax.jit(lambda params, x: (model(params, x), jax.jacobian(model)(params, x)))
 
 
-def library_jacobian(net: LinearConvNet, params: Any, x: np.ndarray, linear: bool) -> tuple[np.ndarray, list[np.ndarray]]:
+def library_jacobian(
+    net: LinearConvNet, params: Any, x: np.ndarray, linear: bool
+) -> tuple[np.ndarray, list[np.ndarray]]:
     """f_θ(x) and its Jacobian, one block per filter, in float64."""
     with arithmetic():
         values, blocks = _compiled(net, linear)(params, x)
@@ -325,7 +330,9 @@ MLP_RANGE = Statement(
     method="exact",
     cases=lambda rng, draws: (1, 2, 3),
     measure=_misses,
-    control=Control("the identity, which does not miss it", lambda: Check(int(min(np.eye(2, dtype=int) @ [1, 1])), 0, "<=")),
+    control=Control(
+        "the identity, which does not miss it", lambda: Check(int(min(np.eye(2, dtype=int) @ [1, 1])), 0, "<=")
+    ),
     exhaustive="layers with rows r and −3r, 1–3 inputs; for all r and x, as a polynomial identity",
 )
 

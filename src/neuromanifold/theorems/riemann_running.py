@@ -109,7 +109,7 @@ EX_15_CONVERSE = Statement(
     paper="riemann",
     row=ROW,
     id="Ex 15 (inverse)",
-    says="conversely such a v with v_1 or v_3 ≠ 0 is μ of the printed filters: (15), or (v_2, v_3, v_4), (0, 1), or (v_0, v_1, v_2), (1, 0)",
+    says="conversely such a v with v_1 or v_3 ≠ 0 is μ of the printed filters, (15) or those for v_1 = 0, v_3 = 0",
     method="exact",
     cases=lambda rng, draws: solutions(3),
     measure=_converse,
@@ -250,7 +250,8 @@ EX_15_SCALE = Statement(
     control=Control(
         "δ of the other sign",
         lambda: Check(
-            float(fs.rescale(RUNNING, (np.ones(3), np.ones(2)), [1.0]).scales[0] ** 2) / printed_scale(np.ones(3), np.ones(2), -1.0),
+            float(fs.rescale(RUNNING, (np.ones(3), np.ones(2)), [1.0]).scales[0] ** 2)
+            / printed_scale(np.ones(3), np.ones(2), -1.0),
             1.0,
             tolerance=64 * EPS,
         ),

@@ -39,7 +39,9 @@ def strided_nets() -> list[LinearConvNet]:
 
 def _sign_name(delta: Any) -> str:
     delta = np.asarray(delta, float)
-    return "0" if not delta.any() else "positive" if (delta >= 0).all() else "negative" if (delta <= 0).all() else "mixed"
+    return (
+        "0" if not delta.any() else "positive" if (delta >= 0).all() else "negative" if (delta <= 0).all() else "mixed"
+    )
 
 
 def fibre_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 """`riemann`, Table 1: when is the NTK independent of the parameters, for fixed δ or Δ?"""
 
 from collections.abc import Iterator
+from inspect import cleandoc
 from itertools import product
 from typing import Any
 
@@ -17,7 +18,7 @@ from neuromanifold.theorems.riemann_tensors import LINE, SQUARE
 from neuromanifold.theorems.riemann_theorem13 import FIRST_13, equal_norms
 from neuromanifold.theorems.statement import Check, Control, Statement
 
-# Root finding and factoring give filters to about 1e-10 where v is well conditioned; the kernels of different tuples are 1e-3 apart or more.
+# Root finding and factoring give filters to about 1e-10 for well-conditioned v; kernels of different tuples are 1e-3 apart.
 SAME = 1e-7
 APART = 1e-4
 
@@ -102,8 +103,15 @@ def _dense_closed_form(case: Any) -> Check:
     return Check(hourglass(), 1, ">=") if widths == (1, 2, 1) else scalar_kernels((1, 2))
 
 
+def _simplest(case: Any) -> list[Any]:
+    """The same widths with all entries of layer l equal to l."""
+    matrices, widths = case
+    simple = tuple(np.full(W.shape, l) for l, W in enumerate(matrices, 1))
+    return [] if all((a == b).all() for a, b in zip(matrices, simple, strict=True)) else [(simple, widths)]
+
+
 def _show_dense(case: Any) -> str:
-    return f"widths {case[1]}, {[W.tolist() for W in case[0]]}"
+    return f"weights = {[W.tolist() for W in case[0]]}"
 
 
 DENSE_UNBALANCED = Statement(
@@ -118,19 +126,21 @@ DENSE_UNBALANCED = Statement(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
         lambda: _dense_dependent(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
     ),
+    smaller=_simplest,
     confirm=_dense_closed_form,
     route="entries in which K² differs from Δ² + 4W², as polynomials",
-    worked="""Widths (1, 1, 1): K = w_2² + w_1² with W = w_2w_1, Δ = w_2² − w_1², so K² = Δ² + 4W². The same happens for (1, h, 1) with any h: with u = W_2ᵀ and
-    v = W_1 the kernel is ‖u‖² + ‖v‖², Δ = uuᵀ − vvᵀ has the trace ‖u‖² − ‖v‖² and the second elementary symmetric function of eigenvalues
-    −(‖u‖²‖v‖² − W²), so K² = (tr Δ)² + 4(W² − e_2(Δ)); and for every net that falls into such pieces and single layers where a
-    hidden width is 1. For all other widths the kernel varies on the level sets of (W, Δ).""",
+    worked=cleandoc("""Widths (1, 1, 1): K = w_2² + w_1² with W = w_2w_1, Δ = w_2² − w_1², so K² = Δ² + 4W². The same happens for (1,
+    h, 1) with any h: with u = W_2ᵀ and v = W_1 the kernel is ‖u‖² + ‖v‖², Δ = uuᵀ − vvᵀ has the trace ‖u‖² − ‖v‖²
+    and the second elementary symmetric function of eigenvalues −(‖u‖²‖v‖² − W²), so K² = (tr Δ)² + 4(W² − e_2(Δ));
+    and for every net that falls into such pieces and single layers where a hidden width is 1. For all other widths
+    the kernel varies on the level sets of (W, Δ)."""),
     show=_show_dense,
     amended=Statement(
         paper="riemann",
         row="Table 1",
         id="Table 1 (dense, unbalanced), amended",
-        says="cut at the hidden layers of width 1, generic Δ: the NTK varies over (W, Δ) exactly when some piece has two layers or more and "
-        "is not (1, h, 1)",
+        says="cut at the hidden layers of width 1, generic Δ: the NTK varies over (W, Δ) exactly when some piece has two "
+        "layers or more and is not (1, h, 1)",
         method="exact",
         cases=_widths,
         measure=_dense_law,
@@ -177,11 +187,12 @@ def _dependent(case: Any) -> Check:
 
 def _family(dimension: int, printed: str) -> list[LinearConvNet]:
     """The study's architectures of the cells of Table 1."""
-    return [net for D, _, _, answer, nets in CONVOLUTIONS for net in nets if D == dimension and answer == printed]
+    return [net for D, _, _, answer, nets in CONVOLUTIONS for net in nets if dimension == D and answer == printed]
 
 
 def _show(case: Any) -> str:
-    return f"{case[0]!r}, delta = {np.asarray(case[1]).tolist()}, seed = {case[2]}"
+    net, delta, seed = case
+    return f"net, delta, seed = {net!r}, {np.asarray(delta).tolist()}, {seed}"
 
 
 def _line_yes(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -236,10 +247,7 @@ def larger_in_run(net: LinearConvNet) -> bool:
 
 
 def _balanced_law(case: Any) -> Check:
-    net, delta, seed = case
-    if larger_in_run(net):
-        return _dependent(case)
-    return _independent(case)
+    return _dependent(case) if larger_in_run(case[0]) else _independent(case)
 
 
 def _balanced_line(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -258,10 +266,10 @@ LINE_NO_BALANCED = Statement(
     control=Control("strides above one", lambda: _dependent((LinearConvNet((3, 2), (2, 1)), np.zeros(1), 1))),
     confirm=_equal_norms_exactly,
     route="entries in which the integer kernels of the two orders differ",
-    worked="""Sizes (2, 2), stride one, δ = 0. The tuples over a product of two different real linear forms are its two orders, up to signs. δ = 0 gives both forms the
-    same norm, so the second tuple is the first with its filters exchanged, and the exchange leaves M_aM_aᵀ + M_bM_bᵀ alone. For
-    instance (1, 2), (2, 1) and (2, 1), (1, 2) over v = (2, 5, 2). The printed "generally" may be read to exclude δ = 0; for every
-    other δ the kernels differ.""",
+    worked=cleandoc("""Sizes (2, 2), stride one, δ = 0. The tuples over a product of two different real linear forms are its two
+    orders, up to signs. δ = 0 gives both forms the same norm, so the second tuple is the first with its filters
+    exchanged, and the exchange leaves M_aM_aᵀ + M_bM_bᵀ alone. For instance (1, 2), (2, 1) and (2, 1), (1, 2) over
+    v = (2, 5, 2). The printed "generally" may be read to exclude δ = 0; for every other δ the kernels differ."""),
     show=_show,
     amended=Statement(
         paper="riemann",
@@ -271,7 +279,9 @@ LINE_NO_BALANCED = Statement(
         method="float64",
         cases=_balanced_line,
         measure=_balanced_law,
-        control=Control("δ = 1 for sizes (2, 2)", lambda: _balanced_law((LinearConvNet((2, 2), (1, 1)), np.ones(1), 1))),
+        control=Control(
+            "δ = 1 for sizes (2, 2)", lambda: _balanced_law((LinearConvNet((2, 2), (1, 1)), np.ones(1), 1))
+        ),
         show=_show,
     ),
 )
@@ -312,18 +322,21 @@ WIDE = Statement(
     control=Control("D = 1, stride one", lambda: _independent((LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1))),
     confirm=_exact_kernels,
     route="entries in which two integer kernels over the same (v, δ) differ",
-    worked="""Filters 3 × 1 and 2 × 1 on two-dimensional signals see one axis only: this is Example 19 again, v = x²y + xy² with three balanced tuples and three kernels.
-    Table 1 and Section 1.2 leave out the hypothesis of Theorem 13, two sizes above 1 in every layer. With that hypothesis the table still fails for layers of the
-    same space and δ ≠ 0: see Theorem 13.""",
+    worked=cleandoc("""Filters 3 × 1 and 2 × 1 on two-dimensional signals see one axis only: this is Example 19 again, v = x²y + xy²
+    with three balanced tuples and three kernels. Table 1 and Section 1.2 leave out the hypothesis of Theorem 13,
+    two sizes above 1 in every layer. With that hypothesis the table still fails for layers of the same space and δ
+    ≠ 0: see Theorem 13."""),
     show=_show,
     amended=Statement(
         paper="riemann",
         row="Table 1",
         id="Table 1 (D > 1), amended",
-        says="high-dimensional, two sizes above 1 in every layer: parameter independent for all strides and all δ with Σ_{i=l}^{L−1} δ_i = 0 "
-        "between layers of the same space",
+        says="high-dimensional, two sizes above 1 in every layer: parameter independent for all strides and all δ with "
+        "Σ_{i=l}^{L−1} δ_i = 0 between layers of the same space",
         method="float64",
-        cases=lambda rng, draws: (case for case in _wide(rng, draws) if _thick(case[0]) and equal_norms(case[0], case[1])),
+        cases=lambda rng, draws: (
+            case for case in _wide(rng, draws) if _thick(case[0]) and equal_norms(case[0], case[1])
+        ),
         measure=_independent,
         control=Control("like layers, δ = 6", lambda: _independent((SQUARE, np.array([6.0]), 1))),
         show=_show,

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from inspect import cleandoc
 from itertools import combinations, product
 from math import factorial, prod
 from typing import Any
@@ -147,9 +148,7 @@ def _requires_by_product(case: Any) -> Check:
 def _where_seen(case: Any) -> Check:
     net, l, m = case
     seen = [k > 1 for k in net.filter_shapes[l]]
-    same = all(
-        a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide
-    )
+    same = all(a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide)
     return Check(int(same), 1, hypotheses=hypotheses(net), vacuous=space(net, l) != space(net, m))
 
 
@@ -164,13 +163,15 @@ OBS_11_REQUIRES = Statement(
     cases=lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
     measure=_requires,
     control=Control(
-        "unlike layers", lambda: Check(int(LinearConvNet((2, 2), (2, 1)).dilations[0] == LinearConvNet((2, 2), (2, 1)).dilations[1]), 1)
+        "unlike layers",
+        lambda: Check(int(LinearConvNet((2, 2), (2, 1)).dilations[0] == LinearConvNet((2, 2), (2, 1)).dilations[1]), 1),
     ),
     confirm=_requires_by_product,
     route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
-    worked="""Two layers of shape 1 × 2 × 2 with strides (2, 1, 1): t_1 = (1, 1, 1) and t_2 = (2, 1, 1) differ. But no filter sees the first axis, so both
-    spaces are ℝ[x_2, y_2, x_3, y_3]_{(1,1)}, the exchange leaves μ alone, and (11) holds. Part c) states the condition correctly.""",
-    show=lambda case: f"{case[0]!r}, layers {case[1]} and {case[2]}",
+    worked=cleandoc("""Two layers of shape 1 × 2 × 2 with strides (2, 1, 1): t_1 = (1, 1, 1) and t_2 = (2, 1, 1) differ. But no filter
+    sees the first axis, so both spaces are ℝ[x_2, y_2, x_3, y_3]_{(1,1)}, the exchange leaves μ alone, and (11)
+    holds. Part c) states the condition correctly."""),
+    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
     amended=Statement(
         paper="riemann",
         row="Cor 10, Obs 11",
@@ -190,9 +191,7 @@ OBS_11_REQUIRES = Statement(
 
 def _only_higher(case: Any) -> Check:
     net, l, m = case
-    return Check(
-        net.dimension, 2, ">=", hypotheses=hypotheses(net), vacuous=net.dilations[l] != net.dilations[m]
-    )
+    return Check(net.dimension, 2, ">=", hypotheses=hypotheses(net), vacuous=net.dilations[l] != net.dilations[m])
 
 
 def _only_higher_by_product(case: Any) -> Check:
@@ -218,9 +217,10 @@ OBS_11_LINE = Statement(
     control=Control("D = 1, t_1 = t_2 = 1", lambda: _only_higher((LinearConvNet((2, 2), (1, 1)), 0, 1))),
     confirm=_only_higher_by_product,
     route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
-    worked="""D = 1, sizes (2, 2), stride s_1 = 1: t_1 = 1 and t_2 = s_1 = 1 are equal, and (a_0x + a_1y)(b_0x + b_1y) does not depend on the order. In one
-    dimension it happens whenever the strides between the two layers are all one, which Section 2.3 studies.""",
-    show=lambda case: f"{case[0]!r}, layers {case[1]} and {case[2]}",
+    worked=cleandoc("""D = 1, sizes (2, 2), stride s_1 = 1: t_1 = 1 and t_2 = s_1 = 1 are equal, and (a_0x + a_1y)(b_0x + b_1y) does
+    not depend on the order. In one dimension it happens whenever the strides between the two layers are all one,
+    which Section 2.3 studies."""),
+    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
     amended=Statement(
         paper="riemann",
         row="Cor 10, Obs 11",
@@ -262,7 +262,7 @@ OBS_11_B = Statement(
         lambda: _swap((LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1)),
     ),
     exhaustive="the like pairs of layers of 31 networks with D = 2, 3 and 40 with D = 1; there for all filters, as a polynomial identity",
-    show=lambda case: f"{case[0]!r}, layers {case[1]} and {case[2]}",
+    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
 )
 
 
@@ -303,6 +303,6 @@ OBS_11_C = Statement(
         lambda: Check(int(space(THIN, 0) == space(THIN, 1)), int(THIN.strides[0] == (1, 1, 1))),
     ),
     exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 (D = 3)",
-    show=lambda case: f"{case[0]!r}, layers {case[1]} and {case[2]}",
+    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
 )
 GROUP = (COR_10, OBS_11_A, OBS_11_REQUIRES, OBS_11_LINE, OBS_11_B, OBS_11_C)

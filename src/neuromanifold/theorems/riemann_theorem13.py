@@ -1,6 +1,7 @@
 """`riemann`, Thm 13: parameters and kernels over (v, δ) for D-dimensional signals."""
 
 from collections.abc import Iterator
+from inspect import cleandoc
 from itertools import combinations
 from math import isqrt
 from typing import Any
@@ -66,13 +67,14 @@ def _count_13_exactly(case: Any) -> Check:
     return Check(len(good), rescalings(net.depth))
 
 
-_WORKED_13 = """Two 2 × 2 layers of stride one, δ = 6. The filters w_1 = y_1 + y_2, w_2 = 2 + 2y_1y_2 and w_1' = 1 + y_1y_2, w_2' = 2y_1 + 2y_2 have the product
-    2(y_1 + y_2)(1 + y_1y_2), and ‖w_2‖² − ‖w_1‖² = 8 − 2 = 6 in both cases. With the signs these are four tuples over (v, δ), not 2^{H−1} = 2. dμ has rank
-    7 = dim M at both, and up to the exchange of the layers there is one factorisation, so v is smooth. The first entry of the kernel is
-    K[0,0] = w_1[0,0]² + w_2[0,0]² = 0 + 4 for the first and 1 + 0 for the second: the kernels differ.
+_WORKED_13 = cleandoc("""Two 2 × 2 layers of stride one, δ = 6. The filters w_1 = y_1 + y_2, w_2 = 2 + 2y_1y_2 and w_1' = 1 + y_1y_2,
+    w_2' = 2y_1 + 2y_2 have the product 2(y_1 + y_2)(1 + y_1y_2), and ‖w_2‖² − ‖w_1‖² = 8 − 2 = 6 in both cases.
+    With the signs these are four tuples over (v, δ), not 2^{H−1} = 2. dμ has rank 7 = dim M at both, and up to the
+    exchange of the layers there is one factorisation, so v is smooth. The first entry of the kernel is K[0,0] =
+    w_1[0,0]² + w_2[0,0]² = 0 + 4 for the first and 1 + 0 for the second: the kernels differ.
 
-    The proof takes the exchange of like layers to keep δ. It turns δ into −δ; scaling back to δ multiplies the filters by √(‖w_2‖²/‖w_1‖²) and its inverse, and the
-    kernel changes unless the norms agree."""
+    The proof takes the exchange of like layers to keep δ. It turns δ into −δ; scaling back to δ multiplies the
+    filters by √(‖w_2‖²/‖w_1‖²) and its inverse, and the kernel changes unless the norms agree.""")
 
 THM_13_COUNT = Statement(
     paper="riemann",
@@ -96,7 +98,9 @@ THM_13_COUNT = Statement(
         method="float64",
         cases=_thirteen,
         measure=lambda case: _count_13(case, multiple=True),
-        control=Control("a net with like layers, asked for 2^{H−1}", lambda: _count_13((SQUARE, FIRST_13, np.zeros(1)))),
+        control=Control(
+            "a net with like layers, asked for 2^{H−1}", lambda: _count_13((SQUARE, FIRST_13, np.zeros(1)))
+        ),
         show=show_filters,
         draws=20,
     ),
@@ -142,7 +146,7 @@ def amended_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 def _kernel_law(case: Any) -> Check:
     """One kernel exactly when interchangeable filters have equal norms."""
-    net, params, delta = case
+    net, _, delta = case
     check = _kernel_13(case)
     if equal_norms(net, delta):
         return check
@@ -157,7 +161,9 @@ THM_13_KERNEL = Statement(
     method="float64",
     cases=_thirteen,
     measure=_kernel_13,
-    control=Control("one size above 1: x²y + xy² in layers 3 × 1, 2 × 1", lambda: Check(_spread_line(), 0.0, tolerance=64 * EPS)),
+    control=Control(
+        "one size above 1: x²y + xy² in layers 3 × 1, 2 × 1", lambda: Check(_spread_line(), 0.0, tolerance=64 * EPS)
+    ),
     confirm=_kernel_13_exactly,
     route="entries in which two integer kernels over the same (v, δ) differ",
     worked=_WORKED_13,
