@@ -80,7 +80,7 @@ LEM_9 = Statement(
     method="exact",
     cases=lambda rng, draws: _with_last_stride(
         [
-            *tensor_nets([(2, 2), (1, 2), (3, 1)], [(1, 1), (2, 1), (2, 3)]),
+            *tensor_nets([(2, 2), (1, 2), (3, 1)], [(1, 1), (2, 3)]),
             *tensor_nets([(2, 2)], [(1, 1), (1, 2)], (3,)),
             *tensor_nets([(2, 1, 2), (1, 2, 1)], [(1, 1, 1), (2, 1, 3)]),
         ]

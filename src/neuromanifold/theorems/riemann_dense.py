@@ -270,7 +270,7 @@ def _connected_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     sizes = [(1, 2), (1, 3), (2, 2), (2, 3), (3, 2), (2, 4)]
     for index in range(max(draws, len(sizes))):
         size, depth = sizes[index % len(sizes)]
-        yield from _mates(balanced((size,) * (depth + 1), size, rng), 2, rng)
+        yield from _mates(balanced((size,) * (depth + 1), size, rng), 1, rng)
 
 
 def _unbalanced_mates() -> Check:

@@ -131,7 +131,7 @@ EX_15_EVEN = Statement(
     says="for v_1 = v_3 = 0, v lies in M exactly when v_2² ≥ 4v_0v_4",
     method="float64",
     cases=lambda rng, draws: (
-        (v0, 0, v2, 0, v4) for v0, v2, v4 in product(range(-2, 3), repeat=3) if any((v0, v2, v4))
+        (v0, 0, v2, 0, v4) for v0, v2, v4 in product(range(-1, 3), repeat=3) if any((v0, v2, v4))
     ),
     measure=_even_converse,
     control=Control("the inequality reversed", lambda: Check(int(discriminant((1, 0, 3, 0, 1)) <= 0), 1)),

@@ -44,7 +44,7 @@ def wide_nets() -> list[LinearConvNet]:
     return [
         *tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1), (2, 2)]),
         *tensor_nets([(2, 2)], [(1, 1), (1, 2)], (3,)),
-        *tensor_nets([(2, 2, 1), (1, 2, 2)], [(1, 1, 1), (1, 1, 2), (2, 2, 2)]),
+        *tensor_nets([(2, 2, 1), (1, 2, 2)], [(1, 1, 1), (1, 1, 2)]),
         LinearConvNet(((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3),
         LinearConvNet(((2, 2, 2), (2, 2, 2)), ((1, 1, 1),) * 2),
     ]
@@ -261,7 +261,7 @@ OBS_11_B = Statement(
         "equal shapes, but stride 2 between them",
         lambda: _swap((LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1)),
     ),
-    exhaustive="the like pairs of layers of 31 networks with D = 2, 3 and 40 with D = 1; there for all filters, as a polynomial identity",
+    exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there for all filters, as a polynomial identity",
     show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
 )
 

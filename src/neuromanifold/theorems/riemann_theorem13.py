@@ -89,7 +89,7 @@ THM_13_COUNT = Statement(
     route="tuples written down in integers",
     worked=_WORKED_13,
     show=show_filters,
-    draws=20,
+    draws=6,
     amended=Statement(
         paper="riemann",
         row="Thm 13",
@@ -102,7 +102,7 @@ THM_13_COUNT = Statement(
             "a net with like layers, asked for 2^{H−1}", lambda: _count_13((SQUARE, FIRST_13, np.zeros(1)))
         ),
         show=show_filters,
-        draws=20,
+        draws=6,
     ),
 )
 
@@ -168,7 +168,7 @@ THM_13_KERNEL = Statement(
     route="entries in which two integer kernels over the same (v, δ) differ",
     worked=_WORKED_13,
     show=show_filters,
-    draws=20,
+    draws=6,
     amended=Statement(
         paper="riemann",
         row="Thm 13",
@@ -179,7 +179,7 @@ THM_13_KERNEL = Statement(
         measure=_kernel_law,
         control=Control("like layers, δ = 6", lambda: _kernel_13((SQUARE, FIRST_13, np.array([6.0])))),
         show=show_filters,
-        draws=20,
+        draws=6,
     ),
 )
 
@@ -203,7 +203,7 @@ THM_13_METRIC = Statement(
     route="entries in which two integer kernels over the same (v, δ) differ",
     worked=_WORKED_13,
     show=show_filters,
-    draws=10,
+    draws=6,
     amended=Statement(
         paper="riemann",
         row="Thm 13",
@@ -214,7 +214,7 @@ THM_13_METRIC = Statement(
         measure=metric_gap,
         control=Control("like layers, δ = 6", lambda: metric_gap((SQUARE, FIRST_13, np.array([6.0])))),
         show=show_filters,
-        draws=10,
+        draws=6,
     ),
 )
 GROUP = (THM_13_COUNT, THM_13_KERNEL, THM_13_METRIC)
