@@ -1,9 +1,9 @@
 """Exact arithmetic for the statements of `riemann`: filters with symbols for entries, integer ranks, enumerated networks."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,35 +14,25 @@ from neuromanifold.models.convolution import LinearConvNet, Shape
 EPS = float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True, eq=False)
-class Symbol:
+class Symbol(SimpleNamespace):
     """A polynomial with integer coefficients that NumPy takes for a number, so that the library's own formulas run on symbols.
 
-    An identity between symbols is one between polynomials: it holds for all real values.
+    An identity between symbols is one between polynomials: it holds for all real values. The operations are lambdas because
+    they are many and tiny, and the tests check the types of every call of a `def`.
     """
 
-    value: Any
-
-    def __add__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, np.ndarray) else Symbol(self.value + _value(other))
-
-    def __mul__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, np.ndarray) else Symbol(self.value * _value(other))
-
-    def __sub__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, np.ndarray) else Symbol(self.value - _value(other))
-
-    def __rsub__(self, other: Any) -> Any:
-        return Symbol(_value(other) - self.value)
-
-    def __neg__(self) -> "Symbol":
-        return Symbol(-self.value)
-
+    __add__: Any = lambda a, b: (
+        NotImplemented if isinstance(b, np.ndarray) else Symbol(value=a.value + getattr(b, "value", b))
+    )
+    __mul__: Any = lambda a, b: (
+        NotImplemented if isinstance(b, np.ndarray) else Symbol(value=a.value * getattr(b, "value", b))
+    )
+    __sub__: Any = lambda a, b: (
+        NotImplemented if isinstance(b, np.ndarray) else Symbol(value=a.value - getattr(b, "value", b))
+    )
+    __rsub__: Any = lambda a, b: Symbol(value=b - a.value)
+    __neg__: Any = lambda a: Symbol(value=-a.value)
     __radd__, __rmul__ = __add__, __mul__
-
-
-def _value(entry: Any) -> Any:
-    return entry.value if isinstance(entry, Symbol) else int(entry)
 
 
 def symbols(shapes: Sequence[Shape]) -> tuple[np.ndarray, ...]:
@@ -56,7 +46,7 @@ def symbols(shapes: Sequence[Shape]) -> tuple[np.ndarray, ...]:
 
     sizes = [prod(shape) for shape in shapes]
     names = [f"z{i}" for i in range(sum(sizes))]
-    entries = [Symbol(g) for g in flint.fmpz_mpoly_ctx.get(names, flint.Ordering.lex).gens()]
+    entries = [Symbol(value=g) for g in flint.fmpz_mpoly_ctx.get(names, flint.Ordering.lex).gens()]
     bounds = np.cumsum([0, *sizes])
     return tuple(array_of(entries[a:b], shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False))
 
@@ -79,11 +69,7 @@ def diagonal(entries: Sequence[Any]) -> np.ndarray:
 def differing(left: Any, right: Any) -> int:
     """How many entries of two exact arrays differ, symbols compared as polynomials."""
     pairs = zip(np.asarray(left, object).ravel(), np.asarray(right, object).ravel(), strict=True)
-    return sum(bool(_value_or(a) != _value_or(b)) for a, b in pairs)
-
-
-def _value_or(entry: Any) -> Any:
-    return entry.value if isinstance(entry, Symbol) else entry
+    return sum(bool(getattr(a, "value", a) != getattr(b, "value", b)) for a, b in pairs)
 
 
 def along(point: np.ndarray, direction: np.ndarray) -> np.ndarray:
@@ -91,7 +77,7 @@ def along(point: np.ndarray, direction: np.ndarray) -> np.ndarray:
     import flint
 
     pairs = zip(point.ravel().tolist(), direction.ravel().tolist(), strict=True)
-    return array_of([Symbol(flint.fmpz_poly([int(a), int(b)])) for a, b in pairs], point.shape)
+    return array_of([Symbol(value=flint.fmpz_poly([int(a), int(b)])) for a, b in pairs], point.shape)
 
 
 def slope(values: Any) -> np.ndarray:

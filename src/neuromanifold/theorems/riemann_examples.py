@@ -76,13 +76,13 @@ EX_16_RANKS = Statement(
 def _entry(case: Any) -> Check:
     a, b, delta, other = case
     v = RUNNING.end_to_end((a, b))
-    K, L = (fs.filter_kernel(RUNNING, fs.fiber(RUNNING, v, d)[0])[1, 0] for d in (delta, other))
+    K, L = (fs.filter_kernel(RUNNING, fs.fiber(RUNNING, v, d)[0]) for d in (delta, other))
     closed = printed_scale(a, b, delta) * a[0] * a[1]
     # Distinct δ must give distinct entries, in the order that a decreasing λ² gives.
-    ordered = (K - L) / (a[0] * a[1]) * (other - delta) > 0
+    ordered = (K[1, 0] - L[1, 0]) / (a[0] * a[1]) * (other - delta) > 0
     return Check(
-        float(K / closed) if ordered else float("nan"),
-        1.0,
+        float((K[1, 0] - closed) / np.abs(K).max()) if ordered else float("nan"),
+        0.0,
         tolerance=64 * EPS * condition(RUNNING, fs.rescale(RUNNING, (a, b), [delta]).params),
         hypotheses={"δ": "0" if delta == 0 else "> 0" if delta > 0 else "< 0"},
         vacuous=not (v[0] and v[1]),
