@@ -132,8 +132,8 @@ DENSE_UNBALANCED = Statement(
     worked=cleandoc("""Widths (1, 1, 1): K = w_2² + w_1² with W = w_2w_1, Δ = w_2² − w_1², so K² = Δ² + 4W². The same happens for (1,
     h, 1) with any h: with u = W_2ᵀ and v = W_1 the kernel is ‖u‖² + ‖v‖², Δ = uuᵀ − vvᵀ has the trace ‖u‖² − ‖v‖²
     and the second elementary symmetric function of eigenvalues −(‖u‖²‖v‖² − W²), so K² = (tr Δ)² + 4(W² − e_2(Δ));
-    and for every net that falls into such pieces and single layers where a hidden width is 1. For all other widths
-    the kernel varies on the level sets of (W, Δ)."""),
+    and for every net that falls into such pieces and single layers where a hidden width is 1. For all other widths up
+    to 3 the kernel varies on the level sets of (W, Δ)."""),
     show=_show_dense,
     amended=Statement(
         paper="riemann",
@@ -277,7 +277,7 @@ LINE_NO_BALANCED = Statement(
     worked=cleandoc("""Sizes (2, 2), stride one, δ = 0. The tuples over a product of two different real linear forms are its two
     orders, up to signs. δ = 0 gives both forms the same norm, so the second tuple is the first with its filters
     exchanged, and the exchange leaves M_aM_aᵀ + M_bM_bᵀ alone. For instance (1, 2), (2, 1) and (2, 1), (1, 2) over
-    v = (2, 5, 2). The printed "generally" may be read to exclude δ = 0; for every other δ the kernels differ."""),
+    v = (2, 5, 2). The printed "generally" may be read to exclude δ = 0; for δ ≠ 0 the kernels differ."""),
     show=_show,
     amended=Statement(
         paper="riemann",
