@@ -156,6 +156,112 @@ def _print_claims(summary: dict[str, Any]) -> None:
     Console(highlight=False).print(table, markup=False)
 
 
+@app.command("verify")
+def verify_statements(
+    key: Annotated[str | None, typer.Argument(help="The paper; all of them when absent.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Statements, as THEORY and the papers number them: P9, 'Thm 3'.")
+    ] = None,
+    cases: Annotated[
+        int | None, typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0)] = 0,
+    studies: Annotated[
+        bool,
+        typer.Option("--studies", help="Run the studies anew at small scale instead of reading the recorded runs."),
+    ] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the ledger here as a self-contained page.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep what the file of --json already holds for the same cases and seed.")
+    ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
+    ] = False,
+    errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
+) -> None:
+    """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
+    from neuromanifold import theorems
+    from neuromanifold.report import write_ledger
+
+    if resume and json is None:
+        raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
+    chosen = theorems.select(key, tuple(ids or ()))
+    if studies:
+        chosen = tuple(theorems.reading(chosen, _small_summary()))
+    finished = theorems.read_evidence(json) if resume and json is not None and json.exists() else ()
+    recorded = theorems.recorded_verdicts()
+    found, expected = _examined(
+        theorems.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
+    )
+    if record:
+        path = Path(theorems.__file__).parent / "verdicts.toml"
+        typer.echo(f"wrote {theorems.write_verdicts(found, path, keep=recorded, small=studies)}")
+        recorded = theorems.recorded_verdicts()
+        expected = [theorems.expected(item, recorded, small=studies) for item in found]
+    if html is not None:
+        typer.echo(f"wrote {write_ledger(found, expected, html)}")
+    if errata is not None:
+        typer.echo(f"wrote {theorems.write_errata(errata)}")
+    if any(item.kind != verdict for item, verdict in zip(found, expected, strict=True)):
+        raise typer.Exit(1)
+
+
+def _small_summary() -> Any:
+    """The summary of a paper's study at small scale, which is run when it is first asked for."""
+    from functools import cache
+
+    @cache
+    def summary(paper: str) -> Path:
+        folder = Path("results") / paper
+        importlib.import_module(f"neuromanifold.studies.{paper}").reproduce(folder, scale="small", progress=True)
+        return folder / "summary.json"
+
+    return summary
+
+
+def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path | None) -> tuple[list[Any], list[str]]:
+    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from neuromanifold.report import cells, summary_lines
+    from neuromanifold.theorems import expected, write_evidence
+
+    found: list[Any] = []
+    verdicts: list[str] = []
+    columns = (TextColumn("statements"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as progress:
+        task = progress.add_task("statements", total=total)
+        progress.console.print(
+            _line("paper", "id", "verdict", "cases", "margin", "s", ""), markup=False, highlight=False
+        )
+        for item in evidence:
+            found.append(item)
+            verdicts.append(expected(item, recorded, small=small))
+            progress.console.print(_line(*cells(item, verdicts[-1])), markup=False, highlight=False)
+            if json is not None:
+                write_evidence(found, json)
+            progress.advance(task)
+    for line in summary_lines(found):
+        typer.echo(line)
+    differing = sum(item.kind != verdict for item, verdict in zip(found, verdicts, strict=True))
+    typer.echo("every verdict is the recorded one" if not differing else f"{differing} verdicts differ from the record")
+    if json is not None:
+        typer.echo(f"wrote {json}")
+    return found, verdicts
+
+
+def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:
+    return f"{paper:<11} {name:<26} {verdict:<28} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
+
+
 @app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which rows; all of them when absent.")] = None,

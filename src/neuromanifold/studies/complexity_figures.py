@@ -116,8 +116,8 @@ def regions(history: xr.Dataset, inputs: int) -> Any:
         bottom.set(xlabel="epoch", ylim=(0, 1.08))
     axes[0, 0].set_ylabel("dimensions or regions")
     axes[1, 0].set_ylabel("ratio to the bound")
-    for axis in axes[:, 0]:
-        axis.legend(fontsize=8, framealpha=0.6)
+    for axis, place in zip(axes[:, 0], ("outside upper center", "outside lower center"), strict=True):
+        figure.legend(*axis.get_legend_handles_labels(), loc=place, ncols=4, fontsize=8)
     return figure
 
 

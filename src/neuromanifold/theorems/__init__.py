@@ -1,14 +1,16 @@
 """Every theorem, executed: one module per paper, each statement with its cases, its measurement, its control and its verdict."""
 
-from neuromanifold.theorems.errata import errata
+from neuromanifold.theorems.errata import errata_page, write_errata
 from neuromanifold.theorems.evidence import Evidence, examine, kind, seen_to_fail
 from neuromanifold.theorems.ledger import (
     PAPERS,
     expected,
+    read_evidence,
     recorded_verdicts,
     select,
     statements,
     verify,
+    write_evidence,
     write_verdicts,
 )
 from neuromanifold.theorems.statement import Check, Control, Statement
@@ -21,16 +23,19 @@ __all__ = [
     "Evidence",
     "Statement",
     "StudyCases",
-    "errata",
+    "errata_page",
     "examine",
     "expected",
     "kind",
     "read_claims",
+    "read_evidence",
     "reading",
     "recorded_verdicts",
     "seen_to_fail",
     "select",
     "statements",
     "verify",
+    "write_errata",
+    "write_evidence",
     "write_verdicts",
 ]

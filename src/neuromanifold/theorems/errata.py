@@ -1,8 +1,10 @@
 """The *Errata* page: which printed statements fail, the counterexample by hand, and the table of all verdicts."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from neuromanifold.theorems.ledger import PAPERS, Verdicts
+from neuromanifold.numerics.files import write_text
+from neuromanifold.theorems.ledger import PAPERS, Verdicts, recorded_verdicts, statements
 from neuromanifold.theorems.statement import Statement
 
 _HEADER = """# Errata
@@ -13,9 +15,14 @@ It is generated from `src/neuromanifold/theorems` by `neuromanifold verify --err
 """
 
 
-def errata(statements: Iterable[Statement], recorded: Verdicts) -> str:
+def write_errata(path: str | Path) -> Path:
+    """The page of all statements and recorded verdicts into `path`, atomically."""
+    return write_text(path, errata_page(statements(), recorded_verdicts()))
+
+
+def errata_page(listed: Iterable[Statement], recorded: Verdicts) -> str:
     """The page in Markdown, from the statements and the recorded verdicts."""
-    listed = tuple(statements)
+    listed = tuple(listed)
     failing = [s for s in listed if "counterexample" in _entry(s, recorded)]
     parts = [_HEADER]
     for paper in PAPERS:
@@ -45,9 +52,9 @@ def _chapter(statement: Statement, recorded: Verdicts) -> str:
     return "\n".join([*lines, ""])
 
 
-def _table(statements: Iterable[Statement], recorded: Verdicts) -> str:
+def _table(listed: Iterable[Statement], recorded: Verdicts) -> str:
     rows = ["| paper | id | statement | verdict | checked |", "|---|---|---|---|---|"]
-    for s in statements:
+    for s in listed:
         scope = "; ".join(filter(None, [s.exhaustive or "sampled", s.narrower]))
         cells = (s.paper, s.id, s.says, f"**{_entry(s, recorded)['verdict']}**", f"{s.method}: {scope}")
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")

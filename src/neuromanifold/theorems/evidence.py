@@ -31,13 +31,15 @@ class Evidence:
     method: str
     covered: dict[str, str]
     control: str
-    control_violation: float
+    control_violation: float | None
     control_tolerance: float
     counterexample: str | None = None
     routes: tuple[str, ...] = ()
     amendment: dict[str, Any] | None = None
     scope: str = ""
     narrower: str = ""
+    draws: int = 0
+    seed: int = 0
     seconds: float = 0.0
 
     @property
@@ -46,8 +48,12 @@ class Evidence:
         return kind(self.verdict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
-        return asdict(self)
+        """Plain data, for JSON, which knows no infinity: a margin or violation that is not finite becomes null."""
+        return {name: _finite(value) for name, value in asdict(self).items()}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def kind(verdict: str) -> str:
@@ -91,6 +97,8 @@ def examine(statement: Statement, *, draws: int | None = None, seed: int = 0) ->
         amendment=amendment.as_dict() if amendment is not None else None,
         scope=statement.exhaustive,
         narrower=statement.narrower,
+        draws=statement.draws if draws is None else draws,
+        seed=seed,
         seconds=time.perf_counter() - start,
     )
 

@@ -40,9 +40,26 @@ def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement
     return tuple(s for s in offered if not ids or any(s.answers_to(name) for name in ids))
 
 
-def verify(chosen: Iterable[Statement], *, draws: int | None = None, seed: int = 0) -> Iterator[Evidence]:
-    """The evidence for each statement, one at a time."""
-    return (examine(statement, draws=draws, seed=seed) for statement in chosen)
+def verify(
+    chosen: Iterable[Statement], *, draws: int | None = None, seed: int = 0, finished: Iterable[Evidence] = ()
+) -> Iterator[Evidence]:
+    """The evidence for each statement, one at a time; what `finished` holds from a run with the same draws and seed is kept."""
+    known = {(item.paper, item.id, item.draws, item.seed): item for item in finished}
+    for statement in chosen:
+        count = statement.draws if draws is None else draws
+        kept = known.get((statement.paper, statement.id, count, seed))
+        yield kept if kept is not None else examine(statement, draws=draws, seed=seed)
+
+
+def write_evidence(evidence: Iterable[Evidence], path: Path) -> Path:
+    """The evidence as a JSON list of objects, atomically."""
+    return write_text(path, json.dumps([item.as_dict() for item in evidence], indent=2, ensure_ascii=False) + "\n")
+
+
+def read_evidence(path: Path) -> list[Evidence]:
+    """What `write_evidence` wrote."""
+    listed = json.loads(Path(path).read_text(encoding="utf-8"))
+    return [Evidence(**{**item, "routes": tuple(item["routes"])}) for item in listed]
 
 
 def recorded_verdicts() -> Verdicts:

@@ -1,0 +1,122 @@
+"""The ledger of statements as lines of a terminal table and as one self-contained HTML page."""
+
+import html
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from neuromanifold.numerics.files import write_text
+from neuromanifold.theorems import PAPERS, Evidence
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2.5rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
+code, pre { font-size: .85rem; background: #f3f4f6; border-radius: .25em; } code { padding: .1em .35em; }
+pre { padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+td, th { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb; vertical-align: top; }
+td:first-child { white-space: nowrap; font-weight: 600; } .number { text-align: right; white-space: nowrap; }
+.verdict { white-space: nowrap; font-weight: 600; } .holds { color: #00664a; } .sampled { color: #0072B2; }
+.fails { color: #a33d00; } .amended { color: #8a5a00; } .differs { background: #fdecea; }
+details { margin: .2rem 0; color: #555; font-size: .92rem; } summary { cursor: pointer; }
+footer { color: #555; font-size: .9rem; margin-top: 2.5rem; }
+"""
+_CLASS = {"holds": "holds", "no counterexample": "sampled", "fails": "fails", "holds as amended": "amended"}
+
+
+def cells(item: Evidence, recorded: str) -> tuple[str, ...]:
+    """A statement's line: paper, id, verdict, cases that spoke, worst margin, seconds, and whether the verdict is the recorded one."""
+    margin = "" if item.margin is None else f"{item.margin:.2g}"
+    remark = "" if item.kind == recorded else f"recorded: {recorded}"
+    return (
+        item.paper,
+        item.id,
+        item.verdict,
+        str(item.cases - item.vacuous),
+        margin,
+        f"{item.seconds:.1f}",
+        remark,
+    )
+
+
+def summary_lines(evidence: Iterable[Evidence]) -> list[str]:
+    """One line per paper: how many statements, and how many of each verdict.
+
+    >>> summary_lines([])
+    []
+    """
+    ordered = sorted(evidence, key=lambda item: PAPERS.index(item.paper))
+    return [
+        _summary(paper, Counter(item.kind for item in items)) for paper, items in groupby(ordered, lambda i: i.paper)
+    ]
+
+
+def _summary(paper: str, kinds: Mapping[str, int]) -> str:
+    parts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda pair: -pair[1]))
+    return f"{paper}: {sum(kinds.values())} statements: {parts}"
+
+
+def write_ledger(evidence: Sequence[Evidence], expected: Sequence[str], path: str | Path) -> Path:
+    """The page into `path`, atomically; `expected` are the recorded verdicts, in order."""
+    return write_text(path, render_ledger(evidence, expected))
+
+
+def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
+    """The page as a string: a table per paper, each statement with its evidence folded below it."""
+    pairs = list(zip(evidence, expected, strict=True))
+    summaries = "".join(f"<li>{html.escape(line)}</li>" for line in summary_lines(evidence))
+    differing = sum(item.kind != recorded for item, recorded in pairs)
+    verdict = "Every verdict is the recorded one." if not differing else f"{differing} verdicts differ from the record."
+    sections = "\n".join(
+        f"<h2>{paper}</h2>{_table([pair for pair in pairs if pair[0].paper == paper])}"
+        for paper in PAPERS
+        if any(item.paper == paper for item in evidence)
+    )
+    return f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Every theorem, executed</title><style>{_STYLE}</style></head>
+<body>
+<h1>Every theorem, executed</h1>
+<ul>{summaries}</ul>
+<p>{verdict}</p>
+{sections}
+<footer>neuromanifold verify, {sum(item.seconds for item in evidence):.0f} s.</footer>
+</body></html>
+"""
+
+
+def _table(pairs: Sequence[tuple[Evidence, str]]) -> str:
+    head = "<tr><th>id</th><th>statement</th><th>verdict</th><th class=number>cases</th><th class=number>worst margin</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{''.join(_row(*pair) for pair in pairs)}</tbody></table>"
+
+
+def _row(item: Evidence, recorded: str) -> str:
+    margin = "" if item.margin is None else f"{item.margin:.2g}"
+    differs = "" if item.kind == recorded else " class=differs"
+    return (
+        f"<tr{differs}><td>{html.escape(item.id)}</td><td>{html.escape(item.statement)}{_details(item, recorded)}</td>"
+        f'<td class="verdict {_CLASS.get(item.kind, "fails")}">{html.escape(item.verdict)}</td>'
+        f"<td class=number>{item.cases - item.vacuous}</td><td class=number>{margin}</td></tr>"
+    )
+
+
+def _details(item: Evidence, recorded: str) -> str:
+    facts: list[tuple[str, Any]] = [
+        ("method", item.method),
+        ("exhaustive over", item.scope),
+        ("narrower than printed", item.narrower),
+        ("covered", "; ".join(f"{name}: {values}" for name, values in item.covered.items())),
+        ("vacuous cases", item.vacuous or ""),
+        ("worst case", item.worst),
+        ("negative control", item.control),
+        ("recorded verdict", recorded if recorded != item.kind else ""),
+        ("two routes", "; ".join(item.routes)),
+        ("amended", item.amendment and f"{item.amendment['statement']} ({item.amendment['verdict']})"),
+    ]
+    lines = "".join(f"<div><b>{name}:</b> {html.escape(str(value))}</div>" for name, value in facts if value)
+    shown = f"<pre>{html.escape(item.counterexample)}</pre>" if item.counterexample else ""
+    return f"<details{' open' if shown else ''}><summary>evidence</summary>{lines}{shown}</details>"
