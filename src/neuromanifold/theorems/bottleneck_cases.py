@@ -59,9 +59,7 @@ def network(weights: Sequence[Any], x: Any, *, slope: float = 0.0, biases: Any =
     shifts = [None] * len(matrices) if biases is None else [np.asarray(b, np.float64) for b in biases]
     widths = (matrices[0].shape[1], *(len(W) for W in matrices))
     params = tuple(Layer(W, b) for W, b in zip(matrices, shifts, strict=True))
-    return Case(
-        MLP(widths, activation(slope), bias=biases is not None), params, np.asarray(x, np.float64), slope, kind
-    )
+    return Case(MLP(widths, activation(slope), bias=biases is not None), params, np.asarray(x, np.float64), slope, kind)
 
 
 def chain(weight: float, depth: int, x: float, *, slope: float = 0.0, kind: str = "chain") -> Case:

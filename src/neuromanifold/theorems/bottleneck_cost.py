@@ -224,7 +224,12 @@ def added(f: Case, g: Case) -> Case:
             joined = np.hstack([p.weight, q.weight]) if index else p.weight + q.weight
             biases.append(None if p.bias is None else p.bias + q.bias)
         else:
-            block = np.block([[p.weight, np.zeros((len(p.weight), len(q.weight[0])))], [np.zeros((len(q.weight), len(p.weight[0]))), q.weight]])
+            block = np.block(
+                [
+                    [p.weight, np.zeros((len(p.weight), len(q.weight[0])))],
+                    [np.zeros((len(q.weight), len(p.weight[0]))), q.weight],
+                ]
+            )
             joined = np.vstack([p.weight, q.weight]) if index == 0 else block
             biases.append(None if p.bias is None else np.concatenate([p.bias, q.bias]))
         weights.append(joined)
@@ -255,7 +260,11 @@ def network_pairs(rng: np.random.Generator, draws: int, compose: bool) -> Iterat
         slope = SLOPES[index % len(SLOPES)]
         inner = tuple(int(w) for w in rng.integers(1, 4, size=3))
         first = (2, *inner, 3 if compose else 2)
-        second = (3, *(int(w) for w in rng.integers(1, 4, size=3)), 2) if compose else (2, *(int(w) for w in rng.integers(1, 4, size=3)), 2)
+        second = (
+            (3, *(int(w) for w in rng.integers(1, 4, size=3)), 2)
+            if compose
+            else (2, *(int(w) for w in rng.integers(1, 4, size=3)), 2)
+        )
         x = rng.integers(-3, 4, size=(3, 2))
         g = _integer_network(rng, first, x, slope)
         yield _integer_network(rng, second, outputs(g.net, g.params, g.x) if compose else x, slope), g
@@ -284,7 +293,13 @@ def _measure_pair(case: Any, join: Any, of_matrices: Any, bound: Any) -> Check:
         joined = small_rank(of_matrices(A[:, None], A[None]))
         allowed = bound(small_rank(A)[:, None], small_rank(A)[None])
         at = np.unravel_index(int(np.argmax(joined - allowed)), joined.shape)
-        return Check(int(joined[at]), int(allowed[at]), "<=", hypotheses={"functions": "all 2 × 2 matrices over −1, 0, 1"}, count=joined.size)
+        return Check(
+            int(joined[at]),
+            int(allowed[at]),
+            "<=",
+            hypotheses={"functions": "all 2 × 2 matrices over −1, 0, 1"},
+            count=joined.size,
+        )
     f, g = case
     both = join(f, g)
     allowed = int(bound(min(f.net.widths), min(g.net.widths)))
@@ -314,7 +329,11 @@ def measure_linear_rank(case: Spectrum) -> Check:
         zero = representation_cost(A, _INFINITE_DEPTH)
         return Check(zero, 0.0, hypotheses={"rank": 0, "shape": str(shape)})
     narrow = network([Vt[:k], U[:, :k] * root[:k]], x, slope=1.0, biases=[np.zeros(k), np.zeros(shape[0])])
-    upper = network([Vt[:k], U[:, :k] * root[:k]], x, biases=[np.full(k, 1.0 + math.sqrt(shape[1])), -(U[:, :k] * root[:k]) @ np.full(k, 1.0 + math.sqrt(shape[1]))])
+    upper = network(
+        [Vt[:k], U[:, :k] * root[:k]],
+        x,
+        biases=[np.full(k, 1.0 + math.sqrt(shape[1])), -(U[:, :k] * root[:k]) @ np.full(k, 1.0 + math.sqrt(shape[1]))],
+    )
     per_layer, missed = cost_per_layer(upper)
     wrong = float(np.abs(outputs(upper.net, upper.params, x) - outputs(narrow.net, narrow.params, x)).max())
     lower = representation_cost(A, _INFINITE_DEPTH, rtol=_RTOL) / _INFINITE_DEPTH
@@ -376,7 +395,9 @@ def measure_circle(case: Case) -> Check:
     pair = np.concatenate([x, -x])
     y = outputs(case.net, case.params, pair)
     error = float(np.linalg.norm(y - pair, axis=1).max())
-    return Check(error, 1.0, ">=", float(np.linalg.norm(y[0] - y[1])) / 2 + 8 * EPS, {"network": case.kind, "slope": case.slope})
+    return Check(
+        error, 1.0, ">=", float(np.linalg.norm(y[0] - y[1])) / 2 + 8 * EPS, {"network": case.kind, "slope": case.slope}
+    )
 
 
 def _statement(id: str, row: str, says: str, **fields: Any) -> Statement:
@@ -395,7 +416,12 @@ STATEMENTS = (
         cases=factorisations,
         measure=measure_factorisation,
         show=show,
-        control=Control("exponent 2/(L+1)", lambda: compare(linear_cost(np.array([0.5, 0.1]), 4), ">=", 4 / 5 * linear_cost(np.array([0.5, 0.1]), 5), 0.0)),
+        control=Control(
+            "exponent 2/(L+1)",
+            lambda: compare(
+                linear_cost(np.array([0.5, 0.1]), 4), ">=", 4 / 5 * linear_cost(np.array([0.5, 0.1]), 5), 0.0
+            ),
+        ),
     ),
     _statement(
         "linear (minimiser)",
@@ -421,7 +447,9 @@ STATEMENTS = (
         control=Control(
             "‖log₊AᵀA‖²/L in the last term",
             lambda: compare(
-                abs(representation_cost([[3.0]], 64) - expansion(np.array([[3.0]]), 64) - float(np.log(9.0) ** 2) / 128),
+                abs(
+                    representation_cost([[3.0]], 64) - expansion(np.array([[3.0]]), 64) - float(np.log(9.0) ** 2) / 128
+                ),
                 "<=",
                 third_order(np.array([3.0]), 64),
                 1e-12,
@@ -438,7 +466,15 @@ STATEMENTS = (
         show=_show_spectrum,
         control=Control(
             "the expansion without its last term",
-            lambda: Check(math.log2((cost_expansion([[3.0]]).cost(512) - 512 - cost_expansion([[3.0]]).r1) / (cost_expansion([[3.0]]).cost(1024) - 1024 - cost_expansion([[3.0]]).r1)), 2.0, ">=", 0.05),
+            lambda: Check(
+                math.log2(
+                    (cost_expansion([[3.0]]).cost(512) - 512 - cost_expansion([[3.0]]).r1)
+                    / (cost_expansion([[3.0]]).cost(1024) - 1024 - cost_expansion([[3.0]]).r1)
+                ),
+                2.0,
+                ">=",
+                0.05,
+            ),
         ),
     ),
     _statement(
@@ -450,7 +486,10 @@ STATEMENTS = (
         measure=measure_sandwich_below,
         show=show,
         narrower=_UPPER,
-        control=Control("Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane", lambda: Check(3, cost_per_layer(_ROTATION)[0], "<=", 1e-12)),
+        control=Control(
+            "Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane",
+            lambda: Check(3, cost_per_layer(_ROTATION)[0], "<=", 1e-12),
+        ),
     ),
     _statement(
         "ranks (Rank_BN)",
@@ -461,7 +500,9 @@ STATEMENTS = (
         measure=measure_sandwich_above,
         show=show,
         narrower=_UPPER,
-        control=Control("an inner dimension one smaller", lambda: compare(cost_per_layer(_ROTATION)[0], "<=", 1, 1e-12)),
+        control=Control(
+            "an inner dimension one smaller", lambda: compare(cost_per_layer(_ROTATION)[0], "<=", 1, 1e-12)
+        ),
     ),
     _statement(
         "ranks (composition)",
@@ -483,7 +524,10 @@ STATEMENTS = (
         measure=lambda case: _measure_pair(case, added, lambda A, B: A + B, added_rank),
         show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
         narrower=_UPPER,
-        control=Control("the larger of the two instead of their sum", lambda: Check(int(small_rank(np.array([[1, 0], [0, 1]]))), max(1, 1), "<=")),
+        control=Control(
+            "the larger of the two instead of their sum",
+            lambda: Check(int(small_rank(np.array([[1, 0], [0, 1]]))), max(1, 1), "<="),
+        ),
     ),
     _statement(
         "ranks (linear map)",
@@ -494,7 +538,10 @@ STATEMENTS = (
         measure=measure_linear_rank,
         show=_show_spectrum,
         narrower="Ω = [−1, 1]^d",
-        control=Control("rank A − 1", lambda: compare(representation_cost(np.eye(2), _INFINITE_DEPTH) / _INFINITE_DEPTH, "=", 1, 1e-12)),
+        control=Control(
+            "rank A − 1",
+            lambda: compare(representation_cost(np.eye(2), _INFINITE_DEPTH) / _INFINITE_DEPTH, "=", 1, 1e-12),
+        ),
     ),
     _statement(
         "ranks (circle, Rank_J)",
@@ -504,7 +551,9 @@ STATEMENTS = (
         cases=circle_points,
         measure=measure_circle_tangents,
         show=lambda points: f"{len(points)} rational points of the circle",
-        control=Control("the whole plane instead of the tangent", lambda: Check(int(np.linalg.matrix_rank(np.eye(2))), 1)),
+        control=Control(
+            "the whole plane instead of the tangent", lambda: Check(int(np.linalg.matrix_rank(np.eye(2))), 1)
+        ),
     ),
     _statement(
         "ranks (circle, Rank_BN)",
@@ -514,6 +563,9 @@ STATEMENTS = (
         cases=through_a_line,
         measure=measure_circle,
         show=show,
-        control=Control("inner dimension 2: the identity misses by 0", lambda: Check(float(np.abs(outputs(*_identity(), np.eye(2)) - np.eye(2)).max()), 1.0, ">=")),
+        control=Control(
+            "inner dimension 2: the identity misses by 0",
+            lambda: Check(float(np.abs(outputs(*_identity(), np.eye(2)) - np.eye(2)).max()), 1.0, ">="),
+        ),
     ),
 )

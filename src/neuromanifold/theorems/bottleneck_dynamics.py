@@ -152,7 +152,9 @@ def measure_noise(case: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Check:
     assert np.allclose(path[1] - clean[1], 1e-3 * extra, atol=1e-12)
     changed = max(abs(float(2 * (w @ v) * (w @ extra))), abs(float(2 * across @ extra)))
     norm, size = float(v @ v), float(np.linalg.norm(E, ord=2))
-    return compare(changed / size, "<=", noise_bound(size, norm) / size, 64 * EPS * (1 + norm), hypotheses={"dimension": len(v)})
+    return compare(
+        changed / size, "<=", noise_bound(size, norm) / size, 64 * EPS * (1 + norm), hypotheses={"dimension": len(v)}
+    )
 
 
 def measure_descent(case: Start) -> Check:
@@ -274,7 +276,9 @@ STATEMENTS = (
         measure=measure_axis,
         show=_show_vectors,
         exhaustive=_DECIDED,
-        control=Control("−4 instead of −8 at v = (1, 1), w = (1, 0)", lambda: Check(measure_axis(_HALF).left, axis_rate(2, 1) / 2)),
+        control=Control(
+            "−4 instead of −8 at v = (1, 1), w = (1, 0)", lambda: Check(measure_axis(_HALF).left, axis_rate(2, 1) / 2)
+        ),
     ),
     _statement(
         "Sec 5 (across w)",
@@ -285,7 +289,10 @@ STATEMENTS = (
         measure=measure_rest,
         show=_show_vectors,
         exhaustive=_DECIDED,
-        control=Control("‖v‖² − 1 instead of ‖v‖² at v = (1, 1), w = (1, 0)", lambda: Check(measure_rest(_HALF).left, rest_rate(1, 1))),
+        control=Control(
+            "‖v‖² − 1 instead of ‖v‖² at v = (1, 1), w = (1, 0)",
+            lambda: Check(measure_rest(_HALF).left, rest_rate(1, 1)),
+        ),
     ),
     _statement(
         "Sec 5 (flow)",
@@ -295,7 +302,10 @@ STATEMENTS = (
         cases=starts,
         measure=measure_flow,
         show=_show_start,
-        control=Control("both rates halved", lambda: measure_flow((np.array([0.5, 0.5]), np.array([1.0, 0.0])), lambda u: printed_rates(u) / 2)),
+        control=Control(
+            "both rates halved",
+            lambda: measure_flow((np.array([0.5, 0.5]), np.array([1.0, 0.0])), lambda u: printed_rates(u) / 2),
+        ),
     ),
     _statement(
         "Sec 5 (noise)",
@@ -305,7 +315,9 @@ STATEMENTS = (
         cases=noisy,
         measure=measure_noise,
         show=_show_start,
-        control=Control("half of it, at v = w and E = wwᵀ", lambda: compare(8.0, "<=", noise_bound(1.0, 1.0) / 2, 1e-12)),
+        control=Control(
+            "half of it, at v = w and E = wwᵀ", lambda: compare(8.0, "<=", noise_bound(1.0, 1.0) / 2, 1e-12)
+        ),
     ),
     _statement(
         "Sec 5 (cost)",
@@ -328,7 +340,17 @@ STATEMENTS = (
         show=_show_start,
         control=Control(
             "with noise they are not",
-            lambda: compare(float(np.abs(descent([0.5, 0.5], [1.0, 0.0], rate=0.02, steps=1, noise=0.1 * np.eye(2))[1] - descent([0.5, 0.5], [1.0, 0.0], rate=0.02, steps=1)[1]).max()), "=", 0.0, 1e-12),
+            lambda: compare(
+                float(
+                    np.abs(
+                        descent([0.5, 0.5], [1.0, 0.0], rate=0.02, steps=1, noise=0.1 * np.eye(2))[1]
+                        - descent([0.5, 0.5], [1.0, 0.0], rate=0.02, steps=1)[1]
+                    ).max()
+                ),
+                "=",
+                0.0,
+                1e-12,
+            ),
         ),
     ),
     _statement(
@@ -338,7 +360,19 @@ STATEMENTS = (
         method="float64",
         cases=depths,
         measure=measure_example,
-        control=Control("outside the orthant, at (−1, −1, 0)", lambda: compare(float(np.abs(outputs(*example20(8), np.array([[-1.0, -1.0, 0.0]])) - wanted(np.array([[-1.0, -1.0, 0.0]]))).max()), "=", 0.0, 1e-12)),
+        control=Control(
+            "outside the orthant, at (−1, −1, 0)",
+            lambda: compare(
+                float(
+                    np.abs(
+                        outputs(*example20(8), np.array([[-1.0, -1.0, 0.0]])) - wanted(np.array([[-1.0, -1.0, 0.0]]))
+                    ).max()
+                ),
+                "=",
+                0.0,
+                1e-12,
+            ),
+        ),
     ),
     _statement(
         "Ex 20 (norm)",
@@ -347,7 +381,9 @@ STATEMENTS = (
         method="float64",
         cases=even_depths,
         measure=measure_excess,
-        control=Control("γ = ½: the excess tends to 12", lambda: compare(_excess(2**40, 0.5), "<=", excess_bound(2**40, 0.75), 1e-9)),
+        control=Control(
+            "γ = ½: the excess tends to 12", lambda: compare(_excess(2**40, 0.5), "<=", excess_bound(2**40, 0.75), 1e-9)
+        ),
     ),
     _statement(
         "Ex 20 (divergence)",
@@ -357,6 +393,14 @@ STATEMENTS = (
         cases=lambda rng, draws: [case for case in depths(rng, draws) if case[0] % 2 == 0],
         measure=measure_divergence,
         narrower="the representations of the construction, not of the unknown optimum; of those P 13 speaks",
-        control=Control("ε = 0: bounded representations, and the excess stays 3", lambda: compare(float(representation_lipschitz(*example20(100, epsilon=0.0), _CUBE).max()), ">=", math.exp(49 * 100**-0.75), 1e-9)),
+        control=Control(
+            "ε = 0: bounded representations, and the excess stays 3",
+            lambda: compare(
+                float(representation_lipschitz(*example20(100, epsilon=0.0), _CUBE).max()),
+                ">=",
+                math.exp(49 * 100**-0.75),
+                1e-9,
+            ),
+        ),
     ),
 )

@@ -48,6 +48,7 @@ class Fit:
 def read_fit(text: str) -> Fit | None:
     """`rank 3 at L = 6–16: slope 2.185 ± 0.321, with a term 1/L 2.926 ± 0.536, of (loss + λ‖θ‖²)/λ 1.846`
 
+    >>> from neuromanifold.theorems.bottleneck_figures import read_fit
     >>> read_fit("rank 3 at L = 6–16: slope 2.185 ± 0.321, of (loss + λ‖θ‖²)/λ 1.846").slope
     2.185
     """
@@ -104,7 +105,10 @@ class Step:
 
 def pick_ranks(claims: Claims) -> Iterator[Step]:
     """The middle rank at neighbouring depths where both train costs are below 0.1."""
-    ranks, costs = _by_depth(_measured(claims, "1a", "smaller middle rank")), _by_depth(_measured(claims, "1a", "fails"))
+    ranks, costs = (
+        _by_depth(_measured(claims, "1a", "smaller middle rank")),
+        _by_depth(_measured(claims, "1a", "fails")),
+    )
     fitted = [L for L in ranks if costs.get(L, 0.0) < _FAILED_COST]
     fits = tuple(pick_fits(claims))
     yield from (Step(a, b, ranks[a], ranks[b], fits) for a, b in itertools.pairwise(fitted))
@@ -131,7 +135,10 @@ class Deep:
 
 def pick_deep(claims: Claims) -> Iterator[Deep]:
     """The depths above 25, or one case that says nothing."""
-    costs, ranks = _by_depth(_measured(claims, "1a", "fails")), _by_depth(_measured(claims, "1a", "smaller middle rank"))
+    costs, ranks = (
+        _by_depth(_measured(claims, "1a", "fails")),
+        _by_depth(_measured(claims, "1a", "smaller middle rank")),
+    )
     found = [Deep(L, cost, ranks.get(L, 0.0)) for L, cost in costs.items() if L > 25]
     yield from found or [Deep(0, 0.0, 0.0)]
 
@@ -148,7 +155,10 @@ def confirm_failure(case: Deep) -> Check:
 
 def pick_middle(claims: Claims) -> Iterator[Step]:
     """The number of bottleneck layers at neighbouring depths of one middle rank."""
-    layers, ranks = _by_depth(_measured(claims, "1b", "middle grows")), _by_depth(_measured(claims, "1a", "smaller middle rank"))
+    layers, ranks = (
+        _by_depth(_measured(claims, "1b", "middle grows")),
+        _by_depth(_measured(claims, "1a", "smaller middle rank")),
+    )
     for a, b in itertools.pairwise(layers):
         if ranks.get(a) == ranks.get(b):
             yield Step(a, b, layers[a], layers[b])
@@ -169,7 +179,13 @@ def pick_outliers(claims: Claims) -> list[dict[int, float]]:
 def measure_outliers(counts: dict[int, float]) -> Check:
     """How many of the layers between the first and the last two have exactly two, against half of them."""
     inner = [count for layer, count in counts.items() if 1 < layer <= len(counts) - 2]
-    return Check(sum(count == 2 for count in inner), (len(inner) + 1) / 2, ">=", hypotheses={"layers": len(inner)}, vacuous=not inner)
+    return Check(
+        sum(count == 2 for count in inner),
+        (len(inner) + 1) / 2,
+        ">=",
+        hypotheses={"layers": len(inner)},
+        vacuous=not inner,
+    )
 
 
 def pick_plane(claims: Claims) -> list[Mapping[str, Any]]:
@@ -197,13 +213,23 @@ def pick_orbits(claims: Claims) -> list[Mapping[str, Any]]:
 
 def measure_orbits(found: Mapping[str, Any]) -> Check:
     """Trained against a tenth of what it was before."""
-    return Check(found["variance within orbits"], _ORBIT_SHARE * found["untrained"], "<=", hypotheses={"layer": "second hidden"})
+    return Check(
+        found["variance within orbits"], _ORBIT_SHARE * found["untrained"], "<=", hypotheses={"layer": "second hidden"}
+    )
 
 
 def _statement(id: str, says: str, pick: Any, measure: Any, control: Control, **fields: Any) -> Statement:
     cases = StudyCases(PAPER, pick)
     return Statement(
-        paper=PAPER, row=id[:5], id=id, says=says, method="training", cases=cases, measure=measure, control=control, **fields
+        paper=PAPER,
+        row=id[:5],
+        id=id,
+        says=says,
+        method="training",
+        cases=cases,
+        measure=measure,
+        control=control,
+        **fields,
     )
 
 

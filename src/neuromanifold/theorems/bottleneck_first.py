@@ -138,7 +138,9 @@ def lemmas(rng: np.random.Generator, draws: int) -> Iterator[Lemma]:
 def measure_lemma(case: Lemma) -> Check:
     s, t, signed = case
     left, right = two_layer_cost(s * t, signed), float(s**2 + t**2)
-    return Check(left, right, "<=", 8 * EPS * right, {"domain": "[−1, 1]" if signed else "[0, 1]", "slopes": f"{s}, {t}"})
+    return Check(
+        left, right, "<=", 8 * EPS * right, {"domain": "[−1, 1]" if signed else "[0, 1]", "slopes": f"{s}, {t}"}
+    )
 
 
 def confirm_lemma(case: Lemma) -> Check:
@@ -224,7 +226,9 @@ def measure_sum(case: Any) -> Check:
         add = small_rank(both) == rank[:, None] + rank[None]
         left, right = squared_determinant(both)[add], composed_determinant(square[:, None], square[None])[add]
         at = int(np.argmax(left / right))
-        return Check(int(left[at]), int(right[at]), "<=", hypotheses={"functions": "linear, all over 0, 1, 2"}, count=len(left))
+        return Check(
+            int(left[at]), int(right[at]), "<=", hypotheses={"functions": "linear, all over 0, 1, 2"}, count=len(left)
+        )
     if isinstance(case[0], Fraction):
         nets = [network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant") for c in case]
         assert all(outputs(n.net, n.params, n.x).item() == float(c) for n, c in zip(nets, case, strict=True))

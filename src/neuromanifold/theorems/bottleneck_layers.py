@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,6 @@ from neuromanifold.theorems.bottleneck_cases import (
 from neuromanifold.theorems.bottleneck_cost import integer_networks
 from neuromanifold.theorems.bottleneck_first import kept
 from neuromanifold.theorems.statement import Check
-
 
 # Beyond this condition of Jf(x) on its rank, rounding decides the rank and the determinant.
 _ILL = 1e8
@@ -130,7 +128,9 @@ def measure_appendix(case: Case) -> Check:
     for point, f in zip(case.x, _frames(case), strict=True):
         if f.rank:
             factors = appendix_factors(case.net, case.params, point[None])
-            spent = sum(float(np.sum((p.weight - U @ V.T) ** 2)) for p, (U, V) in zip(case.params, factors, strict=True))
+            spent = sum(
+                float(np.sum((p.weight - U @ V.T) ** 2)) for p, (U, V) in zip(case.params, factors, strict=True)
+            )
             checks.append(compare(spent + float(f.bias_norms.sum()), "<=", budget(f), f.rounding))
     return worst(checks, case.hypotheses)
 

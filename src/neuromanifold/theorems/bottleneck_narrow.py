@@ -72,7 +72,9 @@ def measure_curvature(case: Case, constant: Any) -> Check:
     bound = constant(case) * found.jacobian_power
     at = int(np.argmax(bound - found.value))
     rounding = 64 * EPS * case.net.depth * (1 + float(found.value[at]) + float(bound[at]))
-    return compare(float(found.value[at]), ">=", float(bound[at]), rounding, hypotheses=case.hypotheses, count=len(bound))
+    return compare(
+        float(found.value[at]), ">=", float(bound[at]), rounding, hypotheses=case.hypotheses, count=len(bound)
+    )
 
 
 def measure_printed(case: Case) -> Check:
@@ -284,7 +286,10 @@ PRINTED = _statement(
     cases=curved_networks(None),
     measure=measure_printed,
     show=show,
-    control=Control("8L, at f = 2x in two layers of weight √2", lambda: measure_curvature(chain(math.sqrt(2), 2, 1.0), lambda c: 8.0 * c.net.depth)),
+    control=Control(
+        "8L, at f = 2x in two layers of weight √2",
+        lambda: measure_curvature(chain(math.sqrt(2), 2, 1.0), lambda c: 8.0 * c.net.depth),
+    ),
     confirm=lambda case: confirm_curvature(case, lambda c: printed_constant(c.net.depth)),
     route="mixed difference of the kernel from exact derivatives",
     worked="""
@@ -376,7 +381,10 @@ PATH = _statement(
     measure=measure_path,
     show=_show_family,
     narrower="two constructed families; ℓ from below by nearest and second nearest neighbours",
-    control=Control("the exponent 2 − 2/k* raised by 30 at N = 64", lambda: compare(folded_interpolant(2, 3, 16).c1, ">=", 32 * math.log(64), 1e-9)),
+    control=Control(
+        "the exponent 2 − 2/k* raised by 30 at N = 64",
+        lambda: compare(folded_interpolant(2, 3, 16).c1, ">=", 32 * math.log(64), 1e-9),
+    ),
 )
 COST = _statement(
     "Thm 10 (c₁)",
@@ -387,7 +395,10 @@ COST = _statement(
     measure=measure_least_cost,
     show=_show_family,
     narrower="two constructed families, k* = 2 and 3",
-    control=Control("the exponent 2 − 2/k* raised by 30 at N = 64", lambda: compare(folded_interpolant(2, 3, 16).c1, ">=", 32 * math.log(64), 1e-9)),
+    control=Control(
+        "the exponent 2 − 2/k* raised by 30 at N = 64",
+        lambda: compare(folded_interpolant(2, 3, 16).c1, ">=", 32 * math.log(64), 1e-9),
+    ),
     confirm=confirm_least_cost,
     route="sum of squares of all parameters",
     worked="""

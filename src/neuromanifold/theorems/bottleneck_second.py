@@ -91,7 +91,14 @@ def measure_root(case: Pair) -> Check:
         left = np.sqrt(_seconds(A[:, None] @ A[None])).ravel()
         right = composed_root(values[:, None], values[None]).ravel()
         at = int(np.argmax(left - right))
-        return compare(left[at], "<=", right[at], 64 * EPS * 8, hypotheses={"matrices": "all invertible over −1, 0, 1"}, count=len(left))
+        return compare(
+            left[at],
+            "<=",
+            right[at],
+            64 * EPS * 8,
+            hypotheses={"matrices": "all invertible over −1, 0, 1"},
+            count=len(left),
+        )
     A, B = case
     hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": len(kept(A))}
     left, right = math.sqrt(second(A @ B)), float(composed_root(second(A), second(B)))
@@ -119,7 +126,9 @@ def measure_added_second(case: Pair) -> Check:
         values = _seconds(A.astype(float))
         left, right = _seconds(both.astype(float))[adds], added_second(values[:, None], values[None])[adds]
         at = int(np.argmax(left - right))
-        return compare(left[at], "<=", right[at], 64 * EPS * 8, hypotheses={"matrices": "all over −1, 0, 1"}, count=len(left))
+        return compare(
+            left[at], "<=", right[at], 64 * EPS * 8, hypotheses={"matrices": "all over −1, 0, 1"}, count=len(left)
+        )
     A, B = case
     left, right = second(A + B), float(added_second(second(A), second(B)))
     return compare(left, "<=", right, 1e-9 * (1 + right), hypotheses={"matrices": f"{len(A)} × {len(A)}"})
@@ -315,7 +324,11 @@ def _statement(id: str, row: str, says: str, **fields: Any) -> Statement:
 
 
 def _show_pair(case: Pair) -> str:
-    return "all pairs of small matrices" if case is None else f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
+    return (
+        "all pairs of small matrices"
+        if case is None
+        else f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
+    )
 
 
 def _steep_sum() -> Check:
@@ -339,7 +352,9 @@ STATEMENTS = (
         measure=measure_sign,
         show=repr,
         narrower=_LINEAR,
-        control=Control("the third correction has no sign: s = 1/5", lambda: compare(cost_expansion([[0.2]]).r3, ">=", 0.0, 1e-12)),
+        control=Control(
+            "the third correction has no sign: s = 1/5", lambda: compare(cost_expansion([[0.2]]).r3, ">=", 0.0, 1e-12)
+        ),
     ),
     _statement(
         "P 4 (1)",
@@ -374,7 +389,14 @@ STATEMENTS = (
         narrower="A = Q exp(B) Vᵀ with B symmetric and nonnegative off its diagonal, Ω = V·orthant",
         control=Control(
             "twice R⁽²⁾",
-            lambda: compare(abs(linear_cost(np.array([3.0]), 40) - expansion(np.array([[3.0]]), 40) - second(np.array([[3.0]])) / 40), "<=", third_order(np.array([3.0]), 40), 1e-12),
+            lambda: compare(
+                abs(
+                    linear_cost(np.array([3.0]), 40) - expansion(np.array([[3.0]]), 40) - second(np.array([[3.0]])) / 40
+                ),
+                "<=",
+                third_order(np.array([3.0]), 40),
+                1e-12,
+            ),
         ),
     ),
     _statement(
@@ -386,7 +408,10 @@ STATEMENTS = (
         measure=measure_planar,
         show=lambda case: f"points, depth = np.array({case[0].tolist()}), {case[1]}",
         narrower="k = 1 and 2, where complete positivity is decided exactly",
-        control=Control("[−1, 1], not completely positive", lambda: compare(identity_on(("signed", 1.0, 0.0, 6, 0.7)).squared_norm - 6, "=", 0.0, 1e-12)),
+        control=Control(
+            "[−1, 1], not completely positive",
+            lambda: compare(identity_on(("signed", 1.0, 0.0, 6, 0.7)).squared_norm - 6, "=", 0.0, 1e-12),
+        ),
     ),
     _statement(
         "P 5 (only if)",
@@ -397,7 +422,10 @@ STATEMENTS = (
         measure=measure_gap,
         show=repr,
         narrower="k = 1: [−r, r] with slopes in (−1, 1), and two segments at an angle; explicit networks against a positive lower bound",
-        control=Control("a planar completely positive segment costs no more than L", lambda: compare(linear_cost(np.ones(1), 9) - 9, ">=", signed_gap(1.0, 0.0), 1e-12)),
+        control=Control(
+            "a planar completely positive segment costs no more than L",
+            lambda: compare(linear_cost(np.ones(1), 9) - 9, ">=", signed_gap(1.0, 0.0), 1e-12),
+        ),
     ),
     _statement(
         "P 13",
@@ -417,6 +445,9 @@ STATEMENTS = (
         cases=relu_networks,
         measure=lambda case: measure_two_points(case, finite=True),
         show=show,
-        control=Control("slope −1 on the left: x ↦ |x| by one neuron of weight 1", lambda: measure_two_points(network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0), finite=True)),
+        control=Control(
+            "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
+            lambda: measure_two_points(network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0), finite=True),
+        ),
     ),
 )

@@ -59,7 +59,10 @@ THM6_LAYERS = _statement(
     cases=networks,
     measure=layers.measure_layer_count,
     show=show,
-    control=Control("half the bound, at one layer: f = x/2", lambda: compare(0.25, "<=", layers.layer_share(2 * np.log(2.0) - 0.75, 1) / 4, 1e-12)),
+    control=Control(
+        "half the bound, at one layer: f = x/2",
+        lambda: compare(0.25, "<=", layers.layer_share(2 * np.log(2.0) - 0.75, 1) / 4, 1e-12),
+    ),
 )
 CARRIED = _statement(
     "Thm 6 (shared V) amended",
@@ -80,7 +83,10 @@ SHARED = _statement(
     measure=layers.measure_shared,
     show=show,
     narrower="layers (1, w, 1), where the best V_1 is known in closed form",
-    control=Control("c₁ one smaller, at the identity", lambda: compare(layers.shared_residual(network([[[1.0]], [[1.0]]], [[1.0]])), "<=", -1.0, 1e-12)),
+    control=Control(
+        "c₁ one smaller, at the identity",
+        lambda: compare(layers.shared_residual(network([[[1.0]], [[1.0]]], [[1.0]])), "<=", -1.0, 1e-12),
+    ),
     confirm=layers.confirm_shared,
     route="scan over V_1 against a budget in fractions",
     worked="""
@@ -123,7 +129,10 @@ TRACE = _statement(
     cases=layers.traced,
     measure=layers.measure_trace,
     show=show,
-    control=Control("without the biases' share: (1, 1), f = x", lambda: layers.measure_trace(network([[[1.0]]], [[1.0]], biases=[[0.0]]), bias=False)),
+    control=Control(
+        "without the biases' share: (1, 1), f = x",
+        lambda: layers.measure_trace(network([[[1.0]]], [[1.0]], biases=[[0.0]]), bias=False),
+    ),
 )
 UNBIASED_TRACE = _statement(
     "trace (without biases)",
@@ -160,7 +169,9 @@ THM7_LAYERS = _statement(
     cases=layers.balanced_networks,
     measure=lambda case: layers.measure_activations(case, layers=True),
     show=show,
-    control=Control("half the bound, at f = x in two layers", lambda: compare(1.0, "<=", layers.layer_share(2.0, 2) / 2, 1e-12)),
+    control=Control(
+        "half the bound, at f = x in two layers", lambda: compare(1.0, "<=", layers.layer_share(2.0, 2) / 2, 1e-12)
+    ),
 )
 POINTWISE = _statement(
     "Cor 8 amended",
@@ -170,7 +181,10 @@ POINTWISE = _statement(
     cases=layers.planar_cases,
     measure=lambda case: layers.measure_planarity(case, averaged=False),
     show=show,
-    control=Control("the averaged trace, with one far point of 1024", lambda: layers.measure_planarity(layers.far_point(1024, Fraction(1, 32), 100.0), averaged=True)),
+    control=Control(
+        "the averaged trace, with one far point of 1024",
+        lambda: layers.measure_planarity(layers.far_point(1024, Fraction(1, 32), 100.0), averaged=True),
+    ),
 )
 COR8 = _statement(
     "Cor 8",
@@ -180,7 +194,11 @@ COR8 = _statement(
     method="float64",
     cases=layers.planar_cases,
     measure=lambda case: layers.measure_planarity(case, averaged=True),
-    show=lambda case: f"far_point({len(case.x)}, Fraction(1, {round(1 / float(case.params[0].weight[1, 1]) ** 2)}), 100.0)" if case.kind == "one far point" else show(case),
+    show=lambda case: (
+        f"far_point({len(case.x)}, Fraction(1, {round(1 / float(case.params[0].weight[1, 1]) ** 2)}), 100.0)"
+        if case.kind == "one far point"
+        else show(case)
+    ),
     control=Control("s₂ instead of s₃, at the identity of the plane", _one_direction_less),
     confirm=layers.confirm_planarity,
     route="by hand, e^{2η²} bounded by its series",

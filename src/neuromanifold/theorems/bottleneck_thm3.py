@@ -33,7 +33,9 @@ MAIN = _statement(
     cases=first.networks,
     measure=first.measure_first,
     show=show,
-    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_first(chain(1.0, 2, -1.0, slope=3.0))),
+    control=Control(
+        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_first(chain(1.0, 2, -1.0, slope=3.0))
+    ),
 )
 FINITE = _statement(
     "Thm 3 (finite depth)",
@@ -42,7 +44,9 @@ FINITE = _statement(
     cases=first.networks,
     measure=first.measure_finite,
     show=show,
-    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_finite(chain(1.0, 2, -1.0, slope=3.0))),
+    control=Control(
+        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_finite(chain(1.0, 2, -1.0, slope=3.0))
+    ),
 )
 COMPOSITION = _statement(
     "Thm 3 (1)",
@@ -120,7 +124,12 @@ ATTAINED = _statement(
     narrower="ranks 1 and 2, where complete positivity is decided exactly; the rate 1/L is ours",
     control=Control(
         "a limit smaller by ½",
-        lambda: compare(first.interpolation_norm(np.array([[2.0]]), 100, first.exchanged_weights) - 100, "<=", first.construction_rate(np.array([2.0]), 100) - 0.5, 1e-12),
+        lambda: compare(
+            first.interpolation_norm(np.array([[2.0]]), 100, first.exchanged_weights) - 100,
+            "<=",
+            first.construction_rate(np.array([2.0]), 100) - 0.5,
+            1e-12,
+        ),
     ),
 )
 EXCHANGED = _statement(
@@ -130,7 +139,10 @@ EXCHANGED = _statement(
     cases=first.constructions,
     measure=lambda case: first.measure_interpolation(case, first.exchanged_weights),
     show=first.show_construction,
-    control=Control("the printed weights", lambda: first.measure_interpolation((np.array([[2.0]]), np.ones((1, 1)), 3), first.printed_weights)),
+    control=Control(
+        "the printed weights",
+        lambda: first.measure_interpolation((np.array([[2.0]]), np.ones((1, 1)), 3), first.printed_weights),
+    ),
 )
 INTERPOLATION = replace(
     EXCHANGED,

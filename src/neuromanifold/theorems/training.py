@@ -40,8 +40,13 @@ def read_claims(paper: str, summary: Path | None = None) -> Claims:
 
 def reading(statements: Iterable[Statement], summaries: Callable[[str], Path]) -> Iterator[Statement]:
     """The statements, those about training reading `summaries(paper)` instead of the recorded run."""
-    for statement in statements:
-        if isinstance(statement.cases, StudyCases):
-            yield replace(statement, cases=replace(statement.cases, summary=summaries(statement.paper)))
-        else:
-            yield statement
+    return (_reading(statement, summaries) for statement in statements)
+
+
+def _reading(statement: Statement, summaries: Callable[[str], Path]) -> Statement:
+    """The statement and its amendment, each reading the given summary if it is about training."""
+    if isinstance(statement.cases, StudyCases):
+        statement = replace(statement, cases=replace(statement.cases, summary=summaries(statement.paper)))
+    if statement.amended is not None:
+        statement = replace(statement, amended=_reading(statement.amended, summaries))
+    return statement
