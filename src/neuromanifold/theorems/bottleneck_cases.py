@@ -73,7 +73,10 @@ def lattice(
     values: Sequence[float] = (1.0, -1.0, 0.0),
 ) -> Iterator[Case]:
     """Every network of these shapes without biases whose weights are among the values, at points of every sign."""
-    for widths, slope in itertools.product(shapes, slopes):
+    listed = tuple(slopes)
+    for widths, slope in itertools.product(shapes, listed):
+        if len(widths) == 2 and slope != listed[0]:
+            continue  # without a hidden layer σ does not act
         sizes = [(b, a) for a, b in itertools.pairwise(widths)]
         for entries in itertools.product(values, repeat=sum(a * b for a, b in sizes)):
             yield network(_cut(entries, sizes), _POINTS[widths[0]], slope=slope, kind="every weight in −1, 0, 1")

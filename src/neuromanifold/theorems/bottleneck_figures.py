@@ -244,7 +244,8 @@ _INPUT = {
 STATEMENTS = (
     _statement(
         "Fig 1 (slope)",
-        "within a range of depths of one middle rank, ‖θ‖² at the end of training is affine in L with slope equal to the rank",
+        "within a range of depths of one middle rank, ‖θ‖² at the end of training is affine in L with slope equal "
+        "to the rank",
         pick_fits,
         measure_slope,
         Control("a norm that does not grow with the depth", lambda: measure_slope(_FLAT)),
@@ -252,9 +253,9 @@ STATEMENTS = (
         route="slope of (loss + λ‖θ‖²)/λ",
         narrower="within the 95 % interval of the fitted slope",
         worked="""
-The expansion R(f; L) = L·R⁽⁰⁾ + R⁽¹⁾ + R⁽²⁾/L + … is itself not affine: the last term bends the line at these depths, and at a finite ridge the
-function changes with the depth. The straight line's slope misses the rank by more than its 95 % interval; with a term 1/L in the fit it does
-not at the small scale.
+The expansion R(f; L) = L·R⁽⁰⁾ + R⁽¹⁾ + R⁽²⁾/L + … is itself not affine: the last term bends the line at these depths, and at a
+finite ridge the function changes with the depth. The straight line's slope misses the rank by more than its 95 % interval; with
+a term 1/L in the fit it does not at the small scale.
 """,
         amended=_statement(
             "Fig 1 (slope) amended",
@@ -275,8 +276,8 @@ not at the small scale.
         route="depths of the ranges fitted to ‖θ‖²",
         narrower="from depth to depth where the train cost is below 0.1; that the rank falls to 2 is not asked",
         worked="""
-At the deepest network the middle rank rises by one instead of falling, and with it the train cost; the range of the smaller rank
-ends one depth before. One training run of this kind at the edge of trainability is all that speaks against the claim.
+At the deepest network the middle rank rises by one instead of falling, and with it the train cost; the range of the smaller
+rank ends one depth before. One training run of this kind at the edge of trainability is all that speaks against the claim.
 """,
     ),
     _statement(
@@ -289,8 +290,8 @@ ends one depth before. One training run of this kind at the edge of trainability
         route="middle rank, 0 at zero parameters",
         narrower="with Adam and L-BFGS, as the paper leaves the optimiser open",
         worked="""
-With our optimiser and initialisation networks deeper than 25 fit the data: their train cost is some hundredths of the threshold 0.1, and
-their middle weights have rank 3 instead of 0. The paper does not say how it trained.
+With our optimiser and initialisation networks deeper than 25 fit the data: their train cost is some hundredths of the threshold
+0.1, and their middle weights have rank 3 instead of 0. The paper does not say how it trained.
 """,
     ),
     _statement(
@@ -302,7 +303,8 @@ their middle weights have rank 3 instead of 0. The paper does not say how it tra
         confirm=lambda step: Check(step.after / step.deep, step.before / step.shallow, ">="),
         route="share of the layers in the bottleneck",
         narrower="layers closer than ½ to a partial isometry of the middle rank do not become fewer from depth to depth",
-        worked="The number of layers in the bottleneck falls from one depth to the next, and so does their share of the depth.",
+        worked="The number of layers in the bottleneck falls from one depth to the next, and so does their share of the "
+        "depth.",
     ),
     _statement(
         "Fig 2 (a)",
@@ -313,7 +315,8 @@ their middle weights have rank 3 instead of 0. The paper does not say how it tra
         confirm=lambda counts: Check(sorted(counts.values())[len(counts) // 2], 2),
         route="median over all layers",
         narrower="in most of the layers between the first and the last two; outlying means above ½",
-        worked="Fewer than half of the inner layers have two singular values above ½, and the median over all layers is another number.",
+        worked="Fewer than half of the inner layers have two singular values above ½, and the median over all layers is "
+        "another number.",
     ),
     _statement(
         "Fig 2 (b, planar)",
@@ -325,7 +328,8 @@ their middle weights have rank 3 instead of 0. The paper does not say how it tra
     ),
     _statement(
         "Fig 2 (b, statistics)",
-        "the coordinates of that plane determine the summary statistics, so that paths of gradient descent do not cross in it",
+        "the coordinates of that plane determine the summary statistics, so that paths of gradient descent do not "
+        "cross in it",
         pick_plane,
         measure_recovered,
         Control("the input's own first two directions", lambda: measure_recovered(_INPUT)),

@@ -23,7 +23,8 @@ from neuromanifold.theorems.bottleneck_cases import (
     show,
     worst,
 )
-from neuromanifold.theorems.bottleneck_cost import added, linear_cost, small_matrices, small_rank, squared_determinant
+from neuromanifold.theorems.bottleneck_cost import linear_cost
+from neuromanifold.theorems.bottleneck_ranks import added, small_matrices, small_rank, squared_determinant
 from neuromanifold.theorems.statement import Check
 
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"

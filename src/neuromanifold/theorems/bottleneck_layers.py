@@ -26,8 +26,8 @@ from neuromanifold.theorems.bottleneck_cases import (
     random_networks,
     worst,
 )
-from neuromanifold.theorems.bottleneck_cost import integer_networks
 from neuromanifold.theorems.bottleneck_first import kept
+from neuromanifold.theorems.bottleneck_ranks import integer_networks
 from neuromanifold.theorems.statement import Check
 
 # Beyond this condition of Jf(x) on its rank, rounding decides the rank and the determinant.
@@ -50,6 +50,12 @@ def measure_closest(case: Case) -> Check:
         (compare(float(f.closest.sum() + f.bias_norms.sum()), "<=", budget(f), f.rounding) for f in found),
         case.hypotheses | {"rank": max(f.rank for f in found)},
     )
+
+
+def several_layers(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """Chains of one neuron with weights −1, 0, 1, then random networks."""
+    yield from lattice(((1, 1, 1), (1, 1, 1, 1)))
+    yield from random_networks(rng, 3 * draws)
 
 
 def layer_share(total: float, m: int) -> float:
@@ -93,7 +99,7 @@ def measure_shared(case: Case) -> Check:
 
 
 def confirm_shared(case: Case) -> Check:
-    """In fractions where the weights are: V_1 along a hundred thousand directions cannot do better than the closed form; −2 log J ≤ 2(1 − J)/J."""
+    """V_1 along a hundred thousand directions, against a budget in fractions: −2 log J ≤ 2(1 − J)/J."""
     first, last = (np.asarray(p.weight).ravel() for p in case.params)
     angles = np.linspace(0, 2 * np.pi, 100_001)
     frame = np.stack([np.cos(angles), np.sin(angles)])
@@ -188,14 +194,19 @@ def biased_traces(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     yield from integer_networks(rng, 0)
 
 
-def balanced_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Balanced parameters: chains of every sign, the small lattice where it is balanced, random networks after balancing."""
+def balanced_chains(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """Balanced parameters: chains of every sign, random networks after balancing."""
     for weight, depth, slope in itertools.product((1.0, -1.0, 0.5, 2.0), (1, 2, 3, 6), (0.0, 0.5, -0.5, 1.0)):
         yield network([[[weight]]] * depth, [[1.0], [-1.0]], slope=slope, kind="chain")
+    yield from random_networks(rng, draws, balanced=True)
+
+
+def balanced_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """The chains, the small lattice where it is balanced, random networks after balancing."""
     for case in lattice():
         if balance_defect(case.net, case.params) == 0.0 and case.squared_norm > 0:
             yield case
-    yield from random_networks(rng, 2 * draws, balanced=True)
+    yield from balanced_chains(rng, draws)
 
 
 def _well_conditioned(case: Case) -> tuple[Case, float] | None:

@@ -1,6 +1,5 @@
-"""`bottleneck`, narrow minima: Proposition 9 and Theorem 10.   [bottleneck, Sec. 4.1]"""
+"""`bottleneck`, narrow minima: Proposition 9, at a point and on a segment.   [bottleneck, P 9]"""
 
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -10,17 +9,14 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck import (
-    Interpolant,
-    folded_interpolant,
     kernel_curvature,
-    polyline_interpolant,
     segment_bound,
 )
-from neuromanifold.bottleneck.balance import balance
 from neuromanifold.theorems.bottleneck_cases import (
     EPS,
     PAPER,
     SLOPES,
+    SMALL,
     Case,
     biased_lattice,
     chain,
@@ -52,14 +48,14 @@ def sloped_constant(depth: int, slope: float) -> float:
     return depth * (1.0 if slope == 0 else abs(slope) ** (2 - 2 / depth))
 
 
-def curved_networks(slopes: Sequence[float] | None) -> Any:
-    """Chains of equal weights of every depth, every small network, random ones."""
+def curved_networks(slopes: Sequence[float] | None, shapes: Sequence[tuple[int, ...]] = SMALL) -> Any:
+    """Chains of equal weights of every depth, every network of these small shapes, random ones."""
 
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         chosen = SLOPES if slopes is None else slopes
         for depth, slope, x in itertools.product((1, 2, 3, 8), chosen, (1.0, -1.0)):
             yield chain(1.0, depth, x, slope=slope)
-        yield from lattice(slopes=chosen)
+        yield from lattice(shapes, chosen)
         yield from biased_lattice(chosen)
         yield from random_networks(rng, 2 * draws, slopes=slopes)
 
@@ -148,125 +144,18 @@ def confirm_segment(case: Case) -> Check:
     return Check(value, L / 4 * length**2 * float(abs(y[1] - y[0]) / length) ** (2 - 2 / L), ">=", 1e-9)
 
 
-Family = tuple[str, int, float, tuple[Interpolant, ...]]
-
-
-def shrunk(found: Interpolant, factor: float) -> Interpolant:
-    """The same for targets `factor` times as large, the factor spread over all layers and balanced again."""
-    root = factor ** (1 / found.net.depth)
-    layers = []
-    for index, layer in enumerate(found.params, start=1):
-        layers.append(layer._replace(weight=layer.weight * root, bias=layer.bias * root**index))
-    return replace(found, params=balance(found.net, tuple(layers)), y=found.y * factor)
-
-
-@functools.cache
-def _folded(dimension: int, folds: tuple[int, ...], factor: float) -> tuple[Interpolant, ...]:
-    found = tuple(folded_interpolant(dimension, q, 16) for q in folds)
-    return found if factor == 1 else tuple(shrunk(i, factor) for i in found)
-
-
-def interpolants(rng: np.random.Generator, draws: int) -> Iterator[Family]:
-    """Folded curves through lattices of dimensions 2 and 3, and polylines through random points; targets of three sizes."""
-    factors = (1.0, 0.01, 0.1)
-    for (k, folds), factor in itertools.product(((2, (1, 2, 3)), (3, (1, 2))), factors):
-        yield "folded", k, factor, _folded(k, folds, factor)
-    for index in range(1 + draws // 20):
-        points = [rng.uniform(0.1, 1, size=(n, 2)) for n in (6, 12, 24)]
-        factor = factors[index % 3]
-        yield "polyline", 2, factor, tuple(shrunk(polyline_interpolant(p, 12), factor) for p in points)
-
-
-def kernel_exponent(dimension: int) -> float:
-    """4 − 4/k*."""
-    return 4 - 4 / dimension
-
-
-def least_cost(n: int, dimension: int) -> float:
-    """2(1 − 1/k*) log N."""
-    return 2 * (1 - 1 / dimension) * math.log(n)
-
-
-def path_length(y: np.ndarray) -> float:
-    """What a path through all points cannot be shorter than: ½ Σ (d₁ + d₂) over nearest and second nearest, less the ends' share."""
-    distances = np.linalg.norm(y[:, None] - y[None], axis=2)
-    nearest = np.sort(distances, axis=1)[:, 1:3]
-    return float(nearest.sum() / 2 - nearest[:, 1].max())
-
-
-def _fits(found: Interpolant) -> bool:
-    return bool(np.abs(outputs(found.net, found.params, found.x) - found.y).max() <= 1e-6 * np.abs(found.y).max())
-
-
-def measure_kernel_growth(case: Family) -> Check:
-    """The exponent in N of max Tr Θ(x, x)·e^{c₁}/L over the training points."""
-    name, k, factor, found = case
-    assert all(map(_fits, found))
-    assert all(min(i.net.widths) == 1 for i in found)
-    logs = [math.log(i.trace / i.net.depth) + i.c1 for i in found]
-    exponent = float(np.polyfit(np.log([len(i.y) for i in found]), logs, 1)[0])
-    return compare(exponent, ">=", kernel_exponent(k), 0.0, hypotheses=_family_hypotheses(case), count=len(found))
-
-
-def _family_hypotheses(case: Family) -> dict[str, Any]:
-    name, k, factor, found = case
-    return {"interpolant": name, "k*": k, "size of targets": factor, "N": str([len(i.y) for i in found])}
-
-
-def measure_least_cost(case: Family) -> Check:
-    """c₁ against 2(1 − 1/k*) log N, where it is closest."""
-    _, k, _, found = case
-    sides = [(i.c1, least_cost(len(i.y), k)) for i in found]
-    left, right = min(sides, key=lambda side: side[0] - side[1])
-    return compare(left, ">=", right, 1e-9 * (1 + abs(left)), hypotheses=_family_hypotheses(case), count=len(found))
-
-
-def confirm_least_cost(case: Family) -> Check:
-    """The sums of squares of all weights and biases with `math.fsum`, and the fit itself."""
-    _, k, _, found = case
-    assert all(map(_fits, found))
-    sides = []
-    for i in found:
-        squares = [w * w for p in i.params for w in [*np.ravel(p.weight).tolist(), *np.ravel(p.bias).tolist()]]
-        sides.append((math.fsum(squares) - len(i.params), least_cost(len(i.y), k)))
-    left, right = min(sides, key=lambda side: side[0] - side[1])
-    return Check(left, right, ">=", 1e-9)
-
-
-def measure_path(case: Family) -> Check:
-    """c₁ ≥ 2 log(length of the shortest path / diameter of the sample)."""
-    found = case[3]
-    sides = []
-    for i in found:
-        spread = float(np.linalg.norm(i.x[:, None] - i.x[None], axis=2).max())
-        sides.append((i.c1, 2 * math.log(path_length(i.y) / spread)))
-    left, right = min(sides, key=lambda side: side[0] - side[1])
-    return compare(left, ">=", right, 1e-9 * (1 + abs(left)), hypotheses=_family_hypotheses(case), count=len(found))
-
-
-def _show_family(case: Family) -> str:
-    name, k, factor, found = case
-    if name == "folded":
-        made = [f"shrunk(folded_interpolant({k}, {q}, 16), {factor})" for q in range(1, len(found) + 1)]
-        return f"[i.c1 for i in ({', '.join(made)})]  # {', '.join(f'{i.c1:.6g}' for i in found)} for N = {[len(i.y) for i in found]}"
-    return f"polylines through {[len(i.y) for i in found]} random points of the square, targets × {factor}, depth 12"
-
-
-def _full_rank() -> Check:
-    """The identity through both dimensions fits every sample with c₁ = 0 over 2L and a trace that does not grow."""
-    plane = network([np.eye(2)] * 16, folded_interpolant(2, 3, 16).x)
-    traces = [4.0 * 16, 4.0 * 16]
-    assert np.array_equal(outputs(plane.net, plane.params, plane.x), plane.x)
-    return compare(math.log(traces[1] / traces[0]) / math.log(16), ">=", kernel_exponent(2), 1e-9)
-
-
 def _statement(id: str, row: str, says: str, **fields: Any) -> Statement:
     return Statement(paper=PAPER, row=row, id=id, says=says, **fields)
 
 
 _ONE = chain(1.0, 1, 1.0)
+
+
 _HALF = chain(1.0, 2, -1.0, slope=0.5)
+
+
 _SHALLOW = network([[[1.0]]] * 2, [[-1.0], [-0.125]], slope=0.125)
+
 
 PROVED = _statement(
     "P 9 amended",
@@ -278,12 +167,14 @@ PROVED = _statement(
     show=show,
     control=Control("2L, at f = x", lambda: measure_printed(_ONE)),
 )
+
+
 PRINTED = _statement(
     "P 9",
     "P 9",
     "‖∂²_{xy}Θ(x, x)‖_op ≥ 2L‖Jf(x)‖^{2−2/L}_op",
     method="float64",
-    cases=curved_networks(None),
+    cases=curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
     measure=measure_printed,
     show=show,
     control=Control(
@@ -293,53 +184,64 @@ PRINTED = _statement(
     confirm=lambda case: confirm_curvature(case, lambda c: printed_constant(c.net.depth)),
     route="mixed difference of the kernel from exact derivatives",
     worked="""
-f(x) = w_L⋯w_1 x with all weights 1 and x > 0 has Θ(x, y) = Σ_l (Π_{i≠l} w_i)² xy = L·xy, so ∂²_{xy}Θ = L, and Jf = 1: L ≥ 2L is false at every depth, first
-for one layer, f(x) = x: 1 < 2. The proof's last line is L s^{2−2/L}, and the chain attains it.
+f(x) = w_L⋯w_1 x with all weights 1 and x > 0 has Θ(x, y) = Σ_l (Π_{i≠l} w_i)² xy = L·xy, so ∂²_{xy}Θ = L, and Jf = 1: L ≥ 2L is
+false at every depth, first for one layer, f(x) = x: 1 < 2. The proof's last line is L s^{2−2/L}, and the chain attains it.
 """,
     amended=PROVED,
 )
+
+
 SLOPED = _statement(
     "P 9 (slopes) amended",
     "P 9",
-    "‖∂²_{xy}Θ(x, x)‖_op ≥ L|a|^{2−2/L}‖Jf(x)‖^{2−2/L}_op for the slope a ≠ 0 on the left, with 1 instead of |a| for ReLU",
+    "‖∂²_{xy}Θ(x, x)‖_op ≥ L|a|^{2−2/L}‖Jf(x)‖^{2−2/L}_op for the slope a ≠ 0 on the left, with 1 instead of "
+    "|a| for ReLU",
     method="float64",
     cases=curved_networks(None),
     measure=measure_sloped,
     show=show,
     control=Control("L for the slope ½", lambda: measure_proved(_HALF)),
 )
+
+
 SLOPES_TOO = _statement(
     "P 9 (slopes)",
     "P 9",
     "‖∂²_{xy}Θ(x, x)‖_op ≥ L‖Jf(x)‖^{2−2/L}_op, the constant of the proof, for every σ_a with a in (−1, 1)",
     method="float64",
-    cases=curved_networks(None),
+    cases=curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
     measure=measure_proved,
     show=show,
     control=Control("2L, at f = x", lambda: measure_printed(_ONE)),
     confirm=lambda case: confirm_curvature(case, lambda c: proved_constant(c.net.depth)),
     route="mixed difference of the kernel from exact derivatives",
     worked="""
-The proof uses D_l² = D_l, true for ReLU only. Layers (1, 1, 1), weights 1, slope ½, x = −1: f(x) = ½x there, Θ(x, y) = (½)²xy + (½x)(½y) = ½xy,
-so ∂²_{xy}Θ = ½, while L|Jf|^{2−2/L} = 2·½ = 1. Writing W_lJα_{l-1} = D_l⁻¹Jα_l instead costs |a|² in each hidden layer and gives
-L|a|^{2−2/L}‖Jf‖^{2−2/L} by the same argument; the chain attains it at every depth.
+The proof uses D_l² = D_l, true for ReLU only. Layers (1, 1, 1), weights 1, slope ½, x = −1: f(x) = ½x there, Θ(x, y) = (½)²xy +
+(½x)(½y) = ½xy, so ∂²_{xy}Θ = ½, while L|Jf|^{2−2/L} = 2·½ = 1. Writing W_lJα_{l-1} = D_l⁻¹Jα_l instead costs |a|² in each
+hidden layer and gives L|a|^{2−2/L}‖Jf‖^{2−2/L} by the same argument; the chain attains it at every depth.
 """,
     amended=SLOPED,
 )
+
+
 SLOPED_SEGMENT = _statement(
     "P 9 (segment) amended",
     "P 9",
-    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)|a|^{2−2/L}‖x − y‖²‖Jf(x)u‖^{2−2/L}, with 1 instead of |a| for ReLU and linear networks",
+    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)|a|^{2−2/L}‖x − y‖²‖Jf(x)u‖^{2−2/L}, with 1 "
+    "instead of |a| for ReLU and linear networks",
     method="float64",
     cases=segments(None),
     measure=lambda case: measure_segment(case, sloped=True),
     show=show,
     control=Control("slope 1/8 with 1 instead of |a|", lambda: measure_segment(_SHALLOW, sloped=False)),
 )
+
+
 SEGMENT = _statement(
     "P 9 (segment)",
     "P 9",
-    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, u = (y − x)/‖y − x‖, for every σ_a with a in (−1, 1)",
+    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, u = (y − x)/‖y − "
+    "x‖, for every σ_a with a in (−1, 1)",
     method="float64",
     cases=segments(None),
     measure=lambda case: measure_segment(case, sloped=False),
@@ -348,8 +250,9 @@ SEGMENT = _statement(
     confirm=confirm_segment,
     route="kernel from exact derivatives",
     worked="""
-Layers (1, 1, 1), weights 1, slope 1/8, x = −1, y = −1/8: f = x/8 on the segment, Θ(x, x) = x²/64 + x²/64 = x²/32, at most 1/32 = 0.03125 at the ends. The bound is
-(2/4)(7/8)²(1/8) = 49/1024 = 0.0479. As at a point, the proof uses D_l² = D_l; for ReLU it stands, and the line through 0 of a linear chain attains it.
+Layers (1, 1, 1), weights 1, slope 1/8, x = −1, y = −1/8: f = x/8 on the segment, Θ(x, x) = x²/64 + x²/64 = x²/32, at most 1/32
+= 0.03125 at the ends. The bound is (2/4)(7/8)²(1/8) = 49/1024 = 0.0479. As at a point, the proof uses D_l² = D_l; for ReLU it
+stands, and the line through 0 of a linear chain attains it.
 """,
     amended=SLOPED_SEGMENT,
 )
@@ -361,51 +264,4 @@ def _wider_segment() -> Check:
     return compare(found.value, ">=", 4 * found.bound, 1e-12)
 
 
-KERNEL = _statement(
-    "Thm 10",
-    "Thm 10",
-    "rank-1 interpolants of N points of a k*-dimensional target have Tr Θ(x, x) ≥ c·L·e^{−c₁}·N^{4−4/k*} somewhere",
-    method="float64",
-    cases=interpolants,
-    measure=measure_kernel_growth,
-    show=_show_family,
-    narrower="growth in N of two constructed families, k* = 2 and 3; the constant c is not printed, so only the rate can be checked",
-    control=Control("an interpolant of rank 2, the identity", _full_rank),
-)
-PATH = _statement(
-    "Thm 10 (c₁) amended",
-    "Thm 10",
-    "c₁ ≥ 2 log(ℓ/diam Ω) with ℓ the length of the shortest path through the targets, which is 2(1 − 1/k*) log N up to a constant that depends on f* and Ω",
-    method="float64",
-    cases=interpolants,
-    measure=measure_path,
-    show=_show_family,
-    narrower="two constructed families; ℓ from below by nearest and second nearest neighbours",
-    control=Control(
-        "the exponent 2 − 2/k* raised by 30 at N = 64",
-        lambda: compare(folded_interpolant(2, 3, 16).c1, ">=", 32 * math.log(64), 1e-9),
-    ),
-)
-COST = _statement(
-    "Thm 10 (c₁)",
-    "Thm 10",
-    "rank-1 interpolants of N points of a k*-dimensional target have c₁ = ‖θ‖² − L ≥ 2(1 − 1/k*) log N",
-    method="float64",
-    cases=interpolants,
-    measure=measure_least_cost,
-    show=_show_family,
-    narrower="two constructed families, k* = 2 and 3",
-    control=Control(
-        "the exponent 2 − 2/k* raised by 30 at N = 64",
-        lambda: compare(folded_interpolant(2, 3, 16).c1, ">=", 32 * math.log(64), 1e-9),
-    ),
-    confirm=confirm_least_cost,
-    route="sum of squares of all parameters",
-    worked="""
-The bound carries no constant, and a small target needs none of it. Multiply f* by 1/100, that is every layer's weights by 100^{−1/L}: c₁ falls by about
-2 log 100 = 9.2 (from 5.1 to −4.5 for N = 4, k* = 2, sixteen layers, where the bound is log 4 = 1.39), and below any bound for a smaller factor, while k* and N stay. What the argument proves is c₁ ≥ 2 log max‖Jf‖ ≥ 2 log(ℓ/diam Ω), where ℓ, the length of a path
-through all targets, is of the order N^{1−1/k*} with a factor that scales with f*; as a rate in N the statement stands.
-""",
-    amended=PATH,
-)
-STATEMENTS = (PRINTED, SLOPES_TOO, SEGMENT, KERNEL, COST)
+STATEMENTS = (PRINTED, SLOPES_TOO, SEGMENT)

@@ -44,7 +44,8 @@ def _projected() -> Check:
 THM6 = _statement(
     "Thm 6",
     "Thm 6",
-    "‖θ‖² ≤ kL + c₁ and rank Jf(x) = k: some semi-orthogonal U_l, V_l have Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊",
+    "‖θ‖² ≤ kL + c₁ and rank Jf(x) = k: some semi-orthogonal U_l, V_l have Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ "
+    "c₁ − 2 log|Jf(x)|₊",
     method="float64",
     cases=networks,
     measure=layers.measure_closest,
@@ -56,7 +57,7 @@ THM6_LAYERS = _statement(
     "Thm 6",
     "for every p in (0, 1) at least (1 − p)L layers have ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ (c₁ − 2 log|Jf(x)|₊)/(pL)",
     method="float64",
-    cases=networks,
+    cases=layers.several_layers,
     measure=layers.measure_layer_count,
     show=show,
     control=Control(
@@ -67,7 +68,8 @@ THM6_LAYERS = _statement(
 CARRIED = _statement(
     "Thm 6 (shared V) amended",
     "Thm 6",
-    "with one V_l a layer, Σ ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊ for slopes in [0, 1]: carry V_l forward from the row space of Jf(x)",
+    "with one V_l a layer, Σ ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊ for slopes in [0, 1]: carry "
+    "V_l forward from the row space of Jf(x)",
     method="float64",
     cases=layers.nonnegative_slopes,
     measure=layers.measure_carried,
@@ -77,7 +79,8 @@ CARRIED = _statement(
 SHARED = _statement(
     "Thm 6 (shared V)",
     "Thm 6",
-    "the main text's form with one semi-orthonormal V_l a layer, σ_a with a in (−1, 1): Σ ‖W_l − V_lV_{l-1}ᵀ‖² ≤ c₁ − 2 log|Jf(x)|₊",
+    "the main text's form with one semi-orthonormal V_l a layer, σ_a with a in (−1, 1): Σ ‖W_l − V_lV_{l-1}ᵀ‖² "
+    "≤ c₁ − 2 log|Jf(x)|₊",
     method="float64",
     cases=layers.one_neuron_wide,
     measure=layers.measure_shared,
@@ -90,9 +93,10 @@ SHARED = _statement(
     confirm=layers.confirm_shared,
     route="scan over V_1 against a budget in fractions",
     worked="""
-With slope a = −½ on the left, W₁ = (4/5, −3/5)ᵀ, W₂ = (4/5, 3/5), x = 1: the second neuron is reflected, D₁W₁ = (4/5, 3/10)ᵀ, Jf = 41/50 and
-c₁ = ‖θ‖² − 2 = 0, so the budget is −2 log(41/50) = 0.397 ≤ 18/41. But V₁ must be close to ±W₁ and to ±W₂ᵀ at once:
-‖W₁ − V₁V₀ᵀ‖² + ‖W₂ − V₂V₁ᵀ‖² ≥ 4 − 2 max‖W₁ ± W₂ᵀ‖ = 4 − 2·(8/5) = 4/5. With U_l and V_l apart, as in the appendix, the theorem holds here.
+With slope a = −½ on the left, W₁ = (4/5, −3/5)ᵀ, W₂ = (4/5, 3/5), x = 1: the second neuron is reflected, D₁W₁ = (4/5, 3/10)ᵀ,
+Jf = 41/50 and c₁ = ‖θ‖² − 2 = 0, so the budget is −2 log(41/50) = 0.397 ≤ 18/41. But V₁ must be close to ±W₁ and to ±W₂ᵀ at
+once: ‖W₁ − V₁V₀ᵀ‖² + ‖W₂ − V₂V₁ᵀ‖² ≥ 4 − 2 max‖W₁ ± W₂ᵀ‖ = 4 − 2·(8/5) = 4/5. With U_l and V_l apart, as in the appendix, the
+theorem holds here.
 """,
     amended=CARRIED,
 )
@@ -105,7 +109,8 @@ FORWARD = replace(
 APPENDIX = _statement(
     "Thm 6 (proof's factors)",
     "Thm 6",
-    "the appendix's U_l, V_{l-1}, from the SVD of W_l projected onto the row space of J(α̃_l → f) and the image of Jα_{l-1}, stay within the budget",
+    "the appendix's U_l, V_{l-1}, from the SVD of W_l projected onto the row space of J(α̃_l → f) and the "
+    "image of Jα_{l-1}, stay within the budget",
     method="float64",
     cases=layers.appendix_cases,
     measure=layers.measure_appendix,
@@ -114,10 +119,11 @@ APPENDIX = _statement(
     confirm=layers.confirm_appendix,
     route="fractions, with −2 log J ≤ 2(1 − J)/J",
     worked="""
-W₁ = (4/5, 3/5)ᵀ, W₂ = (1, 0), ReLU, x = 1: Jf = 4/5, k = 1, ‖θ‖² = 2, so c₁ = 0 and the budget is −2 log(4/5) = 0.446. Layer 1 is projected onto
-the row space of J(α̃₁ → f) = (1, 0): U₁ = (1, 0)ᵀ and ‖W₁ − U₁‖² = 1/25 + 9/25 = 2/5. Layer 2 is projected onto the image of Jα₁, (4/5, 3/5):
-V₁ = (4/5, 3/5) and ‖W₂ − V₁ᵀ‖² = 2/5. Together 4/5 > 0.446. The proof's identity log|Jf|₊ = Σ log|P_lW_lQ_{l-1}|₊ + … loses the angle between
-the two spaces: each factor here is 4/5, their product 16/25. With V₁ = U₁ = (4/5, 3/5) the sum is 2/5 and the theorem holds.
+W₁ = (4/5, 3/5)ᵀ, W₂ = (1, 0), ReLU, x = 1: Jf = 4/5, k = 1, ‖θ‖² = 2, so c₁ = 0 and the budget is −2 log(4/5) = 0.446. Layer 1
+is projected onto the row space of J(α̃₁ → f) = (1, 0): U₁ = (1, 0)ᵀ and ‖W₁ − U₁‖² = 1/25 + 9/25 = 2/5. Layer 2 is projected
+onto the image of Jα₁, (4/5, 3/5): V₁ = (4/5, 3/5) and ‖W₂ − V₁ᵀ‖² = 2/5. Together 4/5 > 0.446. The proof's identity log|Jf|₊ =
+Σ log|P_lW_lQ_{l-1}|₊ + … loses the angle between the two spaces: each factor here is 4/5, their product 16/25. With V₁ = U₁ =
+(4/5, 3/5) the sum is 2/5 and the theorem holds.
 """,
     amended=FORWARD,
 )
@@ -137,7 +143,8 @@ TRACE = _statement(
 UNBIASED_TRACE = _statement(
     "trace (without biases)",
     "trace",
-    "Tr Θ(x, x) = Σ_l ‖α_{l-1}(x)‖² ‖J(α̃_l → f)(x)‖²_F, as the appendix prints it, for the networks of the setup, which have biases",
+    "Tr Θ(x, x) = Σ_l ‖α_{l-1}(x)‖² ‖J(α̃_l → f)(x)‖²_F, as the appendix prints it, for the networks of the "
+    "setup, which have biases",
     method="exact",
     cases=layers.biased_traces,
     measure=lambda case: layers.measure_trace(case, bias=False),
@@ -147,14 +154,16 @@ UNBIASED_TRACE = _statement(
     route="nm.ntk(…, trace=True)",
     worked="""
 f(x) = wx + b at w = 1, b = 0, x = 1: ∂f/∂w = x and ∂f/∂b = 1, so Θ(x, x) = x² + 1 = 2, while the printed sum is ‖α₀‖² = x² = 1.
-Each layer lacks the share ‖J(α̃_l → f)‖² of its bias. Theorem 7 and Corollary 8 only need that the sum is at most the trace, which it is.
+Each layer lacks the share ‖J(α̃_l → f)‖² of its bias. Theorem 7 and Corollary 8 only need that the sum is at most the trace,
+which it is.
 """,
     amended=replace(TRACE, id="trace (without biases) amended", cases=layers.biased_traces),
 )
 THM7 = _statement(
     "Thm 7",
     "Thm 7",
-    "balanced, ‖θ‖² ≤ kL + c₁, rank Jf(x) = k, Tr Θ(x, x) ≤ cL: Σ_l ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}} L/(k|Jf(x)|₊^{2/k})",
+    "balanced, ‖θ‖² ≤ kL + c₁, rank Jf(x) = k, Tr Θ(x, x) ≤ cL: Σ_l ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}} "
+    "L/(k|Jf(x)|₊^{2/k})",
     method="float64",
     cases=layers.balanced_networks,
     measure=layers.measure_activations,
@@ -166,7 +175,7 @@ THM7_LAYERS = _statement(
     "Thm 7",
     "and for every p in (0, 1) at least (1 − p)L layers have ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}}/(p k|Jf(x)|₊^{2/k})",
     method="float64",
-    cases=layers.balanced_networks,
+    cases=layers.balanced_chains,
     measure=lambda case: layers.measure_activations(case, layers=True),
     show=show,
     control=Control(
@@ -176,9 +185,11 @@ THM7_LAYERS = _statement(
 POINTWISE = _statement(
     "Cor 8 amended",
     "Cor 8",
-    "the same with the trace of each point in its own term, (1/N) Σ_i (Tr Θ(x_i, x_i)/L)·max{1, e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})",
+    "the same with the trace of each point in its own term, (1/N) Σ_i (Tr Θ(x_i, x_i)/L)·max{1, "
+    "e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})",
     method="float64",
     cases=layers.planar_cases,
+    draws=20,
     measure=lambda case: layers.measure_planarity(case, averaged=False),
     show=show,
     control=Control(
@@ -189,10 +200,12 @@ POINTWISE = _statement(
 COR8 = _statement(
     "Cor 8",
     "Cor 8",
-    "balanced, (1/N) Tr Θ(X, X) ≤ cL, rank Jf(x_i) = k: for every p in (0, 1) at least (1 − p)L layers have s_{k+1}(α̃_l(X)/√N) ≤ "
+    "balanced, (1/N) Tr Θ(X, X) ≤ cL, rank Jf(x_i) = k: for every p in (0, 1) at least (1 − p)L layers have "
+    "s_{k+1}(α̃_l(X)/√N) ≤"
     "√(c₁ − 2 log|Jf(x)|₊)·(√((1/N) Σ_i c·max{1, e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})) + √p)/(p√L)",
     method="float64",
     cases=layers.planar_cases,
+    draws=20,
     measure=lambda case: layers.measure_planarity(case, averaged=True),
     show=lambda case: (
         f"far_point({len(case.x)}, Fraction(1, {round(1 / float(case.params[0].weight[1, 1]) ** 2)}), 100.0)"
@@ -203,12 +216,13 @@ COR8 = _statement(
     confirm=layers.confirm_planarity,
     route="by hand, e^{2η²} bounded by its series",
     worked="""
-f(x) = σ(x₁) + η²σ(x₂) with W₁ = diag(1, η), W₂ = (1, η): balanced, k = 1, c₁ = 2η². Take N − 1 points (M, 0), where |Jf| = 1, and one at
-(0, M√N/η), where |Jf| = η² is small and the activations are large. Then s₂(α̃₁(X)/√N) ≈ M. In the printed bound the far point's trace is
-averaged over the sample, (1/N) Tr Θ(X, X) ≈ 4M² = 2c, and its 1/|Jf|² = η⁻⁴ too, so that at p = ½ and η⁴ = 1/N the bound squared is about
-2·2η²·2M²·e^{2η²}·(1 + 1) = 16 M² e^{2/√N}/√N, below M² for large N. At N = 400, M = 100: s₂² = 9975 and the bound squared is 8879; one layer of
-the two, more than any fraction p < ½, lies above. Theorem 7 gives the product of trace and 1/|Jf|² point by point, and the far point has
-both. The statement leaves open which x stands in the first factor; here it is any of the N − 1.
+f(x) = σ(x₁) + η²σ(x₂) with W₁ = diag(1, η), W₂ = (1, η): balanced, k = 1, c₁ = 2η². Take N − 1 points (M, 0), where |Jf| = 1,
+and one at (0, M√N/η), where |Jf| = η² is small and the activations are large. Then s₂(α̃₁(X)/√N) ≈ M. In the printed bound the
+far point's trace is averaged over the sample, (1/N) Tr Θ(X, X) ≈ 4M² = 2c, and its 1/|Jf|² = η⁻⁴ too, so that at p = ½ and η⁴ =
+1/N the bound squared is about 2·2η²·2M²·e^{2η²}·(1 + 1) = 16 M² e^{2/√N}/√N, below M² for large N. At N = 400, M = 100: s₂² =
+9975 and the bound squared is 8879; one layer of the two, more than any fraction p < ½, lies above. Theorem 7 gives the product
+of trace and 1/|Jf|² point by point, and the far point has both. The statement leaves open which x stands in the first factor;
+here it is any of the N − 1.
 """,
     amended=POINTWISE,
 )

@@ -60,7 +60,8 @@ COMPOSITION = _statement(
 )
 STACKED = _statement(
     "Thm 3 (1, lemma) amended",
-    "R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂) when g(Ω) is completely positive: rotated into the orthant, it passes the ReLU",
+    "R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂) when g(Ω) is completely positive: rotated into the orthant, it "
+    "passes the ReLU",
     method="float64",
     cases=first.nonnegative_pairs,
     measure=first.measure_stacked,
@@ -78,10 +79,10 @@ LEMMA = _statement(
     confirm=first.confirm_lemma,
     route="linear programme over neurons of every direction",
     worked="""
-Take f = g = x on [−1, 1], one layer each: R(f; 1) = R(g; 1) = 1. Two layers have a ReLU between them. With neurons
-cᵢσ(aᵢx + bᵢ), ‖θ‖² ≥ Σ (aᵢ² + bᵢ² + cᵢ²) ≥ 2 Σ |cᵢ|·|(aᵢ, bᵢ)|. Their sum takes the values ±1 at ±1 up to the output bias, so
-2 = Σ cᵢ(σ(aᵢ + bᵢ) − σ(bᵢ − aᵢ)) ≤ √2 Σ |cᵢ|·|(aᵢ, bᵢ)|, because σ(a + b) − σ(b − a) ≤ √2|(a, b)|. Hence ‖θ‖² ≥ 2√2 > 2 = 1 + 1.
-Part (1) itself is about infinite depth and is not refuted by this.
+Take f = g = x on [−1, 1], one layer each: R(f; 1) = R(g; 1) = 1. Two layers have a ReLU between them. With neurons cᵢσ(aᵢx +
+bᵢ), ‖θ‖² ≥ Σ (aᵢ² + bᵢ² + cᵢ²) ≥ 2 Σ |cᵢ|·|(aᵢ, bᵢ)|. Their sum takes the values ±1 at ±1 up to the output bias, so 2 = Σ
+cᵢ(σ(aᵢ + bᵢ) − σ(bᵢ − aᵢ)) ≤ √2 Σ |cᵢ|·|(aᵢ, bᵢ)|, because σ(a + b) − σ(b − a) ≤ √2|(a, b)|. Hence ‖θ‖² ≥ 2√2 > 2 = 1 + 1. Part
+(1) itself is about infinite depth and is not refuted by this.
 """,
     amended=STACKED,
 )
@@ -107,16 +108,17 @@ SUM = _statement(
     confirm=first.confirm_constants,
     route="dynamic programme over the last four layers",
     worked="""
-Constants have R⁽⁰⁾ = 0, so R⁽⁰⁾ adds. On a domain that holds 0, R(c; L) = c² for |c| ≤ 1 at every depth: the output bias alone costs
-c², and nothing is cheaper, for c = b + w·r with r the size of the last hidden layer at 0, whose cost is by induction at least r² if r ≤ 1
-and at least 1 otherwise; in the first case ‖θ‖² ≥ b² + w² + r² ≥ b² + 2(c − b) ≥ c², as b ≤ c ≤ 1. So R⁽¹⁾(½) = ¼, twice, and
-R⁽¹⁾(½ + ½) = 1 > ½. Two networks side by side add their output biases, not the squares of them.
+Constants have R⁽⁰⁾ = 0, so R⁽⁰⁾ adds. On a domain that holds 0, R(c; L) = c² for |c| ≤ 1 at every depth: the output bias alone
+costs c², and nothing is cheaper, for c = b + w·r with r the size of the last hidden layer at 0, whose cost is by induction at
+least r² if r ≤ 1 and at least 1 otherwise; in the first case ‖θ‖² ≥ b² + w² + r² ≥ b² + 2(c − b) ≥ c², as b ≤ c ≤ 1. So R⁽¹⁾(½)
+= ¼, twice, and R⁽¹⁾(½ + ½) = 1 > ½. Two networks side by side add their output biases, not the squares of them.
 """,
     amended=WITHOUT_BIASES,
 )
 ATTAINED = _statement(
     "Thm 3 (3)",
-    "R⁽¹⁾(x ↦ Ax; Ω) = 2 log|A|₊ when P Ω and AΩ are completely positive of dimension rank A: the construction's ‖θ‖² − kL → 2 log|A|₊",
+    "R⁽¹⁾(x ↦ Ax; Ω) = 2 log|A|₊ when P Ω and AΩ are completely positive of dimension rank A: the "
+    "construction's ‖θ‖² − kL → 2 log|A|₊",
     method="float64",
     cases=first.constructions,
     measure=first.measure_construction,
@@ -147,7 +149,8 @@ EXCHANGED = _statement(
 INTERPOLATION = replace(
     EXCHANGED,
     id="Thm 3 (3, interpolation)",
-    says="with the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊ (appendix, proof of (3))",
+    says="with the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊ (appendix, proof "
+    "of (3))",
     measure=lambda case: first.measure_interpolation(case, first.printed_weights),
     confirm=first.confirm_interpolation,
     route="fractions",
@@ -156,10 +159,10 @@ INTERPOLATION = replace(
         lambda: compare(first.interpolation_norm(np.array([[1.0]]), 3, first.printed_weights) - 3, "<=", -2.0, 1e-12),
     ),
     worked="""
-Layer 0 is the input and layer L the output, so the kernel must begin at P and end at AᵀA; as printed it begins beside AᵀA, jumps there from P
-in the first layer and back in the last. For A = (2) and L = 3 the printed kernels are 1, 3, 2, 4, and ‖θ‖² = 3/1 + 2/3 + 4/2 = 17/3, which is
-8/3 above L = 3, where 2 log 2 + (2 − ½)²/3 = 2.136 is the most that the exchanged weights need. For L → ∞ the printed kernels leave
-2(4 − 1) − 2 log 2 = 4.61 instead of 2 log 2 = 1.39.
+Layer 0 is the input and layer L the output, so the kernel must begin at P and end at AᵀA; as printed it begins beside AᵀA,
+jumps there from P in the first layer and back in the last. For A = (2) and L = 3 the printed kernels are 1, 3, 2, 4, and ‖θ‖² =
+3/1 + 2/3 + 4/2 = 17/3, which is 8/3 above L = 3, where 2 log 2 + (2 − ½)²/3 = 2.136 is the most that the exchanged weights
+need. For L → ∞ the printed kernels leave 2(4 − 1) − 2 log 2 = 4.61 instead of 2 log 2 = 1.39.
 """,
     amended=EXCHANGED,
 )
