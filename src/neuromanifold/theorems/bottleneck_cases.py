@@ -160,11 +160,11 @@ def outputs(net: MLP, params: Params, x: Any) -> np.ndarray:
     return passage(net, params, x).preactivations[-1]
 
 
-def compare(left: float, relation: Relation, right: float, rounding: float, **options: Any) -> Check:
+def compare(left: Any, relation: Relation, right: Any, rounding: float, **options: Any) -> Check:
     """Both sides relative to their size where it exceeds 8, so that margins compare; `rounding` is in the units of the sides."""
     size = max(abs(left), abs(right))
     scale = 1.0 if size <= 8 or not np.isfinite(size) else size
-    return Check(left / scale, right / scale, relation, rounding / scale, **options)
+    return Check(float(left / scale), float(right / scale), relation, float(rounding / scale), **options)
 
 
 def worst(checks: Iterable[Check], hypotheses: Mapping[str, Any]) -> Check:

@@ -372,7 +372,9 @@ def show_matrices(case: Any) -> str:
         return "every pair of 2 × 2 matrices over 0, 1, 2"
     if isinstance(case[0], Case):
         return f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
-    return "; ".join(str(part.tolist() if isinstance(part, np.ndarray) else part) for part in case)
+    if isinstance(case[0], Fraction):
+        return f"c = Fraction('{case[0]}'), Fraction('{case[1]}')"
+    return f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
 
 
 def show_construction(case: Construction) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from neuromanifold.bottleneck import bottleneck_frames, planarity_bound
 from neuromanifold.theorems import bottleneck_layers as layers
-from neuromanifold.theorems.bottleneck_cases import PAPER, compare, network, show
+from neuromanifold.theorems.bottleneck_cases import PAPER, Case, compare, network, show
 from neuromanifold.theorems.bottleneck_first import networks
 from neuromanifold.theorems.statement import Check, Control, Statement
 
@@ -35,6 +35,16 @@ def _one_direction_less() -> Check:
     plane = network([np.eye(2)] * 2, np.eye(2) + 1.0)
     values, bound = (planarity_bound(plane.net, plane.params, plane.x, rank=k) for k in (1, 2))
     return compare(float(values.values.max()), "<=", bound.bound(0.5), 1e-12)
+
+
+def _show_far(case: Case) -> str:
+    if case.kind != "one far point":
+        return show(case)
+    square = round(1 / float(case.params[0].weight[1, 1]) ** 2)
+    return (
+        "from fractions import Fraction\nfrom neuromanifold.theorems.bottleneck_layers import far_point\n"
+        f"case = far_point({len(case.x)}, Fraction(1, {square}), {float(case.x[0, 0])})"
+    )
 
 
 def _projected() -> Check:
@@ -207,11 +217,7 @@ COR8 = _statement(
     cases=layers.planar_cases,
     draws=20,
     measure=lambda case: layers.measure_planarity(case, averaged=True),
-    show=lambda case: (
-        f"far_point({len(case.x)}, Fraction(1, {round(1 / float(case.params[0].weight[1, 1]) ** 2)}), 100.0)"
-        if case.kind == "one far point"
-        else show(case)
-    ),
+    show=_show_far,
     control=Control("s₂ instead of s₃, at the identity of the plane", _one_direction_less),
     confirm=layers.confirm_planarity,
     route="by hand, e^{2η²} bounded by its series",

@@ -17,6 +17,10 @@ def _statement(id: str, says: str, **fields: Any) -> Statement:
     return Statement(paper=PAPER, row=_ROW, id=id, says=says, **fields)
 
 
+def _domain(case: first.Lemma) -> str:
+    return "[−1, 1]" if case[2] else "[0, 1]"
+
+
 def _signed_junction() -> Check:
     identity = network([[[1.0]]], [[1.0], [-1.0]], biases=[[0.0]])
     return first.measure_stacked((identity, identity))
@@ -74,7 +78,7 @@ LEMMA = _statement(
     method="float64",
     cases=first.lemmas,
     measure=first.measure_lemma,
-    show=lambda case: f"f, g, domain = {case[0]}*x, {case[1]}*x, {'[-1, 1]' if case[2] else '[0, 1]'}, one layer each",
+    show=lambda case: f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on {_domain(case)}",
     control=Control("a third of the right side", lambda: Check(first.two_layer_cost(Fraction(1), False), 2 / 3, "<=")),
     confirm=first.confirm_lemma,
     route="linear programme over neurons of every direction",
