@@ -72,7 +72,7 @@ def quick(chosen):
     """The statement and its amendment on their first cases."""
 
     def few(rng, draws):
-        return itertools.islice(chosen.cases(rng, draws), 150)
+        return itertools.islice(chosen.cases(rng, draws), 60)
 
     return replace(chosen, cases=few, amended=None if chosen.amended is None else quick(chosen.amended))
 

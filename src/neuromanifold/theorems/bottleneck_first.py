@@ -110,7 +110,7 @@ def measure_composition(case: Pair) -> Check:
     if len(joined) != k:
         return Check(0, 0, vacuous=True, hypotheses=hypotheses)
     both, f, g, inner = (first_bound(s) for s in (joined, kept(A), kept(B), kept(A @ U)))
-    rounding = 64 * EPS * (1 + float(np.linalg.cond(B @ B.T + 0.0) if k == len(A) else 1e4))
+    rounding = 64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
     return worst(
         [
             compare(both, "<=", math.log(composed_determinant(math.exp(f), math.exp(g))), rounding),
