@@ -10,8 +10,8 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
-from neuromanifold.symmetry.fields import Fields, Layout, join, mixing
 from neuromanifold.symmetry.monomial import Monomial, monomial
+from neuromanifold.tangent.fields import Fields, Layout, join, mixing
 
 
 @dataclass(frozen=True)

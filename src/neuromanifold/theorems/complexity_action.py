@@ -12,8 +12,8 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.regions.patterns import fixed_neurons
 from neuromanifold.symmetry.dense import Dense
 from neuromanifold.symmetry.equivalence import hidden_equivalence
-from neuromanifold.symmetry.fields import Fields, Layout, join, mixing
 from neuromanifold.symmetry.linear import random_invertible
+from neuromanifold.tangent.fields import Fields, Layout, join, mixing
 from neuromanifold.theorems.complexity_cases import (
     Network,
     architectures,

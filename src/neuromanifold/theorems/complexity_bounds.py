@@ -15,9 +15,9 @@ from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.regions.generic import orbit_directions
 from neuromanifold.regions.patterns import sampled_regions
 from neuromanifold.symmetry.equivalence import hidden_equivalence
-from neuromanifold.symmetry.fields import Fields, Layout, join, mixing
 from neuromanifold.tangent import residues
 from neuromanifold.tangent.dimension import functional_dimension
+from neuromanifold.tangent.fields import Fields, Layout, join, mixing
 from neuromanifold.theorems.complexity_cases import (
     KINDS,
     Network,

@@ -13,9 +13,9 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.regions.patterns import fixed_neurons
 from neuromanifold.regions.signs import Signs, exact_signs
-from neuromanifold.symmetry.fields import Fields
 from neuromanifold.tangent import residues
 from neuromanifold.tangent.dimension import functional_dimension
+from neuromanifold.tangent.fields import Fields
 
 Widths = tuple[int, ...]
 Status = tuple[tuple[str, ...], ...]
