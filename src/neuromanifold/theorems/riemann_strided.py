@@ -97,16 +97,21 @@ def kernel_gap(net: LinearConvNet, params: Any, delta: Any) -> float:
     return max((fs.kernel_distance(K, fs.filter_kernel(net, theta)) for theta in over), default=float("nan"))
 
 
-def _kernel(case: Any) -> Check:
+def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
+    """Whether all tuples over (μ(θ), δ) have the kernel of one of them; vacuous where v is not smooth."""
     net, params, delta = case
     planted = fs.rescale(net, params, delta).params
     return Check(
         kernel_gap(net, params, delta),
         0.0,
         tolerance=64 * EPS * condition(net, planted),
-        hypotheses=_covered(net, delta),
+        hypotheses=hypotheses,
         vacuous=not fs.is_smooth(net, net.end_to_end(params)),
     )
+
+
+def _kernel(case: Any) -> Check:
+    return kernel_check(case, _covered(case[0], case[2]))
 
 
 THM_4_KERNEL = Statement(
