@@ -1,6 +1,6 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import bottleneck, data, dynamics, functionspace, report, symmetry
+from neuromanifold import bottleneck, data, dynamics, functionspace, orbits, report, symmetry
 from neuromanifold.dynamics import gradient_flow, losses, train
 from neuromanifold.inspection import Inspection, inspect
 from neuromanifold.models import (
@@ -17,6 +17,15 @@ from neuromanifold.models import (
     save,
 )
 from neuromanifold.numerics import Rank
+from neuromanifold.orbits import (
+    condensation,
+    induces_invariant_manifold,
+    invariance_residual,
+    invariant_leaf,
+    invariant_leaves,
+    lie_bracket,
+    lie_closure,
+)
 from neuromanifold.regions import activation_patterns, dimension_bounds, fixed_neurons, sampled_regions
 from neuromanifold.symmetry import (
     conserved_quantities,
@@ -59,6 +68,7 @@ __all__ = [
     "activation_patterns",
     "alignment",
     "bottleneck",
+    "condensation",
     "conserved_quantities",
     "data",
     "dimension_account",
@@ -69,20 +79,27 @@ __all__ = [
     "functionspace",
     "gradient_flow",
     "hidden_equivalence",
+    "induces_invariant_manifold",
     "infinite_ntk",
     "init",
     "inspect",
+    "invariance_residual",
+    "invariant_leaf",
+    "invariant_leaves",
     "jacobian",
     "kernel_alignment",
     "kernel_flow",
     "largest_stable_lr",
     "leaky_relu",
+    "lie_bracket",
+    "lie_closure",
     "linearize",
     "load",
     "losses",
     "nngp",
     "ntk",
     "ntk_operator",
+    "orbits",
     "output_hessian_norm",
     "power",
     "reduce_width",

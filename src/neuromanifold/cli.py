@@ -1,5 +1,6 @@
 """The command line: thin, every command calls one function of the library and says what it wrote."""
 
+import functools
 import importlib
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is,
 app.add_typer(data_app, name="data")
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
-_STUDIES = ("complexity", "teleport", "riemann", "bottleneck")
+_STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
 def main() -> None:
@@ -182,7 +183,7 @@ def verify_statements(
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
     from neuromanifold import theorems
-    from neuromanifold.report import write_ledger
+    from neuromanifold.report.ledger import write_ledger
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
@@ -209,9 +210,8 @@ def verify_statements(
 
 def _small_summary() -> Any:
     """The summary of a paper's study at small scale, which is run when it is first asked for."""
-    from functools import cache
 
-    @cache
+    @functools.cache
     def summary(paper: str) -> Path:
         folder = Path("results") / paper
         importlib.import_module(f"neuromanifold.studies.{paper}").reproduce(folder, scale="small", progress=True)
@@ -231,7 +231,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
         TimeRemainingColumn,
     )
 
-    from neuromanifold.report import cells, summary_lines
+    from neuromanifold.report.ledger import cells, summary_lines
     from neuromanifold.theorems import expected, write_evidence
 
     found: list[Any] = []
@@ -239,13 +239,12 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
     columns = (TextColumn("statements"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task("statements", total=total)
-        progress.console.print(
-            _line("paper", "id", "verdict", "cases", "margin", "s", ""), markup=False, highlight=False
-        )
+        show = functools.partial(progress.console.print, markup=False, highlight=False, soft_wrap=True)
+        show(_line("paper", "id", "verdict", "cases", "margin", "s", ""))
         for item in evidence:
             found.append(item)
             verdicts.append(expected(item, recorded, small=small))
-            progress.console.print(_line(*cells(item, verdicts[-1])), markup=False, highlight=False)
+            show(_line(*cells(item, verdicts[-1])))
             if json is not None:
                 write_evidence(found, json)
             progress.advance(task)

@@ -168,6 +168,19 @@ def test_no_network_is_cheaper_than_its_jacobians_allow(rng, draws, tally):
     tally(tight, of=total, what="networks whose two-point bound is the larger one")
 
 
+@pytest.mark.parametrize("bound", [norm_bound, two_point_bound])
+def test_rounding_does_not_count_as_rank_in_a_deep_network(bound, rng):
+    """A chain of isometries of rank one costs exactly L; 10⁻¹⁷ to the power 2/30 is 0.07."""
+    depth, width = 30, 4
+    units = [u / np.linalg.norm(u) for u in rng.normal(size=(depth + 1, width))]
+    params = tuple(nm.Layer(np.outer(after, before)) for before, after in zip(units[:-1], units[1:], strict=True))
+    net = nm.MLP((width,) * (depth + 1), "identity", bias=False)
+    found = bound(net, params, rng.normal(size=(3, width)))
+    np.testing.assert_allclose(found.bound, depth, rtol=1e-12)
+    s = np.linalg.svd(net(params, np.eye(width)), compute_uv=False)
+    assert depth * np.sum(s ** (2 / depth)) > depth + 0.05, "what counting every singular value would claim"
+
+
 def test_the_two_point_bound_is_attained_and_fails_with_a_larger_constant():
     net = nm.MLP((1, 2, 1), bias=False)
     params = (nm.Layer(np.array([[1.0], [-1.0]])), nm.Layer(np.array([[1.0, 1.0]])))

@@ -67,7 +67,7 @@ def test_the_leaf_is_the_fixed_space_of_the_whole_stabiliser(net, rng, draws, ta
     """Second route: every element of the group, those that fix θ, the mean of their matrices."""
     moves = [images(net, g) for g in whole_group(net)]
     signs, sources = (np.stack(part) for part in zip(*moves, strict=True))
-    joint, count = 0, draws(40)
+    joint, count = 0, draws(20)
     for _ in range(count):
         params = drawn(net, rng)
         theta = flat(params)

@@ -225,8 +225,9 @@ def test_almost_every_parameter_with_these_signs_attains_the_generic_rank(rng, d
     for _ in range(n := draws(20)):
         params = [(rng.integers(-9, 10, (3, 2)), rng.integers(-9, 10, 3)), (np.array([[0, 1, 1]]), np.array([0]))]
         x = rng.integers(-9, 10, (12, 2))
-        shift = tuple((rng.integers(-5, 6, w.shape), rng.integers(-5, 6, b.shape)) for w, b in params)
-        near = [(10**4 * w + dw, 10**4 * b + db) for (w, b), (dw, db) in zip(params, shift, strict=True)]
+        # Odd, hence never zero: a step that leaves the outgoing weight at 0 leads nowhere.
+        shift = tuple(tuple(2 * rng.integers(-500, 500, a.shape) + 1 for a in layer) for layer in params)
+        near = [(10**6 * w + dw, 10**6 * b + db) for (w, b), (dw, db) in zip(params, shift, strict=True)]
         signs = [np.sign(naive.preactivations(reference, p, x)) for p in (params, near)]
         if (signs[0] != signs[1]).any():
             continue

@@ -16,9 +16,10 @@ import neuromanifold as nm
 from neuromanifold.data import fashion
 from neuromanifold.dynamics import losses
 from neuromanifold.studies import teleport, teleport_beyond, teleport_data, teleport_runs, teleport_training
-from neuromanifold.studies.teleport_hadamard import ScaleSearch, hadamard_scales
 from neuromanifold.studies.teleport_statistics import halving_epoch, halving_time, log_slope, pearson
 from neuromanifold.studies.teleport_training import LOSSES, Images, Optimizer
+from neuromanifold.symmetry import HadamardGroup
+from neuromanifold.symmetry.scales import ScaleSearch
 
 NET = nm.MLP((6, 5, 5, 3), bias=False, scaling="ntk")
 QUIET = lambda what, fraction: None  # noqa: E731
@@ -82,7 +83,8 @@ def test_twins_equal_separate_training_and_a_small_step_keeps_them_together(data
 def test_the_search_for_c_is_adam_and_stays_in_its_bounds(data, key):
     weights = NET.init(key=key)
     search = ScaleSearch(steps=7, mean_penalty=False, clip=1e9)
-    found = hadamard_scales(NET, losses.mse, search, weights, data.x, data.y)
+    group = HadamardGroup(NET)
+    found = group.search(weights, data.x, data.y, loss=losses.mse, method=search).factors
     gradient = jax.grad(lambda w: losses.mse(NET(w, data.x), data.y))(weights)
 
     def objective(c):
@@ -99,7 +101,8 @@ def test_the_search_for_c_is_adam_and_stays_in_its_bounds(data, key):
         c = optax.apply_updates(c, updates)
     for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(c), strict=True):
         np.testing.assert_allclose(one, two, rtol=0, atol=2e-5)
-    narrow = hadamard_scales(NET, losses.mse, replace(search, ceiling=1.005, floor=0.999), weights, data.x, data.y)
+    tight = replace(search, ceiling=1.005, floor=0.999)
+    narrow = group.search(weights, data.x, data.y, loss=losses.mse, method=tight).factors
     assert max(float(leaf.max()) for leaf in jax.tree.leaves(narrow)) <= 1.005 + 1e-6
     assert min(float(leaf.min()) for leaf in jax.tree.leaves(narrow)) >= 0.999 - 1e-6
 

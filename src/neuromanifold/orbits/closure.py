@@ -26,7 +26,8 @@ from neuromanifold.tangent.arguments import Model, checked
 
 _SPREAD = 1.5  # standard deviation of drawn inputs
 _LANES = 8  # brackets beyond the number of directions that may still be missing
-_CANCELLATION = 1e2  # digits a bracket may lose before it is taken down in weight
+_CANCELLATION = 1e2  # how much smaller than its factors a bracket may be before it is taken down in weight
+_MARGIN = 10  # rounding errors that a field's own evaluation adds up
 _DEEPEST_TRACED = 4
 _DEEPEST = 12
 
@@ -99,14 +100,15 @@ def lie_closure(
     The orbit of θ, hence every trajectory of gradient flow from θ, whatever data and loss, lies in a manifold with this
     tangent space; D − dim Lie_θ functions are conserved on it. Two routes. Brackets at θ, depth after depth, as far as
     the second route or the upper bound says there is more to come: at degenerate points the dimension pauses, so that a
-    depth without growth means nothing. And transport of the fields along a random trajectory (analytic models), where
-    no growth does mean the end. Depth counts fields: depth 1 are the fields, a depth of 4 nests three brackets.
+    depth without growth means nothing. And transport of the fields along a random trajectory (analytic models; a function is taken
+    for one), where no growth does mean the end. Depth counts fields: depth 1 are the fields, a depth of 4 nests three brackets.
 
     `inputs`: where fields are taken, by default drawn N(0, 1.5²), twice as many as parameters; a function needs them.
     `depth`: brackets of exactly that many depths. `exact`: brackets modulo a random prime, for polynomial networks (there
     the default); their rank proves the lower bound. `zero`: a bracket below this fraction of its factors' lengths, or of the terms
-    it is the difference of, is zero. `rtol`: threshold of ranks, by default 100·max(rows, D)·2.2e-16 since a
-    bracket that loses more than two digits by cancellation is weighted down. `flow_rtol`: tolerance of the flows.
+    it is the difference of, is zero. `rtol`: threshold of ranks, by default 10³·max(rows, D)·2.2e-16, since
+    two digits may be lost before a bracket is weighted down and the fields add a few roundings of their own.
+    `flow_rtol`: tolerance of the flows.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)                                          # [invariant, Ex 3.1]
     >>> params = (nm.Layer(np.array([[1.0], [1.0]])), nm.Layer(np.array([[1.0, 2.0]])))     # w₁ = w₂, a₁ ≠ a₂
@@ -186,7 +188,8 @@ def _numeric(
     def vectors(depth: int, lanes: int) -> np.ndarray:
         if depth == 1:
             rows = family.jacobian(theta)
-            return _weighted(Brackets(rows, np.zeros(len(rows))), zero * np.abs(rows).max(initial=0.0))
+            largest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+            return _weighted(Brackets(rows / (largest or 1.0), np.zeros(len(rows))), zero)
         return _weighted(family.brackets(theta, depth, lanes, rng), zero)
 
     def rank_of(rows: np.ndarray) -> Rank:
@@ -194,17 +197,20 @@ def _numeric(
             raise ArithmeticError(
                 "the fields of `f` hold nan or inf at these parameters; check the model's values there."
             )
-        threshold = _CANCELLATION * max(rows.shape) * np.finfo(np.float64).eps if rtol is None else rtol
+        threshold = _MARGIN * _CANCELLATION * max(rows.shape) * np.finfo(np.float64).eps if rtol is None else rtol
         return host_rank(rows, rtol=threshold)
 
     return vectors, rank_of
 
 
 def _weighted(brackets: Brackets, zero: float) -> np.ndarray:
-    """Brackets of length one; those that lost many digits shorter, in proportion; without those that are zero."""
-    lengths = np.linalg.norm(brackets.vectors, axis=1)
-    kept = ~(lengths <= zero * np.maximum(1.0, brackets.sizes))
-    scale = np.maximum(lengths, brackets.sizes / _CANCELLATION)[kept, None]
+    """Brackets of length one, shorter in proportion where digits were lost, without those that are zero.
+
+    Digits are lost where the bracket is small beside its factors, which have length one, or the terms it is made of.
+    """
+    lengths, sizes = np.linalg.norm(brackets.vectors, axis=1), np.maximum(1.0, brackets.sizes)
+    kept = ~(lengths <= zero * sizes)
+    scale = np.maximum(lengths, sizes / _CANCELLATION)[kept, None]
     return brackets.vectors[kept] / scale
 
 

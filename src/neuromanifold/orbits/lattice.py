@@ -72,7 +72,7 @@ class LeafLattice:
         """The smallest leaf above both."""
         return int(np.flatnonzero(self.below[i] & self.below[j])[-1])
 
-    def set(self, members: Iterable[int]) -> "InvariantSet":
+    def set(self, members: Iterable[Any]) -> "InvariantSet":
         """The union of the leaves with these numbers."""
         return InvariantSet(self, frozenset(int(i) for i in members))
 

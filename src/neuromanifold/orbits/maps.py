@@ -1,7 +1,7 @@
 """`induces_invariant_manifold`: whether the common fixed points of some maps are a manifold that training never leaves."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from neuromanifold.numerics.validation import check_params, refuse_tracers
 Map = Callable[[Any], Any]
 
 _BATCH = 16
+_LARGE = 1e50
 _STRIDE = 1e-3
 _NEWTON_STEPS = 12
 
@@ -201,9 +202,15 @@ def _check_fixed(maps: tuple[Map, ...], params: Any, rtol: float) -> None:
 
 def _decided(setting: _Setting, rtol: float) -> InducedManifold:
     gradients = setting.gradients(setting.fixed)
+    sound = _moderate(gradients)
+    if not sound[0]:
+        raise ValueError("`params` is a point where the gradients of `f` overflow; pass a smaller one.")
+    fixed, gradients = setting.fixed[sound], gradients[sound]
+    setting = replace(setting, fixed=fixed)
     far = setting.gradients(setting.scattered)
     # Where F is critical on all of M its gradients vanish there: lengths are compared with those elsewhere.
-    size = max(np.linalg.norm(gradients, axis=2).max(), np.nanmax(np.where(np.isfinite(far), np.abs(far), np.nan)))
+    lengths = [np.linalg.norm(part, axis=2).max(initial=0.0) for part in (gradients, far[_moderate(far)])]
+    size = max(*lengths, np.finfo(float).tiny)
     described = _described(setting, gradients, float(size), rtol)
     spaces = [_spaces(setting, point) for point in setting.fixed]
     tangent, cokernel = spaces[0]
@@ -224,6 +231,11 @@ def _decided(setting: _Setting, rtol: float) -> InducedManifold:
     )
 
 
+def _moderate(values: np.ndarray) -> np.ndarray:
+    """For each point: whether everything there is finite and far from overflow."""
+    return (np.abs(values.reshape(len(values), -1)) < _LARGE).all(axis=1)
+
+
 def _described(setting: _Setting, gradients: np.ndarray, size: float, rtol: float) -> tuple[MapInvariance, ...]:
     outputs, moved = setting.outputs(setting.scattered), setting.moved(setting.scattered)
     near, far = setting.slopes(setting.fixed), setting.slopes(setting.scattered)
@@ -233,8 +245,9 @@ def _described(setting: _Setting, gradients: np.ndarray, size: float, rtol: floa
 
 
 def _one(outputs: Any, moved: Any, gradients: Any, near: Any, far: Any, size: float, rtol: float) -> MapInvariance:
-    sound = np.isfinite(outputs).all(axis=1) & np.isfinite(moved).all(axis=1)
-    everywhere = float((np.abs(moved - outputs)[sound]).max(initial=0.0) / np.abs(outputs[sound]).max(initial=1e-300))
+    sound = _moderate(outputs) & _moderate(moved)
+    outputs, moved = outputs[sound], moved[sound]
+    everywhere = float(np.abs(moved - outputs).max(initial=0.0) / np.abs(outputs).max(initial=np.finfo(float).tiny))
     first_order = float(np.abs(gradients @ near - gradients).max() / size)
     linear = all(np.allclose(slope, near[0], rtol=rtol, atol=rtol) for slope in far)
     normal = all(np.allclose(s @ s.T, s.T @ s, rtol=rtol, atol=rtol) for s in near)

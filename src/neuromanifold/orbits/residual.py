@@ -16,14 +16,16 @@ from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
 from neuromanifold.numerics.validation import check_params, refuse_tracers
+from neuromanifold.symmetry.base import generator
 from neuromanifold.symmetry.hadamard import unflatten
 
 _COEFFICIENTS = 4
+_LARGE = 1e50
 
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """Distances from the manifold, one row for each draw of data and loss.
+    """Distances from the manifold, relative to max(1, |θ|), one row for each draw of data and loss.
 
     `flow` (draws, times) along gradient flow, `descent` and `momentum` (draws, steps + 1) along gradient descent without
     and with momentum. `travelled` (draws,) is |θ(t) − θ(0)| at the last time: a network that does not move proves nothing.
@@ -121,11 +123,12 @@ def _features(f: Any, features: int | None) -> int:
 
 def _data(f: Any, params: Any, key: Any, draws: int, samples: int, features: int) -> tuple[Any, Any, Any]:
     """Inputs, targets and loss coefficients: c₀ uniform in [½, 3/2], the others standard normal."""
-    kx, ky, k0, kc = jax.random.split(key, 4)
-    x = jax.random.normal(kx, (draws, samples, features), jnp.float64)
-    y = jax.random.normal(ky, (draws, samples, *output_shape(f, params, x[0])), jnp.float64)
-    c = jax.random.normal(kc, (draws, _COEFFICIENTS), jnp.float64)
-    return x, y, c.at[:, 0].set(jax.random.uniform(k0, (draws,), jnp.float64, 0.5, 1.5))
+    rng = generator(key)
+    x = rng.standard_normal((draws, samples, features))
+    y = rng.standard_normal((draws, samples, *output_shape(f, params, x[0])))
+    c = rng.standard_normal((draws, _COEFFICIENTS))
+    c[:, 0] = rng.uniform(0.5, 1.5, draws)
+    return x, y, c
 
 
 def random_loss(coefficients: Any, prediction: Any, target: Any) -> Any:
@@ -163,7 +166,7 @@ def _flows(f: Any, loss: Loss | None, params: Any, data: Any, times: Any, rtol: 
             start,
             saveat=diffrax.SaveAt(ts=times),
             stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol),
-            max_steps=100_000,
+            max_steps=10_000,
             adjoint=diffrax.ForwardMode(),
             throw=False,
         ).ys
@@ -192,6 +195,8 @@ def _descents(f: Any, loss: Loss | None, params: Any, data: Any, lr: Any, moment
 
 def _distances(distance: Callable[[Any], float], unravel: Callable[[Any], Any], points: np.ndarray) -> np.ndarray:
     def at(theta: np.ndarray) -> float:
-        return float(distance(unravel(theta))) if np.isfinite(theta).all() else np.nan
+        if not np.abs(theta).max() < _LARGE:
+            return np.nan
+        return float(distance(unravel(theta))) / max(1.0, float(np.linalg.norm(theta)))
 
     return np.array([[at(theta) for theta in row] for row in points])

@@ -43,7 +43,8 @@ def save_data(dataset: xr.Dataset, out: Path, name: str) -> Path:
 
 def write_summary(out: Path, paper: str, scale: str, claims: Iterable[Claim]) -> dict[str, Any]:
     """`summary.json` in `out`: the claims, where and with what they were measured, and the hash of the claims."""
-    listed = [asdict(claim) for claim in claims]
+    # As JSON reads them back: the hash must not depend on keys that were integers.
+    listed = json.loads(json.dumps([asdict(claim) for claim in claims]))
     summary = {
         "paper": paper,
         "scale": scale,

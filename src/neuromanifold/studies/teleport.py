@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
@@ -16,7 +14,6 @@ from neuromanifold.studies import teleport_figures as figures
 from neuromanifold.studies import teleport_runs as runs
 from neuromanifold.studies.output import Claim, save_data, save_figure, write_summary
 from neuromanifold.studies.teleport_data import load
-from neuromanifold.studies.teleport_hadamard import ScaleSearch, hadamard_scales
 from neuromanifold.studies.teleport_statistics import (
     Estimate,
     halving_epoch,
@@ -27,6 +24,8 @@ from neuromanifold.studies.teleport_statistics import (
     spearman,
 )
 from neuromanifold.studies.teleport_training import LOSSES
+from neuromanifold.symmetry.hadamard import HadamardGroup
+from neuromanifold.symmetry.scales import ScaleSearch
 
 
 def reproduce(out: Path, *, figure: int | None = None, scale: str = "small", progress: bool = True) -> dict[str, Any]:
@@ -251,12 +250,11 @@ def _scales_claim(plan: runs.WidthPlan) -> Claim:
     sample = load(256, 100, pool=plan.pool)
     net = runs.network(plan.widths[0], sample)
     weights = net.init(key=jax.random.key(0))
-    x, y = jnp.asarray(sample.x), jnp.asarray(sample.y)
     measured = {}
     for steps in (1, 2, 10, 100):
-        search = replace(ScaleSearch(), steps=steps, mean_penalty=False)
-        c = hadamard_scales(net, LOSSES[plan.loss], search, weights, x, y)
-        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(c)])
+        method = ScaleSearch(steps=steps, mean_penalty=False)
+        found = HadamardGroup(net).search(weights, sample.x, sample.y, loss=LOSSES[plan.loss], method=method)
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found.factors)])
         measured[f"after {steps} steps"] = {"mean": float(flat.mean()), "largest": float(flat.max())}
     within = all(abs(v["largest"] - 1) < 0.05 for v in measured.values())
     note = "penalty 0.1‖c − 1‖² summed over the parameters; the figures use its mean, without which c returns to 1"

@@ -8,15 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.models.function import FunctionModel
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.studies import teleport_training as training
 from neuromanifold.studies.teleport_data import load
-from neuromanifold.studies.teleport_hadamard import hadamard_scales
 from neuromanifold.studies.teleport_runs import WIDTHS, Report, Store, images, network
 from neuromanifold.studies.teleport_statistics import halving_time
 from neuromanifold.studies.teleport_training import LOSSES, Images, Optimizer
+from neuromanifold.symmetry.hadamard import HadamardGroup
 from neuromanifold.tangent.curvature import output_hessian_norm
 from neuromanifold.tangent.dimension import functional_dimension
 
@@ -68,19 +67,13 @@ def hessian_runs(path: Path, plan: HessianPlan, report: Report) -> dict[str, np.
 
 def _hessian_norms(net: MLP, plan: HessianPlan, loss: Any, search: Any, sample: Any) -> np.ndarray:
     x = sample.x[: plan.samples].astype(np.float64)
-    norms = np.empty((2, plan.trials, plan.samples))
+    group, norms = HadamardGroup(net), np.empty((2, plan.trials, plan.samples))
     for trial in range(plan.trials):
         weights = net.init(key=jax.random.fold_in(jax.random.key(plan.seed), trial))
-        scales = hadamard_scales(net, loss, search, weights, jnp.asarray(sample.x), jnp.asarray(sample.y))
-        start = jax.tree.map(lambda w, c: w / c, weights, scales)
+        moved = group.search(weights, sample.x, sample.y, loss=loss, method=search)(group.extend(weights))
         norms[0, trial] = output_hessian_norm(net, weights, x, tol=1e-4)
-        norms[1, trial] = output_hessian_norm(transformed(net, scales), start, x, tol=1e-4)
+        norms[1, trial] = output_hessian_norm(group.model.frozen(moved.factors), moved.params, x, tol=1e-4)
     return norms
-
-
-def transformed(net: MLP, scales: Any) -> FunctionModel:
-    """The model F̃(θ, x) = F(c ⊙ θ, x).   [teleport, Eq. 47]"""
-    return FunctionModel(lambda params, x: net(jax.tree.map(jnp.multiply, scales, params), x), name="transformed")
 
 
 def rescaled(params: Any, factors: tuple[Any, ...]) -> Any:

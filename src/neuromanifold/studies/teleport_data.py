@@ -109,7 +109,7 @@ here = Path(__file__).resolve().parent
 source = here.parent / "src"
 os.environ.setdefault("NEUROMANIFOLD_DATA", str(here))
 sys.path.insert(0, str(source))
-for room in ("", ".numerics", ".models", ".data", ".tangent", ".dynamics", ".studies"):
+for room in ("", ".numerics", ".models", ".data", ".tangent", ".dynamics", ".symmetry", ".studies"):
     package = types.ModuleType("neuromanifold" + room)
     package.__path__ = [str(source / ("neuromanifold" + room).replace(".", "/"))]
     sys.modules["neuromanifold" + room] = package

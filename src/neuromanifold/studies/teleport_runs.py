@@ -18,11 +18,10 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.files import write_atomically
 from neuromanifold.studies import teleport_training as training
 from neuromanifold.studies.teleport_data import Sample, load
-from neuromanifold.studies.teleport_hadamard import ScaleSearch, hadamard_scales
 from neuromanifold.studies.teleport_training import LOSSES, Images, Optimizer
+from neuromanifold.symmetry.scales import SEARCH, ScaleSearch, hadamard_scales
 
 Report = Callable[[str, float], None]
-SEARCH = ScaleSearch()
 
 
 @dataclass(frozen=True)

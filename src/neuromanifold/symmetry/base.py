@@ -13,7 +13,7 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
-from neuromanifold.symmetry.fields import Fields
+from neuromanifold.tangent.fields import Fields
 from neuromanifold.tangent.residues import draw_prime
 
 Tree = TypeVar("Tree")

@@ -14,7 +14,7 @@ from neuromanifold.numerics.validation import check_params, check_sample
 from neuromanifold.regions.signs import Signs, exact_signs
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import check_net, numerical_rank
-from neuromanifold.symmetry.fields import Fields, Layout, join, mixing, translation, units
+from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation, units
 from neuromanifold.tangent.residues import draw_prime
 from neuromanifold.tangent.structure import layer_slopes, zero_columns
 

@@ -15,6 +15,7 @@ from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_
 from neuromanifold.symmetry.base import AbstractGroup, Element, generator, namespace
 from neuromanifold.symmetry.dense import inverse, solve
 from neuromanifold.symmetry.linear import random_invertible
+from neuromanifold.symmetry.scales import SEARCH, Loss, ScaleSearch, hadamard_scales
 
 
 class Extended(NamedTuple):
@@ -165,6 +166,22 @@ class HadamardGroup(AbstractGroup):
     def sample(self, *, key: Any) -> Reparametrization:
         """log c uniform in [−1, 1]."""
         return self.element(generator(key).uniform(-1.0, 1.0, self.dimension))
+
+    def search(self, params: Params, x: Any, y: Any, *, loss: Loss, method: ScaleSearch = SEARCH) -> Reparametrization:
+        """The c that raises ‖∇L‖, found as in App. E: Adam on c itself from c = 1, in the dtype of `params`.   [teleport, App. E]
+
+        `teleport` with this group searches log c instead, and returns its best point with evidence.
+
+        >>> group = nm.symmetry.HadamardGroup(nm.MLP((1, 1, 1), bias=False))
+        >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
+        >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum()
+        >>> c = group.search(params, np.ones((1, 1)), np.zeros((1, 1)), loss=squared)      # four steps of 0.01
+        >>> round(float(c.factors[0].weight[0, 0]), 4)
+        1.04
+        """
+        with arithmetic():
+            params, x, y = promote((params, x, y), widest(params))
+            return Reparametrization(to_host(hadamard_scales(self.net, loss, method, params, x, y)))
 
 
 @dataclass(frozen=True)

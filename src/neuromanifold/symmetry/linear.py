@@ -14,7 +14,7 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
 from neuromanifold.symmetry.dense import Dense
-from neuromanifold.symmetry.fields import Fields, Layout, join, mixing, translation
+from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation
 
 _TERMS, _SQUARINGS = 12, 6
 

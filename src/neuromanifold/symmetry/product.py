@@ -10,12 +10,12 @@ import numpy as np
 
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
-from neuromanifold.symmetry.fields import Fields, join
 from neuromanifold.symmetry.linear import AffineGroup, GeneralLinearGroup
 from neuromanifold.symmetry.neurons import degree, hidden, is_linear, linear_neurons
 from neuromanifold.symmetry.permutation import PermutationGroup
 from neuromanifold.symmetry.scaling import ScalingGroup
 from neuromanifold.symmetry.sign import SignGroup
+from neuromanifold.tangent.fields import Fields, join
 
 
 @dataclass(frozen=True)

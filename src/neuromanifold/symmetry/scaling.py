@@ -10,8 +10,8 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
-from neuromanifold.symmetry.fields import Fields, Layout, join, mixing
 from neuromanifold.symmetry.monomial import Monomial, monomial
+from neuromanifold.tangent.fields import Fields, Layout, join, mixing
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,15 @@ class ScalingGroup(ContinuousGroup):
 
     def exponential(self, coordinates: Any) -> Monomial:
         """Factors c = exp ξ."""
-        exp, start, into, out = namespace(coordinates).exp, 0, [], []
+        xp, start, into, out = namespace(coordinates), 0, [], []
+        # The last entry, 0, is the logarithm of every neuron that has no factor.
+        extended = xp.append(coordinates, xp.zeros((), coordinates.dtype))
         for d in self.degrees:
-            place = np.eye(len(d))[:, ~np.isnan(d)].astype(coordinates.dtype)
-            logs = place @ coordinates[start : start + place.shape[1]]
-            into.append(exp(logs))
-            out.append(exp(np.nan_to_num(d).astype(coordinates.dtype) * logs))
-            start += place.shape[1]
+            scaled = ~np.isnan(d)
+            logs = extended[np.where(scaled, start + np.cumsum(scaled) - 1, -1)]
+            into.append(xp.exp(logs))
+            out.append(xp.exp(np.nan_to_num(d).astype(coordinates.dtype) * logs))
+            start += int(scaled.sum())
         return monomial(self.net, into=into, out=out)
 
     def clip(self, coordinates: Any, bound: float) -> Any:

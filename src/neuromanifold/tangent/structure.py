@@ -7,8 +7,8 @@ from jaxtyping import Bool, Int
 
 from neuromanifold.models.activation import Activation, per_neuron
 from neuromanifold.models.mlp import MLP, Entry, Params
-from neuromanifold.numerics import modular
 from neuromanifold.regions.signs import Signs
+from neuromanifold.tangent.fields import Layout, join, mixing, translation
 from neuromanifold.tangent.residues import ModularNet
 
 
@@ -82,54 +82,17 @@ def generators(reduced: ModularNet, params: Params, signs: Signs) -> Int[np.ndar
     mixing of linear neurons: δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i};
     translation of a linear neuron: δb_i = 1, δb' = −s_i V_{·i} (with V's scale).
     """
-    p, net = reduced.p, reduced.net
-    weights = [modular.from_floats(np.asarray(layer.weight), p) for layer in params]
-    rows: list[np.ndarray] = []
-    slopes = layer_slopes(net, signs)
+    net, slopes = reduced.net, layer_slopes(reduced.net, signs)
+    layout, parts = Layout(net), []
     for index, (linear, scaled) in enumerate(_classes(net, signs)):
-        s = modular.from_floats(np.nan_to_num(slopes[index][0]), p)
-        degrees = _degrees(net.activation[index], net.widths[index + 1])
-        for i in scaled:
-            rows.append(_mixing(reduced, weights, index, i, i, 1, int(degrees[i])))
+        s, degrees = slopes[index][0], _degrees(net.activation[index], net.widths[index + 1])
+        parts += [mixing(layout, index, i, i, 1.0, degrees[i]) for i in scaled]
         for i in linear:
-            rows.extend(_mixing(reduced, weights, index, i, j, int(s[j]), int(s[i])) for j in linear)
+            parts += [mixing(layout, index, i, j, s[j], s[i]) for j in linear]
             if net.bias:
-                rows.append(_translation(reduced, index, i, int(s[i])))
-    return np.stack(rows) if rows else np.empty((0, net.n_params), np.int64)
+                parts.append(translation(layout, index, i, s[i]))
+    return join(net, parts).modulo(params, reduced.p)
 
 
 def _degrees(entry: Entry, width: int) -> np.ndarray:
     return np.concatenate([np.full(run.stop - run.start, a.degree or 0.0) for a, run in per_neuron(entry, width)])
-
-
-def _offsets(net: MLP, index: int) -> tuple[int, int, int, int]:
-    """Where (W_l, b_l, W_{l+1}, b_{l+1}) start in a flat parameter vector."""
-    sizes = [out * (fan_in + net.bias) for fan_in, out in zip(net.widths[:-1], net.widths[1:], strict=True)]
-    here, there = sum(sizes[:index]), sum(sizes[: index + 1])
-    widths = net.widths[index : index + 3]
-    return here, here + widths[0] * widths[1], there, there + widths[1] * widths[2]
-
-
-def _mixing(reduced: ModularNet, weights: list, index: int, i: int, j: int, up: int, down: int) -> np.ndarray:
-    """δ(W, b)_i = up·(W, b)_j and δV_{·j} = −down·V_{·i}."""
-    net, p = reduced.net, reduced.p
-    vector = np.zeros(net.n_params, np.int64)
-    w, b, v, _ = _offsets(net, index)
-    fan_in, width = net.widths[index], net.widths[index + 1]
-    vector[w + i * fan_in : w + (i + 1) * fan_in] = modular.multiply(weights[index][j], np.array(up), p)
-    bias = reduced.biases[index]
-    if bias is not None:
-        vector[b + i] = up * int(bias[j]) % p
-    outgoing = modular.multiply(weights[index + 1][:, i], np.array(-down % p), p)
-    vector[v + j : v + j + width * len(outgoing) : width] = outgoing
-    return vector
-
-
-def _translation(reduced: ModularNet, index: int, i: int, slope: int) -> np.ndarray:
-    net, p = reduced.net, reduced.p
-    vector = np.zeros(net.n_params, np.int64)
-    _, b, _, next_b = _offsets(net, index)
-    vector[b + i] = 1
-    outgoing = modular.multiply(reduced.weights[index + 1][:, i], np.array(-slope % p), p)
-    vector[next_b : next_b + len(outgoing)] = outgoing
-    return vector

@@ -41,7 +41,7 @@ class Check:
     @property
     def margin(self) -> float:
         """`tolerance − violation`: negative exactly where the conclusion fails."""
-        return self.tolerance - self.violation
+        return float(self.tolerance) - self.violation
 
     @property
     def holds(self) -> bool:

@@ -39,9 +39,13 @@ def read_claims(paper: str, summary: Path | None = None) -> Claims:
 
 
 def reading(statements: Iterable[Statement], summaries: Callable[[str], Path]) -> Iterator[Statement]:
-    """The statements, those about training reading `summaries(paper)` instead of the recorded run."""
-    for statement in statements:
-        if isinstance(statement.cases, StudyCases):
-            yield replace(statement, cases=replace(statement.cases, summary=summaries(statement.paper)))
-        else:
-            yield statement
+    """The statements, those about training and their amendments reading `summaries(paper)` instead of the recorded run."""
+    return (_reading(statement, summaries) for statement in statements)
+
+
+def _reading(statement: Statement, summaries: Callable[[str], Path]) -> Statement:
+    if statement.amended is not None:
+        statement = replace(statement, amended=_reading(statement.amended, summaries))
+    if not isinstance(statement.cases, StudyCases):
+        return statement
+    return replace(statement, cases=replace(statement.cases, summary=summaries(statement.paper)))

@@ -1,9 +1,10 @@
-"""The Hadamard-transformed network F(c ⊙ θ): how the paper chooses c, and what the choice amounts to.
+"""Searching c in F(c ⊙ θ) as the paper does: Adam on the factors themselves.   [teleport, App. E]
 
 At θ = W/c the weights are W whatever c is, and ∇_θ L = c ⊙ ∇_W L: the objective ‖∇L‖ − λ‖c − 1‖² needs the gradient at W only
-once.
+once. Needs jax alone, so that studies can run it on a bare accelerator.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from neuromanifold.studies.teleport_training import Loss
+Loss = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class ScaleSearch:
     """Adam on c, as printed: learning rate 0.01, penalty 0.1‖c − 1‖², clipped gradients, bounds.   [teleport, App. E]
 
     The paper gives neither the number of steps nor the bound of the clip, and allows c = 0, where θ = W/c is not defined:
-    `floor` is positive. `mean_penalty` divides the penalty by the number of parameters.
+    `floor` is positive. `mean_penalty` divides the penalty by the number of parameters (summed, as printed, it holds c at 1).
     """
 
     steps: int = 4
@@ -34,9 +35,12 @@ class ScaleSearch:
     epsilon: float = 1e-8
 
 
+SEARCH = ScaleSearch()
+
+
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def hadamard_scales(model: Any, loss: Loss, search: ScaleSearch, weights: Any, x: Any, y: Any) -> Any:
-    """c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1."""
+    """c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1. Traceable."""
     gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(model(w, x), y))(weights))
     penalty = search.penalty / (gradient.size if search.mean_penalty else 1)
 
@@ -54,5 +58,5 @@ def hadamard_scales(model: Any, loss: Loss, search: ScaleSearch, weights: Any, x
         return (jnp.clip(moved, search.floor, search.ceiling), first, second), None
 
     start = (jnp.ones_like(gradient), jnp.zeros_like(gradient), jnp.zeros_like(gradient))
-    (c, _, _), _ = jax.lax.scan(step, start, jnp.arange(1.0, search.steps + 1))
+    (c, _, _), _ = jax.lax.scan(step, start, jnp.arange(1, search.steps + 1, dtype=gradient.dtype))
     return unravel(c)

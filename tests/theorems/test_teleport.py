@@ -1,0 +1,140 @@
+"""The statements of teleport: planted errors change their verdicts, and the counterexamples are numbers one can take by hand."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neuromanifold as nm
+from neuromanifold.studies.output import Claim, write_summary
+from neuromanifold.theorems import (
+    examine,
+    reading,
+    seen_to_fail,
+    teleport_convex,
+    teleport_descent,
+    teleport_exact,
+    teleport_extension,
+    teleport_figures,
+    teleport_hessian,
+    teleport_limit,
+    teleport_mean_value,
+    teleport_nonlinear,
+    teleport_scaling,
+    teleport_symmetry,
+)
+from neuromanifold.theorems.teleport import STATEMENTS
+
+BY_ID = {statement.id: statement for statement in STATEMENTS}
+PLANTED = [
+    (teleport_scaling, "out_factor", lambda c, d: c ** (d + 1), "Eq 5"),
+    (teleport_symmetry, "gradient_law", lambda g, j: j @ g, "Eq 16"),
+    (teleport_symmetry, "kernel_law", lambda g, j: j @ g @ g.T @ j.T, "Eq 24"),
+    (teleport_nonlinear, "derivative_of_gamma", lambda g, t: np.einsum("br,mrs,sn->mbn", g, t, g), "Eq 67"),
+    (teleport_nonlinear, "derivative_of_gamma", lambda g, t: np.einsum("br,mrs,sn->mbn", g, t, g), "Eq 72"),
+    (teleport_extension, "hadamard_factors", lambda before, after: 2 * before / after, "App C (C.2)"),
+    (teleport_descent, "floor", lambda a, s: (1 - a) ** s, "P F.1 (1)"),
+    (teleport_descent, "line", lambda a, s: 1 - s * a, "P F.1 (2)"),
+    (teleport_descent, "rate_bound", lambda a: -np.log1p(-a), "P F.1 (3)"),
+    (teleport_mean_value, "weights", lambda knots: [Fraction(1, len(knots) - 1)] * (len(knots) - 1), "G.1"),
+    (teleport_figures, "PRINTED_R", -0.53, "Fig 2 (r)"),
+    (teleport_figures, "RATE", -0.6, "Fig 1"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "wrong", "which"), PLANTED, ids=[f"{p[1]}-{p[3]}" for p in PLANTED])
+def test_a_planted_error_changes_the_verdict(module, name, wrong, which, monkeypatch):
+    statement = replace(BY_ID[which], draws=2)
+    right = examine(statement).kind
+    monkeypatch.setattr(module, name, wrong)
+    assert examine(statement).kind != right
+
+
+def test_a_reversed_inequality_is_noticed():
+    swapped = replace(BY_ID["Eq 87"], measure=teleport_convex.reversed_bound)
+    assert examine(swapped, draws=5).kind == "no counterexample"
+    assert examine(BY_ID["Eq 87"], draws=5).kind == "holds as amended"
+
+
+def test_every_row_has_its_statements_and_every_control_fails():
+    assert {statement.row for statement in STATEMENTS} == {
+        "Eq 5", "Eq 15, 16, 22, 24", "Eq 67, 72", "Lem 3.1, Thm 4.1", "Eq 19", "Eq 26, 28", "P 5.1", "P F.1", "Eq 87",
+        "App C", "G.1", "Fig 1, 3", "Fig 2",
+    }  # fmt: skip
+    assert len(BY_ID) == len(STATEMENTS)
+    cheap = [s for s in STATEMENTS if s.row in ("P F.1", "Eq 87", "App C", "G.1", "Fig 1, 3", "Fig 2", "Eq 5")]
+    assert all(seen_to_fail(s.control.check()) for s in cheap)
+
+
+def test_equation_22_by_hand():
+    """g(w₁, w₂, v₁, v₂) = (2w₂, w₁, v₂/4, v₁) of F = v₁w₁² + v₂w₂²: entry (w₁, v₁) of ΓᵀHΓ is 4, of the Hessian there 8."""
+    [case] = [
+        m for m in teleport_exact.small_moves() if m.kind == "scaled permutation" and m.net.activation == (nm.power(2),)
+    ]
+    assert teleport_exact.moved(case) == [4, 1, Fraction(1, 4), 3]
+    found = teleport_exact.law(case)
+    old, new = found.before[0].curve, found.after[0].curve
+    assert new[0, 2] == 2 * 4
+    assert teleport_symmetry.printed_hessian(found.gamma, old)[0, 2] == 4
+    assert (teleport_symmetry.indexed_hessian(found.gamma, old) == new).all()
+
+
+def test_equation_73_by_hand():
+    """A dead second neuron: T·∇L vanishes, the second term does not."""
+    case = next(m for m in teleport_exact.nonlinear_moves() if m.kind == "inversion and swap")
+    found = teleport_exact.law(case)
+    gradient = teleport_exact.half_square(found.before).slope
+    assert gradient.tolist() == [2, 0, 1, 0]
+    assert (found.gamma @ gradient).tolist() == [0, Fraction(1, 2), 0, 4]
+    assert not np.einsum("mrs,s->mr", found.second, gradient).any()
+    assert teleport_nonlinear.second_term(found.gamma, found.second, gradient).any()
+
+
+def test_jets_differentiate_as_jax_does(rng):
+    net = nm.MLP((2, 2, 1), nm.power(3))
+    theta = [Fraction(int(k), 4) for k in rng.integers(-5, 6, net.n_params)]
+    sample = [[Fraction(1), Fraction(-2)]]
+    [jet] = teleport_exact.outputs(net, teleport_exact.layers(net, teleport_exact.variables(theta)), sample)
+    params = teleport_exact.rounded(teleport_exact.layers(net, teleport_exact.rationals(theta)))
+    x = np.array(sample, float)
+    np.testing.assert_allclose(nm.jacobian(net, params, x)[0], jet.slope.astype(float), rtol=1e-12, atol=1e-12)
+    assert float(jet.value) == pytest.approx(float(net(params, x)[0, 0]))
+    quotient = 1 / teleport_exact.variables([Fraction(2)])[0]
+    assert (quotient.value, quotient.slope[0], quotient.curve[0, 0]) == (
+        Fraction(1, 2),
+        Fraction(-1, 4),
+        Fraction(1, 4),
+    )
+
+
+def test_the_hessian_of_one_hidden_layer_is_its_blocks(rng):
+    """The closed form of Eq. 19 against the library's Lanczos, and the growth of max|v| like √(2 ln n)."""
+    width = 40
+    net = nm.MLP((1, width, 1), "tanh", bias=False, scaling="ntk")
+    w, v = rng.standard_normal((2, width))
+    params = (nm.Layer(w[:, None]), nm.Layer(v[None]))
+    closed = teleport_hessian.block_norm(teleport_hessian.SHAPES["tanh"], w, v).max() / np.sqrt(width)
+    assert nm.output_hessian_norm(net, params, np.ones((1, 1)))[0] == pytest.approx(closed, rel=1e-5)
+    assert teleport_hessian.tail(teleport_hessian.SHAPES["power(2)"], 4.0) == pytest.approx(0.04550026, rel=1e-4)
+
+
+def test_relu_gradients_move_like_the_fourth_root(rng):
+    """‖∇F − ∇F₀‖² → 1/(π√n), and with the other terms, of order 1/n, beside it."""
+    n = 10**6
+    found = np.mean([teleport_limit.flipped(n, rng) ** 2 for _ in range(20)])
+    assert found == pytest.approx(teleport_limit.expected_flips(n), rel=0.1)
+
+
+def test_a_small_study_is_read_and_a_missing_claim_is_no_crash(tmp_path: Path):
+    slope = {"value": -0.28, "low": -0.39, "high": -0.18, "points": 12}
+    claims = [
+        Claim("1", f"the linearisation error of the {kind} network falls like width^(−1/2)",
+              {"slope": slope, "slope_at_the_end": slope, "batch": 320}, "partly")
+        for kind in ("standard", "transformed")
+    ]  # fmt: skip
+    write_summary(tmp_path, "teleport", "small", claims)
+    chosen = [BY_ID["Fig 1"], BY_ID["Fig 1 (preserved)"], BY_ID["Fig 2"], BY_ID["Eq 19 (study)"]]
+    verdicts = [examine(s).verdict for s in reading(chosen, lambda paper: tmp_path / "summary.json")]
+    assert verdicts == ["fails", "no counterexample in 1", *["vacuous: no case says anything"] * 2]
