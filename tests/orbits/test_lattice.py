@@ -124,9 +124,6 @@ def test_set_algebra(rng):
 
 
 def test_drawing_and_refusals():
-    import matplotlib
-
-    matplotlib.use("Agg")
     axes = invariant_leaves(nm.MLP((1, 3, 1), "exp", bias=False)).draw()
     assert len(axes.texts) == 5 and len(axes.lines) == 6
     with pytest.raises(ValueError, match="2 hidden layers"):

@@ -78,9 +78,9 @@ class LeafLattice:
 
     def draw(self, axes: Any = None) -> Any:
         """The order as a picture: leaves at the height of their dimension, lines for `covers`. Returns the axes."""
-        import matplotlib.pyplot as plt
+        from matplotlib.figure import Figure
 
-        axes = plt.figure(figsize=(9, 6)).add_subplot() if axes is None else axes
+        axes = Figure(figsize=(9, 6)).add_subplot() if axes is None else axes
         x = _positions(self)
         for i, j in self.covers:
             axes.plot([x[i], x[j]], self.dimensions[[i, j]], color="0.75", linewidth=0.8, zorder=1)
