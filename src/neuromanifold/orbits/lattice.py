@@ -17,6 +17,8 @@ from neuromanifold.symmetry.permutation import PermutationGroup
 
 Pieces = tuple[Block, ...]
 
+_CROWDED = 9
+
 
 @dataclass(frozen=True, eq=False)
 class LeafLattice:
@@ -85,11 +87,12 @@ class LeafLattice:
         for i, j in self.covers:
             axes.plot([x[i], x[j]], self.dimensions[[i, j]], color="0.75", linewidth=0.8, zorder=1)
         for i, leaf in enumerate(self.leaves):
-            label = " ".join(map(str, leaf.partition[0]))
+            crowded = (self.dimensions == leaf.dimension).sum() > _CROWDED
+            label = ("\n" if crowded else " ").join(map(str, leaf.partition[0]))
             box = {"facecolor": "white", "edgecolor": "0.5", "boxstyle": "round,pad=0.2"}
             axes.text(x[i], leaf.dimension, label, ha="center", va="center", fontsize=7, bbox=box, zorder=2)
         axes.set(
-            xlim=(-0.6, 0.6), ylabel="dimension of the leaf", xticks=[], yticks=sorted({*self.dimensions.tolist()})
+            xlim=(-0.54, 0.54), ylabel="dimension of the leaf", xticks=[], yticks=sorted({*self.dimensions.tolist()})
         )
         return axes
 

@@ -152,7 +152,7 @@ def lattice(out: Path, scale: str, note: Note) -> list[Claim]:
 
 def beside(out: Path, scale: str, note: Note) -> list[Claim]:
     """Figure 3: distance from a leaf over time, from on it, near it and off it."""
-    data = dynamics.beside_a_leaf(3000.0, (0.0, 1e-8, 1e-4, 1e-2, 1.0))
+    data = dynamics.beside_a_leaf(1600.0, (0.0, 1e-8, 1e-4, 1e-2, 1.0))
     save_data(data, out, "beside")
     save_figure(figures.beside_figure(data), out, "beside")
     left = dynamics.time_within(data, 0.1)

@@ -51,8 +51,9 @@ def cases(widest: int, inputs: tuple[int, ...], *, every: bool, note: Callable[[
     """
     found = []
     for family, activations in CLASSES.items():
-        for activation, d, m in itertools.product(activations, inputs, range(1, widest + 1)):
-            net = MLP((d, m, 1), activation, bias=False)
+        shapes = list(itertools.product(inputs, range(1, widest + 1)))
+        for net in [MLP((d, m, 1), activation, bias=False) for activation in activations for d, m in shapes]:
+            d, m, _ = net.widths
             rng = np.random.default_rng([d, m])
             points = itertools.chain(
                 _on_leaves(net, rng, every or m < widest), _zeros(net, rng, every or m < widest), _degenerate(net, rng)

@@ -38,7 +38,7 @@ def beside_a_leaf(t1: float, offsets: tuple[float, ...]) -> xr.Dataset:
     start = leaf.project((Layer(np.array([[0.5], [0.5]])), Layer(np.array([[0.3, 0.3]]))))
     away = jax.tree.map(lambda a: rng.normal(size=a.shape), start)
     away = jax.tree.map(lambda a, b: (a - b) / leaf.distance(away), away, leaf.project(away))
-    times = np.concatenate([[0.0], np.geomspace(0.1, t1, 80)])
+    times = np.linspace(0.0, t1, 201)
     distances, losses = [], []
     for offset in offsets:
         point = jax.tree.map(lambda a, b, s=offset: a + s * b, start, away)

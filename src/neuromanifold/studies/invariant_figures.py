@@ -24,7 +24,7 @@ def _axes(*grid: int, figsize: tuple[float, float], **options: Any) -> tuple[Any
 
 def closure_figure(cases: Sequence[Case]) -> Any:
     """Closure dimension over leaf dimension for each class of activations; area by the number of points."""
-    figure, axes = _axes(1, len(CLASSES), figsize=(15, 3.6), sharey=True, sharex=True)
+    figure, axes = _axes(1, len(CLASSES), figsize=(15.0, 3.6), sharey=True, sharex=True)
     top = max(case.leaf for case in cases) + 0.7
     for ax, (family, activations) in zip(axes, CLASSES.items(), strict=True):
         chosen = [case for case in cases if case.family == family]
@@ -47,7 +47,7 @@ def closure_figure(cases: Sequence[Case]) -> Any:
 
 def lattice_figure(lattices: Sequence[LeafLattice]) -> Any:
     """The leaves of each network, at the height of their dimension, with the covering pairs."""
-    figure, axes = _axes(1, len(lattices), figsize=(15, 5.6), width_ratios=(1, 2.6))
+    figure, axes = _axes(1, len(lattices), figsize=(15.0, 5.6), width_ratios=(1, 2.6))
     for ax, lattice in zip(np.atleast_1d(axes), lattices, strict=True):
         lattice.draw(ax)
         d, m, _ = lattice.net.widths
@@ -60,45 +60,47 @@ def lattice_figure(lattices: Sequence[LeafLattice]) -> Any:
 
 def beside_figure(data: xr.Dataset) -> Any:
     """Left: the distance from the leaf over time. Right: the loss."""
-    figure, (left, right) = _axes(1, 2, figsize=(11, 4))
+    figure, (left, right) = _axes(1, 2, figsize=(11.0, 4.0))
     for k, offset in enumerate(data.offset.values):
         label = "on the leaf" if offset == 0 else f"beside it, {offset:.0e}" if offset < 0.5 else "off it, 1"
         series = data.sel(offset=offset)
         left.plot(data.time, np.maximum(series.distance, _FLOOR), color=PALETTE[k], label=label)
         right.plot(data.time, series.loss, color=PALETTE[k], label=label)
-    left.set(xlabel="time t", ylabel="distance from the leaf (0 drawn at 1e-17)", yscale="log", xscale="symlog")
-    right.set(xlabel="time t", ylabel="loss (half mean squared error)", yscale="log", xscale="symlog")
-    left.legend(fontsize=8, frameon=False)
+    left.set(xlabel="time t", ylabel="distance from the leaf (0 drawn at 1e-17)", yscale="log", xlim=(0, None))
+    right.set(xlabel="time t", ylabel="loss (half mean squared error)", yscale="log", xlim=(0, None))
+    left.legend(fontsize=8, frameon=False, loc="lower right")
     figure.suptitle("Two tanh neurons and the leaf where they are equal", fontsize=11)
     return figure
 
 
 def condensing_figure(history: xr.Dataset) -> Any:
     """The directions of the neurons over the epochs for each initialisation; the effective widths and losses."""
-    figure, axes = _axes(1, 3, figsize=(15, 4.2), width_ratios=(1.2, 1.2, 1))
+    figure, axes = _axes(1, 3, figsize=(15.0, 4.2), width_ratios=(1.2, 1.2, 1))
     names = {"small": "weights of size 10⁻³ at the start", "ordinary": "weights of size 1 at the start"}
     for ax, run in zip(axes, history.run.values, strict=False):
         series = history.sel(run=run)
         weight = series.mass.values / series.mass.values.max(axis=1, keepdims=True)
         epochs = np.repeat(history.epoch.values[:, None], weight.shape[1], axis=1)
-        ax.scatter(epochs, np.degrees(series.direction), s=0.3 + 5 * weight, color=PALETTE[0], lw=0, alpha=0.6)
+        ax.scatter(
+            epochs, np.degrees(series.direction), s=0.3 + 5 * weight, color=PALETTE[0], lw=0, alpha=0.6, rasterized=True
+        )
         ax.set(xlabel="epoch", ylabel="direction of (w, b), degrees modulo 180", ylim=(-92, 92))
         ax.set_title(f"{names[str(run)]}; area: share in the function", fontsize=10)
     last = axes[-1]
     other = last.twinx()
     for k, run in enumerate(history.run.values):
         series = history.sel(run=run)
-        last.plot(history.epoch, series.effective_width[:, 0], color=PALETTE[k], label=f"{run}: effective width")
-        other.plot(history.epoch, series.loss, color=PALETTE[k], ls=":", label=f"{run}: loss")
+        last.plot(history.epoch, series.effective_width[:, 0], color=PALETTE[k], label=f"{run} start")
+        other.plot(history.epoch, series.loss, color=PALETTE[k], ls=":")
     last.set(xlabel="epoch", ylabel="effective width (clusters within 0.1 rad), solid")
     other.set(ylabel="mean squared error, dotted", yscale="log")
-    last.legend(fontsize=8, frameon=False, loc="center right")
+    last.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
 def recovery_figure(data: xr.Dataset, recovered: float) -> Any:
     """Left: the error on fresh inputs over the number of samples. Right: how often the target was recovered."""
-    figure, (left, right) = _axes(1, 2, figsize=(11, 4))
+    figure, (left, right) = _axes(1, 2, figsize=(11.0, 4.0))
     for k, start in enumerate(data.start.values):
         error = np.maximum(data.error.sel(start=start).values, 1e-15)
         middle, low, high = np.median(error, axis=1), *np.quantile(error, [0.25, 0.75], axis=1)
