@@ -10,7 +10,7 @@ import neuromanifold as nm
 from neuromanifold.orbits import induced_field, left_normed, lie_bracket
 from neuromanifold.orbits.family import network_family
 from neuromanifold.orbits.fields import Control
-from neuromanifold.orbits.nested import depths, iterated_brackets
+from neuromanifold.orbits.nested import iterated_brackets
 from neuromanifold.orbits.rings import Reals, Residues
 
 EPS = np.finfo(np.float64).eps
@@ -104,8 +104,8 @@ NETWORKS = [
 
 @pytest.mark.parametrize("net, shape, outputs, depth", NETWORKS, ids=["dense", "deep", "convolution"])
 def test_deep_brackets_are_the_nested_ones(net, shape, outputs, depth, rng):
-    """The fast sweeps over nilpotents against nested forward mode, for every subset of the fields."""
-    lanes = 3
+    """The fast sweeps over nilpotents against nested forward mode, for a subset of the fields and for all of them."""
+    lanes, subsets = 3, [2, (1 << depth - 1) - 1]
     params = net.init(key=jax.random.key(1), dtype="float64")
     with jax.enable_x64(True):
         theta, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
@@ -121,13 +121,13 @@ def test_deep_brackets_are_the_nested_ones(net, shape, outputs, depth, rng):
             fields = [induced_field(lambda t, x: net(unravel(t), x), *control) for control in controls]
             return [
                 left_normed(*(fields[1 + i] for i in range(depth - 1) if subset >> i & 1), fields[0])(theta)
-                for subset in range(1 << depth - 1)
+                for subset in subsets
             ]
 
         slow = np.stack(nested([tuple(map(jnp.asarray, c)) for c in controls]))
     scale = np.abs(slow).max(axis=-1, keepdims=True)
-    assert (np.abs(fast - slow) <= 1e3 * EPS * scale).all()
-    assert depths(depth - 1).max() == depth and scale.min() > 1e-6
+    assert (np.abs(fast[subsets] - slow) <= 1e3 * EPS * scale).all()
+    assert scale.min() > 1e-6
 
 
 def test_brackets_modulo_a_prime_are_the_residues_of_rational_ones(rng):

@@ -100,8 +100,8 @@ def lie_closure(
     The orbit of θ, hence every trajectory of gradient flow from θ, whatever data and loss, lies in a manifold with this
     tangent space; D − dim Lie_θ functions are conserved on it. Two routes. Brackets at θ, depth after depth, as far as
     the second route or the upper bound says there is more to come: at degenerate points the dimension pauses, so that a
-    depth without growth means nothing. And transport of the fields along a random trajectory (analytic models), where
-    no growth does mean the end. Depth counts fields: depth 1 are the fields, a depth of 4 nests three brackets.
+    depth without growth means nothing. And transport of the fields along a random trajectory (analytic models; a function is taken
+    for one), where no growth does mean the end. Depth counts fields: depth 1 are the fields, a depth of 4 nests three brackets.
 
     `inputs`: where fields are taken, by default drawn N(0, 1.5²), twice as many as parameters; a function needs them.
     `depth`: brackets of exactly that many depths. `exact`: brackets modulo a random prime, for polynomial networks (there

@@ -1,4 +1,4 @@
-"""Iterated brackets at any depth from three sweeps over R[ε₁, …, ε_N]/(ε_i²)."""
+"""Iterated brackets at any depth, from one sweep forward and one back over R[ε₁, …, ε_N]/(ε_i²)."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -19,7 +19,7 @@ def iterated_brackets(fields: Fields, theta: np.ndarray, controls: list[Control]
     Returns the brackets by subset S (bits name the fields), and for each the size of the numbers it was subtracted
     from: what its rounding error is proportional to.
     """
-    ring, (last, *others) = fields.ring, controls
+    last, *others = controls
     points = [theta[None]]
     for i, control in enumerate(others):
         step = fields(points[i], control)
@@ -29,7 +29,6 @@ def iterated_brackets(fields: Fields, theta: np.ndarray, controls: list[Control]
     for i in reversed(range(len(others))):
         v = _pull_back(fields, points[i], others[i], v, i)
         size = np.maximum(size, _norms(v))
-    assert len(v) == 1 << len(others), ring
     return v, size
 
 
@@ -48,8 +47,3 @@ def _pull_back(fields: Fields, theta: np.ndarray, control: Control, v: np.ndarra
 
 def _norms(v: np.ndarray) -> np.ndarray:
     return np.linalg.norm(v.astype(np.float64), axis=-1)
-
-
-def depths(n: int) -> Int[np.ndarray, " subsets"]:
-    """The depth of each subset's bracket: the number of fields in it, X_0 included."""
-    return np.array([1 + int(s).bit_count() for s in range(1 << n)])
