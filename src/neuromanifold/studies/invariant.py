@@ -23,7 +23,7 @@ Note = Callable[[], None]
 
 # Inputs of the table and whether it has every leaf, epochs of condensation, the recovery experiment, draws of data and loss.
 SCALES: dict[str, Any] = {
-    "small": ((1,), False, 6000, dynamics.Recovery((3, 4, 5, 6, 8, 12, 24, 48), 5, 4, 4000), 20),
+    "small": ((1,), False, 6000, dynamics.Recovery((3, 4, 5, 6, 8, 12, 24, 48), 5, 4, 20000), 20),
     "paper": (
         (1, 2, 3),
         True,
@@ -73,6 +73,7 @@ def _smaller(cases: list[closure.Case]) -> list[Claim]:
     below = [case for case in even if case.closure < case.leaf]
     at_zero = [case for case in even if case.blocks.count("0·") >= 2]
     frozen = [case for case in vanishing if "zero" in case.point]
+    plain = [c for c in polynomial if c.point == "generic" and c.leaf == (c.inputs + 1) * c.neurons]
     lost = sum(case.leaf - case.closure == _zero_dimensions(case) for case in frozen)
     return [
         Claim(
@@ -92,8 +93,9 @@ def _smaller(cases: list[closure.Case]) -> list[Claim]:
         Claim(
             "Def 5.2",
             "polynomials are excepted with reason",
-            f"closure smaller than the leaf at {sum(c.closure < c.leaf for c in polynomial)} of {len(polynomial)} points",
-            all(case.closure <= case.leaf for case in polynomial),
+            f"closure smaller than the leaf at {sum(c.closure < c.leaf for c in polynomial)} of {len(polynomial)} points, "
+            f"at {sum(c.closure < c.leaf for c in plain)} of {len(plain)} generic ones of the largest leaf",
+            all(case.closure < case.leaf for case in plain),
             "with one input, power(d) networks are one function: a closure of dimension 1 or 0",
         ),
     ]
@@ -156,20 +158,30 @@ def beside(out: Path, scale: str, note: Note) -> list[Claim]:
     save_data(data, out, "beside")
     save_figure(figures.beside_figure(data), out, "beside")
     left = dynamics.time_within(data, 0.1)
-    until = data.time.values <= 0.25 * left[0]
+    (rate, _), (alone, amplitude) = dynamics.growth(data, 1e-8), dynamics.growth(data, 0.0)
     note()
     return [
         Claim(
             "Sec 3.1 (ii)",
-            "on the SIM the flow stays for ever; the closer to it, the longer near it",
+            "the closer to a SIM, the longer near it",
+            {"time to distance 0.1": {f"{o:g}": float(t) for o, t in zip(data.offset.values, left, strict=True)}},
+            bool((np.diff(left[1:]) < 0).all()),
+            "the leaf repels here: the time grows with the logarithm of 1/offset. A first choice of network and target (four "
+            "neurons in two pairs) showed hardly any repulsion up to t = 1000",
+        ),
+        Claim(
+            "Sec 3.1 (ii)",
+            "on the SIM for infinite time",
             {
-                "time to distance 0.1": {f"{o:g}": float(t) for o, t in zip(data.offset.values, left, strict=True)},
-                "distance from on the leaf, first quarter": float(data.distance.values[0, until].max()),
+                "leaves at": float(left[0]),
+                "rate": alone,
+                "rate from 1e-8": rate,
+                "amplitude of the departure": amplitude,
             },
-            bool((np.diff(left[1:]) < 0).all()) and float(data.distance.values[0, until].max()) < 1e-12,
-            "the leaf repels here: the time grows with the logarithm of 1/offset, and rounding ends the stay of the start "
-            "on the leaf as an offset of 1e-17 would",
-        )
+            "partly" if abs(alone / rate - 1) < 0.01 and amplitude < np.finfo(float).eps else False,
+            "in double precision the start on the leaf does leave: rounding (amplitude below 2.2e-16) grows at the rate "
+            "of any other offset. Invariance is exact, and unstable",
+        ),
     ]
 
 
@@ -210,6 +222,7 @@ def recovery(out: Path, scale: str, note: Note) -> list[Claim]:
         str(s): {int(n): float(rate.sel(start=s, samples=n)) for n in data.samples.values} for s in data.start.values
     }
     at_leaf = rates["on the leaf"].get(int(data.attrs["leaf"]), 0.0)
+    lost = dynamics.failures(data, "on the leaf", int(data.attrs["leaf"]), RECOVERED)
     good = min(rates["on the leaf"][int(n)] for n in between)
     return [
         Claim(
@@ -217,7 +230,8 @@ def recovery(out: Path, scale: str, note: Note) -> list[Claim]:
             "a target on a SIM of dimension d < M can be recovered from d ≤ n < M samples, starting on the SIM",
             {"fraction recovered": rates, "d": data.attrs["leaf"], "M": data.attrs["parameters"]},
             True if good > 0.5 and at_leaf > 0.5 else "partly" if good > 0.5 else False,
-            f"with n = d samples {at_leaf:.0%} of the trials, since d equations in d unknowns have several solutions",
+            f"with n = d samples {at_leaf:.0%} of the trials; the others: {lost}. One target, {data.sizes['trial']} trials a point. "
+            "With 4,000 epochs, our first choice, n = d gave 40 % and n = d + 1 75 %, mostly because training had not ended",
         )
     ]
 

@@ -59,6 +59,14 @@ def time_within(data: xr.Dataset, distance: float) -> np.ndarray:
     return np.where(beyond.any(axis=1), data.time.values[beyond.argmax(axis=1)], np.inf)
 
 
+def growth(data: xr.Dataset, offset: float) -> tuple[float, float]:
+    """(λ, A) of distance ≈ A e^{λt}, fitted where the distance is between a hundred times its start (or 1e-13) and 0.01."""
+    distance = data.distance.sel(offset=offset).values
+    between = (distance > max(1e-13, 100 * offset)) & (distance < 1e-2)
+    rate, logarithm = np.polyfit(data.time.values[between], np.log(distance[between]), 1)
+    return float(rate), float(np.exp(logarithm))
+
+
 def _directions(f: Any, params: Any, x: Any, y: Any) -> Any:
     """The angle of each neuron's (w, b), opposite neurons counted as one, in (−π/2, π/2]."""
     angle = jnp.arctan2(params[0].bias, params[0].weight[:, 0])
@@ -110,7 +118,8 @@ class Recovery:
 def recovery(plan: Recovery, note: Callable[[], None]) -> xr.Dataset:
     """Train a student of 24 parameters on one neuron's function, from its leaf of dimension 4, from small and ordinary weights.
 
-    Returns the relative error on fresh inputs, (start, samples, trial), and the distance from the leaf of equal neurons.
+    Returns relative errors on fresh inputs and on the training data, and the distance from the leaf of equal neurons,
+    each (start, samples, trial).
     """
     rng = np.random.default_rng(5)
     teacher = MLP((3, 1, 1), "tanh", bias=False)
@@ -120,7 +129,7 @@ def recovery(plan: Recovery, note: Callable[[], None]) -> xr.Dataset:
     truth = teacher(target, fresh)
     starts = {"on the leaf": leaf.project, "small": _scaled(1e-3), "ordinary": _scaled(1.0)}
     errors = np.zeros((len(starts), len(plan.samples), plan.datasets * plan.starts))
-    apart = np.zeros((len(plan.samples), plan.datasets * plan.starts))
+    fitted, apart = np.zeros_like(errors), np.zeros_like(errors)
     for column, samples in enumerate(plan.samples):
         x = rng.normal(size=(plan.datasets, samples, 3))
         y = np.stack([teacher(target, part) for part in x])
@@ -136,29 +145,47 @@ def recovery(plan: Recovery, note: Callable[[], None]) -> xr.Dataset:
             loss=mse,
             optimizer=optax.adam(optax.cosine_decay_schedule(0.03, plan.epochs)),
         )
-        error, distance = _scores(done.params, fresh, truth, leaf.distance)
-        by_start = error.reshape(plan.datasets, len(starts), plan.starts)
-        errors[:, column] = by_start.transpose(1, 0, 2).reshape(len(starts), -1)
-        apart[column] = distance.reshape(by_start.shape)[:, 0].reshape(-1)
+        scores = _scores(done.params, (x, y), (fresh, truth), leaf.distance)
+        for table, score in zip((errors, fitted, apart), scores, strict=True):
+            by_start = score.reshape(plan.datasets, len(starts), plan.starts)
+            table[:, column] = by_start.transpose(1, 0, 2).reshape(len(starts), -1)
         note()
     return xr.Dataset(
-        {"error": (("start", "samples", "trial"), errors), "apart": (("samples", "trial"), apart)},
+        {
+            name: (("start", "samples", "trial"), values)
+            for name, values in (("error", errors), ("training_error", fitted), ("apart", apart))
+        },
         coords={"start": list(starts), "samples": list(plan.samples)},
         attrs={"parameters": STUDENT.n_params, "leaf": leaf.dimension},
     )
 
 
-def _scores(
-    params: Params, x: np.ndarray, y: np.ndarray, distance: Callable[[Any], float]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Relative root mean square error on fresh inputs and distance from the leaf, (data set, run)."""
+def _scores(params: Params, seen: Any, fresh: Any, distance: Callable[[Any], float]) -> tuple[np.ndarray, ...]:
+    """Relative error on fresh inputs, relative error on the training data, distance from the leaf: each (data set, run)."""
     shape = params[0].weight.shape[:2]
-    errors, distances = np.zeros(shape), np.zeros(shape)
+    scores = tuple(np.zeros(shape) for _ in range(3))
     for at in np.ndindex(*shape):
         one = jax.tree.map(lambda a, at=at: np.asarray(a[at], np.float64), params)
-        errors[at] = np.sqrt(np.mean((STUDENT(one, x) - y) ** 2) / np.mean(y**2))
-        distances[at] = distance(one)
-    return errors, distances
+        scores[0][at] = _relative(one, *fresh)
+        scores[1][at] = _relative(one, seen[0][at[0]], seen[1][at[0]])
+        scores[2][at] = distance(one)
+    return scores
+
+
+def failures(data: xr.Dataset, start: str, samples: int, recovered: float) -> dict[str, int]:
+    """Why trials did not recover the target: further than 0.01 from the leaf, training error above 1e-3, or neither."""
+    cell = data.sel(start=start, samples=samples)
+    failed = cell.error.values >= recovered
+    away, unfitted = cell.apart.values > 1e-2, cell.training_error.values > 1e-3
+    return {
+        "left the leaf": int((failed & away).sum()),
+        "training data not fitted": int((failed & ~away & unfitted).sum()),
+        "fitted on the leaf, another function": int((failed & ~away & ~unfitted).sum()),
+    }
+
+
+def _relative(params: Params, x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((STUDENT(params, x) - y) ** 2) / np.mean(y**2)))
 
 
 def _scaled(scale: float) -> Callable[[Params], Params]:
