@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 PRIME = 2**31 - 1
-CAPS = {1: 8, 2: 4}
-"""The highest grade of brackets, by the number of inputs; the field of wⁿ has grade n − 1, and grades add."""
+CAPS = {1: (4, 8, 16, 24), 2: (4, 8, 12)}
+"""The grades of brackets to go up to, one after the other, by the number of inputs; the field of wⁿ has grade n − 1, and grades add."""
 
 Exponents = tuple[int, ...]
 Polynomial = dict[Exponents, int]
@@ -122,21 +122,26 @@ def value(p: Polynomial, neuron: Sequence[int]) -> int:
     return total % PRIME
 
 
-def closure_rows(support: Support, neurons: Neurons, cap: int | None = None) -> np.ndarray:
-    """Vectors of Lie_θ modulo the prime, columns neuron by neuron, (a_i, w_i)."""
+def closure_rows(support: Support, neurons: Neurons, cap: int) -> np.ndarray:
+    """Vectors of Lie_θ modulo the prime, of brackets up to the grade `cap`; columns neuron by neuron, (a_i, w_i)."""
     d = len(neurons[0]) - 1
-    cap = CAPS[d] if cap is None else cap
     return np.concatenate([_values(d, support, cap, tuple(neuron)) for neuron in neurons], axis=1)
 
 
-def closure_dimension(support: Support, neurons: Neurons, cap: int | None = None) -> int:
-    """dim Lie_θ at whole neurons (a_i, w_i), proved from below.
+def closure_dimension(support: Support, neurons: Neurons, enough: int | None = None) -> int:
+    """dim Lie_θ at whole neurons (a_i, w_i), proved from below; brackets are taken until the dimension is `enough`, or D.
 
     >>> full = tuple(range(10))
     >>> [closure_dimension(full, neurons) for neurons in (((1, 1), (2, 1)), ((1, 1), (1, 1)))]   # [invariant, Ex 3.1]
     [4, 2]
     """
-    return rank(closure_rows(support, neurons, cap))
+    enough = len(neurons) * len(neurons[0]) if enough is None else enough
+    found = 0
+    for cap in CAPS[len(neurons[0]) - 1]:
+        found = rank(closure_rows(support, neurons, cap))
+        if found >= enough:
+            break
+    return found
 
 
 def field_dimension(support: Support, neurons: Neurons) -> int:

@@ -22,7 +22,7 @@ from neuromanifold.theorems.invariant_algebra import Neurons, Support
 
 PAPER = "invariant"
 EPS = float(np.finfo(np.float64).eps)
-HIGHEST = 10
+HIGHEST = 26
 """Taylor coefficients of order below this are looked at."""
 
 
@@ -67,7 +67,7 @@ SUPPORTS: dict[str, Support] = {
     "z - sin(z) + cos(z)": _orders(lambda n: n != 1),
     "1 - cos(z) + z - sin(z)": _orders(lambda n: n > 1),
 }
-"""The orders n < 10 with σ⁽ⁿ⁾(0) ≠ 0; each pattern continues for ever."""
+"""The orders n < 26 with σ⁽ⁿ⁾(0) ≠ 0; each pattern continues for ever."""
 GENERIC = ("exp", "sigmoid", "softplus", "1 + sin(z)", "z + cos(z)")
 GENERIC_ODD = ("tanh", "erf", "sin", "sinh(z) + sin(z)")
 CLASSES: dict[str, str] = {

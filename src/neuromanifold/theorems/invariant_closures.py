@@ -3,13 +3,14 @@
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import comb
 
 import jax
 import numpy as np
 
 from neuromanifold.orbits.genericity import is_degenerate
 from neuromanifold.orbits.partition import InvariantLeaf, generic_point
-from neuromanifold.theorems.invariant_algebra import Neurons, closure_dimension
+from neuromanifold.theorems.invariant_algebra import Field, Neurons, algebra, closure_dimension
 from neuromanifold.theorems.invariant_cases import (
     CLASSES,
     GENERIC,
@@ -47,12 +48,11 @@ class At:
         """The number of inputs."""
         return len(self.neurons[0]) - 1
 
-    @property
-    def dimension(self) -> int:
-        """dim Lie_θ."""
+    def dimension(self, enough: int) -> int:
+        """dim Lie_θ, exactly as far as `enough`."""
         if self.floating:
             return int(closure(self.name, self.neurons).dimension)
-        return closure_dimension(SUPPORTS[self.name], self.neurons)
+        return closure_dimension(SUPPORTS[self.name], self.neurons, enough)
 
     @property
     def hypotheses(self) -> dict[str, object]:
@@ -72,7 +72,8 @@ def _show(case: At) -> str:
 
 
 def _full(case: At) -> Check:
-    return Check(case.dimension, (case.d + 1) * len(case.neurons), hypotheses=case.hypotheses)
+    full = (case.d + 1) * len(case.neurons)
+    return Check(case.dimension(full), full, hypotheses=case.hypotheses)
 
 
 def _non_degenerate(rng: np.random.Generator, draws: int) -> Iterator[At]:
@@ -155,7 +156,8 @@ COR52_ODD = replace(
 
 
 def _of_the_leaf(case: At) -> Check:
-    return Check(case.dimension, leaf_dimension(case.name, case.neurons), hypotheses=case.hypotheses)
+    wanted = leaf_dimension(case.name, case.neurons)
+    return Check(case.dimension(wanted), wanted, hypotheses=case.hypotheses)
 
 
 def _everywhere(rng: np.random.Generator, draws: int) -> Iterator[At]:
@@ -165,7 +167,7 @@ def _everywhere(rng: np.random.Generator, draws: int) -> Iterator[At]:
     for name, m in itertools.product(("exp", "tanh"), (1, 2)):
         yield from (At(name, neurons) for neurons in grid(m, 2))
     for _ in range(draws):
-        m, d = (int(k) for k in rng.integers([2, 1], [6, 3]))
+        m, d = (int(k) for k in rng.choice([(2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (3, 2)]))
         yield At(str(rng.choice([*GENERIC, *GENERIC_ODD])), whole_neurons(rng, m, d))
 
 
@@ -234,6 +236,57 @@ BOTH_ROUTES = replace(
 
 
 @dataclass(frozen=True)
+class Graded:
+    """The brackets of one grade: fields whose components are homogeneous of degree grade + 1."""
+
+    name: str
+    d: int
+    grade: int
+
+
+def full_grade(d: int, grade: int) -> int:
+    """How many fields of ℝ^{d+1} with homogeneous components of degree grade + 1 there are, up to combinations."""
+    return (d + 1) * comb(grade + 1 + d, d)
+
+
+def _fills(case: Graded) -> Check:
+    """Independent brackets of the grade, against all polynomial fields of it."""
+    highest = 20 if case.d == 1 else 8
+    fields = algebra(case.d, SUPPORTS[case.name], highest if case.name in GENERIC_ODD else 6)
+    found = sum(_degree(X) == case.grade + 1 for X in fields)
+    return Check(found, full_grade(case.d, case.grade), hypotheses={"activation": case.name, "d": case.d})
+
+
+def _degree(X: Field) -> int:
+    return max(sum(exponents) for p in X for exponents in p)
+
+
+def _grades(rng: np.random.Generator, draws: int) -> Iterator[Graded]:
+    for name, d in itertools.product(GENERIC, (1, 2)):
+        yield from (Graded(name, d, grade) for grade in range(-1, 7))
+    for name in GENERIC_ODD:
+        sparse = name == "sinh(z) + sin(z)"
+        yield from (Graded(name, 1, grade) for grade in range(12 if sparse else 6, 21, 4 if sparse else 2))
+        yield from (Graded(name, 2, 8) for _ in range(1 - sparse))
+
+
+FILLED = Statement(
+    paper=PAPER,
+    row="Cor 5.1–5.3",
+    id="Cor 5.3 (every θ)",
+    says="brackets make all polynomial fields of a neuron up to degree 7, for odd σ all of high odd degrees: they take any values at "
+    "different (up to sign, nonzero) neurons, so dim Lie_θ = dim [θ] at every real θ",
+    method="exact",
+    cases=_grades,
+    measure=_fills,
+    control=Control("cos, which is even, d = 1, quadratic fields", lambda: _fills(Graded("cos", 1, 1))),
+    exhaustive="generic: degrees 0 to 7, d = 1, 2, hence m ≤ 8 and every θ; odd: d = 1, degrees 7, 9, …, 21 (hence m ≤ 8), "
+    "13, 17, 21 where only every fourth derivative is nonzero (m ≤ 3); d = 2, degree 9",
+    show=str,
+)
+
+
+@dataclass(frozen=True)
 class OnLeaf:
     """A leaf, and a point on it: distinct whole values, or random ones for the library."""
 
@@ -252,7 +305,8 @@ def _orbit_is_leaf(case: OnLeaf) -> Check:
     """dim Lie_θ against dim [θ]; by the library also −1 where Lie_θ is not the tangent space of the leaf."""
     hypotheses = {"activation": case.name, "m": case.leaf.net.widths[1], "dimension": case.leaf.dimension}
     if case.seed is None:
-        return Check(closure_dimension(SUPPORTS[case.name], case.neurons), case.leaf.dimension, hypotheses=hypotheses)
+        found = closure_dimension(SUPPORTS[case.name], case.neurons, case.leaf.dimension)
+        return Check(found, case.leaf.dimension, hypotheses=hypotheses)
     params = case.leaf.sample(key=jax.random.key(case.seed))
     rows = np.concatenate([params[1].weight.T, params[0].weight], axis=1)
     found = closure(case.name, tuple(map(tuple, rows.tolist())))
@@ -293,4 +347,4 @@ ORBITS = Statement(
     show=lambda case: f"{case.name}, leaf {case.leaf}",
 )
 
-CLOSURES: tuple[Statement, ...] = (COR51, COR52_GENERIC, COR52_ODD, EXACT, FLOATING, BOTH_ROUTES)
+CLOSURES: tuple[Statement, ...] = (COR51, COR52_GENERIC, COR52_ODD, EXACT, FILLED, FLOATING, BOTH_ROUTES)

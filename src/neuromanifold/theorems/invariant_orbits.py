@@ -46,8 +46,8 @@ def exponential_dimension(neurons: Neurons) -> int:
 
 def _two_exponentials(neurons: Neurons) -> Check:
     """Both routes: the library in float64, and polynomial fields modulo a prime."""
-    float64, exact = int(closure("exp", neurons).dimension), closure_dimension(SUPPORTS["exp"], neurons)
     wanted = exponential_dimension(neurons)
+    float64, exact = int(closure("exp", neurons).dimension), closure_dimension(SUPPORTS["exp"], neurons, wanted)
     farther = float64 if abs(float64 - wanted) >= abs(exact - wanted) else exact
     return Check(farther, wanted, hypotheses={"on M": wanted == 2}, count=2)
 
@@ -203,7 +203,7 @@ def keeps(candidate: Candidate, loss: str, rng: np.random.Generator, small: floa
 def holds_orbits(candidate: Candidate, rng: np.random.Generator) -> bool:
     """Whether Lie_θ is tangent to the set at a random whole point of it, modulo a prime, and by the library for drawn sets."""
     [point] = candidate.points(rng, 1)
-    exactly = not (closure_rows(SUPPORTS[candidate.name], point) @ candidate.forms.T % PRIME).any()
+    exactly = not (closure_rows(SUPPORTS[candidate.name], point, 4) @ candidate.forms.T % PRIME).any()
     if not candidate.floating:
         return exactly
     scaled = tuple(tuple(0.25 * entry for entry in neuron) for neuron in point)
