@@ -47,7 +47,7 @@ def test_every_point_lies_on_exactly_one_leaf(activation, rng, draws, tally):
     """The leaves, each asked by itself (θ in its space, and in no smaller one's), against the search of `invariant_leaf`."""
     net = nm.MLP((2, 3, 1), activation, bias=False)
     lattice, small = invariant_leaves(net), 0
-    for _ in range(draws(100)):
+    for _ in range(draws(50)):
         params = degenerate(rng, 3, 2)
         theta = np.concatenate([params[0].weight.ravel(), params[1].weight.ravel()])
         closures = np.array([leaf.holds(theta[None])[0] for leaf in lattice])
@@ -56,7 +56,7 @@ def test_every_point_lies_on_exactly_one_leaf(activation, rng, draws, tally):
         assert on.tolist() == [lattice.index(params)]
         assert lattice[int(on[0])].contains(params)
         small += int(on[0] != 0)
-    tally(small, of=draws(100), what="points on smaller leaves than the whole space")
+    tally(small, of=draws(50), what="points on smaller leaves than the whole space")
 
 
 def test_the_enumeration_of_proposition_5_2_as_printed_is_no_partition(rng, draws, tally):
@@ -124,9 +124,6 @@ def test_set_algebra(rng):
 
 
 def test_drawing_and_refusals():
-    import matplotlib
-
-    matplotlib.use("Agg")
     axes = invariant_leaves(nm.MLP((1, 3, 1), "exp", bias=False)).draw()
     assert len(axes.texts) == 5 and len(axes.lines) == 6
     with pytest.raises(ValueError, match="2 hidden layers"):

@@ -32,7 +32,7 @@ def test_the_held_coordinates_of_silent_neurons():
     assert manifold.contains(held) and manifold.distance(held) == 0
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu", "tanh"])
+@pytest.mark.parametrize("activation", ["gelu", "tanh"])
 def test_gradients_vanish_at_silent_neurons(activation, rng, draws, tally):
     """Any choice of index sets in a net of four layers, any frozen entries; with σ(0) ≠ 0 the same sets are left."""
     net, control = nm.MLP((2, 3, 3, 2, 1), activation), nm.MLP((2, 3, 3, 2, 1), "sigmoid")

@@ -17,6 +17,8 @@ from neuromanifold.symmetry.permutation import PermutationGroup
 
 Pieces = tuple[Block, ...]
 
+_CROWDED = 9
+
 
 @dataclass(frozen=True, eq=False)
 class LeafLattice:
@@ -78,18 +80,19 @@ class LeafLattice:
 
     def draw(self, axes: Any = None) -> Any:
         """The order as a picture: leaves at the height of their dimension, lines for `covers`. Returns the axes."""
-        import matplotlib.pyplot as plt
+        from matplotlib.figure import Figure
 
-        axes = plt.figure(figsize=(9, 6)).add_subplot() if axes is None else axes
+        axes = Figure(figsize=(9, 6)).add_subplot() if axes is None else axes
         x = _positions(self)
         for i, j in self.covers:
             axes.plot([x[i], x[j]], self.dimensions[[i, j]], color="0.75", linewidth=0.8, zorder=1)
         for i, leaf in enumerate(self.leaves):
-            label = " ".join(map(str, leaf.partition[0]))
+            crowded = (self.dimensions == leaf.dimension).sum() > _CROWDED
+            label = ("\n" if crowded else " ").join(map(str, leaf.partition[0]))
             box = {"facecolor": "white", "edgecolor": "0.5", "boxstyle": "round,pad=0.2"}
             axes.text(x[i], leaf.dimension, label, ha="center", va="center", fontsize=7, bbox=box, zorder=2)
         axes.set(
-            xlim=(-0.6, 0.6), ylabel="dimension of the leaf", xticks=[], yticks=sorted({*self.dimensions.tolist()})
+            xlim=(-0.54, 0.54), ylabel="dimension of the leaf", xticks=[], yticks=sorted({*self.dimensions.tolist()})
         )
         return axes
 

@@ -233,7 +233,7 @@ def _decided(setting: _Setting, rtol: float) -> InducedManifold:
 
 def _moderate(values: np.ndarray) -> np.ndarray:
     """For each point: whether everything there is finite and far from overflow."""
-    return (np.abs(values.reshape(len(values), -1)) < _LARGE).all(axis=1)
+    return np.all(np.abs(values.reshape(len(values), -1)) < _LARGE, axis=1)
 
 
 def _described(setting: _Setting, gradients: np.ndarray, size: float, rtol: float) -> tuple[MapInvariance, ...]:

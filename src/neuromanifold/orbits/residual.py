@@ -104,8 +104,8 @@ def invariance_residual(
         return Residual(times, measure(flows), measure(plain), measure(heavy), travelled, finished)
 
 
-def _distance(manifold: Any) -> Callable[[Any], float]:
-    method: Any = getattr(manifold, "distance", manifold)
+def _distance(manifold: Any) -> Any:
+    method = getattr(manifold, "distance", manifold)
     if not callable(method):
         raise TypeError(
             f"`manifold` is {manifold!r}; pass an object with `distance(params)`, such as a leaf, or that function."
