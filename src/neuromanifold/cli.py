@@ -195,6 +195,8 @@ def verify_statements(
     found, expected = _examined(
         theorems.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
     )
+    if ids:
+        _print_facts(found, expected)
     if record:
         path = Path(theorems.__file__).parent / "verdicts.toml"
         typer.echo(f"wrote {theorems.write_verdicts(found, path, keep=recorded, small=studies)}")
@@ -255,6 +257,16 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
     if json is not None:
         typer.echo(f"wrote {json}")
     return found, verdicts
+
+
+def _print_facts(found: list[Any], expected: list[str]) -> None:
+    """What stands behind each verdict, for statements that were asked for by name."""
+    from neuromanifold.report.ledger import facts
+
+    for item, verdict in zip(found, expected, strict=True):
+        typer.echo(f"\n{item.paper} {item.id}: {item.statement}")
+        for name, value in facts(item, verdict):
+            typer.echo(f"  {name}: " + value.replace("\n", "\n    "))
 
 
 def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, to_host
@@ -54,3 +55,12 @@ def _primitive(vector: list[int]) -> list[int]:
     """Without common factors, the first nonzero entry positive."""
     divisor = gcd(*vector) * (-1 if next(v for v in vector if v) < 0 else 1)
     return [v // divisor for v in vector]
+
+
+def input_features(f: Any, features: int | None) -> int:
+    """How many inputs f takes: an MLP says so itself, any other function must be told."""
+    if isinstance(f, MLP):
+        return f.widths[0]
+    if features is None:
+        raise ValueError("`features` is None; say how many inputs `f` takes, since only an nm.MLP tells.")
+    return features

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.validation import check_params, refuse_tracers
+from neuromanifold.orbits.host import input_features
 
 Map = Callable[[Any], Any]
 
@@ -126,7 +126,7 @@ def _setting(
 ) -> _Setting:
     theta, unravel = ravel_pytree(params)
     kx, kp = jax.random.split(key)
-    x = jax.random.normal(kx, (samples, _features(f, features)), jnp.float64)
+    x = jax.random.normal(kx, (samples, input_features(f, features)), jnp.float64)
     scales = np.where(np.arange(points) % 2, 1.0, 0.1)[:, None]
     scattered = np.asarray(theta) + scales * np.asarray(jax.random.normal(kp, (points, len(theta)), jnp.float64))
 
@@ -159,14 +159,6 @@ def _batched(function: Callable[[Any], Any]) -> Callable[[np.ndarray], np.ndarra
         return np.concatenate(parts)[: len(rows)]
 
     return apply
-
-
-def _features(f: Any, features: int | None) -> int:
-    if isinstance(f, MLP):
-        return f.widths[0]
-    if features is None:
-        raise ValueError("`features` is None; say how many inputs `f` takes, since only an nm.MLP tells.")
-    return features
 
 
 def _newton(steps: Any, slopes: Any, starts: np.ndarray) -> np.ndarray:

@@ -13,9 +13,9 @@ from jax.flatten_util import ravel_pytree
 from neuromanifold.dynamics.checks import check_hashable
 from neuromanifold.dynamics.losses import Loss
 from neuromanifold.models.function import output_shape
-from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
 from neuromanifold.numerics.validation import check_params, refuse_tracers
+from neuromanifold.orbits.host import input_features
 from neuromanifold.symmetry.base import generator
 from neuromanifold.symmetry.hadamard import unflatten
 
@@ -94,7 +94,7 @@ def invariance_residual(
     times = np.linspace(0.0, t1, saves + 1)
     with arithmetic():
         params = promote(params, np.float64)
-        x, y, c = _data(f, params, key, draws, samples, _features(f, features))
+        x, y, c = _data(f, params, key, draws, samples, input_features(f, features))
         flows = to_host(_flows(f, loss, params, (x, y, c), jnp.asarray(times), rtol, atol))
         plain, heavy = (to_host(_descents(f, loss, params, (x, y, c), lr, mu, steps)) for mu in (0.0, momentum))
         measure = partial(_distances, distance, partial(unflatten, to_host(params)))
@@ -111,14 +111,6 @@ def _distance(manifold: Any) -> Any:
             f"`manifold` is {manifold!r}; pass an object with `distance(params)`, such as a leaf, or that function."
         )
     return method
-
-
-def _features(f: Any, features: int | None) -> int:
-    if isinstance(f, MLP):
-        return f.widths[0]
-    if features is None:
-        raise ValueError("`features` is None; say how many inputs `f` takes, since only an nm.MLP tells.")
-    return features
 
 
 def _data(f: Any, params: Any, key: Any, draws: int, samples: int, features: int) -> tuple[Any, Any, Any]:

@@ -104,8 +104,10 @@ def _row(item: Evidence, recorded: str) -> str:
     )
 
 
-def _details(item: Evidence, recorded: str) -> str:
-    facts: list[tuple[str, Any]] = [
+def facts(item: Evidence, recorded: str) -> list[tuple[str, str]]:
+    """What stands behind a verdict, as (name, value) pairs, without those that say nothing."""
+    amendment = item.amendment and f"{item.amendment['statement']} ({item.amendment['verdict']})"
+    listed: list[tuple[str, Any]] = [
         ("method", item.method),
         ("exhaustive over", item.scope),
         ("narrower than printed", item.narrower),
@@ -114,9 +116,17 @@ def _details(item: Evidence, recorded: str) -> str:
         ("worst case", item.worst),
         ("negative control", item.control),
         ("recorded verdict", recorded if recorded != item.kind else ""),
+        ("counterexample", item.counterexample),
         ("two routes", "; ".join(item.routes)),
-        ("amended", item.amendment and f"{item.amendment['statement']} ({item.amendment['verdict']})"),
+        ("amended", amendment),
     ]
-    lines = "".join(f"<div><b>{name}:</b> {html.escape(str(value))}</div>" for name, value in facts if value)
-    shown = f"<pre>{html.escape(item.counterexample)}</pre>" if item.counterexample else ""
-    return f"<details{' open' if shown else ''}><summary>evidence</summary>{lines}{shown}</details>"
+    return [(name, str(value)) for name, value in listed if value]
+
+
+def _details(item: Evidence, recorded: str) -> str:
+    lines = "".join(_fact(name, html.escape(value)) for name, value in facts(item, recorded))
+    return f"<details{' open' if item.counterexample else ''}><summary>evidence</summary>{lines}</details>"
+
+
+def _fact(name: str, escaped: str) -> str:
+    return f"<pre>{escaped}</pre>" if name == "counterexample" else f"<div><b>{name}:</b> {escaped}</div>"

@@ -34,9 +34,8 @@ def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement
     offered = statements(paper)
     for name in ids:
         if not any(statement.answers_to(name) for statement in offered):
-            raise ValueError(
-                f"`ID` {name!r} names no statement of {paper or 'the papers'}; there are {', '.join(s.id for s in offered)}."
-            )
+            rows = "; ".join(dict.fromkeys(statement.row for statement in offered))
+            raise ValueError(f"`ID` {name!r} names no statement of {paper or 'the papers'}; its rows are {rows}.")
     return tuple(s for s in offered if not ids or any(s.answers_to(name) for name in ids))
 
 
