@@ -125,7 +125,7 @@ def show_neurons(name: str, neurons: Any) -> str:
     return (
         f"net = nm.MLP(({len(w[0])}, {len(w)}, 1), {name!r}, bias=False)\n"
         f"params = (nm.Layer(np.array({w}, float)), nm.Layer(np.array([{a}], float)))\n"
-        "nm.orbits.lie_closure(net, params, key=jax.random.key(0))"
+        "nm.lie_closure(net, params, key=jax.random.key(0))"
     )
 
 

@@ -144,7 +144,7 @@ def _show(case: Factors) -> str:
     return (
         f"U, V = np.array({case.U.tolist()}, float), np.array({case.V.tolist()}, float)\n"
         f"net = nm.MLP(({case.m}, {case.r}, {case.n}), 'identity', bias=False)\n"
-        f"closure = nm.orbits.lie_closure(net, (nm.Layer(V.T), nm.Layer(U)), key=jax.random.key(0))\n"
+        f"closure = nm.lie_closure(net, (nm.Layer(V.T), nm.Layer(U)), key=jax.random.key(0))\n"
         "net.n_params - int(closure.dimension)"
     )
 

@@ -99,7 +99,7 @@ def _show_chain(case: Chain) -> str:
     return (
         f"net = nm.MLP({case.widths}, 'identity', bias=False)\n"
         f"params = tuple(nm.Layer(np.array(w)) for w in {weights})\n"
-        "net.n_params - int(nm.orbits.lie_closure(net, params, key=jax.random.key(0)).dimension)"
+        "net.n_params - int(nm.lie_closure(net, params, key=jax.random.key(0)).dimension)"
     )
 
 
