@@ -33,7 +33,6 @@ BY_ID = {statement.id: statement for statement in paper.STATEMENTS}
 PLANTED = [
     ("Ex 3.1", "holds", orbits, "exponential_dimension", lambda n: 4),
     ("P 3.1", "no counterexample", orbits, "is_structural", lambda candidate: candidate.a == candidate.w),
-    ("Ex 4.1", "holds", maps, "DIFFERENCE", np.array([1, 1])),
     (
         "Ex 4.2",
         "no counterexample",
@@ -62,9 +61,15 @@ PLANTED = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _few_chains(monkeypatch):
+    few = [deep_laws.Chain(widths) for widths in ((1, 2, 2), (1, 2, 2, 1, 2))]
+    monkeypatch.setattr(deep_laws, "_chains", lambda rng, draws: few)
+
+
 @pytest.mark.parametrize(("name", "verdict", "module", "formula", "planted"), PLANTED, ids=[p[0] for p in PLANTED])
 def test_a_planted_error_changes_the_verdict(name, verdict, module, formula, planted, monkeypatch):
-    statement = smallest(BY_ID[name], {"Ex 3.1": 4, "conservation (deep linear)": 21, "Thm 4.2 (i)": 4}.get(name, 60))
+    statement = smallest(BY_ID[name], {"Ex 3.1": 8, "P 3.1": 25, "Thm 4.2 (i)": 4}.get(name, 60))
     with unchecked():
         assert examine(statement, draws=0).kind == verdict
         monkeypatch.setattr(module, formula, planted)
@@ -92,6 +97,7 @@ def test_every_row_has_its_statements_in_order():
     ("name", "value"),
     [
         ("Rem 4.1 (C¹)", (0.0, 0.25)),
+        ("P 5.2", 2),
         ("conservation (two-layer linear)", 7),
         ("conservation (deep linear)", 8),
         ("conservation (more laws than Δ's)", 1),

@@ -244,6 +244,10 @@ class Graded:
     grade: int
 
 
+GENERIC_GRADE = {1: 6, 2: 4}
+"""How far brackets of generic activations are listed, by the number of inputs."""
+
+
 def full_grade(d: int, grade: int) -> int:
     """How many fields of ℝ^{d+1} with homogeneous components of degree grade + 1 there are, up to combinations."""
     return (d + 1) * comb(grade + 1 + d, d)
@@ -252,7 +256,7 @@ def full_grade(d: int, grade: int) -> int:
 def _fills(case: Graded) -> Check:
     """Independent brackets of the grade, against all polynomial fields of it."""
     highest = 20 if case.d == 1 else 8
-    fields = algebra(case.d, SUPPORTS[case.name], highest if case.name in GENERIC_ODD else 6)
+    fields = algebra(case.d, SUPPORTS[case.name], highest if case.name in GENERIC_ODD else GENERIC_GRADE[case.d])
     found = sum(_degree(X) == case.grade + 1 for X in fields)
     return Check(found, full_grade(case.d, case.grade), hypotheses={"activation": case.name, "d": case.d})
 
@@ -263,7 +267,7 @@ def _degree(X: Field) -> int:
 
 def _grades(rng: np.random.Generator, draws: int) -> Iterator[Graded]:
     for name, d in itertools.product(GENERIC, (1, 2)):
-        yield from (Graded(name, d, grade) for grade in range(-1, 7))
+        yield from (Graded(name, d, grade) for grade in range(-1, GENERIC_GRADE[d] + 1))
     for name in GENERIC_ODD:
         sparse = name == "sinh(z) + sin(z)"
         yield from (Graded(name, 1, grade) for grade in range(12 if sparse else 6, 21, 4 if sparse else 2))
@@ -274,13 +278,13 @@ FILLED = Statement(
     paper=PAPER,
     row="Cor 5.1–5.3",
     id="Cor 5.3 (every θ)",
-    says="brackets make all polynomial fields of a neuron up to degree 7, for odd σ all of high odd degrees: they take any values at "
+    says="brackets make all polynomial fields of a neuron, for odd σ all of high odd degrees: they take any values at "
     "different (up to sign, nonzero) neurons, so dim Lie_θ = dim [θ] at every real θ",
     method="exact",
     cases=_grades,
     measure=_fills,
     control=Control("cos, which is even, d = 1, quadratic fields", lambda: _fills(Graded("cos", 1, 1))),
-    exhaustive="generic: degrees 0 to 7, d = 1, 2, hence m ≤ 8 and every θ; odd: d = 1, degrees 7, 9, …, 21 (hence m ≤ 8), "
+    exhaustive="generic: degrees 0 to 7 with d = 1 (hence m ≤ 8), to 5 with d = 2 (m ≤ 6); odd: d = 1, degrees 7, 9, …, 21 (m ≤ 8), "
     "13, 17, 21 where only every fourth derivative is nonzero (m ≤ 3); d = 2, degree 9",
     show=str,
 )

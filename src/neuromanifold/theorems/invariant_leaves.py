@@ -262,7 +262,9 @@ SIGNED = Statement(
     ),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
-    show=show_points,
+    show=lambda neurons: (
+        f"from neuromanifold.theorems.invariant_leaves import sets_with\nlen(sets_with({neurons}, nonzero=False))"
+    ),
     confirm=_stabilisers,
     route="stabilisers of the points of one printed set, by trying every signed permutation",
     worked="""

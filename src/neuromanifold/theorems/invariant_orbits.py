@@ -45,11 +45,13 @@ def exponential_dimension(neurons: Neurons) -> int:
 
 
 def _two_exponentials(neurons: Neurons) -> Check:
-    """Both routes: the library in float64, and polynomial fields modulo a prime."""
+    """By polynomial fields modulo a prime, and by the library in float64 where no entry is negative; the worse of the two."""
     wanted = exponential_dimension(neurons)
-    float64, exact = int(closure("exp", neurons).dimension), closure_dimension(SUPPORTS["exp"], neurons, wanted)
-    farther = float64 if abs(float64 - wanted) >= abs(exact - wanted) else exact
-    return Check(farther, wanted, hypotheses={"on M": wanted == 2}, count=2)
+    found = [closure_dimension(SUPPORTS["exp"], neurons, wanted)]
+    if min(map(min, neurons)) >= 0:
+        found.append(int(closure("exp", neurons).dimension))
+    worst = max(found, key=lambda dimension: abs(dimension - wanted))
+    return Check(worst, wanted, hypotheses={"on M": wanted == 2}, count=len(found))
 
 
 def _pairs(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
@@ -62,7 +64,7 @@ TWO_EXPONENTIALS = Statement(
     row="Ex 3.1",
     id="Ex 3.1",
     says="the SIMs of a₁e^{w₁x} + a₂e^{w₂x} are ℝ⁴, M = {equal neurons} and its complement: dim Lie_θ is 2 on M and 4 off it",
-    method="float64",
+    method="exact",
     cases=_pairs,
     measure=_two_exponentials,
     control=Control(
@@ -70,7 +72,7 @@ TWO_EXPONENTIALS = Statement(
         lambda: Check(int(closure("tanh", ((1, 1), (-1, -1))).dimension), exponential_dimension(((1, 1), (-1, -1)))),
     ),
     draws=10,
-    exhaustive="θ ∈ {−1, 0, 1}⁴ up to the order of the neurons, in float64 and modulo a prime",
+    exhaustive="θ ∈ {−1, 0, 1}⁴ up to the order of the neurons, modulo a prime; {0, 1}⁴ also by the library in float64",
     show=lambda neurons: show_neurons("exp", neurons),
 )
 
