@@ -13,6 +13,7 @@ from neuromanifold.orbits.partition import InvariantLeaf, generic_point
 from neuromanifold.theorems.invariant_algebra import Field, Neurons, algebra, closure_dimension
 from neuromanifold.theorems.invariant_cases import (
     CLASSES,
+    EPS,
     GENERIC,
     GENERIC_ODD,
     PAPER,
@@ -29,10 +30,8 @@ from neuromanifold.theorems.invariant_cases import (
 )
 from neuromanifold.theorems.invariant_connected import Lattice
 from neuromanifold.theorems.invariant_generic import degenerate_as_printed
+from neuromanifold.theorems.invariant_orbits import ROUNDING, smallest_kept
 from neuromanifold.theorems.statement import Check, Control, Statement
-
-ANGLE = 1e-6
-"""How far, as a sine, the span of the closure may lie from the leaf: ill-conditioned directions are known to some 10⁻⁹."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +314,8 @@ def _orbit_is_leaf(case: OnLeaf) -> Check:
     rows = np.concatenate([params[1].weight.T, params[0].weight], axis=1)
     found = closure(case.name, tuple(map(tuple, rows.tolist())))
     outside = found.basis - (found.basis @ case.leaf.basis.T) @ case.leaf.basis
-    tangent = float(np.abs(outside).max(initial=0.0)) < ANGLE
+    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
+    tangent = float(np.abs(outside).max(initial=0.0)) <= tolerance
     return Check(int(found.dimension) if tangent else -1, case.leaf.dimension, hypotheses=hypotheses)
 
 
