@@ -201,3 +201,8 @@ def test_what_a_study_did_not_measure_is_vacuous_and_no_crash(tmp_path):
 
 def verdict(statement: Statement) -> str:
     return examine(statement, draws=0).verdict
+
+
+@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+def test_the_verdict_is_the_recorded_one(one):
+    assert_recorded(one)

@@ -199,3 +199,8 @@ def test_paths_go_round_what_is_removed():
     u, v = (connected.differences(True, point) for point in (straight.start, straight.end))
     assert not connected.segment_stays(u, v)
     assert connected.has_path(straight)
+
+
+@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+def test_the_verdict_is_the_recorded_one(one):
+    assert_recorded(one)

@@ -160,3 +160,8 @@ def test_a_study_without_the_claim_is_vacuous_not_an_error() -> None:
     measure = BY_ID["Thm 7 (many flows)"].measure
     assert measure("not measured").vacuous
     assert not measure("59 of 60 flows").holds
+
+
+@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+def test_the_verdict_is_the_recorded_one(one):
+    assert_recorded(one)

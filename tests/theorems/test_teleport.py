@@ -138,3 +138,8 @@ def test_a_small_study_is_read_and_a_missing_claim_is_no_crash(tmp_path: Path):
     chosen = [BY_ID["Fig 1"], BY_ID["Fig 1 (preserved)"], BY_ID["Fig 2"], BY_ID["Eq 19 (study)"]]
     verdicts = [examine(s).verdict for s in reading(chosen, lambda paper: tmp_path / "summary.json")]
     assert verdicts == ["fails", "no counterexample in 1", *["vacuous: no case says anything"] * 2]
+
+
+@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+def test_the_verdict_is_the_recorded_one(one):
+    assert_recorded(one)
