@@ -5,7 +5,7 @@ from neuromanifold.theorems import Statement, examine, recorded_verdicts
 RECORDED = recorded_verdicts()
 
 
-def name(statement: Statement) -> str:
+def statement_name(statement: Statement) -> str:
     return f"{statement.paper} {statement.id}"
 
 

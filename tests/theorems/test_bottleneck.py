@@ -26,6 +26,7 @@ from neuromanifold.theorems import (
 )
 from neuromanifold.theorems.bottleneck import STATEMENTS
 from neuromanifold.theorems.bottleneck_cases import chain, network
+from theorems.support import assert_recorded, statement_name
 
 ROWS = "linear, expansion, ranks, Thm 3, P 4, P 5, P 13, Thm 6, trace, Thm 7, Cor 8, P 9, Thm 10, Sec 5, Ex 20, Fig 1, Fig 2"
 
@@ -198,6 +199,6 @@ def test_the_recorded_summary_is_read_and_unlearned_numbers_fail():
     assert examine(unlearned).kind.startswith("unconfirmed")
 
 
-@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+@pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
 def test_the_verdict_is_the_recorded_one(one):
     assert_recorded(one)

@@ -23,6 +23,7 @@ from neuromanifold.theorems import complexity_kernel as kernel
 from neuromanifold.theorems import complexity_regions as regions
 from neuromanifold.theorems import complexity_setup as setup
 from neuromanifold.theorems.complexity_cases import architectures, network, roughly, staged, statuses
+from theorems.support import assert_recorded, statement_name
 
 BY_ID = {statement.id: statement for statement in paper.STATEMENTS}
 
@@ -203,6 +204,6 @@ def verdict(statement: Statement) -> str:
     return examine(statement, draws=0).verdict
 
 
-@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+@pytest.mark.parametrize("one", paper.STATEMENTS, ids=statement_name)
 def test_the_verdict_is_the_recorded_one(one):
     assert_recorded(one)

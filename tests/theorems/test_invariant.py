@@ -26,6 +26,7 @@ from neuromanifold.theorems import invariant_maps as maps
 from neuromanifold.theorems import invariant_neurons as neurons
 from neuromanifold.theorems import invariant_orbits as orbits
 from neuromanifold.theorems import invariant_regularity as regularity
+from theorems.support import assert_recorded, statement_name
 
 BY_ID = {statement.id: statement for statement in paper.STATEMENTS}
 
@@ -201,6 +202,6 @@ def test_paths_go_round_what_is_removed():
     assert connected.has_path(straight)
 
 
-@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+@pytest.mark.parametrize("one", paper.STATEMENTS, ids=statement_name)
 def test_the_verdict_is_the_recorded_one(one):
     assert_recorded(one)

@@ -23,7 +23,7 @@ from neuromanifold.theorems import (
     write_evidence,
     write_verdicts,
 )
-from theorems.support import RECORDED, name
+from theorems.support import RECORDED, statement_name
 
 # The first column of the tables of THEORY.md.
 ROWS = {
@@ -68,11 +68,11 @@ def test_failures_are_recorded_with_the_case_and_two_routes_and_worked_by_hand()
     for statement in ALL:
         entry = RECORDED[statement.paper][statement.id]
         failed = entry["verdict"] in ("fails", "holds as amended")
-        assert failed == ("counterexample" in entry), name(statement)
+        assert failed == ("counterexample" in entry), statement_name(statement)
         if failed:
-            assert len(entry["routes"]) == 2, name(statement)
-            assert len(statement.worked) > 80, name(statement)
-            assert entry["counterexample"], name(statement)
+            assert len(entry["routes"]) == 2, statement_name(statement)
+            assert len(statement.worked) > 80, statement_name(statement)
+            assert entry["counterexample"], statement_name(statement)
 
 
 def test_the_errata_page_is_generated_from_the_record() -> None:

@@ -17,6 +17,7 @@ from neuromanifold.theorems.riemann_dense import generalised
 from neuromanifold.theorems.riemann_exact import along, differing, slope, symbols
 from neuromanifold.theorems.riemann_locus import complex_tuples, contained, tangent_spread
 from neuromanifold.theorems.riemann_table import depends, hourglass
+from theorems.support import assert_recorded, statement_name
 
 BY_ID = {statement.id: statement for statement in STATEMENTS}
 ROWS = (
@@ -162,6 +163,6 @@ def test_a_study_without_the_claim_is_vacuous_not_an_error() -> None:
     assert not measure("59 of 60 flows").holds
 
 
-@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+@pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
 def test_the_verdict_is_the_recorded_one(one):
     assert_recorded(one)

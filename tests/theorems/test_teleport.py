@@ -26,6 +26,7 @@ from neuromanifold.theorems import (
     teleport_symmetry,
 )
 from neuromanifold.theorems.teleport import STATEMENTS
+from theorems.support import assert_recorded, statement_name
 
 BY_ID = {statement.id: statement for statement in STATEMENTS}
 PLANTED = [
@@ -140,6 +141,6 @@ def test_a_small_study_is_read_and_a_missing_claim_is_no_crash(tmp_path: Path):
     assert verdicts == ["fails", "no counterexample in 1", *["vacuous: no case says anything"] * 2]
 
 
-@pytest.mark.parametrize("one", STATEMENTS, ids=name)
+@pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
 def test_the_verdict_is_the_recorded_one(one):
     assert_recorded(one)
