@@ -29,7 +29,7 @@ def induced_field(f: Callable[[Any, Any], Any], x: Any, cotangent: Any = None) -
 
 
 def lie_bracket(X: Field, Y: Field) -> Field:
-    """[X, Y](θ) = DY(θ)·X(θ) − DX(θ)·Y(θ), by two Jacobian–vector products.   [invariant, Def 2.7]
+    """The field [X, Y] = DY·X − DX·Y, by two Jacobian–vector products.   [invariant, Def 2.7]
 
     X and Y map a pytree of parameters to a pytree of the same structure; so does the bracket, which can be bracketed
     again, jitted and vmapped. The sign makes d/dt (e^{tX})^*Y = [X, Y] at t = 0, and [θ ↦ Aθ, θ ↦ Bθ] = θ ↦ (BA − AB)θ.

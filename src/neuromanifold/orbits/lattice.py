@@ -146,10 +146,10 @@ def invariant_leaves(net: MLP, *, limit: int = 5000) -> LeafLattice:
     any blocks of which may have zero incoming weights (2, 7, 31, 164, …). Neurons of different activations are never equal.
     A leaf with s blocks has dimension (d+1)s (d inputs, no biases, one output); zero blocks add 0 for odd, 1 for even σ.
 
-    >>> [len(invariant_leaves(nm.MLP((1, m, 1), "exp"))) for m in (1, 2, 3, 4)]
-    [1, 2, 5, 15]
-    >>> [len(invariant_leaves(nm.MLP((1, m, 1), "tanh"))) for m in (1, 2, 3)]
-    [2, 6, 24]
+    >>> tuple(len(invariant_leaves(nm.MLP((1, m, 1), "exp"))) for m in (1, 2, 3, 4))
+    (1, 2, 5, 15)
+    >>> tuple(len(invariant_leaves(nm.MLP((1, m, 1), "tanh"))) for m in (1, 2, 3))
+    (2, 6, 24)
     """
     count = leaf_count(net)
     if count > limit:

@@ -48,6 +48,7 @@ def _chapter(statement: Statement, recorded: Verdicts) -> str:
     if statement.amended is not None:
         lines.append(f"*True instead* ({entry['amended_verdict']}). {statement.amended.says}\n")
     lines += [f"{statement.worked.strip()}\n", f"```python\n{entry['counterexample']}\n```\n"]
+    lines += ["Both sides of what fails, by two routes:\n"]
     lines += [f"- {route}" for route in entry["routes"]]
     return "\n".join([*lines, ""])
 
