@@ -373,7 +373,7 @@ def show_matrices(case: Any) -> str:
     if isinstance(case[0], Case):
         return f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
     if isinstance(case[0], Fraction):
-        return f"c = Fraction('{case[0]}'), Fraction('{case[1]}')"
+        return f"from fractions import Fraction\nc = Fraction('{case[0]}'), Fraction('{case[1]}')"
     return f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
 
 

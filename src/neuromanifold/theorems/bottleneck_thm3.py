@@ -78,7 +78,10 @@ LEMMA = _statement(
     method="float64",
     cases=first.lemmas,
     measure=first.measure_lemma,
-    show=lambda case: f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on {_domain(case)}",
+    show=lambda case: (
+        "from fractions import Fraction\n"
+        f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on {_domain(case)}"
+    ),
     control=Control("a third of the right side", lambda: Check(first.two_layer_cost(Fraction(1), False), 2 / 3, "<=")),
     confirm=first.confirm_lemma,
     route="linear programme over neurons of every direction",

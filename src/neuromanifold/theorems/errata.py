@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from neuromanifold.numerics.files import write_text
+from neuromanifold.theorems.evidence import kind
 from neuromanifold.theorems.ledger import PAPERS, Verdicts, recorded_verdicts, statements
 from neuromanifold.theorems.statement import Statement
 
@@ -11,7 +12,13 @@ _HEADER = """# Errata
 
 Every statement of the five papers is executed by `neuromanifold verify`. This page lists those that fail as printed, each with
 its smallest counterexample, worked by hand and confirmed by a second computation; then the verdict on every statement.
-It is generated from `src/neuromanifold/theorems` by `neuromanifold verify --errata docs/errata.md`.
+It is generated from `src/neuromanifold/theorems` by `neuromanifold verify --errata docs/errata.md`. The counterexamples need
+
+```python
+import jax
+import numpy as np
+import neuromanifold as nm
+```
 """
 
 
@@ -46,7 +53,9 @@ def _chapter(statement: Statement, recorded: Verdicts) -> str:
     entry = _entry(statement, recorded)
     lines = [f"### {statement.id}: {entry['verdict']}\n", f"*Printed.* {statement.says}\n"]
     if statement.amended is not None:
-        lines.append(f"*True instead* ({entry['amended_verdict']}). {statement.amended.says}\n")
+        true = kind(entry["amended_verdict"]) in ("holds", "no counterexample")
+        lead = f"*True instead* ({entry['amended_verdict']})." if true else "*Tried instead, and not borne out either.*"
+        lines.append(f"{lead} {statement.amended.says}\n")
     lines += [f"{statement.worked.strip()}\n", f"```python\n{entry['counterexample']}\n```\n"]
     lines += ["Both sides of what fails, by two routes:\n"]
     lines += [f"- {route}" for route in entry["routes"]]

@@ -130,7 +130,7 @@ def show_neurons(name: str, neurons: Any) -> str:
 
 
 @lru_cache(maxsize=4096)
-def closure(name: str, neurons: tuple[tuple[float, ...], ...]) -> LieClosure:
+def closure(name: str, neurons: tuple[tuple[float | int, ...], ...]) -> LieClosure:
     """The library's Lie closure at these neurons."""
     return lie_closure(*two_layer(name, neurons), key=jax.random.key(0))
 

@@ -88,7 +88,7 @@ class Sample:
     """A point, and seeds for data and losses."""
 
     name: str
-    neurons: tuple[tuple[float, ...], ...]
+    neurons: tuple[tuple[float | int, ...], ...]
     seed: int
 
 

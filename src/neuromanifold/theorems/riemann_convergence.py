@@ -183,7 +183,7 @@ LEM_18_UNIFORM = Statement(
     exhaustive="two layers, sizes 2–5, strides 1–3: (a, b) exists exactly when the pairing matrix has rank below both sizes, and full "
     "rank at one data set is full rank at almost all",
     narrower="two layers",
-    show=lambda case: f"{case[0]!r}, np.array({case[1].tolist()})",
+    show=lambda case: f"nm.{case[0]!r}, np.array({case[1].tolist()})",
 )
 
 

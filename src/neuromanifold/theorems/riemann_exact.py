@@ -139,10 +139,10 @@ def tensor_nets(
 
 
 def show_filters(case: Any) -> str:
-    """(net, params, …) as Python: `LinearConvNet(…), ([…], …), …`."""
+    """(net, params, …) as Python: `nm.LinearConvNet(…), ([…], …), …`."""
     net, params, *rest = case
     filters = repr(tuple(np.asarray(w).tolist() for w in params))
-    return ", ".join([repr(net), filters, *(repr(np.asarray(entry).tolist()) for entry in rest)])
+    return ", ".join([f"nm.{net!r}", filters, *(repr(np.asarray(entry).tolist()) for entry in rest)])
 
 
 def hypotheses(net: LinearConvNet, **more: Any) -> dict[str, Any]:

@@ -108,7 +108,7 @@ UNIQUE = Statement(
         "without the ReLU",
         lambda: _keeping((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), linear=True),
     ),
-    show=lambda case: f"{case[0]!r}, {[w.tolist() for w in case[1]]}",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
     narrower="among the tuples of the linear fibre over the same (v, δ)",
 )
 
@@ -138,7 +138,7 @@ SIGN = Statement(
             ">=",
         ),
     ),
-    show=lambda case: f"{case[0]!r}, {[w.tolist() for w in case[1]]}",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
 
 
@@ -202,7 +202,7 @@ OPEN = Statement(
         "signals that the first layer maps into the negative orthant",
         lambda: _open_set((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), -1.0),
     ),
-    show=lambda case: f"{case[0]!r}, {[w.tolist() for w in case[1]]}",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
 
 
@@ -230,7 +230,7 @@ RELU_DELTA = Statement(
         "the first layer twice as fast",
         lambda: _relu_rate((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), (2.0, 1.0)),
     ),
-    show=lambda case: f"{case[0]!r}, {[w.tolist() for w in case[1]]}",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
 
 

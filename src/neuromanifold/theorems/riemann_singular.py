@@ -212,7 +212,7 @@ SING_OUTSIDE = Statement(
     in (x², y²), so it lies in the neuromanifold of sizes (1, 4), which M contains because every real cubic has a
     real root. This cubic has one: over v lies one real tuple up to scalars, dμ has rank 6 = dim M there, and M is a
     manifold near v. Over ℂ there are three tuples."""),
-    show=lambda case: f"{case[0]!r}, np.array({case[1]})",
+    show=lambda case: f"nm.{case[0]!r}, np.array({case[1]})",
     amended=_AMENDED,
 )
 

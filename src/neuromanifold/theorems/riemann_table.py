@@ -200,7 +200,7 @@ def _family(dimension: int, printed: str) -> list[LinearConvNet]:
 
 def _show(case: Any) -> str:
     net, delta, seed = case
-    return f"net, delta, seed = {net!r}, {np.asarray(delta).tolist()}, {seed}"
+    return f"net, delta, seed = nm.{net!r}, {np.asarray(delta).tolist()}, {seed}"
 
 
 def _line_yes(rng: np.random.Generator, draws: int) -> Iterator[Any]:

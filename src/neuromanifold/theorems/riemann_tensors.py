@@ -174,7 +174,7 @@ OBS_11_REQUIRES = Statement(
     worked=cleandoc("""Two layers of shape 1 × 2 × 2 with strides (2, 1, 1): t_1 = (1, 1, 1) and t_2 = (2, 1, 1) differ. But no filter
     sees the first axis, so both spaces are ℝ[x_2, y_2, x_3, y_3]_{(1,1)}, the exchange leaves μ alone, and (11)
     holds. Part c) states the condition correctly."""),
-    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
     amended=Statement(
         paper="riemann",
         row="Cor 10, Obs 11",
@@ -223,7 +223,7 @@ OBS_11_LINE = Statement(
     worked=cleandoc("""D = 1, sizes (2, 2), stride s_1 = 1: t_1 = 1 and t_2 = s_1 = 1 are equal, and (a_0x + a_1y)(b_0x + b_1y) does
     not depend on the order. In one dimension it happens whenever the strides between the two layers are all one,
     which Section 2.3 studies."""),
-    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
     amended=Statement(
         paper="riemann",
         row="Cor 10, Obs 11",
@@ -265,7 +265,7 @@ OBS_11_B = Statement(
         lambda: _swap((LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1)),
     ),
     exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there for all filters, as a polynomial identity",
-    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
 
 
@@ -306,6 +306,6 @@ OBS_11_C = Statement(
         lambda: Check(int(space(THIN, 0) == space(THIN, 1)), int(THIN.strides[0] == (1, 1, 1))),
     ),
     exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 (D = 3)",
-    show=lambda case: f"{case[0]!r}, {case[1]}, {case[2]}",
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
 GROUP = (COR_10, OBS_11_A, OBS_11_REQUIRES, OBS_11_LINE, OBS_11_B, OBS_11_C)

@@ -1,14 +1,37 @@
 """A printed statement as software: cases over its hypotheses, a measurement of its conclusion, and a negative control."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 Method = Literal["exact", "float64", "integration", "training"]
 Relation = Literal["=", "<=", ">="]
+
+
+def paste(case: Any) -> str:
+    """The case as Python one can paste: its `repr`, after the imports of the classes in it.
+
+    >>> paste((1, "relu"))
+    "(1, 'relu')"
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    _collect(case, found)
+    lines = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(found.items())]
+    return "\n".join([*lines, repr(case)])
+
+
+def _collect(value: Any, found: dict[str, set[str]]) -> None:
+    if is_dataclass(value) and not isinstance(value, type):
+        found[type(value).__module__].add(type(value).__name__)
+        for entry in fields(value):
+            _collect(getattr(value, entry.name), found)
+    elif isinstance(value, tuple | list):
+        for entry in value:
+            _collect(entry, found)
 
 
 @dataclass(frozen=True)
@@ -82,7 +105,7 @@ class Statement:
     draws: int = 40
     exhaustive: str = ""
     narrower: str = ""
-    show: Callable[[Any], str] = repr
+    show: Callable[[Any], str] = paste
     smaller: Callable[[Any], Iterable[Any]] = lambda case: ()
     confirm: Callable[[Any], Check] | None = None
     route: str = ""

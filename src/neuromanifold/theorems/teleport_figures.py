@@ -161,7 +161,8 @@ def correlations(claims: Claims) -> list[dict[str, Any]]:
 
 
 def _show(case: dict[str, Any]) -> str:
-    return f"{case['loss']}: r {_interval(case['r_whole_epochs'])}, interpolated {_interval(case['r_interpolated'])}"
+    value = case["r_whole_epochs"]["value"]
+    return f"{value:.3f}  # {case['loss']}: r {_interval(case['r_whole_epochs'])}, interpolated {_interval(case['r_interpolated'])}"
 
 
 def _reciprocal(case: dict[str, Any]) -> Check:

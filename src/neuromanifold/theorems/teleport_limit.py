@@ -283,7 +283,10 @@ KINKS = Statement(
     draws=20,
     measure=lambda case: kinked(case, RATE),
     control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", _constant_outputs),
-    show=lambda case: f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('function_gradient')",
+    show=lambda case: (
+        "from neuromanifold.theorems.teleport_wide import Family, measured\n"
+        f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('function_gradient')"
+    ),
     confirm=_flips_by_hand,
     route="float64, one step of networks of up to a million ReLU neurons, by hand",
     worked="""F = Σ v_i max(w_i, 0)/√n with standard normal v, w, at x = 1 and f = 1, one step of size 1: w_i falls by v_i/√n where w_i > 0.
