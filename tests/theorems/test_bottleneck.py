@@ -200,5 +200,5 @@ def test_the_recorded_summary_is_read_and_unlearned_numbers_fail():
 
 
 @pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
-def test_the_verdict_is_the_recorded_one(one):
-    assert_recorded(one)
+def test_the_verdict_is_the_recorded_one(one, draws):
+    assert_recorded(one, draws)

@@ -205,5 +205,5 @@ def verdict(statement: Statement) -> str:
 
 
 @pytest.mark.parametrize("one", paper.STATEMENTS, ids=statement_name)
-def test_the_verdict_is_the_recorded_one(one):
-    assert_recorded(one)
+def test_the_verdict_is_the_recorded_one(one, draws):
+    assert_recorded(one, draws)

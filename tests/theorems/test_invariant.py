@@ -203,5 +203,5 @@ def test_paths_go_round_what_is_removed():
 
 
 @pytest.mark.parametrize("one", paper.STATEMENTS, ids=statement_name)
-def test_the_verdict_is_the_recorded_one(one):
-    assert_recorded(one)
+def test_the_verdict_is_the_recorded_one(one, draws):
+    assert_recorded(one, draws)

@@ -164,5 +164,5 @@ def test_a_study_without_the_claim_is_vacuous_not_an_error() -> None:
 
 
 @pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
-def test_the_verdict_is_the_recorded_one(one):
-    assert_recorded(one)
+def test_the_verdict_is_the_recorded_one(one, draws):
+    assert_recorded(one, draws)

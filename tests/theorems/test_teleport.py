@@ -142,5 +142,5 @@ def test_a_small_study_is_read_and_a_missing_claim_is_no_crash(tmp_path: Path):
 
 
 @pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
-def test_the_verdict_is_the_recorded_one(one):
-    assert_recorded(one)
+def test_the_verdict_is_the_recorded_one(one, draws):
+    assert_recorded(one, draws)
