@@ -113,6 +113,15 @@ def test_a_small_scale_verdict_is_recorded_beside_the_papers_own() -> None:
     assert expected(evidence, {}) == "not recorded"
 
 
+def test_a_small_study_without_the_data_says_nothing_against_the_record() -> None:
+    [figure] = select("complexity", ["Fig 6 (correlation)"])
+    unmeasured = replace(figure, cases=StudyCases("complexity", lambda claims: ()))
+    evidence = examine(unmeasured)
+    assert evidence.kind.startswith("vacuous")
+    assert expected(evidence, RECORDED, small=True) == evidence.kind
+    assert expected(evidence, RECORDED) != evidence.kind
+
+
 def test_an_edited_summary_is_noticed(tmp_path: Path) -> None:
     assert read_claims("complexity")
     path = tmp_path / "summary.json"

@@ -67,7 +67,12 @@ def recorded_verdicts() -> Verdicts:
 
 
 def expected(evidence: Evidence, recorded: Verdicts, *, small: bool = False) -> str:
-    """The recorded verdict; `small` asks for that of a small-scale study where it is recorded apart from the paper's scale."""
+    """The recorded verdict; `small` asks for that of a small-scale study where it is recorded apart from the paper's scale.
+
+    A small study that lacks the data or the size for a statement says nothing about it, and so nothing against the record.
+    """
+    if small and evidence.method == "training" and evidence.cases == evidence.vacuous:
+        return evidence.kind
     entry = recorded.get(evidence.paper, {}).get(evidence.id, {"verdict": "not recorded"})
     return entry.get("small", entry["verdict"]) if small else entry["verdict"]
 
@@ -93,7 +98,8 @@ def _entry(item: Evidence) -> dict[str, Any]:
 def _entry_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, Any]:
     """The entry at the paper's scale, with a differing small-scale verdict beside it."""
     entry = {name: value for name, value in entries.get(item.id, _entry(item)).items() if name != "small"}
-    return entry if entry["verdict"] == item.kind else entry | {"small": item.kind}
+    silent = item.cases == item.vacuous
+    return entry if silent or entry["verdict"] == item.kind else entry | {"small": item.kind}
 
 
 def _section(paper: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
