@@ -133,7 +133,7 @@ def reproduce(
     if scale not in ("small", "paper"):
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
     folder = out or Path("results") / key
-    study = importlib.import_module(f"neuromanifold.studies.{key}")
+    study = importlib.import_module(f"neuromanifold.papers.{key}.study")
     _print_claims(study.reproduce(folder, figure=_number_or_name(figure), scale=scale, progress=True))
     for path in sorted(folder.iterdir()):
         typer.echo(f"wrote {path}")
@@ -182,30 +182,32 @@ def verify_statements(
     errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
-    from neuromanifold import theorems
+    from neuromanifold import papers
     from neuromanifold.report.ledger import write_ledger
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
-    chosen = theorems.select(key, tuple(ids or ()))
+    if record:
+        papers.source_folder()
+    chosen = papers.select(key, tuple(ids or ()))
     if studies:
-        chosen = tuple(theorems.reading(chosen, _small_summary()))
-    finished = theorems.read_evidence(json) if resume and json is not None and json.exists() else ()
-    recorded = theorems.recorded_verdicts()
+        chosen = tuple(papers.reading(chosen, _small_summary()))
+    finished = papers.read_evidence(json) if resume and json is not None and json.exists() else ()
+    recorded = papers.recorded_verdicts()
     found, expected = _examined(
-        theorems.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
+        papers.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
     )
     if ids:
         _print_facts(found, expected)
     if record:
-        path = Path(theorems.__file__).parent / "verdicts.toml"
-        typer.echo(f"wrote {theorems.write_verdicts(found, path, keep=recorded, small=studies)}")
-        recorded = theorems.recorded_verdicts()
-        expected = [theorems.expected(item, recorded, small=studies) for item in found]
+        for path in papers.write_verdicts(found, papers.source_folder(), keep=recorded, small=studies):
+            typer.echo(f"wrote {path}")
+        recorded = papers.recorded_verdicts()
+        expected = [papers.expected(item, recorded, small=studies) for item in found]
     if html is not None:
         typer.echo(f"wrote {write_ledger(found, expected, html)}")
     if errata is not None:
-        typer.echo(f"wrote {theorems.write_errata(errata)}")
+        typer.echo(f"wrote {papers.write_errata(errata)}")
     if any(item.kind != verdict for item, verdict in zip(found, expected, strict=True)):
         raise typer.Exit(1)
 
@@ -216,7 +218,7 @@ def _small_summary() -> Any:
     @functools.cache
     def summary(paper: str) -> Path:
         folder = Path("results") / paper
-        importlib.import_module(f"neuromanifold.studies.{paper}").reproduce(folder, scale="small", progress=True)
+        importlib.import_module(f"neuromanifold.papers.{paper}.study").reproduce(folder, scale="small", progress=True)
         return folder / "summary.json"
 
     return summary
@@ -233,8 +235,8 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
         TimeRemainingColumn,
     )
 
+    from neuromanifold.papers import expected, write_evidence
     from neuromanifold.report.ledger import cells, summary_lines
-    from neuromanifold.theorems import expected, write_evidence
 
     found: list[Any] = []
     verdicts: list[str] = []

@@ -7,7 +7,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.orbits import invariant_leaf, invariant_leaves, leaf_count
-from neuromanifold.studies.invariant_partition import printed_sets
+from neuromanifold.papers.invariant.partition import printed_sets
 
 BELL, DOWLING, EVEN = (1, 2, 5, 15), (2, 6, 24, 116), (2, 7, 31, 164)
 

@@ -11,7 +11,6 @@ from neuromanifold.bottleneck.cost import (
     pseudo_determinant,
     representation_cost,
 )
-from neuromanifold.bottleneck.example20 import example20, representation_lipschitz
 from neuromanifold.bottleneck.frames import Frames, bottleneck_frames
 from neuromanifold.bottleneck.interpolants import Interpolant, folded_interpolant, polyline_interpolant
 from neuromanifold.bottleneck.jacobian_rank import jacobian_rank
@@ -24,7 +23,6 @@ from neuromanifold.bottleneck.kernel import (
 )
 from neuromanifold.bottleneck.positivity import CompletePositivity, completely_positive
 from neuromanifold.bottleneck.structure import BottleneckStructure, structure
-from neuromanifold.bottleneck.summary_statistics import summary_rates, summary_statistics
 
 __all__ = [
     "BottleneckStructure",
@@ -41,7 +39,6 @@ __all__ = [
     "completely_positive",
     "construction_norm",
     "cost_expansion",
-    "example20",
     "folded_interpolant",
     "jacobian_rank",
     "kernel_curvature",
@@ -53,10 +50,7 @@ __all__ = [
     "polyline_interpolant",
     "pseudo_determinant",
     "representation_cost",
-    "representation_lipschitz",
     "segment_bound",
     "structure",
-    "summary_rates",
-    "summary_statistics",
     "two_point_bound",
 ]

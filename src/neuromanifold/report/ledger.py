@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.theorems import PAPERS, Evidence
+from neuromanifold.papers import PAPERS, Evidence
 
 _STYLE = """
 :root { color-scheme: light; }

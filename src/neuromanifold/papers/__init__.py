@@ -1,0 +1,43 @@
+"""One folder per paper: its study and figures, its statements executed, their verdicts, its recorded summary."""
+
+from neuromanifold.papers.errata import errata_page, write_errata
+from neuromanifold.papers.evidence import Evidence, examine, kind, seen_to_fail
+from neuromanifold.papers.ledger import (
+    PAPERS,
+    expected,
+    read_evidence,
+    recorded_verdicts,
+    select,
+    source_folder,
+    statements,
+    verify,
+    write_evidence,
+    write_verdicts,
+)
+from neuromanifold.papers.recorded import StudyCases, read_claims, reading
+from neuromanifold.papers.statement import Check, Control, Statement
+
+__all__ = [
+    "PAPERS",
+    "Check",
+    "Control",
+    "Evidence",
+    "Statement",
+    "StudyCases",
+    "errata_page",
+    "examine",
+    "expected",
+    "kind",
+    "read_claims",
+    "read_evidence",
+    "reading",
+    "recorded_verdicts",
+    "seen_to_fail",
+    "select",
+    "source_folder",
+    "statements",
+    "verify",
+    "write_errata",
+    "write_evidence",
+    "write_verdicts",
+]

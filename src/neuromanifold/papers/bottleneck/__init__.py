@@ -1,0 +1,1 @@
+"""bottleneck: representation cost and the bottleneck structure of deep networks."""

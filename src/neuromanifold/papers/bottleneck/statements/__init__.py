@@ -1,0 +1,30 @@
+"""The statements of `bottleneck`, in the order of the theory: costs and ranks, corrections, layers, narrow minima, examples, figures."""
+
+from neuromanifold.papers.bottleneck.statements import (
+    cost,
+    dynamics,
+    example,
+    figures,
+    identity,
+    interpolants,
+    narrow,
+    ranks,
+    second,
+    structure,
+    thm3,
+)
+from neuromanifold.papers.statement import Statement
+
+STATEMENTS: tuple[Statement, ...] = (
+    *cost.STATEMENTS,
+    *ranks.STATEMENTS,
+    *thm3.STATEMENTS,
+    *second.STATEMENTS,
+    *identity.STATEMENTS,
+    *structure.STATEMENTS,
+    *narrow.STATEMENTS,
+    *interpolants.STATEMENTS,
+    *dynamics.STATEMENTS,
+    *example.STATEMENTS,
+    *figures.STATEMENTS,
+)

@@ -1,0 +1,222 @@
+"""`bottleneck`, the identity on a domain, and two points: P 5 and P 13.   [bottleneck, Sec. 3.3, App. A.2]"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from neuromanifold.bottleneck import balance, linear_construction
+from neuromanifold.bottleneck.passage import passage, squared_norm
+from neuromanifold.papers.bottleneck.statements.cases import (
+    EPS,
+    Case,
+    compare,
+    lattice,
+    network,
+    outputs,
+    random_networks,
+    show,
+    statement,
+    worst,
+)
+from neuromanifold.papers.bottleneck.statements.cost import (
+    linear_cost,
+)
+from neuromanifold.papers.bottleneck.statements.first import first_bound, kept
+from neuromanifold.papers.statement import Check, Control
+
+Domain = tuple[np.ndarray, int]
+
+
+def planar_domains(rng: np.random.Generator, draws: int) -> Iterator[Domain]:
+    """(generators of a planar completely positive cone, depth): rays, acute and right angles, in up to four dimensions."""
+    for d, angle, depth in itertools.product((2, 3), (0.0, 0.3, math.pi / 4, math.pi / 2), (2, 3, 9)):
+        yield np.eye(d)[:1] * math.cos(angle) + np.eye(d)[:2] * np.array([[0.0], [math.sin(angle)]]), depth
+    for _ in range(draws):
+        frame = np.linalg.qr(rng.normal(size=(int(rng.integers(2, 5)), 2)))[0]
+        yield rng.uniform(size=(int(rng.integers(1, 4)), 2)) @ frame.T, int(rng.integers(2, 30))
+
+
+def measure_planar(case: Domain) -> Check:
+    """The construction for P = the projection onto the span is the identity on Ω and costs kL."""
+    points, depth = case
+    _, s, Vt = np.linalg.svd(points, full_matrices=False)
+    k = int(np.sum(s > 1e-12 * s[0]))
+    P = Vt[:k].T @ Vt[:k]
+    net, params = linear_construction(P, points, depth)
+    missed = float(np.abs(outputs(net, params, points) - points).max())
+    excess = squared_norm(net, params) - k * depth
+    rounding = 256 * EPS * depth * k
+    return worst([compare(missed, "=", 0.0, rounding), compare(excess, "=", 0.0, rounding)], {"k": k, "depth": depth})
+
+
+def signed_gap(radius: float, slope: float) -> float:
+    """What R⁽¹⁾ of the identity on [−r, r] exceeds: log min{1 + r², 2/(1 + a²)}.
+
+    A neuron of the first layer is open at both ends and pays a bias of r|w| at least, or has slope a at one of them. With the
+    Jacobian bound for the other layers, c₁ ≥ ‖W_1‖² + ‖b_1‖² − 1 − log of the mean of ‖D_1W_1‖² over both ends.
+    """
+    return math.log(min(1 + radius**2, 2 / (1 + slope**2)))
+
+
+def bent_gap(angle: float) -> float:
+    """What R⁽¹⁾ of the identity on two segments at that angle exceeds: 2 log(cos φ/2 + sin φ/2), the proof's minimum over W_L."""
+    return 2 * math.log(math.cos(angle / 2) + math.sin(angle / 2))
+
+
+Identity = tuple[str, float, float, int, float]
+
+
+def unplanar_domains(rng: np.random.Generator, draws: int) -> Iterator[Identity]:
+    """(domain, size, slope, depth, first weight): [−r, r], planar but of both signs, and two segments at an angle, not planar."""
+    for r, slope, depth in itertools.product((1.0, 0.5, 2.0), (0.0, 0.5, -0.5), (2, 6, 20)):
+        yield "signed", r, slope, depth, 0.7
+    for angle, depth in itertools.product((math.pi / 2, 0.3, 2.8), (3, 8, 20)):
+        yield "bent", angle, 0.0, depth, 0.7
+    for index in range(draws):
+        weight, depth = float(np.exp(0.5 * rng.normal())), int(rng.integers(3, 20))
+        if index % 2:
+            yield "signed", float(rng.uniform(0.1, 3)), float(rng.uniform(-1, 1)), depth, weight
+        else:
+            yield "bent", float(rng.uniform(0.1, 3.0)), 0.0, depth, weight
+
+
+def identity_on(case: Identity) -> Case:
+    """A network that is the identity on the domain: shifted onto one positive line, carried, and taken apart in the last layers."""
+    domain, size, slope, depth, first = case
+    if domain == "signed":
+        hidden = first ** (-1 / max(1, depth - 2))
+        middle = [np.array([[hidden]])] * (depth - 2)
+        last = 1 / (first * hidden ** (depth - 2))
+        weights = [np.array([[first]]), *middle, np.array([[last]])]
+        biases = [np.array([first * size]), *[np.zeros(1)] * (depth - 2), np.array([-size])]
+        return network(weights, [[size], [-size], [size / 3], [0.0]], slope=slope, biases=biases)
+    ends = np.array([[1.0, 0.0], [math.cos(size), math.sin(size)]])
+    functional = np.linalg.solve(ends, np.array([1.0, -1.0]))
+    weights = [first * functional[None], *[np.ones((1, 1))] * (depth - 3), np.array([[1.0], [-1.0]]) / first, ends.T]
+    biases = [np.array([first]), *[np.zeros(1)] * (depth - 3), np.array([-1.0, 1.0]), np.zeros(2)]
+    x = np.concatenate([t * ends for t in (1.0, 0.5, 0.0)])
+    found = network(weights, x, biases=biases)
+    return replace(found, params=balance(found.net, found.params))
+
+
+def measure_gap(case: Identity) -> Check:
+    """What the network for the identity spends beyond L, against the gap, which is positive."""
+    built = identity_on(case)
+    missed = float(np.abs(outputs(built.net, built.params, built.x) - built.x).max())
+    gap = signed_gap(case[1], case[2]) if case[0] == "signed" else bent_gap(case[1])
+    rounding = 256 * EPS * built.squared_norm
+    hypotheses = {"domain": case[0], "slope": round(case[2], 2), "depth": case[3]}
+    return worst(
+        [
+            compare(missed, "=", 0.0, 256 * EPS * built.squared_norm**2),
+            compare(built.squared_norm - built.net.depth, ">=", gap, rounding),
+            compare(gap, ">=", 1e-3, 0.0),
+        ],
+        hypotheses,
+    )
+
+
+def relu_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """ReLU networks: every small one, then random ones; |x|, which attains the bound, first."""
+    yield _ABSOLUTE
+    yield from lattice(slopes=(0.0,))
+    yield from random_networks(rng, 3 * draws, slopes=(0.0,))
+
+
+def change_term(nuclear: float, squared_lipschitz: float) -> float:
+    """C⁻²‖Jf(x) − Jf(y)‖_*; nothing where no path leads through a hidden layer."""
+    return nuclear / squared_lipschitz if squared_lipschitz > 0 else 0.0
+
+
+def _pairs(case: Case) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    """Jf(x), Jf(y) and max_l ‖Jα_{l-1}(x)‖‖J(α̃_{l+1} → f)(y)‖, at most C², for all ordered pairs of points."""
+    through = passage(case.net, case.params, case.x)
+    J = through.jacobian()
+    before = [np.linalg.norm(A, ord=2, axis=(1, 2)) for A in through.forward_jacobians()][: through.depth - 1]
+    after = [np.linalg.norm(B, ord=2, axis=(1, 2)) for B in through.backward_jacobians()][1:]
+    for i, j in itertools.permutations(range(len(J)), 2):
+        yield J[i], J[j], float(max((a[i] * b[j] for a, b in zip(before, after, strict=True)), default=0.0))
+
+
+def measure_two_points(case: Case, *, finite: bool = False) -> Check:
+    """‖θ‖² − kL against log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*, or its form at finite depth."""
+    norm, L, checks = case.squared_norm, case.net.depth, []
+    for Jx, Jy, C in _pairs(case):
+        sx, sy = kept(Jx), kept(Jy)
+        change = change_term(float(np.linalg.norm(Jx - Jy, ord="nuc")), C)
+        if finite:
+            left, right = norm, (linear_cost(sx, L) + linear_cost(sy, L)) / 2 + change
+        elif len(sx) == len(sy):
+            left, right = norm - len(sx) * L, (first_bound(sx) + first_bound(sy)) / 2 + change
+        else:
+            continue
+        checks.append(compare(left, ">=", right, 64 * EPS * L * (1 + norm + abs(right))))
+    return worst(checks, case.hypotheses)
+
+
+_ABSOLUTE = network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[1.0], [-1.0]])
+
+
+def _doubled() -> Check:
+    Jx, Jy, C = next(_pairs(_ABSOLUTE))
+    change = change_term(float(np.linalg.norm(Jx - Jy, ord="nuc")), C)
+    return compare(_ABSOLUTE.squared_norm - 2, ">=", 2 * change, 1e-12)
+
+
+STATEMENTS = (
+    statement(
+        "P 5 (if)",
+        "P 5",
+        "R⁽¹⁾(id; Ω) = 0 when Ω is k-planar and completely positive: networks of every depth cost exactly kL",
+        method="float64",
+        cases=planar_domains,
+        measure=measure_planar,
+        show=lambda case: f"points, depth = np.array({case[0].tolist()}), {case[1]}",
+        narrower="k = 1 and 2, where complete positivity is decided exactly",
+        control=Control(
+            "[−1, 1], not completely positive",
+            lambda: compare(identity_on(("signed", 1.0, 0.0, 6, 0.7)).squared_norm - 6, "=", 0.0, 1e-12),
+        ),
+    ),
+    statement(
+        "P 5 (only if)",
+        "P 5",
+        "R⁽¹⁾(id; Ω) > 0 when Ω is not k-planar or not completely positive",
+        method="float64",
+        cases=unplanar_domains,
+        measure=measure_gap,
+        show=repr,
+        narrower="k = 1: [−r, r] with slopes in (−1, 1), and two segments at an angle; explicit networks against a positive "
+        "lower bound",
+        control=Control(
+            "a planar completely positive segment costs no more than L",
+            lambda: compare(linear_cost(np.ones(1), 9) - 9, ">=", signed_gap(1.0, 0.0), 1e-12),
+        ),
+    ),
+    statement(
+        "P 13",
+        "P 13",
+        "ReLU, C-uniformly Lipschitz: R⁽¹⁾(f) ≥ log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*",
+        method="float64",
+        cases=relu_networks,
+        measure=measure_two_points,
+        show=show,
+        control=Control("twice the last term, at |x|", _doubled),
+    ),
+    statement(
+        "P 13 (finite depth)",
+        "P 13",
+        "‖θ‖² ≥ ½L‖Jf(x)‖^{2/L}_{2/L} + ½L‖Jf(y)‖^{2/L}_{2/L} + C⁻²‖Jf(x) − Jf(y)‖_*",
+        method="float64",
+        cases=relu_networks,
+        measure=lambda case: measure_two_points(case, finite=True),
+        show=show,
+        control=Control(
+            "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
+            lambda: measure_two_points(network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0), finite=True),
+        ),
+    ),
+)

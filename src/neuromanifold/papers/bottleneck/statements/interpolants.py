@@ -1,0 +1,199 @@
+"""`bottleneck`, interpolants of rank 1: Theorem 10.   [bottleneck, Thm 10]"""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.bottleneck import Interpolant, folded_interpolant, ntk_trace_by_layer, polyline_interpolant
+from neuromanifold.bottleneck.balance import balance
+from neuromanifold.papers.bottleneck.statements.cases import compare, network, outputs, statement
+from neuromanifold.papers.statement import Check, Control
+
+Family = tuple[str, int, float, tuple[Interpolant, ...]]
+
+
+def shrunk(found: Interpolant, factor: float) -> Interpolant:
+    """The same for targets `factor` times as large, the factor spread over all layers and balanced again."""
+    root = factor ** (1 / found.net.depth)
+    layers = []
+    for index, layer in enumerate(found.params, start=1):
+        layers.append(layer._replace(weight=layer.weight * root, bias=layer.bias * root**index))
+    return replace(found, params=balance(found.net, tuple(layers)), y=found.y * factor)
+
+
+@functools.cache
+def _folded(dimension: int, folds: tuple[int, ...], factor: float) -> tuple[Interpolant, ...]:
+    found = tuple(folded_interpolant(dimension, q, 10) for q in folds)
+    return found if factor == 1 else tuple(shrunk(i, factor) for i in found)
+
+
+def interpolants(rng: np.random.Generator, draws: int) -> Iterator[Family]:
+    """Folded curves through lattices of dimensions 2 and 3, and polylines through random points; targets of three sizes."""
+    factors = (1.0, 0.01, 0.1)
+    for (k, folds), factor in itertools.product(((2, (1, 2, 3)), (3, (1, 2))), factors):
+        yield "folded", k, factor, _folded(k, folds, factor)
+    for index in range(1 + draws // 20):
+        points = [rng.uniform(0.1, 1, size=(n, 2)) for n in (6, 12, 24)]
+        factor = factors[index % 3]
+        yield "polyline", 2, factor, tuple(shrunk(polyline_interpolant(p, 8), factor) for p in points)
+
+
+def kernel_exponent(dimension: int) -> float:
+    """4 − 4/k*."""
+    return 4 - 4 / dimension
+
+
+def least_cost(n: int, dimension: int) -> float:
+    """2(1 − 1/k*) log N."""
+    return 2 * (1 - 1 / dimension) * math.log(n)
+
+
+def path_length(y: np.ndarray) -> float:
+    """What a path through all points cannot be shorter than: ½ Σ (d₁ + d₂) over nearest and second nearest, less the ends' share."""
+    distances = np.linalg.norm(y[:, None] - y[None], axis=2)
+    nearest = np.sort(distances, axis=1)[:, 1:3]
+    return float(nearest.sum() / 2 - nearest[:, 1].max())
+
+
+def _fits(found: Interpolant) -> bool:
+    return bool(np.abs(outputs(found.net, found.params, found.x) - found.y).max() <= 1e-6 * np.abs(found.y).max())
+
+
+def kernel_bound(found: Interpolant, dimension: int) -> float:
+    """log of c·N^{4−4/k*} with the proof's c: the fourth power of ℓ/(N^{1−1/k*}·diam), which scales with the target."""
+    n = len(found.y)
+    constant = path_length(found.y) / (n ** (1 - 1 / dimension) * _diameter(found.x))
+    return kernel_exponent(dimension) * math.log(n) + 4 * math.log(constant)
+
+
+def _diameter(x: np.ndarray) -> float:
+    return float(np.linalg.norm(x[:, None] - x[None], axis=2).max())
+
+
+def measure_kernel(case: Family) -> Check:
+    """log(max Tr Θ(x, x)/L) + c₁ over the training points, against log(c·N^{4−4/k*}), where it is closest."""
+    _, k, _, found = case
+    assert all(map(_fits, found))
+    assert all(min(i.net.widths) == 1 for i in found)
+    sides = [(math.log(i.trace / i.net.depth) + i.c1, kernel_bound(i, k)) for i in found]
+    left, right = min(sides, key=lambda side: side[0] - side[1])
+    return compare(left, ">=", right, 1e-9 * (1 + abs(left)), hypotheses=_family_hypotheses(case), count=len(found))
+
+
+def _family_hypotheses(case: Family) -> dict[str, Any]:
+    name, k, factor, found = case
+    return {"interpolant": name, "k*": k, "size of targets": factor, "N": str([len(i.y) for i in found])}
+
+
+def measure_least_cost(case: Family) -> Check:
+    """c₁ against 2(1 − 1/k*) log N, where it is closest."""
+    _, k, _, found = case
+    sides = [(i.c1, least_cost(len(i.y), k)) for i in found]
+    left, right = min(sides, key=lambda side: side[0] - side[1])
+    return compare(left, ">=", right, 1e-9 * (1 + abs(left)), hypotheses=_family_hypotheses(case), count=len(found))
+
+
+def confirm_least_cost(case: Family) -> Check:
+    """The sums of squares of all weights and biases with `math.fsum`, and the fit itself."""
+    _, k, _, found = case
+    assert all(map(_fits, found))
+    sides = []
+    for i in found:
+        squares = [w * w for p in i.params for w in [*np.ravel(p.weight).tolist(), *np.ravel(p.bias).tolist()]]
+        sides.append((math.fsum(squares) - len(i.params), least_cost(len(i.y), k)))
+    left, right = min(sides, key=lambda side: side[0] - side[1])
+    return Check(left, right, ">=", 1e-9)
+
+
+def measure_path(case: Family) -> Check:
+    """c₁ ≥ 2 log(length of the shortest path / diameter of the sample)."""
+    found = case[3]
+    sides = []
+    for i in found:
+        sides.append((i.c1, 2 * math.log(path_length(i.y) / _diameter(i.x))))
+    left, right = min(sides, key=lambda side: side[0] - side[1])
+    return compare(left, ">=", right, 1e-9 * (1 + abs(left)), hypotheses=_family_hypotheses(case), count=len(found))
+
+
+_IMPORT = "from neuromanifold.papers.bottleneck.statements.interpolants import folded_interpolant, shrunk"
+
+
+def _show_family(case: Family) -> str:
+    name, k, factor, found = case
+    if name == "folded":
+        costs = ", ".join(f"{i.c1:.6g}" for i in found)
+        made = [f"shrunk(folded_interpolant({k}, {q}, 10), {factor})" for q in range(1, len(found) + 1)]
+        return f"{_IMPORT}\n[i.c1 for i in ({', '.join(made)})]  # {costs} for N = {[len(i.y) for i in found]}"
+    return f"polylines through {[len(i.y) for i in found]} random points of the square, targets × {factor}, depth 8"
+
+
+def _full_rank() -> Check:
+    """The identity through both dimensions fits the same points with ‖θ‖² = 2L and the trace 4L at most."""
+    found = folded_interpolant(2, 3, 10)
+    plane = network([np.eye(2)] * 10, found.x)
+    assert np.array_equal(outputs(plane.net, plane.params, plane.x), found.y)
+    trace = float(ntk_trace_by_layer(plane.net, plane.params, plane.x).sum(axis=1).max())
+    return compare(math.log(trace / 10) + plane.squared_norm - 20, ">=", kernel_bound(found, 2), 1e-9)
+
+
+KERNEL = statement(
+    "Thm 10",
+    "Thm 10",
+    "rank-1 interpolants of N points of a k*-dimensional target have Tr Θ(x, x) ≥ c·L·e^{−c₁}·N^{4−4/k*} somewhere",
+    method="float64",
+    cases=interpolants,
+    measure=measure_kernel,
+    show=_show_family,
+    narrower="two constructed families, k* = 2 and 3, far from tight; c is not printed and taken from the proof",
+    control=Control("an interpolant of rank 2, the identity", _full_rank),
+)
+
+
+PATH = statement(
+    "Thm 10 (c₁) amended",
+    "Thm 10",
+    "c₁ ≥ 2 log(ℓ/diam Ω) with ℓ the length of the shortest path through the targets, which is 2(1 − 1/k*) log "
+    "N up to a constant that depends on f* and Ω",
+    method="float64",
+    cases=interpolants,
+    measure=measure_path,
+    show=_show_family,
+    narrower="two constructed families; ℓ from below by nearest and second nearest neighbours",
+    control=Control(
+        "the exponent 2 − 2/k* raised by 30 at N = 64",
+        lambda: compare(folded_interpolant(2, 3, 10).c1, ">=", 32 * math.log(64), 1e-9),
+    ),
+)
+
+
+COST = statement(
+    "Thm 10 (c₁)",
+    "Thm 10",
+    "rank-1 interpolants of N points of a k*-dimensional target have c₁ = ‖θ‖² − L ≥ 2(1 − 1/k*) log N",
+    method="float64",
+    cases=interpolants,
+    measure=measure_least_cost,
+    show=_show_family,
+    narrower="two constructed families, k* = 2 and 3",
+    control=Control(
+        "the exponent 2 − 2/k* raised by 30 at N = 64",
+        lambda: compare(folded_interpolant(2, 3, 10).c1, ">=", 32 * math.log(64), 1e-9),
+    ),
+    confirm=confirm_least_cost,
+    route="sum of squares of all parameters",
+    worked="""
+The bound carries no constant, and a small target needs none of it. Multiply f* by 1/100, that is every layer's weights by
+100^{−1/L}, and balance again: c₁ falls by about 2 log 100 = 9.2 at large depth, and here, with N = 4 points in dimension 2 and
+ten layers, from 7.26 to −4.12, where the bound is log 4 = 1.39; smaller factors take it below any bound, while k* and N stay.
+What the argument proves is c₁ ≥ 2 log max‖Jf‖ ≥ 2 log(ℓ/diam Ω), where ℓ, the length of a path through all targets, is of the
+order N^{1−1/k*} with a factor that scales with f*; as a rate in N the statement stands.
+""",
+    amended=PATH,
+)
+
+STATEMENTS = (KERNEL, COST)

@@ -1,0 +1,390 @@
+"""`bottleneck`, ranks: the inequalities of R⁽⁰⁾, and the circle.   [bottleneck, Sec. 3.1]"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.bottleneck import jacobian_rank, representation_cost
+from neuromanifold.bottleneck.passage import passage
+from neuromanifold.papers.bottleneck.statements.cases import (
+    EPS,
+    SLOPES,
+    Case,
+    compare,
+    network,
+    outputs,
+    show,
+    statement,
+    worst,
+)
+from neuromanifold.papers.bottleneck.statements.cost import (
+    RTOL,
+    Spectrum,
+    linear_cost,
+    show_spectrum,
+    singular_values,
+    spectra,
+    with_singular_values,
+)
+from neuromanifold.papers.statement import Check, Control
+
+# Far enough that R/L differs from its limit by less than rounding.
+_INFINITE_DEPTH = 2**60
+
+
+def deepened(case: Case, extra: int) -> Case:
+    """The same function on the sample with `extra` layers more, which carry the narrowest representation, shifted to be positive."""
+    through = passage(case.net, case.params, case.x)
+    at = int(np.argmin(case.net.widths))
+    here = [*through.activations, through.preactivations[-1]][at]
+    k, shift = here.shape[1], np.full(here.shape[1], float(np.abs(here).max()) + 1.0)
+    weights = [np.asarray(p.weight) for p in case.params]
+    biases = [
+        np.zeros(len(W)) if p.bias is None else np.asarray(p.bias) for W, p in zip(weights, case.params, strict=True)
+    ]
+    same, none = np.eye(k), np.zeros(k)
+    if at == len(weights):
+        weights, biases = [*weights, *[same] * extra], [*biases[:-1], biases[-1] + shift, *[none] * (extra - 1), -shift]
+    else:
+        back = biases[at] - weights[at] @ shift
+        weights = [*weights[:at], *[same] * extra, *weights[at:]]
+        biases = [*biases[:at], shift, *[none] * (extra - 1), back, *biases[at + 1 :]]
+    return network(weights, case.x, slope=case.slope, biases=biases, kind=case.kind)
+
+
+def cost_per_layer(case: Case) -> tuple[float, float]:
+    """What a further layer costs in the long run, and by how much the deepened networks miss the function."""
+    short, long = deepened(case, 4), deepened(case, 12)
+    before = outputs(case.net, case.params, case.x)
+    missed = max(float(np.abs(outputs(d.net, d.params, d.x) - before).max()) for d in (short, long))
+    return (long.squared_norm - short.squared_norm) / 8, missed / (1 + float(np.abs(before).max()))
+
+
+def integer_networks(rng: np.random.Generator, draws: int, slopes: tuple[float, ...] = SLOPES) -> Iterator[Case]:
+    """Networks with integer weights and biases, of every shape of widths 1 to 3 in one to three layers, then larger ones."""
+    shapes = [w for depth in (1, 2, 3) for w in itertools.product((1, 2, 3), repeat=depth + 1)]
+    shapes += [tuple(int(w) for w in rng.integers(1, 6, size=int(rng.integers(3, 7)))) for _ in range(draws)]
+    for index, widths in enumerate(shapes):
+        weights = [rng.integers(-2, 3, size=(b, a)) for a, b in itertools.pairwise(widths)]
+        biases = [rng.integers(-1, 2, size=len(W)) for W in weights]
+        x = rng.integers(-3, 4, size=(3, widths[0]))
+        yield network(weights, x, slope=slopes[index % len(slopes)], biases=biases, kind="integer")
+
+
+def measure_sandwich_below(case: Case) -> Check:
+    """Rank_J, exactly, against the cost per layer of networks for f; and at finite depth the bound whose limit it is."""
+    rank = int(jacobian_rank(case.net, case.params, case.x, exact=True))
+    long, (per_layer, _) = deepened(case, 12), cost_per_layer(case)
+    norm, L = long.squared_norm, long.net.depth
+    bound = max(linear_cost(singular_values(J), L) for J in passage(long.net, long.params, long.x).jacobian())
+    return worst(
+        [
+            compare(rank, "<=", per_layer, 64 * EPS * norm),
+            compare(bound, "<=", norm, 64 * EPS * L * norm),
+        ],
+        case.hypotheses | {"Rank_J": rank},
+    )
+
+
+def measure_sandwich_above(case: Case) -> Check:
+    """The cost per layer against the inner dimension of the factorisation through the narrowest layer."""
+    per_layer, missed = cost_per_layer(case)
+    k, norm = min(case.net.widths), deepened(case, 12).squared_norm
+    return worst(
+        [compare(per_layer, "<=", k, 64 * EPS * norm), compare(missed, "=", 0.0, 64 * EPS * (1 + norm))],
+        case.hypotheses | {"inner dimension": k},
+    )
+
+
+def composed(f: Case, g: Case) -> Case:
+    """f∘g as one network: the output layer of g and the first of f multiply into one."""
+    first, last = f.params[0], g.params[-1]
+    weights = [*(p.weight for p in g.params[:-1]), first.weight @ last.weight, *(p.weight for p in f.params[1:])]
+    biases = [*(p.bias for p in g.params[:-1]), first.weight @ last.bias + first.bias, *(p.bias for p in f.params[1:])]
+    return network(weights, g.x, slope=f.slope, biases=biases, kind=f.kind)
+
+
+def added(f: Case, g: Case) -> Case:
+    """f + g as one network of both side by side; equal depths, inputs and outputs."""
+    pairs = list(zip(f.params, g.params, strict=True))
+    weights, biases = [], []
+    for index, (p, q) in enumerate(pairs):
+        if index == len(pairs) - 1:
+            joined = np.hstack([p.weight, q.weight]) if index else p.weight + q.weight
+            biases.append(None if p.bias is None else p.bias + q.bias)
+        else:
+            block = np.block(
+                [
+                    [p.weight, np.zeros((len(p.weight), len(q.weight[0])))],
+                    [np.zeros((len(q.weight), len(p.weight[0]))), q.weight],
+                ]
+            )
+            joined = np.vstack([p.weight, q.weight]) if index == 0 else block
+            biases.append(None if p.bias is None else np.concatenate([p.bias, q.bias]))
+        weights.append(joined)
+    return network(weights, f.x, slope=f.slope, biases=None if f.params[0].bias is None else biases, kind=f.kind)
+
+
+def small_matrices(values: tuple[int, ...] = (-1, 0, 1)) -> np.ndarray:
+    """All 2 × 2 matrices with these entries."""
+    return np.array(list(itertools.product(values, repeat=4))).reshape(-1, 2, 2)
+
+
+def small_rank(M: np.ndarray) -> np.ndarray:
+    """The rank of integer 2 × 2 matrices, exactly."""
+    det = M[..., 0, 0] * M[..., 1, 1] - M[..., 0, 1] * M[..., 1, 0]
+    return np.where(det != 0, 2, np.any(M != 0, axis=(-1, -2)).astype(int))
+
+
+def squared_determinant(M: np.ndarray) -> np.ndarray:
+    """|M|₊² of integer 2 × 2 matrices, exactly: det², or the sum of squares for rank 1, or 1."""
+    det = M[..., 0, 0] * M[..., 1, 1] - M[..., 0, 1] * M[..., 1, 0]
+    return np.where(det != 0, det**2, np.maximum(1, np.sum(M**2, axis=(-1, -2))))
+
+
+def network_pairs(rng: np.random.Generator, draws: int, compose: bool) -> Iterator[Any]:
+    """First all pairs of 2 × 2 matrices (`None`), then pairs of integer networks that can be composed, or added."""
+    yield None
+    for index in range(draws + 8):
+        slope = SLOPES[index % len(SLOPES)]
+        inner = tuple(int(w) for w in rng.integers(1, 4, size=3))
+        first = (2, *inner, 3 if compose else 2)
+        second = (
+            (3, *(int(w) for w in rng.integers(1, 4, size=3)), 2)
+            if compose
+            else (2, *(int(w) for w in rng.integers(1, 4, size=3)), 2)
+        )
+        x = rng.integers(-3, 4, size=(3, 2))
+        g = _integer_network(rng, first, x, slope)
+        yield _integer_network(rng, second, outputs(g.net, g.params, g.x) if compose else x, slope), g
+
+
+def _integer_network(rng: np.random.Generator, widths: tuple[int, ...], x: Any, slope: float) -> Case:
+    weights = [rng.integers(-2, 3, size=(b, a)).astype(float) for a, b in itertools.pairwise(widths)]
+    biases = [rng.integers(-1, 2, size=len(W)).astype(float) for W in weights]
+    return network(weights, x, slope=slope, biases=biases, kind="integer")
+
+
+def composed_rank(f: Any, g: Any) -> Any:
+    """What bounds R⁽⁰⁾(f∘g): min{R⁽⁰⁾(f), R⁽⁰⁾(g)}."""
+    return np.minimum(f, g)
+
+
+def added_rank(f: Any, g: Any) -> Any:
+    """What bounds R⁽⁰⁾(f + g): R⁽⁰⁾(f) + R⁽⁰⁾(g)."""
+    return f + g
+
+
+def _measure_pair(case: Any, join: Any, of_matrices: Any, bound: Any) -> Check:
+    """Ranks of all small matrices, exactly; of networks the cost per layer and the exact Jacobian rank, against the narrowest layers."""
+    if case is None:
+        A = small_matrices()
+        joined = small_rank(of_matrices(A[:, None], A[None]))
+        allowed = bound(small_rank(A)[:, None], small_rank(A)[None])
+        at = np.unravel_index(int(np.argmax(joined - allowed)), joined.shape)
+        return Check(
+            int(joined[at]),
+            int(allowed[at]),
+            "<=",
+            hypotheses={"functions": "all 2 × 2 matrices over −1, 0, 1"},
+            count=joined.size,
+        )
+    f, g = case
+    both = join(f, g)
+    allowed = int(bound(min(f.net.widths), min(g.net.widths)))
+    rank = int(jacobian_rank(both.net, both.params, both.x, exact=True))
+    per_layer, missed = cost_per_layer(both)
+    # A sum of wide networks may also pass through the input or the output, and then costs less.
+    norm = deepened(both, 12).squared_norm
+    hypotheses = {"functions": "networks", "slope": f.slope, "bound": allowed}
+    return worst(
+        [
+            Check(rank, allowed, "<="),
+            compare(per_layer, "<=", allowed, 64 * EPS * norm),
+            compare(missed, "=", 0.0, 64 * EPS * (1 + norm)),
+        ],
+        hypotheses,
+    )
+
+
+def measure_linear_rank(case: Spectrum) -> Check:
+    """Networks for x ↦ Ax on [−1, 1]^d cost rank A a layer, and R(A; L)/L, below which none can go, has the same limit."""
+    s, shape, seed, _ = case
+    A = with_singular_values(s, shape, seed)
+    x = np.array(list(itertools.product((-1.0, 1.0), repeat=shape[1])))
+    U, root, Vt = np.linalg.svd(A, full_matrices=False)
+    k = len(s)
+    if k == 0:
+        zero = representation_cost(A, _INFINITE_DEPTH)
+        return Check(zero, 0.0, hypotheses={"rank": 0, "shape": str(shape)})
+    narrow = network([Vt[:k], U[:, :k] * root[:k]], x, slope=1.0, biases=[np.zeros(k), np.zeros(shape[0])])
+    upper = network(
+        [Vt[:k], U[:, :k] * root[:k]],
+        x,
+        biases=[np.full(k, 1.0 + math.sqrt(shape[1])), -(U[:, :k] * root[:k]) @ np.full(k, 1.0 + math.sqrt(shape[1]))],
+    )
+    per_layer, missed = cost_per_layer(upper)
+    wrong = float(np.abs(outputs(upper.net, upper.params, x) - outputs(narrow.net, narrow.params, x)).max())
+    lower = representation_cost(A, _INFINITE_DEPTH, rtol=RTOL) / _INFINITE_DEPTH
+    rounding = 64 * EPS * (1 + upper.squared_norm)
+    return worst(
+        [
+            compare(per_layer, "=", k, rounding),
+            compare(lower, "=", k, rounding),
+            compare(missed + wrong, "=", 0.0, rounding),
+        ],
+        {"rank": k, "shape": str(shape)},
+    )
+
+
+def circle_points(rng: np.random.Generator, draws: int) -> list[np.ndarray]:
+    """Rational points of the circle, those of small height and then random ones, all in one case."""
+    pairs = [(m, n) for m in range(1, 6) for n in range(m)] + rng.integers(1, 50, size=(draws, 2)).tolist()
+    return [np.array([((m * m - n * n) / (m * m + n * n), 2 * m * n / (m * m + n * n)) for m, n in pairs])]
+
+
+def measure_circle_tangents(points: np.ndarray) -> Check:
+    """The rank of the identity on the circle's tangents."""
+    tangents = np.stack([-points[:, 1], points[:, 0]], axis=1)[:, :, None]
+    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=tangents)
+    return Check(int(rank), 1, hypotheses={"points": "rational"}, count=len(points))
+
+
+def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """Networks ℝ² → ℝ → ℝ²: the projection, then random ones."""
+    yield network([[[1.0, 0.0]], [[1.0], [0.0]]], np.zeros((1, 2)), slope=1.0, kind="projection")
+    for _ in range(draws):
+        w = int(rng.integers(1, 6))
+        widths = (2, w, 1, w, 2)
+        weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
+        biases = [rng.normal(size=len(W)) for W in weights]
+        yield network(weights, np.zeros((1, 2)), slope=float(rng.choice(SLOPES)), biases=biases, kind="random")
+
+
+def measure_circle(case: Case) -> Check:
+    """Two opposite points that the line does not tell apart, found by bisection, are taken to one: one misses by 1."""
+    at = int(np.argmin(case.net.widths[1:])) + 1
+
+    def value(angle: float) -> float:
+        x = np.array([[math.cos(angle), math.sin(angle)], [-math.cos(angle), -math.sin(angle)]])
+        u = passage(case.net, case.params, x).preactivations[at - 1][:, 0]
+        return float(u[0] - u[1])
+
+    low, high = 0.0, math.pi
+    sign = math.copysign(1.0, value(low))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if value(middle) * sign > 0 else (low, middle)
+    x = np.array([[math.cos(low), math.sin(low)]])
+    pair = np.concatenate([x, -x])
+    y = outputs(case.net, case.params, pair)
+    error = float(np.linalg.norm(y - pair, axis=1).max())
+    return Check(
+        error, 1.0, ">=", float(np.linalg.norm(y[0] - y[1])) / 2 + 8 * EPS, {"network": case.kind, "slope": case.slope}
+    )
+
+
+_UPPER = (
+    "R⁽⁰⁾ is seen from above, as the cost per layer of explicit networks, and from below through Jacobians; "
+    "it is known exactly only where the two meet"
+)
+
+
+_PLANE = network([np.eye(2)], np.ones((1, 2)))
+
+
+STATEMENTS = (
+    statement(
+        "ranks (Rank_J)",
+        "ranks",
+        "Rank_J(f) = max_x rank Jf(x) ≤ R⁽⁰⁾(f)",
+        method="exact",
+        cases=integer_networks,
+        measure=measure_sandwich_below,
+        show=show,
+        narrower=_UPPER,
+        control=Control(
+            "Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane",
+            lambda: Check(3, cost_per_layer(_PLANE)[0], "<=", 1e-12),
+        ),
+    ),
+    statement(
+        "ranks (Rank_BN)",
+        "ranks",
+        "R⁽⁰⁾(f) ≤ Rank_BN(f), the least inner dimension of a factorisation f = h∘g",
+        method="float64",
+        cases=integer_networks,
+        measure=measure_sandwich_above,
+        show=show,
+        narrower=_UPPER,
+        control=Control("an inner dimension one smaller", lambda: compare(cost_per_layer(_PLANE)[0], "<=", 1, 1e-12)),
+    ),
+    statement(
+        "ranks (composition)",
+        "ranks",
+        "R⁽⁰⁾(f∘g) ≤ min{R⁽⁰⁾(f), R⁽⁰⁾(g)}",
+        method="exact",
+        cases=lambda rng, draws: network_pairs(rng, draws, compose=True),
+        measure=lambda case: _measure_pair(case, composed, lambda A, B: A @ B, composed_rank),
+        show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
+        narrower=_UPPER,
+        control=Control("one less than the minimum", lambda: Check(2, int(composed_rank(2, 2)) - 1, "<=")),
+    ),
+    statement(
+        "ranks (sum)",
+        "ranks",
+        "R⁽⁰⁾(f + g) ≤ R⁽⁰⁾(f) + R⁽⁰⁾(g)",
+        method="exact",
+        cases=lambda rng, draws: network_pairs(rng, draws, compose=False),
+        measure=lambda case: _measure_pair(case, added, lambda A, B: A + B, added_rank),
+        show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
+        narrower=_UPPER,
+        control=Control(
+            "the larger of the two instead of their sum",
+            lambda: Check(int(small_rank(np.array([[1, 0], [0, 1]]))), max(1, 1), "<="),
+        ),
+    ),
+    statement(
+        "ranks (linear map)",
+        "ranks",
+        "R⁽⁰⁾(x ↦ Ax; Ω) = rank A on a full-dimensional bounded Ω, of any sign",
+        method="float64",
+        cases=spectra,
+        measure=measure_linear_rank,
+        show=show_spectrum,
+        narrower="Ω = [−1, 1]^d",
+        control=Control(
+            "rank A − 1",
+            lambda: compare(representation_cost(np.eye(2), _INFINITE_DEPTH) / _INFINITE_DEPTH, "=", 1, 1e-12),
+        ),
+    ),
+    statement(
+        "ranks (circle, Rank_J)",
+        "ranks",
+        "the identity on the circle has Rank_J = 1",
+        method="exact",
+        cases=circle_points,
+        measure=measure_circle_tangents,
+        show=lambda points: f"{len(points)} rational points of the circle",
+        control=Control(
+            "the whole plane instead of the tangent", lambda: Check(int(np.linalg.matrix_rank(np.eye(2))), 1)
+        ),
+    ),
+    statement(
+        "ranks (circle, Rank_BN)",
+        "ranks",
+        "no continuous f = h∘g through ℝ¹ is the identity on the circle: it misses some point by 1 at least; so "
+        "Rank_BN = 2",
+        method="float64",
+        cases=through_a_line,
+        measure=measure_circle,
+        show=show,
+        control=Control(
+            "inner dimension 2: the identity misses by 0",
+            lambda: Check(float(np.abs(outputs(_PLANE.net, _PLANE.params, np.eye(2)) - np.eye(2)).max()), 1.0, ">="),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""complexity: the empirical tangent kernel's rank tracks the complexity of the task."""

@@ -1,0 +1,271 @@
+"""complexity, Sec. 4.1: the action of the hidden symmetry group, what commutes with the activation, and the generators of both."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.models.activation import Mixed, leaky_relu
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.papers.complexity.statements.cases import (
+    Network,
+    architectures,
+    network,
+    random_network,
+    random_widths,
+    staged,
+    statuses,
+)
+from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.regions.patterns import fixed_neurons
+from neuromanifold.symmetry.dense import Dense
+from neuromanifold.symmetry.equivalence import hidden_equivalence
+from neuromanifold.symmetry.linear import random_invertible
+from neuromanifold.tangent.fields import Fields, Layout, join, mixing
+
+PAPER = "complexity"
+EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 64
+"""Roundings that a number goes through here, in units of ε times the condition numbers of the matrices applied."""
+
+Matrices = list[np.ndarray]
+
+
+def printed_action(matrices: Matrices, params: Params) -> Params:
+    """(W_l, b_l) ↦ (g_l W_l g_{l-1}⁻¹, g_l b_l), g_0 and g_d the identity.   [complexity, Eq. 3]"""
+    first, last = np.eye(params[0].weight.shape[1]), np.eye(len(params[-1].bias))
+    g = [first, *matrices, last]
+    return tuple(
+        Layer(after @ layer.weight @ np.linalg.inv(before), after @ layer.bias)
+        for before, after, layer in zip(g[:-1], g[1:], params, strict=True)
+    )
+
+
+def element(net: MLP, matrices: Matrices) -> Dense:
+    """The library's element that acts by these matrices."""
+    shifts = tuple(np.zeros(len(g)) for g in matrices)
+    return Dense(tuple(matrices), tuple(matrices), shifts, shifts, net.weight_scales)
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """g (and h) acting on the parameters of a network."""
+
+    net: MLP
+    params: Params
+    g: Matrices
+    h: Matrices
+
+    @property
+    def condition(self) -> float:
+        """The product of all condition numbers: by how much roundings may grow."""
+        return float(np.prod([np.linalg.cond(m) for m in (*self.g, *self.h)]))
+
+
+def _normal(rng: np.random.Generator, net: MLP) -> Params:
+    pairs = zip(net.widths[:-1], net.widths[1:], strict=True)
+    return tuple(Layer(rng.standard_normal((out, fan_in)), rng.standard_normal(out)) for fan_in, out in pairs)
+
+
+def _moves(rng: np.random.Generator, draws: int) -> Iterator[Move]:
+    drawn = [random_widths(rng, 4, 6) for _ in range(draws)]
+    for widths in [*architectures([1, 2], 3), *drawn]:
+        g, h = ([random_invertible(rng, n) for n in widths[1:-1]] for _ in range(2))
+        yield Move(net := MLP(widths), _normal(rng, net), g, h)
+
+
+def _distance(first: Params, second: Params) -> float:
+    pairs = [(a, b) for one, other in zip(first, second, strict=True) for a, b in zip(one, other, strict=True)]
+    return max(float(np.abs(a - b).max()) for a, b in pairs) / max(float(np.abs(a).max()) for a, _ in pairs)
+
+
+def _action(move: Move) -> Check:
+    """The largest of |g(hθ) − (gh)θ|, |gθ − printed|, |1θ − θ|, relative to the largest entry."""
+    g, h = element(move.net, move.g), element(move.net, move.h)
+    product = [a @ b for a, b in zip(move.g, move.h, strict=True)]
+    unit = element(move.net, [np.eye(len(a)) for a in move.g])
+    found = max(
+        _distance(g(h(move.params)), printed_action(product, move.params)),
+        _distance(g(move.params), printed_action(move.g, move.params)),
+        _distance(unit(move.params), move.params),
+    )
+    tolerance = ROUNDING * EPS * move.condition
+    return Check(found, 0.0, "<=", tolerance, hypotheses={"hidden layers": len(move.g), "widest": max(move.net.widths)})
+
+
+def _reversed_action() -> Check:
+    rng = np.random.default_rng(0)
+    net = MLP((2, 3, 2))
+    params, g, h = _normal(rng, net), random_invertible(rng, 3), random_invertible(rng, 3)
+    twice = element(net, [g])(element(net, [h])(params))
+    return Check(
+        _distance(twice, printed_action([h @ g], params)), 0.0, "<=", ROUNDING * EPS * float(np.linalg.cond(g @ h))
+    )
+
+
+ACTION = Statement(
+    paper=PAPER,
+    row="4.1",
+    id="4.1 (action)",
+    says="g·(W_l, b_l) = (g_l W_l g_{l-1}⁻¹, g_l b_l) is an action of Π GL(n_l): g·(h·θ) = (gh)·θ, 1·θ = θ",
+    method="float64",
+    cases=_moves,
+    measure=_action,
+    control=Control("the factors in the wrong order: g·(h·θ) against (hg)·θ", _reversed_action),
+    show=lambda move: f"widths {move.net.widths}, g = {[m.tolist() for m in move.g]}",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Commuting:
+    """A network on a sample, and matrices that commute with its activation there."""
+
+    kind: str
+    net: MLP
+    params: Params
+    x: np.ndarray
+    g: Matrices
+
+
+SHAPE = (2, 3, 3, 2)
+FAMILIES: dict[str, Any] = {
+    "ReLU: permutations and positive scalings": "relu",
+    "leaky ReLU: permutations and positive scalings": leaky_relu(0.1),
+    "absolute value: permutations and positive scalings": "abs",
+    "tanh: signed permutations": "tanh",
+    "identity: all of GL": "identity",
+    "mixed: positive scalings and GL of the linear neurons": Mixed(relu=1, identity=2),
+    "ReLU: GL of the always-active neurons": "relu",
+}
+
+
+def _matrix(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
+    permutation = np.eye(n)[rng.permutation(n)]
+    if kind.startswith("tanh"):
+        return permutation * rng.choice([-1.0, 1.0], n)
+    if kind.startswith("identity"):
+        return random_invertible(rng, n)
+    if kind.startswith("mixed") or "always-active" in kind:
+        g = np.diag(np.exp(rng.uniform(-1, 1, n)))
+        near = np.eye(n - 1) + rng.uniform(-0.2, 0.2, (n - 1, n - 1)) / n
+        g[1:, 1:] = random_invertible(rng, n - 1) if kind.startswith("mixed") else near
+        return g
+    return permutation * np.exp(rng.uniform(-1, 1, n))
+
+
+def _commuting(rng: np.random.Generator, draws: int) -> Iterator[Commuting]:
+    for _ in range(draws):
+        for kind, activation in FAMILIES.items():
+            net = MLP(SHAPE, activation)
+            params = _normal(rng, net)
+            if "always-active" in kind:
+                # Biases that keep all neurons but the first of each layer active on a sample of this size.
+                params = (
+                    Layer(params[0].weight, params[0].bias + np.array([0, 20, 20])),
+                    Layer(params[1].weight, params[1].bias + np.array([0, 200, 200])),
+                    params[2],
+                )
+            yield Commuting(
+                kind, net, params, rng.uniform(-2, 2, (12, 2)), [_matrix(rng, kind, n) for n in SHAPE[1:-1]]
+            )
+
+
+def _size(params: Params, x: np.ndarray) -> float:
+    """A bound on all intermediate numbers: the network with absolute values throughout."""
+    a = np.abs(x)
+    for weight, bias in params:
+        a = a @ np.abs(weight).T + np.abs(bias)
+    return float(a.max())
+
+
+def _equivalence(case: Commuting) -> Check:
+    moved = element(case.net, case.g)(case.params)
+    scale = max(_size(case.params, case.x), _size(moved, case.x))
+    found = float(np.abs(case.net(moved, case.x) - case.net(case.params, case.x)).max()) / scale
+    condition = float(np.prod([np.linalg.cond(g) for g in case.g]))
+    active = [True] if "always-active" not in case.kind else [m[1:].all() for m in fixed_active(case, moved)]
+    return Check(
+        found,
+        0.0,
+        "<=",
+        ROUNDING * EPS * condition,
+        hypotheses={"activation and subgroup": case.kind},
+        vacuous=not all(active),
+    )
+
+
+def fixed_active(case: Commuting, moved: Params) -> list[np.ndarray]:
+    """Which neurons are always active before and after the move."""
+    both = [fixed_neurons(case.net, params, case.x).active for params in (case.params, moved)]
+    return [np.logical_and(before, after) for before, after in zip(*both, strict=True)]
+
+
+def _mixing_bent_neurons() -> Check:
+    rng = np.random.default_rng(2)
+    net = MLP(SHAPE)
+    shear = np.eye(3)
+    shear[0, 1] = 0.5
+    return _equivalence(Commuting("ReLU: a shear", net, _normal(rng, net), rng.uniform(-2, 2, (12, 2)), [shear, shear]))
+
+
+EQUIVALENCE = Statement(
+    paper=PAPER,
+    row="4.1",
+    id="4.1 (equivalence)",
+    says="elements that commute with the activation on X leave f on X unchanged",
+    method="float64",
+    cases=_commuting,
+    measure=_equivalence,
+    control=Control("a shear of ReLU neurons, which does not commute", _mixing_bent_neurons),
+    draws=20,
+    narrower="finite elements on one shape, (2, 3, 3 | 2); all small shapes in 4.1 (generators)",
+    show=lambda case: f"{case.kind}, g = {[m.tolist() for m in case.g]}",
+)
+
+
+def equivalence_fields(case: Network) -> Fields:
+    """The Lie algebra of H_eq ⊆ G_hid on the sample: bent neurons scale, active ones mix, inactive ones mix.   [complexity, Def 4.1]"""
+    layout, parts = Layout(case.net), []
+    for layer, status in enumerate(hidden_equivalence(case.net, case.params, case.x).layers):
+        parts += [mixing(layout, layer, int(i), int(i), 1.0, 1.0) for i in status.scaled]
+        for group in (status.linear, status.inactive):
+            parts += [mixing(layout, layer, int(i), int(j), 1.0, 1.0) for i in group for j in group]
+    return join(case.net, parts)
+
+
+def all_statuses(rng: np.random.Generator, draws: int) -> Iterator[Network]:
+    """Every status of one hidden layer with widths up to 3, then deeper networks."""
+    for widths in architectures([1], 3):
+        yield from (staged(rng, widths, status, 8, size=9) for status in statuses(widths))
+    for _ in range(draws):
+        yield random_network(rng, random_widths(rng, 3, 4), 10, size=9)
+
+
+def _generators(case: Network) -> Check:
+    fields = equivalence_fields(case)
+    return Check(
+        case.changes(fields),
+        0,
+        hypotheses={"hidden layers": case.net.depth - 1, "outputs": case.net.widths[-1], "fixed": sum(case.fixed)},
+    )
+
+
+def _generators_of_bent_mixing() -> Check:
+    """Two bent neurons, treated as if they were linear."""
+    case = network([[[1], [1]], [[1, 1]]], [[1, -1], [0]], [-3, 0, 3])
+    return Check(case.changes(mixing(Layout(case.net), 0, 0, 1, 1.0, 1.0)), 0)
+
+
+GENERATORS = Statement(
+    paper=PAPER,
+    row="4.1",
+    id="4.1 (generators)",
+    says="every generator v of the hidden equivalence group on X is in the kernel of J: Jv = 0",
+    method="exact",
+    cases=all_statuses,
+    measure=_generators,
+    control=Control("mixing two neurons that change their signs", _generators_of_bent_mixing),
+    show=str,
+)

@@ -1,0 +1,159 @@
+"""complexity, Figs. 5 and 6: regions sampled against functional dimension, as the study measured them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from neuromanifold.papers.complexity.statements.figures import (
+    PAPER,
+    STRONG,
+    TYPICALLY,
+    WELL_BELOW,
+    Measured,
+    chosen,
+    percent,
+)
+from neuromanifold.papers.recorded import Claims, StudyCases
+from neuromanifold.papers.statement import Check, Control, Statement
+
+INPUTS = {"Fig 5": 1, "Fig 6": 8}
+
+
+def _ratio_name(figure: str) -> str:
+    return f"exact / ({INPUTS[figure] + 1}·regions), mean"
+
+
+def correlation_check(case: Measured) -> Check:
+    """Strong: the mean correlation along training is at least 0.7."""
+    return Check(case.value, STRONG, ">=", hypotheses=case.hypotheses)
+
+
+def correlation_statement(figure: str, **more: Any) -> Statement:
+    """Functional dimension and regions sampled are correlated along training."""
+
+    def pick(claims: Claims) -> Iterator[Measured]:
+        for measured in chosen(claims, figure, "functional dimension and regions"):
+            for name, value in measured["Pearson, mean over runs"].items():
+                lowest = measured["lowest run"][name]
+                yield Measured(f"{name}: mean Pearson correlation", value, lowest, {"data": name, "lowest run": lowest})
+
+    return Statement(
+        paper=PAPER,
+        row="Fig 5,6",
+        id=f"{figure} (correlation)",
+        says="functional dimension and regions sampled are strongly correlated along training (mean Pearson "
+        "correlation ≥ 0.7)",
+        method="training",
+        cases=StudyCases(PAPER, pick),
+        measure=correlation_check,
+        control=Control(
+            "series that have nothing to do with one another", lambda: correlation_check(Measured("", 0.0, 0.0))
+        ),
+        show=str,
+        **more,
+    )
+
+
+def bound_statement(figure: str, ratio: float) -> Statement:
+    """No snapshot has a functional dimension above (n_0 + 1)·regions; `ratio` is the mean of one over the other."""
+    n = INPUTS[figure]
+
+    def pick(claims: Claims) -> Iterator[dict[str, int]]:
+        yield from chosen(claims, figure, "functional dimension ≤")
+
+    def measure(found: dict[str, int]) -> Check:
+        violations = found["violations"] + found["violations of Σ min"]
+        return Check(violations, 0, "<=", hypotheses={"inputs": n}, count=found["snapshots"])
+
+    return Statement(
+        paper=PAPER,
+        row="Fig 5,6",
+        id=f"{figure} (bound)",
+        says=f"in all snapshots functional dimension ≤ ({n} + 1)·regions sampled, and ≤ Σ min(samples in the region, {n} + 1)",
+        method="training",
+        cases=StudyCases(PAPER, pick),
+        measure=measure,
+        control=Control(
+            f"one dimension for each region instead of {n} + 1, on average", lambda: Check((n + 1) * ratio, 1.0, "<=")
+        ),
+    )
+
+
+def slack_check(case: Measured) -> Check:
+    """Well below: a mean ratio of at most one half."""
+    return Check(case.value, WELL_BELOW, "<=", hypotheses=case.hypotheses)
+
+
+def slack_statement(figure: str, **more: Any) -> Statement:
+    """The functional dimension is well below the bound."""
+
+    def pick(claims: Claims) -> Iterator[Measured]:
+        for measured in chosen(claims, figure, "functional dimension is well below"):
+            attained = percent(measured["snapshots that attain Σ min"])
+            yield Measured("mean of rank / bound", measured[_ratio_name(figure)], attained, {"inputs": INPUTS[figure]})
+
+    return Statement(
+        paper=PAPER,
+        row="Fig 5,6",
+        id=f"{figure} (well below)",
+        says=f"the functional dimension is well below ({INPUTS[figure]} + 1)·regions (a mean ratio of at most one half)",
+        method="training",
+        cases=StudyCases(PAPER, pick),
+        measure=slack_check,
+        control=Control("the bound attained in every snapshot", lambda: slack_check(Measured("", 1.0, 1.0))),
+        confirm=lambda case: Check(case.again, TYPICALLY, "<="),
+        route="the share of snapshots that attain Σ min(samples in the region, n_0 + 1) exactly",
+        show=str,
+        **more,
+    )
+
+
+def _more_regions(claims: Claims) -> Iterator[Measured]:
+    """The share of snapshots with more regions than dimensions; `again`: regions per dimension on average."""
+    for measured, ratios in zip(
+        chosen(claims, "Fig 5", "the number of regions"),
+        chosen(claims, "Fig 5", "functional dimension is well below"),
+        strict=True,
+    ):
+        share = percent(measured["snapshots with more regions than dimensions"])
+        yield Measured(
+            "share of snapshots with more regions than dimensions",
+            share,
+            1 / (2 * ratios[_ratio_name("Fig 5")]),
+            {"inputs": 1},
+        )
+
+
+def more_regions_check(case: Measured) -> Check:
+    """Typically: in more than half of the snapshots."""
+    return Check(case.value, TYPICALLY, ">=", hypotheses=case.hypotheses)
+
+
+MORE_REGIONS = Statement(
+    paper=PAPER,
+    row="Fig 5,6",
+    id="Fig 5 (more regions)",
+    says="with one input the number of intervals sampled is typically greater than the functional dimension (in at "
+    "least half of the snapshots)",
+    method="training",
+    cases=StudyCases(PAPER, _more_regions),
+    measure=more_regions_check,
+    control=Control("never more regions than dimensions", lambda: more_regions_check(Measured("", 0.0, 0.0))),
+    confirm=lambda case: Check(case.again, 1.0, ">="),
+    route="regions for each dimension, on average",
+    show=str,
+    worked="""In none of the 1,845 snapshots of f1–f3 are there more regions than dimensions. The mean of rank/(2·regions) is 0.908,
+so that there are 0.55 regions for each dimension: a region that holds two samples contributes two dimensions, nearly
+always.""",
+)
+
+FIGURE_5 = (
+    correlation_statement("Fig 5"),
+    bound_statement("Fig 5", 0.908),
+    slack_statement(
+        "Fig 5",
+        worked="""On f1–f3 (one input) the mean of rank/(2·regions) over 1,845 snapshots is 0.908, and 84.9 % of them attain Σ
+min(samples in the region, 2) exactly: the bound is nearly an equality. It is slack with eight inputs (Fig 6: 0.14).""",
+    ),
+    MORE_REGIONS,
+)
+FIGURE_6 = (correlation_statement("Fig 6"), bound_statement("Fig 6", 0.14), slack_statement("Fig 6"))

@@ -1,0 +1,297 @@
+"""complexity, Sec. 5 and Figs. 1, 8: data sets, initialisation, optimiser and threshold, as printed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from neuromanifold import data
+from neuromanifold.data import energy
+from neuromanifold.dynamics.losses import mse
+from neuromanifold.dynamics.optimizers import adam_l2
+from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.papers.complexity import runs
+from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.tangent.dimension import single_precision_rank
+
+PAPER = "complexity"
+EPS = float(np.finfo(np.float64).eps)
+SIGMAS = 5.0
+"""Sampling tolerance: an estimate is off by more than this many standard errors once in two million."""
+
+# Each function is 1.5 + Σ amplitude · sin(frequency · π · coordinate): (amplitude, frequency, coordinate).
+WAVES: dict[str, tuple[tuple[float, int, int], ...]] = {
+    "f1": ((1.0, 2, 0),),
+    "f2": ((1.0, 2, 0), (0.5, 4, 0)),
+    "f3": ((1.0, 2, 0), (0.5, 4, 0), (0.4, 16, 0)),
+    "g1": ((1.0, 2, 0), (1.0, 2, 1)),
+    "g2": ((1.0, 2, 0), (1.0, 2, 1), (0.5, 4, 0)),
+    "g3": ((1.0, 2, 0), (1.0, 2, 1), (0.5, 4, 0), (0.4, 4, 1)),
+}
+SIZES = {"f1": (100, 1, 1), "f2": (100, 1, 1), "f3": (100, 1, 1)}
+SIZES |= {"g1": (400, 2, 1), "g2": (400, 2, 1), "g3": (400, 2, 1), "energy": (768, 8, 2)}
+NOISE = 0.01
+PRINTED_RUNS = {"univariate": (15, 50), "energy": (10, 25), "decay": (10, 50), "bivariate": (20, 25)}
+PRINTED_TRAINING = {"hidden widths": (10, 10, 10, 10), "learning rate": 0.01, "weight decay": 1e-4, "batch": 16}
+
+
+def printed_function(name: str, x: np.ndarray) -> np.ndarray:
+    """f_i or g_i at the rows of x."""
+    terms = [amplitude * np.sin(k * np.pi * x[:, axis]) for amplitude, k, axis in WAVES[name]]
+    return 1.5 + np.sum(terms, axis=0)
+
+
+def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[tuple[str, str]]:
+    yield from (("size", name) for name in SIZES)
+    yield from (("values", name) for name in ("g1", "g2", "g3"))
+    yield from (("noise", name) for name in ("f1", "f2", "f3"))
+
+
+def noise_of(name: str) -> np.ndarray:
+    """What was added to the inputs and outputs of a univariate data set."""
+    found, grid = data.load(name), np.linspace(0.0, 1.0, 100)[:, None]
+    return np.concatenate([found.x - grid, found.y - printed_function(name, grid)[:, None]])
+
+
+def _data(case: tuple[str, str]) -> Check:
+    what, name = case
+    hypotheses = {"data": name, "checked": what}
+    if name == "energy" and energy.find() is None:
+        return Check(0, 0, hypotheses=hypotheses, vacuous=True)
+    if what == "noise":
+        noise = noise_of(name)
+        return Check(float(noise.std()) / NOISE, 1.0, "=", SIGMAS / (2 * noise.size) ** 0.5, hypotheses=hypotheses)
+    found = data.load(name)
+    if what == "values":
+        error = np.abs(found.y[:, 0] - printed_function(name, found.x)).max()
+        return Check(float(error), 0.0, "<=", 64 * EPS, hypotheses=hypotheses)
+    samples, features, targets = SIZES[name]
+    return Check(found.x.size + found.y.size, samples * (features + targets), hypotheses=hypotheses)
+
+
+DATA = Statement(
+    paper=PAPER,
+    row="setup",
+    id="setup (data)",
+    says="f1, f2, f3 at 100 points with noise of 0.01 on inputs and outputs, g1, g2, g3 on 20×20 points without, "
+    "energy 768×8 with two targets",
+    method="float64",
+    cases=_data_cases,
+    measure=_data,
+    control=Control(
+        "f1's outputs against f3",
+        lambda: Check(
+            float(np.std(data.load("f1").y[:, 0] - printed_function("f3", np.linspace(0, 1, 100)[:, None]))) / NOISE,
+            1.0,
+            "=",
+            SIGMAS / 200**0.5,
+        ),
+    ),
+    exhaustive="the seven data sets (energy where it is on this machine)",
+)
+
+_WIDTHS = (8, 500, 50)
+
+
+def initial_variances(scheme: str) -> list[tuple[float, int, int]]:
+    """For weights and biases of both layers of (8, 500 | 50): mean square, how many numbers, fan_in."""
+    params = jax.jit(lambda key: MLP(_WIDTHS).init(key=key, scheme=scheme))(jax.random.key(5))
+    return [
+        (float(np.mean(np.square(np.asarray(a, np.float64)))), int(np.size(a)), fan_in)
+        for layer, fan_in in zip(params, _WIDTHS[:-1], strict=True)
+        for a in layer
+    ]
+
+
+def printed_variance(fan_in: int) -> float:
+    """2/fan_in, for weights and biases alike."""
+    return 2 / fan_in
+
+
+def _variance(case: tuple[float, int, int]) -> Check:
+    found, count, fan_in = case
+    return Check(
+        found / printed_variance(fan_in),
+        1.0,
+        "=",
+        SIGMAS * (2 / count) ** 0.5,
+        hypotheses={"fan_in": fan_in},
+        count=count,
+    )
+
+
+INITIALISATION = Statement(
+    paper=PAPER,
+    row="setup",
+    id="setup (initialisation)",
+    says="weights and biases are drawn from N(0, 2/fan_in)",
+    method="float64",
+    cases=lambda rng, draws: initial_variances("he_bias"),
+    measure=_variance,
+    control=Control("numbers of variance 1 where fan_in is 10", lambda: _variance((1.0, 6400, 10))),
+    exhaustive="the four arrays of one network (8, 500 | 50), up to five standard errors",
+    show=lambda case: f"fan_in {case[2]}: mean square {case[0]:.4f} of {case[1]} numbers",
+)
+
+
+def torch_adam(gradients: np.ndarray, start: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    """Adam as torch's: the decay enters the gradient, then moments 0.9 and 0.999 with bias correction, ε = 1e-8 outside the root."""
+    theta, m, v = start, np.zeros_like(start), np.zeros_like(start)
+    for t, gradient in enumerate(gradients, start=1):
+        g = gradient + decay * theta
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        theta = theta - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return theta
+
+
+def library_adam(gradients: np.ndarray, start: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    """The same steps by `adam_l2`."""
+    with arithmetic():
+        optimizer, theta = adam_l2(rate, decay), jax.numpy.asarray(start)
+        state = optimizer.init(theta)
+        for gradient in gradients:
+            update, state = optimizer.update(jax.numpy.asarray(gradient), state, theta)
+            theta = optax.apply_updates(theta, update)
+        return np.asarray(theta)
+
+
+def _adam_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for decay in (0.0, 1e-4, 1e-3, 0.1):
+        yield rng.standard_normal((5, 40)), rng.standard_normal(40), 0.01, decay
+
+
+def _adam(case: Any) -> Check:
+    gradients, start, rate, decay = case
+    error = np.abs(library_adam(gradients, start, rate, decay) - torch_adam(gradients, start, rate, decay)).max()
+    scale = np.abs(start).max()
+    return Check(float(error / scale), 0.0, "<=", 64 * EPS * len(gradients), hypotheses={"weight decay": decay})
+
+
+def _decoupled() -> Check:
+    """AdamW: the decay shrinks θ and stays out of the moments."""
+    rng = np.random.default_rng(0)
+    gradients, start = rng.standard_normal((5, 40)), rng.standard_normal(40)
+    apart = torch_adam(gradients, start, 0.01, 0.0) - 0.01 * 0.1 * start
+    error = np.abs(library_adam(gradients, start, 0.01, 0.1) - apart).max() / np.abs(start).max()
+    return Check(float(error), 0.0, "<=", 64 * EPS * 5)
+
+
+OPTIMISER = Statement(
+    paper=PAPER,
+    row="setup",
+    id="setup (optimiser)",
+    says="Adam with the weight decay as an L2 term in the gradient, as torch's Adam has it",
+    method="float64",
+    cases=_adam_cases,
+    measure=_adam,
+    control=Control("the decay apart from the moments (AdamW), 0.1", _decoupled),
+    exhaustive="weight decay 0, 1e-4, 1e-3, 0.1; five steps on forty numbers",
+    show=lambda case: f"adam_l2({case[2]}, {case[3]})",
+)
+
+
+def _study(case: tuple[str, Any]) -> Check:
+    name, printed = case
+    ours = {
+        "hidden widths": runs.HIDDEN,
+        "learning rate": runs.LEARNING_RATE,
+        "weight decay": runs.WEIGHT_DECAY,
+        "batch": runs.BATCH,
+    } | {e.name: (e.runs, e.every) for e in runs.EXPERIMENTS["paper"]}
+    return Check(int(ours[name] == printed), 1, hypotheses={"constant": name})
+
+
+def _mean_of_squares() -> Check:
+    """`mse` is the mean over all entries, torch's MSELoss; a sum would be larger."""
+    prediction, target = np.array([[1.0], [3.0]]), np.zeros((2, 1))
+    return Check(float(mse(prediction, target)), float((prediction**2).sum()))
+
+
+STUDY = Statement(
+    paper=PAPER,
+    row="setup",
+    id="setup (study)",
+    says="four hidden layers of 10, rate 0.01, weight decay 1e-4, batches of 16, MSE; runs / probe interval 15/50, "
+    "10/25, 10/50, 20/25",
+    method="exact",
+    cases=lambda rng, draws: [*PRINTED_TRAINING.items(), *PRINTED_RUNS.items()],
+    measure=_study,
+    control=Control("the sum instead of the mean of squares", _mean_of_squares),
+    exhaustive="every printed constant",
+    narrower="constants of the study; that batches are reshuffled every epoch is tested in tests/dynamics",
+)
+
+
+def printed_threshold(rows: int, columns: int) -> float:
+    """max(n, m) · 1.19e-7, in units of σ_max."""
+    return max(rows, columns) * 2.0**-23
+
+
+def _threshold(shape: tuple[int, int]) -> Check:
+    rows, columns = shape
+    rng = np.random.default_rng(list(shape))
+    x = rng.standard_normal((rows, columns))
+    rank = single_precision_rank(lambda params, x: x @ params, np.ones((columns, 1)), x)
+    found = float(rank.threshold) / float(np.max(rank.spectrum))
+    printed = printed_threshold(rows, columns)
+    return Check(found / printed, 1.0, "=", 4 * 2.0**-23, hypotheses={"rows": rows, "columns": columns})
+
+
+THRESHOLD = Statement(
+    paper=PAPER,
+    row="setup",
+    id="setup (threshold)",
+    says="the reported rank counts singular values above max(n, m)·σ_max·1.19e-7 in float32",
+    method="float64",
+    cases=lambda rng, draws: [(2, 3), (100, 4)],
+    measure=_threshold,
+    control=Control(
+        "min(n, m) instead of max, 100×4",
+        lambda: Check(printed_threshold(4, 4) / printed_threshold(100, 4), 1.0, "=", 4 * 2.0**-23),
+    ),
+    exhaustive="a wide and a tall Jacobian, 2×3 and 100×4",
+)
+
+
+def variation(name: str) -> float:
+    """Total variation of f_i on [0, 1], or the mean length of the gradient of g_i on [0, 1]²."""
+    if name.startswith("f"):
+        return float(np.abs(np.diff(printed_function(name, np.linspace(0, 1, 2001)[:, None]))).sum())
+    line = np.linspace(0, 1, 201)
+    s, t = np.meshgrid(line, line, indexing="ij")
+    values = printed_function(name, np.stack([s.ravel(), t.ravel()], axis=1)).reshape(s.shape)
+    return float(np.hypot(*np.gradient(values, line, line)).mean())
+
+
+def _more_complex(case: tuple[str, str]) -> Check:
+    simple, complicated = case
+    return Check(variation(complicated), variation(simple), ">=", hypotheses={"pair": f"{simple}, {complicated}"})
+
+
+FIGURE_1 = Statement(
+    paper=PAPER,
+    row="Fig 1,7,8",
+    id="Fig 1",
+    says="f1, f2, f3 are of increasing complexity (total variation on [0, 1])",
+    method="float64",
+    cases=lambda rng, draws: [("f1", "f2"), ("f2", "f3")],
+    measure=_more_complex,
+    control=Control("f3 before f1", lambda: _more_complex(("f3", "f1"))),
+    exhaustive="the three functions",
+)
+FIGURE_8 = Statement(
+    paper=PAPER,
+    row="Fig 1,7,8",
+    id="Fig 8",
+    says="g1, g2, g3 are of increasing complexity (mean length of the gradient on [0, 1]²)",
+    method="float64",
+    cases=lambda rng, draws: [("g1", "g2"), ("g2", "g3")],
+    measure=_more_complex,
+    control=Control("g3 before g1", lambda: _more_complex(("g3", "g1"))),
+    exhaustive="the three functions",
+)
+
+SETUP = (DATA, INITIALISATION, OPTIMISER, STUDY, THRESHOLD)

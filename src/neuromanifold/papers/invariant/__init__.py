@@ -1,0 +1,1 @@
+"""invariant: structural invariant manifolds of gradient flow."""

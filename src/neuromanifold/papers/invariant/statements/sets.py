@@ -1,0 +1,129 @@
+"""invariant, P 3.2 and 3.3: the algebra of structural invariant sets, and linear models, which have but one."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jax
+import numpy as np
+
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP
+from neuromanifold.orbits.closure import LieClosure, lie_closure
+from neuromanifold.orbits.lattice import LeafLattice, invariant_leaves
+from neuromanifold.orbits.partition import invariant_leaf
+from neuromanifold.papers.invariant.statements.cases import ANALYTIC, PAPER, Trained, trained, two_layer
+from neuromanifold.papers.statement import Check, Control, Statement
+
+
+@dataclass(frozen=True)
+class Start:
+    """A leaf of a two-neuron network, and a seed for the point on it, the data and the loss."""
+
+    name: str
+    leaf: int
+    seed: int
+
+
+@lru_cache
+def lattice(name: str) -> LeafLattice:
+    """The leaves of Σ a_i σ(w_i x), two neurons."""
+    return invariant_leaves(MLP((1, 2, 1), ANALYTIC[name], bias=False))
+
+
+def _algebra_of_sets(case: Start) -> Check:
+    """Over all pairs of unions of leaves: how often a complement, union or intersection holds θ(0) but not θ(t), or the reverse."""
+    leaves, rng = lattice(case.name), np.random.default_rng(case.seed)
+    start = leaves[case.leaf].sample(key=jax.random.key(case.seed))
+    end = invariant_leaf(leaves.net, trained(rng, leaves.net, start).end(), atol=1e-10)
+    i, j = case.leaf, list(leaves).index(end)
+    sets = [leaves.set(k for k in range(len(leaves)) if mask >> k & 1) for mask in range(2 ** len(leaves))]
+    broken = sum((j in (~A).members) == (i in A.members) for A in sets)
+    for A, B in itertools.combinations(sets, 2):
+        broken += (j in (A | B).members) != (i in A.members or i in B.members)
+        broken += (j in (A & B).members) != (i in A.members and i in B.members)
+    return Check(broken, 0, hypotheses={"activation": case.name, "leaves": len(leaves)}, count=len(sets) ** 2)
+
+
+def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
+    for name in ("exp", "tanh"):
+        yield from (Start(name, leaf, 0) for leaf in range(len(lattice(name))))
+    for _ in range(draws):
+        yield Start("tanh", int(rng.integers(6)), int(rng.integers(2**31)))
+
+
+def _half_space() -> Check:
+    """{a₁ > 0} is no union of orbits: a flow crosses from it into its complement."""
+    net, params = two_layer("exp", ((0.01, 1), (1, 0)))
+    run = Trained(net, params, np.ones((1, 1)), -np.ones(1), "(s − t)²/2")
+    return Check(int(run.flow()[2] > 0), int(run.start[2] > 0))
+
+
+SET_ALGEBRA = Statement(
+    paper=PAPER,
+    row="3.2",
+    id="3.2",
+    says="complements, unions and intersections of structural invariant sets are structural invariant sets, or empty",
+    method="integration",
+    cases=_starts,
+    measure=_algebra_of_sets,
+    control=Control("{a₁ > 0}, which is no union of orbits: the flow leaves it", _half_space),
+    draws=6,
+    narrower="finite collections: all 4 unions of leaves of two exp neurons and all 64 of two tanh neurons",
+    show=str,
+)
+
+FEATURES: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
+    "powers": lambda x: [x[:, 0] ** k for k in range(4)],
+    "exponentials": lambda x: [np.exp(k * x[:, 0] / 2) for k in (1, -1, 2, 3)],
+    "sines": lambda x: [np.sin(k * x[:, 0]) for k in (1, 2, 3, 4)],
+    "two inputs": lambda x: [x[:, 0], x[:, 1], x[:, 0] * x[:, 1], np.sin(x[:, 0] + x[:, 1])],
+    "dependent": lambda x: [np.sin(x[:, 0]) ** 2, np.cos(x[:, 0]) ** 2, np.ones(len(x)), x[:, 1]],
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """The first M features of a family, and a point θ."""
+
+    family: str
+    theta: tuple[float, ...]
+
+    @property
+    def closure(self) -> LieClosure:
+        """Of the linear model Σ θ_i ψ_i(x), at 24 inputs."""
+        x = np.random.default_rng(0).standard_normal((24, 2))
+        inputs = np.stack(FEATURES[self.family](x)[: len(self.theta)], axis=1)
+        net = MLP((len(self.theta), 1), "identity", bias=False)
+        return lie_closure(net, (Layer(np.array([self.theta])),), key=jax.random.key(0), inputs=inputs, exact=False)
+
+
+def _linear(case: Features) -> Check:
+    M = len(case.theta)
+    return Check(int(case.closure.dimension), M, hypotheses={"features": case.family, "M": M})
+
+
+def _linear_models(rng: np.random.Generator, draws: int) -> Iterator[Features]:
+    families = [family for family in FEATURES if family != "dependent"]
+    for M, family in itertools.product((1, 2, 3, 4), families):
+        yield Features(family, (0.0,) * M)
+        yield Features(family, (1.0,) + (0.0,) * (M - 1))
+    for _ in range(draws):
+        M = int(rng.integers(1, 5))
+        yield Features(str(rng.choice(families)), tuple(rng.standard_normal(M).tolist()))
+
+
+LINEAR = Statement(
+    paper=PAPER,
+    row="3.3",
+    id="3.3",
+    says="a linear model Σ θ_i ψ_i(x) with independent analytic features has only the trivial SIM: dim Lie_θ = M everywhere",
+    method="float64",
+    cases=_linear_models,
+    measure=_linear,
+    control=Control("the features sin², cos², 1", lambda: _linear(Features("dependent", (0.0, 0.0, 0.0)))),
+    draws=6,
+    narrower="powers, exponentials, sines and products, M ≤ 4",
+    show=str,
+)

@@ -1,0 +1,131 @@
+"""The ledger: every statement of every paper, examined in order and compared with the recorded verdicts."""
+
+import importlib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from neuromanifold.numerics.files import write_text
+from neuromanifold.papers.evidence import Evidence, examine
+from neuromanifold.papers.statement import Statement
+
+PAPERS = ("complexity", "invariant", "bottleneck", "teleport", "riemann")
+
+Verdicts = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+def statements(paper: str | None = None) -> tuple[Statement, ...]:
+    """The statements of one paper, or of all, in the order of the papers.   [`papers/<paper>/statements`]"""
+    if paper is not None and paper not in PAPERS:
+        raise ValueError(f"`KEY` is {paper!r}; the papers are {', '.join(PAPERS)}.")
+    chosen = PAPERS if paper is None else (paper,)
+    return tuple(
+        statement
+        for name in chosen
+        for statement in importlib.import_module(f"neuromanifold.papers.{name}.statements").STATEMENTS
+    )
+
+
+def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement, ...]:
+    """The statements of `paper` that answer to one of `ids` (all of them without ids); an unknown id is an error."""
+    offered = statements(paper)
+    for name in ids:
+        if not any(statement.answers_to(name) for statement in offered):
+            rows = "; ".join(dict.fromkeys(statement.row for statement in offered))
+            raise ValueError(f"`ID` {name!r} names no statement of {paper or 'the papers'}; its rows are {rows}.")
+    return tuple(s for s in offered if not ids or any(s.answers_to(name) for name in ids))
+
+
+def verify(
+    chosen: Iterable[Statement], *, draws: int | None = None, seed: int = 0, finished: Iterable[Evidence] = ()
+) -> Iterator[Evidence]:
+    """The evidence for each statement, one at a time; what `finished` holds from a run with the same draws and seed is kept."""
+    known = {(item.paper, item.id, item.draws, item.seed): item for item in finished}
+    for statement in chosen:
+        count = statement.draws if draws is None else draws
+        kept = known.get((statement.paper, statement.id, count, seed))
+        yield kept if kept is not None else examine(statement, draws=draws, seed=seed)
+
+
+def write_evidence(evidence: Iterable[Evidence], path: Path) -> Path:
+    """The evidence as a JSON list of objects, atomically."""
+    return write_text(path, json.dumps([item.as_dict() for item in evidence], indent=2, ensure_ascii=False) + "\n")
+
+
+def read_evidence(path: Path) -> list[Evidence]:
+    """What `write_evidence` wrote."""
+    listed = json.loads(Path(path).read_text(encoding="utf-8"))
+    return [Evidence(**{**item, "routes": tuple(item["routes"])}) for item in listed]
+
+
+def recorded_verdicts() -> Verdicts:
+    """Each paper's `verdicts.toml`: for every id the verdict, and for failures the case with both routes' numbers."""
+    return {paper: tomllib.loads(_verdicts_of(paper).read_text(encoding="utf-8")) for paper in PAPERS}
+
+
+def _verdicts_of(paper: str) -> Traversable:
+    return files(f"neuromanifold.papers.{paper}") / "verdicts.toml"
+
+
+def expected(evidence: Evidence, recorded: Verdicts, *, small: bool = False) -> str:
+    """The recorded verdict; `small` asks for that of a small-scale study where it is recorded apart from the paper's scale.
+
+    A small study that lacks the data or the size for a statement says nothing about it, and so nothing against the record.
+    """
+    if small and evidence.method == "training" and evidence.cases == evidence.vacuous:
+        return evidence.kind
+    entry = recorded.get(evidence.paper, {}).get(evidence.id, {"verdict": "not recorded"})
+    return entry.get("small", entry["verdict"]) if small else entry["verdict"]
+
+
+def source_folder() -> Path:
+    """`papers/` of a source tree, where verdicts are recorded; an installed package is refused."""
+    folder = Path(str(files("neuromanifold.papers")))
+    if not (folder.parents[2] / "pyproject.toml").is_file():
+        raise ValueError(
+            f"`--record` writes into a source tree, and {folder} is an installed package; clone the project and run it there."
+        )
+    return folder
+
+
+def write_verdicts(
+    evidence: Iterable[Evidence], folder: Path, *, keep: Verdicts, small: bool = False
+) -> tuple[Path, ...]:
+    """Record verdicts in `folder/<paper>/verdicts.toml`, keeping those of `keep` that were not examined."""
+    table = {paper: dict(entries) for paper, entries in keep.items()}
+    for item in evidence:
+        entries = table.setdefault(item.paper, {})
+        entries[item.id] = _entry_small(item, entries) if small else _entry(item)
+    return tuple(
+        write_text(folder / paper / "verdicts.toml", _tables(table[paper])) for paper in PAPERS if paper in table
+    )
+
+
+def _entry(item: Evidence) -> dict[str, Any]:
+    entry: dict[str, Any] = {"verdict": item.kind}
+    if item.counterexample is not None:
+        entry |= {"counterexample": item.counterexample, "routes": list(item.routes)}
+    if item.amendment is not None:
+        entry |= {"amended": item.amendment["statement"], "amended_verdict": item.amendment["verdict"]}
+    return entry
+
+
+def _entry_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry at the paper's scale, with a differing small-scale verdict beside it."""
+    entry = {name: value for name, value in entries.get(item.id, _entry(item)).items() if name != "small"}
+    silent = item.cases == item.vacuous
+    return entry if silent or entry["verdict"] == item.kind else entry | {"small": item.kind}
+
+
+def _tables(entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """TOML's basic strings and arrays are written as JSON's."""
+    return "\n".join(_table(name, entry) for name, entry in entries.items())
+
+
+def _table(name: str, entry: Mapping[str, Any]) -> str:
+    fields = [f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in entry.items()]
+    return "\n".join([f"[{json.dumps(name, ensure_ascii=False)}]", *fields, ""])

@@ -1,0 +1,1 @@
+"""riemann: linear convolutional networks as Riemannian flow in function space."""

@@ -1,0 +1,347 @@
+"""`riemann`, Thm 4, Lem 5, Cor 6: one-dimensional networks with strides above one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import functionspace as fs
+from neuromanifold.functionspace.metric import level_set_tangents
+from neuromanifold.functionspace.search import search_fiber
+from neuromanifold.functionspace.smoothness import exact_jacobian_rank
+from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.riemann.statements.algebra import rescalings
+from neuromanifold.papers.riemann.statements.conserved import RUNNING, data_loss
+from neuromanifold.papers.riemann.statements.exact import (
+    EPS,
+    gaussian_filters,
+    hypotheses,
+    integer_filters,
+    line_nets,
+    rank,
+    show_filters,
+)
+from neuromanifold.papers.statement import Check, Control, Statement
+
+STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
+CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
+SMOOTH = (np.array([1, 2, 3]), np.array([1, 10]))
+
+
+def strided_nets() -> list[LinearConvNet]:
+    """Sizes 2–4 with strides 2, 3 (H ≤ 2), sizes 2–3 with strides 2, 3 (H = 3), and one net of four layers."""
+    return [
+        *line_nets((2, 3, 4), (2, 3), (1, 2)),
+        *line_nets((2, 3), (2, 3), (3,)),
+        LinearConvNet((2, 2, 2, 2), (2, 2, 2, 1)),
+    ]
+
+
+def _sign_name(delta: Any) -> str:
+    delta = np.asarray(delta, float)
+    return (
+        "0" if not delta.any() else "positive" if (delta >= 0).all() else "negative" if (delta <= 0).all() else "mixed"
+    )
+
+
+def fibre_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """Every small net with small integer filters (zeros, repeated and shared roots occur) and δ = 0, one sign, mixed; then Gaussians."""
+    nets = strided_nets()
+    for index, net in enumerate(nets):
+        yield net, integer_filters(net, rng, 1), np.full(net.depth - 1, (0.0, 2.0, -1.5)[index % 3])
+        yield net, integer_filters(net, rng, 4), 3 * rng.normal(size=net.depth - 1)
+    for _ in range(draws):
+        net = nets[rng.integers(len(nets))]
+        yield net, gaussian_filters(net, rng), 3 * rng.normal(size=net.depth - 1)
+
+
+def _covered(net: LinearConvNet, delta: Any) -> dict[str, Any]:
+    return hypotheses(net, delta=_sign_name(delta))
+
+
+def _count(case: Any) -> Check:
+    net, params, delta = case
+    v = net.end_to_end(params)
+    return Check(
+        len(fs.fiber(net, v, delta)),
+        rescalings(net.depth),
+        hypotheses=_covered(net, delta),
+        vacuous=not fs.is_smooth(net, v),
+    )
+
+
+THM_4_COUNT = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (count)",
+    says="D = 1, inner strides above one: over a smooth v and any δ lie exactly 2^{H−1} parameter tuples",
+    method="float64",
+    cases=fibre_cases,
+    measure=_count,
+    control=Control("stride one: x²y + xy², δ = 0", lambda: _count((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    show=show_filters,
+)
+
+
+def condition(net: LinearConvNet, params: Any) -> float:
+    """σ_1/σ_{dim M} of dμ: how an error of v, relative, grows into one of θ."""
+    spectrum = np.linalg.svd(fs.filter_jacobian(net, params), compute_uv=False)
+    return float(spectrum[0] / max(spectrum[fs.dimension(net) - 1], EPS * spectrum[0]))
+
+
+def kernel_gap(net: LinearConvNet, params: Any, delta: Any) -> float:
+    """The largest relative distance between the kernel of θ rescaled to δ and those of all tuples over (μ(θ), δ)."""
+    planted = fs.rescale(net, params, delta).params
+    K = fs.filter_kernel(net, planted)
+    over = fs.fiber(net, net.end_to_end(params), delta)
+    return max((fs.kernel_distance(K, fs.filter_kernel(net, theta)) for theta in over), default=float("nan"))
+
+
+def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
+    """Whether all tuples over (μ(θ), δ) have the kernel of one of them; vacuous where v is not smooth."""
+    net, params, delta = case
+    planted = fs.rescale(net, params, delta).params
+    return Check(
+        kernel_gap(net, params, delta),
+        0.0,
+        tolerance=64 * EPS * condition(net, planted),
+        hypotheses=hypotheses,
+        vacuous=not fs.is_smooth(net, net.end_to_end(params)),
+    )
+
+
+def _kernel(case: Any) -> Check:
+    return kernel_check(case, _covered(case[0], case[2]))
+
+
+THM_4_KERNEL = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (kernel)",
+    says="D = 1, inner strides above one: all parameters over a smooth v and δ have the same NTK",
+    method="float64",
+    cases=fibre_cases,
+    measure=_kernel,
+    control=Control("stride one: x²y + xy², δ = 0", lambda: _kernel((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    show=show_filters,
+)
+
+
+def _searched(case: Any) -> Check:
+    net, params, delta = case
+    found = search_fiber(net, net.end_to_end(params), delta, starts=24)
+    return Check(len(found), rescalings(net.depth), hypotheses=_covered(net, delta))
+
+
+def _search_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    nets = [RUNNING, LinearConvNet((2, 2), (3, 1)), LinearConvNet((3, 3), (2, 1)), LinearConvNet((2, 2, 2), (2, 2, 1))]
+    for index in range(draws):
+        net = nets[index % 4]
+        yield net, gaussian_filters(net, rng), rng.normal(size=net.depth - 1)
+
+
+THM_4_SEARCH = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (search)",
+    says="least squares from many starts, which knows no algebra, finds the same 2^{H−1} tuples over (v, δ)",
+    method="float64",
+    cases=_search_cases,
+    measure=_searched,
+    control=Control("stride one: x²y + xy², δ = 0", lambda: _searched((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    draws=6,
+    show=show_filters,
+)
+
+
+def _flow(case: Any) -> Check:
+    net, params, loss, start = case
+    down = fs.parameter_flow(net, start, loss, 0.5, times=4)
+    up = fs.riemannian_flow(net, net.end_to_end(params), fs.invariants(net, params), loss, 0.5, times=4, params=params)
+    distance = float(np.abs(down.v - up.v).max() / np.abs(down.v[0]).max())
+    return Check(distance, 0.0, tolerance=1e-12 * (down.evaluations + up.evaluations), hypotheses=_covered(net, [1.0]))
+
+
+def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for index in range(draws):
+        net = (RUNNING, LinearConvNet((2, 2, 2), (2, 2, 1)))[index % 2]
+        params = gaussian_filters(net, rng)
+        yield net, params, data_loss(net, rng), params
+
+
+def _parting() -> Check:
+    """Stride one: the flow of one tuple against the function-space branch of another tuple over the same (v, δ)."""
+    first, second = fs.fiber(STRIDE_ONE, np.array([0.0, 1.0, 1.0, 0.0]), 0.5).up_to_signs[:2]
+    loss = fs.FilterLoss(np.eye(4), np.array([1.0, -1.0, 0.5, 2.0]))
+    return _flow((STRIDE_ONE, first, loss, second))
+
+
+THM_4_FLOW = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (flow)",
+    says="D = 1, inner strides above one: gradient flow seen in function space needs v and δ only",
+    method="integration",
+    cases=_flow_cases,
+    measure=_flow,
+    control=Control("stride one, two tuples over one (v, δ)", _parting),
+    draws=2,
+    show=lambda case: show_filters(case[:2]),
+    narrower="flows up to t = 0.5",
+)
+
+
+def level_set_rows(net: LinearConvNet, params: Any) -> np.ndarray:
+    """The equations ⟨w_{l+1}, ẇ_{l+1}⟩ − ⟨w_l, ẇ_l⟩ = 0 of T_θΘ_δ.   [riemann, Eq 9]"""
+    rows = []
+    for l in range(net.depth - 1):
+        parts = [np.zeros(w.size, int).astype(object) for w in params]
+        parts[l], parts[l + 1] = -params[l].ravel(), params[l + 1].ravel()
+        rows.append(np.concatenate(parts))
+    return np.array(rows, object).reshape(net.depth - 1, net.n_params)
+
+
+def _bijection(case: Any) -> Check:
+    """dμ is injective on T_θΘ_δ exactly when J and the equations of T_θΘ_δ together have rank Σ k_l."""
+    net, params = case
+    J = fs.filter_jacobian(net, params)
+    stacked = np.concatenate([J, level_set_rows(net, params)])
+    regular = exact_jacobian_rank(net, params) == fs.dimension(net)
+    return Check(rank(stacked), net.n_params, hypotheses=hypotheses(net), vacuous=not regular)
+
+
+def integer_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    nets = strided_nets()
+    for net in nets:
+        for size in (1, 3, 20):
+            yield net, integer_filters(net, rng, size)
+    for _ in range(draws):
+        net = nets[rng.integers(len(nets))]
+        yield net, integer_filters(net, rng, 10**4)
+
+
+def _dropped() -> Check:
+    net, params = RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object))
+    stacked = np.concatenate([fs.filter_jacobian(net, params), level_set_rows(net, params)])
+    return Check(rank(stacked), net.n_params)
+
+
+LEM_5 = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Lem 5",
+    says="d_θμ restricted to T_θΘ_δ is a bijection onto T_vM wherever dμ has rank dim M",
+    method="exact",
+    cases=integer_cases,
+    measure=_bijection,
+    control=Control("filters that share a factor, where v is singular", _dropped),
+    show=show_filters,
+)
+
+
+def _level_set(case: Any) -> Check:
+    net, params = case
+    tangents = level_set_tangents(net, tuple(np.asarray(w, float) for w in params)).shape[1]
+    equations = rank(level_set_rows(net, params)) if net.depth > 1 else 0
+    wrong = abs(tangents - fs.dimension(net)) + abs(net.n_params - equations - fs.dimension(net))
+    return Check(wrong, 0, hypotheses=hypotheses(net))
+
+
+def _zero_layers() -> Check:
+    params = (np.zeros(3, object), np.zeros(2, object))
+    return Check(RUNNING.n_params - rank(level_set_rows(RUNNING, params)), fs.dimension(RUNNING))
+
+
+LEM_5_LEVEL = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Lem 5 (Θ_δ)",
+    says="Θ_δ is a manifold of dimension dim M with the tangent spaces of Eq 9",
+    method="exact",
+    cases=integer_cases,
+    measure=_level_set,
+    control=Control("both filters zero", _zero_layers),
+    show=show_filters,
+)
+
+
+def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
+    """The average over the fibre of ‖(d_θμ|_{TΘ_δ})⁻¹ v̇‖², as a matrix in the basis of T_vM.   [riemann, proof of Cor 6]"""
+    total = np.zeros((basis.shape[1],) * 2)
+    for theta in over:
+        tangents = level_set_tangents(net, theta)
+        lifts = np.linalg.lstsq(fs.filter_jacobian(net, theta) @ tangents, basis, rcond=None)[0]
+        total += lifts.T @ lifts
+    return total / len(over)
+
+
+def metric_gap(case: Any, factor: float = 1.0) -> Check:
+    """K⁻¹ on T_vM against the pushforward of the Euclidean metric of Θ_δ."""
+    net, params, delta = case
+    v = net.end_to_end(params)
+    if not fs.is_smooth(net, v):
+        return Check(0.0, 0.0, hypotheses=_covered(net, delta), vacuous=True)
+    over = fs.fiber(net, v, delta)
+    J = fs.filter_jacobian(net, over[0])
+    basis = np.linalg.svd(J)[0][:, : fs.dimension(net)]
+    inverse = np.linalg.inv(basis.T @ fs.filter_kernel(net, over[0]) @ basis)
+    pushed = factor * pushforward(net, over, basis)
+    gap = float(np.linalg.norm(inverse - pushed) / np.linalg.norm(inverse))
+    return Check(gap, 0.0, tolerance=64 * EPS * condition(net, over[0]) ** 2, hypotheses=_covered(net, delta))
+
+
+COR_6 = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Cor 6",
+    says="D = 1, inner strides above one: the Euclidean metric of Θ_δ pushed forward by μ is K⁻¹ on T_vM",
+    method="float64",
+    cases=fibre_cases,
+    measure=metric_gap,
+    control=Control(
+        "the sum over the fibre instead of the average", lambda: metric_gap((RUNNING, SMOOTH, np.ones(1)), 2.0)
+    ),
+    show=show_filters,
+)
+
+
+def _metric_itself(case: Any) -> Check:
+    net, params, delta = case
+    v = net.end_to_end(params)
+    if not fs.is_smooth(net, v):
+        return Check(0.0, 0.0, hypotheses=_covered(net, delta), vacuous=True)
+    g = fs.metric(net, v, delta)
+    return Check(lost_digits(g.matrix), _DIGITS, "<=", hypotheses=_covered(net, delta))
+
+
+def lost_digits(matrix: np.ndarray) -> float:
+    """log10 of the condition number of a symmetric matrix; infinite where it is not positive definite."""
+    values = np.linalg.eigvalsh(matrix)
+    return float(np.log10(values[-1] / values[0])) if values[0] > 0 else float("inf")
+
+
+# Beyond this condition number float64 does not tell a positive definite matrix from a degenerate one.
+_DIGITS = -float(np.log10(64 * EPS))
+
+
+def _degenerate() -> Check:
+    """At a rank drop K has no inverse on a space of dimension dim M."""
+    K = fs.filter_kernel(RUNNING, (np.array([1.0, 0.0, 1.0]), np.array([1.0, 1.0])))
+    basis = np.linalg.eigh(K)[1][:, -fs.dimension(RUNNING) :]
+    return Check(lost_digits(basis.T @ K @ basis), _DIGITS, "<=")
+
+
+COR_6_METRIC = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Cor 6 (metric)",
+    says="for every δ, K^(δ)(v)⁻¹ is positive definite on T_vM at every smooth v",
+    method="float64",
+    cases=fibre_cases,
+    measure=_metric_itself,
+    control=Control("a filter at which dμ drops rank", _degenerate),
+    show=show_filters,
+    draws=10,
+)
+
+GROUP = (THM_4_COUNT, THM_4_KERNEL, THM_4_SEARCH, THM_4_FLOW, LEM_5, LEM_5_LEVEL, COR_6, COR_6_METRIC)

@@ -1,0 +1,212 @@
+"""`riemann`, Thm 13: parameters and kernels over (v, δ) for D-dimensional signals."""
+
+from collections.abc import Iterator
+from inspect import cleandoc
+from itertools import combinations
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import functionspace as fs
+from neuromanifold.functionspace.search import search_fiber
+from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.riemann.statements.algebra import rescalings
+from neuromanifold.papers.riemann.statements.exact import EPS, differing, hypotheses, integer_filters, show_filters
+from neuromanifold.papers.riemann.statements.strided import kernel_check, metric_gap
+from neuromanifold.papers.riemann.statements.tensors import LINE, SQUARE, orders, space, wide_nets
+from neuromanifold.papers.statement import Check, Control, Statement
+
+FIRST_13 = (np.array([[0, 1], [1, 0]], object), np.array([[2, 0], [0, 2]], object))
+
+
+def _thirteen(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """The exact counterexample, then every net with balanced and unbalanced δ."""
+    yield SQUARE, FIRST_13, np.array([6.0])
+    nets = wide_nets()
+    for index in range(2 * len(nets) + draws):
+        net = nets[index % len(nets)]
+        delta = np.zeros(net.depth - 1) if index < len(nets) else 2 * rng.normal(size=net.depth - 1)
+        yield net, integer_filters(net, rng, 9), delta
+
+
+def _covered(net: LinearConvNet, delta: np.ndarray) -> dict[str, Any]:
+    return hypotheses(net, like_layers=orders(net) > 1, balanced=not np.any(delta))
+
+
+def _count_13(case: Any, multiple: bool = False) -> Check:
+    net, params, delta = case
+    v = net.end_to_end(params)
+    wanted = rescalings(net.depth) * (orders(net) if multiple else 1)
+    return Check(
+        len(fs.fiber(net, v, delta)), wanted, hypotheses=_covered(net, delta), vacuous=not fs.is_smooth(net, v)
+    )
+
+
+def exchanged_exactly(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...] | None:
+    """The exchanged filters scaled back to the same δ, when the ratio of norms is rational: (w_2/c, c·w_1), c² = ‖w_2‖²/‖w_1‖²."""
+    first, second = (int((np.asarray(w, object) ** 2).sum()) for w in params)
+    ratio = second // first if first and second % first == 0 else 0
+    c = isqrt(ratio)
+    divisible = c and c * c == ratio and not any(int(e) % c for e in np.ravel(params[1]))
+    return (params[1] // c, c * params[0]) if divisible else None
+
+
+def _count_13_exactly(case: Any) -> Check:
+    """Tuples written down in integers, each with product v and invariant δ; else those that a search finds."""
+    net, params, delta = case
+    mate = exchanged_exactly(net, params) if net.depth == 2 and orders(net) > 1 else None
+    if mate is None:
+        return Check(len(search_fiber(net, net.end_to_end(params), delta, starts=40)), rescalings(net.depth))
+    tuples = [params, tuple(-w for w in params), mate, tuple(-w for w in mate)]
+    good = {
+        tuple(np.concatenate([w.ravel() for w in t]).tolist())
+        for t in tuples
+        if not differing(net.end_to_end(t), net.end_to_end(params)) and fs.invariants(net, t)[0] == int(delta[0])
+    }
+    return Check(len(good), rescalings(net.depth))
+
+
+_WORKED_13 = cleandoc("""Two 2 × 2 layers of stride one, δ = 6. The filters w_1 = y_1 + y_2, w_2 = 2 + 2y_1y_2 and w_1' = 1 + y_1y_2,
+    w_2' = 2y_1 + 2y_2 have the product 2(y_1 + y_2)(1 + y_1y_2), and ‖w_2‖² − ‖w_1‖² = 8 − 2 = 6 in both cases.
+    With the signs these are four tuples over (v, δ), not 2^{H−1} = 2. dμ has rank 7 = dim M at both, and up to the
+    exchange of the layers there is one factorisation, so v is smooth. The first entry of the kernel is K[0,0] =
+    w_1[0,0]² + w_2[0,0]² = 0 + 4 for the first and 1 + 0 for the second: the kernels differ.
+
+    The proof takes the exchange of like layers to keep δ. It turns δ into −δ; scaling back to δ multiplies the
+    filters by √(‖w_2‖²/‖w_1‖²) and its inverse, and the kernel changes unless the norms agree.""")
+
+THM_13_COUNT = Statement(
+    paper="riemann",
+    row="Thm 13",
+    id="Thm 13 (count)",
+    says="D > 1, two sizes above 1 in every layer: over a smooth v and any δ lie exactly 2^{H−1} parameter tuples",
+    method="float64",
+    cases=_thirteen,
+    measure=_count_13,
+    control=Control("a net with like layers", lambda: _count_13((SQUARE, FIRST_13, np.zeros(1)))),
+    confirm=_count_13_exactly,
+    route="tuples written down in integers",
+    worked=_WORKED_13,
+    show=show_filters,
+    draws=6,
+    amended=Statement(
+        paper="riemann",
+        row="Thm 13",
+        id="Thm 13 (count), amended",
+        says="over a smooth v and any δ lie 2^{H−1} times as many tuples as there are permutations of layers with the same space",
+        method="float64",
+        cases=_thirteen,
+        measure=lambda case: _count_13(case, multiple=True),
+        control=Control(
+            "a net with like layers, asked for 2^{H−1}", lambda: _count_13((SQUARE, FIRST_13, np.zeros(1)))
+        ),
+        show=show_filters,
+        draws=6,
+    ),
+)
+
+
+def _kernel_13(case: Any) -> Check:
+    return kernel_check(case, _covered(case[0], case[2]))
+
+
+def _kernel_13_exactly(case: Any) -> Check:
+    net, params, _ = case
+    mate = exchanged_exactly(net, params)
+    if mate is None:
+        return Check(0, 0)
+    return Check(differing(fs.filter_kernel(net, params), fs.filter_kernel(net, mate)), 0)
+
+
+def equal_norms(net: LinearConvNet, delta: np.ndarray) -> bool:
+    """Whether Σ_{i=l}^{L−1} δ_i = 0 for every pair of layers with the same space."""
+    pairs = [(l, m) for l, m in combinations(range(net.depth), 2) if space(net, l) == space(net, m)]
+    return all(abs(float(np.sum(delta[l:m]))) < 64 * EPS * max(1.0, float(np.abs(delta).max())) for l, m in pairs)
+
+
+def amended_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """As printed, and with δ that is not zero but gives interchangeable filters equal norms."""
+    yield from _thirteen(rng, draws)
+    for net in wide_nets():
+        squared = rng.uniform(1, 5, net.depth)
+        for l, m in combinations(range(net.depth), 2):
+            if space(net, l) == space(net, m):
+                squared[m] = squared[l]
+        yield net, integer_filters(net, rng, 9), np.diff(squared)
+
+
+def _kernel_law(case: Any) -> Check:
+    """One kernel exactly when interchangeable filters have equal norms."""
+    net, _, delta = case
+    check = _kernel_13(case)
+    if equal_norms(net, delta):
+        return check
+    return Check(check.left, 1e-6, ">=", hypotheses=check.hypotheses, vacuous=check.vacuous)
+
+
+THM_13_KERNEL = Statement(
+    paper="riemann",
+    row="Thm 13",
+    id="Thm 13 (kernel)",
+    says="D > 1, two sizes above 1 in every layer: all parameters over a smooth v and any δ have the same NTK",
+    method="float64",
+    cases=_thirteen,
+    measure=_kernel_13,
+    control=Control(
+        "one size above 1: x²y + xy² in layers 3 × 1, 2 × 1", lambda: Check(_spread_line(), 0.0, tolerance=64 * EPS)
+    ),
+    confirm=_kernel_13_exactly,
+    route="entries in which two integer kernels over the same (v, δ) differ",
+    worked=_WORKED_13,
+    show=show_filters,
+    draws=6,
+    amended=Statement(
+        paper="riemann",
+        row="Thm 13",
+        id="Thm 13 (kernel), amended",
+        says="they have the same NTK exactly when layers with the same space have filters of equal norm: Σ_{i=l}^{L−1} δ_i = 0 (generic v)",
+        method="float64",
+        cases=amended_cases,
+        measure=_kernel_law,
+        control=Control("like layers, δ = 6", lambda: _kernel_13((SQUARE, FIRST_13, np.array([6.0])))),
+        show=show_filters,
+        draws=6,
+    ),
+)
+
+
+def _spread_line() -> float:
+    return fs.fiber(LINE, np.array([[0], [1], [1], [0]]), 0.0).kernel_spread
+
+
+THM_13_METRIC = Statement(
+    paper="riemann",
+    row="Thm 13",
+    id="Thm 13 (metric)",
+    says="D > 1, two sizes above 1 in every layer: for fixed δ the NTKs are a Riemannian metric, the pushforward from Θ_δ",
+    method="float64",
+    cases=_thirteen,
+    measure=metric_gap,
+    control=Control(
+        "the sum over the fibre instead of the average", lambda: metric_gap((SQUARE, FIRST_13, np.zeros(1)), 2.0)
+    ),
+    confirm=_kernel_13_exactly,
+    route="entries in which two integer kernels over the same (v, δ) differ",
+    worked=_WORKED_13,
+    show=show_filters,
+    draws=6,
+    amended=Statement(
+        paper="riemann",
+        row="Thm 13",
+        id="Thm 13 (metric), amended",
+        says="for δ with Σ_{i=l}^{L−1} δ_i = 0 between layers of the same space, K⁻¹ is the pushforward of the metric of Θ_δ",
+        method="float64",
+        cases=lambda rng, draws: (case for case in amended_cases(rng, draws) if equal_norms(case[0], case[2])),
+        measure=metric_gap,
+        control=Control("like layers, δ = 6", lambda: metric_gap((SQUARE, FIRST_13, np.array([6.0])))),
+        show=show_filters,
+        draws=6,
+    ),
+)
+GROUP = (THM_13_COUNT, THM_13_KERNEL, THM_13_METRIC)

@@ -1,0 +1,1 @@
+"""teleport: parameter-space symmetries seen through the tangent kernel."""

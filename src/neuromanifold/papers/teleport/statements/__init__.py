@@ -1,0 +1,28 @@
+"""The statements of [teleport], in the order of the paper's rows."""
+
+from neuromanifold.papers.statement import Statement
+from neuromanifold.papers.teleport.statements.alignment import ALIGNMENT
+from neuromanifold.papers.teleport.statements.convex import CONVEX
+from neuromanifold.papers.teleport.statements.descent import SPEED
+from neuromanifold.papers.teleport.statements.extension import EXTENSION
+from neuromanifold.papers.teleport.statements.figures import FIGURES
+from neuromanifold.papers.teleport.statements.hessian import HESSIAN
+from neuromanifold.papers.teleport.statements.limit import LIMIT
+from neuromanifold.papers.teleport.statements.mean_value import G_1
+from neuromanifold.papers.teleport.statements.nonlinear import NONLINEAR_LAWS
+from neuromanifold.papers.teleport.statements.scaling import SCALINGS
+from neuromanifold.papers.teleport.statements.symmetry import LAWS
+
+STATEMENTS: tuple[Statement, ...] = (
+    *SCALINGS,
+    *LAWS,
+    *NONLINEAR_LAWS,
+    *LIMIT,
+    *HESSIAN,
+    *ALIGNMENT,
+    *SPEED,
+    *CONVEX,
+    *EXTENSION,
+    G_1,
+    *FIGURES,
+)

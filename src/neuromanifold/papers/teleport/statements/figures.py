@@ -1,0 +1,243 @@
+"""[teleport] on its experiments, read from the study's summary.   Fig. 1, 2, 3"""
+
+from typing import Any
+
+from neuromanifold.papers.recorded import Claims, StudyCases, read_claims
+from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.teleport.statements.limit import RATE
+
+PRINTED_R = -0.76
+WITHIN = 0.05
+
+
+def _claims(claims: Claims, figure: str, words: str) -> list[dict[str, Any]]:
+    return [claim for claim in claims if claim["figure"] == figure and words in claim["claim"]]
+
+
+def slopes(claims: Claims) -> list[dict[str, Any]]:
+    """Figure 1: the slope at the snapshot and at the end of training, standard and transformed."""
+    return [
+        {"kind": kind, **claim["measured"]}
+        for kind in ("standard", "transformed")
+        for claim in _claims(claims, "1", f"of the {kind} network")
+    ]
+
+
+def _interval(estimate: dict[str, Any]) -> str:
+    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+
+
+def falls(case: dict[str, Any], which: str = "slope") -> Check:
+    """The interval reaches −1/2 or below: the error is O(width^{−1/2}) as far as it can be seen."""
+    found = case[which]
+    return Check(found["low"], RATE, "<=", hypotheses={"network": case["kind"], "points": found["points"]})
+
+
+FIG_1 = Statement(
+    paper="teleport",
+    row="Fig 1, 3",
+    id="Fig 1",
+    says="the RMSE between network and linearised network falls like width^{−1/2}, standard and transformed",
+    method="training",
+    cases=StudyCases("teleport", slopes),
+    measure=falls,
+    control=Control(
+        "at the end of training, far from the early phase",
+        lambda: falls(slopes(read_claims("teleport"))[0], "slope_at_the_end"),
+    ),
+    show=lambda case: f"{case['kind']}: slope {_interval(case['slope'])} at batch {case['batch']}",
+    confirm=lambda case: falls(case, "slope_at_the_end"),
+    route="the slope at the end of training",
+    worked="""At the study's small scale (widths 32 to 256) the slopes are −0.28, standard and transformed: these widths are not yet in the
+kernel regime. At the paper's widths, 100 to 1,500, they are −0.53 and −0.54.""",
+    narrower="read as O(width^{−1/2}): the lower end of the 95 % interval; the transformed network's lies wholly below −1/2, by 0.006",
+)
+
+
+def pairs(claims: Claims) -> list[dict[str, Any]]:
+    found = {case["kind"]: case["slope"] for case in slopes(claims)}
+    return [found] if len(found) == 2 else []
+
+
+def same(case: dict[str, Any]) -> Check:
+    """The slopes differ by no more than the half-widths of their intervals together."""
+    one, two = case["standard"], case["transformed"]
+    halves = sum(e["high"] - e["value"] for e in (one, two))
+    return Check(one["value"], two["value"], "=", halves, {"points": one["points"]})
+
+
+def _other(case: dict[str, Any]) -> Check:
+    one, two = case["standard"], case["transformed"]
+    return Check(max(one["low"], two["low"]), min(one["high"], two["high"]), "<=")
+
+
+FIG_1_SAME = Statement(
+    paper="teleport",
+    row="Fig 1, 3",
+    id="Fig 1 (preserved)",
+    says="the transformation leaves the rate as it is",
+    method="training",
+    cases=StudyCases("teleport", pairs),
+    measure=same,
+    control=Control("slopes −1/2 and 0", lambda: Check(-0.5, 0.0, "=", 0.03)),
+    show=lambda case: ", ".join(f"{kind} {_interval(slope)}" for kind, slope in case.items()),
+    confirm=_other,
+    route="whether the intervals overlap",
+)
+
+
+def speeds(claims: Claims) -> list[dict[str, Any]]:
+    return [claim["measured"] for claim in _claims(claims, "3", "earlier")]
+
+
+def earlier(standard: int, transformed: int) -> Check:
+    """By at least one reading."""
+    return Check(transformed, standard - 1, "<=")
+
+
+FIG_3 = Statement(
+    paper="teleport",
+    row="Fig 1, 3",
+    id="Fig 3",
+    says="the transformed network reaches the accuracy (65 %) at an earlier batch",
+    method="training",
+    cases=StudyCases("teleport", speeds),
+    measure=lambda case: earlier(**case["batches"]),
+    control=Control("the networks exchanged", lambda: earlier(416, 442)),
+    show=lambda case: f"batches {case['batches']}",
+    confirm=lambda case: Check(case["speed_up"], 1.0, ">="),
+    route="the ratio of the batches",
+)
+
+FIG_3_CAUSE = Statement(
+    paper="teleport",
+    row="Fig 1, 3",
+    id="Fig 3 (cause)",
+    says="the factors c are larger than one on average, which is why; they stay within 5 % of 1",
+    method="training",
+    cases=StudyCases("teleport", speeds),
+    measure=lambda case: factors(case["c"]),
+    control=Control("c = 1.2 on average", lambda: factors({"least": 1.0, "mean": 1.2, "largest": 1.4})),
+    show=lambda case: f"c {case['c']}",
+    confirm=lambda case: Check(case["alignment_gain"], 1.0, ">="),
+    route="the gain of alignment, the mean of c² weighted by the gradient",
+    narrower="c after four steps with the mean of the penalty; the search as printed is Fig 3 (App E)",
+)
+
+
+def factors(c: dict[str, float]) -> Check:
+    """|c − 1| ≤ 5 % everywhere, and the mean above 1; a mean below it counts as the largest deviation of all."""
+    deviation = max(abs(c["least"] - 1), abs(c["largest"] - 1))
+    return Check(deviation if c["mean"] > 1 else float("inf"), WITHIN, "<=")
+
+
+def searches(claims: Claims) -> list[dict[str, Any]]:
+    """c after 1, 2, 10 and 100 steps of the search with the penalty as printed."""
+    return [
+        {"steps": name, **numbers}
+        for claim in _claims(claims, "E", "the search for c")
+        for name, numbers in claim["measured"].items()
+    ]
+
+
+FIG_3_SEARCH = Statement(
+    paper="teleport",
+    row="Fig 1, 3",
+    id="Fig 3 (App E)",
+    says="the search for c as printed (Adam 0.01, penalty 0.1‖c − 1‖²) stays within 5 % of 1",
+    method="training",
+    cases=StudyCases("teleport", searches),
+    measure=lambda case: Check(case["largest"] - 1, WITHIN, "<=", hypotheses={"steps": case["steps"]}),
+    control=Control("ten steps of Adam in one direction", lambda: Check(1.01**10 - 1, WITHIN, "<=")),
+    show=lambda case: f"{case['steps']}: mean c {case['mean']:.6f}, largest {case['largest']:.6f}",
+    confirm=lambda case: Check(abs(case["mean"] - 1), WITHIN, "<="),
+    route="the mean of c",
+    narrower="after 1, 2, 10 and 100 steps (the number is not printed); with this penalty c does not stay above 1 on average",
+)
+
+
+def correlations(claims: Claims) -> list[dict[str, Any]]:
+    return [claim["measured"] for claim in _claims(claims, "2", "anticorrelated")]
+
+
+def _show(case: dict[str, Any]) -> str:
+    value = case["r_whole_epochs"]["value"]
+    return f"{value:.3f}  # {case['loss']}: r {_interval(case['r_whole_epochs'])}, interpolated {_interval(case['r_interpolated'])}"
+
+
+def _reciprocal(case: dict[str, Any]) -> Check:
+    return Check(case["r_interpolated_with_1_over_A"]["high"], 0.0, "<=")
+
+
+FIG_2 = Statement(
+    paper="teleport",
+    row="Fig 2",
+    id="Fig 2",
+    says="alignment at initialisation and the loss-halving epoch are anticorrelated, for every loss",
+    method="training",
+    cases=StudyCases("teleport", correlations),
+    measure=lambda case: Check(
+        case["r_whole_epochs"]["high"], 0.0, "<=", hypotheses={"loss": case["loss"], "networks": case["networks"]}
+    ),
+    control=Control("1/A in place of A, interpolated", lambda: _reciprocal(correlations(read_claims("teleport"))[0])),
+    show=_show,
+    confirm=lambda case: Check(case["r_interpolated"]["high"], 0.0, "<="),
+    route="halving times interpolated between readings",
+)
+
+
+def contains(case: dict[str, Any], which: str) -> Check:
+    """How far the printed r lies outside the interval; 0 within it."""
+    found = case[which]
+    outside = max(found["low"] - PRINTED_R, PRINTED_R - found["high"], 0.0)
+    return Check(outside, 0.0, "<=", hypotheses={"loss": case["loss"], "networks": case["networks"]})
+
+
+def nearest(claims: Claims) -> list[dict[str, Any]]:
+    """The loss whose interval is nearest to the printed r: the paper does not name its loss."""
+    found = correlations(claims)
+    return sorted(found, key=lambda case: contains(case, "r_whole_epochs").left)[:1]
+
+
+FIG_2_VALUE = Statement(
+    paper="teleport",
+    row="Fig 2",
+    id="Fig 2 (r)",
+    says="the correlation is r ≈ −0.76, for at least one of the three usual losses (the paper does not name its own)",
+    method="training",
+    cases=StudyCases("teleport", nearest),
+    measure=lambda case: contains(case, "r_whole_epochs"),
+    control=Control("r = 0", lambda: contains({"loss": "", "networks": 0, "r": {"low": -0.1, "high": 0.1}}, "r")),
+    show=_show,
+    confirm=lambda case: contains(case, "r_interpolated"),
+    route="halving times interpolated between readings",
+    worked="""1,000 networks of width 1,024 give, with the halving epoch read as a whole number as printed, −0.53 [−0.57, −0.48] for
+cross-entropy, −0.47 [−0.52, −0.42] for ‖r‖²/2n and −0.89 [−0.90, −0.87] for ‖r‖²/2n·o; interpolated, −0.67, −0.90 and −0.89. The printed
+−0.76 lies between, in none of these intervals: its size depends on loss and reading, its sign does not.""",
+)
+
+
+def own(claims: Claims) -> list[dict[str, Any]]:
+    """What is left of the rank correlation when the initial loss is held fixed."""
+    return [
+        {"loss": loss, **numbers["partial_rank_correlation_given_initial_loss"]}
+        for claim in _claims(claims, "2", "alignment's own")
+        for loss, numbers in claim["measured"].items()
+    ]
+
+
+FIG_2_OWN = Statement(
+    paper="teleport",
+    row="Fig 2",
+    id="Fig 2 (alignment itself)",
+    says="alignment is a good metric of the rate: it predicts the halving time also among networks of equal initial loss",
+    method="training",
+    cases=StudyCases("teleport", own),
+    measure=lambda case: Check(case["high"], 0.0, "<=", hypotheses={"loss": case["loss"]}),
+    control=Control("the correlation of alignment and initial loss", lambda: Check(0.52, 0.0, "<=")),
+    show=lambda case: f"{case['loss']}: partial rank correlation {_interval(case)}",
+    confirm=lambda case: Check(case["value"], 0.0, "<="),
+    route="the value itself",
+)
+
+FIGURES = (FIG_1, FIG_1_SAME, FIG_3, FIG_3_CAUSE, FIG_3_SEARCH, FIG_2, FIG_2_VALUE, FIG_2_OWN)

@@ -1,0 +1,334 @@
+"""[teleport] on the kernel limit and what keeps it.   Lem. 3.1, Thm. 4.1"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.teleport.statements.wide import Family, measured
+from neuromanifold.papers.teleport.statistics import Estimate, log_slope
+
+ROW = "Lem 3.1, Thm 4.1"
+RATE = -0.5
+SMALL = (1e-4, 1e-6)
+
+
+def lower_end(slope: Estimate) -> float:
+    """Four standard errors below the slope: a rate is rejected only beyond it."""
+    return slope.value - 2 * (slope.value - slope.low)
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """F_k(θ) = a_k·θ + ½ m θᵀB_kθ with ‖B_k‖ = 1 on a few samples: ‖∇F‖ = O(1), ‖H‖ = m, for every sequence m = m_n → 0."""
+
+    parameters: int
+    samples: int
+    seed: int
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        return {"family": "quadratic", "parameters": self.parameters, "samples": self.samples}
+
+
+@lru_cache(maxsize=512)
+def quadratic_run(case: Quadratic, m: float, steps: int = 6) -> dict[str, float]:
+    """What `wide.Measured` names, after gradient descent on Σ log cosh(F − y)/|X| with learning rate 1."""
+    rng = np.random.default_rng(case.seed)
+    n, d = case.samples, case.parameters
+    a, y, start = rng.normal(size=(n, d)) / np.sqrt(d), rng.normal(size=n), rng.normal(size=d) / np.sqrt(d)
+    b = rng.normal(size=(n, d, d))
+    b = b + b.transpose(0, 2, 1)
+    b /= np.linalg.norm(b, 2, axis=(1, 2))[:, None, None]
+    value = lambda t: a @ t + m / 2 * np.einsum("kij,i,j->k", b, t, t)  # noqa: E731
+    rows = lambda t: a + m * b @ t  # noqa: E731
+    theta, linear, first = start, value(start), rows(start)
+    for _ in range(steps):
+        theta = theta - rows(theta).T @ np.tanh(value(theta) - y) / n
+        linear = linear - first @ (first.T @ np.tanh(linear - y)) / n
+    gradients = [rows(t).T @ np.tanh(value(t) - y) / n for t in (start, theta)]
+    parts = {
+        "error": value(theta) - linear,
+        "distance": theta - start,
+        "function_gradient": rows(theta) - first,
+        "loss_gradient": gradients[1] - gradients[0],
+        "outputs": value(theta),
+    }
+    return {name: float(np.linalg.norm(part)) for name, part in parts.items()}
+
+
+def exponent(case: Quadratic, name: str, sizes: tuple[float, float] = SMALL) -> float:
+    """p in quantity ∝ m^p, between two small m."""
+    first, second = (quadratic_run(case, m)[name] for m in sizes)
+    return float(np.log(first / second) / np.log(SMALL[0] / SMALL[1]))
+
+
+def quadratics(rng: np.random.Generator, count: int) -> Iterator[Quadratic]:
+    for parameters in (1, 2, 5, 20):
+        for samples in (1, 2, 3):
+            yield Quadratic(parameters, samples, int(rng.integers(2**31)))
+    for _ in range(count):
+        yield Quadratic(int(rng.integers(1, 40)), int(rng.integers(1, 6)), int(rng.integers(2**31)))
+
+
+SMOOTH = ("tanh, two layers", "tanh")
+MOVES = (
+    ("tanh", "hadamard"),
+    ("tanh", "hadamard, later"),
+    ("tanh, two layers", "hadamard"),
+    ("relu", "hadamard"),
+    ("relu", "scaling"),
+    ("relu", "scaling, later"),
+)
+
+
+def family_seeds(count: int) -> range:
+    """Families of networks are dear and shared by several statements: one draw of each, and one more for every 40 cases asked for."""
+    return range(1 + count // 40)
+
+
+def few(listed: Sequence[Any], count: int) -> Sequence[Any]:
+    """The last of the list alone when hardly any cases are asked for."""
+    return listed[-1:] if count < 8 else listed
+
+
+def kinked_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
+    """ReLU networks, standard and transformed."""
+    return (Family("relu", kind, seed) for seed in family_seeds(count) for kind in ("standard", "hadamard"))
+
+
+def lemma_cases(*names: str) -> Callable[[np.random.Generator, int], Iterator[Quadratic | Family]]:
+    """Quadratic models, then networks of growing width."""
+
+    def cases(rng: np.random.Generator, count: int) -> Iterator[Quadratic | Family]:
+        yield from quadratics(rng, count)
+        yield from (Family(name, "standard", seed) for seed in family_seeds(count) for name in few(names, count))
+
+    return cases
+
+
+def decays(case: Quadratic | Family, name: str, *, rate: float) -> Check:
+    """`name` is O(m^p) with p = 1 for rate −½ and 0 for rate 0; m = width^{−1/2} for networks."""
+    if isinstance(case, Quadratic):
+        power = rate / RATE
+        return Check(exponent(case, name), power, ">=", 1e-2, case.hypotheses)
+    slope = measured(case).slope(name)
+    return Check(lower_end(slope), rate, "<=", 0.0, {"family": case.name, "symmetry": case.kind})
+
+
+def _fixed_hessian(name: str) -> Check:
+    """The same model with m kept at 0.3 while m_n falls."""
+    case = Quadratic(5, 3, 0)
+    return Check(exponent(case, name, (0.3, 0.3)), 1.0, ">=", 1e-2)
+
+
+def _growing() -> Check:
+    """Learning rate 1 on F = θ/m: ‖∇F‖ = 1/m is not O(1), and neither is the step."""
+    first, second = (1 / m * np.tanh(1.0) for m in SMALL)
+    return Check(np.log(first / second) / np.log(SMALL[0] / SMALL[1]), 0.0, ">=", 1e-2)
+
+
+LEMMA = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Lem 3.1",
+    says="‖H‖ = O(m_n) and a normalised gradient: after any fixed number of steps ‖F − F_lin‖ = O(m_n)",
+    method="float64",
+    cases=lemma_cases("tanh, two layers", "relu", "tanh"),
+    measure=lambda case: decays(case, "error", rate=RATE),
+    control=Control("a Hessian of fixed size", lambda: _fixed_hessian("error")),
+    draws=20,
+    narrower="quadratic models after 6 steps; tanh and ReLU networks after 8 steps, slope up to 4 standard errors",
+)
+
+LAZY = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Lem 3.1 (lazy)",
+    says="‖θ − θ₀‖ = O(1)",
+    method="float64",
+    cases=lemma_cases("tanh, two layers", "relu", "tanh"),
+    measure=lambda case: decays(case, "distance", rate=0.0),
+    control=Control("a gradient that is not normalised, F = θ/m", _growing),
+    draws=20,
+)
+
+BOUNDED = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Lem 3.1 (outputs)",
+    says="F and f stay O(1)",
+    method="float64",
+    cases=lemma_cases("tanh, two layers", "relu", "tanh"),
+    measure=lambda case: decays(case, "outputs", rate=0.0),
+    control=Control("F = θ/m", _growing),
+    draws=20,
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """F = θ, H = 0, loss √(1 + F²), at θ = 3/4 with learning rate 5/4."""
+
+    start: Fraction = Fraction(3, 4)
+    lr: Fraction = Fraction(5, 4)
+
+    def slope(self, outputs: Fraction) -> Fraction:
+        """F/√(1 + F²), at F = 3/4 or 0, where the root is rational."""
+        root = {Fraction(3, 4): Fraction(5, 4), Fraction(0): Fraction(1)}[outputs]
+        return outputs / root
+
+    def __str__(self) -> str:
+        return "F = lambda theta: theta; C = lambda F: (1 + F**2) ** 0.5; theta, lr = 3/4, 5/4"
+
+
+def loss_gradient_moves(case: Line | Quadratic | Family) -> Check:
+    """‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n), as printed; with H = 0 it would have to vanish."""
+    if isinstance(case, Line):
+        before = case.slope(case.start)
+        after = case.slope(case.start - case.lr * before)
+        return Check(abs(after - before), 0, "<=", hypotheses={"family": "linear"})
+    return decays(case, "loss_gradient", rate=RATE)
+
+
+def _line_by_jax(case: Line) -> Check:
+    import jax
+
+    with jax.enable_x64(True):
+        gradient = jax.grad(lambda t: (1 + t**2) ** 0.5)
+        theta = float(case.start)
+        after = float(gradient(theta - float(case.lr) * gradient(theta)))
+        return Check(abs(after - float(gradient(theta))), 0.0, "<=", 1e-12)
+
+
+def _gradient_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
+    yield Line()
+    yield from lemma_cases(*SMOOTH)(rng, count)
+
+
+GRADIENT = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Lem 3.1 (gradient)",
+    says="‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n) and ‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) (Eq. 50)",
+    method="exact",
+    cases=_gradient_cases,
+    measure=loss_gradient_moves,
+    control=Control("a Hessian of fixed size, ‖∇F − ∇F₀‖", lambda: _fixed_hessian("function_gradient")),
+    show=str,
+    draws=20,
+    confirm=_line_by_jax,
+    route="float64, JAX's gradient of the loss",
+    worked="""F(θ) = θ has H = 0, so m_n may be any sequence. Loss √(1 + F²), convex, smooth, Lipschitz; at θ = ¾, ∇L = ¾/√(1 + 9/16) = 3/5.
+With learning rate 5/4 the next θ is ¾ − ¾ = 0, where ∇L = 0. ∇L moved by 3/5, which is not O(m_n): it changes because F does,
+through C'(F). Eq. 57 takes the Hessian of L for that of F. ∇F does not move here, and in general by O(m_n); the lemma's
+conclusion needs no more.""",
+    amended=Statement(
+        paper="teleport",
+        row=ROW,
+        id="Lem 3.1 (gradient, amended)",
+        says="‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) for smooth networks; ∇L moves by O(1)",
+        method="float64",
+        cases=lemma_cases(*SMOOTH),
+        measure=lambda case: decays(case, "function_gradient", rate=RATE),
+        control=Control("a Hessian of fixed size", lambda: _fixed_hessian("function_gradient")),
+        draws=20,
+    ),
+)
+
+QUARTER = -0.25
+
+
+def kinked(case: Family, rate: float) -> Check:
+    """‖∇F(θ(s)) − ∇F(θ₀)‖ of ReLU networks against width^rate."""
+    slope = measured(case).slope("function_gradient")
+    return Check(lower_end(slope), rate, "<=", 0.0, {"activation": "relu", "symmetry": case.kind})
+
+
+def flipped(n: int, rng: np.random.Generator, step: float = 1.0) -> float:
+    """‖∇F(1) − ∇F(0)‖ of F = Σ v_i max(w_i, 0)/√n, x = 1, after one step w ← w − step·v 1{w > 0}/√n, v likewise."""
+    w, v = rng.normal(size=(2, n))
+    moved, out = w - step * v * (w > 0) / np.sqrt(n), v - step * np.maximum(w, 0) / np.sqrt(n)
+    into = out * (moved > 0) - v * (w > 0)
+    return float(np.sqrt((into**2).sum() + ((np.maximum(moved, 0) - np.maximum(w, 0)) ** 2).sum()) / np.sqrt(n))
+
+
+def expected_flips(n: int, step: float = 1.0) -> float:
+    """‖∇F(1) − ∇F(0)‖² ≈ step/(π√n): neuron i flips with probability step·v₊/√(2πn) and then counts v²/n, E v₊³ = 2/√(2π)."""
+    return step / (np.pi * np.sqrt(n))
+
+
+def _flips_by_hand(case: Family) -> Check:
+    """One step of one-sample networks up to a million neurons, without the library."""
+    rng, widths = np.random.default_rng(case.seed), np.array([10**3, 10**4, 10**5, 10**6], float)
+    found = np.array([[flipped(int(n), rng) for _ in range(5)] for n in widths])
+    return Check(lower_end(log_slope(np.repeat(widths, 5), found.ravel())), RATE, "<=")
+
+
+def _constant_outputs() -> Check:
+    return Check(lower_end(measured(Family("relu", "standard")).slope("outputs")), QUARTER, "<=")
+
+
+KINKS = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Lem 3.1 (ReLU)",
+    says="the proof carries over to networks with kinks by the barycentric mean value (App. A.1, D.1): ‖∇F − ∇F₀‖ = O(n^{−1/2})",
+    method="float64",
+    cases=kinked_cases,
+    draws=20,
+    measure=lambda case: kinked(case, RATE),
+    control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", _constant_outputs),
+    show=lambda case: (
+        "from neuromanifold.papers.teleport.statements.wide import Family, measured\n"
+        f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('function_gradient')"
+    ),
+    confirm=_flips_by_hand,
+    route="float64, one step of networks of up to a million ReLU neurons, by hand",
+    worked="""F = Σ v_i max(w_i, 0)/√n with standard normal v, w, at x = 1 and f = 1, one step of size 1: w_i falls by v_i/√n where w_i > 0.
+A neuron with 0 < w_i < v_i/√n is switched off, with probability v_i/√(2πn) for v_i > 0, and ∂F/∂w_i falls from v_i/√n to 0. So
+‖∇F − ∇F₀‖² is about n·E[v₊/√(2πn)·v²/n] = E[v₊³]/√(2πn) = 1/(π√n), and its root falls like n^{−1/4}. The corollary needs a
+continuous function; ∇F jumps at a kink. (F itself is continuous, and its linearisation error keeps the rate n^{−1/2}: Lem 3.1,
+Thm 4.1, Fig 1.)""",
+    narrower="one hidden layer, widths 256 to 12288",
+    amended=Statement(
+        paper="teleport",
+        row=ROW,
+        id="Lem 3.1 (ReLU, amended)",
+        says="‖∇F − ∇F₀‖ = O(n^{−1/4}) for ReLU networks",
+        method="float64",
+        cases=kinked_cases,
+        draws=20,
+        measure=lambda case: kinked(case, QUARTER),
+        control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", _constant_outputs),
+    ),
+)
+
+
+def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
+    """Bounded generalised symmetries of every weight, and neuron scalings, at initialisation and after four steps."""
+    yield from (Family(name, kind, seed) for seed in family_seeds(count) for name, kind in few(MOVES, count))
+
+
+def _unbounded() -> Check:
+    return decays(Family("tanh", "unbounded"), "error", rate=RATE)
+
+
+THEOREM = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Thm 4.1",
+    says="after a symmetry with ‖Γ‖ ≤ C, at any step, ‖F − F_lin‖ is still O(n^{−1/2})",
+    method="float64",
+    cases=move_cases,
+    measure=lambda case: decays(case, "error", rate=RATE),
+    control=Control("a symmetry whose ‖Γ‖ grows with the width", _unbounded),
+    narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up to 4 standard errors",
+    draws=20,
+)
+
+LIMIT = (LEMMA, LAZY, GRADIENT, KINKS, BOUNDED, THEOREM)

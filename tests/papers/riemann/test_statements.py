@@ -1,0 +1,168 @@
+"""The statements of `riemann`: planted errors change verdicts, and the counterexamples are right by hand."""
+
+import importlib
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from neuromanifold import functionspace as fs
+from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers import examine, read_claims
+from neuromanifold.papers.output import claims_hash
+from neuromanifold.papers.riemann.statements import STATEMENTS
+from neuromanifold.papers.riemann.statements.cells import EXCEPTIONS, cells
+from neuromanifold.papers.riemann.statements.dense import generalised
+from neuromanifold.papers.riemann.statements.exact import along, differing, slope, symbols
+from neuromanifold.papers.riemann.statements.locus import complex_tuples, contained, tangent_spread
+from neuromanifold.papers.riemann.statements.table import depends, hourglass
+from papers.support import assert_recorded, statement_name
+
+BY_ID = {statement.id: statement for statement in STATEMENTS}
+ROWS = (
+    "Eq 1, 5",
+    "Eq 6, 7",
+    "Eq 8, Lem 9",
+    "P 2, 12",
+    "Obs 3",
+    "dim, sing",
+    "Thm 4",
+    "Lem 5, Cor 6",
+    "Lem 18, ℓ_{A,u}",
+    "Thm 7, P 8",
+    "Ex 15, 16, 17, 19, 20",
+    "Cor 10, Obs 11",
+    "Thm 13",
+    "Thm 14",
+    "Table 1",
+    "Sec 5",
+)
+
+
+def test_every_row_has_its_statements_in_order() -> None:
+    assert list(dict.fromkeys(statement.row for statement in STATEMENTS)) == list(ROWS)
+    assert len(BY_ID) == len(STATEMENTS)
+
+
+def _times(function: Any, factor: Any) -> Any:
+    return lambda *args: factor * function(*args)
+
+
+@pytest.mark.parametrize(
+    ("id_", "module", "name", "broken"),
+    [
+        ("Eq 1", "conserved", "rate", lambda f: lambda *a: f(*a) + np.array([1])),
+        ("Eq 7", "conserved", "printed_kernel", lambda f: _times(f, 2)),
+        ("P 2", "algebra", "rescalings", lambda f: lambda depth: 2**depth),
+        (
+            "P 2",
+            "algebra",
+            "positive_solutions",
+            lambda f: lambda squared, delta: f([-c for c in squared[:1]], delta[:0]),
+        ),
+        ("dim", "algebra", "printed_dimension", lambda f: lambda sizes: sum(sizes)),
+        ("sing (tuples)", "singular", "several_or_drop", lambda f: lambda *a: not f(*a)),
+        ("Thm 4 (count)", "strided", "rescalings", lambda f: lambda depth: 2 ** (depth - 1) + 1),
+        ("Cor 6", "strided", "pushforward", lambda f: _times(f, 1.001)),
+        ("Ex 15 (equations)", "running", "printed_equation", lambda f: lambda v: f(v) + 2 * v[1] * v[2] * v[3]),
+        ("Ex 15 (λ)", "running", "printed_scale", lambda f: lambda a, b, delta: f(a, b, -delta)),
+        ("Ex 17", "examples", "printed_scale", lambda f: lambda a, b, delta: f(a, b, -delta)),
+        ("Ex 19 (formula)", "examples", "printed_kernel_19", lambda f: lambda a, b: f(-a, b * 2)),
+        ("Cor 10", "tensors", "orders", lambda f: lambda net: 1),
+        ("Obs 11 (c)", "tensors", "coincide", lambda f: lambda net, l, m: net.filter_shapes[l] == net.filter_shapes[m]),
+        ("Thm 13 (count)", "theorem13", "orders", lambda f: lambda net: 1),
+        ("Table 1 (dense, unbalanced)", "table", "depends", lambda f: lambda widths: len(widths) > 2),
+        ("Table 1 (all cells)", "cells", "corrected", lambda f: lambda label, printed: printed),
+        ("Sec 5 (MLP)", "relu", "relu_kernel", lambda f: lambda params, x: x),
+    ],
+)
+def test_a_planted_error_changes_the_verdict(
+    id_: str, module: str, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = BY_ID[id_]
+    before = examine(statement, draws=2).kind
+    assert before in ("holds", "no counterexample", "holds as amended")
+    target = importlib.import_module(f"neuromanifold.papers.riemann.statements.{module}")
+    monkeypatch.setattr(target, name, broken(getattr(target, name)))
+    assert examine(statement, draws=2).kind != before
+
+
+def test_theorem_13_by_hand() -> None:
+    """(y_1 + y_2)(2 + 2y_1y_2) = (1 + y_1y_2)(2y_1 + 2y_2), δ = 8 − 2 in both; K[0, 0] = w_1[0, 0]² + w_2[0, 0]²."""
+    net = LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1)))
+    first = (np.array([[0, 1], [1, 0]], object), np.array([[2, 0], [0, 2]], object))
+    second = (np.array([[1, 0], [0, 1]], object), np.array([[0, 2], [2, 0]], object))
+    assert net.end_to_end(first).tolist() == net.end_to_end(second).tolist() == [[0, 2, 0], [2, 0, 2], [0, 2, 0]]
+    assert fs.invariants(net, first).tolist() == fs.invariants(net, second).tolist() == [6]
+    assert (fs.filter_kernel(net, first)[0, 0], fs.filter_kernel(net, second)[0, 0]) == (4, 1)
+
+
+def test_the_singular_locus_by_hand() -> None:
+    """No neuromanifold of the running example's strides lies strictly inside it over ℝ; (1, 4) lies inside (5, 2)."""
+    assert list(contained((3, 2), 2)) == []
+    assert list(contained((5, 2), 2)) == [(1, 4)]
+    assert list(contained((3, 3), 1)) == [(2, 4), (4, 2)]
+    running, wide = LinearConvNet((3, 2), (2, 1)), LinearConvNet((5, 2), (2, 1))
+    assert tangent_spread(running, np.array([2, 0, 5, 0, 2])) > 0.1
+    assert tangent_spread(running, np.array([1, 2, 13, 20, 30])) < 1e-4
+    even = np.array([1, 0, 1, 0, 1, 0, 1])
+    assert tangent_spread(wide, even) < 1e-4
+    assert (complex_tuples((5, 2), (2, 1), even), fs.fiber(wide, even).factorisations) == (3, 1)
+    # (x² + xy + y²)(x² − y²)(x² − 4y²): two real tuples, and not even, so in no smaller neuromanifold
+    crossing = np.convolve([1, 1, 1], np.convolve([1, 0, -1], [1, 0, -4]))
+    assert fs.fiber(wide, crossing).factorisations == 2
+    assert tangent_spread(wide, crossing) > 0.1
+
+
+def test_dense_kernels_by_hand() -> None:
+    """Width 1: 2² + 1² = √(3² + 4·2²); (1, h, 1): K² = (tr Δ)² + 4(W² − e_2(Δ)); Example 20 at depth 3, width 2."""
+    assert (2**2 + 1**2) ** 2 == (2**2 - 1**2) ** 2 + 4 * (2 * 1) ** 2
+    assert hourglass() == 0
+    assert [
+        depends(w) for w in ((1, 1, 1), (1, 5, 1), (2, 1, 2), (2, 2, 2), (1, 2, 2), (1, 2, 1, 1), (2, 2, 1, 1))
+    ] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    first, second = generalised(2, 3)
+    assert [W.tolist() for W in first] == [[[1, 0], [0, Fraction(1, 2)]], [[1, 0], [0, 2]], [[1, 0], [0, 1]]]
+    assert fs.end_to_end_matrix(second).tolist() == [[1, 0], [0, 1]]
+    for a, b in zip(fs.dense_invariants(first), fs.dense_invariants(second), strict=True):
+        assert a.tolist() == b.tolist()
+    assert differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) > 0
+
+
+def test_symbols_are_polynomials() -> None:
+    (a, b), (c,) = symbols([(2,), (1,)])
+    assert differing([(a + b) * (a - b)], [a * a - b * b]) == 0
+    assert differing([2 - a], [-(a - 2)]) == 0
+    assert differing([a * c, 1], [c * b, 1]) == 1
+    # d/dε (2 + ε)(3 + 5ε) = 3 + 10 at ε = 0
+    x, y = along(np.array([2, 3]), np.array([1, 5]))
+    assert slope(np.array([x * y, 7], object)).tolist() == [13, 0]
+
+
+def test_the_recorded_study_is_the_one_the_study_wrote() -> None:
+    claims = list(read_claims("riemann"))
+    assert len(claims_hash(claims)) == 64
+    labels = [label for label, *_ in cells(claims)]
+    assert len(labels) == 40
+    assert set(EXCEPTIONS) <= set(labels)
+
+
+def test_a_study_without_the_claim_is_vacuous_not_an_error() -> None:
+    assert list(cells([{"figure": "Table 1", "claim": "as printed", "measured": "30 of 40 cells agree"}])) == []
+    measure = BY_ID["Thm 7 (many flows)"].measure
+    assert measure("not measured").vacuous
+    assert not measure("59 of 60 flows").holds
+
+
+@pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
+def test_the_verdict_is_the_recorded_one(one, draws):
+    assert_recorded(one, draws)

@@ -1,0 +1,192 @@
+"""The ledger: every row of the theory has its statements, every verdict is the recorded one, every control fails clearly."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import neuromanifold as nm
+from neuromanifold.cli import app
+from neuromanifold.papers import (
+    PAPERS,
+    StudyCases,
+    errata_page,
+    examine,
+    expected,
+    ledger,
+    read_claims,
+    read_evidence,
+    reading,
+    select,
+    source_folder,
+    statements,
+    verify,
+    write_evidence,
+    write_verdicts,
+)
+from papers.support import RECORDED, statement_name
+
+# The first column of the tables of THEORY.md.
+ROWS = {
+    "complexity": (
+        "count|3.3|4.1|4.2|Ass 3.1|D = d + s|4.3|4.5, A.10|A.8|Thm 1|4.6, C.3|setup|init|Fig 2,3,9|Fig 4|Fig 5,6|Fig 1,7,8"
+    ),
+    "invariant": (
+        "Ex 3.1|Thm 3.1|P 3.1|3.2|3.3|Ex 4.1|Ex 4.2|Rem 4.1|Thm 4.1|Lem 4.1|P 4.1|Thm 4.2 (i)–(iv)|P 5.1, 5.2|Def 5.1, 5.2|Lem 5.1"
+        "|Rem 5.1 (i)–(v)|Lem 5.2 (i)–(iv)|Cor 5.1–5.3|Cor 5.4|Thm 5.1|conservation"
+    ),
+    "bottleneck": (
+        "linear|expansion|ranks|Thm 3|P 4|P 5|P 13|Thm 6|trace|Thm 7|Cor 8|P 9|Thm 10|Sec 5|Ex 20|Fig 1|Fig 2"
+    ),
+    "teleport": (
+        "Eq 5|Eq 15, 16, 22, 24|Eq 67, 72|Lem 3.1, Thm 4.1|Eq 19|Eq 26, 28|P 5.1|P F.1|Eq 87|App C|G.1|Fig 1, 3|Fig 2"
+    ),
+    "riemann": (
+        "Eq 1, 5|Eq 6, 7|Eq 8, Lem 9|P 2, 12|Obs 3|dim, sing|Thm 4|Lem 5, Cor 6|Lem 18, ℓ_{A,u}|Thm 7, P 8|Ex 15, 16, 17, 19, 20"
+        "|Cor 10, Obs 11|Thm 13|Thm 14|Table 1|Sec 5"
+    ),
+}
+VERDICTS = {"holds", "no counterexample", "fails", "holds as amended"}
+ALL = statements()
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_row_of_the_theory_has_its_statements(paper: str) -> None:
+    assert {statement.row for statement in statements(paper)} == set(ROWS[paper].split("|"))
+
+
+def test_ids_are_unique_and_find_their_statement() -> None:
+    assert len({(s.paper, s.id) for s in ALL}) == len(ALL)
+    assert all(statement in select(statement.paper, [statement.id]) for statement in ALL)
+
+
+def test_the_record_knows_every_statement_and_no_other() -> None:
+    assert {(paper, item) for paper, items in RECORDED.items() for item in items} == {(s.paper, s.id) for s in ALL}
+    assert {entry["verdict"] for items in RECORDED.values() for entry in items.values()} <= VERDICTS
+
+
+def test_failures_are_recorded_with_the_case_and_two_routes_and_worked_by_hand() -> None:
+    for statement in ALL:
+        entry = RECORDED[statement.paper][statement.id]
+        failed = entry["verdict"] in ("fails", "holds as amended")
+        assert failed == ("counterexample" in entry), statement_name(statement)
+        if failed:
+            assert len(entry["routes"]) == 2, statement_name(statement)
+            assert len(statement.worked) > 80, statement_name(statement)
+            assert entry["counterexample"], statement_name(statement)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_recorded_counterexamples_can_be_pasted(paper: str) -> None:
+    for entry in RECORDED[paper].values():
+        exec(entry.get("counterexample", ""), {"jax": jax, "np": np, "nm": nm})
+
+
+def test_the_errata_page_is_generated_from_the_record() -> None:
+    page = Path(__file__).parents[2] / "docs" / "errata.md"
+    assert page.read_text(encoding="utf-8") == errata_page(ALL, RECORDED)
+
+
+def test_evidence_survives_json_and_a_second_run_keeps_it(tmp_path: Path) -> None:
+    chosen = select("complexity", ["Ass 3.1"])
+    found = list(verify(chosen, draws=2))
+    path = write_evidence(found, tmp_path / "ledger.json")
+    again = list(verify(chosen, draws=2, finished=read_evidence(path)))
+    assert [item.as_dict() for item in again] == [item.as_dict() for item in found]
+    [other] = verify(chosen, draws=3, finished=read_evidence(path))
+    assert other.draws == 3
+
+
+def test_verdicts_are_written_as_they_are_read(tmp_path: Path) -> None:
+    import tomllib
+
+    written = write_verdicts([], tmp_path, keep=RECORDED)
+    assert {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8")) for path in written} == RECORDED
+
+
+def test_verdicts_are_recorded_in_a_source_tree_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert source_folder() == Path(__file__).parents[2] / "src/neuromanifold/papers"
+    monkeypatch.setattr(ledger, "files", lambda package: tmp_path / "lib" / "python" / "neuromanifold" / "papers")
+    with pytest.raises(ValueError, match="is an installed package; clone the project"):
+        source_folder()
+
+
+def test_a_small_scale_verdict_is_recorded_beside_the_papers_own() -> None:
+    [evidence] = verify(select("complexity", ["Ass 3.1"]), draws=1)
+    record = {"complexity": {evidence.id: {"verdict": "fails", "small": "holds"}}}
+    assert (expected(evidence, record), expected(evidence, record, small=True)) == ("fails", "holds")
+    assert expected(evidence, {}) == "not recorded"
+
+
+def test_a_small_study_without_the_data_says_nothing_against_the_record() -> None:
+    [figure] = select("complexity", ["Fig 6 (correlation)"])
+    unmeasured = replace(figure, cases=StudyCases("complexity", lambda claims: ()))
+    evidence = examine(unmeasured)
+    assert evidence.kind.startswith("vacuous")
+    assert expected(evidence, RECORDED, small=True) == evidence.kind
+    assert expected(evidence, RECORDED) != evidence.kind
+
+
+def test_an_edited_summary_is_noticed(tmp_path: Path) -> None:
+    assert read_claims("complexity")
+    path = tmp_path / "summary.json"
+    source = Path(__file__).parents[2] / "src/neuromanifold/papers/complexity/summary.json"
+    content = json.loads(source.read_text(encoding="utf-8"))
+    content["claims"][0]["borne_out"] = "edited"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match="their hash differs; run `neuromanifold reproduce complexity` again"):
+        read_claims("complexity", path)
+
+
+def test_statements_about_training_can_read_another_run(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    replaced = [s for s in reading(ALL, lambda paper: path) if isinstance(s.cases, StudyCases)]
+    assert replaced
+    assert all(isinstance(s.cases, StudyCases) and s.cases.summary == path for s in replaced)
+
+
+def test_the_command_prints_a_line_a_summary_and_writes_the_pages(tmp_path: Path) -> None:
+    table, page = tmp_path / "ledger.json", tmp_path / "ledger.html"
+    result = CliRunner().invoke(
+        app, ["verify", "bottleneck", "P9", "--cases", "2", "--json", str(table), "--html", str(page)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "holds as amended" in result.output
+    assert "every verdict is the recorded one" in result.output
+    listed = json.loads(table.read_text(encoding="utf-8"))
+    assert {"paper", "id", "statement", "verdict", "cases", "margin", "counterexample"} <= set(listed[0])
+    assert "Every verdict is the recorded one." in page.read_text(encoding="utf-8")
+
+
+def test_a_verdict_that_differs_gives_exit_status_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from neuromanifold import papers
+
+    other = {"bottleneck": {s.id: {"verdict": "holds"} for s in statements("bottleneck")}}
+    monkeypatch.setattr(papers, "recorded_verdicts", lambda: other)
+    result = CliRunner().invoke(app, ["verify", "bottleneck", "P 9", "--cases", "1"])
+    assert result.exit_code == 1
+    assert "recorded: holds" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["verify", "bottlneck"], "`KEY` is 'bottlneck'; the papers are complexity, invariant"),
+        (["verify", "bottleneck", "P 99"], "`ID` 'P 99' names no statement of bottleneck"),
+        (["verify", "--resume"], "`--resume` needs `--json FILE`"),
+    ],
+)
+def test_bad_requests_get_one_sentence(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, ValueError)
+    assert message in str(result.exception)
+
+
+def test_a_changed_statement_changes_the_answer() -> None:
+    [statement] = select("complexity", ["Ass 3.1"])
+    wrong = replace(statement, measure=lambda case: replace(statement.measure(case), right=2))
+    assert examine(wrong, draws=1).kind != RECORDED["complexity"]["Ass 3.1"]["verdict"]
