@@ -10,6 +10,7 @@ import pytest
 import cast
 import naive
 import neuromanifold as nm
+from neuromanifold.regions import exact_signs
 
 
 def degenerate(rng: np.random.Generator, params: tuple[nm.Layer, ...]) -> tuple[nm.Layer, ...]:
@@ -129,6 +130,40 @@ def test_numbers_of_every_size(rng: np.random.Generator):
     )
     x = rng.normal(size=(6, 2))
     assert int(nm.functional_dimension(net, params, x, exact=True)) == naive.functional_dimension(reference, params, x)
+
+
+def test_an_activation_that_underflows_is_not_zero():
+    """z⁸¹ at 1e-5 is 1e-405, and (1e-120)³ is 1e-360: both are zero in float64 and positive in truth."""
+    chain = nm.MLP((1,) * 7, ("power(3)",) * 4 + ("relu",), bias=False)
+    ones = tuple(nm.Layer(np.ones((1, 1))) for _ in range(6))
+    assert int(nm.functional_dimension(chain, ones, np.array([[1e-5]]), exact=True)) == 1
+    net = nm.MLP((1, 2, 2, 1), ("power(3)", "relu"))
+    first = nm.Layer(np.array([[1e-120], [2e-120]]), np.zeros(2))
+    params = (first, nm.Layer(np.eye(2), np.zeros(2)), nm.Layer(np.ones((1, 2)), np.zeros(1)))
+    assert int(nm.functional_dimension(net, params, np.array([[1.0], [2.0], [3.0]]), exact=True)) == 3
+
+
+def _of_any_size(rng: np.random.Generator, tree):
+    """The same tree with entries ±10^e, e uniform in [−300, 300], and a fifth of them zero."""
+
+    def drawn(leaf):
+        signs = rng.choice([-1.0, 0.0, 1.0], leaf.shape, p=(0.4, 0.2, 0.4))
+        return signs * 10.0 ** rng.uniform(-300, 300, leaf.shape)
+
+    return jax.tree.map(drawn, tree)
+
+
+def test_signs_of_numbers_of_any_size_are_proved(rng: np.random.Generator, draws, tally):
+    """The float64 pass against ball arithmetic, weights and data over 10^±300: products underflow, overflow and do not."""
+    total, escalated = draws(60), 0
+    for _ in range(total):
+        member = cast.architecture(rng, width=3, depth=3)
+        params, x = _of_any_size(rng, member.draw(rng)), _of_any_size(rng, member.inputs(rng, 4))
+        fast, slow = (exact_signs(member.model, params, x, balls_only=balls) for balls in (False, True))
+        for a, b in zip(fast.layers, slow.layers, strict=True):
+            np.testing.assert_array_equal(a, b)
+        escalated += fast.escalated > 0
+    tally(escalated, of=total, what="networks with a sign that float64 leaves open")
 
 
 @pytest.mark.parametrize("member", [cast.OUTPUTS, cast.NTK, cast.SQUARE], ids=str)

@@ -23,7 +23,8 @@ from neuromanifold.regions.heights import (
 )
 
 _UNIT_ROUNDOFF = 2.0**-53
-_SMALLEST = 2.0**-1074
+# What an operation whose result underflows may lose: its result is subnormal, or zero where subnormals are flushed.
+_UNDERFLOW = 2.0**-1022
 _FIRST_PRECISION = 128
 
 
@@ -121,7 +122,10 @@ def _float_signs(net: MLP, params: Params, x: np.ndarray) -> tuple[list[np.ndarr
 
 
 def _affine_with_error(a, error, layer, scale) -> tuple[np.ndarray, np.ndarray]:
-    """z = scale·Wa + b with |z − exact| ≤ bound: standard running analysis, γ_m = m·u/(1 − m·u), inflated by 1 %."""
+    """z = scale·Wa + b with |z − exact| ≤ bound: running analysis, γ_m = m·u/(1 − m·u), inflated by 1 %, underflow counted.
+
+    A term goes through at most eight operations here, bounds included; without any term z = b exactly.
+    """
     W = np.abs(layer.weight).T * scale
     z = (a @ layer.weight.T) * scale
     magnitude = np.abs(a) @ W
@@ -130,7 +134,7 @@ def _affine_with_error(a, error, layer, scale) -> tuple[np.ndarray, np.ndarray]:
         z = z + layer.bias
         magnitude = magnitude + np.abs(layer.bias) * (terms > 0)
     m = (layer.weight.shape[1] + 6) * _UNIT_ROUNDOFF
-    return z, 1.01 * (m / (1 - m) * magnitude + error @ W + 2 * _SMALLEST * terms)
+    return z, 1.01 * (m / (1 - m) * magnitude + error @ W + 8 * _UNDERFLOW * terms)
 
 
 def _activate_with_error(activation: Activation, z, error) -> tuple[np.ndarray, np.ndarray]:
@@ -138,11 +142,15 @@ def _activate_with_error(activation: Activation, z, error) -> tuple[np.ndarray, 
         left, right = activation.slopes
         a = np.where(z > 0, right * z, left * z)
         largest = max(abs(left), abs(right))
-        return a, 1.01 * largest * error + 2 * _UNIT_ROUNDOFF * np.abs(a) * (largest != 1)
+        rounded = largest not in (0.0, 1.0) or abs(left) not in (0.0, 1.0)
+        return a, 1.01 * largest * error + rounded * (2 * _UNIT_ROUNDOFF * np.abs(a) + 4 * _UNDERFLOW * (z != 0))
     polynomial = np.polynomial.Polynomial(activation.polynomial or (0.0,))
     absolute = np.polynomial.Polynomial(np.abs(polynomial.coef))
-    reach, rounding = np.abs(z) + error, 4 * len(polynomial.coef) * _UNIT_ROUNDOFF
-    return polynomial(z), 1.01 * (absolute.deriv()(reach) * error + rounding * absolute(reach))
+    reach, steps = np.abs(z) + error, 4 * len(polynomial.coef)
+    bound = absolute.deriv()(reach) * error + steps * _UNIT_ROUNDOFF * absolute(reach)
+    # What underflows in one of Horner's steps is multiplied by |z| in each of the later ones.
+    lost = steps * _UNDERFLOW * np.maximum(1.0, reach) ** (len(polynomial.coef) - 1) * (reach > 0)
+    return polynomial(z), 1.01 * (bound + lost)
 
 
 def _ball_signs(net: MLP, params: Params, x: np.ndarray) -> list[np.ndarray]:
