@@ -56,7 +56,7 @@ def _row(
     net = nm.MLP(WIDTHS, "relu")
     params = net.init(key=jax.random.key(0), scheme=nm.init.he_bias, runs=RUNS)
     x, y = data()
-    optimizer = nm.dynamics.adam_l2(learning_rate=0.01, weight_decay=1e-4)
+    optimizer = nm.dynamics.adam_l2(lr=0.01, weight_decay=1e-4)
     probed = {} if every is None else {"probes": PROBES, "every": every}
 
     def train() -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 import neuromanifold as nm
 from neuromanifold import symmetry
-from neuromanifold.dynamics import losses
+from neuromanifold.models import losses
 from neuromanifold.numerics.precision import arithmetic
 
 SEEDS, LIMIT, BOUND = 20, 400, 2.0

@@ -1,8 +1,22 @@
 """neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
 
-from neuromanifold import bottleneck, data, dynamics, functionspace, orbits, report, symmetry
-from neuromanifold.dynamics import gradient_flow, losses, train
-from neuromanifold.inspection import Inspection, inspect
+from neuromanifold import (
+    bottleneck,
+    data,
+    dynamics,
+    functionspace,
+    inspection,
+    models,
+    numerics,
+    orbits,
+    papers,
+    regions,
+    report,
+    symmetry,
+    tangent,
+)
+from neuromanifold.dynamics import adam_l2, gradient_flow, train
+from neuromanifold.inspection import Inspection, inspect, probes
 from neuromanifold.models import (
     MLP,
     Activation,
@@ -13,6 +27,7 @@ from neuromanifold.models import (
     init,
     leaky_relu,
     load,
+    losses,
     power,
     save,
 )
@@ -26,7 +41,7 @@ from neuromanifold.orbits import (
     lie_bracket,
     lie_closure,
 )
-from neuromanifold.regions import activation_patterns, dimension_bounds, fixed_neurons, sampled_regions
+from neuromanifold.regions import activation_patterns, dimension_bounds, exact_signs, fixed_neurons, sampled_regions
 from neuromanifold.symmetry import (
     conserved_quantities,
     dimension_account,
@@ -66,6 +81,7 @@ __all__ = [
     "Quadrature",
     "Rank",
     "activation_patterns",
+    "adam_l2",
     "alignment",
     "bottleneck",
     "condensation",
@@ -74,6 +90,7 @@ __all__ = [
     "dimension_account",
     "dimension_bounds",
     "dynamics",
+    "exact_signs",
     "fixed_neurons",
     "functional_dimension",
     "functionspace",
@@ -83,6 +100,7 @@ __all__ = [
     "infinite_ntk",
     "init",
     "inspect",
+    "inspection",
     "invariance_residual",
     "invariant_leaf",
     "invariant_leaves",
@@ -96,13 +114,18 @@ __all__ = [
     "linearize",
     "load",
     "losses",
+    "models",
     "nngp",
     "ntk",
     "ntk_operator",
+    "numerics",
     "orbits",
     "output_hessian_norm",
+    "papers",
     "power",
+    "probes",
     "reduce_width",
+    "regions",
     "report",
     "sampled_regions",
     "save",
@@ -110,6 +133,7 @@ __all__ = [
     "spectrum",
     "symmetry",
     "symmetry_group",
+    "tangent",
     "teleport",
     "train",
 ]

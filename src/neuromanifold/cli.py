@@ -67,8 +67,8 @@ def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
     import jax
 
     from neuromanifold.data import load
-    from neuromanifold.dynamics import adam_l2, losses, train
-    from neuromanifold.models import MLP
+    from neuromanifold.dynamics import adam_l2, train
+    from neuromanifold.models import MLP, losses
     from neuromanifold.models.init import he_bias
 
     net, dataset = MLP(_EXAMPLE_WIDTHS), load("f2")

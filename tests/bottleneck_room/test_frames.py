@@ -7,7 +7,7 @@ import pytest
 
 import neuromanifold as nm
 from bottleneck_room.networks import near_isometric, random_params
-from neuromanifold.bottleneck import bottleneck_frames, jacobian_rank, norm_bound, structure, two_point_bound
+from neuromanifold.bottleneck import bottleneck_frames, bottleneck_structure, jacobian_rank, norm_bound, two_point_bound
 from neuromanifold.bottleneck.bounds import schatten_cost
 from neuromanifold.bottleneck.frames import appendix_factors
 from neuromanifold.bottleneck.passage import passage
@@ -272,7 +272,7 @@ def test_structure_finds_a_planted_bottleneck(rng):
     params[0] = nm.Layer(params[0].weight + 0.8 * rng.normal(size=(8, 5)), params[0].bias)
     net = nm.MLP(widths)
     x = np.abs(rng.normal(size=(30, 5)))
-    found = structure(net, tuple(params), x)
+    found = bottleneck_structure(net, tuple(params), x)
     assert found.rank == k
     assert set(range(2, L + 1)) <= set(found.layers) | {1}
     assert 1 not in found.layers
@@ -289,10 +289,10 @@ def test_a_rank_that_no_jacobian_has_leaves_the_budget_open():
     """Most layers have rank 4 and Jf has rank 2: Theorem 6 says nothing about rank 4, and so does the result."""
     net = nm.MLP((2, 4, 4, 4, 2), bias=False)
     params = (nm.Layer(np.eye(4, 2)), nm.Layer(np.eye(4)), nm.Layer(np.eye(4)), nm.Layer(np.eye(2, 4)))
-    found = structure(net, params, np.ones((3, 2)))
+    found = bottleneck_structure(net, params, np.ones((3, 2)))
     assert found.rank == 2
     deeper = nm.MLP((2, 4, 4, 4, 4, 2), bias=False)
-    open_budget = structure(deeper, (*params[:2], params[1], params[2], params[3]), np.ones((3, 2)))
+    open_budget = bottleneck_structure(deeper, (*params[:2], params[1], params[2], params[3]), np.ones((3, 2)))
     assert open_budget.rank == 4
     assert open_budget.budget == np.inf
     assert np.isnan(open_budget.data["share"]).all()
@@ -303,7 +303,7 @@ def test_structure_plots_itself(rng):
 
     matplotlib.use("Agg")
     net = nm.MLP((2, 2, 2), bias=False)
-    axes = structure(net, (nm.Layer(np.eye(2)),) * 2, np.ones((1, 2))).plot()
+    axes = bottleneck_structure(net, (nm.Layer(np.eye(2)),) * 2, np.ones((1, 2))).plot()
     assert axes.get_xlabel() == "layer"
     matplotlib.pyplot.close("all")
 
@@ -313,8 +313,8 @@ def test_structure_plots_itself(rng):
     [
         (lambda p: bottleneck_frames(RELU, p, np.ones((2, 3))), "holds 2 points; pass one"),
         (lambda p: bottleneck_frames(RELU, p, np.ones((1, 3)), rank=9), "`rank` is 9, but Jf"),
-        (lambda p: structure(RELU, p, np.ones((1, 3)), threshold=2.0), "`threshold` is 2.0"),
-        (lambda p: structure(RELU, p, np.ones((1, 3)), rank=7), "`rank` is 7; pass a whole number"),
+        (lambda p: bottleneck_structure(RELU, p, np.ones((1, 3)), threshold=2.0), "`threshold` is 2.0"),
+        (lambda p: bottleneck_structure(RELU, p, np.ones((1, 3)), rank=7), "`rank` is 7; pass a whole number"),
         (
             lambda p: two_point_bound(LEAKY, random_params(np.random.default_rng(0), LEAKY.widths), np.ones((1, 3))),
             "for ReLU",

@@ -7,7 +7,8 @@ import pytest
 
 import cast
 import neuromanifold as nm
-from neuromanifold.dynamics import adam_l2, gradient_flow, losses, r_squared, train, weight_norm
+from neuromanifold.dynamics import adam_l2, gradient_flow, r_squared, train, weight_norm
+from neuromanifold.models import losses
 
 NET = nm.MLP((2, 3, 1))
 PARAMS = NET.init(key=jax.random.key(0), runs=2)
@@ -141,5 +142,5 @@ def test_a_flow_is_not_traced():
 
 
 def test_equal_optimisers_are_one():
-    assert adam_l2(0.01, 1e-4) is adam_l2(learning_rate=0.01, weight_decay=0.0001)
+    assert adam_l2(0.01, 1e-4) is adam_l2(lr=0.01, weight_decay=0.0001)
     assert adam_l2(0.01, 1e-4) is not adam_l2(0.01, 1e-3)

@@ -10,8 +10,9 @@ import pytest
 
 import cast
 from dynamics import plain
-from neuromanifold.dynamics import adam_l2, checkpoint, keeping, loss_probe, losses, train
+from neuromanifold.dynamics import adam_l2, checkpoint, keeping, loss_probe, train
 from neuromanifold.dynamics.checkpoint import Course
+from neuromanifold.models import losses
 
 
 class Interrupted(Exception):

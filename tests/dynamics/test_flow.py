@@ -8,7 +8,8 @@ from scipy.linalg import expm
 
 import neuromanifold as nm
 from dynamics.compilations import compilations
-from neuromanifold.dynamics import gradient_flow, losses
+from neuromanifold.dynamics import gradient_flow
+from neuromanifold.models import losses
 
 RTOL = 1e-10  # the default; errors of some hundred steps add up
 

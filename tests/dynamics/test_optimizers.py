@@ -34,7 +34,7 @@ def test_adam_l2_is_torch_s_adam(rate: float, decay: float, rng):
 
 
 def test_optimisers_say_what_they_are():
-    assert describe(adam_l2(0.01, 1e-4)) == "adam_l2(learning_rate=0.01, weight_decay=0.0001)"
+    assert describe(adam_l2(0.01, 1e-4)) == "adam_l2(lr=0.01, weight_decay=0.0001)"
     assert describe(adam_l2) == "adam_l2"
     assert describe(optax.sgd(0.1)) == "chain"
     assert " at 0x" not in describe(object())

@@ -16,8 +16,9 @@ import cast
 import neuromanifold.dynamics
 from dynamics import plain
 from dynamics.compilations import compilations
-from neuromanifold.dynamics import Probe, adam_l2, job, lanes, loss_probe, losses, r_squared, train, weight_norm
+from neuromanifold.dynamics import Probe, adam_l2, job, lanes, loss_probe, r_squared, train, weight_norm
 from neuromanifold.dynamics.epochs import permutation
+from neuromanifold.models import losses
 
 NET, REFERENCE = cast.OUTPUTS.model, cast.OUTPUTS.reference
 SAMPLES, BATCH, EPOCHS = 10, 4, 3
@@ -44,16 +45,16 @@ def ordinary(params, x, y, key, **options):
 def test_every_member_of_a_sweep_equals_a_plain_loop_step_by_step(key, rng, tally):
     params, (x, y) = runs(rng, 2), data(rng, 2)
     decays, rates = [0.0, 0.1], [0.01, 0.05]
-    hyper = {"weight_decay": decays, "learning_rate": rates}
+    hyper = {"weight_decay": decays, "lr": rates}
     done = ordinary(params, x, y, key, hyper=hyper, optimizer=adam_l2)
-    assert done.axes == ("dataset", "weight_decay", "learning_rate", "run")
+    assert done.axes == ("dataset", "weight_decay", "lr", "run")
     assert done.history.loss.sel(weight_decay=0.1, run=1).shape == (2, 2, EPOCHS + 1)
     assert done.history.loss.shape == (2, 2, 2, 2, EPOCHS + 1)
     for d, w, l, r in np.ndindex(2, 2, 2, 2):
         one = jax.tree.map(lambda a, r=r: a[r], params)
         loop = partial(plain.train, REFERENCE, one, x[d], y[d], key=key, run=r, epochs=EPOCHS, batch_size=BATCH)
         theta, values = loop(optimizer=plain.Adam(rates[l], decays[w]))
-        member = plain.vector(done.member(dataset=d, weight_decay=w, learning_rate=l, run=r))
+        member = plain.vector(done.member(dataset=d, weight_decay=w, lr=l, run=r))
         np.testing.assert_allclose(member, theta, rtol=ROUNDING, atol=ROUNDING)
         np.testing.assert_allclose(done.history.loss[d, w, l, r], values, rtol=ROUNDING)
         if (d, w, l, r) == (1, 1, 1, 1):
@@ -180,7 +181,7 @@ def test_the_history_says_how_it_was_made_and_survives_a_file(key, rng, tmp_path
 
     done = ordinary(runs(rng, 3, "float32"), *data(rng), key)
     made = done.history.attrs
-    assert made["model"] == repr(NET) and made["optimizer"] == "adam_l2(learning_rate=0.05, weight_decay=0.01)"
+    assert made["model"] == repr(NET) and made["optimizer"] == "adam_l2(lr=0.05, weight_decay=0.01)"
     assert made["batch_size"] == BATCH and made["epochs"] == EPOCHS and made["dtype"] == "float32"
     assert made["loss"] == "mse" and made["device"].endswith("(cpu)") and f"jax {jax.__version__}" in made["versions"]
     implementation, *words = made["key"].split()

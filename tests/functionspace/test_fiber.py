@@ -9,7 +9,7 @@ import pytest
 
 from neuromanifold.functionspace.fiber import fiber
 from neuromanifold.functionspace.polynomial import exact
-from neuromanifold.functionspace.rescale import invariants
+from neuromanifold.functionspace.rescale import norm_differences
 from neuromanifold.functionspace.search import join, search_fiber
 from neuromanifold.functionspace.smoothness import layer_permutations
 from neuromanifold.models.convolution import LinearConvNet
@@ -60,7 +60,7 @@ def check(over, net, v, delta):
     for params in over:
         assert np.linalg.norm(net.end_to_end(params) - v) <= 1e-9 * np.linalg.norm(v)
         size = max(np.sum(w * w) for w in params)
-        np.testing.assert_allclose(invariants(net, params), delta, rtol=0, atol=1e-12 * size)
+        np.testing.assert_allclose(norm_differences(net, params), delta, rtol=0, atol=1e-12 * size)
     flats = [tuple(np.round(join(params) / np.linalg.norm(join(params)), 8)) for params in over]
     assert len(set(flats)) == len(over)
 
@@ -71,7 +71,7 @@ def test_planted_parameters_and_their_mates_are_found_by_roots(net, rng, draws, 
     several = 0
     for _ in range(cases):
         params = filters(net, rng)
-        v, delta = net.end_to_end(params), invariants(net, params)
+        v, delta = net.end_to_end(params), norm_differences(net, params)
         over = fiber(net, v, delta)
         check(over, net, v, delta)
         assert contains(over, params)
@@ -90,7 +90,7 @@ def test_planted_parameters_and_their_mates_are_found_by_factors(net, rng, draws
     orders = list(layer_permutations(net))
     for _ in range(cases):
         params = filters(net, rng)
-        v, delta = net.end_to_end(params), invariants(net, params)
+        v, delta = net.end_to_end(params), norm_differences(net, params)
         over = fiber(net, v, delta)
         check(over, net, v, delta)
         assert contains(over, params)
@@ -118,7 +118,7 @@ def test_a_search_without_algebra_counts_the_same(net, starts, rng, tally):
     agreed = 0
     for _ in range(3):
         params = filters(net, rng)
-        v, delta = net.end_to_end(params), invariants(net, params)
+        v, delta = net.end_to_end(params), norm_differences(net, params)
         over, found = fiber(net, v, delta), search_fiber(net, v, delta, starts=starts)
         assert all(contains(over, other) for other in found)
         assert all(contains(found, other) for other in over)
@@ -130,7 +130,7 @@ def test_filters_too_large_to_factor_as_a_whole(rng):
     """14 × 14 × 14 entries: one tuple by least squares, its mates by the layers' factors; the method says so."""
     net = LinearConvNet(((2, 2, 2),) * 3, ((3, 3, 3), (3, 3, 3), (1, 1, 1)))
     params = filters(net, rng)
-    over = fiber(net, net.end_to_end(params), invariants(net, params))
+    over = fiber(net, net.end_to_end(params), norm_differences(net, params))
     assert (len(over), over.method) == (4, "search")
     assert contains(over, params)
 

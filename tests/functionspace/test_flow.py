@@ -9,19 +9,19 @@ from neuromanifold.functionspace.dense import (
     balanced_factors,
     balanced_flow,
     balanced_operator,
-    dense_invariants,
     dense_kernel,
     dense_parameter_flow,
     end_to_end_matrix,
     gauge_between,
+    gram_differences,
     level_set_sample,
-    rotate,
+    rotate_factors,
 )
 from neuromanifold.functionspace.fiber import fiber
 from neuromanifold.functionspace.flow import gradient_of, parameter_flow, riemannian_flow
 from neuromanifold.functionspace.kernel import kernel_distance
 from neuromanifold.functionspace.loss import FilterLoss, filter_loss
-from neuromanifold.functionspace.rescale import invariants
+from neuromanifold.functionspace.rescale import norm_differences
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.init import Layer
 from neuromanifold.numerics.precision import arithmetic
@@ -82,14 +82,17 @@ def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
 def test_function_space_alone_follows_the_parameters(net, rng):
     """[riemann, Thm 4, 13]: to 1e-8 at t = 5, for δ ≠ 0; with another δ the flow is another."""
     params = filters(net, rng)
-    loss, delta, v = filter_loss(net, *data(net, rng)), invariants(net, params), net.end_to_end(params)
+    loss, delta, v = filter_loss(net, *data(net, rng)), norm_differences(net, params), net.end_to_end(params)
     options = {"times": 11, "rtol": 1e-11, "atol": 1e-12}
-    down, up = parameter_flow(net, params, loss, 5.0, **options), riemannian_flow(net, v, delta, loss, 5.0, **options)
+    down, up = (
+        parameter_flow(net, params, loss=loss, t1=5.0, **options),
+        riemannian_flow(net, v, delta, loss=loss, t1=5.0, **options),
+    )
     np.testing.assert_allclose(up.v, down.v, rtol=0, atol=1e-8 * np.linalg.norm(v))
     assert down.drift < 1e-10
     assert up.off < 1e-8
     assert loss(down.v[-1]) < loss(v)
-    other = riemannian_flow(net, v, delta + 1.0, loss, 0.5, times=2, rtol=1e-7, atol=1e-8)
+    other = riemannian_flow(net, v, delta + 1.0, loss=loss, t1=0.5, times=2, rtol=1e-7, atol=1e-8)
     assert np.abs(other.v[-1] - down.v[1]).max() > 1e-4 * np.linalg.norm(v)
 
 
@@ -102,26 +105,26 @@ def test_mates_with_different_kernels_part(net, rng):
     while over is None or over.kernel_spread < 0.1:
         over = fiber(net, net.end_to_end(filters(net, rng)), 1.0)
     with pytest.raises(ValueError, match="choose one with `params`"):
-        riemannian_flow(net, over.v, 1.0, loss, 1.0)
+        riemannian_flow(net, over.v, 1.0, loss=loss, t1=1.0)
     ends = []
     for params in over.up_to_signs[:2]:
-        down = parameter_flow(net, params, loss, 0.5, times=3, rtol=1e-11)
-        up = riemannian_flow(net, over.v, 1.0, loss, 0.5, params=params, times=3, rtol=1e-11)
+        down = parameter_flow(net, params, loss=loss, t1=0.5, times=3, rtol=1e-11)
+        up = riemannian_flow(net, over.v, 1.0, loss=loss, t1=0.5, params=params, times=3, rtol=1e-11)
         np.testing.assert_allclose(up.v, down.v, rtol=0, atol=1e-8 * np.linalg.norm(over.v))
         ends.append(down.v[-1])
     assert np.linalg.norm(ends[0] - ends[1]) > 1e-4 * np.linalg.norm(over.v)
-    signs = [parameter_flow(net, params, loss, 0.5, times=3, rtol=1e-10).v[-1] for params in over.params[:2]]
+    signs = [parameter_flow(net, params, loss=loss, t1=0.5, times=3, rtol=1e-10).v[-1] for params in over.params[:2]]
     np.testing.assert_allclose(signs[0], signs[1], atol=1e-10)
 
 
 def test_the_parameter_flow_is_that_of_the_network_on_the_data(rng):
     """The room dynamics integrates the network itself, by another solver, without filters or kernels."""
     from neuromanifold.dynamics.flow import gradient_flow
-    from neuromanifold.dynamics.losses import squared_error
+    from neuromanifold.models.losses import squared_error
 
     net = LinearConvNet((3, 2), (2, 1))
     params, (x, y) = filters(net, rng), data(net, rng)
-    ours = parameter_flow(net, params, filter_loss(net, x, y), 2.0, times=3)
+    ours = parameter_flow(net, params, loss=filter_loss(net, x, y), t1=2.0, times=3)
     theirs = gradient_flow(net, params, x, y, t1=2.0, loss=squared_error, saveat=ours.t[1:])
     for index in (1, 2):
         end = tuple(w[index - 1] for w in theirs.params)
@@ -132,11 +135,13 @@ def test_any_loss_and_bad_times(rng):
     net = LinearConvNet((3, 2), (2, 1))
     params, u = filters(net, rng), rng.normal(size=5)
     quadratic, written = FilterLoss(np.eye(5), u), lambda v: jnp.sum((v - u) ** 2)
-    first, second = (parameter_flow(net, params, loss, 1.0, times=3, rtol=1e-8) for loss in (quadratic, written))
+    first, second = (
+        parameter_flow(net, params, loss=loss, t1=1.0, times=3, rtol=1e-8) for loss in (quadratic, written)
+    )
     np.testing.assert_allclose(first.v, second.v, atol=1e-9)
     assert gradient_of(written)(u).dtype == np.float64
     with pytest.raises(ValueError, match=r"`t1` is 0.0; pass a positive time."):
-        parameter_flow(net, params, quadratic, 0.0)
+        parameter_flow(net, params, loss=quadratic, t1=0.0)
 
 
 def test_a_flow_that_is_not_euclidean_does_not_conserve_the_invariants(rng):
@@ -157,22 +162,25 @@ def test_balanced_dense_networks(depth, d, rng):
     W = rng.normal(size=(d, d))
     first = balanced_factors(W, depth)
     np.testing.assert_allclose(end_to_end_matrix(first), W, atol=1e-13)
-    assert max(np.abs(Delta).max() for Delta in dense_invariants(first)) < 1e-13
+    assert max(np.abs(Delta).max() for Delta in gram_differences(first)) < 1e-13
     A = balanced_operator(W, depth)
     np.testing.assert_allclose(dense_kernel(first).matrix, A.matrix, atol=1e-12 * np.linalg.norm(A.matrix))
     Z = rng.normal(size=(d, d))
     np.testing.assert_allclose(A.matrix @ Z.ravel(), A(Z).ravel(), rtol=1e-12)
     rotations = [np.linalg.qr(rng.normal(size=(d, d)))[0] for _ in range(depth - 1)]
-    turned = rotate(first, rotations)
+    turned = rotate_factors(first, rotations)
     np.testing.assert_allclose(dense_kernel(turned).matrix, A.matrix, atol=1e-12 * np.linalg.norm(A.matrix))
     for second in (turned, *level_set_sample(first, 2)):
         gauge = gauge_between(first, second)
         assert gauge.orthogonality < 1e-8
         assert gauge.residual < 1e-8
-    skew = rotate(turned, [np.eye(d)] * (depth - 1))
+    skew = rotate_factors(turned, [np.eye(d)] * (depth - 1))
     assert gauge_between(first, (2 * skew[0], *skew[1:-1], skew[-1] / 2)).orthogonality > 1
     loss = FilterLoss(np.eye(d * d), rng.normal(size=(d, d)))
-    down, up = dense_parameter_flow(turned, loss, 5.0, times=6), balanced_flow(W, depth, loss, 5.0, times=6)
+    down, up = (
+        dense_parameter_flow(turned, loss=loss, t1=5.0, times=6),
+        balanced_flow(W, depth, loss=loss, t1=5.0, times=6),
+    )
     np.testing.assert_allclose(up.W, down.W, rtol=0, atol=1e-8 * np.linalg.norm(W))
     assert down.drift < 1e-10
 
@@ -201,7 +209,7 @@ def test_unbalanced_dense_kernels_depend_on_the_parameters(rng):
     W = rng.normal(size=(2, 2))
     values, U = np.linalg.eigh(W @ W.T + 2 * np.eye(2))
     scalar = (W, (U * np.sqrt(values)) @ U.T)
-    np.testing.assert_allclose(dense_invariants(scalar)[0], 2 * np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(gram_differences(scalar)[0], 2 * np.eye(2), atol=1e-12)
     narrow = (rng.normal(size=(1, 2)), rng.normal(size=(3, 1)))
     for params in (scalar, narrow):
         mates = level_set_sample(params, 3)
@@ -219,4 +227,4 @@ def test_dense_parameters_that_are_refused():
     with pytest.raises(ValueError, match=r"`depth` is 0; pass the number of layers."):
         balanced_operator(np.eye(2), 0)
     with pytest.raises(ValueError, match=r"`rotations` has 2 entries; 2 layers have 1 hidden spaces."):
-        rotate((np.eye(2), np.eye(2)), [np.eye(2)] * 2)
+        rotate_factors((np.eye(2), np.eye(2)), [np.eye(2)] * 2)

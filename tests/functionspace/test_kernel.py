@@ -9,7 +9,7 @@ import pytest
 
 from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel, filter_kernel_blocks
 from neuromanifold.functionspace.polynomial import compose_exactly, exact, factor_exactly, multiply, primitive, spread
-from neuromanifold.functionspace.rescale import invariants, rescale, sign_patterns
+from neuromanifold.functionspace.rescale import norm_differences, rescale, sign_patterns
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.precision import arithmetic
 
@@ -140,7 +140,7 @@ def test_extreme_invariants_are_attained():
         assert abs(np.log(scaled.scales).sum()) < 1e-10
         assert (scaled.scales > 0).all()
     assert sign_patterns(1).tolist() == [[1]]
-    np.testing.assert_allclose(invariants(net, rescale(net, params, 2.5).params), [2.5, 2.5], rtol=1e-12)
+    np.testing.assert_allclose(norm_differences(net, rescale(net, params, 2.5).params), [2.5, 2.5], rtol=1e-12)
 
 
 def test_filters_and_invariants_that_are_refused():

@@ -6,14 +6,14 @@ import pytest
 from neuromanifold.functionspace.fiber import fiber
 from neuromanifold.functionspace.kernel import filter_kernel
 from neuromanifold.functionspace.metric import level_set_tangents, metric
-from neuromanifold.functionspace.rescale import invariants
+from neuromanifold.functionspace.rescale import norm_differences
 from neuromanifold.functionspace.smoothness import (
-    dimension,
     exact_jacobian_rank,
     is_smooth,
     jacobian_rank,
     layer_permutations,
     merged,
+    neuromanifold_dimension,
     swappable,
 )
 from neuromanifold.models.convolution import LinearConvNet
@@ -34,13 +34,13 @@ def test_the_dimension_is_the_exact_rank_at_generic_filters(net, rng):
     """[riemann, Sec 2]: Σ(k_l − 1) + 1 in one dimension; one less parameter per rescaling in all."""
     for _ in range(5):
         params = tuple(rng.integers(-99, 100, shape) for shape in net.filter_shapes)
-        assert exact_jacobian_rank(net, params) == dimension(net) == int(jacobian_rank(net, params))
+        assert exact_jacobian_rank(net, params) == neuromanifold_dimension(net) == int(jacobian_rank(net, params))
     if net.dimension == 1:
-        assert dimension(net) == sum(k - 1 for (k,) in net.filter_shapes) + 1
+        assert neuromanifold_dimension(net) == sum(k - 1 for (k,) in net.filter_shapes) + 1
     same = tuple(np.ones(shape, int) for shape in net.filter_shapes)
     if net in (RUNNING, SQUARE):
         shared = (np.array([1, 0, 1]), np.array([1, 1])) if net is RUNNING else same
-        assert exact_jacobian_rank(net, shared) == int(jacobian_rank(net, shared)) < dimension(net)
+        assert exact_jacobian_rank(net, shared) == int(jacobian_rank(net, shared)) < neuromanifold_dimension(net)
 
 
 def test_smooth_points_of_the_running_example(rng, draws):
@@ -112,9 +112,9 @@ def test_the_metric_two_ways(net, rng, draws, tally):
         assert g.disagreement < 1e-9
         assert np.linalg.eigvalsh(g.matrix).min() > 0
         tangents = level_set_tangents(net, g.params)
-        assert tangents.shape == (net.n_params, dimension(net))
-        np.testing.assert_allclose(tangents.T @ tangents, np.eye(dimension(net)), atol=1e-12)
-        a = (g.basis @ rng.normal(size=dimension(net))).reshape(net.end_to_end_shape)
+        assert tangents.shape == (net.n_params, neuromanifold_dimension(net))
+        np.testing.assert_allclose(tangents.T @ tangents, np.eye(neuromanifold_dimension(net)), atol=1e-12)
+        a = (g.basis @ rng.normal(size=neuromanifold_dimension(net))).reshape(net.end_to_end_shape)
         pseudo = np.linalg.pinv(filter_kernel(net, g.params), rcond=1e-12)
         assert abs(g(a, a) - a.ravel() @ pseudo @ a.ravel()) < 1e-8 * g(a, a)
         other = metric(net, net.end_to_end(params), delta + 1.0)
@@ -152,4 +152,4 @@ def test_lemma_5_kernel_of_the_differential(rng):
         moved = [np.zeros(shape) for shape in net.filter_shapes]
         moved[l], moved[l + 1] = -params[l], params[l + 1]
         assert np.abs(tangents.T @ np.concatenate(moved)).max() < 1e-12
-    assert invariants(net, params).shape == (2,)
+    assert norm_differences(net, params).shape == (2,)

@@ -96,7 +96,7 @@ def test_the_account_adds_up_and_the_smaller_network_agrees(inspected):
 
 def test_the_bottleneck_is_the_one_of_the_room(inspected):
     params, x, inspection = inspected
-    found = nm.bottleneck.structure(NET, params, x)
+    found = nm.bottleneck.bottleneck_structure(NET, params, x)
     assert (inspection.bottleneck.rank, inspection.bottleneck.layers) == (found.rank, found.layers)
     assert inspection.bottleneck.excess >= -1e-9
     steep = nm.MLP((1, 2, 1), nm.leaky_relu(3.0))

@@ -10,7 +10,7 @@ import pytest
 
 import neuromanifold as nm
 from cast import unchecked
-from neuromanifold.orbits import invariant_leaf, lie_closure, upper_bound
+from neuromanifold.orbits import closure_upper_bound, invariant_leaf, lie_closure
 from neuromanifold.orbits.bounds import zero_neurons
 
 GENERIC, ODD = ("exp", "sigmoid", "softplus"), ("tanh", "erf", "sin")
@@ -273,7 +273,7 @@ def test_commuting_fields_do_not_yield_noise(key):
     neurons = [[0.3, 1.1], [0.7, -0.4]]
     honest = closure_of(nm.power(2), neurons, key, exact=False, depth=3)
     assert dimensions(honest) == [1, 1, 1] and honest.certified and "one function of x" in honest.reason
-    normalised = closure_of(nm.power(2), neurons, key, exact=False, depth=3, zero=0.0, rtol=1e-30)
+    normalised = closure_of(nm.power(2), neurons, key, exact=False, depth=3, bracket_rtol=0.0, rtol=1e-30)
     assert dimensions(normalised)[-1] > 1
 
 
@@ -334,8 +334,8 @@ def test_bad_input(key):
             lie_closure(net, params, key=key, exact=True)
         with pytest.raises(ValueError, match="`inputs` is None but `f` is a function"):
             lie_closure(lambda t, x: t * x, np.ones(1), key=key)
-        with pytest.raises(ValueError, match=r"`zero` is 2\.0; pass a fraction"):
-            lie_closure(net, params, key=key, zero=2.0)
+        with pytest.raises(ValueError, match=r"`bracket_rtol` is 2\.0; pass a fraction"):
+            lie_closure(net, params, key=key, bracket_rtol=2.0)
         with pytest.raises(ValueError, match="the network takes 1"):
             lie_closure(net, params, key=key, inputs=np.ones((4, 2)))
         with pytest.raises(ValueError, match=r"`params\[0\].weight` has shape"):
@@ -345,4 +345,4 @@ def test_bad_input(key):
 
 
 def test_the_upper_bound_of_a_function_is_its_number_of_parameters():
-    assert upper_bound(lambda t, x: t[0] * x, np.ones(3)).value == 3
+    assert closure_upper_bound(lambda t, x: t[0] * x, np.ones(3)).value == 3

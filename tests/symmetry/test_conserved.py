@@ -7,7 +7,8 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold import symmetry as S
-from neuromanifold.dynamics import gradient_flow, losses
+from neuromanifold.dynamics import gradient_flow
+from neuromanifold.models import losses
 from neuromanifold.numerics.precision import arithmetic, promote
 from symmetry.support import draw, gradient, problem
 
@@ -131,5 +132,5 @@ def test_as_a_probe_and_without_symmetries(rng):
     assert S.conserved_quantities(tanh, draw(tanh, rng)).values.shape == (0,)
     net = NETS[0]
     runs = jax.tree.map(lambda *leaves: np.stack(leaves), *(draw(net, rng) for _ in range(3)))
-    values = jax.vmap(lambda p: S.conserved(net, p, None, None))(runs)
+    values = jax.vmap(lambda p: S.conserved_quantities_probe(net, p, None, None))(runs)
     assert values.shape == (3, 9)

@@ -46,7 +46,7 @@ def test_delta_is_conserved_by_gradient_flow(rng):
     np.testing.assert_allclose(after.values, before.values, atol=1e-8)
     moved = sum(float(np.abs(a - b).max()) for a, b in zip(flow.at(1.0), params, strict=True))
     assert moved > 1e-2
-    np.testing.assert_allclose(before.values, nm.functionspace.invariants(net, params))
+    np.testing.assert_allclose(before.values, nm.functionspace.norm_differences(net, params))
 
 
 def test_other_networks_are_refused():

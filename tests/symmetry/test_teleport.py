@@ -11,7 +11,7 @@ import pytest
 import neuromanifold as nm
 from cast import unchecked
 from neuromanifold import symmetry as S
-from neuromanifold.dynamics import losses
+from neuromanifold.models import losses
 from neuromanifold.numerics.precision import arithmetic, promote
 from symmetry.support import draw, problem
 
@@ -92,7 +92,7 @@ def test_the_hadamard_search_of_the_paper_keeps_its_factors_near_one(rng):
     params, x, y = problem(RELU, rng)
     moved = S.teleport(
         RELU, params, x, y, group=S.HadamardGroup(RELU), loss=losses.half_squared_error,
-        steps=5, bound=10.0, penalty=0.1, learning_rate=0.01, clip=1.0,
+        steps=5, bound=10.0, penalty=0.1, lr=0.01, clip=1.0,
     )  # fmt: skip
     assert moved.gradient_norm.ratio > 1
     assert np.abs(np.exp(moved.coordinates) - 1).max() <= 0.05

@@ -7,7 +7,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import neuromanifold as nm
-from neuromanifold.dynamics import losses
+from neuromanifold.models import losses
 from neuromanifold.numerics.precision import arithmetic
 
 LOSSES = [losses.half_squared_error, losses.mse, losses.squared_error, losses.cross_entropy, losses.huber]

@@ -24,7 +24,7 @@ def cross_entropy(prediction, target):
 def test_norm_of_the_dense_hessian(activation, key, rng):
     net = nm.MLP((3, 7, 2), activation)
     params, x = net.init(key=key, dtype="float64"), rng.standard_normal((3, 3))
-    found = output_hessian_norm(net, params, x, output=1, tol=1e-10)
+    found = output_hessian_norm(net, params, x, output=1, rtol=1e-10)
     with arithmetic():
         flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
         dense = [jax.hessian(lambda p, s=s: net(unravel(p), s[None])[0, 1])(flat) for s in jnp.asarray(x)]
@@ -87,7 +87,7 @@ def test_the_norm_falls_like_one_over_root_width(rng, tally):
     for width in widths:
         net = nm.MLP((10, int(width), int(width), 1), "tanh", bias=False, scaling="ntk")
         norms.append(
-            np.mean([output_hessian_norm(net, net.init(key=jax.random.key(s)), x, tol=1e-4) for s in range(3)])
+            np.mean([output_hessian_norm(net, net.init(key=jax.random.key(s)), x, rtol=1e-4) for s in range(3)])
         )
     slope = np.polyfit(np.log(widths), np.log(norms), 1)[0]
     tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")

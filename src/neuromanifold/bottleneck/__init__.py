@@ -22,7 +22,7 @@ from neuromanifold.bottleneck.kernel import (
     segment_bound,
 )
 from neuromanifold.bottleneck.positivity import CompletePositivity, completely_positive
-from neuromanifold.bottleneck.structure import BottleneckStructure, structure
+from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
 
 __all__ = [
     "BottleneckStructure",
@@ -36,6 +36,7 @@ __all__ = [
     "balance_defect",
     "balanced_factors",
     "bottleneck_frames",
+    "bottleneck_structure",
     "completely_positive",
     "construction_norm",
     "cost_expansion",
@@ -51,6 +52,5 @@ __all__ = [
     "pseudo_determinant",
     "representation_cost",
     "segment_bound",
-    "structure",
     "two_point_bound",
 ]

@@ -80,7 +80,7 @@ class BottleneckStructure:
         return axes
 
 
-def structure(
+def bottleneck_structure(
     net: MLP, params: Params, x: Any, *, rank: int | None = None, threshold: float = 0.5
 ) -> BottleneckStructure:
     """The bottleneck structure of an MLP on a sample.   [bottleneck, Thm 6, Thm 7, Cor 8]
@@ -88,9 +88,9 @@ def structure(
     `rank=None` takes the rank that most layers share (singular values above `threshold`). The budget is the smallest over
     the sample of ‖θ‖² − kL − 2 log(s_1⋯s_k) with s the singular values of Jf(x); it is infinite when no Jf(x) has rank k.
 
-    >>> from neuromanifold.bottleneck import structure
+    >>> from neuromanifold.bottleneck import bottleneck_structure
     >>> net = nm.MLP((2, 2, 2, 2), bias=False)
-    >>> found = structure(net, (nm.Layer(np.eye(2)),) * 3, np.ones((1, 2)))
+    >>> found = bottleneck_structure(net, (nm.Layer(np.eye(2)),) * 3, np.ones((1, 2)))
     >>> found.rank, found.layers, found.budget
     (2, (1, 2, 3), 0.0)
     """

@@ -1,6 +1,5 @@
-"""Losses, gradient flow, training of many networks at once, and probes along the way."""
+"""Gradient flow, training of many networks at once, and probes along the way."""
 
-from neuromanifold.dynamics import losses
 from neuromanifold.dynamics.flow import Trajectory, gradient_flow
 from neuromanifold.dynamics.optimizers import adam_l2
 from neuromanifold.dynamics.probes import Probe, loss_probe, r_squared, weight_norm
@@ -13,7 +12,6 @@ __all__ = [
     "adam_l2",
     "gradient_flow",
     "loss_probe",
-    "losses",
     "r_squared",
     "train",
     "weight_norm",

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from neuromanifold.dynamics.losses import Loss
 from neuromanifold.dynamics.optimizers import Optimizer, optimizer_at
 from neuromanifold.dynamics.probes import Probe
+from neuromanifold.models.losses import Loss
 
 
 @dataclass(frozen=True)

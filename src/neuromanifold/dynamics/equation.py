@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from neuromanifold.dynamics.losses import Loss
+from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.precision import to_host
 
 Metric = Callable[[Any], Callable[[Any], Any]]

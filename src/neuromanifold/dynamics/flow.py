@@ -9,7 +9,7 @@ import numpy as np
 
 from neuromanifold.dynamics.checks import check_hashable, check_targets
 from neuromanifold.dynamics.equation import Equation, Event, Metric, Piece, Tolerance, interpolate, solve
-from neuromanifold.dynamics.losses import Loss, mse
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
 from neuromanifold.numerics.validation import check_params, check_sample

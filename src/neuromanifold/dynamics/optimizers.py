@@ -12,7 +12,7 @@ Optimizer = Any
 """An `optax.GradientTransformation`, or a function of hyperparameters (by keyword) that returns one."""
 
 
-def adam_l2(learning_rate: Any = 0.01, weight_decay: Any = 0.0) -> optax.GradientTransformation:
+def adam_l2(lr: Any = 0.01, weight_decay: Any = 0.0) -> optax.GradientTransformation:
     """Adam on the gradient of  loss + weight_decay/2 · ‖θ‖²: what `torch.optim.Adam(weight_decay=…)` does.
 
     The decay enters the gradient before Adam's moments (`optax.adamw` applies it after them). The defaults are the
@@ -22,21 +22,21 @@ def adam_l2(learning_rate: Any = 0.01, weight_decay: Any = 0.0) -> optax.Gradien
     >>> adam_l2(0.01, 1e-4) is adam_l2(0.01, weight_decay=1e-4)
     True
     """
-    if is_traced((learning_rate, weight_decay)):
-        return _adam_l2.__wrapped__(learning_rate, weight_decay)
-    rate = learning_rate if callable(learning_rate) else float(learning_rate)
+    if is_traced((lr, weight_decay)):
+        return _adam_l2.__wrapped__(lr, weight_decay)
+    rate = lr if callable(lr) else float(lr)
     return _adam_l2(rate, float(weight_decay))
 
 
 @lru_cache(maxsize=256)
-def _adam_l2(learning_rate: Any, weight_decay: Any) -> optax.GradientTransformation:
+def _adam_l2(lr: Any, weight_decay: Any) -> optax.GradientTransformation:
     # Flattened: one operation on one vector instead of one for each array makes small networks train faster.
-    chain = optax.flatten(optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(learning_rate)))
+    chain = optax.flatten(optax.chain(optax.add_decayed_weights(weight_decay), optax.adam(lr)))
 
     def update(gradient: Any, state: Any, params: Any = None) -> Any:
         return chain.update(gradient, state, params)
 
-    update.__qualname__ = f"adam_l2(learning_rate={learning_rate}, weight_decay={weight_decay})"
+    update.__qualname__ = f"adam_l2(lr={lr}, weight_decay={weight_decay})"
     return optax.GradientTransformation(chain.init, cast(Any, update))
 
 
@@ -75,7 +75,7 @@ def describe(function: Any) -> str:
     """What a function, optimiser or model calls itself, without memory addresses.
 
     >>> describe(adam_l2(0.01, 1e-4))
-    'adam_l2(learning_rate=0.01, weight_decay=0.0001)'
+    'adam_l2(lr=0.01, weight_decay=0.0001)'
     """
     if is_optimizer(function):
         return function.update.__qualname__.removesuffix(".<locals>.update_fn")

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.dynamics.losses import Loss
+from neuromanifold.models.losses import Loss
 
 
 @dataclass(frozen=True)

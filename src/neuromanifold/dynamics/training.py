@@ -13,10 +13,10 @@ from neuromanifold.dynamics.history import attributes, history
 from neuromanifold.dynamics.job import courses, identity, prepare, resumed, start
 from neuromanifold.dynamics.keeping import kept, shown
 from neuromanifold.dynamics.lanes import one_blas_thread
-from neuromanifold.dynamics.losses import Loss, mse
 from neuromanifold.dynamics.optimizers import Optimizer, adam_l2, check_optimizer
 from neuromanifold.dynamics.probes import as_probes
 from neuromanifold.dynamics.sweep import Sweep
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, widest
 

@@ -4,13 +4,13 @@ from neuromanifold.functionspace.dense import (
     balanced_factors,
     balanced_flow,
     balanced_operator,
-    dense_invariants,
     dense_kernel,
     dense_parameter_flow,
     end_to_end_matrix,
     gauge_between,
+    gram_differences,
     level_set_sample,
-    rotate,
+    rotate_factors,
 )
 from neuromanifold.functionspace.fiber import Fiber, fiber
 from neuromanifold.functionspace.flow import FilterFlow, parameter_flow, riemannian_flow
@@ -23,9 +23,9 @@ from neuromanifold.functionspace.kernel import (
 )
 from neuromanifold.functionspace.loss import FilterLoss, filter_loss
 from neuromanifold.functionspace.metric import Metric, metric
-from neuromanifold.functionspace.rescale import Rescaling, invariants, rescale
-from neuromanifold.functionspace.search import nearest, search_fiber
-from neuromanifold.functionspace.smoothness import Smoothness, dimension, is_smooth, swappable
+from neuromanifold.functionspace.rescale import Rescaling, norm_differences, rescale
+from neuromanifold.functionspace.search import nearest_filter, search_fiber
+from neuromanifold.functionspace.smoothness import Smoothness, is_smooth, neuromanifold_dimension, swappable
 
 __all__ = [
     "Fiber",
@@ -37,10 +37,8 @@ __all__ = [
     "balanced_factors",
     "balanced_flow",
     "balanced_operator",
-    "dense_invariants",
     "dense_kernel",
     "dense_parameter_flow",
-    "dimension",
     "end_to_end_matrix",
     "fiber",
     "filter_jacobian",
@@ -48,17 +46,19 @@ __all__ = [
     "filter_kernel_blocks",
     "filter_loss",
     "gauge_between",
-    "invariants",
+    "gram_differences",
     "is_smooth",
     "kernel_distance",
     "kernel_spread",
     "level_set_sample",
     "metric",
-    "nearest",
+    "nearest_filter",
+    "neuromanifold_dimension",
+    "norm_differences",
     "parameter_flow",
     "rescale",
     "riemannian_flow",
-    "rotate",
+    "rotate_factors",
     "search_fiber",
     "swappable",
 ]

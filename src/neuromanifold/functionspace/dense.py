@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.numerics.randomness import host_generator
+
 Matrices = tuple[np.ndarray, ...]
 Matrix = Float[np.ndarray, "m n"]
 
@@ -84,7 +86,7 @@ def balanced_operator(W: Any, depth: int) -> MatrixKernel:
     return MatrixKernel(tuple(terms))
 
 
-def dense_invariants(params: Any) -> Matrices:
+def gram_differences(params: Any) -> Matrices:
     """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
     matrices = checked_matrices(params)
     return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:], strict=False))
@@ -102,7 +104,7 @@ def balanced_factors(W: Any, depth: int) -> Matrices:
     return (root[:, None] * Vt, *(np.diag(root) for _ in range(depth - 2)), U * root)
 
 
-def rotate(params: Any, rotations: Any) -> Matrices:
+def rotate_factors(params: Any, rotations: Any) -> Matrices:
     """(W_1, …, W_H) ↦ (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}): same product, and same Δ up to G_lᵀΔ_lG_l.   [riemann, Thm 14]"""
     matrices, rotations = checked_matrices(params), [np.asarray(G, np.float64) for G in rotations]
     if len(rotations) != len(matrices) - 1:
@@ -136,18 +138,18 @@ def gauge_between(first: Any, second: Any) -> Gauge:
         carried = G
     rotations = tuple(reversed(rotations))
     orthogonality = max((float(np.linalg.norm(G.T @ G - np.eye(len(G)))) for G in rotations), default=0.0)
-    mapped = rotate(old, rotations)
+    mapped = rotate_factors(old, rotations)
     residual = max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(mapped, new, strict=True))
     return Gauge(rotations, orthogonality, residual)
 
 
-def level_set_sample(params: Any, count: int, *, seed: int = 0, rtol: float = 1e-11) -> tuple[Matrices, ...]:
+def level_set_sample(params: Any, count: int, *, key: Any = None, rtol: float = 1e-11) -> tuple[Matrices, ...]:
     """Other parameters with the same product and the same Δ_l, by least squares from random starts.   [riemann, Ex 20]"""
     from scipy.optimize import least_squares
 
     matrices = checked_matrices(params)
     target = _constraints(matrices)
-    shapes, rng = [W.shape for W in matrices], np.random.default_rng(seed)
+    shapes, rng = [W.shape for W in matrices], host_generator(key)
     bounds, scale = np.cumsum([0, *(W.size for W in matrices)]), np.linalg.norm(target)
     found: list[Matrices] = []
     for _ in range(20 * count):
@@ -165,7 +167,7 @@ def level_set_sample(params: Any, count: int, *, seed: int = 0, rtol: float = 1e
 
 
 def _constraints(matrices: Matrices) -> np.ndarray:
-    invariants = [Delta[np.triu_indices(len(Delta))] for Delta in dense_invariants(matrices)]
+    invariants = [Delta[np.triu_indices(len(Delta))] for Delta in gram_differences(matrices)]
     return np.concatenate([end_to_end_matrix(matrices).ravel(), *invariants])
 
 
@@ -179,7 +181,7 @@ class MatrixFlow:
 
 
 def balanced_flow(
-    W0: Any, depth: int, loss: Any, t1: float, *, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
+    W: Any, depth: int, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
 ) -> MatrixFlow:
     """Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without the factors.   [riemann, Eq 6]
 
@@ -187,18 +189,18 @@ def balanced_flow(
     """
     from neuromanifold.functionspace.flow import _integrate, gradient_of
 
-    W0, gradient = np.asarray(W0, np.float64), gradient_of(loss)
+    start, gradient = np.asarray(W, np.float64), gradient_of(loss)
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
-        W = flat.reshape(W0.shape)
-        return -balanced_operator(W, depth)(gradient(W)).ravel()
+        product = flat.reshape(start.shape)
+        return -balanced_operator(product, depth)(gradient(product)).ravel()
 
-    t, states, _ = _integrate(field, W0.ravel(), t1, times, rtol, atol)
-    return MatrixFlow(t, states.reshape(len(t), *W0.shape), 0.0)
+    t, states, _ = _integrate(field, start.ravel(), t1, times, rtol, atol)
+    return MatrixFlow(t, states.reshape(len(t), *start.shape), 0.0)
 
 
 def dense_parameter_flow(
-    params: Any, loss: Any, t1: float, *, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
+    params: Any, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
 ) -> MatrixFlow:
     """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]"""
     from neuromanifold.functionspace.flow import _integrate, gradient_of
@@ -219,9 +221,9 @@ def dense_parameter_flow(
         return -np.concatenate(parts)
 
     t, states, _ = _integrate(field, np.concatenate([W.ravel() for W in matrices]), t1, times, rtol, atol)
-    start = dense_invariants(matrices)
+    start = gram_differences(matrices)
     drift = max(
-        (float(np.abs(a - b).max()) for s in states for a, b in zip(dense_invariants(cut(s)), start, strict=True)),
+        (float(np.abs(a - b).max()) for s in states for a, b in zip(gram_differences(cut(s)), start, strict=True)),
         default=0.0,
     )
     return MatrixFlow(t, np.stack([end_to_end_matrix(cut(s)) for s in states]), drift)

@@ -11,7 +11,7 @@ from neuromanifold.functionspace.kernel import kernel_spread
 from neuromanifold.functionspace.polynomial import exact, is_rational, spread
 from neuromanifold.functionspace.rescale import Filters, checked_delta, sign_patterns, solve_squared_norms
 from neuromanifold.functionspace.roots import root_factorisations
-from neuromanifold.functionspace.search import join, nearest, normalise, polish
+from neuromanifold.functionspace.search import join, nearest_filter, normalise, polish
 from neuromanifold.models.convolution import LinearConvNet, compose
 
 _SHORT = 2.0**24
@@ -104,7 +104,7 @@ def fiber(
     candidates, method = _candidates(net, v, numbers, size, rtol, limit, starts)
     tuples, worst = _accepted(net, candidates, numbers, rtol * size)
     if not tuples:
-        near, distance = nearest(net, numbers, starts=starts, enough=rtol * size)
+        near, distance = nearest_filter(net, numbers, starts=starts, enough=rtol * size)
         if distance > rtol * size:
             return Fiber(net, numbers, delta, (), 0, float("nan"), distance / size, method)
         # v is off the neuromanifold, but by no more than its own uncertainty: the fibre is that of the filter nearby.
@@ -173,7 +173,7 @@ def _candidates(
         candidates = _exact_candidates(net, v, tolerance, limit)
         if candidates:
             return candidates, "factors"
-    filters, residual = nearest(net, numbers, starts=starts, enough=rtol * size)
+    filters, residual = nearest_filter(net, numbers, starts=starts, enough=rtol * size)
     if residual > rtol * size:
         return [], "search"
     try:

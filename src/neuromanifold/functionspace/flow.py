@@ -11,7 +11,7 @@ from neuromanifold.functionspace.fiber import checked_filter, fiber
 from neuromanifold.functionspace.kernel import _jacobian, as_arrays
 from neuromanifold.functionspace.loss import FilterLoss
 from neuromanifold.functionspace.metric import chosen
-from neuromanifold.functionspace.rescale import Filters, checked_delta, invariants, solve_squared_norms
+from neuromanifold.functionspace.rescale import Filters, checked_delta, norm_differences, solve_squared_norms
 from neuromanifold.functionspace.search import join, polish, split
 from neuromanifold.models.convolution import LinearConvNet, compose
 
@@ -37,11 +37,11 @@ class FilterFlow:
 
 def riemannian_flow(
     net: LinearConvNet,
-    v0: Any,
+    v: Any,
     delta: Any,
+    *,
     loss: FilterLoss | Callable[[Any], Any],
     t1: float,
-    *,
     params: Any = None,
     times: int = 101,
     rtol: float = 1e-12,
@@ -50,37 +50,38 @@ def riemannian_flow(
     """v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.   [riemann, Sec 1.1, Thm 4, Cor 6]
 
     K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where several tuples with
-    different kernels lie over v0 there is no such flow; `params` then chooses the branch to follow. `loss` is a
+    different kernels lie over v there is no such flow; `params` then chooses the branch to follow. `loss` is a
     `FilterLoss` or any JAX function of the filter.
     """
-    theta = chosen(fiber(net, v0, delta), params)
-    numbers, gradient = np.asarray(checked_filter(net, v0), np.float64), gradient_of(loss)
+    theta = chosen(fiber(net, v, delta), params)
+    numbers, gradient = np.asarray(checked_filter(net, v), np.float64), gradient_of(loss)
     section = _Section(net, checked_delta(net, delta), theta)
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
-        v = flat.reshape(numbers.shape)
-        theta = section(v)
+        here = flat.reshape(numbers.shape)
+        theta = section(here)
         if theta is None:  # a trial step went too far: the integrator takes NaN for a large error and shortens it
             return np.full_like(flat, np.nan)
         J = _jacobian(net, theta)
-        return -(J @ (J.T @ gradient(v).ravel()))
+        return -(J @ (J.T @ gradient(here).ravel()))
 
     t, states, evaluations = _integrate(field, numbers.ravel(), t1, times, rtol, atol)
-    v = states.reshape(len(t), *numbers.shape)
+    path = states.reshape(len(t), *numbers.shape)
     section.restart(theta)
-    tuples = tuple(followed(section, state, t1) for state in v)
+    tuples = tuple(followed(section, state, t1) for state in path)
     off = max(
-        float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w)) for p, w in zip(tuples, v, strict=True)
+        float(np.linalg.norm(compose(p, net.dilations) - w) / np.linalg.norm(w))
+        for p, w in zip(tuples, path, strict=True)
     )
-    return FilterFlow(t, v, tuples, 0.0, off, evaluations)
+    return FilterFlow(t, path, tuples, 0.0, off, evaluations)
 
 
 def parameter_flow(
     net: LinearConvNet,
     params: Any,
+    *,
     loss: FilterLoss | Callable[[Any], Any],
     t1: float,
-    *,
     times: int = 101,
     rtol: float = 1e-12,
     atol: float = 1e-13,
@@ -94,8 +95,8 @@ def parameter_flow(
 
     t, states, evaluations = _integrate(field, join(filters), t1, times, rtol, atol)
     tuples = tuple(split(net, state) for state in states)
-    start = invariants(net, filters)
-    drift = max(float(np.abs(invariants(net, p) - start).max(initial=0.0)) for p in tuples)
+    start = norm_differences(net, filters)
+    drift = max(float(np.abs(norm_differences(net, p) - start).max(initial=0.0)) for p in tuples)
     return FilterFlow(t, np.stack([compose(p, net.dilations) for p in tuples]), tuples, drift, 0.0, evaluations)
 
 

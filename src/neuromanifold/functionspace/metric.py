@@ -9,7 +9,7 @@ from jaxtyping import Float
 from neuromanifold.functionspace.fiber import Fiber, fiber
 from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel
 from neuromanifold.functionspace.rescale import Filters
-from neuromanifold.functionspace.smoothness import dimension, jacobian_rank
+from neuromanifold.functionspace.smoothness import jacobian_rank, neuromanifold_dimension
 from neuromanifold.models.convolution import LinearConvNet
 
 
@@ -57,9 +57,9 @@ def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) 
     """
     theta = chosen(fiber(net, v, delta), params)
     rank = jacobian_rank(net, theta)
-    if int(rank) < dimension(net):
+    if int(rank) < neuromanifold_dimension(net):
         raise ValueError(
-            f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold dimension {dimension(net)}."
+            f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold dimension {neuromanifold_dimension(net)}."
         )
     J, K = filter_jacobian(net, theta), filter_kernel(net, theta)
     basis = np.linalg.svd(J)[0][:, : int(rank)]

@@ -13,10 +13,10 @@ from neuromanifold.models.convolution import LinearConvNet
 Filters = tuple[np.ndarray, ...]
 
 
-def invariants(net: LinearConvNet, params: Any) -> np.ndarray:
+def norm_differences(net: LinearConvNet, params: Any) -> np.ndarray:
     """δ_l = ‖w_{l+1}‖² − ‖w_l‖², conserved by the gradient flow of every loss.   [riemann, Eq 1]
 
-    >>> invariants(LinearConvNet((3, 2), (2, 1)), (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0]))).tolist()
+    >>> norm_differences(LinearConvNet((3, 2), (2, 1)), (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0]))).tolist()
     [7.0]
     """
     squared = np.array([np.sum(w * w) for w in as_arrays(net, params)])

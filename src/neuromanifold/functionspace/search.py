@@ -7,6 +7,7 @@ import numpy as np
 from neuromanifold.functionspace.kernel import _jacobian
 from neuromanifold.functionspace.rescale import Filters, solve_squared_norms
 from neuromanifold.models.convolution import LinearConvNet, compose
+from neuromanifold.numerics.randomness import host_generator
 
 
 def split(net: LinearConvNet, flat: np.ndarray) -> Filters:
@@ -83,14 +84,14 @@ def random_start(net: LinearConvNet, v: np.ndarray, rng: np.random.Generator) ->
     return tuple(factor * w for w in filters)
 
 
-def nearest(
-    net: LinearConvNet, v: np.ndarray, *, starts: int = 16, seed: int = 0, enough: float = 0.0
+def nearest_filter(
+    net: LinearConvNet, v: np.ndarray, *, starts: int = 16, key: Any = None, enough: float = 0.0
 ) -> tuple[Filters, float]:
     """The best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v to the neuromanifold.
 
     Stops early at a residual of `enough`.
     """
-    rng = np.random.default_rng(seed)
+    rng = host_generator(key)
     best: tuple[Filters, float] | None = None
     for _ in range(starts):
         found = descend(net, random_start(net, v, rng), v)
@@ -103,7 +104,7 @@ def nearest(
 
 
 def search_fiber(
-    net: LinearConvNet, v: Any, delta: Any, *, starts: int, seed: int = 0, rtol: float = 1e-9
+    net: LinearConvNet, v: Any, delta: Any, *, starts: int, key: Any = None, rtol: float = 1e-9
 ) -> list[Filters]:
     """The distinct tuples over (v, δ) that descents from random starts find: a count that uses no algebra.
 
@@ -112,7 +113,7 @@ def search_fiber(
     from neuromanifold.functionspace.rescale import checked_delta, sign_patterns
 
     v, delta = np.asarray(v, np.float64), checked_delta(net, delta)
-    rng, found = np.random.default_rng(seed), []
+    rng, found = host_generator(key), []
     for _ in range(starts):
         filters, _ = descend(net, random_start(net, v, rng), v)
         filters, residual = polish(net, filters, v)

@@ -37,10 +37,10 @@ class Smoothness:
         return self.smooth
 
 
-def dimension(net: LinearConvNet) -> int:
+def neuromanifold_dimension(net: LinearConvNet) -> int:
     """dim M = Σ_l size(w_l) − (H − 1): parameters less layer rescalings.   [riemann, Sec 2]
 
-    >>> dimension(LinearConvNet((3, 2), (2, 1)))
+    >>> neuromanifold_dimension(LinearConvNet((3, 2), (2, 1)))
     4
     """
     return net.n_params - (net.depth - 1)
@@ -129,8 +129,10 @@ def merged(net: LinearConvNet) -> LinearConvNet:
 def _at_zero(net: LinearConvNet) -> Smoothness:
     everything = net.dimension == 1 and len(stride_one_runs(net)) == 1 and _even_layers(net, range(net.depth)) <= 1
     if net.depth == 1 or everything:
-        return Smoothness(True, "v is zero, but the neuromanifold is the whole space", 1, dimension(net))
-    return Smoothness(False, "v is zero, the apex of a cone that is not a linear space", 1, dimension(net))
+        return Smoothness(True, "v is zero, but the neuromanifold is the whole space", 1, neuromanifold_dimension(net))
+    return Smoothness(
+        False, "v is zero, the apex of a cone that is not a linear space", 1, neuromanifold_dimension(net)
+    )
 
 
 def _even_layers(net: LinearConvNet, layers: Any) -> int:
@@ -141,16 +143,20 @@ def _one_dimension(net: LinearConvNet, tuples: tuple[Filters, ...]) -> Smoothnes
     runs, coarse = stride_one_runs(net), merged(net)
     blocks = _distinct([tuple(_block(params, run) for run in runs) for params in tuples])
     if len(blocks) > 1:
-        return Smoothness(False, "several filter tuples lie over v", len(blocks), dimension(net))
+        return Smoothness(False, "several filter tuples lie over v", len(blocks), neuromanifold_dimension(net))
     rank = jacobian_rank(coarse, blocks[0])
-    if int(rank) < dimension(coarse):
-        return Smoothness(False, "the differential drops rank", 1, dimension(net), rank)
+    if int(rank) < neuromanifold_dimension(coarse):
+        return Smoothness(False, "the differential drops rank", 1, neuromanifold_dimension(net), rank)
     for run, block in zip(runs, blocks[0], strict=True):
         if _odd_real_roots(block) < _even_layers(net, run):
             return Smoothness(
-                False, f"layers {run} are at the boundary of what real factors give", 1, dimension(net), rank
+                False,
+                f"layers {run} are at the boundary of what real factors give",
+                1,
+                neuromanifold_dimension(net),
+                rank,
             )
-    return Smoothness(True, "one filter tuple, full rank", 1, dimension(net), rank)
+    return Smoothness(True, "one filter tuple, full rank", 1, neuromanifold_dimension(net), rank)
 
 
 def _block(params: Filters, run: list[int]) -> np.ndarray:
@@ -172,11 +178,11 @@ def _higher(net: LinearConvNet, tuples: tuple[Filters, ...]) -> Smoothness:
         if not any(_same(tuple(params[o] for o in order), other) for other in classes for order in orders):
             classes.append(params)
     if len(classes) > 1:
-        return Smoothness(False, "several filter tuples lie over v", len(classes), dimension(net))
+        return Smoothness(False, "several filter tuples lie over v", len(classes), neuromanifold_dimension(net))
     rank = jacobian_rank(net, classes[0])
-    if int(rank) < dimension(net):
-        return Smoothness(False, "the differential drops rank", 1, dimension(net), rank)
-    return Smoothness(True, "one filter tuple, full rank", 1, dimension(net), rank)
+    if int(rank) < neuromanifold_dimension(net):
+        return Smoothness(False, "the differential drops rank", 1, neuromanifold_dimension(net), rank)
+    return Smoothness(True, "one filter tuple, full rank", 1, neuromanifold_dimension(net), rank)
 
 
 def _distinct(tuples: list[Filters]) -> list[Filters]:

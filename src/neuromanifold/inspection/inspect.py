@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.bottleneck.structure import BottleneckStructure, structure
+from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.rank import Rank
@@ -255,7 +255,7 @@ def _bottleneck(f: Model, params: Any, x: Any) -> BottleneckStructure | None:
     if not isinstance(f, MLP):
         return None
     try:
-        return structure(f, params, x)
+        return bottleneck_structure(f, params, x)
     except ValueError:
         return None
 

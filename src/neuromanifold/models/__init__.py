@@ -1,6 +1,6 @@
-"""What θ and f_θ are: activations, networks, initialisations, files."""
+"""What θ and f_θ are: activations, networks, initialisations, losses, files."""
 
-from neuromanifold.models import init
+from neuromanifold.models import init, losses
 from neuromanifold.models.activation import Activation, Mixed, leaky_relu, power
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.function import FunctionModel
@@ -18,6 +18,7 @@ __all__ = [
     "init",
     "leaky_relu",
     "load",
+    "losses",
     "power",
     "save",
 ]

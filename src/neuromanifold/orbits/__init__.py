@@ -1,6 +1,6 @@
 """Orbits of the gradient fields: brackets, Lie closure, invariant partitions and leaves, condensation."""
 
-from neuromanifold.orbits.bounds import UpperBound, upper_bound
+from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.bracket import induced_field, left_normed, lie_bracket
 from neuromanifold.orbits.closure import LieClosure, lie_closure
 from neuromanifold.orbits.condensation import Cluster, Condensation, condensation, effective_width, leaf_distance
@@ -32,6 +32,7 @@ __all__ = [
     "Residual",
     "UpperBound",
     "ZeroManifold",
+    "closure_upper_bound",
     "condensation",
     "effective_width",
     "induced_field",
@@ -48,7 +49,6 @@ __all__ = [
     "left_normed",
     "lie_bracket",
     "lie_closure",
-    "upper_bound",
     "vanishes_at_zero",
     "zero_blocks",
     "zero_rows",

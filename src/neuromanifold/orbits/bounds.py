@@ -26,7 +26,7 @@ class UpperBound:
     reason: str
 
 
-def upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperBound:
+def closure_upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperBound:
     """D less the number of independent linear forms that vanish on every field of the orbit, and so on Lie_θ.
 
     Of a network these are: the equations of its symmetry leaf [invariant, Thm 4.2 (i), (ii)]; parameters that zero neurons
@@ -36,7 +36,7 @@ def upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperBound:
     the bound remains one.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)
-    >>> upper_bound(net, (nm.Layer(np.ones((2, 1))), nm.Layer(np.ones((1, 2)))))
+    >>> closure_upper_bound(net, (nm.Layer(np.ones((2, 1))), nm.Layer(np.ones((1, 2)))))
     UpperBound(value=2, reason='the symmetry leaf has dimension 2')
     """
     ring = Reals() if ring is None else ring

@@ -17,7 +17,7 @@ from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.validation import refuse_tracers
-from neuromanifold.orbits.bounds import UpperBound, upper_bound
+from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem, is_polynomial
 from neuromanifold.orbits.family import Brackets, Family, family_of, has_fast_brackets
 from neuromanifold.orbits.host import flatten_on_host, host_rank
@@ -90,7 +90,7 @@ def lie_closure(
     depth: int | None = None,
     inputs: Any = None,
     exact: bool | None = None,
-    zero: float = 1e-10,
+    bracket_rtol: float = 1e-10,
     rtol: float | None = None,
     flow_rtol: float = 1e-12,
     memory: int | str | None = None,
@@ -105,7 +105,7 @@ def lie_closure(
 
     `inputs`: where fields are taken, by default drawn N(0, 1.5²), twice as many as parameters; a function needs them.
     `depth`: brackets of exactly that many depths. `exact`: brackets modulo a random prime, for polynomial networks (there
-    the default); their rank proves the lower bound. `zero`: a bracket below this fraction of its factors' lengths, or of the terms
+    the default); their rank proves the lower bound. `bracket_rtol`: a bracket below this fraction of its factors' lengths, or of the terms
     it is the difference of, is zero. `rtol`: threshold of ranks, by default 10³·max(rows, D)·2.2e-16, since
     two digits may be lost before a bracket is weighted down and the fields add a few roundings of their own.
     `flow_rtol`: tolerance of the flows.
@@ -116,13 +116,13 @@ def lie_closure(
     >>> [int(rank) for rank in closure.by_depth], closure.certified
     ([2, 3, 4], True)
     """
-    params, points = _checked(f, params, key, depth, inputs, exact, zero)
+    params, points = _checked(f, params, key, depth, inputs, exact, bracket_rtol)
     exact = is_polynomial(f) if exact is None else exact
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
     points = _draw_inputs(f, rng) if points is None else points
     theta, family = flatten_on_host(params), family_of(f, params, points)
     problem = draw_problem(f, params, points) if exact else None
-    bound = upper_bound(f, params) if problem is None else problem.bound()
+    bound = closure_upper_bound(f, params) if problem is None else problem.bound()
     second = _second_route(f, family, theta, bound.value, flow_rtol, rng)
     if depth is None:
         enough = bound.value if second is None else min(bound.value, int(second.rank))
@@ -130,7 +130,7 @@ def lie_closure(
         plan = _Plan(bound.value, enough, deepest, patience=2 if second is None else deepest)
     else:
         plan = _Plan(bound.value, len(theta) + 1, depth, patience=depth)
-    numeric = _numeric(family, theta, zero, rtol, rng)
+    numeric = _numeric(family, theta, bracket_rtol, rtol, rng)
     if problem is None:
         ranks, rows = _climb(*numeric, plan)
     else:
@@ -183,14 +183,14 @@ def _climb(vectors: Vectors, rank_of: RankOf, plan: _Plan) -> tuple[list[Any], n
 
 
 def _numeric(
-    family: Family, theta: np.ndarray, zero: float, rtol: float | None, rng: np.random.Generator
+    family: Family, theta: np.ndarray, bracket_rtol: float, rtol: float | None, rng: np.random.Generator
 ) -> tuple[Vectors, RankOf]:
     def vectors(depth: int, lanes: int) -> np.ndarray:
         if depth == 1:
             rows = family.jacobian(theta)
             largest = float(np.linalg.norm(rows, axis=1).max(initial=0.0))
-            return _weighted(Brackets(rows / (largest or 1.0), np.zeros(len(rows))), zero)
-        return _weighted(family.brackets(theta, depth, lanes, rng), zero)
+            return _weighted(Brackets(rows / (largest or 1.0), np.zeros(len(rows))), bracket_rtol)
+        return _weighted(family.brackets(theta, depth, lanes, rng), bracket_rtol)
 
     def rank_of(rows: np.ndarray) -> Rank:
         if not np.isfinite(rows).all():
@@ -203,13 +203,13 @@ def _numeric(
     return vectors, rank_of
 
 
-def _weighted(brackets: Brackets, zero: float) -> np.ndarray:
+def _weighted(brackets: Brackets, bracket_rtol: float) -> np.ndarray:
     """Brackets of length one, shorter in proportion where digits were lost, without those that are zero.
 
     Digits are lost where the bracket is small beside its factors, which have length one, or the terms it is made of.
     """
     lengths, sizes = np.linalg.norm(brackets.vectors, axis=1), np.maximum(1.0, brackets.sizes)
-    kept = ~(lengths <= zero * sizes)
+    kept = ~(lengths <= bracket_rtol * sizes)
     scale = np.maximum(lengths, sizes / _CANCELLATION)[kept, None]
     return brackets.vectors[kept] / scale
 
@@ -292,14 +292,16 @@ def _draw_inputs(f: Model, rng: np.random.Generator) -> np.ndarray:
     return _SPREAD * rng.standard_normal((math.ceil(2 * f.n_params / outputs) + _LANES, *shape))
 
 
-def _checked(f: Model, params: Any, key: Any, depth: Any, inputs: Any, exact: Any, zero: float) -> tuple[Any, Any]:
+def _checked(
+    f: Model, params: Any, key: Any, depth: Any, inputs: Any, exact: Any, bracket_rtol: float
+) -> tuple[Any, Any]:
     refuse_tracers((params, inputs), "`lie_closure`")
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
     if depth is not None and (not isinstance(depth, int) or depth < 1):
         raise ValueError(f"`depth` is {depth!r}; pass a positive whole number, or None to go as deep as needed.")
-    if not 0 <= zero < 1:
-        raise ValueError(f"`zero` is {zero}; pass a fraction, at least 0 and below 1.")
+    if not 0 <= bracket_rtol < 1:
+        raise ValueError(f"`bracket_rtol` is {bracket_rtol}; pass a fraction, at least 0 and below 1.")
     if exact and not is_polynomial(f):
         raise TypeError("`exact=True` needs a network with polynomial activations; leave it out for float64.")
     if isinstance(f, (MLP, LinearConvNet)):

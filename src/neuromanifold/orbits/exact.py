@@ -13,7 +13,7 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.rank import Certificate
-from neuromanifold.orbits.bounds import UpperBound, upper_bound
+from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.family import network_family
 from neuromanifold.orbits.host import flatten_on_host
 from neuromanifold.orbits.rings import Residues
@@ -83,7 +83,7 @@ class Problem:
 
     def bound(self) -> UpperBound:
         """The upper bound, modulo the prime."""
-        return upper_bound(self.net, self.params, self.ring)
+        return closure_upper_bound(self.net, self.params, self.ring)
 
 
 def draw_problem(net: Any, params: Any, inputs: Float[np.ndarray, "n ..."]) -> Problem:

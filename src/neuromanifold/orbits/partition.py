@@ -8,9 +8,9 @@ import numpy as np
 
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.stabiliser import components, images, stabiliser
-from neuromanifold.symmetry.base import generator
 from neuromanifold.symmetry.hadamard import flatten, unflatten
 from neuromanifold.symmetry.monomial import Monomial
 
@@ -93,7 +93,7 @@ class InvariantLeaf:
 
     def sample(self, *, key: Any) -> Params:
         """A random point: independent standard normal values, so almost surely on the leaf itself."""
-        values = np.append(generator(key).standard_normal(self.dimension), 0.0)
+        values = np.append(host_generator(key).standard_normal(self.dimension), 0.0)
         return unflatten(template(self.net), self.signs * values[self.labels])
 
     def holds(self, points: np.ndarray) -> np.ndarray:

@@ -11,12 +11,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable
-from neuromanifold.dynamics.losses import Loss
 from neuromanifold.models.function import output_shape
+from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
+from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.host import input_features
-from neuromanifold.symmetry.base import generator
 from neuromanifold.symmetry.hadamard import unflatten
 
 _COEFFICIENTS = 4
@@ -115,7 +115,7 @@ def _distance(manifold: Any) -> Any:
 
 def _data(f: Any, params: Any, key: Any, draws: int, samples: int, features: int) -> tuple[Any, Any, Any]:
     """Inputs, targets and loss coefficients: c₀ uniform in [½, 3/2], the others standard normal."""
-    rng = generator(key)
+    rng = host_generator(key)
     x = rng.standard_normal((draws, samples, features))
     y = rng.standard_normal((draws, samples, *output_shape(f, params, x[0])))
     c = rng.standard_normal((draws, _COEFFICIENTS))

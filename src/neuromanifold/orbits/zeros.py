@@ -9,9 +9,9 @@ import numpy as np
 from neuromanifold.models.activation import Activation
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.orbits.genericity import is_flat_at_zero, vanishes_at_zero
 from neuromanifold.orbits.partition import on_host, template, vector
-from neuromanifold.symmetry.base import generator
 from neuromanifold.symmetry.hadamard import flatten, unflatten
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
@@ -54,7 +54,7 @@ class ZeroManifold:
 
     def sample(self, *, key: Any) -> Params:
         """A random point: standard normal free coordinates."""
-        drawn = generator(key).standard_normal(len(self.fixed))
+        drawn = host_generator(key).standard_normal(len(self.fixed))
         return unflatten(template(self.net), np.where(self.fixed, self.values, drawn))
 
     def __str__(self) -> str:

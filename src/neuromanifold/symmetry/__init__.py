@@ -3,7 +3,11 @@
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element
 from neuromanifold.symmetry.batch import BatchGroup
-from neuromanifold.symmetry.conserved import ConservedQuantities, conserved, conserved_quantities
+from neuromanifold.symmetry.conserved import (
+    ConservedQuantities,
+    conserved_quantities,
+    conserved_quantities_probe,
+)
 from neuromanifold.symmetry.dense import Dense
 from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
 from neuromanifold.symmetry.filters import FilterScaling, FilterScalingGroup
@@ -58,8 +62,8 @@ __all__ = [
     "Teleportation",
     "Transformation",
     "TransformedModel",
-    "conserved",
     "conserved_quantities",
+    "conserved_quantities_probe",
     "dimension_account",
     "gamma_norm",
     "hidden_equivalence",

@@ -165,13 +165,6 @@ def namespace(array: Any) -> Any:
     return np if isinstance(array, np.ndarray) else jnp
 
 
-def generator(key: Any) -> np.random.Generator:
-    """NumPy's generator seeded by a JAX key: sampling a group compiles nothing."""
-    if not isinstance(key, jax.Array):
-        raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
-
-
 def check_net(net: Any, group: str) -> None:
     """Refuse what is no MLP, and networks without hidden neurons."""
     if not isinstance(net, MLP):

@@ -11,7 +11,8 @@ from scipy.linalg import expm
 from neuromanifold.models.activation import apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.base import AbstractGroup, Element, check_net, generator
+from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.symmetry.base import AbstractGroup, Element, check_net
 from neuromanifold.symmetry.dense import inverse
 
 
@@ -72,5 +73,5 @@ class BatchGroup(AbstractGroup):
     def sample(self, *, key: Any) -> BatchElement:
         """exp of a matrix with entries N(0, 1/16h)."""
         h = self.net.widths[1]
-        matrix = expm(generator(key).standard_normal((h, h)) / (4 * h**0.5))
+        matrix = expm(host_generator(key).standard_normal((h, h)) / (4 * h**0.5))
         return BatchElement(matrix, np.asarray(self.x, np.float64), self.net)

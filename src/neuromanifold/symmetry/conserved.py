@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.dynamics.probes import Probe
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
@@ -64,9 +65,12 @@ def _filter_values(net: LinearConvNet, params: Any) -> Any:
     return jnp.diff(jnp.stack([jnp.vdot(w, w) for w in params]))
 
 
-def conserved(f: MLP | LinearConvNet, params: Any, x: Any, y: Any) -> Any:
-    """The probe: the values of the conserved quantities along a training run."""
+def _watched(f: MLP | LinearConvNet, params: Any, x: Any, y: Any) -> Any:
+    """The values of the conserved quantities along a training run."""
     return conserved_quantities(f, params).values
+
+
+conserved_quantities_probe = Probe(_watched, "conserved_quantities", ("quantity",))
 
 
 def _entries(net: MLP, layer: int) -> list[tuple[str, int, int, float]]:

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.symmetry.base import AbstractGroup, Composition, Element, generator
+from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.symmetry.base import AbstractGroup, Composition, Element
 
 
 class FilterScaling(Element):
@@ -73,7 +74,7 @@ class FilterScalingGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> FilterScaling:
         """ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
-        rng = generator(key)
+        rng = host_generator(key)
         signs = rng.choice([-1.0, 1.0], self.net.depth) if self.net.is_linear else np.ones(self.net.depth)
         signs[-1] *= np.prod(signs)
         return FilterScaling(signs * self.element(rng.uniform(-1.0, 1.0, self.dimension)).factors)

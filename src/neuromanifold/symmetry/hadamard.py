@@ -10,12 +10,14 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from neuromanifold.models.init import Layer
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
-from neuromanifold.symmetry.base import AbstractGroup, Element, generator, namespace
+from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.symmetry.base import AbstractGroup, Element, namespace
 from neuromanifold.symmetry.dense import inverse, solve
 from neuromanifold.symmetry.linear import random_invertible
-from neuromanifold.symmetry.scales import SEARCH, Loss, ScaleSearch, hadamard_scales
+from neuromanifold.symmetry.scales import SEARCH, ScaleSearch, hadamard_scales
 
 
 class Extended(NamedTuple):
@@ -165,9 +167,11 @@ class HadamardGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Reparametrization:
         """log c uniform in [−1, 1]."""
-        return self.element(generator(key).uniform(-1.0, 1.0, self.dimension))
+        return self.element(host_generator(key).uniform(-1.0, 1.0, self.dimension))
 
-    def search(self, params: Params, x: Any, y: Any, *, loss: Loss, method: ScaleSearch = SEARCH) -> Reparametrization:
+    def search(
+        self, params: Params, x: Any, y: Any, *, loss: Loss = mse, method: ScaleSearch = SEARCH
+    ) -> Reparametrization:
         """The c that raises ‖∇L‖, found as in App. E: Adam on c itself from c = 1, in the dtype of `params`.   [teleport, App. E]
 
         `teleport` with this group searches log c instead, and returns its best point with evidence.
@@ -209,7 +213,7 @@ class MatrixGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Reparametrization:
         """U diag(e^u) V with U, V Haar-orthogonal, u uniform in [−½, ½]."""
-        return Reparametrization(random_invertible(generator(key), self.net.n_params))
+        return Reparametrization(random_invertible(host_generator(key), self.net.n_params))
 
 
 def flatten(tree: Any) -> Any:

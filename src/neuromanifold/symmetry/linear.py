@@ -11,8 +11,9 @@ import scipy.linalg
 from jaxtyping import Float
 
 from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.symmetry import neurons
-from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
+from neuromanifold.symmetry.base import ContinuousGroup, check_net, namespace
 from neuromanifold.symmetry.dense import Dense
 from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation
 
@@ -117,7 +118,7 @@ class GeneralLinearGroup(_LinearGroup):
 
     def sample(self, *, key: Any) -> Dense:
         """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components, condition number ≤ e."""
-        rng = generator(key)
+        rng = host_generator(key)
         return self._dense([random_invertible(rng, len(s)) for s in self.slopes])
 
 
@@ -175,7 +176,7 @@ class AffineGroup(_LinearGroup):
 
     def sample(self, *, key: Any) -> Dense:
         """An element of GL as there, and a standard normal translation."""
-        rng = generator(key)
+        rng = host_generator(key)
         mixers = [random_invertible(rng, len(s)) for s in self.slopes]
         return self._dense(mixers, [rng.standard_normal(len(s)) for s in self.slopes])
 
@@ -234,7 +235,7 @@ class OrthogonalGroup(_LinearGroup):
 
     def sample(self, *, key: Any) -> Dense:
         """A Haar-random element."""
-        rng = generator(key)
+        rng = host_generator(key)
         return self._dense([_random_orthogonal(rng, len(s)) for s in self.slopes])
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from neuromanifold.models.activation import Activation
 from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.base import AbstractGroup, check_net, generator
+from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.symmetry.base import AbstractGroup, check_net
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
 
@@ -45,7 +46,7 @@ class PermutationGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """A uniformly random element."""
-        rng, orders = generator(key), []
+        rng, orders = host_generator(key), []
         for width, layer in zip(self.net.widths[1:], self.classes, strict=False):
             order = np.arange(width)
             for neurons in layer:

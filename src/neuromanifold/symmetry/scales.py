@@ -4,7 +4,6 @@ At θ = W/c the weights are W whatever c is, and ∇_θ L = c ⊙ ∇_W L: the o
 once. Needs jax alone, so that studies can run it on a bare accelerator.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-Loss = Callable[[Any, Any], Any]
+from neuromanifold.models.losses import Loss
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.symmetry import neurons
-from neuromanifold.symmetry.base import ContinuousGroup, check_net, generator, namespace
+from neuromanifold.symmetry.base import ContinuousGroup, check_net, namespace
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.tangent.fields import Fields, Layout, join, mixing
 
@@ -76,7 +77,7 @@ class ScalingGroup(ContinuousGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """log|c| uniform in [−1, 1]; a random sign where negative factors are allowed."""
-        rng = generator(key)
+        rng = host_generator(key)
         logs = rng.uniform(-1.0, 1.0, self.dimension)
         element = self._flips(rng.random(self.net.hidden) < 0.5) @ self.element(logs)
         assert isinstance(element, Monomial)

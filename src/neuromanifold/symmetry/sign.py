@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.base import AbstractGroup, check_net, generator
+from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.symmetry.base import AbstractGroup, check_net
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
 from neuromanifold.symmetry.permutation import PermutationGroup
@@ -68,7 +69,7 @@ class SignGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """A uniformly random element."""
-        rng = generator(key)
+        rng = host_generator(key)
         return self.element(tuple(np.where((p != "") & (rng.random(len(p)) < 0.5), -1.0, 1.0) for p in self.parities))
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
 from neuromanifold.numerics.validation import check_sample
@@ -15,7 +16,7 @@ from neuromanifold.symmetry.base import ContinuousGroup, Element
 from neuromanifold.symmetry.hadamard import Extended, HadamardGroup
 from neuromanifold.symmetry.product import symmetry_group
 from neuromanifold.symmetry.transformation import gamma_norm
-from neuromanifold.tangent.alignment import Loss, alignment
+from neuromanifold.tangent.alignment import alignment
 from neuromanifold.tangent.arguments import check_target, checked
 
 Group = ContinuousGroup | HadamardGroup
@@ -67,22 +68,22 @@ def teleport(
     x: Any,
     y: Any,
     *,
-    loss: Loss,
+    loss: Loss = mse,
     group: Group | None = None,
     steps: int = 100,
     bound: float = 4.0,
     penalty: float = 0.0,
-    learning_rate: float = 0.05,
+    lr: float = 0.05,
     clip: float | None = None,
-    tolerance: float = 1e-10,
+    rtol: float = 1e-10,
 ) -> Teleportation:
     """Maximise ‖∇L(gθ)‖ over the orbit of a symmetry group, in float64.   [teleport, Eq. 25]
 
     Adam on the group's coordinates (log-scalings, Lie algebra) for `steps` steps, kept where ‖Γ‖ ≤ `bound` (for translations,
     which are not linear, only their mixing part). `penalty` subtracts penalty·‖exp(ξ) − 1‖², `clip` limits the norm
-    of each ascent direction; App. E of the paper is HadamardGroup, learning_rate=0.01, penalty=0.1, bound=10. The best
+    of each ascent direction; App. E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best
     point of the search is returned, so the gradient norm never falls (without a penalty). The default group is all of
-    `symmetry_group(net)`. That f is unchanged to `tolerance` is checked.
+    `symmetry_group(net)`. That f is unchanged to `rtol` is checked.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
@@ -99,14 +100,14 @@ def teleport(
         check_target(net, params, x, y)
         y = promote(y, np.float64)
         start = group.extend(params)
-        found, history = _search(Search(group, loss, steps, bound, penalty, learning_rate, clip), start, x, y)
+        found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip), start, x, y)
         element = group.element(found)
         moved = element(to_host(start))
         before, after = group.model(start, x), group.model(moved, x)
         deviation = float(np.abs(after - before).max() / max(1e-300, np.abs(before).max()))
-        if not deviation <= tolerance:
+        if not deviation <= rtol:
             raise ArithmeticError(
-                f"the teleportation moved f by {deviation:.1e} of its size, beyond `tolerance` = {tolerance:.0e}; lower `bound`."
+                f"the teleportation moved f by {deviation:.1e} of its size, beyond `rtol` = {rtol:.0e}; lower `bound`."
             )
         model, theta = _continued(group, moved)
         norms = Change(*(_norm(m, loss, p, x, y) for m, p in ((net, params), (model, theta))))
@@ -151,14 +152,14 @@ class Search:
     steps: int
     bound: float
     penalty: float = 0.0
-    learning_rate: float = 0.05
+    lr: float = 0.05
     clip: float | None = None
 
     @property
     def ascent(self) -> Any:
         """Adam, with the direction clipped before if asked for."""
         clipping = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
-        return optax.chain(*clipping, optax.adam(self.learning_rate))
+        return optax.chain(*clipping, optax.adam(self.lr))
 
 
 def gradient_norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> Any:

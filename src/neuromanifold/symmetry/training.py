@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.base import ContinuousGroup
 from neuromanifold.symmetry.product import symmetry_group
-from neuromanifold.symmetry.teleport import Loss, Search, check_options, search_orbit
+from neuromanifold.symmetry.teleport import Search, check_options, search_orbit
 
 
 class TeleportState(NamedTuple):
@@ -26,12 +27,12 @@ def teleporting(
     x: Any,
     y: Any,
     *,
-    loss: Loss,
+    loss: Loss = mse,
     at: Sequence[int] = (0,),
     group: ContinuousGroup | None = None,
     steps: int = 20,
     bound: float = 4.0,
-    learning_rate: float = 0.05,
+    lr: float = 0.05,
 ) -> optax.GradientTransformation:
     """The optimizer, except that update number k in `at` is a teleportation g(θ) − θ on the data (x, y) instead.
 
@@ -49,7 +50,7 @@ def teleporting(
     """
     group = symmetry_group(net) if group is None else group
     check_options(net, group, steps, bound)
-    search = Search(group, loss, steps, bound, learning_rate=learning_rate)
+    search = Search(group, loss, steps, bound, lr=lr)
     marks = jnp.array(sorted(at), jnp.int32)
 
     def init(params: Any) -> TeleportState:

@@ -1,12 +1,12 @@
 """Alignment of the kernel with what it has to learn."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.lanczos import largest_eigenvalues
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
 from neuromanifold.numerics.validation import refuse_tracers
@@ -14,10 +14,8 @@ from neuromanifold.tangent.arguments import Model, check_target, checked
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import kernel_product
 
-Loss = Callable[[Any, Any], Any]
 
-
-def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss, lr: float = 1.0) -> Any:
+def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: float = 1.0) -> Any:
     """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = lr·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
 
     A does not depend on the scale of g, so any normalisation of the loss gives the same number. One vector–Jacobian

@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.lanczos import largest_eigenvalues
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.tangent.arguments import Model, check_target, checked
 
-Loss = Callable[[Any, Any], Any]
 _DENSE_LIMIT = 24
 
 
 def output_hessian_norm(
-    f: Model, params: Any, x: Any, *, output: int = 0, tol: float = 1e-6, dtype: Any = np.float64
+    f: Model, params: Any, x: Any, *, output: int = 0, rtol: float = 1e-6, dtype: Any = np.float64
 ) -> np.ndarray:
     """‖∇²_θ f_output(x_i)‖, the spectral norm of the output's Hessian at each sample.   [teleport, Eq. 19]
 
@@ -33,10 +33,10 @@ def output_hessian_norm(
         if not 0 <= output < outputs:
             raise ValueError(f"`output` is {output} but the model has {outputs} outputs; pass 0 to {outputs - 1}.")
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        return np.array([_spectral_norm(lambda v, s=s: _hessian(f, output, params, s, v), size, tol) for s in x])
+        return np.array([_spectral_norm(lambda v, s=s: _hessian(f, output, params, s, v), size, rtol) for s in x])
 
 
-def sharpness(f: Model, params: Any, x: Any, y: Any, *, loss: Loss, tol: float = 1e-9) -> float:
+def sharpness(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, rtol: float = 1e-9) -> float:
     """The top eigenvalue of JᵀHJ, H the Hessian of the loss in the outputs: the curvature of the linearised model's loss.
 
     For ½‖f − y‖²/n it is λ_max(Θ)/n. By Lanczos, in float64, with one JVP, one Hessian–vector product of the loss and one VJP.
@@ -50,10 +50,10 @@ def sharpness(f: Model, params: Any, x: Any, y: Any, *, loss: Loss, tol: float =
         check_target(f, params, x, y)
         y = promote(y, np.float64)
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        return _spectral_norm(lambda v: _gauss_newton(f, loss, params, x, y, v), size, tol)
+        return _spectral_norm(lambda v: _gauss_newton(f, loss, params, x, y, v), size, rtol)
 
 
-def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss, momentum: float = 0.0) -> float:
+def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0) -> float:
     """2(1 + momentum) / sharpness: beyond it gradient descent on the linearised model diverges.
 
     With heavy-ball momentum β the step θ ← θ + βΔ − η∇L contracts a direction of curvature λ exactly when ηλ < 2(1 + β). For
@@ -84,10 +84,10 @@ def _gauss_newton(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> 
     return jax.vjp(lambda p: f(unravel(p), x), flat)[1](curved)[0]
 
 
-def _spectral_norm(product: Callable[[Any], Any], size: int, tol: float) -> float:
+def _spectral_norm(product: Callable[[Any], Any], size: int, rtol: float) -> float:
     """The largest |eigenvalue|. Two are asked for: the Hessian of a ReLU network has them in pairs ±λ."""
     if size <= _DENSE_LIMIT:
         columns = [np.asarray(product(jnp.asarray(e))) for e in np.eye(size)]
         return float(np.abs(np.linalg.eigvalsh(np.stack(columns))).max())
-    values = largest_eigenvalues(lambda v: np.asarray(product(jnp.asarray(v.ravel())), np.float64), size, 2, tol=tol)
+    values = largest_eigenvalues(lambda v: np.asarray(product(jnp.asarray(v.ravel())), np.float64), size, 2, rtol=rtol)
     return float(np.abs(values[0]))

@@ -11,7 +11,7 @@ from neuromanifold.numerics.validation import check_params
 from neuromanifold.tangent.arguments import Model
 
 
-def linearize(f: Any, params0: Any) -> FunctionModel:
+def linearize(f: Any, params: Any) -> FunctionModel:
     """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀).   [teleport, Eq. 6]
 
     A model like any other, linear in θ, with the tangent kernel of f at θ₀ wherever θ is. One JVP, never a Jacobian.
@@ -22,20 +22,20 @@ def linearize(f: Any, params0: Any) -> FunctionModel:
     """
     if not callable(f):
         raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
-    check_params(params0)
-    structure = jax.tree.structure(params0)
+    check_params(params)
+    structure = jax.tree.structure(params)
 
-    def linear(params: Any, x: Any) -> Any:
-        if jax.tree.structure(params) != structure:
+    def linear(moved: Any, x: Any) -> Any:
+        if jax.tree.structure(moved) != structure:
             raise ValueError(
-                f"`params` has the structure {jax.tree.structure(params)} but the model was linearized at {structure}; "
+                f"`params` has the structure {jax.tree.structure(moved)} but the model was linearized at {structure}; "
                 "pass parameters of the same network."
             )
-        if is_traced((params0, params, x)):
-            return first_order(f, params0, params, x)
+        if is_traced((params, moved, x)):
+            return first_order(f, params, moved, x)
         with arithmetic():
-            dtype = widest(params0, params, x)
-            return to_host(first_order(f, *(promote(argument, dtype) for argument in (params0, params, x))))
+            dtype = widest(params, moved, x)
+            return to_host(first_order(f, *(promote(argument, dtype) for argument in (params, moved, x))))
 
     return FunctionModel(linear, name=f"linearized {getattr(f, 'name', type(f).__name__)}")
 

@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.arguments import Model, check_target, checked
 from neuromanifold.tangent.ntk import ntk
-
-Loss = Callable[[Any, Any], Any]
 
 
 class Outputs(NamedTuple):
@@ -162,7 +161,7 @@ def kernel_flow(
     x: Any,
     y: Any,
     *,
-    loss: Loss,
+    loss: Loss = mse,
     other: Any = None,
     memory: int | str | None = None,
     rtol: float = 1e-9,

@@ -11,7 +11,7 @@ from neuromanifold.papers.bottleneck.family import DepthFamily
 from neuromanifold.papers.bottleneck.ridge import train_ridge
 
 FAMILY = DepthFamily(input=3, width=6, output=2, depths=(2, 3, 5))
-OPTIONS = {"ridge": 0.01, "steps": 1200, "learning_rate": 1e-2, "polish": 150}
+OPTIONS = {"ridge": 0.01, "steps": 1200, "lr": 1e-2, "polish": 150}
 
 
 def alone(params):

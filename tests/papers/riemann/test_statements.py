@@ -94,7 +94,7 @@ def test_theorem_13_by_hand() -> None:
     first = (np.array([[0, 1], [1, 0]], object), np.array([[2, 0], [0, 2]], object))
     second = (np.array([[1, 0], [0, 1]], object), np.array([[0, 2], [2, 0]], object))
     assert net.end_to_end(first).tolist() == net.end_to_end(second).tolist() == [[0, 2, 0], [2, 0, 2], [0, 2, 0]]
-    assert fs.invariants(net, first).tolist() == fs.invariants(net, second).tolist() == [6]
+    assert fs.norm_differences(net, first).tolist() == fs.norm_differences(net, second).tolist() == [6]
     assert (fs.filter_kernel(net, first)[0, 0], fs.filter_kernel(net, second)[0, 0]) == (4, 1)
 
 
@@ -133,7 +133,7 @@ def test_dense_kernels_by_hand() -> None:
     first, second = generalised(2, 3)
     assert [W.tolist() for W in first] == [[[1, 0], [0, Fraction(1, 2)]], [[1, 0], [0, 2]], [[1, 0], [0, 1]]]
     assert fs.end_to_end_matrix(second).tolist() == [[1, 0], [0, 1]]
-    for a, b in zip(fs.dense_invariants(first), fs.dense_invariants(second), strict=True):
+    for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True):
         assert a.tolist() == b.tolist()
     assert differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) > 0
 

@@ -14,7 +14,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.data import fashion
-from neuromanifold.dynamics import losses
+from neuromanifold.models import losses
 from neuromanifold.papers.teleport import beyond, runs, study, training
 from neuromanifold.papers.teleport import data as image_data
 from neuromanifold.papers.teleport.statistics import halving_epoch, halving_time, log_slope, pearson

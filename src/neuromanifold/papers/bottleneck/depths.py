@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from neuromanifold.bottleneck import activation_bound, norm_bound, planarity_bound, structure
+from neuromanifold.bottleneck import activation_bound, bottleneck_structure, norm_bound, planarity_bound
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold.papers.bottleneck.data import LatentTask
 from neuromanifold.papers.bottleneck.family import DepthFamily
@@ -31,7 +31,7 @@ class DepthStudy:
     width: int
     steps: int
     polish: int
-    learning_rate: float = 2e-3
+    lr: float = 2e-3
     ridge: float = 0.001
     probed: int = 64
     seeds: int = 1
@@ -49,7 +49,7 @@ class DepthStudy:
             key=jax.random.key(1),
             ridge=self.ridge,
             steps=self.steps,
-            learning_rate=self.learning_rate,
+            lr=self.lr,
             polish=self.polish,
             checkpoint=checkpoint,
             progress=progress,
@@ -112,7 +112,7 @@ def _statements(net: Any, params: Any, x: np.ndarray, rank: int) -> dict[str, fl
     x = x[_ranks(passage(net, params, x).jacobian()) >= rank] if rank else x[:0]
     if not len(x):
         return dict.fromkeys(names, float("nan"))
-    seen = structure(net, params, x, rank=rank)
+    seen = bottleneck_structure(net, params, x, rank=rank)
     frames = seen.data["frame_residual"].values.sum() + seen.data["bias_norm"].values.sum()
     sides = activation_bound(net, params, x, rank=rank)
     planar = planarity_bound(net, params, x, rank=rank, averaged=False)

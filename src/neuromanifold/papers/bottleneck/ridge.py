@@ -13,9 +13,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from neuromanifold.dynamics.losses import Loss, mse
 from neuromanifold.dynamics.optimizers import adam_l2
 from neuromanifold.dynamics.training import train
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
 
 FIXED = "open"
@@ -52,7 +52,7 @@ def train_ridge(
     key: Any,
     ridge: float,
     steps: int,
-    learning_rate: float = 2e-3,
+    lr: float = 2e-3,
     polish: int = 200,
     tolerance: float = 1e-7,
     loss: Loss = mse,
@@ -76,7 +76,7 @@ def train_ridge(
         raise ValueError(f"`ridge` is {ridge}; pass a finite number, 0 or more.")
     if polish != int(polish) or polish < 0:
         raise ValueError(f"`polish` is {polish!r}; pass a whole number of steps, 0 or more.")
-    optimizer = _fixing(params, learning_rate, steps, ridge)
+    optimizer = _fixing(params, lr, steps, ridge)
     first = train(
         f,
         params,
@@ -110,31 +110,31 @@ def train_ridge(
     )
 
 
-def _fixing(params: Any, learning_rate: float, steps: int, ridge: float) -> optax.GradientTransformation:
-    adam = _adam(float(learning_rate), int(steps), float(ridge))
+def _fixing(params: Any, lr: float, steps: int, ridge: float) -> optax.GradientTransformation:
+    adam = _adam(float(lr), int(steps), float(ridge))
     if not (isinstance(params, dict) and FIXED in params):
         return adam
-    return _with_fixed(float(learning_rate), int(steps), float(ridge))
+    return _with_fixed(float(lr), int(steps), float(ridge))
 
 
 @lru_cache(maxsize=64)
-def _adam(learning_rate: float, steps: int, ridge: float) -> optax.GradientTransformation:
+def _adam(lr: float, steps: int, ridge: float) -> optax.GradientTransformation:
     # `adam_l2` decays by weight_decay/2 · ‖θ‖².
-    return adam_l2(optax.cosine_decay_schedule(learning_rate, max(1, steps)), 2 * ridge)
+    return adam_l2(optax.cosine_decay_schedule(lr, max(1, steps)), 2 * ridge)
 
 
 @lru_cache(maxsize=64)
-def _with_fixed(learning_rate: float, steps: int, ridge: float) -> optax.GradientTransformation:
+def _with_fixed(lr: float, steps: int, ridge: float) -> optax.GradientTransformation:
     def labels(params: Any) -> Any:
         return {name: FIXED if name == FIXED else "free" for name in params}
 
-    transforms = {"free": _adam(learning_rate, steps, ridge), FIXED: optax.set_to_zero()}
+    transforms = {"free": _adam(lr, steps, ridge), FIXED: optax.set_to_zero()}
     made = optax.multi_transform(cast(Any, transforms), labels)
 
     def update(gradient: Any, state: Any, params: Any = None) -> Any:
         return made.update(gradient, state, params)
 
-    update.__qualname__ = f"ridge_adam(learning_rate={learning_rate}, steps={steps}, ridge={ridge})"
+    update.__qualname__ = f"ridge_adam(lr={lr}, steps={steps}, ridge={ridge})"
     return optax.GradientTransformation(made.init, cast(Any, update))
 
 

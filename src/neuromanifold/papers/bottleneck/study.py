@@ -17,9 +17,7 @@ from neuromanifold.papers.output import Claim, save_data, save_figure, write_sum
 PAPER = "bottleneck"
 
 SMALL: dict[int, Any] = {
-    1: DepthStudy(
-        LatentTask(samples=200), depths=(4, 6, 8, 10, 12, 14, 16), width=30, steps=6000, polish=200, learning_rate=3e-3
-    ),
+    1: DepthStudy(LatentTask(samples=200), depths=(4, 6, 8, 10, 12, 14, 16), width=30, steps=6000, polish=200, lr=3e-3),
     2: SymmetryStudy(
         DescentTask(samples=400, dimension=4, steps=8),
         depth=10,
@@ -27,7 +25,7 @@ SMALL: dict[int, Any] = {
         steps=3000,
         polish=100,
         ridge=0.002,
-        learning_rate=3e-3,
+        lr=3e-3,
     ),
     3: TheoryStudy(folds=(1, 2, 3, 4), depth=40, polyline=(8, 16, 32, 64)),
 }
@@ -38,7 +36,7 @@ FULL: dict[int, Any] = {
         width=200,
         steps=20_000,
         polish=250,
-        learning_rate=1e-3,
+        lr=1e-3,
         probed=32,
         seeds=2,
         memory="48GiB",

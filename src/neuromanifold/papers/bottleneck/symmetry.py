@@ -28,7 +28,7 @@ class SymmetryStudy:
     steps: int
     polish: int
     ridge: float
-    learning_rate: float = 1e-3
+    lr: float = 1e-3
     shown_layer: int = 6
     orbit_layer: int = 2
     seeds: int = 1
@@ -47,7 +47,7 @@ class SymmetryStudy:
             key=jax.random.key(2),
             ridge=self.ridge,
             steps=self.steps,
-            learning_rate=self.learning_rate,
+            lr=self.lr,
             polish=self.polish,
             checkpoint=checkpoint,
             progress=progress,

@@ -11,11 +11,11 @@ import optax
 import xarray as xr
 
 from neuromanifold.dynamics.flow import gradient_flow
-from neuromanifold.dynamics.losses import half_squared_error, mse
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.dynamics.training import train
 from neuromanifold.models import init
 from neuromanifold.models.init import Layer
+from neuromanifold.models.losses import half_squared_error, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.orbits.condensation import effective_width
 from neuromanifold.orbits.lattice import exchange

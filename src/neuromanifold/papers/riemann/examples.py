@@ -172,7 +172,7 @@ def example_20() -> list[Claim]:
     U = (np.array([[0, 1], [half, 0]], object), np.array([[0, 2], [1, 0]], object))
     identity = all((fs.end_to_end_matrix(p) == np.eye(2, dtype=int)).all() for p in (U, V))
     target = np.array([[0, 0], [0, Fraction(15, 4)]], object)
-    level = all((fs.dense_invariants(p)[0] == target).all() for p in (U, V))
+    level = all((fs.gram_differences(p)[0] == target).all() for p in (U, V))
     differ = bool((fs.dense_kernel(U).matrix != fs.dense_kernel(V).matrix).any())
     distance = fs.kernel_distance(*(fs.dense_kernel(p).matrix.astype(np.float64) for p in (U, V)))
     return [

@@ -25,7 +25,7 @@ def theorem_13() -> Claim:
     second = _exact([[1, 0], [0, 1]], [[0, 2], [2, 0]])
     same = (net.end_to_end(first) == net.end_to_end(second)).all() and _invariant(first) == _invariant(second) == 6
     K, L = fs.filter_kernel(net, first), fs.filter_kernel(net, second)
-    full = exact_jacobian_rank(net, first) == exact_jacobian_rank(net, second) == fs.dimension(net) == 7
+    full = exact_jacobian_rank(net, first) == exact_jacobian_rank(net, second) == fs.neuromanifold_dimension(net) == 7
     over = fs.fiber(net, net.end_to_end(first), 6.0)
     refuted = bool(same and full and (K != L).any() and len(over) == 4 and fs.is_smooth(net, over.v))
     return Claim(
@@ -107,7 +107,7 @@ def two_descriptions() -> Claim:
     v = net.end_to_end(params)
     rank, over = exact_jacobian_rank(net, params), fs.fiber(net, v, 0.0)
     inside = (v[::2] == small.end_to_end(_exact([1, 1, 1, 1]))).all() and not v[1::2].any()
-    disagree = bool(inside and rank == fs.dimension(net) == 6 and over.factorisations == 1)
+    disagree = bool(inside and rank == fs.neuromanifold_dimension(net) == 6 and over.factorisations == 1)
     return Claim(
         "Sec 2 / 2.1",
         "the singular locus is 0 and the smaller neuromanifolds of the same strides; it is the v with several tuples or a rank drop",

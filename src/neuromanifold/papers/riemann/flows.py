@@ -56,9 +56,9 @@ def flow_pairs(t1: float = 5.0, seed: int = 7, note: Note = lambda: None) -> lis
     rng, pairs = np.random.default_rng(seed), []
     for net in AGREE:
         params = tuple(rng.normal(size=shape) for shape in net.filter_shapes)
-        loss, delta = data_loss(net, rng), fs.invariants(net, params)
-        down = fs.parameter_flow(net, params, loss, t1)
-        up = fs.riemannian_flow(net, net.end_to_end(params), delta, loss, t1)
+        loss, delta = data_loss(net, rng), fs.norm_differences(net, params)
+        down = fs.parameter_flow(net, params, loss=loss, t1=t1)
+        up = fs.riemannian_flow(net, net.end_to_end(params), delta, loss=loss, t1=t1)
         pairs.append(_pair(f"{net}, δ ≠ 0", "agree", up.t, down.v, up.v, down.drift))
         note()
     for net in PART:
@@ -67,7 +67,7 @@ def flow_pairs(t1: float = 5.0, seed: int = 7, note: Note = lambda: None) -> lis
             v = net.end_to_end(tuple(rng.normal(size=shape) for shape in net.filter_shapes))
             over = fs.fiber(net, v, 1.0)
         loss = data_loss(net, rng)
-        mates = [fs.parameter_flow(net, params, loss, t1) for params in over.up_to_signs[:2]]
+        mates = [fs.parameter_flow(net, params, loss=loss, t1=t1) for params in over.up_to_signs[:2]]
         pairs.append(
             _pair(f"{net}, δ = 1, two tuples over v", "part", mates[0].t, mates[0].v, mates[1].v, mates[0].drift)
         )
@@ -75,12 +75,12 @@ def flow_pairs(t1: float = 5.0, seed: int = 7, note: Note = lambda: None) -> lis
     target, W = rng.normal(size=(3, 3)), rng.normal(size=(3, 3))
     loss = fs.FilterLoss(np.eye(9), target)
     balanced = fs.balanced_factors(W, 3)
-    down, up = fs.dense_parameter_flow(balanced, loss, t1), fs.balanced_flow(W, 3, loss, t1)
+    down, up = fs.dense_parameter_flow(balanced, loss=loss, t1=t1), fs.balanced_flow(W, 3, loss=loss, t1=t1)
     pairs.append(_pair("dense 3 × 3, 3 layers, Δ = 0", "agree", up.t, down.W, up.W, down.drift))
     note()
     factors = tuple(rng.normal(size=(3, 3)) for _ in range(2))
-    mates = [factors, *fs.level_set_sample(factors, 1, seed=seed)]
-    flows = [fs.dense_parameter_flow(mate, loss, t1) for mate in mates]
+    mates = [factors, *fs.level_set_sample(factors, 1, key=jax.random.key(seed))]
+    flows = [fs.dense_parameter_flow(mate, loss=loss, t1=t1) for mate in mates]
     pairs.append(
         _pair(
             "dense 3 × 3, 2 layers, Δ ≠ 0, two tuples over W",
@@ -140,10 +140,10 @@ def flow_limit(net: LinearConvNet, params: Any, loss: fs.FilterLoss, *, t1: floa
     spectrum = np.asarray(jacobian_rank(net, theta).spectrum)
     scale = spectrum[0] * np.linalg.norm(loss.gradient(np.zeros_like(v)))
     gradient = float(np.linalg.norm(slope(0.0, result.y[:, -1])) / scale) if scale else 0.0
-    regularity = float(spectrum[fs.dimension(net) - 1] / spectrum[0]) if spectrum[0] else 0.0
+    regularity = float(spectrum[fs.neuromanifold_dimension(net) - 1] / spectrum[0]) if spectrum[0] else 0.0
     nonzero = np.linalg.norm(v) > 1e-4 * np.linalg.norm(loss.u)
     smooth = bool(nonzero and regularity > 1e-5 and fs.fiber(net, v, 0.0, rtol=1e-8).factorisations == 1)
-    drift = float(np.abs(fs.invariants(net, theta) - fs.invariants(net, params)).max())
+    drift = float(np.abs(fs.norm_differences(net, theta) - fs.norm_differences(net, params)).max())
     return Limit(gradient, float(np.linalg.norm(v) / max(np.linalg.norm(loss.u), 1e-300)), regularity, smooth, drift)
 
 
@@ -162,7 +162,7 @@ def control_limit(seed: int = 12) -> Limit:
     net, rng = CONVERGENCE[0], np.random.default_rng(seed)
     params = tuple(rng.normal(size=shape) for shape in net.filter_shapes)
     loss = data_loss(net, rng, zero=True)
-    flow = fs.parameter_flow(net, params, loss, 200.0, times=2, rtol=1e-9, atol=1e-12)
+    flow = fs.parameter_flow(net, params, loss=loss, t1=200.0, times=2, rtol=1e-9, atol=1e-12)
     size = float(np.linalg.norm(flow.v[-1]) / np.linalg.norm(flow.v[0]))
     return Limit(0.0, size, 0.0, False, flow.drift)
 
@@ -211,7 +211,7 @@ def relu_networks(cases: int, seed: int = 5) -> Relu:
             x = rng.normal(size=(16, *net.signal_shape((2,) * net.dimension)))
             with arithmetic():
                 target = np.asarray(relu(params, x))
-                over = fs.fiber(net, net.end_to_end(params), fs.invariants(net, params))
+                over = fs.fiber(net, net.end_to_end(params), fs.norm_differences(net, params))
                 same += sum(bool(np.abs(np.asarray(relu(mate, x)) - target).max() < 1e-9) for mate in over)
                 positive = _positive_signals(net, params, rng)
                 worst = max(worst, _kernel_gap(relu, net, params, positive))

@@ -85,7 +85,8 @@ def theorems(out: Path, scale: str, note: Note) -> list[Claim]:
     rng, draws = np.random.default_rng(4), SCALES[scale][0]
     nets = [net for entry in table.CONVOLUTIONS for net in entry[4]]
     ranks = sum(
-        exact_jacobian_rank(net, tuple(rng.integers(-99, 100, s) for s in net.filter_shapes)) == fs.dimension(net)
+        exact_jacobian_rank(net, tuple(rng.integers(-99, 100, s) for s in net.filter_shapes))
+        == fs.neuromanifold_dimension(net)
         for net in nets
     )
     strided = [net for entry in table.CONVOLUTIONS if entry[0] == 1 and entry[1] == "all > 1" for net in entry[4]]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
 from neuromanifold import functionspace as fs
@@ -150,7 +151,7 @@ def dense_cells(draws: int, seed: int = 2, note: Callable[[], None] = lambda: No
             for _ in range(max(draws // 4, 2)):
                 params = draw(d, H)
                 K = fs.dense_kernel(params).matrix
-                mates = fs.level_set_sample(params, 3, seed=int(rng.integers(1 << 31)))
+                mates = fs.level_set_sample(params, 3, key=jax.random.key(int(rng.integers(1 << 31))))
                 spread = max([spread, *(fs.kernel_distance(K, fs.dense_kernel(mate).matrix) for mate in mates)])
                 count += len(mates)
         yield Cell("dense", 0, "–", shapes, invariants, count, count, 0, 0, "∞", spread, printed)

@@ -71,8 +71,8 @@ def _hessian_norms(net: MLP, plan: HessianPlan, loss: Any, search: Any, sample: 
     for trial in range(plan.trials):
         weights = net.init(key=jax.random.fold_in(jax.random.key(plan.seed), trial))
         moved = group.search(weights, sample.x, sample.y, loss=loss, method=search)(group.extend(weights))
-        norms[0, trial] = output_hessian_norm(net, weights, x, tol=1e-4)
-        norms[1, trial] = output_hessian_norm(group.model.frozen(moved.factors), moved.params, x, tol=1e-4)
+        norms[0, trial] = output_hessian_norm(net, weights, x, rtol=1e-4)
+        norms[1, trial] = output_hessian_norm(group.model.frozen(moved.factors), moved.params, x, rtol=1e-4)
     return norms
 
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.dynamics.losses import cross_entropy, half_squared_error, mse
 from neuromanifold.models.init import ntk as standard_normal
+from neuromanifold.models.losses import cross_entropy, half_squared_error, mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.tangent.linearize import first_order
 

@@ -9,8 +9,8 @@ import optax
 
 from neuromanifold import data
 from neuromanifold.data import energy
-from neuromanifold.dynamics.losses import mse
 from neuromanifold.dynamics.optimizers import adam_l2
+from neuromanifold.models.losses import mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.papers.complexity import runs

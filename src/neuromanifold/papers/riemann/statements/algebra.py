@@ -171,7 +171,7 @@ def _p_2_values(case: Any) -> Check:
     found = fs.rescale(net, params, [float(d) for d in delta])
     for theta in found.all_params:
         largest = max(float(np.sum(w * w)) for w in theta)
-        off = np.abs(fs.invariants(net, theta) - np.array(delta, float)).max(initial=0.0) / largest
+        off = np.abs(fs.norm_differences(net, theta) - np.array(delta, float)).max(initial=0.0) / largest
         worst = max(worst, float(off), float(np.linalg.norm(net.end_to_end(theta) - v) / np.linalg.norm(v)))
     flats = {tuple(np.round(np.concatenate([w.ravel() for w in theta]), 9)) for theta in found.all_params}
     worst = worst if len(flats) == rescalings(net.depth) else float("inf")
@@ -197,7 +197,7 @@ def _zero_filter() -> Check:
 
 def _unscaled() -> Check:
     net, params = RUNNING, (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0]))
-    return Check(float(abs(fs.invariants(net, params)[0]) / 16), 0.0, tolerance=64 * EPS)
+    return Check(float(abs(fs.norm_differences(net, params)[0]) / 16), 0.0, tolerance=64 * EPS)
 
 
 _LINES = [LinearConvNet(k, (1,) * len(k)) for k in ((2,), (2, 2), (3, 2), (2, 2, 2), (3, 2, 4), (2, 3, 2, 2), (2,) * 5)]

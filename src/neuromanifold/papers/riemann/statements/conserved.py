@@ -47,7 +47,7 @@ def velocity(net: LinearConvNet, params: Any, gradient: np.ndarray, speeds: Any 
 def rate(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
     """2·dδ(θ̇) = δ(θ + θ̇) − δ(θ − θ̇), exact because δ is quadratic."""
     forward, back = (tuple(w + sign * d for w, d in zip(params, moved, strict=True)) for sign in (1, -1))
-    return fs.invariants(net, forward) - fs.invariants(net, back)
+    return fs.norm_differences(net, forward) - fs.norm_differences(net, back)
 
 
 def _eq_1(net: LinearConvNet, speeds: Any = None) -> Check:
@@ -92,7 +92,7 @@ def data_loss(net: LinearConvNet, rng: np.random.Generator) -> fs.FilterLoss:
 
 def _eq_1_flow(case: Any) -> Check:
     net, params, loss = case
-    flow = fs.parameter_flow(net, params, loss, _TIME, times=6, rtol=_RTOL)
+    flow = fs.parameter_flow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     size = sum(float(np.sum(w * w)) for w in params)
     return Check(
         flow.drift / size, 0.0, tolerance=flow.evaluations * _RTOL, hypotheses=hypotheses(net, flows="Gaussian start")
@@ -116,7 +116,7 @@ def _warped_flow() -> Check:
         return join(velocity(RUNNING, theta, loss.gradient(RUNNING.end_to_end(theta)), (2.0, 1.0)))
 
     end, evaluations = _integrated(field, join(params))
-    drift = np.abs(fs.invariants(RUNNING, split(RUNNING, end)) - fs.invariants(RUNNING, params)).max()
+    drift = np.abs(fs.norm_differences(RUNNING, split(RUNNING, end)) - fs.norm_differences(RUNNING, params)).max()
     return Check(float(drift) / float(np.sum(join(params) ** 2)), 0.0, tolerance=evaluations * _RTOL)
 
 
@@ -155,7 +155,7 @@ def _eq_5(widths: tuple[int, ...], speeds: Any = None) -> Check:
     forward, back = ([W + sign * d for W, d in zip(params, moved, strict=True)] for sign in (1, -1))
     changed = sum(
         differing(a - b, np.zeros(a.shape, int))
-        for a, b in zip(fs.dense_invariants(forward), fs.dense_invariants(back), strict=True)
+        for a, b in zip(fs.gram_differences(forward), fs.gram_differences(back), strict=True)
     )
     return Check(changed, 0, hypotheses={"widths": str(widths), "H": len(widths) - 1})
 
@@ -180,7 +180,7 @@ EQ_5 = Statement(
 
 def _eq_5_flow(case: Any) -> Check:
     params, loss = case
-    flow = fs.dense_parameter_flow(params, loss, _TIME, times=6, rtol=_RTOL)
+    flow = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     size = sum(float(np.sum(W * W)) for W in params)
     # The integrator takes several hundred steps, each with a relative error of _RTOL.
     return Check(flow.drift / size, 0.0, tolerance=1e3 * _RTOL, hypotheses={"widths": str([W.shape for W in params])})
@@ -201,7 +201,7 @@ def _warped_dense_flow() -> Check:
         return np.ravel(dense_velocity([first, second], 2 * (second @ first - np.eye(2)), (2.0, 1.0)))
 
     end, evaluations = _integrated(field, start.ravel())
-    before, after = fs.dense_invariants(start)[0], fs.dense_invariants(end.reshape(start.shape))[0]
+    before, after = fs.gram_differences(start)[0], fs.gram_differences(end.reshape(start.shape))[0]
     return Check(float(np.abs(after - before).max() / np.sum(start**2)), 0.0, tolerance=evaluations * _RTOL)
 
 
@@ -303,8 +303,8 @@ EQ_6 = Statement(
 
 def _eq_6_flow(case: Any) -> Check:
     params, loss = case
-    down = fs.dense_parameter_flow(params, loss, _TIME, times=6, rtol=_RTOL)
-    up = fs.balanced_flow(fs.end_to_end_matrix(params), len(params), loss, _TIME, times=6, rtol=_RTOL)
+    down = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    up = fs.balanced_flow(fs.end_to_end_matrix(params), len(params), loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     distance = float(np.linalg.norm(down.W - up.W, axis=(1, 2)).max() / np.linalg.norm(down.W[0]))
     return Check(distance, 0.0, tolerance=1e4 * _RTOL, hypotheses={"d": params[0].shape[0], "H": len(params)})
 

@@ -6,6 +6,7 @@ from inspect import cleandoc
 from itertools import product
 from typing import Any
 
+import jax
 import numpy as np
 
 from neuromanifold import functionspace as fs
@@ -22,7 +23,7 @@ DELTA_20 = [[0, 0], [0, Fraction(15, 4)]]
 def _printed_20(pair: Any) -> Check:
     """Product I, Δ = diag(0, 15/4) for both tuples; how many conditions fail, or the kernels being equal."""
     wrong = sum(differing(fs.end_to_end_matrix(p), np.eye(2, dtype=int)) for p in pair)
-    wrong += sum(differing(fs.dense_invariants(p)[0], np.array(DELTA_20, object)) for p in pair)
+    wrong += sum(differing(fs.gram_differences(p)[0], np.array(DELTA_20, object)) for p in pair)
     first, second = (fs.dense_kernel(p).matrix for p in pair)
     return Check(wrong + int(differing(first, second) == 0), 0)
 
@@ -52,7 +53,7 @@ def freedom(matrices: Any) -> int:
             moved = [np.zeros(V.shape, int) for V in matrices]
             moved[l][index] = 1
             theta = tuple(along(V, d) for V, d in zip(matrices, moved, strict=True))
-            conserved = [Delta[np.triu_indices(len(Delta))] for Delta in fs.dense_invariants(theta)]
+            conserved = [Delta[np.triu_indices(len(Delta))] for Delta in fs.gram_differences(theta)]
             level.append(np.concatenate([slope(fs.end_to_end_matrix(theta)), *map(slope, conserved)]))
             kernel.append(slope(fs.dense_kernel(theta).matrix))
     return rank(np.concatenate([level, kernel], axis=1)) - rank(np.array(level, object))
@@ -119,7 +120,7 @@ def scalar_kernels(case: Any) -> Check:
     _, depth = case
     if depth == 2:
         pair = symbols([(1, 1), (1, 1)])
-        K, W, D = fs.dense_kernel(pair).matrix, fs.end_to_end_matrix(pair), fs.dense_invariants(pair)[0]
+        K, W, D = fs.dense_kernel(pair).matrix, fs.end_to_end_matrix(pair), fs.gram_differences(pair)[0]
         return Check(differing(K * K, D * D + 4 * W * W), 1, ">=")
     weights = integer_matrices((1,) * (depth + 1), np.random.default_rng(depth))
     mates = fs.level_set_sample(tuple(W.astype(float) for W in weights), 4)
@@ -130,7 +131,7 @@ def scalar_kernels(case: Any) -> Check:
 def _widened(case: Any) -> Check:
     first, second = generalised(*case)
     wrong = differing(fs.end_to_end_matrix(first), fs.end_to_end_matrix(second))
-    wrong += sum(differing(a, b) for a, b in zip(fs.dense_invariants(first), fs.dense_invariants(second), strict=True))
+    wrong += sum(differing(a, b) for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True))
     equal = differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) == 0
     return Check(wrong + int(equal), 0, hypotheses={"width": case[0], "depth": case[1]})
 
@@ -138,7 +139,7 @@ def _widened(case: Any) -> Check:
 def _not_permuted() -> Check:
     first, _ = generalised(2, 2)
     swapped = tuple(diagonal([W[1, 1], W[0, 0]]) for W in first)
-    return Check(differing(fs.dense_invariants(first)[0], fs.dense_invariants(swapped)[0]), 0)
+    return Check(differing(fs.gram_differences(first)[0], fs.gram_differences(swapped)[0]), 0)
 
 
 EX_20_WIDTH = Statement(
@@ -207,7 +208,7 @@ def _stays(case: Any) -> Check:
     matrices, rotations = case
     moved = rotated(matrices, rotations)
     wrong = differing(fs.end_to_end_matrix(matrices), fs.end_to_end_matrix(moved))
-    wrong += sum(differing(D, np.zeros(D.shape, int)) for D in fs.dense_invariants(moved))
+    wrong += sum(differing(D, np.zeros(D.shape, int)) for D in fs.gram_differences(moved))
     wrong += differing(fs.dense_kernel(matrices).matrix, fs.dense_kernel(moved).matrix)
     return Check(wrong, 0, hypotheses={"d": len(matrices[0]), "H": len(matrices)})
 
@@ -224,7 +225,7 @@ def _sheared() -> Check:
     shear = np.array([[1, 1], [0, 1]], object)
     first, second = rational_balanced(2, 2, rng)
     inverse = np.array([[1, -1], [0, 1]], object)
-    return Check(differing(fs.dense_invariants((inverse @ first, second @ shear))[0], np.zeros((2, 2), int)), 0)
+    return Check(differing(fs.gram_differences((inverse @ first, second @ shear))[0], np.zeros((2, 2), int)), 0)
 
 
 def _show(case: Any) -> str:
@@ -262,7 +263,7 @@ def _connected(case: Any) -> Check:
 
 
 def _mates(matrices: Any, count: int, rng: np.random.Generator) -> Iterator[Any]:
-    found = fs.level_set_sample(matrices, count, seed=int(rng.integers(1 << 31)), rtol=_FOUND)
+    found = fs.level_set_sample(matrices, count, key=jax.random.key(int(rng.integers(1 << 31))), rtol=_FOUND)
     yield from ((matrices, mate) for mate in found)
 
 

@@ -30,7 +30,7 @@ def _printed_16(case: Any) -> Check:
     index, printed = case
     params = _pair(index)
     wrong = differing(fs.filter_kernel(RUNNING, params), np.array(printed, object))
-    wrong += differing(RUNNING.end_to_end(params), [2, 0, 5, 0, 2]) + abs(int(fs.invariants(RUNNING, params)[0]))
+    wrong += differing(RUNNING.end_to_end(params), [2, 0, 5, 0, 2]) + abs(int(fs.norm_differences(RUNNING, params)[0]))
     return Check(wrong, 0)
 
 

@@ -69,7 +69,7 @@ def tangent_spread(net: LinearConvNet, v: np.ndarray, directions: int = 6) -> fl
 
     Near v the neuromanifold is the union of the images of neighbourhoods of the tuples over v.
     """
-    rng, projectors, dimension = np.random.default_rng(0), [], fs.dimension(net)
+    rng, projectors, dimension = np.random.default_rng(0), [], fs.neuromanifold_dimension(net)
     for params in fs.fiber(net, v, 0.0).up_to_signs:
         theta = join(params)
         for _ in range(directions):
@@ -87,7 +87,7 @@ def is_singular(net: LinearConvNet, v: np.ndarray) -> bool:
 def several_or_drop(net: LinearConvNet, params: Any) -> bool:
     """Several tuples over μ(θ), or a rank of dμ below dim M at θ: the second printed description."""
     several = fs.fiber(net, net.end_to_end(params), 0.0).factorisations > 1
-    return several or exact_jacobian_rank(net, params) < fs.dimension(net)
+    return several or exact_jacobian_rank(net, params) < fs.neuromanifold_dimension(net)
 
 
 def planted(rng: np.random.Generator, draws: int, nets: Any) -> Iterator[Any]:

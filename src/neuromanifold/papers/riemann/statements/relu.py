@@ -70,7 +70,7 @@ def relu_net(net: LinearConvNet, params: Any, x: np.ndarray, linear: bool = Fals
 def _keeping(case: Any, linear: bool = False) -> Check:
     """How many tuples over (v, δ) of the linear network give the same ReLU function at random signals."""
     net, params, seed = case
-    delta = fs.invariants(net, params)
+    delta = fs.norm_differences(net, params)
     x = np.random.default_rng(seed).normal(size=(24, *net.signal_shape((2,) * net.dimension)))
     target = relu_net(net, params, x, linear)
     over = fs.fiber(net, net.end_to_end(params), delta)

@@ -46,7 +46,7 @@ def _box(net: LinearConvNet) -> Iterator[tuple[int, ...]]:
 
 def _exist_amended(net: LinearConvNet) -> Check:
     """A cone that is a manifold at its apex is a linear space; M spans more than dim M dimensions, so 0 is singular."""
-    return Check(span_of(net), fs.dimension(net) + 1, ">=", hypotheses=hypotheses(net))
+    return Check(span_of(net), fs.neuromanifold_dimension(net) + 1, ">=", hypotheses=hypotheses(net))
 
 
 SING_EXIST = Statement(
@@ -96,7 +96,7 @@ def _complex_locus(case: Any, real: bool = False) -> Check:
         if sizes[l] > strides[l]
     )
     tuples = fs.fiber(net, v).factorisations if real else complex_tuples(sizes, strides, v)
-    singular = tuples > 1 or exact_jacobian_rank(net, params) < fs.dimension(net)
+    singular = tuples > 1 or exact_jacobian_rank(net, params) < fs.neuromanifold_dimension(net)
     return Check(int(smaller), int(singular), hypotheses=hypotheses(net))
 
 
@@ -168,10 +168,12 @@ def _outside_exactly(case: Any) -> Check:
     """M near v: everything (stride one), or one tuple of full rank, checked in exact arithmetic."""
     net, v = case
     if whole_space(net):
-        return Check(len(v) - fs.dimension(net), 1, ">=")
+        return Check(len(v) - fs.neuromanifold_dimension(net), 1, ">=")
     tuples = fs.fiber(net, np.array(v), 0.0)
     rounded = tuple(np.round(w / np.abs(w).max(), 9).astype(int).astype(object) for w in tuples[0])
-    return Check(max(tuples.factorisations - 1, fs.dimension(net) - exact_jacobian_rank(net, rounded)), 1, ">=")
+    return Check(
+        max(tuples.factorisations - 1, fs.neuromanifold_dimension(net) - exact_jacobian_rank(net, rounded)), 1, ">="
+    )
 
 
 def _smaller_points(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -247,9 +249,9 @@ _DISTINCT = 1e-4
 def _kernels(case: Any) -> Check:
     net, params = case
     over = fs.fiber(net, net.end_to_end(params), 0.0)
-    full = exact_jacobian_rank(net, params) == fs.dimension(net)
+    full = exact_jacobian_rank(net, params) == fs.neuromanifold_dimension(net)
     if over.factorisations == 1:
-        drops = rank(fs.filter_kernel(net, params)) < fs.dimension(net)
+        drops = rank(fs.filter_kernel(net, params)) < fs.neuromanifold_dimension(net)
         return Check(int(drops), 1, hypotheses=hypotheses(net), vacuous=full)
     return Check(over.kernel_spread, _DISTINCT, ">=", hypotheses=hypotheses(net))
 

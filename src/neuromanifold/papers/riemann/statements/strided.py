@@ -86,7 +86,7 @@ THM_4_COUNT = Statement(
 def condition(net: LinearConvNet, params: Any) -> float:
     """σ_1/σ_{dim M} of dμ: how an error of v, relative, grows into one of θ."""
     spectrum = np.linalg.svd(fs.filter_jacobian(net, params), compute_uv=False)
-    return float(spectrum[0] / max(spectrum[fs.dimension(net) - 1], EPS * spectrum[0]))
+    return float(spectrum[0] / max(spectrum[fs.neuromanifold_dimension(net) - 1], EPS * spectrum[0]))
 
 
 def kernel_gap(net: LinearConvNet, params: Any, delta: Any) -> float:
@@ -156,8 +156,10 @@ THM_4_SEARCH = Statement(
 
 def _flow(case: Any) -> Check:
     net, params, loss, start = case
-    down = fs.parameter_flow(net, start, loss, 0.5, times=4)
-    up = fs.riemannian_flow(net, net.end_to_end(params), fs.invariants(net, params), loss, 0.5, times=4, params=params)
+    down = fs.parameter_flow(net, start, loss=loss, t1=0.5, times=4)
+    up = fs.riemannian_flow(
+        net, net.end_to_end(params), fs.norm_differences(net, params), loss=loss, t1=0.5, times=4, params=params
+    )
     distance = float(np.abs(down.v - up.v).max() / np.abs(down.v[0]).max())
     return Check(distance, 0.0, tolerance=1e-12 * (down.evaluations + up.evaluations), hypotheses=_covered(net, [1.0]))
 
@@ -206,7 +208,7 @@ def _bijection(case: Any) -> Check:
     net, params = case
     J = fs.filter_jacobian(net, params)
     stacked = np.concatenate([J, level_set_rows(net, params)])
-    regular = exact_jacobian_rank(net, params) == fs.dimension(net)
+    regular = exact_jacobian_rank(net, params) == fs.neuromanifold_dimension(net)
     return Check(rank(stacked), net.n_params, hypotheses=hypotheses(net), vacuous=not regular)
 
 
@@ -243,13 +245,15 @@ def _level_set(case: Any) -> Check:
     net, params = case
     tangents = level_set_tangents(net, tuple(np.asarray(w, float) for w in params)).shape[1]
     equations = rank(level_set_rows(net, params)) if net.depth > 1 else 0
-    wrong = abs(tangents - fs.dimension(net)) + abs(net.n_params - equations - fs.dimension(net))
+    wrong = abs(tangents - fs.neuromanifold_dimension(net)) + abs(
+        net.n_params - equations - fs.neuromanifold_dimension(net)
+    )
     return Check(wrong, 0, hypotheses=hypotheses(net))
 
 
 def _zero_layers() -> Check:
     params = (np.zeros(3, object), np.zeros(2, object))
-    return Check(RUNNING.n_params - rank(level_set_rows(RUNNING, params)), fs.dimension(RUNNING))
+    return Check(RUNNING.n_params - rank(level_set_rows(RUNNING, params)), fs.neuromanifold_dimension(RUNNING))
 
 
 LEM_5_LEVEL = Statement(
@@ -283,7 +287,7 @@ def metric_gap(case: Any, factor: float = 1.0) -> Check:
         return Check(0.0, 0.0, hypotheses=_covered(net, delta), vacuous=True)
     over = fs.fiber(net, v, delta)
     J = fs.filter_jacobian(net, over[0])
-    basis = np.linalg.svd(J)[0][:, : fs.dimension(net)]
+    basis = np.linalg.svd(J)[0][:, : fs.neuromanifold_dimension(net)]
     inverse = np.linalg.inv(basis.T @ fs.filter_kernel(net, over[0]) @ basis)
     pushed = factor * pushforward(net, over, basis)
     gap = float(np.linalg.norm(inverse - pushed) / np.linalg.norm(inverse))
@@ -327,7 +331,7 @@ _DIGITS = -float(np.log10(64 * EPS))
 def _degenerate() -> Check:
     """At a rank drop K has no inverse on a space of dimension dim M."""
     K = fs.filter_kernel(RUNNING, (np.array([1.0, 0.0, 1.0]), np.array([1.0, 1.0])))
-    basis = np.linalg.eigh(K)[1][:, -fs.dimension(RUNNING) :]
+    basis = np.linalg.eigh(K)[1][:, -fs.neuromanifold_dimension(RUNNING) :]
     return Check(lost_digits(basis.T @ K @ basis), _DIGITS, "<=")
 
 

@@ -5,6 +5,7 @@ from inspect import cleandoc
 from itertools import product
 from typing import Any
 
+import jax
 import numpy as np
 
 from neuromanifold import functionspace as fs
@@ -41,10 +42,12 @@ def _balanced_pairs(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for widths in [*product((1, 2, 3), repeat=3), *product((1, 2, 3), repeat=4)]:
         first = balanced(widths, min(widths), rng)
         rotations = [np.linalg.qr(rng.normal(size=(d, d)))[0] for d in widths[1:-1]]
-        yield first, fs.rotate(first, rotations)
+        yield first, fs.rotate_factors(first, rotations)
     for _ in range(draws // 4):
         first = balanced((2, 2, 2), 2, rng)
-        yield from ((first, mate) for mate in fs.level_set_sample(first, 1, seed=int(rng.integers(1 << 31))))
+        yield from (
+            (first, mate) for mate in fs.level_set_sample(first, 1, key=jax.random.key(int(rng.integers(1 << 31))))
+        )
 
 
 def _unbalanced_pair() -> Check:
@@ -100,7 +103,7 @@ def _widths(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 def hourglass() -> int:
     """(1, h, 1), h = 2: in how many entries K² differs from (tr Δ)² + 4(W² − det Δ), as polynomials."""
     pair = symbols([(2, 1), (1, 2)])
-    K, W, D = fs.dense_kernel(pair).matrix[0, 0], fs.end_to_end_matrix(pair)[0, 0], fs.dense_invariants(pair)[0]
+    K, W, D = fs.dense_kernel(pair).matrix[0, 0], fs.end_to_end_matrix(pair)[0, 0], fs.gram_differences(pair)[0]
     trace, determinant = D[0, 0] + D[1, 1], D[0, 0] * D[1, 1] - D[0, 1] * D[1, 0]
     return differing([K * K], [trace * trace + 4 * (W * W - determinant)])
 

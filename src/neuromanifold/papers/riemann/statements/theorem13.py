@@ -62,7 +62,7 @@ def _count_13_exactly(case: Any) -> Check:
     good = {
         tuple(np.concatenate([w.ravel() for w in t]).tolist())
         for t in tuples
-        if not differing(net.end_to_end(t), net.end_to_end(params)) and fs.invariants(net, t)[0] == int(delta[0])
+        if not differing(net.end_to_end(t), net.end_to_end(params)) and fs.norm_differences(net, t)[0] == int(delta[0])
     }
     return Check(len(good), rescalings(net.depth))
 

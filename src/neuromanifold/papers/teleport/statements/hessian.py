@@ -176,7 +176,7 @@ def deep_norms(case: Deep) -> np.ndarray:
     for width in DEEP_WIDTHS:
         net = MLP((4, width, width, 1), "relu", bias=False, scaling="ntk")
         x = np.array([[1.0, -0.5, 0.25, 2.0]])
-        found.append([output_hessian_norm(net, _placed(case, net, rng), x, tol=1e-4)[0] for _ in range(DEEP_TRIALS)])
+        found.append([output_hessian_norm(net, _placed(case, net, rng), x, rtol=1e-4)[0] for _ in range(DEEP_TRIALS)])
     return np.array(found)
 
 

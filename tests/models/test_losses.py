@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neuromanifold.dynamics import losses
+from neuromanifold.models import losses
 
 N, O = 7, 3
 
