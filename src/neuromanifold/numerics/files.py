@@ -1,21 +1,25 @@
 """Files that are either complete or absent."""
 
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched."""
+    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched.
+
+    The file has the permissions that the umask gives to new files, or those of the file it replaces.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{path.suffix}")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         write(temporary)
-        temporary.chmod(0o644)
+        if path.exists():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,0 +1,5 @@
+"""Networks of other libraries as models."""
+
+from neuromanifold.models.adapters.pytorch import from_torch
+
+__all__ = ["from_torch"]
