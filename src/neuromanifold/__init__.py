@@ -24,12 +24,17 @@ from neuromanifold.models import (
     Layer,
     LinearConvNet,
     Mixed,
+    from_equinox,
+    from_flax,
+    from_haiku,
+    from_torch,
     init,
     leaky_relu,
     load,
     losses,
     power,
     save,
+    to_torch,
 )
 from neuromanifold.numerics import Rank
 from neuromanifold.orbits import (
@@ -92,6 +97,10 @@ __all__ = [
     "dynamics",
     "exact_signs",
     "fixed_neurons",
+    "from_equinox",
+    "from_flax",
+    "from_haiku",
+    "from_torch",
     "functional_dimension",
     "functionspace",
     "gradient_flow",
@@ -135,5 +144,6 @@ __all__ = [
     "symmetry_group",
     "tangent",
     "teleport",
+    "to_torch",
     "train",
 ]

@@ -2,6 +2,7 @@
 
 from neuromanifold.models import init, losses
 from neuromanifold.models.activation import Activation, Mixed, leaky_relu, power
+from neuromanifold.models.adapters import from_equinox, from_flax, from_haiku, from_torch, to_torch
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.models.init import Layer
@@ -15,10 +16,15 @@ __all__ = [
     "Layer",
     "LinearConvNet",
     "Mixed",
+    "from_equinox",
+    "from_flax",
+    "from_haiku",
+    "from_torch",
     "init",
     "leaky_relu",
     "load",
     "losses",
     "power",
     "save",
+    "to_torch",
 ]

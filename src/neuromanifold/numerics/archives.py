@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,9 @@ _MOST_JSON_PARTS = 1_000_000
 
 def unreadable(path: Path, problem: str) -> ValueError:
     """The one sentence for a file that is damaged, or is not what its name says."""
-    return ValueError(f"`path` is {str(path)!r}, which cannot be read ({problem}); write it again, or pass another file.")
+    return ValueError(
+        f"`path` is {str(path)!r}, which cannot be read ({problem}); write it again, or pass another file."
+    )
 
 
 @contextmanager
@@ -41,6 +43,8 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """A zip archive whose directory is small, whose members are distinct, plain, and fit into memory together."""
     try:
         with path.open("rb") as handle:
+            if handle.read(2) != b"PK":
+                raise unreadable(path, "damaged, or not what its name says: no archive begins here")
             _check_directory_size(path, handle)
             handle.seek(0)
             with zipfile.ZipFile(handle) as archive:
@@ -50,7 +54,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
         raise unreadable(path, f"damaged, or not what its name says: {error}") from None
 
 
-def _check_directory_size(path: Path, handle: IO[bytes]) -> None:
+def _check_directory_size(path: Path, handle: Any) -> None:
     """Python's reader makes an object of every entry before one can look; so the directory's size is looked at first."""
     size = handle.seek(0, os.SEEK_END)
     start = max(0, size - 2**16 - 22)
@@ -66,7 +70,7 @@ def _check_directory_size(path: Path, handle: IO[bytes]) -> None:
         raise unreadable(path, f"its table of contents alone takes {directory:,} bytes")
 
 
-def _large_directory_size(handle: IO[bytes], locator: bytes) -> int:
+def _large_directory_size(handle: Any, locator: bytes) -> int:
     """The size as the 64-bit form of the format has it."""
     if locator[:4] != b"PK\6\7":
         return 0xFFFFFFFF
@@ -82,7 +86,10 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
         if member.flag_bits & 1:
             raise unreadable(path, f"its member {member.filename!r} is encrypted")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise unreadable(path, f"its member {member.filename!r} is compressed by method {member.compress_type}, which is neither none nor deflate")
+            raise unreadable(
+                path,
+                f"its member {member.filename!r} is compressed by method {member.compress_type}, which is neither none nor deflate",
+            )
         if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
             raise unreadable(path, f"its member {member.filename!r} claims another size than it has")
     check_size(path, sum(member.file_size for member in members))
@@ -92,7 +99,9 @@ def check_size(path: Path, total: int) -> None:
     """Refuse contents larger than half the memory, or out of all proportion to the file."""
     on_disk = path.stat().st_size
     if total > _HARMLESS and total > _LARGEST_RATIO * on_disk:
-        raise unreadable(path, f"{on_disk:,} bytes that would become {total:,}; arrays that are really so regular, save uncompressed")
+        raise unreadable(
+            path, f"{on_disk:,} bytes that would become {total:,}; arrays that are really so regular, save uncompressed"
+        )
     if total > machine_memory() // 2:
         raise unreadable(path, f"its {total:,} bytes are more than half of this machine's memory")
 
@@ -101,7 +110,9 @@ def read_member(path: Path, archive: zipfile.ZipFile, name: str, largest: int) -
     """A member's bytes, refused where there are more than `largest`."""
     member = archive.getinfo(name)
     if member.file_size > largest:
-        raise unreadable(path, f"its member {name!r} takes {member.file_size:,} bytes, more than the {largest:,} that it may")
+        raise unreadable(
+            path, f"its member {name!r} takes {member.file_size:,} bytes, more than the {largest:,} that it may"
+        )
     return archive.read(member)
 
 
@@ -122,7 +133,7 @@ def read_npy(path: Path) -> np.ndarray:
         return _read_array(path, stream, path.stat().st_size, "it")
 
 
-def _read_array(path: Path, stream: IO[bytes], size: int, what: str) -> np.ndarray:
+def _read_array(path: Path, stream: Any, size: int, what: str) -> np.ndarray:
     """One array, allocated only after its shape and dtype have been found to fill the bytes that are there."""
     head = io.BytesIO(stream.read(min(size, _LARGEST_ARRAY_HEADER + 12)))
     try:
@@ -130,7 +141,9 @@ def _read_array(path: Path, stream: IO[bytes], size: int, what: str) -> np.ndarr
         reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, fortran, dtype = reader(head, max_header_size=_LARGEST_ARRAY_HEADER)
     except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
-        raise unreadable(path, f"damaged, or not what its name says: {what} has no array's header, {first_line(error)}") from None
+        raise unreadable(
+            path, f"damaged, or not what its name says: {what} has no array's header, {first_line(error)}"
+        ) from None
     if dtype.kind not in "fiubc" or dtype.hasobject:
         raise unreadable(path, f"{what} holds {dtype}, not numbers; Python objects are never loaded")
     if any(type(n) is not int or n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != size - head.tell():
@@ -140,8 +153,8 @@ def _read_array(path: Path, stream: IO[bytes], size: int, what: str) -> np.ndarr
     return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
 
 
-def _fill(path: Path, array: np.ndarray, first: bytes, stream: IO[bytes], what: str) -> None:
-    target = memoryview(array).cast("B") if array.size else memoryview(bytearray())
+def _fill(path: Path, array: np.ndarray, first: bytes, stream: Any, what: str) -> None:
+    target = memoryview(array.view(np.uint8).data)
     target[: len(first)] = first
     position = len(first)
     while position < len(target):

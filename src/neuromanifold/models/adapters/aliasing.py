@@ -9,15 +9,56 @@ from neuromanifold.models.adapters.program import Node, Ref, Untranslatable
 # Operations whose result may share memory with their first argument.
 VIEWS = frozenset(
     f"aten.{name}"
-    for name in (
-        "view.default reshape.default view_as.default reshape_as.default flatten.using_ints unflatten.int "
-        "permute.default transpose.int swapaxes.default swapdims.default t.default numpy_T.default mT.default adjoint.default "
-        "movedim.int movedim.intlist unsqueeze.default squeeze.default squeeze.dim squeeze.dims expand.default "
-        "expand_as.default broadcast_to.default broadcast_tensors.default split.Tensor split.sizes split_with_sizes.default "
-        "chunk.default unbind.int select.int slice.Tensor narrow.default diagonal.default contiguous.default alias.default "
-        "detach.default lift_fresh.default to.dtype to.device to.dtype_layout to.other type_as.default dropout.default "
-        "alpha_dropout.default feature_dropout.default relu6.default pad.default constant_pad_nd.default"
-    ).split()
+    for name in [
+        "view.default",
+        "reshape.default",
+        "view_as.default",
+        "reshape_as.default",
+        "flatten.using_ints",
+        "unflatten.int",
+        "permute.default",
+        "transpose.int",
+        "swapaxes.default",
+        "swapdims.default",
+        "t.default",
+        "numpy_T.default",
+        "mT.default",
+        "adjoint.default",
+        "movedim.int",
+        "movedim.intlist",
+        "unsqueeze.default",
+        "squeeze.default",
+        "squeeze.dim",
+        "squeeze.dims",
+        "expand.default",
+        "expand_as.default",
+        "broadcast_to.default",
+        "broadcast_tensors.default",
+        "split.Tensor",
+        "split.sizes",
+        "split_with_sizes.default",
+        "chunk.default",
+        "unbind.int",
+        "select.int",
+        "slice.Tensor",
+        "narrow.default",
+        "diagonal.default",
+        "contiguous.default",
+        "alias.default",
+        "detach.default",
+        "lift_fresh.default",
+        "to.dtype",
+        "to.device",
+        "to.dtype_layout",
+        "to.other",
+        "type_as.default",
+        "dropout.default",
+        "alpha_dropout.default",
+        "feature_dropout.default",
+        "relu6.default",
+        "pad.default",
+        "constant_pad_nd.default",
+    ]
 ) | {"_operator.getitem"}
 
 

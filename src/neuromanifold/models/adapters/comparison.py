@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.torch_tensors import to_numpy
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
@@ -56,7 +57,7 @@ def compare(
 
 def _reference(module: Any, own: str, leaves: list[Any], rng: np.random.Generator) -> tuple[str, Arrays, Arrays]:
     """(dtype, x, outputs) of the module cast to float64, or left in its own dtype where its code allows no other."""
-    import torch
+    torch = need("torch")
 
     drawn, given = [_drawn(leaf, rng) for leaf in leaves], [_array(leaf) for leaf in leaves]
     for dtype, x in ((dtype, x) for dtype in dict.fromkeys(("float64", own)) for x in (drawn, given)):
@@ -65,7 +66,9 @@ def _reference(module: Any, own: str, leaves: list[Any], rng: np.random.Generato
             outputs = [to_numpy(y) for y in _called(module, dtype, own, x)]
             if all(np.isfinite(y.astype(float)).all() for y in outputs if is_floating(y)):
                 return dtype, x, outputs
-    raise ValueError("`module` gives no finite output, neither on `example` nor on random inputs like it; pass another example.")
+    raise ValueError(
+        "`module` gives no finite output, neither on `example` nor on random inputs like it; pass another example."
+    )
 
 
 def _drawn(leaf: Any, rng: np.random.Generator) -> np.ndarray:
@@ -82,7 +85,7 @@ def _array(leaf: Any) -> np.ndarray:
 
 def _called(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:
     """The module's outputs; in float64, a dtype that its code names is read as float64 too."""
-    import torch
+    torch = need("torch")
 
     device = next(module.parameters()).device
     tensors = [torch.from_numpy(a).to(device) for a in x]
@@ -94,7 +97,7 @@ def _called(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:
 @contextlib.contextmanager
 def _widened(own: str) -> Iterator[None]:
     """PyTorch with float64 in the place of every floating dtype as wide as the module's own, as the program has it."""
-    import torch
+    torch = need("torch")
 
     narrow = getattr(torch, own)
     wide = {t for t in (torch.bfloat16, torch.float16, torch.float32) if t.itemsize >= narrow.itemsize}
@@ -103,7 +106,9 @@ def _widened(own: str) -> Iterator[None]:
     class Widened(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             args = [torch.float64 if isinstance(a, torch.dtype) and a in wide else a for a in args]
-            kwargs = {k: torch.float64 if isinstance(v, torch.dtype) and v in wide else v for k, v in (kwargs or {}).items()}
+            kwargs = {
+                k: torch.float64 if isinstance(v, torch.dtype) and v in wide else v for k, v in (kwargs or {}).items()
+            }
             if func in norms and len(args) < 4 and kwargs.get("eps") is None:
                 kwargs["eps"] = torch.finfo(narrow).eps
             return (torch.Tensor.double if func is torch.Tensor.float else func)(*args, **kwargs)
@@ -121,7 +126,7 @@ def _backwards(
     module: Any, dtype: str, own: str, x: Arrays, weights: list[Any], tied: Mapping[str, str]
 ) -> tuple[Arrays, dict[str, np.ndarray]]:
     """(outputs, vᵀJ) by PyTorch's reverse mode; what does not depend on the parameters has none."""
-    import torch
+    torch = need("torch")
 
     parameters = {name.removeprefix("module."): p for name, p in module.named_parameters()}
     with torch.enable_grad():
@@ -142,7 +147,7 @@ def _forwards(
     """(f at three samples, f at two, J u at two) by JAX's forward mode, compiled once."""
 
     @jax.jit
-    def evaluate(theta: Any, u: Any, constants: Any, x: Arrays) -> tuple[Any, Any, Any]:
+    def evaluate(theta: Any, u: Any, constants: Any, x: list[Any]) -> tuple[Any, Any, Any]:
         small, tangents = jax.jvp(lambda theta: runner.outputs(theta, constants, [a[1:] for a in x]), (theta,), (u,))
         return runner.outputs(theta, constants, x), small, tangents
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.adapters.operations import OPERATIONS, Refusal
-from neuromanifold.numerics.precision import dtype_of, is_floating, widest
+from neuromanifold.numerics.precision import dtype_of, widest
 
 Shape = tuple[int | None, ...]
 
@@ -71,7 +71,11 @@ class Program:
     dtype: str
 
     def __call__(
-        self, params: Mapping[str, Any], constants: Mapping[str, Any], leaves: tuple[Any, ...], largest: float = np.inf
+        self,
+        params: Mapping[str, Any],
+        constants: Mapping[str, Any],
+        leaves: tuple[Any, ...],
+        largest: float | int = np.inf,
     ) -> list[Any]:
         """The outputs, computed in the widest dtype of parameters and inputs; no array may take more than `largest` bytes."""
         cast = Casting(np.dtype(self.dtype), widest(params, leaves))
@@ -106,9 +110,7 @@ class Casting:
         return jnp.asarray(value, self[name])
 
 
-def _results(
-    node: Node, cast: Casting, values: Mapping[str, Any], largest: float
-) -> Iterator[tuple[str, Any]]:
+def _results(node: Node, cast: Casting, values: Mapping[str, Any], largest: float | int) -> Iterator[tuple[str, Any]]:
     operation = OPERATIONS.get(node.target)
     if operation is None:
         raise Untranslatable(unknown(node))
@@ -120,7 +122,9 @@ def _results(
     results = result if node.many else (result,)[: len(node.outputs)]
     for name, dtype, value in zip(node.outputs, node.dtypes, results, strict=True):
         if hasattr(value, "shape") and math.prod(value.shape) * value.dtype.itemsize > largest:
-            raise Untranslatable(f"`module` makes an array of shape {value.shape} by {node.target} at {node.where}, which is too large.")
+            raise Untranslatable(
+                f"`module` makes an array of shape {value.shape} by {node.target} at {node.where}, which is too large."
+            )
         yield name, value if dtype is None or value is None else cast(value, dtype)
 
 

@@ -12,7 +12,6 @@ from neuromanifold.models.adapters.program import Input, Program, Untranslatable
 from neuromanifold.models.adapters.structure import filled, leaves
 from neuromanifold.numerics.precision import arithmetic, dtype_of
 
-
 # For one or two samples; a program from a file may ask for anything.
 _LARGEST = 2**31
 
@@ -32,26 +31,31 @@ class ProgramModel:
         """f_θ(x)."""
         given = checked_leaves(self.program, self.takes, x)
         if any(spec.shape[0] == 1 for spec in self.program.inputs):
-            single = jax.vmap(lambda *sample: [y[0] for y in self.outputs(params, constants, [a[None] for a in sample])])
+            single = jax.vmap(
+                lambda *sample: [y[0] for y in self.outputs(params, constants, [a[None] for a in sample])]
+            )
             outputs = single(*given)
         else:
             outputs = self.outputs(params, constants, given)
         return filled(self.gives, outputs)
 
-    def outputs(self, params: Any, constants: Any, given: list[Any], largest: float = np.inf) -> list[Any]:
+    def outputs(self, params: Any, constants: Any, given: list[Any], largest: float | int = np.inf) -> list[Any]:
         """The arrays of f_θ(x) from those of x."""
         samples = given[0].shape[0]
         outputs = self.program(params, constants, tuple(given), largest)
         for y in outputs:
             if np.shape(y)[:1] != (samples,):
-                raise Untranslatable(f"`module` maps {samples} samples to an output of shape {np.shape(y)}; the first axis must count them.")
+                raise Untranslatable(
+                    f"`module` maps {samples} samples to an output of shape {np.shape(y)}; the first axis must count them."
+                )
         return outputs
 
     def check(self, params: Any, constants: Any) -> None:
         """Go through the program once without computing: what it refuses is refused here, by name."""
         with arithmetic():
             given = [
-                jax.ShapeDtypeStruct(tuple(n or 2 for n in spec.shape), np.dtype(spec.dtype)) for spec in self.program.inputs
+                jax.ShapeDtypeStruct(tuple(n or 2 for n in spec.shape), np.dtype(spec.dtype))
+                for spec in self.program.inputs
             ]
             jax.eval_shape(lambda given: self.outputs(params, constants, given, _LARGEST), given)
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.adapters.comparison import compare
-from neuromanifold.models.adapters.model import AdaptedModel
+from neuromanifold.models.adapters.model import AdaptedModel, arguments
+from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import export, need_torch, program_of
+from neuromanifold.models.adapters.torch_export import export, program_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
 
 _PREFIX = "module."
@@ -34,11 +35,11 @@ def from_torch(
     The module must be in evaluation mode where that matters. It is not changed, and before `f` is handed out its outputs
     and a directional derivative are compared with the module's in float64 on random inputs (`f.evidence`).
     """
-    torch = need_torch()
+    torch = need("torch")
     module = _checked(module, torch)
     own, tied = own_parameters(module)
     flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, torch)
-    twin = _twin(flat)
+    twin = _copied(flat).requires_grad_(True)
     gives = _form_of_output(twin, leaves)
     exported = export(flat, leaves)
     program = program_of(exported, tied, _PREFIX)
@@ -94,8 +95,7 @@ def _flat_class(torch: Any) -> type:
             self.training = module.training
 
         def structured(self, *leaves: Any) -> Any:
-            x = filled(self.takes, leaves)
-            args, named = ((), x) if isinstance(x, dict) else (x if isinstance(x, tuple) else (x,), {})
+            args, named = arguments(filled(self.takes, leaves))
             y = self.module(*args, **named, **self.kwargs)
             return y if self.output is None else self.output(y)
 
@@ -107,27 +107,23 @@ def _flat_class(torch: Any) -> type:
     return Flat
 
 
-def _twin(flat: Any) -> Any:
-    """A copy that may be cast, run and differentiated without touching the caller's module."""
-    try:
-        return copy.deepcopy(flat).requires_grad_(True)
-    except Exception as error:
-        raise ValueError(f"`module` cannot be copied ({error}); build it anew and load its state_dict.") from None
-
-
 def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
-    import torch
+    torch = need("torch")
 
     try:
         with torch.no_grad():
             y = twin.structured(*leaves)
     except Exception as error:
-        raise ValueError(f"`module` does not run on `example` ({type(error).__name__}: {error}); pass one batch of its input.") from None
+        raise ValueError(
+            f"`module` does not run on `example` ({type(error).__name__}: {error}); pass one batch of its input."
+        ) from None
     found: list[Any] = []
     try:
         gives = numbered(y, torch.is_tensor, found, "the output of `module`")
     except TypeError as error:
-        raise TypeError(f"{error}, which is no array; pass `output=`, a function that picks the arrays that are meant.") from None
+        raise TypeError(
+            f"{error}, which is no array; pass `output=`, a function that picks the arrays that are meant."
+        ) from None
     for tensor in found:
         if tensor.shape[:1] != (len(leaves[0]),):
             raise ValueError(
@@ -135,3 +131,44 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
                 "samples: pass `output=`, a function that picks or transposes what is meant."
             )
     return gives
+
+
+def to_torch(module: Any, params: Mapping[str, Any]) -> Any:
+    """A copy of the module with these parameters, named as `from_torch` names them.
+
+    Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values are rounded to its dtypes.
+    """
+    torch = need("torch")
+    module = _checked(module, torch)
+    own, tied = own_parameters(module)
+    if not isinstance(params, Mapping) or set(params) != set(own):
+        found = ", ".join(sorted(params)) if isinstance(params, Mapping) else type(params).__name__
+        raise ValueError(f"`params` has {found}; the module's own are {', '.join(sorted(own))}.")
+    twin = _copied(module)
+    written = dict(twin.named_parameters(remove_duplicate=False))
+    with torch.no_grad():
+        for name in own:
+            written[name].copy_(_fitting(torch, name, params[name], written[name]))
+    for name, first in tied.items():
+        # Copying separates parameters that share memory without being one object.
+        written[name].data = written[first].data
+    return twin
+
+
+def _fitting(torch: Any, name: str, value: Any, parameter: Any) -> Any:
+    array = np.asarray(value, np.float64)
+    if array.shape != tuple(parameter.shape):
+        raise ValueError(f"`params[{name!r}]` has shape {array.shape}; the module needs {tuple(parameter.shape)}.")
+    tensor = torch.from_numpy(array.copy()).to(parameter)
+    if not torch.isfinite(tensor).all():
+        raise ValueError(
+            f"`params[{name!r}]` has entries that are not finite in {parameter.dtype}; give the module a wider dtype."
+        )
+    return tensor
+
+
+def _copied(module: Any) -> Any:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise ValueError(f"`module` cannot be copied ({error}); build it anew and load its state_dict.") from None

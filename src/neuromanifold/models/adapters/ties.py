@@ -40,5 +40,7 @@ def ties(places: Mapping[str, Place], constants: Mapping[str, Place]) -> dict[st
     for name, where in constants.items():
         for storage, start, stop, other in spans:
             if storage == str(where.storage) and start < where.stop and where.start < stop:
-                raise ValueError(f"`module` has the buffer {name!r} in the memory of the parameter {other!r}; clone it.")
+                raise ValueError(
+                    f"`module` has the buffer {name!r} in the memory of the parameter {other!r}; clone it."
+                )
     return tied

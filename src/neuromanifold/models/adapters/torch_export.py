@@ -13,27 +13,16 @@ import numpy as np
 
 from neuromanifold.models.adapters.aliasing import functional
 from neuromanifold.models.adapters.operations import OPERATIONS
+from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Dtype, Input, Node, Program, Ref, Shape
 from neuromanifold.models.adapters.rewriting import settled
 
 IGNORED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
 
 
-def need_torch() -> Any:
-    """The torch module, or one sentence that says how to get it."""
-    try:
-        import torch
-    except ImportError:
-        raise ImportError(
-            "PyTorch is not installed; get its CPU build with "
-            "`pip install torch --index-url https://download.pytorch.org/whl/cpu`."
-        ) from None
-    return torch
-
-
 def export(flat: Any, leaves: list[Any]) -> Any:
     """`torch.export` of a module that takes tensors and gives a tuple of tensors, the first axis of each of any length."""
-    torch = need_torch()
+    torch = need("torch")
     samples = torch.export.Dim("samples")
     with _quiet(), torch.enable_grad():
         try:
@@ -56,14 +45,18 @@ def _decomposed(exported: Any, torch: Any) -> Any:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Export talks to the screen and warns about its own code; and attention takes a fused path that no graph shows."""
-    import torch
+    torch = need("torch")
 
     fast = torch.backends.mha.get_fastpath_enabled()
     disabled = logging.root.manager.disable
     torch.backends.mha.set_fastpath_enabled(False)
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stderr(io.StringIO()),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -82,7 +75,9 @@ def _refusal(error: Exception, torch: Any) -> str:
             f"`module` computes something else for other numbers of samples than that of `example` ({place}); "
             "write it so that the first axis may have any length."
         )
-    return f"`module` cannot be exported ({kind} at {place}: {first}); see that `module(example)` runs and mend that line."
+    return (
+        f"`module` cannot be exported ({kind} at {place}: {first}); see that `module(example)` runs and mend that line."
+    )
 
 
 def _place(error: Exception, library: Path) -> str:
@@ -181,7 +176,7 @@ def source_line(name: str, trace: str) -> str:
 
 
 def _argument(argument: Any) -> Any:
-    import torch
+    torch = need("torch")
 
     if isinstance(argument, torch.fx.Node):
         return None if argument.op == "get_attr" else Ref(argument.name)  # the graphs of a branch, which is refused

@@ -6,13 +6,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Program
 from neuromanifold.models.adapters.ties import Place, place, ties
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
     """A copy of the tensor's values, bit by bit; bfloat16 included."""
-    import torch
+    torch = need("torch")
 
     tensor = tensor.detach().cpu()
     if tensor.dtype == torch.bfloat16:
@@ -20,13 +21,21 @@ def to_numpy(tensor: Any) -> np.ndarray:
     return tensor.numpy().copy()
 
 
+def from_array(array: np.ndarray) -> Any:
+    """A tensor with the array's values, bit by bit; bfloat16 included."""
+    torch = need("torch")
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
 def to_tensor(leaf: Any, dtype: Any, device: Any) -> Any:
     """A tensor as it is; any other array on the module's device, in its dtype where it is floating."""
-    import torch
+    torch = need("torch")
 
     if torch.is_tensor(leaf):
         return leaf
-    tensor = torch.from_numpy(np.array(leaf)).to(device)
+    tensor = from_array(np.asarray(leaf)).to(device)
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 

@@ -4,9 +4,8 @@ The archive holds the graph as JSON and the weights as raw bytes. PyTorch's own 
 whatever a file says; this reader opens nothing that is pickled.
 """
 
-import math
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.adapters.program import Input, Program, Ref, Untranslatable, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.rewriting import settled
-from neuromanifold.models.adapters.ties import Place, place, ties
+from neuromanifold.models.adapters.ties import ties
 from neuromanifold.models.files.exported_graph import argument, nodes_of, scalar_type, shape_of, template
-from neuromanifold.models.files.torch_archive import strided
+from neuromanifold.models.files.layout import Layout
 from neuromanifold.numerics.archives import check_size, first_line, open_archive, read_json, read_member, unreadable
 
 _LARGEST_JSON = 32 * 2**20
@@ -49,10 +48,14 @@ def read_exported(path: Path) -> tuple[AdaptedModel, Arrays]:
 def _folder(path: Path, archive: zipfile.ZipFile) -> str:
     names = archive.namelist()
     if any(name.endswith("serialized_exported_program.json") for name in names):
-        raise ValueError(f"`path` is {str(path)!r}, an older export whose weights are pickled, that is, code; {_AGAIN}.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, an older export whose weights are pickled, that is, code; {_AGAIN}."
+        )
     found = [name.removesuffix("models/model.json") for name in names if name.endswith("models/model.json")]
     if len(found) != 1:
-        raise ValueError(f"`path` is {str(path)!r}, which holds {len(found)} graphs, where torch.export.save writes one; {_AGAIN}.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, which holds {len(found)} graphs, where torch.export.save writes one; {_AGAIN}."
+        )
     order = f"{found[0]}byteorder"
     if order in names and read_member(path, archive, order, 20) != b"little":
         raise unreadable(path, "its numbers are not little-endian")
@@ -73,13 +76,18 @@ def _model(path: Path, archive: zipfile.ZipFile, folder: str, model: Any) -> tup
     parameters = {spec["arg"]["name"]: spec["parameter_name"] for kind, spec in specs if kind == "parameter"}
     fixed = {spec["arg"]["name"]: spec[f"{kind}_name"] for kind, spec in specs if kind in ("buffer", "tensor_constant")}
     entries = {**weights, **constants}
-    tied = ties(_places(parameters.values(), entries), _places(set(fixed.values()), entries))
-    check_size(path, sum(_bytes(entries[name]) for name in (*parameters.values(), *fixed.values())))
-    arrays = {name: _tensor(path, archive, folder, name, entries[name]) for name in {*tied.values(), *fixed.values()}}
+    layouts = {name: _layout(entries[name]) for name in (*parameters.values(), *fixed.values())}
+    places = {name: layout.place(entries[name]["path_name"]) for name, layout in layouts.items()}
+    tied = ties({n: places[n] for n in parameters.values()}, {n: places[n] for n in fixed.values()})
+    check_size(path, sum(layout.nbytes for layout in layouts.values()))
+    needed = {*tied.values(), *fixed.values()}
+    arrays = {name: _tensor(path, archive, folder, name, entries[name], layouts[name]) for name in needed}
     params = {name: arrays[name] for name in dict.fromkeys(tied.values())}
     state = {name: arrays[name] for name in fixed.values()}
     if not params:
-        raise ValueError(f"`path` is {str(path)!r}, a program without parameters; there is nothing to differentiate by.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, a program without parameters; there is nothing to differentiate by."
+        )
     program = _program(path, graph, signature, {place: tied[name] for place, name in parameters.items()}, fixed, arrays)
     return ProgramModel(program, *_forms(path, model, signature)), params, state
 
@@ -93,14 +101,18 @@ def _program(
     arrays: Mapping[str, np.ndarray],
 ) -> Program:
     recorded = graph["tensor_values"]
-    names = [spec["user_input"]["arg"]["as_tensor"]["name"] for spec in signature["input_specs"] if "user_input" in spec]
+    names = [
+        spec["user_input"]["arg"]["as_tensor"]["name"] for spec in signature["input_specs"] if "user_input" in spec
+    ]
     inputs = tuple(Input(name, shape_of(recorded[name]), scalar_type(recorded[name]["dtype"])) for name in names)
     _check_batch(path, inputs)
     outputs = tuple(_output(path, spec) for spec in signature["output_specs"])
     outputs = tuple(output for output in outputs if isinstance(output, Ref))
     nodes, outputs = functional(nodes_of(graph), outputs, {**parameters, **fixed})
     shapes = {name: shape_of(meta) for name, meta in recorded.items()}
-    widest = max((arrays[name].dtype for name in parameters.values()), key=lambda d: d.itemsize, default=np.dtype("float32"))
+    widest = max(
+        (arrays[name].dtype for name in parameters.values()), key=lambda d: d.itemsize, default=np.dtype("float32")
+    )
     program = Program(settled(nodes, shapes), parameters, fixed, inputs, outputs, widest.name)
     for node in unknown_operations(program):
         raise ValueError(
@@ -121,7 +133,10 @@ def _check_batch(path: Path, inputs: tuple[Input, ...]) -> None:
 
 def _output(path: Path, spec: Mapping[str, Any]) -> Any:
     if "user_output" not in spec:
-        raise ValueError(f"`path` is {str(path)!r}, a program that changes its state when it runs ({next(iter(spec))}); call `module.eval()` before exporting.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, a program that changes its state when it runs ({next(iter(spec))}); "
+            "call `module.eval()` before exporting."
+        )
     return argument(spec["user_output"]["arg"])
 
 
@@ -130,7 +145,9 @@ def _forms(path: Path, model: Any, signature: Mapping[str, Any]) -> tuple[Any, A
     call = next(entry["signature"] for entry in model["graph_module"]["module_call_graph"] if entry["fqn"] == "")
     counts = iter(range(len(signature["input_specs"])))
     kinds = [next(iter(spec)) for spec in signature["input_specs"]]
-    slots = iter([next(counts) if kind == "user_input" else None for kind in kinds if kind in ("user_input", "constant_input")])
+    slots = iter(
+        [next(counts) if kind == "user_input" else None for kind in kinds if kind in ("user_input", "constant_input")]
+    )
     args, named = template(_tree(path, call["in_spec"]), slots)
     if named and args:
         named, args = {**dict(zip(call["forward_arg_names"], args, strict=False)), **named}, ()
@@ -156,35 +173,16 @@ def _with_keys(path: Path, spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _places(names: Iterable[str], entries: Mapping[str, Any]) -> dict[str, Place]:
-    """Where the archive keeps each tensor."""
-    return {name: _place(entries[name]) for name in names}
-
-
-def _place(entry: Mapping[str, Any]) -> Place:
-    shape, strides, offset, dtype = _layout(entry)
-    return place(entry["path_name"], offset * dtype.itemsize, dtype.itemsize, shape, strides)
-
-
-def _bytes(entry: Mapping[str, Any]) -> int:
-    shape, _, _, dtype = _layout(entry)
-    return math.prod(shape) * dtype.itemsize
-
-
-def _layout(entry: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...], int, np.dtype]:
-    """(shape, strides, offset, dtype), all whole numbers from zero on."""
+def _layout(entry: Mapping[str, Any]) -> Layout:
     meta = entry["tensor_meta"]
-    shape, strides = ([step["as_int"] for step in meta[key]] for key in ("sizes", "strides"))
-    offset = meta["storage_offset"]["as_int"]
-    if len(shape) != len(strides) or any(type(n) is not int or not 0 <= n < 2**48 for n in (offset, *shape, *strides)):
-        raise TypeError("of impossible sizes")
-    return tuple(shape), tuple(strides), offset, np.dtype(scalar_type(meta["dtype"]))
+    shape, strides = (tuple(step["as_int"] for step in meta[key]) for key in ("sizes", "strides"))
+    return Layout(np.dtype(scalar_type(meta["dtype"])), meta["storage_offset"]["as_int"], shape, strides)
 
 
-def _tensor(path: Path, archive: zipfile.ZipFile, folder: str, name: str, entry: Mapping[str, Any]) -> np.ndarray:
+def _tensor(
+    path: Path, archive: zipfile.ZipFile, folder: str, name: str, entry: Mapping[str, Any], layout: Layout
+) -> np.ndarray:
     if entry["use_pickle"]:
         raise ValueError(f"`path` is {str(path)!r}, whose tensor {name!r} is pickled, that is, code; {_AGAIN}.")
-    shape, strides, offset, dtype = _layout(entry)
     part = "weights" if entry["path_name"].startswith("weight") else "constants"
-    raw = archive.read(f"{folder}data/{part}/{entry['path_name']}")
-    return strided(path, name, raw, dtype, offset, shape, strides)
+    return layout.read(path, name, archive.read(f"{folder}data/{part}/{entry['path_name']}"))

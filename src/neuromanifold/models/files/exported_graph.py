@@ -9,7 +9,22 @@ from neuromanifold.models.adapters.torch_export import IGNORED, source_line
 # PyTorch numbers its dtypes so in every archive (torch/_export/serde/schema.py).
 _SCALAR_TYPES = dict(
     enumerate(
-        "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool bfloat16".split(), 1
+        [
+            "uint8",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "float16",
+            "float32",
+            "float64",
+            "complex32",
+            "complex64",
+            "complex128",
+            "bool",
+            "bfloat16",
+        ],
+        1,
     )
 )
 _PLAIN = frozenset({"as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists"})
@@ -72,7 +87,9 @@ def argument(given: Mapping[str, Any]) -> Any:
 def _where(metadata: Mapping[str, str]) -> str:
     """The path of the submodule and the line of the source, where they were recorded."""
     *_, path, kind = (",," + metadata.get("nn_module_stack", "").rpartition(";")[2]).split(",")[-3:]
-    return source_line(f"{path or 'the module itself'} ({kind.rpartition('.')[2] or 'module'})", metadata.get("stack_trace", ""))
+    return source_line(
+        f"{path or 'the module itself'} ({kind.rpartition('.')[2] or 'module'})", metadata.get("stack_trace", "")
+    )
 
 
 def template(spec: Mapping[str, Any], slots: Iterator[int | None]) -> Any:
@@ -84,4 +101,6 @@ def template(spec: Mapping[str, Any], slots: Iterator[int | None]) -> Any:
         return tuple(children) if kind == "builtins.tuple" else children
     if kind in ("builtins.dict", "collections.OrderedDict", "torch.fx.immutable_collections.immutable_dict"):
         return dict(zip(spec["context"], children, strict=True))
-    raise ValueError(f"`path` holds a program with a {kind} among its inputs or outputs; use tuples, lists and dictionaries.")
+    raise ValueError(
+        f"`path` holds a program with a {kind} among its inputs or outputs; use tuples, lists and dictionaries."
+    )

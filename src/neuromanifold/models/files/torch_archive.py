@@ -1,6 +1,5 @@
 """`.pt` and `.pth`: what `torch.save` writes, read without PyTorch and without unpickling."""
 
-import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from neuromanifold.models.files.layout import Layout
 from neuromanifold.models.files.pickles import Call, Name, Stored, parse
 from neuromanifold.numerics.archives import check_size, open_archive, read_member, unreadable
 
@@ -86,17 +86,19 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _tensors(path: Path, archive: zipfile.ZipFile, folder: str, state: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    other = next((name for name, value in state.items() if not (isinstance(name, str) and _is_tensor(value))), None)
-    if other is not None or not state:
-        held = f"{other!r}, {_described(state[other])}" if state else "nothing"
+    others = [name for name, value in state.items() if not (isinstance(name, str) and _is_tensor(value))]
+    if others or not state:
+        held = f"{others[0]!r}, {_described(state[others[0]])}" if state else "nothing"
         raise ValueError(f"`path` is {str(path)!r}, which holds {held}, where a state dict has tensors; {_SAVE}.")
     try:
         described = {name: _description(value) for name, value in state.items()}
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-        raise unreadable(path, f"damaged: it describes its tensors in a way that PyTorch does not, {_shown(error)}") from None
-    check_size(path, sum(math.prod(shape) * dtype.itemsize for _, dtype, _, shape, _ in described.values()))
-    raw = {key: _storage(path, archive, f"{folder}data/{key}") for key, *_ in described.values()}
-    return {name: strided(path, name, raw[key], *what) for name, (key, *what) in described.items()}
+        raise unreadable(
+            path, f"damaged: it describes its tensors in a way that PyTorch does not, {_shown(error)}"
+        ) from None
+    check_size(path, sum(layout.nbytes for _, layout in described.values()))
+    raw = {key: _storage(path, archive, f"{folder}data/{key}") for key, _ in described.values()}
+    return {name: layout.read(path, name, raw[key]) for name, (key, layout) in described.items()}
 
 
 def _storage(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
@@ -106,11 +108,8 @@ def _storage(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
         raise unreadable(path, f"damaged: its member {name!r} is missing") from None
 
 
-Description = tuple[str, np.dtype, int, tuple[int, ...], tuple[int, ...]]
-
-
-def _description(value: Call) -> Description:
-    """(storage, dtype, offset, shape, strides) of a tensor."""
+def _description(value: Call) -> tuple[str, Layout]:
+    """(storage, layout) of a tensor."""
     if value.name.endswith("_rebuild_parameter"):
         value = value.args[0]
     stored, offset, shape, strides, *_ = value.args
@@ -119,23 +118,7 @@ def _description(value: Call) -> Description:
     kind, storage, key, _, _ = stored.identifier
     if kind != "storage" or not isinstance(storage, Name) or not isinstance(key, str):
         raise TypeError("a storage of another kind")
-    numbers = (offset, *shape, *strides)
-    if len(shape) != len(strides) or any(type(n) is not int or not 0 <= n < 2**48 for n in numbers):
-        raise ValueError("impossible sizes")
-    return key, _STORAGES[storage.text.rsplit(".")[-1]], offset, tuple(shape), tuple(strides)
-
-
-def strided(
-    path: Path, name: str, raw: bytes, dtype: np.dtype, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
-) -> np.ndarray:
-    """A tensor of a storage, copied, once its last entry is known to lie inside."""
-    if not math.prod(shape):
-        return np.empty(shape, dtype)
-    last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    if (last + 1) * dtype.itemsize > len(raw):
-        raise unreadable(path, f"damaged: {name!r} claims the shape {shape} in {len(raw):,} bytes")
-    flat = np.frombuffer(raw, dtype, count=last + 1 - offset, offset=offset * dtype.itemsize)
-    return np.array(np.lib.stride_tricks.as_strided(flat, shape, [stride * dtype.itemsize for stride in strides]))
+    return key, Layout(_STORAGES[storage.text.rpartition(".")[2]], offset, tuple(shape), tuple(strides))
 
 
 def _described(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.operations.base import Refusal, Table, table
+from neuromanifold.models.adapters.operations.base import Refusal, Scalar, Table, table
 
 
 def attention(
@@ -14,10 +14,10 @@ def attention(
     k: Any,
     v: Any,
     mask: Any = None,
-    dropout_p: float = 0.0,
+    dropout_p: Scalar = 0.0,
     is_causal: bool = False,
     *,
-    scale: float | None = None,
+    scale: Scalar | None = None,
     enable_gqa: bool = False,
 ) -> Any:
     """softmax(q kᵀ s + mask) v, with s = 1/√d; a Boolean mask says what is seen, any other is added.

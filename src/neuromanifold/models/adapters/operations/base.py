@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Table = dict[str, Callable[..., Any]]
+Scalar = float | int
 
 
 class Refusal(Exception):

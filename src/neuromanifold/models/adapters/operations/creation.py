@@ -77,7 +77,23 @@ def on_sizes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 _SIZES: Table = {
     f"_operator.{name}": on_sizes(getattr(operator, name))
-    for name in "add sub mul floordiv mod neg truediv and_ or_ eq ne lt le gt ge".split()
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "mod",
+        "neg",
+        "truediv",
+        "and_",
+        "or_",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+    ]
 }
 
 _PYTHON: Table = {

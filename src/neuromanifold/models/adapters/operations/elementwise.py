@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.operations.base import Refusal, Table, table
+from neuromanifold.models.adapters.operations.base import Refusal, Scalar, Table, table
 
 
 def add(a: Any, b: Any, alpha: Any = 1) -> Any:
@@ -149,7 +149,7 @@ def glu(x: Any, dim: int = -1) -> Any:
     return a * jax.nn.sigmoid(b)
 
 
-def dropout(x: Any, p: float, train: bool) -> Any:
+def dropout(x: Any, p: Scalar, train: bool) -> Any:
     """The identity: in training mode the operation is refused."""
     if train and p > 0:
         raise Refusal("draws random numbers (dropout in training mode); call `module.eval()` first")

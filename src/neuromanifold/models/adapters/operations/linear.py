@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.operations.base import Refusal, Table, repeated, table
+from neuromanifold.models.adapters.operations.base import Refusal, Scalar, Table, repeated, table
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -144,7 +144,7 @@ def _with_bias(y: Any, bias: Any, space: int) -> Any:
     return y if bias is None else y + bias.reshape(-1, *(1,) * space)
 
 
-def cosine_similarity(a: Any, b: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(a: Any, b: Any, dim: int = 1, eps: Scalar = 1e-8) -> Any:
     """⟨a, b⟩ / max(‖a‖‖b‖, ε)."""
     squares = jnp.sum(a * a, axis=dim) * jnp.sum(b * b, axis=dim)
     return jnp.sum(a * b, axis=dim) / jnp.sqrt(jnp.maximum(squares, eps**2))

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.operations.base import Refusal, Table, table
+from neuromanifold.models.adapters.operations.base import Refusal, Scalar, Table, table
 
 
-def _standardised(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+def _standardised(x: Any, axes: tuple[int, ...], eps: Scalar) -> tuple[Any, Any, Any]:
     """((x − μ)/√(σ² + ε), μ, 1/√(σ² + ε)), with the moments over `axes`."""
     mean = jnp.mean(x, axes, keepdims=True)
     centred = x - mean
@@ -23,7 +23,7 @@ def _affine(y: Any, weight: Any, bias: Any) -> Any:
 
 
 def native_layer_norm(
-    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: Scalar = 1e-5
 ) -> tuple[Any, Any, Any]:
     """Standardised over the last axes, then γ, β; with mean and inverse deviation."""
     y, mean, scale = _standardised(x, tuple(range(x.ndim - len(shape), x.ndim)), eps)
@@ -31,13 +31,13 @@ def native_layer_norm(
 
 
 def layer_norm(
-    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
+    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: Scalar = 1e-5, cudnn: bool = True
 ) -> Any:
     """Standardised over the last axes, then γ, β."""
     return native_layer_norm(x, shape, weight, bias, eps)[0]
 
 
-def rms_norm(x: Any, shape: Sequence[int], weight: Any, eps: float) -> Any:
+def rms_norm(x: Any, shape: Sequence[int], weight: Any, eps: Scalar) -> Any:
     """x / √(mean x² + ε) · γ."""
     squares = jnp.mean(x * x, tuple(range(x.ndim - len(shape), x.ndim)), keepdims=True)
     return _affine(x * jax.lax.rsqrt(squares + eps), weight, None)
@@ -54,8 +54,8 @@ def batch_norm(
     mean: Any,
     var: Any,
     training: bool,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
+    momentum: Any = 0.1,
+    eps: Scalar = 1e-5,
     cudnn: bool = True,
 ) -> Any:
     """(x − μ)/√(σ² + ε) · γ + β with the recorded moments."""
@@ -68,7 +68,7 @@ def batch_norm(
     return _affine((x - mean) * jax.lax.rsqrt(var + eps), weight, bias)
 
 
-def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Any:
+def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: Any, eps: Scalar) -> Any:
     """Batch normalisation in evaluation mode, with two empty statistics."""
     return batch_norm(x, weight, bias, mean, var, False, momentum, eps), None, None
 
@@ -79,7 +79,7 @@ def batch_statistics(*_: Any, **__: Any) -> Any:
 
 
 def group_norm(
-    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
+    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Scalar = 1e-5, cudnn: bool = True
 ) -> Any:
     """Standardised over each group of channels and all positions."""
     grouped = x.reshape(x.shape[0], groups, -1)
@@ -88,7 +88,7 @@ def group_norm(
 
 
 def native_group_norm(
-    x: Any, weight: Any, bias: Any, n: int, channels: int, positions: int, groups: int, eps: float
+    x: Any, weight: Any, bias: Any, n: int, channels: int, positions: int, groups: int, eps: Scalar
 ) -> tuple[Any, None, None]:
     """Group normalisation, with two statistics that nobody reads."""
     return group_norm(x, groups, weight, bias, eps), None, None
@@ -101,8 +101,8 @@ def instance_norm(
     mean: Any,
     var: Any,
     use_input_stats: bool,
-    momentum: float,
-    eps: float,
+    momentum: Any,
+    eps: Scalar,
     cudnn: bool = True,
 ) -> Any:
     """Standardised over the positions of each channel of each sample, or by recorded moments."""

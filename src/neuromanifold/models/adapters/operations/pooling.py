@@ -157,7 +157,9 @@ POOLING: Table = table(
         **{f"max_pool{d}d.default": functools.partial(max_pool, space=d) for d in (1, 2, 3)},
         **{f"avg_pool{d}d.default": functools.partial(avg_pool, space=d) for d in (1, 2, 3)},
         **{
-            f"adaptive_avg_pool{d}d.default _adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d)
+            f"adaptive_avg_pool{d}d.default _adaptive_avg_pool{d}d.default": functools.partial(
+                adaptive_avg_pool, space=d
+            )
             for d in (1, 2, 3)
         },
         **{f"adaptive_max_pool{d}d.default": functools.partial(adaptive_max_pool, space=d) for d in (1, 2, 3)},

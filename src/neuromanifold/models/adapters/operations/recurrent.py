@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.operations.base import Refusal, Table, table
+from neuromanifold.models.adapters.operations.base import Refusal, Scalar, Table, table
 from neuromanifold.models.adapters.operations.linear import linear
 
 Cell = Callable[..., Any]
@@ -45,7 +45,7 @@ def recurrent(
     weights: Sequence[Any],
     has_biases: bool,
     layers: int,
-    dropout: float,
+    dropout: Scalar,
     train: bool,
     bidirectional: bool,
     batch_first: bool,

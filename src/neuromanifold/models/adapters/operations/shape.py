@@ -10,7 +10,6 @@ import numpy as np
 
 from neuromanifold.models.adapters.operations.base import Refusal, Table, table
 
-
 _MOST_PIECES = 10_000
 
 
@@ -139,7 +138,7 @@ def repeat_interleave(x: Any, repeats: int, dim: int | None = None, output_size:
 
 def roll(x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """Entries moved along axes, those that fall off coming back in front."""
-    return jnp.roll(x, tuple(shifts), tuple(dims)) if dims else jnp.roll(x, tuple(shifts)[0])
+    return jnp.roll(x, tuple(shifts), tuple(dims)) if dims else jnp.roll(x, shifts[0])
 
 
 def constant_pad(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
