@@ -27,11 +27,12 @@ def doubled(x: Any) -> Any:
 
 
 def agree(a: Any, b: Any, rtol: float = RTOL) -> None:
-    """Every leaf to `rtol` of its own largest entry."""
+    """Every leaf to `rtol` of its largest entry, or of a thousandth of the largest of all: a gradient may be zero in one leaf."""
     assert jax.tree.structure(a) == jax.tree.structure(b)
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(b))
     for u, v in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         assert np.shape(u) == np.shape(v)
-        assert np.abs(u - v).max() <= rtol * np.abs(v).max(), np.abs(u - v).max() / np.abs(v).max()
+        assert np.abs(u - v).max() <= rtol * max(np.abs(v).max(), 1e-3 * largest)
 
 
 def called(module: nn.Module, x: Any, **fixed: Any) -> Any:
@@ -112,10 +113,12 @@ def test_tied_weights_are_one_parameter(rng: np.random.Generator):
 def test_weights_that_share_memory_without_being_one_object_are_one_parameter():
     a, b = nn.Linear(3, 3), nn.Linear(3, 3)
     b.weight = nn.Parameter(a.weight.data)
-    f, params = nm.from_torch(nn.Sequential(a, nn.Tanh(), b), example=torch.randn(2, 3))
+    _, params = nm.from_torch(nn.Sequential(a, nn.Tanh(), b), example=torch.randn(2, 3))
     assert set(params) == {"0.weight", "0.bias", "2.bias"}
     b.weight = nn.Parameter(a.weight.data.T)
-    with pytest.raises(ValueError, match=r"`module` has the parameters '0\.weight' and '2\.weight' in one memory but laid"):
+    with pytest.raises(
+        ValueError, match=r"`module` has the parameters '0\.weight' and '2\.weight' in one memory but laid"
+    ):
         nm.from_torch(nn.Sequential(a, nn.Tanh(), b), example=torch.randn(2, 3))
 
 
@@ -152,10 +155,8 @@ def test_a_translated_network_is_a_function_of_jax(name: str, rng: np.random.Gen
     assert hash(f) == hash(f)
     x = as_numpy(doubled(example.draw(2)))
     with arithmetic():
-        theta, u, v = (
-            jax.tree.map(lambda leaf: jnp.asarray(scale * rng.standard_normal(leaf.shape) + base * leaf), params)
-            for scale, base in ((0.0, 1.0), (1.0, 0.0), (1.0, 0.0))
-        )
+        theta = promote(params, np.float64)
+        u, v = (jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape)), params) for _ in range(2))
         stacked = jax.tree.map(lambda a, b: jnp.stack([a, a + 0.01 * b]), theta, u)
         many = jax.jit(jax.vmap(f, (0, None)))(stacked, x)
         agree(np.asarray(many[0]), np.asarray(f(theta, x)))
@@ -229,10 +230,16 @@ def test_shared_memory_survives_the_way_back():
 @pytest.mark.parametrize(
     "change, text",
     [
-        (lambda p: {**p, "3.weight": p["0.weight"]}, r"`params` has 0\.bias, 0\.weight, 3\.weight; the module's own are 0\.bias, 0\.weight\."),
+        (
+            lambda p: {**p, "3.weight": p["0.weight"]},
+            r"has 0\.bias, 0\.weight, 3\.weight; the module's own are 0\.bias, 0\.weight\.",
+        ),
         (lambda p: {"0.weight": p["0.weight"]}, r"`params` has 0\.weight; the module's own are"),
         (lambda p: {**p, "0.bias": np.zeros(3)}, r"`params\['0\.bias'\]` has shape \(3,\); the module needs \(2,\)"),
-        (lambda p: {**p, "0.bias": np.full(2, 1e300)}, r"`params\['0\.bias'\]` has entries that are not finite in torch\.float32"),
+        (
+            lambda p: {**p, "0.bias": np.full(2, 1e300)},
+            r"`params\['0\.bias'\]` has entries that are not finite in torch\.float32",
+        ),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(change: Any, text: str):

@@ -11,6 +11,7 @@ VIEWS = frozenset(
     f"aten.{name}"
     for name in [
         "view.default",
+        "_unsafe_view.default",
         "reshape.default",
         "view_as.default",
         "reshape_as.default",

@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.torch_tensors import to_numpy
+from neuromanifold.numerics.archives import first_line
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 
 Arrays = list[np.ndarray]
@@ -33,7 +34,12 @@ def compare(
     dtype, x, large = _reference(module, own, leaves, rng)
     rtol = float(jnp.finfo(dtype).eps) ** 0.5
     weights = [rng.standard_normal(y[1:].shape) if is_floating(y) else None for y in large]
-    small, gradient = _backwards(module, dtype, own, [a[1:] for a in x], weights, tied)
+    try:
+        small, gradient = _backwards(module, dtype, own, [a[1:] for a in x], weights, tied)
+    except RuntimeError as error:
+        raise ValueError(
+            f"`module` cannot be differentiated by PyTorch itself ({first_line(error)}); mend that first."
+        ) from None
     _check_rows(large, small, rtol)
     direction = {name: rng.standard_normal(np.shape(leaf)) for name, leaf in params.items()}
     found, found_small, tangents = _forwards(runner, params, constants, x, direction, dtype)

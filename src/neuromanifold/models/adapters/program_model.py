@@ -62,7 +62,10 @@ class ProgramModel:
 
 def checked_leaves(program: Program, takes: Any, x: Any) -> list[Any]:
     """The arrays of x in the program's order, each of the shape and kind it was made for."""
-    found = [(path, leaf if hasattr(leaf, "dtype") else np.asarray(leaf)) for path, leaf in leaves(takes, x)]
+    found = list(leaves(takes, x))
+    for path, leaf in found:
+        if not hasattr(leaf, "dtype"):
+            raise TypeError(f"`x{path}` is a {type(leaf).__name__}; pass an array whose first axis counts the samples.")
     for spec, (path, leaf) in zip(program.inputs, found, strict=True):
         _check_shape(f"`x{path}`", leaf, spec)
         _check_kind(f"`x{path}`", leaf, spec)

@@ -1,6 +1,5 @@
 """Operations that are linear in each argument: products, convolutions, look-ups."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -160,7 +159,7 @@ LINEAR: Table = table(
     {
         "linear.default": linear,
         "bilinear.default": bilinear,
-        "matmul.default mm.default bmm.default mv.default dot.default __matmul__.default": jnp.matmul,
+        "matmul.default mm.default bmm.default mv.default dot.default": jnp.matmul,
         "addmm.default baddbmm.default": addmm,
         "outer.default ger.default": jnp.outer,
         "einsum.default": einsum,
@@ -172,6 +171,5 @@ LINEAR: Table = table(
         "cosine_similarity.default": cosine_similarity,
         "_weight_norm.default": weight_norm,
         "_weight_norm_interface.default": lambda v, g, dim=0: (weight_norm(v, g, dim), None),
-        "numel.default": lambda x: math.prod(x.shape),
     }
 )

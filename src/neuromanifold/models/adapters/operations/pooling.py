@@ -156,14 +156,10 @@ POOLING: Table = table(
     {
         **{f"max_pool{d}d.default": functools.partial(max_pool, space=d) for d in (1, 2, 3)},
         **{f"avg_pool{d}d.default": functools.partial(avg_pool, space=d) for d in (1, 2, 3)},
-        **{
-            f"adaptive_avg_pool{d}d.default _adaptive_avg_pool{d}d.default": functools.partial(
-                adaptive_avg_pool, space=d
-            )
-            for d in (1, 2, 3)
-        },
+        **{f"adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d) for d in (1, 2, 3)},
+        **{f"_adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d) for d in (2, 3)},
         **{f"adaptive_max_pool{d}d.default": functools.partial(adaptive_max_pool, space=d) for d in (1, 2, 3)},
-        **{f"max_pool{d}d_with_indices.default": functools.partial(_with_indices, space=d) for d in (1, 2, 3)},
+        **{f"max_pool{d}d_with_indices.default": functools.partial(_with_indices, space=d) for d in (2, 3)},
         "upsample_nearest2d.vec": nearest,
         "upsample_nearest1d.vec": functools.partial(nearest, space=1),
         "upsample_bilinear2d.vec": bilinear,

@@ -51,8 +51,6 @@ def recurrent(
     batch_first: bool,
 ) -> tuple[Any, ...]:
     """Layers of a recurrence, each over time and, when bidirectional, back: (outputs, *final states)."""
-    if not isinstance(batch_first, bool):
-        raise Refusal("takes packed sequences; pass a padded array")
     if train and dropout > 0:
         raise Refusal("draws random numbers (dropout in training mode); call `module.eval()` first")
     states = state if isinstance(state, (list, tuple)) else (state,)

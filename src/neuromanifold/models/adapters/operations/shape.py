@@ -113,6 +113,17 @@ def index(x: Any, indices: Sequence[Any]) -> Any:
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
 
+def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """x with entries replaced, or added to; a mask takes one value."""
+    if len(indices) == 1 and indices[0].dtype == bool and jnp.size(values) == 1 and not accumulate:
+        mask = indices[0].reshape(indices[0].shape + (1,) * (x.ndim - indices[0].ndim))
+        return jnp.where(mask, jnp.reshape(values, ()), x)
+    if any(i is not None and i.dtype == bool for i in indices):
+        raise Refusal("writes entries picked by a mask; use torch.where")
+    place = x.at[tuple(slice(None) if i is None else i for i in indices)]
+    return place.add(values) if accumulate else place.set(values)
+
+
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """Slices picked along an axis."""
     return jnp.take(x, index, axis=dim)
@@ -129,7 +140,7 @@ def repeat(x: Any, repeats: Sequence[int]) -> Any:
     return jnp.tile(x, tuple(repeats))
 
 
-def repeat_interleave(x: Any, repeats: int, dim: int | None = None, output_size: int | None = None) -> Any:
+def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, output_size: int | None = None) -> Any:
     """Each entry repeated in place."""
     if not isinstance(repeats, int):
         raise Refusal("repeats entries by counts that are themselves data; pass a whole number")
@@ -217,6 +228,7 @@ SHAPE: Table = table(
         "select_scatter.default": select_scatter,
         "slice_scatter.default": slice_scatter,
         "index.Tensor": index,
+        "index_put.default": index_put,
         "index_select.default": index_select,
         "gather.default": gather,
         "flip.default": lambda x, dims: jnp.flip(x, tuple(dims)),
