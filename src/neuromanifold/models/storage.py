@@ -14,7 +14,7 @@ from neuromanifold.models.files.normalisation import folded
 from neuromanifold.models.files.tensors import FORMATS, keeps_order, read_tensors
 from neuromanifold.models.mlp import MLP, Entry, Layer, Params
 from neuromanifold.models.stack import LinearStack
-from neuromanifold.numerics.archives import read_json
+from neuromanifold.numerics.archives import first_line, read_json
 from neuromanifold.numerics.files import write_atomically
 from neuromanifold.numerics.validation import check_params
 
@@ -83,8 +83,15 @@ def load(
     check_params(params)
     net = _architecture(path, params, metadata.get(_KEY), activation)
     if isinstance(net, MLP):
-        net.check_params(params)
+        _check_shapes(path, net, params)
     return net, params
+
+
+def _check_shapes(path: Path, net: MLP, params: Params) -> None:
+    try:
+        net.check_params(params)
+    except ValueError as error:
+        raise ValueError(f"`path` {path.name} does not hold the network that it describes: {error}") from None
 
 
 def _architecture(path: Path, params: Params, described: str | None, activation: str | None) -> MLP | LinearStack:
@@ -132,7 +139,7 @@ def _restore(path: Path, described: str) -> MLP:
         return MLP(activation=activation, **description)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
-            f"`path` {path.name} describes its network in a way that cannot be read ({error}); save it again."
+            f"`path` {path.name} describes its network in a way that cannot be read ({first_line(error)}); save it again."
         ) from None
 
 

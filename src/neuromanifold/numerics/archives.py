@@ -140,7 +140,7 @@ def _read_array(path: Path, stream: Any, size: int, what: str) -> np.ndarray:
         version = np.lib.format.read_magic(head)
         reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, fortran, dtype = reader(head, max_header_size=_LARGEST_ARRAY_HEADER)
-    except (ValueError, KeyError, TypeError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
+    except Exception as error:  # NumPy parses the header as Python, which fails in many ways
         raise unreadable(
             path, f"damaged, or not what its name says: {what} has no array's header, {first_line(error)}"
         ) from None

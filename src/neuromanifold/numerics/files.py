@@ -16,10 +16,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{path.suffix}")
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
     try:
         write(temporary)
-        if path.exists():
-            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        temporary.chmod(permissions)  # some writers put a file of their own in the place of this one
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -38,8 +38,8 @@ class Part:
 
     @property
     def pattern(self) -> str:
-        """The name without its numbers; parts of one pattern are ordered by them."""
-        return re.sub(r"\d+", "#", self.name)
+        """The name without its numbers and dots; parts of one pattern are ordered by their numbers."""
+        return re.sub(r"[\d._/]+", ".", self.name).strip(".")
 
     @property
     def layer(self) -> Layer:
