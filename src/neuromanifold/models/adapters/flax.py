@@ -59,17 +59,18 @@ def _from_nnx(module: Any, kwargs: dict[str, Any]) -> tuple[AdaptedModel, dict[s
         filled = jax.tree.map(lambda leaf: leaf, own)
         nnx.replace_by_pure_dict(filled, params)
         given = follow(state, params, x)
+        before = jax.tree_util.tree_leaves_with_path(given)
         network = nnx.merge(definition, filled, given)
         args, named = arguments(x)
         y = network(*args, **named, **kwargs)
-        _refuse_change(type(module).__name__, given, nnx.split(network, nnx.Param, ...)[2])
+        _refuse_change(type(module).__name__, before, nnx.split(network, nnx.Param, ...)[2])
         return y
 
     return AdaptedModel(apply, rest, f"{type(module).__name__} from Flax", _SAME), nnx.to_pure_dict(own)
 
 
-def _refuse_change(name: str, before: Any, after: Any) -> None:
-    for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True):
+def _refuse_change(name: str, before: list[Any], after: Any) -> None:
+    for (path, old), new in zip(before, jax.tree.leaves(after), strict=True):
         if old is not new:
             raise ValueError(_training(name, f"it writes {jax.tree_util.keystr(path)}"))
 

@@ -32,7 +32,9 @@ def from_haiku(
         given = follow(state, params, x)
         try:
             y = transformed.apply(params, *((given,) if stateful else ()), *key, *args, **named, **fixed)
-        except haiku.MissingRNGError as error:
+        except ValueError as error:
+            if type(error).__name__ != "MissingRNGError":  # Haiku does not export the class
+                raise
             raise ValueError(_training(str(error))) from None
         return _unchanged(given, *y) if stateful else y
 

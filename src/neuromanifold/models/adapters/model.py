@@ -31,6 +31,10 @@ class AdaptedModel:
             dtype = widest(params, x)
             return to_host(_jitted(self, promote(params, dtype), promote(x, dtype)))
 
+    @property
+    def __name__(self) -> str:
+        return self.name
+
     def __repr__(self) -> str:
         return f"AdaptedModel({self.name}; {self.evidence})"
 
