@@ -4,6 +4,7 @@ The archive holds the graph as JSON and the weights as raw bytes. PyTorch's own 
 whatever a file says; this reader opens nothing that is pickled.
 """
 
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from neuromanifold.models.files.layout import Layout
 from neuromanifold.numerics.archives import check_size, first_line, open_archive, read_json, read_member, unreadable
 
 _LARGEST_JSON = 32 * 2**20
-_AGAIN = "export it with PyTorch 2.9 or newer: torch.export.save(exported.run_decompositions({}), path)"
+_AGAIN = "export it again with a current PyTorch: torch.export.save(exported.run_decompositions({}), path)"
 
 Arrays = dict[str, np.ndarray]
 
@@ -47,7 +48,10 @@ def read_exported(path: Path) -> tuple[AdaptedModel, Arrays]:
 
 def _folder(path: Path, archive: zipfile.ZipFile) -> str:
     names = archive.namelist()
-    if any(name.endswith("serialized_exported_program.json") for name in names):
+    if any(
+        name.endswith("serialized_exported_program.json") or re.search(r"data/weights/[^/]*\.pt$", name)
+        for name in names
+    ):
         raise ValueError(
             f"`path` is {str(path)!r}, an older export whose weights are pickled, that is, code; {_AGAIN}."
         )
