@@ -131,7 +131,7 @@ def member(source: Path, end: str) -> bytes:
         (
             b'"use_pickle": false',
             b'"use_pickle": true ',
-            r"whose tensor '.*' is pickled, that is, code; export it with PyTorch",
+            r"whose tensor '.*' is pickled, that is, code; export it again with a current PyTorch",
         ),
         (b'"as_int": 4}', b'"as_int": 5}', r"damaged: '.*' claims the shape .* in \d+ bytes"),
         (
@@ -192,9 +192,14 @@ def test_older_programs_are_refused(tmp_path: Path):
         archive.writestr("serialized_exported_program.json", "{}")
         archive.writestr("serialized_state_dict.pt", "pickled")
     with pytest.raises(
-        ValueError, match=r"old\.pt2', an older export whose weights are pickled, that is, code; export it with"
+        ValueError, match=r"old\.pt2', an older export whose weights are pickled, that is, code; export it again"
     ):
         nm.load(tmp_path / "old.pt2")
+    with zipfile.ZipFile(tmp_path / "middle.pt2", "w") as archive:
+        archive.writestr("middle/models/model.json", "{}")
+        archive.writestr("middle/data/weights/model.pt", "pickled")
+    with pytest.raises(ValueError, match=r"middle\.pt2', an older export whose weights are pickled"):
+        nm.load(tmp_path / "middle.pt2")
     with zipfile.ZipFile(tmp_path / "other.pt2", "w") as archive:
         archive.writestr("nothing", "{}")
     with pytest.raises(ValueError, match=r"other\.pt2', which holds 0 graphs, where torch\.export\.save writes one"):
