@@ -10,6 +10,7 @@ import math
 import os
 import struct
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
             with zipfile.ZipFile(handle) as archive:
                 _check_members(path, archive.infolist())
                 yield archive
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, struct.error, OverflowError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, OverflowError) as error:
         raise unreadable(path, f"damaged, or not what its name says: {error}") from None
 
 
@@ -123,17 +124,11 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         arrays = {}
         for name, member in members.items():
             with archive.open(member) as stream:
-                arrays[name] = _read_array(path, stream, member.file_size, f"its member {name!r}")
+                arrays[name] = read_array(path, stream, member.file_size, f"its member {name!r}")
         return arrays
 
 
-def read_npy(path: Path) -> np.ndarray:
-    """The array of a `.npy` file, never unpickling."""
-    with path.open("rb") as stream:
-        return _read_array(path, stream, path.stat().st_size, "it")
-
-
-def _read_array(path: Path, stream: Any, size: int, what: str) -> np.ndarray:
+def read_array(path: Path, stream: Any, size: int, what: str) -> np.ndarray:
     """One array, allocated only after its shape and dtype have been found to fill the bytes that are there."""
     head = io.BytesIO(stream.read(min(size, _LARGEST_ARRAY_HEADER + 12)))
     try:

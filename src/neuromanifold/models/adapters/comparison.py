@@ -15,6 +15,8 @@ from neuromanifold.numerics.archives import first_line
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 
 Arrays = list[np.ndarray]
+# PyTorch's own backward passes are less exact than its forward ones: that of hardsigmoid has 1/6 in float32, which is 3e-8.
+_SLACK = 100
 
 
 def compare(
@@ -45,20 +47,24 @@ def compare(
     found, found_small, tangents = _forwards(runner, params, constants, x, direction, dtype)
     outputs = max(_deviation(a, b) for a, b in zip([*large, *small], [*found, *found_small], strict=True))
     derivative = _derivative_deviation(gradient, direction, weights, tangents)
+    _check(outputs, derivative, rtol, dtype)
+    return (
+        f"outputs within {outputs:.0e} and a directional derivative within {derivative:.0e} of the module's, "
+        f"in {dtype}, at 2 and 3 samples"
+    )
+
+
+def _check(outputs: float, derivative: float, rtol: float, dtype: str) -> None:
     if not outputs <= rtol:
         raise ValueError(
             f"`module` and its translation differ by {outputs:.1e} of the largest output ({dtype}); the translation is not handed "
             "out: please report the module, and wrap the network as nm.FunctionModel for now."
         )
-    if not derivative <= rtol:
+    if not derivative <= _SLACK * rtol:
         raise ValueError(
             f"`module` has gradients of its own: they differ by {derivative:.1e} from the derivative of what it computes (a custom "
             "autograd.Function, torch.no_grad or hooks); replace those steps by differentiable ones."
         )
-    return (
-        f"outputs within {outputs:.0e} and a directional derivative within {derivative:.0e} of the module's, "
-        f"in {dtype}, at 2 and 3 samples"
-    )
 
 
 def _reference(module: Any, own: str, leaves: list[Any], rng: np.random.Generator) -> tuple[str, Arrays, Arrays]:
@@ -66,14 +72,19 @@ def _reference(module: Any, own: str, leaves: list[Any], rng: np.random.Generato
     torch = need("torch")
 
     drawn, given = [_drawn(leaf, rng) for leaf in leaves], [_array(leaf) for leaf in leaves]
+    problem = "not a number"
     for dtype, x in ((dtype, x) for dtype in dict.fromkeys(("float64", own)) for x in (drawn, given)):
         module.to(getattr(torch, dtype))
-        with contextlib.suppress(Exception), torch.no_grad():
-            outputs = [to_numpy(y) for y in _called(module, dtype, own, x)]
-            if all(np.isfinite(y.astype(float)).all() for y in outputs if is_floating(y)):
-                return dtype, x, outputs
+        try:
+            with torch.no_grad():
+                outputs = [to_numpy(y) for y in _called(module, dtype, own, x)]
+        except Exception as error:
+            problem = first_line(error)
+            continue
+        if all(np.isfinite(y.astype(float)).all() for y in outputs if is_floating(y)):
+            return dtype, x, outputs
     raise ValueError(
-        "`module` gives no finite output, neither on `example` nor on random inputs like it; pass another example."
+        f"`module` gives no finite output, neither on `example` nor on random inputs like it ({problem}); pass another example."
     )
 
 
@@ -185,7 +196,8 @@ def _deviation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _derivative_deviation(gradient: Any, direction: Any, weights: list[Any], tangents: Arrays) -> float:
-    """|⟨vᵀJ, u⟩ − ⟨v, J u⟩| over the sum of the first's terms."""
-    terms = np.concatenate([np.zeros(1), *((g * direction[name]).ravel() for name, g in gradient.items())])
+    """|⟨vᵀJ, u⟩ − ⟨v, J u⟩| over the norm of the first's terms, which is the size that the sum has for random u."""
+    terms = [g * direction[name] for name, g in gradient.items()]
     forwards = sum(float(np.sum(v * t)) for v, t in zip(weights, tangents, strict=True) if v is not None)
-    return float(abs(terms.sum() - forwards) / (np.abs(terms).sum() or 1.0))
+    size = float(np.sqrt(sum(float(np.sum(t * t)) for t in terms)))
+    return abs(sum(float(np.sum(t)) for t in terms) - forwards) / (size or 1.0)

@@ -12,7 +12,7 @@ from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import export, program_of
+from neuromanifold.models.adapters.torch_export import export, program_of, unfused
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
 
 _PREFIX = "module."
@@ -39,17 +39,17 @@ def from_torch(
     module = _checked(module, torch)
     own, tied = own_parameters(module)
     flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, torch)
-    twin = _copied(flat).requires_grad_(True)
-    gives = _form_of_output(twin, leaves)
-    exported = export(flat, leaves)
-    program = program_of(exported, tied, _PREFIX)
-    for node in unknown_operations(program):
-        raise Untranslatable(unknown(node))
     params = {name: to_numpy(parameter) for name, parameter in own.items()}
-    constants = constants_of(exported, program)
-    runner = ProgramModel(program, takes, gives)
-    runner.check(params, constants)
-    evidence = compare(twin, runner, params, constants, leaves, tied)
+    with unfused():
+        twin = _copied(flat).requires_grad_(True)
+        gives = _form_of_output(twin, leaves)
+        exported = export(flat, leaves)
+        program = program_of(exported, tied, _PREFIX)
+        for node in unknown_operations(program):
+            raise Untranslatable(unknown(node))
+        constants, runner = constants_of(exported, program), ProgramModel(program, takes, gives)
+        runner.check(params, constants)
+        evidence = compare(twin, runner, params, constants, leaves, tied)
     return AdaptedModel(runner, constants, f"{type(module).__name__} from PyTorch", evidence), params
 
 

@@ -24,14 +24,13 @@ def export(flat: Any, leaves: list[Any]) -> Any:
     """`torch.export` of a module that takes tensors and gives a tuple of tensors, the first axis of each of any length."""
     torch = need("torch")
     samples = torch.export.Dim("samples")
+    free = (tuple({0: samples} for _ in leaves),)
     with _quiet(), torch.enable_grad():
         try:
-            exported = torch.export.export(
-                flat, tuple(leaves), dynamic_shapes=(tuple({0: samples} for _ in leaves),), strict=False
-            )
+            exported = torch.export.export(flat, tuple(leaves), dynamic_shapes=free, strict=False)
+            return _decomposed(exported.run_decompositions({}), torch)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
-        return _decomposed(exported.run_decompositions({}), torch)
 
 
 def _decomposed(exported: Any, torch: Any) -> Any:
@@ -43,25 +42,28 @@ def _decomposed(exported: Any, torch: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Export talks to the screen and warns about its own code; and attention takes a fused path that no graph shows."""
-    torch = need("torch")
+def unfused() -> Iterator[None]:
+    """Attention by the steps its module describes, not by the fused one that PyTorch takes where no gradient is asked for."""
+    switch = need("torch").backends.mha
+    before = switch.get_fastpath_enabled()
+    switch.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        switch.set_fastpath_enabled(before)
 
-    fast = torch.backends.mha.get_fastpath_enabled()
-    disabled = logging.root.manager.disable
-    torch.backends.mha.set_fastpath_enabled(False)
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Export talks to the screen and warns about its own code."""
+    screen, before = io.StringIO(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stderr(io.StringIO()),
-            contextlib.redirect_stdout(io.StringIO()),
-        ):
+        with warnings.catch_warnings(), contextlib.redirect_stderr(screen), contextlib.redirect_stdout(screen):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(disabled)
-        torch.backends.mha.set_fastpath_enabled(fast)
+        logging.disable(before)
 
 
 def _refusal(error: Exception, torch: Any) -> str:
@@ -96,17 +98,14 @@ def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> Program:
     signature = exported.graph_signature
     named = {place: name.removeprefix(prefix) for place, name in signature.inputs_to_parameters.items()}
     fixed = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
-    mutated = [*signature.buffers_to_mutate.values(), *signature.parameters_to_mutate.values()]
-    if mutated:
-        raise ValueError(
-            f"`module` updates {mutated[0].removeprefix(prefix)!r} when it is called (training mode); call `module.eval()` first."
-        )
-    placeholders = {node.name: node for node in exported.graph.nodes if node.op == "placeholder"}
-    inputs = tuple(_input(placeholders[name]) for name in signature.user_inputs)
-    nodes = tuple(_node(node, prefix) for node in exported.graph.nodes if node.op == "call_function")
-    shapes = {node.name: _shape(node.meta.get("val")) for node in exported.graph.nodes}
-    outputs = tuple(_output(name) for name in signature.user_outputs)
-    nodes, outputs = functional(nodes, outputs, {**named, **fixed})
+    for name in signature.buffers_to_mutate.values():
+        shown = name.removeprefix(prefix)
+        raise ValueError(f"`module` updates {shown!r} when it is called (training mode); call `module.eval()` first.")
+    given = {node.name: node for node in exported.graph.nodes}
+    inputs = tuple(_input(given[name]) for name in signature.user_inputs)
+    nodes = tuple(_node(node, prefix) for node in given.values() if node.op == "call_function")
+    shapes = {name: _shape(node.meta.get("val")) for name, node in given.items()}
+    nodes, outputs = functional(nodes, tuple(Ref(name) for name in signature.user_outputs), {**named, **fixed})
     return Program(
         nodes=settled(nodes, shapes),
         parameters={place: tied[name] for place, name in named.items()},
@@ -115,10 +114,6 @@ def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> Program:
         outputs=outputs,
         dtype=_widest(exported),
     )
-
-
-def _output(name: Any) -> Any:
-    return Ref(name) if isinstance(name, str) else name
 
 
 def _widest(exported: Any) -> str:
