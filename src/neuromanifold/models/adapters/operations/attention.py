@@ -31,7 +31,7 @@ def attention(
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = jnp.matmul(q, jnp.swapaxes(k, -1, -2)) * scale
     if is_causal:
-        mask = jnp.tri(q.shape[-2], k.shape[-2], dtype=bool)
+        scores = jnp.where(jnp.tri(*scores.shape[-2:], dtype=bool), scores, -jnp.inf)
     if mask is None:
         return jnp.matmul(jax.nn.softmax(scores, axis=-1), v)
     scores = jnp.where(mask, scores, -jnp.inf) if mask.dtype == bool else scores + mask
