@@ -169,7 +169,7 @@ def test_a_program_with_other_weights_is_refused(old: bytes, new: bytes, text: s
             r"uses os\.system at .*, which is not in the table",
         ),
         (b"torch.ops.aten.relu_.default", b"builtins.eval", r"uses builtins\.eval at .*, which is not in the table"),
-        (b'"as_ints": [2, 2]', b'"as_ints": [9999999999]', r"cannot be read|does not fit together"),
+        (b'"as_ints": [2, 2]', b'"as_ints": [9999999999]', r"has a window of 9999999999 where only \d entries are"),
         (b"user_output", b"buffer_mutation", r"a program that changes its state when it runs \(buffer_mutation\)"),
         (b'"nodes"', b'"knots"', r"cannot be read \(damaged, or of an unknown version: KeyError 'nodes'"),
         (

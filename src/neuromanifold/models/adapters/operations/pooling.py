@@ -17,6 +17,8 @@ def _windows(x: Any, space: int, kernel: Any, stride: Any, padding: Any, ceil_mo
     stride = repeated(stride, space) if stride not in (None, [], ()) else kernel
     margins = []
     for length, k, s, p in zip(x.shape[-space:], kernel, stride, repeated(padding, space), strict=True):
+        if k > length + 2 * p:
+            raise Refusal(f"has a window of {k} where only {length + 2 * p} entries are; use a smaller one")
         rest = (length + 2 * p - k) % s
         # A window that would begin in the right margin is left out.
         wider = ceil_mode and rest and length + 2 * p - k - rest + s < length + p
