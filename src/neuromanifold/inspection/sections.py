@@ -178,6 +178,8 @@ SECTIONS = (
         "reduction", "equivalent smaller network", _reduction, lambda s: _perceptron(s) or _exactly(s),
         lambda s: _cubes(s) / 10 + _passes(s, 20), needs="regions",
     ),
-    Section("bottleneck", "bottleneck", _bottleneck, _perceptron, _cubes),
+    Section(
+        "bottleneck", "bottleneck", _bottleneck, _perceptron, lambda s: _cubes(s) + _passes(s, 10 * s.outputs)
+    ),
 )  # fmt: skip
 """In no order: `inspect` sorts them by cost."""

@@ -9,21 +9,21 @@ from typing import Any
 
 from neuromanifold.numerics.files import write_text
 from neuromanifold.papers import PAPERS, Evidence
+from neuromanifold.report.style import STYLE
 
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2.5rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
-code, pre { font-size: .85rem; background: #f3f4f6; border-radius: .25em; } code { padding: .1em .35em; }
-pre { padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-td, th { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb; vertical-align: top; }
-td:first-child { white-space: nowrap; font-weight: 600; } .number { text-align: right; white-space: nowrap; }
-.verdict { white-space: nowrap; font-weight: 600; } .holds { color: #00664a; } .sampled { color: #0072B2; }
-.fails { color: #a33d00; } .amended { color: #8a5a00; } .differs { background: #fdecea; }
-details { margin: .2rem 0; color: #555; font-size: .92rem; } summary { cursor: pointer; }
-footer { color: #555; font-size: .9rem; margin-top: 2.5rem; }
+_STYLE = (
+    STYLE
+    + """
+body { max-width: 75rem; } table { table-layout: fixed; } td, th { padding: .35rem .5rem; }
+th:nth-child(1) { width: 8rem; } th:nth-child(3) { width: 11rem; } th:nth-child(4) { width: 5rem; } th:nth-child(5) { width: 6rem; }
+thead th, td:first-child { font-weight: 600; } .number { text-align: right; }
+.verdict { font-weight: 600; } .holds { color: var(--good); } .sampled { color: var(--sampled); }
+.fails { color: var(--bad); } .amended { color: var(--amended); } .differs { background: var(--differs); }
+@media (max-width: 48rem) { thead { display: none; } tr { display: grid; grid-template-columns: auto 1fr auto auto; gap: 0 .8rem;
+  border-bottom: 1px solid var(--line); padding: .5rem 0; } td { border: 0; padding: 0; }
+  td:nth-child(2) { grid-row: 2; grid-column: 1 / -1; } }
 """
+)
 _CLASS = {"holds": "holds", "no counterexample": "sampled", "fails": "fails", "holds as amended": "amended"}
 
 
