@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is,
 app.add_typer(data_app, name="data")
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
+_INTERRUPTED = 130
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
@@ -33,7 +35,18 @@ def main() -> None:
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("neuromanifold: interrupted; what was finished is on disk.", file=sys.stderr)
-        raise SystemExit(130) from None
+        _leave_interrupted()
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            _leave_interrupted()
+        raise
+
+
+def _leave_interrupted() -> None:
+    """End at once: threads of an interrupted computation are still at work, and the interpreter's own end may crash on them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_INTERRUPTED)
 
 
 @app.command("inspect")
@@ -85,7 +98,8 @@ def inspect_network(
         typer.echo(f"wrote {write_json(inspection, json)}")
     typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
     if inspection.interrupted:
-        raise typer.Exit(130)
+        typer.echo("neuromanifold: interrupted; what was finished is above and in the report.", err=True)
+        raise typer.Exit(_INTERRUPTED)
 
 
 def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:

@@ -16,7 +16,6 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.validation import leading_axis, sample_arrays
-from neuromanifold.tangent.jacobian import n_columns
 
 _CURVE_POINTS = 400
 
@@ -79,7 +78,8 @@ def _subject(f: Model, params: Any, x: Any, y: Any, exact: bool | None, samples:
     if samples is not None and not (isinstance(samples, int) and samples > 0):
         raise ValueError(f"`samples` is {samples!r}; pass how many of the {given} samples to look at.")
     outputs = int(np.prod(output_shape(f, params, x), dtype=int))
-    n = min(given, samples or default_samples(outputs, n_columns(params), budget))
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
+    n = min(given, samples or default_samples(outputs, shapes, budget))
     x, y = thinned(x, n), None if y is None else thinned(np.asarray(y), n)
     with boundary(params, x):
         checked(f, params, x)
