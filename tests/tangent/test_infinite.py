@@ -220,3 +220,14 @@ def test_a_function_and_a_tracer_are_refused():
         jax.jit(lambda x: infinite_ntk(nm.MLP((1, 1)), x))(jnp.ones((1, 1)))
     with pytest.raises(ValueError, match=r"`rtol` is 2\.0"):
         Quadrature(rtol=2.0)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "tanh", "silu"])
+def test_rows_and_columns_of_different_variance_share_one_series(activation):
+    """Small and large samples settle at different orders when asked apart; a cross kernel is a corner of the whole."""
+    net, x = nm.MLP((1, 8, 1), activation), np.array([[0.01], [1.0], [3.0]])
+    for kernel in (infinite_ntk, nngp):
+        whole = kernel(net, x, quadrature=Quadrature(rtol=1e-6))
+        cross = kernel(net, x[:1], x[2:], quadrature=Quadrature(rtol=1e-6))
+        np.testing.assert_allclose(cross, whole[:1, 2:], rtol=1e-6)
+        assert kernel(net, x[:2], x).shape == (2, 3)
