@@ -1,12 +1,13 @@
 """The quadrature's own error estimate, against integrals by ball arithmetic."""
 
 import flint
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import neuromanifold as nm
 from neuromanifold.tangent.infinite import nngp
-from neuromanifold.tangent.infinite_quadrature import _ORDERS, _coefficients, _sums, estimated_error
+from neuromanifold.tangent.infinite_quadrature import _ORDERS, _coefficients, Quadrature, _sums, estimated_error
 
 VARIANCES = np.array([0.01, 0.3, 1.0, 2.44, 5.0])
 BALLS = {
@@ -51,3 +52,12 @@ def test_unit_scale_data_is_accepted_and_right(name):
     found = np.diag(nngp(nm.MLP((1, 8, 1), name), x))
     expected = [1 + second_moment(BALLS[name], 1 + v**2) for v in x[:, 0]]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_jump_keeps_opposite_and_parallel_samples_apart():
+    """NNGP(x, −x) = −1 and NNGP(x, 2x) = 1 through every layer of sign; an error ε in ρ grows to √ε in each."""
+    sign = nm.Activation(jnp.sign, name="sign")
+    x = np.array([[0.3, -1.1, 0.7]])
+    net = nm.MLP((3, 2, 2, 2, 1), sign, bias=False)
+    kernel = nngp(net, np.vstack([x, -x, 2 * x]), quadrature=Quadrature(kinks=(0.0,)))
+    np.testing.assert_allclose(kernel, [[1, -1, 1], [-1, 1, -1], [1, -1, 1]], rtol=0, atol=1e-14)

@@ -15,6 +15,7 @@ from neuromanifold.tangent.infinite_quadrature import Quadrature, quadrature_dua
 
 _ARRAYS_PER_PAIR = 16
 _NEARLY_PARALLEL = 1e-4
+_ROUNDING = 16 * np.finfo(np.float64).eps
 
 
 def infinite_ntk(
@@ -132,9 +133,13 @@ def _first_layer(x1: np.ndarray, x2: np.ndarray, weight: float, bias: float) -> 
 
 
 def _angle(a: np.ndarray, b: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """arccos of the correlation; one that is ±1 to rounding is ±1, for a jump in σ turns an error ε there into √ε."""
     roots = np.sqrt(a) * np.sqrt(b)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(roots > 0, np.arccos(np.clip(covariance / roots, -1.0, 1.0)), np.pi / 2)
+        correlation = covariance / roots
+        parallel = np.abs(np.abs(correlation) - 1.0) <= _ROUNDING
+        correlation = np.where(parallel, np.sign(correlation), np.clip(correlation, -1.0, 1.0))
+        return np.where(roots > 0, np.arccos(correlation), np.pi / 2)
 
 
 def _kahan_angle(u: np.ndarray, v: np.ndarray) -> np.ndarray:
