@@ -203,8 +203,9 @@ def test_the_mean_over_nets_deviates_like_one_over_n(key, draws, tally):
     [
         ((nm.MLP((2, 3, 1)), np.ones((3, 4))), {}, r"`x` has shape \(3, 4\); the network takes \(n, 2\)"),
         ((nm.MLP((2, 3, 1), output_activation="tanh"), np.ones((3, 2))), {}, "output activation tanh"),
-        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": 0.0}, "`weight_std` is 0.0; pass a positive"),
+        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": 0.0}, "`weight_std` is 0.0; pass positive"),
         ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"bias_std": -1.0}, "`bias_std` is -1.0"),
+        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": (1, 2, 3)}, "one for each of the 2 affine layers"),
         ((nm.MLP((2, 3, 1)), np.full((3, 2), np.nan)), {}, "`x` is nan"),
     ],
 )
@@ -231,3 +232,17 @@ def test_rows_and_columns_of_different_variance_share_one_series(activation):
         cross = kernel(net, x[:1], x[2:], quadrature=Quadrature(rtol=1e-6))
         np.testing.assert_allclose(cross, whole[:1, 2:], rtol=1e-6)
         assert kernel(net, x[:2], x).shape == (2, 3)
+
+
+def test_standard_deviations_per_layer(rng):
+    """A linear net of three layers by hand, and the scalar as the case of equal entries."""
+    x = rng.standard_normal((4, 5))
+    weights, biases = (1.0, 2.0, 3.0), (0.5, 0.0, 0.25)
+    net, covariance, tangent = deep("identity", 2), x @ x.T / 5, 0.0
+    for w, b in zip(weights, biases, strict=True):
+        covariance = w**2 * covariance + b**2
+        tangent = covariance + w**2 * tangent
+    scale = np.abs(tangent).max()
+    np.testing.assert_allclose(nngp(net, x, weight_std=weights, bias_std=biases), covariance, atol=1e-13 * scale)
+    np.testing.assert_allclose(infinite_ntk(net, x, weight_std=weights, bias_std=biases), tangent, atol=1e-13 * scale)
+    np.testing.assert_array_equal(infinite_ntk(net, x, weight_std=(1.3,) * 3), infinite_ntk(net, x, weight_std=1.3))

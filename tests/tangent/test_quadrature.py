@@ -7,7 +7,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.tangent.infinite import nngp
-from neuromanifold.tangent.infinite_quadrature import _ORDERS, _coefficients, Quadrature, _sums, estimated_error
+from neuromanifold.tangent.infinite_quadrature import _ORDERS, Quadrature, _coefficients, _sums, estimated_error
 
 VARIANCES = np.array([0.01, 0.3, 1.0, 2.44, 5.0])
 BALLS = {

@@ -23,8 +23,8 @@ def infinite_ntk(
     x1: Any,
     x2: Any = None,
     *,
-    weight_std: float = 1.0,
-    bias_std: float = 1.0,
+    weight_std: Any = 1.0,
+    bias_std: Any = 1.0,
     quadrature: Quadrature | None = None,
     memory: int | str | None = None,
 ) -> Float[np.ndarray, "n1 n2"]:
@@ -36,7 +36,8 @@ def infinite_ntk(
     Θ¹ = Σ¹,   Θ^{l+1} = Σ^{l+1} + σ_w² Θ^l ∘ E[σ'(u)σ'(v)],   (u, v) ~ N(0, Σ^l).
 
     Shape (n1, n2), for one output; outputs are independent, so that the kernel of o outputs is this one ⊗ I_o. The net's
-    hidden widths and scaling play no part, `net.bias` does; a `Mixed` layer counts by its proportions. Closed forms for
+    hidden widths and scaling play no part, `net.bias` does; a `Mixed` layer counts by its proportions. Either deviation may
+    be a sequence with one entry per affine layer. Closed forms for
     relu, leaky_relu, abs, identity, erf, sin, cos, exp; any other activation by `Quadrature`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False, scaling="ntk")
@@ -51,8 +52,8 @@ def nngp(
     x1: Any,
     x2: Any = None,
     *,
-    weight_std: float = 1.0,
-    bias_std: float = 1.0,
+    weight_std: Any = 1.0,
+    bias_std: Any = 1.0,
     quadrature: Quadrature | None = None,
     memory: int | str | None = None,
 ) -> Float[np.ndarray, "n1 n2"]:
@@ -78,18 +79,19 @@ class _Pairs(NamedTuple):
 
 
 def _kernels(net, x1, x2, weight_std, bias_std, quadrature, memory, *, tangent: bool) -> np.ndarray:
-    _check(net, weight_std, bias_std)
+    _check(net)
     symmetric = x2 is None
     x1 = _checked_sample(net, x1, "x")
     x2 = x1 if symmetric else _checked_sample(net, x2, "x2")
     duals = [_dual(entry, quadrature or Quadrature()) for entry in net.activation]
-    weight, bias = float(weight_std) ** 2, float(bias_std) ** 2 if net.bias else 0.0
+    weights = _per_layer(net, weight_std, "weight_std") ** 2
+    biases = _per_layer(net, bias_std, "bias_std") ** 2 * net.bias
     largest = max(1, int((memory_budget(memory) / (8 * _ARRAYS_PER_PAIR)) ** 0.5))
     kernel = np.empty((len(x1), len(x2)))
     cuts1, cuts2 = list(blocks(len(x1), largest)), list(blocks(len(x2), largest))
     for index, rows in enumerate(cuts1):
         for columns in cuts2[index:] if symmetric else cuts2:
-            pairs = _recursion(x1[rows], x2[columns], duals, weight, bias)
+            pairs = _recursion(x1[rows], x2[columns], duals, weights, biases)
             block = pairs.tangent if tangent else pairs.covariance
             on_diagonal = symmetric and rows == columns
             kernel[rows, columns] = (block + block.T) / 2 if on_diagonal else block
@@ -98,9 +100,9 @@ def _kernels(net, x1, x2, weight_std, bias_std, quadrature, memory, *, tangent: 
     return kernel
 
 
-def _recursion(x1: np.ndarray, x2: np.ndarray, duals: list[Dual], weight: float, bias: float) -> _Pairs:
-    pairs = _finite(_first_layer(x1, x2, weight, bias), 1)
-    for layer, dual in enumerate(duals, start=2):
+def _recursion(x1: np.ndarray, x2: np.ndarray, duals: list[Dual], weights: np.ndarray, biases: np.ndarray) -> _Pairs:
+    pairs = _finite(_first_layer(x1, x2, weights[0], biases[0]), 1)
+    for layer, (dual, weight, bias) in enumerate(zip(duals, weights[1:], biases[1:], strict=True), start=2):
         pairs = _finite(_next_layer(pairs, dual, weight, bias), layer)
     return pairs
 
@@ -170,17 +172,24 @@ def _dual_of(activation: Activation, quadrature: Quadrature) -> Dual:
     return quadrature_dual(activation, quadrature) if known is None else known
 
 
-def _check(net: Any, weight_std: Any, bias_std: Any) -> None:
+def _check(net: Any) -> None:
     if not isinstance(net, MLP):
         raise TypeError(f"`net` is a {type(net).__name__}; infinite width is defined for nm.MLP.")
     if net.output_activation.name != "identity":
         raise ValueError(
             f"`net` has the output activation {net.output_activation}; the limit is Gaussian before it: pass a linear output."
         )
-    if not np.isfinite(weight_std) or weight_std <= 0:
-        raise ValueError(f"`weight_std` is {weight_std}; pass a positive number.")
-    if not np.isfinite(bias_std) or bias_std < 0:
-        raise ValueError(f"`bias_std` is {bias_std}; pass zero or a positive number.")
+
+
+def _per_layer(net: MLP, given: Any, name: str) -> np.ndarray:
+    """One standard deviation for each affine layer."""
+    values = np.asarray(given, np.float64)
+    if values.ndim > 1 or values.size not in (1, net.depth):
+        raise ValueError(f"`{name}` is {given!r}; pass one number, or one for each of the {net.depth} affine layers.")
+    if not np.isfinite(values).all() or (values < 0).any() or (name == "weight_std" and (values == 0).any()):
+        allowed = "positive numbers" if name == "weight_std" else "zero or positive numbers"
+        raise ValueError(f"`{name}` is {given!r}; pass {allowed}.")
+    return np.broadcast_to(values.reshape(-1), (net.depth,))
 
 
 def _checked_sample(net: MLP, x: Any, name: str) -> np.ndarray:
