@@ -1,11 +1,12 @@
 """What θ and f_θ are: activations, networks, initialisations, losses, files."""
 
-from neuromanifold.models import init, losses
+from neuromanifold.models import init, layers, losses
 from neuromanifold.models.activation import Activation, Mixed, leaky_relu, power
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
+from neuromanifold.models.sequential import Sequential
 from neuromanifold.models.storage import load, save
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "Layer",
     "LinearConvNet",
     "Mixed",
+    "Sequential",
     "init",
+    "layers",
     "leaky_relu",
     "load",
     "losses",

@@ -4,8 +4,7 @@ from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.certificate import JacobianCertificate
 from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
-from neuromanifold.tangent.infinite import infinite_ntk, nngp
-from neuromanifold.tangent.infinite_quadrature import Quadrature
+from neuromanifold.tangent.infinite import InfiniteKernels, Quadrature, infinite_kernels, infinite_ntk, nngp
 from neuromanifold.tangent.jacobian import jacobian
 from neuromanifold.tangent.linearize import linearize
 from neuromanifold.tangent.ntk import ntk
@@ -14,6 +13,7 @@ from neuromanifold.tangent.prediction import KernelFlow, kernel_flow
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 __all__ = [
+    "InfiniteKernels",
     "JacobianCertificate",
     "KernelFlow",
     "Quadrature",
@@ -21,6 +21,7 @@ __all__ = [
     "UntrustworthyRank",
     "alignment",
     "functional_dimension",
+    "infinite_kernels",
     "infinite_ntk",
     "jacobian",
     "kernel_alignment",

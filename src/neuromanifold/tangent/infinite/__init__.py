@@ -1,0 +1,6 @@
+"""Infinitely wide networks: their covariance, their tangent kernel, and the arithmetic of covariances behind both."""
+
+from neuromanifold.tangent.infinite.kernels import InfiniteKernels, infinite_kernels, infinite_ntk, nngp
+from neuromanifold.tangent.infinite.quadrature import Quadrature
+
+__all__ = ["InfiniteKernels", "Quadrature", "infinite_kernels", "infinite_ntk", "nngp"]
