@@ -58,25 +58,28 @@ def deviations(layers: tuple[AbstractLayer, ...], weight_std: Any, bias_std: Any
 
 
 def _deviation(layer: WeightLayer, weight: Any, bias: Any) -> Deviation:
-    bias = layer.bias_std if bias is None else bias
-    if not isinstance(layer, Attention):
-        weight = layer.weight_std if weight is None else weight
-        if np.shape(weight):
+    bias = jnp.asarray(layer.bias_std if bias is None else bias, jnp.float64)
+    if isinstance(layer, Attention):
+        own = (layer.key_std, layer.value_std, layer.out_std)
+        given = own if weight is None else weight if _several(weight) else (weight,) * 3
+        if len(given) != 3:
             raise ValueError(
-                f"`weight_std` has the entry {weight!r} for a {type(layer).__name__} layer; pass one number."
+                f"`weight_std` has {len(given)} entries for attention; pass one, or three: key, value, output."
             )
-    elif weight is None:
-        weight = (layer.key_std, layer.value_std, layer.out_std)
-    elif not np.shape(weight):
-        weight = (weight,) * 3
-    weight = jnp.stack([jnp.asarray(w, jnp.float64) for w in weight]) if np.shape(weight) else weight
-    return Deviation(jnp.asarray(weight, jnp.float64), jnp.asarray(bias, jnp.float64))
+        return Deviation(jnp.stack([jnp.asarray(w, jnp.float64) for w in given]), bias)
+    if _several(weight):
+        raise ValueError(f"`weight_std` has the entry {weight!r} for a {type(layer).__name__} layer; pass one number.")
+    return Deviation(jnp.asarray(layer.weight_std if weight is None else weight, jnp.float64), bias)
+
+
+def _several(given: Any) -> bool:
+    return isinstance(given, (tuple, list)) or np.ndim(given) > 0
 
 
 def _entries(given: Any, count: int, name: str) -> list[Any]:
     if given is None:
         return [None] * count
-    entries = list(given) if isinstance(given, (tuple, list)) or np.ndim(given) else [given] * count
+    entries = list(given) if _several(given) else [given] * count
     if len(entries) != count:
         raise ValueError(f"`{name}` is {given!r}; pass one number, or one for each of the {count} weight layers.")
     for entry in entries:

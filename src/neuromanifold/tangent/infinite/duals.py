@@ -36,9 +36,12 @@ class Moments(NamedTuple):
 
 @runtime_checkable
 class Dual(Protocol):
-    """What an activation contributes to the recursion. `recorded`: whether `own` is worth computing once per sample."""
+    """What an activation contributes to the recursion."""
 
-    recorded: bool
+    @property
+    def recorded(self) -> bool:
+        """Whether `own` is worth computing once per sample."""
+        ...
 
     def own(self, a: Array) -> Own:
         """For numbers of variance a."""

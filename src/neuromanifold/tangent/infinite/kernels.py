@@ -107,8 +107,8 @@ def _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, *, 
         if is_traced((x1, x2, weight_std, bias_std)):
             return InfiniteKernels(*traced_kernels(it, x1, x2, weight_std, bias_std, tangent=tangent))
         spreads = deviations(it.layers, weight_std, bias_std)
-        x1, x2 = (None if x is None else np.asarray(x, np.float64) for x in (x1, x2))
-        return InfiniteKernels(*blocked_kernels(it, x1, x2, spreads, budget, tangent=tangent))
+        x2 = None if x2 is None else np.asarray(x2, np.float64)
+        return InfiniteKernels(*blocked_kernels(it, np.asarray(x1, np.float64), x2, spreads, budget, tangent=tangent))
 
 
 def _checked_sample(it: Program, x: Any, name: str) -> Any:

@@ -259,5 +259,5 @@ def add(branches: Sequence[Pairs]) -> Pairs:
         left=sum(b.left for b in branches),
         right=sum(b.right for b in branches),
         distance=sum(b.distance for b in branches),
-        tangent=None if first.tangent is None else sum(b.tangent for b in branches),
+        tangent=None if first.tangent is None else sum(b.tangent for b in branches),  # pyright: ignore[reportArgumentType, reportCallIssue]
     )
