@@ -106,6 +106,7 @@ def test_coincident_and_opposite_samples_keep_their_digits(rng):
     assert kernel < limit
     with arithmetic():
         opposite = PiecewiseLinear(0.25, 0.25).pairs(Geometry(1.0, 1.0, jnp.asarray(2.0), jnp.asarray(0.0)), None, None)
+    assert abs(float(opposite.covariance)) < EPS
     assert abs(float(opposite.distance) - 0.5) < EPS
     assert float(opposite.slope) == 0.0
 

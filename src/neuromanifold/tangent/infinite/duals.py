@@ -1,6 +1,6 @@
 """Dual activations in closed form: what σ does to the covariances of two Gaussian numbers.
 
-A dual knows E[σ(u)²] of one number and, for two, the half squared distance ½E(σ(u) − σ(v))² and E[σ'(u)σ'(v)].
+A dual knows E[σ(u)²] of one number and, for two, E[σ(u)σ(v)], the half squared distance ½E(σ(u) − σ(v))² and E[σ'(u)σ'(v)].
 """
 
 from collections.abc import Callable
@@ -27,8 +27,9 @@ class Own(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """½E(σ(u) − σ(v))², E[σ'(u)σ'(v)], and the error estimated for the pairs."""
+    """E[σ(u)σ(v)], ½E(σ(u) − σ(v))², E[σ'(u)σ'(v)], and the error estimated for the pairs."""
 
+    covariance: Array
     distance: Array
     slope: Array
     error: Any = 0.0
@@ -59,7 +60,7 @@ class PiecewiseLinear:
     E[σσ] = √(ab) (p² cos θ + m² (2/π)(sin θ + (π/2 − θ) cos θ)),  E[σ'σ'] = p² + m² (1 − 2θ/π).
 
     >>> relu, orthogonal = PiecewiseLinear(0.25, 0.25), Geometry(1.0, 1.0, jnp.asarray(1.0), jnp.asarray(1.0))
-    >>> round(float(0.5 - relu.pairs(orthogonal, None, None).distance) * 2 * np.pi, 5)      # E[σσ] = 1/2π
+    >>> round(float(relu.pairs(orthogonal, None, None).covariance) * 2 * np.pi, 5)      # E[σσ] = 1/2π
     1.0
     """
 
@@ -73,15 +74,17 @@ class PiecewiseLinear:
 
     def pairs(self, between: Geometry, left: Own | None, right: Own | None) -> Moments:
         """Cho and Saul's arc-cosine kernels of orders 1 and 0, as sums of non-negative terms: nothing cancels at θ → 0."""
-        radial = (self.odd + self.even) * between.radial
+        gain = self.odd + self.even
         if not self.even:
-            return Moments(self.odd * between.minus + radial, jnp.full_like(between.minus, self.odd))
+            slope = jnp.full_like(between.minus, self.odd)
+            return Moments(gain * between.covariance, gain * (between.minus + between.radial), slope)
         low, high = jnp.minimum(between.minus, between.plus), jnp.maximum(between.minus, between.plus)
         folded = jnp.maximum(low - 2 / jnp.pi * lens(low, high), 0.0)
         angle = 2 * half_angle(low, high)
         angle = jnp.where(between.minus <= between.plus, angle, jnp.pi - angle)
         slope = self.odd + self.even * (1 - 2 / jnp.pi * angle)
-        return Moments(self.odd * between.minus + self.even * folded + radial, slope)
+        lost = self.odd * between.minus + self.even * folded
+        return Moments(gain * between.left * between.right - lost, lost + gain * between.radial, slope)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,8 @@ class Step:
         low, high = jnp.minimum(between.minus, between.plus), jnp.maximum(between.minus, between.plus)
         angle = 2 * half_angle(low, high)
         angle = jnp.where(between.minus <= between.plus, angle, jnp.pi - angle)
-        return Moments(self.odd * 2 / jnp.pi * angle, jnp.zeros_like(angle))
+        lost = self.odd * 2 / jnp.pi * angle
+        return Moments(self.even + self.odd - lost, lost, jnp.zeros_like(angle))
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class ClosedForm:
     def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
         """The covariance subtracted from the mean of the variances."""
         value, slope = self.formula(between.left**2, between.right**2, between)
-        return Moments(difference((left.variance + right.variance) / 2, value), slope)
+        return Moments(value, difference((left.variance + right.variance) / 2, value), slope)
 
 
 @dataclass(frozen=True)
@@ -146,8 +150,8 @@ class Mixture:
             dual.pairs(between, own, other)
             for (_, dual), own, other in zip(self.parts, left.record, right.record, strict=True)
         ]
-        means = (self._mean([m.distance for m in each]), self._mean([m.slope for m in each]))
-        return Moments(*means, _largest([m.error for m in each]))
+        covariance, distance, slope = (self._mean(list(v)) for v in list(zip(*each, strict=True))[:3])
+        return Moments(covariance, distance, slope, _largest([m.error for m in each]))
 
     def _mean(self, values: list[Array]) -> Array:
         return sum(share * value for (share, _), value in zip(self.parts, values, strict=True))

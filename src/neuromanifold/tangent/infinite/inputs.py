@@ -16,12 +16,14 @@ _NEARLY_EQUAL = 1e-4
 @partial(jax.jit, static_argnames=("crossed", "full", "same", "tangent"))
 def inputs(x1: Array, x2: Array, *, crossed: bool, full: bool, same: bool, tangent: bool) -> Pairs:
     """Means over the channels of samples (n, *positions, channels). `same`: x1 and x2 are one list of samples."""
-    pairs = Pairs((x1**2).mean(-1), (x2**2).mean(-1), None, None, crossed, full)
+    pairs = Pairs((x1**2).mean(-1), (x2**2).mean(-1), None, None, None, crossed, full)
+    covariance = _products(pairs, x1, x2) / x1.shape[-1]
     if x1.shape[-1] <= _FEW_CHANNELS:
         distance = _by_differences(pairs.over_left(x1), pairs.over_right(x2))
     else:
-        distance = _by_products(pairs, x1, x2, same)
-    return replace(pairs, distance=distance, tangent=jnp.zeros_like(distance) if tangent else None)
+        distance = _by_products(pairs, x1, x2, covariance, same)
+    start = jnp.zeros_like(distance) if tangent else None
+    return replace(pairs, covariance=covariance, distance=distance, tangent=start)
 
 
 def _by_differences(u: Array, v: Array) -> Array:
@@ -39,10 +41,10 @@ def _by_differences(u: Array, v: Array) -> Array:
     return total / (2 * channels)
 
 
-def _by_products(pairs: Pairs, x1: Array, x2: Array, same: bool) -> Array:
-    """½‖u − v‖² by matrix products; by differences for all pairs where two samples of different places nearly agree."""
+def _by_products(pairs: Pairs, x1: Array, x2: Array, covariance: Array, same: bool) -> Array:
+    """½‖u − v‖² from matrix products; by differences for all pairs where two samples of different places nearly agree."""
     mean = pairs.mean_variance
-    rough = jnp.maximum(mean - _products(pairs, x1, x2) / x1.shape[-1], 0.0)
+    rough = jnp.maximum(mean - covariance, 0.0)
     known = _equal_places(pairs, mean.shape) if same else jnp.zeros((), bool)
     rough = jnp.where(known, 0.0, rough)
     close = (rough < _NEARLY_EQUAL * mean) & ~known

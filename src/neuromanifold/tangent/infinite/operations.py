@@ -4,7 +4,7 @@ Each operation is compiled by itself, so that layers of one kind and shape share
 sums after it, where it would be computed once per term.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -71,6 +71,7 @@ def affine(pairs: Pairs, spread: Spread) -> Pairs:
         pairs,
         left=spread.weight * pairs.left + spread.bias,
         right=spread.weight * pairs.right + spread.bias,
+        covariance=spread.weight * pairs.covariance + spread.bias,
         distance=spread.weight * pairs.distance,
         tangent=tangent,
     )
@@ -96,7 +97,7 @@ def _taps(pairs: Pairs, axis: int, window: Window) -> Pairs:
         return v
 
     left, right = (window.widened(v, 1 + axis) for v in (pairs.left, pairs.right))
-    distance, tangent = widened(pairs.distance), None if pairs.tangent is None else widened(pairs.tangent)
+    distance = widened(pairs.distance)
     if pairs.full and before + after and window.padding != "CIRCULAR":
         inside = jnp.pad(jnp.ones(size, bool), (before, after))
         inside = _between(inside[:, None] & inside, both, distance.ndim)
@@ -106,7 +107,7 @@ def _taps(pairs: Pairs, axis: int, window: Window) -> Pairs:
         left=window.mean(left, (1 + axis,), size),
         right=window.mean(right, (1 + axis,), size),
         distance=window.mean(distance, both, size),
-        tangent=None if tangent is None else window.mean(tangent, both, size),
+        **pairs.map_pairs(lambda v: window.mean(widened(v), both, size)),
     )
 
 
@@ -135,8 +136,14 @@ def activation(dual: Dual, pairs: Pairs, left: Own, right: Own) -> tuple[Pairs, 
         jax.tree.map(pairs.over_left, left._replace(error=())),
         jax.tree.map(pairs.over_right, right._replace(error=())),
     )
-    tangent = None if pairs.tangent is None else pairs.tangent * moments.slope
-    after = replace(pairs, left=left.variance, right=right.variance, distance=moments.distance, tangent=tangent)
+    after = replace(
+        pairs,
+        left=left.variance,
+        right=right.variance,
+        covariance=moments.covariance,
+        distance=moments.distance,
+        tangent=None if pairs.tangent is None else pairs.tangent * moments.slope,
+    )
     return after, moments.error
 
 
@@ -157,17 +164,13 @@ def average(pairs: Pairs, windows: tuple[Window, ...]) -> Average:
                 v = window.mean(window.widened(v, place), (place,), pairs.positions[axis])
         return v
 
-    return _averages(pairs, mean)
+    return Average(**pairs.map_pairs(mean))
 
 
 @jax.jit
 def global_average(pairs: Pairs) -> Average:
     """The mean over all pairs of positions."""
-    return _averages(pairs, lambda v: v.mean(axis=tuple(range(pairs.batch, v.ndim))))
-
-
-def _averages(pairs: Pairs, mean: Callable[[Array], Array]) -> Average:
-    return Average(mean(pairs.covariance), None if pairs.tangent is None else mean(pairs.tangent))
+    return Average(**pairs.map_pairs(lambda v: v.mean(axis=tuple(range(pairs.batch, v.ndim)))))
 
 
 @jax.jit
@@ -188,7 +191,7 @@ def attend(pairs: Pairs, left: Array, right: Array) -> Average:
         order = (pairs.batch + offset + j for j in range(axes) for offset in (0, axes))
         return apart.transpose(*range(pairs.batch), *order)
 
-    return _averages(pairs, weighted)
+    return Average(**pairs.map_pairs(weighted))
 
 
 def _matrix(v: Array, pairs: Pairs) -> Array:
@@ -198,16 +201,17 @@ def _matrix(v: Array, pairs: Pairs) -> Array:
     return v.transpose(order).reshape(*v.shape[:b], size, size)
 
 
-@jax.jit
-def own_variances(average: Average) -> Array:
+@partial(jax.jit, static_argnums=1)
+def own_variances(average: Average, full: bool) -> Array:
     """The variances after a map of the positions, from the covariances of each sample with itself."""
-    return on_diagonal(average.covariance, 1)
+    return on_diagonal(average.covariance, 1) if full else average.covariance
 
 
 @partial(jax.jit, static_argnames="terms")
 def averaged(pairs: Pairs, average: Average, left: Array, right: Array, terms: int) -> Pairs:
     """The pairs after a map of the positions that sums so many terms."""
-    after = replace(pairs, left=left, right=right, tangent=average.tangent, full=pairs.full and left.ndim > 1)
+    full = pairs.full and left.ndim > 1
+    after = replace(pairs, left=left, right=right, full=full, **average._asdict())
     return replace(after, distance=difference(after.mean_variance, average.covariance, terms=terms))
 
 
@@ -223,7 +227,7 @@ def flatten(pairs: Pairs) -> Pairs:
         left=mean(pairs.left, 1),
         right=mean(pairs.right, 1),
         distance=mean(pairs.distance, pairs.batch),
-        tangent=None if pairs.tangent is None else mean(pairs.tangent, pairs.batch),
+        **pairs.map_pairs(lambda v: mean(v, pairs.batch)),
         full=False,
     )
 
@@ -231,8 +235,8 @@ def flatten(pairs: Pairs) -> Pairs:
 @jax.jit
 def equal_positions(pairs: Pairs) -> Pairs:
     """Forget the covariances between different positions."""
-    distance, tangent = (None if v is None else on_diagonal(v, pairs.batch) for v in (pairs.distance, pairs.tangent))
-    return replace(pairs, distance=distance, tangent=tangent, full=False)
+    distance = on_diagonal(pairs.distance, pairs.batch)
+    return replace(pairs, distance=distance, full=False, **pairs.map_pairs(lambda v: on_diagonal(v, pairs.batch)))
 
 
 @partial(jax.jit, static_argnames=("positions", "eps"))
@@ -246,8 +250,8 @@ def normalise(pairs: Pairs, *, positions: bool, eps: float) -> Pairs:
     sizes = pairs.over_left(root(below_left)) * pairs.over_right(root(below_right))
     left, right = pairs.left / below_left, pairs.right / below_right
     radial = (pairs.over_left(root(left)) - pairs.over_right(root(right))) ** 2 / 2
-    tangent = None if pairs.tangent is None else pairs.tangent / sizes
-    return replace(pairs, left=left, right=right, distance=geometry(pairs).minus / sizes + radial, tangent=tangent)
+    distance = geometry(pairs).minus / sizes + radial
+    return replace(pairs, left=left, right=right, distance=distance, **pairs.map_pairs(lambda v: v / sizes))
 
 
 @jax.jit
@@ -258,6 +262,7 @@ def add(branches: Sequence[Pairs]) -> Pairs:
         first,
         left=sum(b.left for b in branches),
         right=sum(b.right for b in branches),
+        covariance=sum(b.covariance for b in branches),
         distance=sum(b.distance for b in branches),
         tangent=None if first.tangent is None else sum(b.tangent for b in branches),  # pyright: ignore[reportArgumentType, reportCallIssue]
     )

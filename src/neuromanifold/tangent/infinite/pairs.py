@@ -1,15 +1,17 @@
 """The state of the recursion: what is known of two samples' activations at one layer of an infinitely wide network.
 
 At each position of a sample, every channel holds an independent copy of one random number: u for the first sample, v for
-the second. `Pairs` holds their variances a = E[u²], b = E[v²], the half squared distance d = ½E(u − v)², and the tangent kernel
-Θ. The covariance is c = (a + b)/2 − d. It is d that keeps its digits where two samples nearly agree; c does not, and there an
-arccos of c would turn a rounding error ε into √ε.
+the second. `Pairs` holds their variances a = E[u²], b = E[v²], their covariance c = E[uv], the half squared distance
+d = ½E(u − v)² = (a + b)/2 − c, and the tangent kernel Θ. Either of c and d follows from the other, but with different digits: d
+keeps them where two samples nearly agree, and there an arccos of c would turn a rounding error ε into √ε; c keeps them where one
+sample is much larger than the other.
 
-Arrays have the samples first: (n1, …) for a, (n2, …) for b, (n1, n2, …) for d and Θ, or (n, …) for all where each sample is paired
-with itself. Positions follow: those of one sample for a and b; for d and Θ the position that both share, or, where `full`, pairs
+Arrays have the samples first: (n1, …) for a, (n2, …) for b, (n1, n2, …) for the others, or (n, …) for all where each sample is paired
+with itself. Positions follow: those of one sample for a and b; for the others the position that both share, or, where `full`, pairs
 of positions, axis by axis: (…, p, p', q, q').
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,7 +26,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["left", "right", "distance", "tangent"],
+    data_fields=["left", "right", "covariance", "distance", "tangent"],
     meta_fields=["crossed", "full"],
 )
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Pairs:
 
     left: Array
     right: Array
+    covariance: Array
     distance: Array
     tangent: Array | None
     crossed: bool
@@ -66,11 +69,12 @@ class Pairs:
         """(a + b)/2."""
         return (self.over_left(self.left) + self.over_right(self.right)) / 2
 
-    @property
-    def covariance(self) -> Array:
-        """c = (a + b)/2 − d; exactly 0 where a or b is."""
-        both = (self.over_left(self.left) > 0) & (self.over_right(self.right) > 0)
-        return jnp.where(both, self.mean_variance - self.distance, 0.0)
+    def map_pairs(self, linear: Callable[[Array], Array]) -> dict[str, Any]:
+        """A linear map of covariance and tangent kernel, by name."""
+        return {
+            "covariance": linear(self.covariance),
+            "tangent": None if self.tangent is None else linear(self.tangent),
+        }
 
 
 def on_diagonal(v: Array, batch: int) -> Array:
@@ -123,13 +127,15 @@ class Geometry(NamedTuple):
 
 
 def geometry(pairs: Pairs) -> Geometry:
-    """√(ab) − c = d − ½(√a − √b)²; what the subtraction's own rounding could have left counts as zero."""
+    """√(ab) − c, or d − ½(√a − √b)² where that has the smaller error; what rounding alone could have left counts as zero."""
     left, right = pairs.over_left(root(pairs.left)), pairs.over_right(root(pairs.right))
     apart, product = jnp.abs(left - right), left * right
-    minus = pairs.distance - apart**2 / 2
-    minus = jnp.where(minus > 8 * EPS * apart * (left + right), minus, 0.0)
-    plus = 2 * product - minus
-    plus = jnp.where(plus > 16 * EPS * (product + apart**2), plus, 0.0)
+    rounding = apart * (left + right)
+    close = rounding + pairs.distance < product
+    minus = jnp.where(close, pairs.distance - apart**2 / 2, product - pairs.covariance)
+    minus = jnp.where(minus > EPS * jnp.where(close, 8 * rounding, 16 * product), minus, 0.0)
+    plus = product + pairs.covariance
+    plus = jnp.where(plus > 16 * EPS * product, plus, 0.0)
     return Geometry(left, right, minus, plus)
 
 

@@ -46,7 +46,7 @@ class SplitPanels:
         scales = (root(left.variance) * root(right.variance), root(left.record) * root(right.record))
         worst = [(e / jnp.maximum(s, _TINY)).max() for e, s in zip(errors, scales, strict=True)]
         distance = difference((left.variance + right.variance) / 2, value, terms=self.order)
-        return Moments(distance, slope, jnp.maximum(*worst))
+        return Moments(value, distance, slope, jnp.maximum(*worst))
 
     def _controlled(self, pair: Geometry) -> tuple[Array, ...]:
         orders = (*_COARSER[self.order], self.order)

@@ -46,7 +46,7 @@ class HermiteSeries:
         """Both series, by Horner's rule."""
         rho = between.correlation
         value, slope = (_mehler(h, k, rho) for h, k in zip(left.record, right.record, strict=True))
-        return Moments(difference((left.variance + right.variance) / 2, value, terms=self.order), slope)
+        return Moments(value, difference((left.variance + right.variance) / 2, value, terms=self.order), slope)
 
 
 def _mehler(left: Array, right: Array, rho: Array) -> Array:

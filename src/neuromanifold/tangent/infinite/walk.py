@@ -167,7 +167,7 @@ class Walk:
 
     def averaged(self, pairs: Pairs, average: Average, terms: int) -> Pairs:
         """The pairs after a map of the positions, with the variances that each sample's own covariances tell."""
-        left, right = self.ask(lambda: operations.own_variances(average))
+        left, right = self.ask(lambda: operations.own_variances(average, pairs.full))
         return operations.averaged(pairs, average, left, right, terms)
 
     def attention(self, layer: Attention, pairs: Pairs, shape: Shape, where: str) -> Pairs:
