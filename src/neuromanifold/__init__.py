@@ -5,6 +5,7 @@ from neuromanifold import (
     data,
     dynamics,
     functionspace,
+    graph,
     inspection,
     models,
     numerics,
@@ -16,6 +17,7 @@ from neuromanifold import (
     tangent,
 )
 from neuromanifold.dynamics import adam_l2, gradient_flow, train
+from neuromanifold.graph import Graph, trace
 from neuromanifold.inspection import Inspection, inspect, probes
 from neuromanifold.models import (
     MLP,
@@ -81,6 +83,7 @@ __all__ = [
     "MLP",
     "Activation",
     "FunctionModel",
+    "Graph",
     "Inspection",
     "Layer",
     "LinearConvNet",
@@ -105,6 +108,7 @@ __all__ = [
     "functionspace",
     "gp_posterior",
     "gradient_flow",
+    "graph",
     "hidden_equivalence",
     "induces_invariant_manifold",
     "infinite_kernels",
@@ -149,5 +153,6 @@ __all__ = [
     "symmetry_group",
     "tangent",
     "teleport",
+    "trace",
     "train",
 ]
