@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.models.layers.base import SCALINGS, AbstractLayer, Shape
 from neuromanifold.models.layers.branches import Given, apply_all, as_layers, draw_all, shapes_through
 from neuromanifold.models.mlp import check_draw
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
 from neuromanifold.numerics.validation import check_sample
 
 
@@ -68,10 +68,10 @@ class Sequential:
             x = jnp.asarray(x)
             x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(widest(params))
             return apply_all(self.layers, params, x, self.scaling)
-        with arithmetic():
+        x = check_sample(x)
+        with boundary(params, x) as leave:
             dtype = widest(params, x)
-            x = jnp.asarray(check_sample(x), dtype)
-            return to_host(_forward(self, promote(params, dtype), x))
+            return leave(_forward(self, promote(params, dtype), jnp.asarray(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
         """Refuse parameters or samples whose shapes are not this network's."""

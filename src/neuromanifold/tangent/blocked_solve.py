@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from neuromanifold.numerics.lanczos import largest_eigenvalues
 from neuromanifold.numerics.memory import blocks
 
 Kernel = Callable[..., np.ndarray]
@@ -46,21 +44,6 @@ class BlockedKernel:
                 if rows != columns:
                     total[columns] += block.T @ v[rows]
         return total
-
-    def against(self, others: Any, v: np.ndarray) -> np.ndarray:
-        """K(others, x) v."""
-        found = []
-        for rows in blocks(len(others), self.size):
-            parts = blocks(len(self.x), self.size)
-            found.append(sum(np.asarray(self.kernel(others[rows], self.x[p]), np.float64) @ v[p] for p in parts))
-        return np.concatenate(found)
-
-    @cached_property
-    def largest_eigenvalue(self) -> float:
-        """λ_max, by Lanczos."""
-        if len(self.x) < 3:
-            return float(np.linalg.eigvalsh(np.asarray(self.kernel(self.x, self.x), np.float64))[-1])
-        return float(largest_eigenvalues(lambda v: self @ v.reshape(-1, 1), len(self.x), 1)[0])
 
     def solve(self, b: np.ndarray, shift: float, *, rtol: float, steps: int = 1000) -> Solution:
         """(K + shift)⁻¹ b by conjugate gradients, all columns at once, until every relative residual is below `rtol`."""

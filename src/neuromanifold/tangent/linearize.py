@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import FunctionModel
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_params
 
 
@@ -40,10 +40,10 @@ def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
             )
         if is_traced((params, moved, x)):
             return taylor(f, params, moved, x, order)
-        with arithmetic():
+        with boundary(params, moved, x) as leave:
             dtype = widest(params, moved, x)
             start, end, sample = (promote(argument, dtype) for argument in (params, moved, x))
-            return to_host(taylor(f, start, end, sample, order))
+            return leave(taylor(f, start, end, sample, order))
 
     kind = "linearized" if order == 1 else f"order-{order} Taylor expansion of"
     return FunctionModel(expanded, name=f"{kind} {getattr(f, 'name', type(f).__name__)}")

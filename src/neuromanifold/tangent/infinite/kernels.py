@@ -2,10 +2,11 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.numerics.memory import memory_budget
-from neuromanifold.numerics.precision import arithmetic, is_traced
+from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.infinite.blocked import blocked_kernels
 from neuromanifold.tangent.infinite.deviations import deviations
@@ -103,12 +104,12 @@ def _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, *, 
     x1 = _checked_sample(it, x1, "x")
     x2 = None if x2 is None else _checked_sample(it, x2, "x2")
     budget = memory_budget(memory)
-    with arithmetic():
+    with boundary(x1, x2) as leave:
         if is_traced((x1, x2, weight_std, bias_std)):
             return InfiniteKernels(*traced_kernels(it, x1, x2, weight_std, bias_std, tangent=tangent))
         spreads = deviations(it.layers, weight_std, bias_std)
-        x2 = None if x2 is None else np.asarray(x2, np.float64)
-        return InfiniteKernels(*blocked_kernels(it, np.asarray(x1, np.float64), x2, spreads, budget, tangent=tangent))
+        x1, x2 = (None if x is None else jnp.asarray(x, jnp.float64) for x in (x1, x2))
+        return InfiniteKernels(*leave(blocked_kernels(it, x1, x2, spreads, budget, tangent=tangent)))
 
 
 def _checked_sample(it: Program, x: Any, name: str) -> Any:
