@@ -100,3 +100,40 @@ def to_host(tree: Tree) -> Tree:
     return jax.tree.map(
         lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not _is_tracer(leaf) else leaf, tree
     )
+
+
+def in_float64(compute: Callable[..., Any], *arguments: Any) -> Any:
+    """`compute(*arguments)` with all numbers in float64, where some of them are traced. Call inside `arithmetic`.
+
+    Traced float32 arguments come from a caller whose JAX has no float64. For them the result leaves as float32, and so do its
+    (reverse-mode) derivatives, which are computed in float64 too: what JAX transposes outside of `arithmetic` would be
+    narrowed half-way.
+    """
+    leaves, structure = jax.tree.flatten(arguments)
+
+    def wide(*leaves: Any) -> Any:
+        return compute(*jax.tree.unflatten(structure, [jnp.asarray(leaf, jnp.float64) for leaf in leaves]))
+
+    if all(leaf.dtype == jnp.float64 for leaf in leaves if isinstance(leaf, jax.Array)):
+        return wide(*leaves)
+    return _narrowed(wide)(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
+
+
+def _narrowed(wide: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of float32 numbers with float32 results and derivatives, all of it computed in float64."""
+
+    def cast(tree: Any, dtype: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
+
+    @jax.custom_vjp
+    def call(*leaves: Any) -> Any:
+        with arithmetic():
+            return cast(wide(*leaves), jnp.float32)
+
+    def backward(leaves: Any, cotangent: Any) -> Any:
+        with arithmetic():
+            _, pull = jax.vjp(wide, *cast(leaves, jnp.float64))
+            return cast(pull(cast(cotangent, jnp.float64)), jnp.float32)
+
+    call.defvjp(lambda *leaves: (call(*leaves), leaves), backward)
+    return call
