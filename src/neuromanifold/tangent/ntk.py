@@ -44,7 +44,7 @@ def ntk(
     [[1.0, 3.0], [3.0, 9.0]]
     """
     kind = _kind(trace, diagonal)
-    budget = memory_budget(memory)
+    budget = memory_budget(memory, device=True)
     if precision not in ("default", "high", "highest"):
         raise ValueError(f"`precision` is {precision!r}; pass 'default', 'high' or 'highest'.")
     check_model(f)
@@ -99,18 +99,23 @@ def _blocked(
     largest = _largest_block(made, dtype.itemsize, budget)
     cuts1, cuts2 = (_cuts(leading_axis(x), largest, outputs) for x in (x1, x2))
     if len(cuts1) == len(cuts2) == 1:
-        return _finite(kernel_block(made, params, x1, x2, kind=kind, same=symmetric), params, x1, x2)
+        kernel, finite = kernel_block(made, params, x1, x2, kind=kind, same=symmetric)
+        _refuse_not_finite(finite, params, x1, x2)
+        return kernel
     tail = (made.outputs,) if kind == "diagonal" else ()
     kernel = jnp.zeros((cuts1[-1].rows.stop, cuts2[-1].rows.stop, *tail), dtype)
+    finite = jnp.ones((), bool)
     for index, cut1 in enumerate(cuts1):
         left = _taken(x1, cut1)
         for cut2 in cuts2[index:] if symmetric else cuts2:
             same = symmetric and cut1 == cut2
             right = left if same else _taken(x2, cut2)
-            block = _finite(kernel_block(made, params, left, right, kind=kind, same=same), params, left, right)
+            block, whole = kernel_block(made, params, left, right, kind=kind, same=same)
+            finite = jax.block_until_ready(finite & whole)  # one block at a time is what the budget allows
             kernel = _placed(kernel, block, cut1.rows.start, cut2.rows.start)
             if symmetric and not same:
                 kernel = _placed(kernel, block.swapaxes(0, 1), cut2.rows.start, cut1.rows.start)
+    _refuse_not_finite(finite, params, x1, x2)
     return kernel
 
 
@@ -123,10 +128,9 @@ def _placed(kernel: Any, block: Any, row: Any, column: Any) -> Any:
     return jax.lax.dynamic_update_slice(kernel, block, (row, column, *(0,) * (kernel.ndim - 2)))
 
 
-def _finite(block: tuple[Any, Any], params: Any, x1: Any, x2: Any) -> Any:
-    kernel, finite = block
+def _refuse_not_finite(finite: Any, params: Any, x1: Any, x2: Any) -> None:
     if bool(finite):
-        return kernel
+        return
     for tree, name in ((params, "params"), (x1, "x"), (x2, "x2")):
         explain_not_finite(tree, name)
     raise ArithmeticError("the kernel of `f` holds nan or inf at these parameters; check the model's values there.")
