@@ -13,12 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.numerics.forks import check_fork
+
 Tree = TypeVar("Tree")
 
 
 @contextmanager
 def arithmetic(precision: str = "highest") -> Iterator[None]:
     """64-bit types available, matrix products at full precision on every device (no silent TF32)."""
+    check_fork()
     with jax.enable_x64(True), jax.default_matmul_precision(precision):
         yield
 
