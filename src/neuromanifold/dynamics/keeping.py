@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from neuromanifold.dynamics import checkpoint as checkpoints
 from neuromanifold.dynamics.checkpoint import Course
@@ -15,17 +16,17 @@ SHARE = 20
 
 
 @contextmanager
-def kept(path: str | Path | None, identity: dict[str, str], lanes: Lanes) -> Iterator[Callable[[Course], None]]:
+def kept(file: Path | None, header: dict[str, Any], lanes: Lanes) -> Iterator[Callable[[Course], None]]:
     """A function that takes each course as it comes; the last one is in the file when the block is left, however it is."""
-    if path is None:
+    if file is None:
         yield lambda course: None
         return
-    file, latest, due = Path(path), [], time.monotonic() + LEAST_PAUSE
+    latest, due = [], time.monotonic() + LEAST_PAUSE
 
     def write() -> None:
         nonlocal due
         began, course = time.monotonic(), latest.pop()
-        checkpoints.write(file, identity, course._replace(learners=lanes.gather(course.learners)))
+        checkpoints.write(file, header, course._replace(learners=lanes.gather(course.learners)))
         due = time.monotonic() + max(LEAST_PAUSE, SHARE * (time.monotonic() - began))
 
     def keep(course: Course) -> None:
