@@ -2,13 +2,33 @@
 
 import functools
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
+
+
+class _Group(typer.core.TyperGroup):
+    """The commands; Ctrl-C says what is on disk."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(
+                f"neuromanifold: interrupted; {str(stop) or 'what was finished is on disk.'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            sys.stdout.flush()
+            os._exit(130)  # what still computes in another thread must not delay the answer
+
 
 app = typer.Typer(
+    cls=_Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -28,9 +48,6 @@ def main() -> None:
     except (ValueError, TypeError, OSError, ArithmeticError) as error:
         print(f"neuromanifold: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("neuromanifold: interrupted; what was finished is on disk.", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 @app.command("inspect")
@@ -49,17 +66,21 @@ def inspect_network(
     """The geometry of a network on data: a table here, a self-contained page in OUT."""
     from neuromanifold.inspection import inspect
     from neuromanifold.models import load
+    from neuromanifold.numerics.files import check_folder
+    from neuromanifold.numerics.interrupts import answering
     from neuromanifold.report import write
 
-    if model is None:
-        net, params, dataset = _example(epochs, seed)
-        x, y = dataset.x, dataset.y
-    else:
-        net, params = load(model, activation=activation)
-        x, y = _samples(net, model, data)
-    inspection = inspect(net, params, x, y)
-    _print_inspection(inspection)
-    typer.echo(f"wrote {write(inspection, out)}")
+    check_folder(out, "--out")
+    with answering("no report was written."):
+        if model is None:
+            net, params, dataset = _example(epochs, seed)
+            x, y = dataset.x, dataset.y
+        else:
+            net, params = load(model, activation=activation)
+            x, y = _samples(net, model, data)
+        inspection = inspect(net, params, x, y)
+        _print_inspection(inspection)
+        typer.echo(f"wrote {write(inspection, out)}")
 
 
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:

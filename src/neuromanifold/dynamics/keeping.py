@@ -16,8 +16,11 @@ SHARE = 20
 
 
 @contextmanager
-def kept(file: Path | None, header: dict[str, Any], lanes: Lanes) -> Iterator[Callable[[Course], None]]:
-    """A function that takes each course as it comes; the last one is in the file when the block is left, however it is."""
+def kept(file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int) -> Iterator[Callable[[Course], None]]:
+    """A function that takes each course as it comes; the last one is in the file when the block is left, however it is.
+
+    `epoch` is what the file holds at the beginning.
+    """
     if file is None:
         yield lambda course: None
         return
@@ -30,12 +33,19 @@ def kept(file: Path | None, header: dict[str, Any], lanes: Lanes) -> Iterator[Ca
         due = time.monotonic() + max(LEAST_PAUSE, SHARE * (time.monotonic() - began))
 
     def keep(course: Course) -> None:
-        latest[:] = [course]
+        nonlocal epoch
+        latest[:], epoch = [course], course.epoch
         if time.monotonic() >= due:
             write()
 
     try:
         yield keep
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"epochs up to {epoch} are in {file}; the same call goes on from there."
+            if epoch
+            else "nothing was finished."
+        ) from None
     finally:
         if latest:
             write()

@@ -116,9 +116,10 @@ def train(
         job = prepare(recipe, sweep, watched, *given, **cut)
         fresh = start(job, problem.params)
         mark = {} if file is None else identity(job, fresh, problem.params, every)
-        course = fresh if found is None else resumed(job, fresh, found, mark)
         header = {"identity": mark, "described": described(recipe), "plan": plan_of(job)}
-        with shown(progress, epochs) as show, kept(file, header, job.lanes) as keep, one_blas_thread():
+        kept_so_far = 0 if found is None else found.epoch
+        with shown(progress, epochs) as show, kept(file, header, job.lanes, kept_so_far) as keep, one_blas_thread():
+            course = fresh if found is None else resumed(job, fresh, found, mark)
             for current in courses(job, course):
                 keep(course := current)
                 show(course.epoch)

@@ -1,7 +1,9 @@
 """Threads: work beside the caller, who hears Ctrl-C; one BLAS thread for as long as anyone wants it; one caller of LAPACK."""
 
+import atexit
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from typing import Any
 
 _LOCK = threading.Lock()
 _limits: list[Any] = []
+_abandoned: list[threading.Thread] = []
 _users = 0
 
 lapack = threading.RLock()
@@ -80,8 +83,9 @@ def beside(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int
                 done.put((index, None, error))
                 return
 
-    for _ in range(min(workers, len(rows))):
-        threading.Thread(target=loop, daemon=True).start()
+    threads = [threading.Thread(target=loop, daemon=True) for _ in range(min(workers, len(rows)))]
+    for thread in threads:
+        thread.start()
     results: dict[int, Any] = {}
     try:
         while len(results) < len(rows):
@@ -92,6 +96,7 @@ def beside(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int
     finally:
         with lock:
             todo = iter(())
+        _abandoned[:] = [thread for thread in (*_abandoned, *threads) if thread.is_alive()]
     return [results[index] for index in range(len(rows))]
 
 
@@ -102,3 +107,14 @@ def _next(done: queue.SimpleQueue) -> Any:
             return done.get(timeout=0.2)
         except queue.Empty:
             continue
+
+
+@atexit.register
+def _end() -> None:
+    """A thread inside a compiled program cannot be stopped, and Python aborts where one outlives it."""
+    if any(thread.is_alive() for thread in _abandoned) and getattr(sys, "last_type", None) is KeyboardInterrupt:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(130)
+    for thread in _abandoned:
+        thread.join()
