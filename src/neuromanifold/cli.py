@@ -146,17 +146,33 @@ def reproduce(
     scale: Annotated[
         str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
     ] = "small",
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; results/KEY when absent.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1)
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared.")
+    ] = None,
 ) -> None:
-    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json."""
+    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json.
+
+    What OUT already holds is not computed again; results of another scale are refused.
+    """
+    from neuromanifold.numerics.interrupts import answering
+
     if key not in _STUDIES:
         raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
     if scale not in ("small", "paper"):
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
-    folder = out or Path("results") / key
+    folder = out or Path("results") / (key if scale == "small" else f"{key}-{scale}")
     study = importlib.import_module(f"neuromanifold.papers.{key}.study")
-    _print_claims(study.reproduce(folder, figure=_number_or_name(figure), scale=scale, progress=True))
-    for path in sorted(folder.iterdir()):
+    options: Any = {"figure": _number_or_name(figure), "scale": scale, "workers": workers, "scheduler": scheduler}
+    with answering(f"what was finished is in {folder}; the same command goes on from there."):
+        _print_claims(study.reproduce(folder, progress=True, **options))
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
         typer.echo(f"wrote {path}")
 
 

@@ -16,7 +16,7 @@ _HEADER = "header"
 
 def write_archive(path: str | Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Path:
     """The header (as JSON) and the arrays, uncompressed, atomically, with a checksum."""
-    content: Any = {_HEADER: as_bytes(json.dumps(header)), **{f"a/{name}": a for name, a in arrays.items()}}
+    content: Any = arrays | {_HEADER: as_bytes(json.dumps(header))}
 
     def fill(temporary: Path) -> None:
         with temporary.open("wb") as file:
@@ -37,13 +37,13 @@ def read_archive(path: str | Path, remedy: str) -> tuple[dict[str, Any], dict[st
         raise ValueError(f"{path} cannot be read ({error}); {remedy}.") from None
     if not isinstance(header, dict):
         raise ValueError(f"{path} cannot be read (its header is no table); {remedy}.")
-    return header, {name.removeprefix("a/"): a for name, a in content.items()}
+    return header, content
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
     if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.file_size != entry.compress_size:
         raise ValueError(f"{entry.filename[:80]!r} is compressed or encrypted, which this library never writes")
-    return read_npy(io.BytesIO(archive.read(entry)), entry.file_size)
+    return read_npy(io.BytesIO(archive.read(entry)), entry.file_size, strings=True)
 
 
 def as_bytes(a: Any) -> np.ndarray:
