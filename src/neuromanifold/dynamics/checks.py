@@ -38,8 +38,7 @@ class Problem(NamedTuple):
 def checked_problem(f: Any, params: Any, x: Any, y: Any, stacked: bool | None, single: bool | None) -> Problem:
     """Decide by shapes what the leading axes of `x`, `y` and `params` count, where the caller has not said it."""
     check_params(params)
-    check_sample(x)
-    check_sample(y, "y")
+    x, y = check_sample(x), check_sample(y, "y")
     stacked = _is_stacked(f, np.ndim(x)) if stacked is None else stacked
     axes = 2 if stacked else 1
     if np.shape(x)[:axes] != np.shape(y)[:axes] or np.ndim(x) < axes:

@@ -11,6 +11,7 @@ from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_s
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.validation import check_sample
 from neuromanifold.regions.patterns import fixed_neurons, require_piecewise_linear, sampled_regions
 from neuromanifold.regions.signs import require_exact
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
@@ -56,7 +57,7 @@ class Inspection:
     exact: Rank | None
     float64: Rank
     float32: Rank
-    spectrum: Spectrum
+    spectrum: Spectrum | None
     regions: int | None
     n_inputs: int | None
     layers: tuple[LayerStatus, ...] | None
@@ -158,6 +159,8 @@ class Inspection:
 
     def _kernel_rows(self) -> list[tuple[str, str, str]]:
         s = self.spectrum
+        if s is None:
+            return [("NTK", "beyond float64", "its entries overflow at these values"), *self._bottleneck_rows()]
         effective = (
             []
             if np.isnan(s.effective_rank)
@@ -210,13 +213,18 @@ def inspect(
     (10, True)
     """
     started = time.perf_counter()
+    x = check_sample(x)
     if y is not None:
+        y = check_sample(y, "y")
         check_target(f, params, x, y)
     exactly = _allows(f, require_exact) if exact is None else exact
     piecewise_linear = _allows(f, require_piecewise_linear)
+    hidden = isinstance(f, MLP) and len(f.widths) > 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyRank)  # the gap is part of the table
         float64 = functional_dimension(f, params, x, memory=memory)
+        with np.errstate(over="ignore"):  # what float32 makes of large values is the point of asking it
+            float32 = single_precision_rank(f, params, x)
     return Inspection(
         model=repr(f) if isinstance(f, MLP) else getattr(f, "__name__", type(f).__name__),
         n_params=n_columns(params),
@@ -224,21 +232,27 @@ def inspect(
         n_outputs=int(np.prod(output_shape(f, params, x), dtype=int)),
         exact=functional_dimension(f, params, x, exact=True, memory=memory) if exactly else None,
         float64=float64,
-        float32=single_precision_rank(f, params, x),
-        spectrum=spectrum(f, params, x, memory=memory),
+        float32=float32,
+        spectrum=_spectrum(f, params, x, memory),
         regions=int(sampled_regions(f, params, x, exact=exactly)) if isinstance(f, MLP) and piecewise_linear else None,
         n_inputs=f.widths[0] if isinstance(f, MLP) else None,
         layers=_layers(f, params, x, exactly) if isinstance(f, MLP) and piecewise_linear else None,
-        account=dimension_account(f, params, x)
-        if isinstance(f, MLP) and exactly and f.n_params <= _LARGEST_ACCOUNT
-        else None,
-        reduction=reduce_width(f, params, x) if isinstance(f, MLP) and exactly else None,
+        account=dimension_account(f, params, x) if hidden and exactly and f.n_params <= _LARGEST_ACCOUNT else None,
+        reduction=reduce_width(f, params, x) if hidden and exactly else None,
         bottleneck=_bottleneck(f, params, x),
         fit=None if y is None else _r_squared(np.asarray(f(params, x)), np.asarray(y)),
         curve=_curve(f, params, x),
         sample=(np.asarray(x), None if y is None else np.asarray(y)),
         seconds=time.perf_counter() - started,
     )
+
+
+def _spectrum(f: Model, params: Any, x: Any, memory: int | str | None) -> Spectrum | None:
+    """The kernel's spectrum, `None` where entries of the kernel overflow although exact arithmetic can do without them."""
+    try:
+        return spectrum(f, params, x, memory=memory)
+    except ArithmeticError:
+        return None
 
 
 def _allows(f: Model, requirement: Any) -> bool:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.numerics.inputs import plain_array
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_traced
 
 
@@ -27,14 +28,17 @@ def _check_param(name: str, leaf: Any) -> None:
         raise TypeError(
             f"{name} is complex ({dtype}); pass real parameters, for example real and imaginary parts apart."
         )
+    if isinstance(leaf, np.ma.MaskedArray) or not dtype.isnative or (dtype.kind == "f" and dtype.itemsize > 8):
+        kind = "a masked array" if isinstance(leaf, np.ma.MaskedArray) else f"of dtype {dtype.str}"
+        raise TypeError(f"{name} is {kind}; pass a plain array of float16, float32 or float64 in native byte order.")
     if not is_floating(leaf):
         raise TypeError(f"{name} has dtype {dtype}, which has no derivative; cast it with `.astype('float32')`.")
     _check_finite(name, leaf)
 
 
 def check_sample(x: Any, name: str = "x") -> Any:
-    """The sample as an array; refused without a leading axis, without rows, not numbers, complex, or not finite."""
-    x = x if isinstance(x, jax.Array) else np.asarray(x)
+    """The sample as a plain array; refused without a leading axis, without rows, not numbers, complex, or not finite."""
+    x = x if isinstance(x, jax.Array) else plain_array(x, name)
     shape = x.shape
     if not shape:
         raise ValueError(f"`{name}` is a scalar; pass an array whose first axis counts the samples.")
