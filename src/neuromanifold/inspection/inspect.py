@@ -220,7 +220,7 @@ def inspect(
     graph = trace(f, params, x)
     exactly = graph.exact if exact is None else exact
     bent = graph.piecewise_linear and bool(graph.units)
-    hidden = isinstance(f, MLP) and len(f.widths) > 2
+    hidden = f if isinstance(f, MLP) and len(f.widths) > 2 and exactly else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyRank)  # the gap is part of the table
         float64 = functional_dimension(f, params, x, memory=memory)
@@ -238,8 +238,8 @@ def inspect(
         regions=int(sampled_regions(f, params, x, exact=exactly)) if bent else None,
         n_inputs=graph.inputs,
         layers=_layers(f, params, x, exactly) if bent else None,
-        account=dimension_account(f, params, x) if hidden and exactly and f.n_params <= _LARGEST_ACCOUNT else None,
-        reduction=reduce_width(f, params, x) if hidden and exactly else None,
+        account=dimension_account(hidden, params, x) if hidden and hidden.n_params <= _LARGEST_ACCOUNT else None,
+        reduction=reduce_width(hidden, params, x) if hidden else None,
         bottleneck=_bottleneck(f, params, x),
         fit=None if y is None else _r_squared(np.asarray(f(params, x)), np.asarray(y)),
         curve=_curve(f, params, x),
