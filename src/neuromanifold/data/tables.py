@@ -35,7 +35,7 @@ def read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None]:
         raise ValueError(
             f"{path} names {len(header)} columns but its rows have {table.shape[1]}; give all lines as many."
         )
-    if not np.isfinite(table).all() or (np.abs(table) > 2**53).any():
+    if not np.isfinite(table).all() or (np.abs(table) >= 2**53).any():
         _check_cells(path, delimiter, header)
     return table, header
 

@@ -106,7 +106,8 @@ class Inspection:
         return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", "r² on the sample")]
 
     def _rank_rows(self) -> list[tuple[str, str, str]]:
-        float32 = ("  float32 would say", f"{int(self.float32):,}", _gap(self.float32))
+        says = f"{int(self.float32):,}" if int(self.float32) >= 0 else "nothing"
+        float32 = ("  float32 would say", says, _gap(self.float32) if int(self.float32) >= 0 else "it overflows")
         if self.exact is None:
             return [("functional dimension", f"{int(self.float64):,}", f"numerical, {_gap(self.float64)}"), float32]
         return [
@@ -160,7 +161,7 @@ class Inspection:
     def _kernel_rows(self) -> list[tuple[str, str, str]]:
         s = self.spectrum
         if s is None:
-            return [("NTK", "beyond float64", "its entries overflow at these values"), *self._bottleneck_rows()]
+            return [("NTK", "beyond float64", "its entries overflow at these values")]
         effective = (
             []
             if np.isnan(s.effective_rank)
@@ -226,6 +227,7 @@ def inspect(
         float64 = functional_dimension(f, params, x, memory=memory)
         with np.errstate(over="ignore"):  # what float32 makes of large values is the point of asking it
             float32 = single_precision_rank(f, params, x)
+    kernel = _spectrum(f, params, x, memory)
     return Inspection(
         model=repr(f) if isinstance(f, MLP) else getattr(f, "__name__", type(f).__name__),
         n_params=n_columns(params),
@@ -234,13 +236,13 @@ def inspect(
         exact=functional_dimension(f, params, x, exact=True, memory=memory) if exactly else None,
         float64=float64,
         float32=float32,
-        spectrum=_spectrum(f, params, x, memory),
+        spectrum=kernel,
         regions=int(sampled_regions(f, params, x, exact=exactly)) if bent else None,
         n_inputs=graph.inputs,
         layers=_layers(f, params, x, exactly) if bent else None,
         account=dimension_account(hidden, params, x) if hidden and hidden.n_params <= _LARGEST_ACCOUNT else None,
         reduction=reduce_width(hidden, params, x) if hidden else None,
-        bottleneck=_bottleneck(f, params, x),
+        bottleneck=None if kernel is None else _bottleneck(f, params, x),
         fit=None if y is None else _r_squared(np.asarray(f(params, x)), np.asarray(y)),
         curve=_curve(f, params, x),
         sample=(np.asarray(x), None if y is None else np.asarray(y)),

@@ -23,7 +23,7 @@ def cluster(workers: int | None = None, scheduler: str | None = None) -> Iterato
         ) from None
     if scheduler is None:
         made = LocalCluster(
-            n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs=50
+            n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address="", silence_logs=50
         )
         with made, Client(made) as client:
             yield client

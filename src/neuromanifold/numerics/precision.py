@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from neuromanifold.numerics.forks import check_fork
 
@@ -53,14 +52,22 @@ def boundary(*inputs: Any, precision: str = "highest") -> Iterator[Callable[[Any
 
 
 def _leaving(leaf: Any, stays: bool, wide: bool) -> Any:
-    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
+    if not isinstance(leaf, jax.Array) or _traced_leaf(leaf):
         return leaf
     return leaf if stays and (wide or leaf.dtype.itemsize < 8) else np.asarray(leaf)
 
 
 def is_traced(tree: Any) -> bool:
     """Whether any leaf is a tracer, that is: has no value yet because `jit`, `vmap` or `grad` is at work."""
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+    return any(isinstance(leaf, jax.Array) and _traced_leaf(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def _traced_leaf(leaf: jax.Array) -> bool:
+    try:
+        _ = leaf.is_fully_addressable  # only values live somewhere
+    except jax.errors.ConcretizationTypeError:
+        return True
+    return False
 
 
 def dtype_of(leaf: Any) -> np.dtype:
@@ -94,5 +101,5 @@ def _promoted(leaf: Any, dtype: Any) -> Any:
 def to_host(tree: Tree) -> Tree:
     """Concrete arrays as NumPy, tracers as they are."""
     return jax.tree.map(
-        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) else leaf, tree
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not _traced_leaf(leaf) else leaf, tree
     )
