@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -10,8 +11,27 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
+
+
+class _Group(typer.core.TyperGroup):
+    """The commands; Ctrl-C says what is on disk."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(
+                f"neuromanifold: interrupted; {str(stop) or 'what was finished is on disk.'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            sys.stdout.flush()
+            os._exit(130)  # what still computes in another thread must not delay the answer
+
 
 app = typer.Typer(
+    cls=_Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -31,9 +51,6 @@ def main() -> None:
     except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
         print(f"neuromanifold: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("neuromanifold: interrupted; what was finished is on disk.", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 @app.command("inspect")
@@ -62,20 +79,24 @@ def inspect_network(
     from neuromanifold.inspection import inspect
     from neuromanifold.models import load
     from neuromanifold.models.function import output_shape
+    from neuromanifold.numerics.files import check_folder
+    from neuromanifold.numerics.interrupts import answering
     from neuromanifold.report import write
 
-    if model is None:
-        net, params, dataset = _example(epochs, seed)
-        x, y = dataset.x, dataset.y
-    else:
-        example = None if factory is None else _samples(model, data)[0][:3]
-        with _notes():
-            net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
-        x, y = _samples(model, data)
-        y = y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
-    inspection = inspect(net, params, x, y)
-    _print_inspection(inspection)
-    typer.echo(f"wrote {write(inspection, out)}")
+    check_folder(out, "--out")
+    with answering("no report was written."):
+        if model is None:
+            net, params, dataset = _example(epochs, seed)
+            x, y = dataset.x, dataset.y
+        else:
+            example = None if factory is None else _samples(model, data)[0][:3]
+            with _notes():
+                net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
+            x, y = _samples(model, data)
+            y = y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
+        inspection = inspect(net, params, x, y)
+        _print_inspection(inspection)
+        typer.echo(f"wrote {write(inspection, out)}")
 
 
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
@@ -151,17 +172,33 @@ def reproduce(
     scale: Annotated[
         str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
     ] = "small",
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; results/KEY when absent.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1)
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared.")
+    ] = None,
 ) -> None:
-    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json."""
+    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json.
+
+    What OUT already holds is not computed again; results of another scale are refused.
+    """
+    from neuromanifold.numerics.interrupts import answering
+
     if key not in _STUDIES:
         raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
     if scale not in ("small", "paper"):
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
-    folder = out or Path("results") / key
+    folder = out or Path("results") / (key if scale == "small" else f"{key}-{scale}")
     study = importlib.import_module(f"neuromanifold.papers.{key}.study")
-    _print_claims(study.reproduce(folder, figure=_number_or_name(figure), scale=scale, progress=True))
-    for path in sorted(folder.iterdir()):
+    options: Any = {"figure": _number_or_name(figure), "scale": scale, "workers": workers, "scheduler": scheduler}
+    with answering(f"what was finished is in {folder}; the same command goes on from there."):
+        _print_claims(study.reproduce(folder, progress=True, **options))
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
         typer.echo(f"wrote {path}")
 
 

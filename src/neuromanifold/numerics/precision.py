@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
+
+from neuromanifold.numerics.forks import check_fork
 
 Tree = TypeVar("Tree")
 
@@ -25,6 +28,7 @@ def is_wide() -> bool:
 @contextmanager
 def arithmetic(precision: str = "highest") -> Iterator[None]:
     """64-bit types available, matrix products at full precision on every device (no silent TF32)."""
+    check_fork()
     with jax.enable_x64(True), jax.default_matmul_precision(precision):
         yield
 
@@ -49,22 +53,14 @@ def boundary(*inputs: Any, precision: str = "highest") -> Iterator[Callable[[Any
 
 
 def _leaving(leaf: Any, stays: bool, wide: bool) -> Any:
-    if not isinstance(leaf, jax.Array) or is_traced(leaf):
+    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
         return leaf
     return leaf if stays and (wide or leaf.dtype.itemsize < 8) else np.asarray(leaf)
 
 
 def is_traced(tree: Any) -> bool:
     """Whether any leaf is a tracer, that is: has no value yet because `jit`, `vmap` or `grad` is at work."""
-    return any(isinstance(leaf, jax.Array) and _is_tracer(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def _is_tracer(leaf: jax.Array) -> bool:
-    try:
-        leaf.devices()
-    except jax.errors.ConcretizationTypeError:
-        return True
-    return False
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def dtype_of(leaf: Any) -> np.dtype:
@@ -98,7 +94,7 @@ def _promoted(leaf: Any, dtype: Any) -> Any:
 def to_host(tree: Tree) -> Tree:
     """Concrete arrays as NumPy, tracers as they are."""
     return jax.tree.map(
-        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not _is_tracer(leaf) else leaf, tree
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) else leaf, tree
     )
 
 
