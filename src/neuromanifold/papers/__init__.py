@@ -1,10 +1,13 @@
 """One folder per paper: its study and figures, its statements executed, their verdicts, its recorded summary."""
 
+from neuromanifold.papers.check import Check, Drop, Interval, inside, outside
 from neuromanifold.papers.errata import errata_page, write_errata
-from neuromanifold.papers.evidence import Evidence, examine, kind, seen_to_fail
+from neuromanifold.papers.evidence import KINDS, Dropped, Evidence, kind
+from neuromanifold.papers.examination import examine, seen_to_fail, thinned
 from neuromanifold.papers.ledger import (
     PAPERS,
     expected,
+    merge,
     read_evidence,
     recorded_verdicts,
     select,
@@ -15,7 +18,7 @@ from neuromanifold.papers.ledger import (
     write_verdicts,
 )
 from neuromanifold.papers.recorded import StudyCases, read_claims, reading
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 __all__ = [
     "PAPERS",

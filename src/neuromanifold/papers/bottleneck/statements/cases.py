@@ -12,7 +12,8 @@ from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.activation import Activation, leaky_relu
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.papers.statement import Check, Relation, Statement
+from neuromanifold.papers.check import Check, Relation
+from neuromanifold.papers.statement import Statement
 
 PAPER = "bottleneck"
 EPS = float(np.finfo(np.float64).eps)

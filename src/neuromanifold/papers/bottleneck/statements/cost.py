@@ -19,7 +19,8 @@ from neuromanifold.papers.bottleneck.statements.cases import (
     statement,
     worst,
 )
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 RTOL = 1e-10
 
@@ -142,9 +143,10 @@ STATEMENTS = (
         show=show,
         control=Control(
             "exponent 2/(L+1)",
-            lambda: compare(
+            check=lambda: compare(
                 linear_cost(np.array([0.5, 0.1]), 4), ">=", 4 / 5 * linear_cost(np.array([0.5, 0.1]), 5), 0.0
             ),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -157,7 +159,8 @@ STATEMENTS = (
         show=show_spectrum,
         control=Control(
             "unequal factors 4·1 of 4",
-            lambda: compare(4.0**2 + 1.0, "=", linear_cost(np.array([4.0]), 2), 64 * EPS),
+            check=lambda: compare(4.0**2 + 1.0, "=", linear_cost(np.array([4.0]), 2), 64 * EPS),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -170,7 +173,7 @@ STATEMENTS = (
         show=show_spectrum,
         control=Control(
             "‖log₊AᵀA‖²/L in the last term",
-            lambda: compare(
+            check=lambda: compare(
                 abs(
                     representation_cost([[3.0]], 64) - expansion(np.array([[3.0]]), 64) - float(np.log(9.0) ** 2) / 128
                 ),
@@ -178,6 +181,7 @@ STATEMENTS = (
                 third_order(np.array([3.0]), 64),
                 1e-12,
             ),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -190,7 +194,7 @@ STATEMENTS = (
         show=show_spectrum,
         control=Control(
             "the expansion without its last term",
-            lambda: Check(
+            check=lambda: Check(
                 math.log2(
                     (cost_expansion([[3.0]]).cost(512) - 512 - cost_expansion([[3.0]]).r1)
                     / (cost_expansion([[3.0]]).cost(1024) - 1024 - cost_expansion([[3.0]]).r1)
@@ -199,6 +203,7 @@ STATEMENTS = (
                 ">=",
                 0.05,
             ),
+            because="BYHAND",
         ),
     ),
 )

@@ -15,7 +15,8 @@ from neuromanifold.papers.bottleneck.summary_statistics import (
     summary_statistics,
     summary_step,
 )
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 Vector = tuple[Fraction, ...]
 
@@ -200,7 +201,9 @@ STATEMENTS = (
         show=_show_vectors,
         exhaustive=_DECIDED,
         control=Control(
-            "−4 instead of −8 at v = (1, 1), w = (1, 0)", lambda: Check(measure_axis(_HALF).left, axis_rate(2, 1) / 2)
+            "−4 instead of −8 at v = (1, 1), w = (1, 0)",
+            check=lambda: Check(measure_axis(_HALF).left, axis_rate(2, 1) / 2),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -214,7 +217,8 @@ STATEMENTS = (
         exhaustive=_DECIDED,
         control=Control(
             "‖v‖² − 1 instead of ‖v‖² at v = (1, 1), w = (1, 0)",
-            lambda: Check(measure_rest(_HALF).left, rest_rate(1, 1)),
+            check=lambda: Check(measure_rest(_HALF).left, rest_rate(1, 1)),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -227,7 +231,8 @@ STATEMENTS = (
         show=_show_start,
         control=Control(
             "both rates halved",
-            lambda: measure_flow((np.array([0.5, 0.5]), np.array([1.0, 0.0])), lambda u: printed_rates(u) / 2),
+            case=lambda: (np.array([0.5, 0.5]), np.array([1.0, 0.0])),
+            breaks={"rates": lambda u: printed_rates(u) / 2},
         ),
     ),
     statement(
@@ -239,7 +244,9 @@ STATEMENTS = (
         measure=measure_noise,
         show=_show_start,
         control=Control(
-            "half of it, at v = w and E = wwᵀ", lambda: compare(8.0, "<=", noise_bound(1.0, 1.0) / 2, 1e-12)
+            "half of it, at v = w and E = wwᵀ",
+            check=lambda: compare(8.0, "<=", noise_bound(1.0, 1.0) / 2, 1e-12),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -251,7 +258,11 @@ STATEMENTS = (
         measure=measure_cost,
         show=_show_vectors,
         exhaustive=_DECIDED,
-        control=Control("‖v‖² instead of ‖v‖⁴ at v = (1, 1), w = (1, 0)", lambda: Check(cost(*_HALF), 2 - 2 + 1)),
+        control=Control(
+            "‖v‖² instead of ‖v‖⁴ at v = (1, 1), w = (1, 0)",
+            check=lambda: Check(cost(*_HALF), 2 - 2 + 1),
+            because="BYHAND",
+        ),
     ),
     statement(
         "Sec 5 (descent)",
@@ -264,7 +275,7 @@ STATEMENTS = (
         show=_show_start,
         control=Control(
             "with noise they are not",
-            lambda: compare(
+            check=lambda: compare(
                 float(
                     np.abs(
                         descent([0.5, 0.5], [1.0, 0.0], rate=0.02, steps=1, noise=0.1 * np.eye(2))[1]
@@ -275,6 +286,7 @@ STATEMENTS = (
                 0.0,
                 1e-12,
             ),
+            because="BYHAND",
         ),
     ),
 )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from neuromanifold.papers.bottleneck.statements.cases import PAPER, statement
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.recorded import Claims, StudyCases
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _RANGE = re.compile(
@@ -239,7 +240,7 @@ STATEMENTS = (
         "to the rank",
         pick_fits,
         measure_slope,
-        Control("a norm that does not grow with the depth", lambda: measure_slope(_FLAT)),
+        Control("a norm that does not grow with the depth", check=lambda: measure_slope(_FLAT), because="BYHAND"),
         confirm=confirm_slope,
         route="slope of (loss + λ‖θ‖²)/λ",
         narrower="within the 95 % interval of the fitted slope",
@@ -254,7 +255,9 @@ what the expansion leaves out.
             "‖θ‖² is affine in L up to a term R⁽²⁾/L, with slope equal to the middle rank",
             pick_fits,
             measure_corrected,
-            Control("a norm that does not grow with the depth", lambda: measure_corrected(_FLAT)),
+            Control(
+                "a norm that does not grow with the depth", check=lambda: measure_corrected(_FLAT), because="BYHAND"
+            ),
             narrower="within the 95 % interval of the fitted slope",
         ),
     ),
@@ -263,7 +266,7 @@ what the expansion leaves out.
         "larger depths lead to smaller middle rank (singular values of W_{L/2} above 0.1)",
         pick_ranks,
         measure_falling,
-        Control("the depths in reverse order", lambda: measure_falling(Step(4, 6, 3.0, 10.0))),
+        Control("the depths in reverse order", check=lambda: measure_falling(Step(4, 6, 3.0, 10.0)), because="BYHAND"),
         confirm=confirm_falling,
         route="depths of the ranges fitted to ‖θ‖²",
         narrower="from depth to depth where the train cost is below 0.1; that the rank falls to 2 is not asked",
@@ -277,7 +280,9 @@ rank ends one depth before. One training run of this kind at the edge of trainab
         "for L > 25 training fails and recovers the zero parameters: a train cost above 0.1",
         pick_deep,
         measure_failure,
-        Control("a network that fits, at L = 16", lambda: measure_failure(Deep(16, 0.0034, 3.0))),
+        Control(
+            "a network that fits, at L = 16", check=lambda: measure_failure(Deep(16, 0.0034, 3.0)), because="BYHAND"
+        ),
         confirm=confirm_failure,
         route="middle rank, 0 at zero parameters",
         narrower="with Adam and L-BFGS, as the paper leaves the optimiser open",
@@ -291,7 +296,9 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "within a range of depths only the low-rank middle grows with the depth",
         pick_middle,
         measure_growing,
-        Control("the depths in reverse order", lambda: measure_growing(Step(15, 32, 26.0, 1.0))),
+        Control(
+            "the depths in reverse order", check=lambda: measure_growing(Step(15, 32, 26.0, 1.0)), because="BYHAND"
+        ),
         confirm=lambda step: Check(step.after / step.deep, step.before / step.shallow, ">="),
         route="share of the layers in the bottleneck",
         narrower="layers closer than ½ to a partial isometry of the middle rank do not become fewer from depth to depth",
@@ -303,7 +310,9 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "the weights in the bottleneck have two outlying singular values: the network finds the true rank 2",
         pick_outliers,
         measure_outliers,
-        Control("three in every layer", lambda: measure_outliers(dict.fromkeys(range(1, 26), 3.0))),
+        Control(
+            "three in every layer", check=lambda: measure_outliers(dict.fromkeys(range(1, 26), 3.0)), because="BYHAND"
+        ),
         confirm=lambda counts: Check(sorted(counts.values())[len(counts) // 2], 2),
         route="median over all layers",
         narrower="in most of the layers between the first and the last two; outlying means above ½",
@@ -315,7 +324,11 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "the representation of layer 6 is planar",
         pick_plane,
         measure_planar,
-        Control("the input itself, four dimensions of equal variance", lambda: measure_planar(_INPUT)),
+        Control(
+            "the input itself, four dimensions of equal variance",
+            check=lambda: measure_planar(_INPUT),
+            because="BYHAND",
+        ),
         narrower="99 % of the variance on unseen paths in two directions",
     ),
     _from_study(
@@ -324,7 +337,7 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "cross in it",
         pick_plane,
         measure_recovered,
-        Control("the input's own first two directions", lambda: measure_recovered(_INPUT)),
+        Control("the input's own first two directions", check=lambda: measure_recovered(_INPUT), because="BYHAND"),
         narrower="polynomials of degree 5 leave less than half of what they leave in the input's own plane",
     ),
     _from_study(
@@ -332,7 +345,7 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "points of one rotation orbit collapse in layer 2: the network has learned the symmetry",
         pick_orbits,
         measure_orbits,
-        Control("the untrained network", lambda: measure_orbits(_NOTHING_LEARNED)),
+        Control("the untrained network", check=lambda: measure_orbits(_NOTHING_LEARNED), because="BYHAND"),
         narrower="the share of the variance within orbits falls to a tenth of what it was before training",
     ),
 )

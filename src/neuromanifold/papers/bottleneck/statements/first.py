@@ -25,7 +25,7 @@ from neuromanifold.papers.bottleneck.statements.cases import (
 )
 from neuromanifold.papers.bottleneck.statements.cost import linear_cost
 from neuromanifold.papers.bottleneck.statements.ranks import added, small_matrices, small_rank, squared_determinant
-from neuromanifold.papers.statement import Check
+from neuromanifold.papers.check import Check
 
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
 

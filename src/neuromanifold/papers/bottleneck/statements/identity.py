@@ -25,7 +25,8 @@ from neuromanifold.papers.bottleneck.statements.cost import (
     linear_cost,
 )
 from neuromanifold.papers.bottleneck.statements.first import first_bound, kept
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 Domain = tuple[np.ndarray, int]
 
@@ -178,7 +179,8 @@ STATEMENTS = (
         narrower="k = 1 and 2, where complete positivity is decided exactly",
         control=Control(
             "[−1, 1], not completely positive",
-            lambda: compare(identity_on(("signed", 1.0, 0.0, 6, 0.7)).squared_norm - 6, "=", 0.0, 1e-12),
+            check=lambda: compare(identity_on(("signed", 1.0, 0.0, 6, 0.7)).squared_norm - 6, "=", 0.0, 1e-12),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -193,7 +195,8 @@ STATEMENTS = (
         "lower bound",
         control=Control(
             "a planar completely positive segment costs no more than L",
-            lambda: compare(linear_cost(np.ones(1), 9) - 9, ">=", signed_gap(1.0, 0.0), 1e-12),
+            check=lambda: compare(linear_cost(np.ones(1), 9) - 9, ">=", signed_gap(1.0, 0.0), 1e-12),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -204,7 +207,7 @@ STATEMENTS = (
         cases=relu_networks,
         measure=measure_two_points,
         show=show,
-        control=Control("twice the last term, at |x|", _doubled),
+        control=Control("twice the last term, at |x|", check=_doubled, because="BYHAND"),
     ),
     statement(
         "P 13 (finite depth)",
@@ -216,7 +219,7 @@ STATEMENTS = (
         show=show,
         control=Control(
             "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
-            lambda: measure_two_points(network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0), finite=True),
+            case=lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0),
         ),
     ),
 )

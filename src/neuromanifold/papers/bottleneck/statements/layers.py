@@ -28,7 +28,7 @@ from neuromanifold.papers.bottleneck.statements.cases import (
 )
 from neuromanifold.papers.bottleneck.statements.first import kept
 from neuromanifold.papers.bottleneck.statements.ranks import integer_networks
-from neuromanifold.papers.statement import Check
+from neuromanifold.papers.check import Check
 
 # Beyond this condition of Jf(x) on its rank, rounding decides the rank and the determinant.
 _ILL = 1e8

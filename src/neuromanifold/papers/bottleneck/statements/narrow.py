@@ -25,7 +25,8 @@ from neuromanifold.papers.bottleneck.statements.cases import (
     show,
     statement,
 )
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 _RELU = (0.0, 1.0)
 
@@ -158,7 +159,7 @@ PROVED = statement(
     cases=curved_networks(_RELU),
     measure=measure_proved,
     show=show,
-    control=Control("2L, at f = x", lambda: measure_printed(_ONE)),
+    control=Control("2L, at f = x", check=lambda: measure_printed(_ONE), because="BYHAND"),
 )
 
 
@@ -172,7 +173,8 @@ PRINTED = statement(
     show=show,
     control=Control(
         "8L, at f = 2x in two layers of weight √2",
-        lambda: measure_curvature(chain(math.sqrt(2), 2, 1.0), lambda c: 8.0 * c.net.depth),
+        check=lambda: measure_curvature(chain(math.sqrt(2), 2, 1.0), lambda c: 8.0 * c.net.depth),
+        because="BYHAND",
     ),
     confirm=lambda case: confirm_curvature(case, lambda c: printed_constant(c.net.depth)),
     route="mixed difference of the kernel from exact derivatives",
@@ -193,7 +195,7 @@ SLOPED = statement(
     cases=curved_networks(None),
     measure=measure_sloped,
     show=show,
-    control=Control("L for the slope ½", lambda: measure_proved(_HALF)),
+    control=Control("L for the slope ½", check=lambda: measure_proved(_HALF), because="BYHAND"),
 )
 
 
@@ -205,7 +207,7 @@ SLOPES_TOO = statement(
     cases=curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
     measure=measure_proved,
     show=show,
-    control=Control("2L, at f = x", lambda: measure_printed(_ONE)),
+    control=Control("2L, at f = x", check=lambda: measure_printed(_ONE), because="BYHAND"),
     confirm=lambda case: confirm_curvature(case, lambda c: proved_constant(c.net.depth)),
     route="mixed difference of the kernel from exact derivatives",
     worked="""
@@ -226,7 +228,9 @@ SLOPED_SEGMENT = statement(
     cases=segments(None),
     measure=lambda case: measure_segment(case, sloped=True),
     show=show,
-    control=Control("slope 1/8 with 1 instead of |a|", lambda: measure_segment(_SHALLOW, sloped=False)),
+    control=Control(
+        "slope 1/8 with 1 instead of |a|", check=lambda: measure_segment(_SHALLOW, sloped=False), because="BYHAND"
+    ),
 )
 
 
@@ -239,7 +243,7 @@ SEGMENT = statement(
     cases=segments(None),
     measure=lambda case: measure_segment(case, sloped=False),
     show=show,
-    control=Control("L instead of L/4, at the line [−1, 1]", lambda: _wider_segment()),
+    control=Control("L instead of L/4, at the line [−1, 1]", check=lambda: _wider_segment(), because="BYHAND"),
     confirm=confirm_segment,
     route="kernel from exact derivatives",
     worked="""

@@ -29,7 +29,8 @@ from neuromanifold.papers.bottleneck.statements.cost import (
     spectra,
     with_singular_values,
 )
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 # Far enough that R/L differs from its limit by less than rounding.
 _INFINITE_DEPTH = 2**60
@@ -308,7 +309,8 @@ STATEMENTS = (
         narrower=_UPPER,
         control=Control(
             "Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane",
-            lambda: Check(3, cost_per_layer(_PLANE)[0], "<=", 1e-12),
+            check=lambda: Check(3, cost_per_layer(_PLANE)[0], "<=", 1e-12),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -320,7 +322,11 @@ STATEMENTS = (
         measure=measure_sandwich_above,
         show=show,
         narrower=_UPPER,
-        control=Control("an inner dimension one smaller", lambda: compare(cost_per_layer(_PLANE)[0], "<=", 1, 1e-12)),
+        control=Control(
+            "an inner dimension one smaller",
+            check=lambda: compare(cost_per_layer(_PLANE)[0], "<=", 1, 1e-12),
+            because="BYHAND",
+        ),
     ),
     statement(
         "ranks (composition)",
@@ -331,7 +337,9 @@ STATEMENTS = (
         measure=lambda case: _measure_pair(case, composed, lambda A, B: A @ B, composed_rank),
         show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
         narrower=_UPPER,
-        control=Control("one less than the minimum", lambda: Check(2, int(composed_rank(2, 2)) - 1, "<=")),
+        control=Control(
+            "one less than the minimum", check=lambda: Check(2, int(composed_rank(2, 2)) - 1, "<="), because="BYHAND"
+        ),
     ),
     statement(
         "ranks (sum)",
@@ -344,7 +352,8 @@ STATEMENTS = (
         narrower=_UPPER,
         control=Control(
             "the larger of the two instead of their sum",
-            lambda: Check(int(small_rank(np.array([[1, 0], [0, 1]]))), max(1, 1), "<="),
+            check=lambda: Check(int(small_rank(np.array([[1, 0], [0, 1]]))), max(1, 1), "<="),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -358,7 +367,8 @@ STATEMENTS = (
         narrower="Ω = [−1, 1]^d",
         control=Control(
             "rank A − 1",
-            lambda: compare(representation_cost(np.eye(2), _INFINITE_DEPTH) / _INFINITE_DEPTH, "=", 1, 1e-12),
+            check=lambda: compare(representation_cost(np.eye(2), _INFINITE_DEPTH) / _INFINITE_DEPTH, "=", 1, 1e-12),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -370,7 +380,9 @@ STATEMENTS = (
         measure=measure_circle_tangents,
         show=lambda points: f"{len(points)} rational points of the circle",
         control=Control(
-            "the whole plane instead of the tangent", lambda: Check(int(np.linalg.matrix_rank(np.eye(2))), 1)
+            "the whole plane instead of the tangent",
+            check=lambda: Check(int(np.linalg.matrix_rank(np.eye(2))), 1),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -384,7 +396,10 @@ STATEMENTS = (
         show=show,
         control=Control(
             "inner dimension 2: the identity misses by 0",
-            lambda: Check(float(np.abs(outputs(_PLANE.net, _PLANE.params, np.eye(2)) - np.eye(2)).max()), 1.0, ">="),
+            check=lambda: Check(
+                float(np.abs(outputs(_PLANE.net, _PLANE.params, np.eye(2)) - np.eye(2)).max()), 1.0, ">="
+            ),
+            because="BYHAND",
         ),
     ),
 )

@@ -19,7 +19,8 @@ from neuromanifold.papers.bottleneck.statements.cost import (
 )
 from neuromanifold.papers.bottleneck.statements.first import first_bound, kept
 from neuromanifold.papers.bottleneck.statements.ranks import small_matrices, small_rank, squared_determinant
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 _LINEAR = "on functions whose R⁽²⁾ is known: linear maps"
 
@@ -202,7 +203,9 @@ STATEMENTS = (
         show=repr,
         narrower=_LINEAR,
         control=Control(
-            "the third correction has no sign: s = 1/5", lambda: compare(cost_expansion([[0.2]]).r3, ">=", 0.0, 1e-12)
+            "the third correction has no sign: s = 1/5",
+            check=lambda: compare(cost_expansion([[0.2]]).r3, ">=", 0.0, 1e-12),
+            because="BYHAND",
         ),
     ),
     statement(
@@ -214,7 +217,7 @@ STATEMENTS = (
         measure=measure_root,
         show=_show_pair,
         narrower=_LINEAR,
-        control=Control("R⁽¹⁾ does not add: (1, 0)·(0.1, √0.99)ᵀ", _oblique),
+        control=Control("R⁽¹⁾ does not add: (1, 0)·(0.1, √0.99)ᵀ", check=_oblique, because="BYHAND"),
     ),
     statement(
         "P 4 (2)",
@@ -225,7 +228,7 @@ STATEMENTS = (
         measure=measure_added_second,
         show=_show_pair,
         narrower=_LINEAR,
-        control=Control("R⁽¹⁾ does not add: projections at an angle of 0.1", _steep_sum),
+        control=Control("R⁽¹⁾ does not add: projections at an angle of 0.1", check=_steep_sum, because="BYHAND"),
     ),
     statement(
         "P 4 (3)",
@@ -238,7 +241,7 @@ STATEMENTS = (
         narrower="A = Q exp(B) Vᵀ with B symmetric and nonnegative off its diagonal, Ω = V·orthant",
         control=Control(
             "twice R⁽²⁾",
-            lambda: compare(
+            check=lambda: compare(
                 abs(
                     linear_cost(np.array([3.0]), 40) - expansion(np.array([[3.0]]), 40) - second(np.array([[3.0]])) / 40
                 ),
@@ -246,6 +249,7 @@ STATEMENTS = (
                 third_order(np.array([3.0]), 40),
                 1e-12,
             ),
+            because="BYHAND",
         ),
     ),
 )

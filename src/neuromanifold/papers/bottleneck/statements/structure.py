@@ -9,7 +9,8 @@ from neuromanifold.bottleneck import bottleneck_frames, planarity_bound
 from neuromanifold.papers.bottleneck.statements import layers
 from neuromanifold.papers.bottleneck.statements.cases import Case, compare, network, show, statement
 from neuromanifold.papers.bottleneck.statements.first import networks
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 
 def _one_smaller() -> Check:
@@ -55,7 +56,7 @@ THM6 = statement(
     cases=networks,
     measure=layers.measure_closest,
     show=show,
-    control=Control("c₁ one smaller, at the identity", _one_smaller),
+    control=Control("c₁ one smaller, at the identity", check=_one_smaller, because="BYHAND"),
 )
 THM6_LAYERS = statement(
     "Thm 6 (layers)",
@@ -67,7 +68,8 @@ THM6_LAYERS = statement(
     show=show,
     control=Control(
         "half the bound, at one layer: f = x/2",
-        lambda: compare(0.25, "<=", layers.layer_share(2 * np.log(2.0) - 0.75, 1) / 4, 1e-12),
+        check=lambda: compare(0.25, "<=", layers.layer_share(2 * np.log(2.0) - 0.75, 1) / 4, 1e-12),
+        because="BYHAND",
     ),
 )
 CARRIED = statement(
@@ -79,7 +81,7 @@ CARRIED = statement(
     cases=layers.nonnegative_slopes,
     measure=layers.measure_carried,
     show=show,
-    control=Control("slope −0.9", _reflected),
+    control=Control("slope −0.9", check=_reflected, because="BYHAND"),
 )
 SHARED = statement(
     "Thm 6 (shared V)",
@@ -93,7 +95,8 @@ SHARED = statement(
     narrower="layers (1, w, 1), where the best V_1 is known in closed form",
     control=Control(
         "c₁ one smaller, at the identity",
-        lambda: compare(layers.shared_residual(network([[[1.0]], [[1.0]]], [[1.0]])), "<=", -1.0, 1e-12),
+        check=lambda: compare(layers.shared_residual(network([[[1.0]], [[1.0]]], [[1.0]])), "<=", -1.0, 1e-12),
+        because="BYHAND",
     ),
     confirm=layers.confirm_shared,
     route="scan over V_1 against a budget in fractions",
@@ -109,7 +112,7 @@ FORWARD = replace(
     CARRIED,
     id="Thm 6 (proof's factors) amended",
     says="with factors carried forward from the row space of Jf(x), slopes in [0, 1], the sum stays within the budget",
-    control=Control("the factors of the doubly projected weights", _projected),
+    control=Control("the factors of the doubly projected weights", check=_projected, because="BYHAND"),
 )
 APPENDIX = statement(
     "Thm 6 (proof's factors)",
@@ -120,7 +123,7 @@ APPENDIX = statement(
     cases=layers.appendix_cases,
     measure=layers.measure_appendix,
     show=show,
-    control=Control("c₁ one smaller, at the identity", _one_smaller),
+    control=Control("c₁ one smaller, at the identity", check=_one_smaller, because="BYHAND"),
     confirm=layers.confirm_appendix,
     route="fractions, with −2 log J ≤ 2(1 − J)/J",
     worked="""
@@ -142,7 +145,8 @@ TRACE = statement(
     show=show,
     control=Control(
         "without the biases' share: (1, 1), f = x",
-        lambda: layers.measure_trace(network([[[1.0]]], [[1.0]], biases=[[0.0]]), bias=False),
+        case=lambda: network([[[1.0]]], [[1.0]], biases=[[0.0]]),
+        breaks={"bias": False},
     ),
 )
 UNBIASED_TRACE = statement(
@@ -154,7 +158,7 @@ UNBIASED_TRACE = statement(
     cases=layers.biased_traces,
     measure=lambda case: layers.measure_trace(case, bias=False),
     show=show,
-    control=Control("twice the sum: (1, 1) without biases, f = x", lambda: Check(2.0, 1.0)),
+    control=Control("twice the sum: (1, 1) without biases, f = x", check=lambda: Check(2.0, 1.0), because="BYHAND"),
     confirm=layers.confirm_trace,
     route="nm.ntk(…, trace=True)",
     worked="""
@@ -173,7 +177,7 @@ THM7 = statement(
     cases=layers.balanced_networks,
     measure=layers.measure_activations,
     show=show,
-    control=Control("not balanced: f = x as 11/10 and then 10/11", _unbalanced),
+    control=Control("not balanced: f = x as 11/10 and then 10/11", check=_unbalanced, because="BYHAND"),
 )
 THM7_LAYERS = statement(
     "Thm 7 (layers)",
@@ -184,7 +188,9 @@ THM7_LAYERS = statement(
     measure=lambda case: layers.measure_activations(case, layers=True),
     show=show,
     control=Control(
-        "half the bound, at f = x in two layers", lambda: compare(1.0, "<=", layers.layer_share(2.0, 2) / 2, 1e-12)
+        "half the bound, at f = x in two layers",
+        check=lambda: compare(1.0, "<=", layers.layer_share(2.0, 2) / 2, 1e-12),
+        because="BYHAND",
     ),
 )
 POINTWISE = statement(
@@ -199,7 +205,8 @@ POINTWISE = statement(
     show=show,
     control=Control(
         "the averaged trace, with one far point of 1024",
-        lambda: layers.measure_planarity(layers.far_point(1024, Fraction(1, 32), 100.0), averaged=True),
+        check=lambda: layers.measure_planarity(layers.far_point(1024, Fraction(1, 32), 100.0), averaged=True),
+        because="BYHAND",
     ),
 )
 COR8 = statement(
@@ -213,7 +220,7 @@ COR8 = statement(
     draws=20,
     measure=lambda case: layers.measure_planarity(case, averaged=True),
     show=_show_far,
-    control=Control("s₂ instead of s₃, at the identity of the plane", _one_direction_less),
+    control=Control("s₂ instead of s₃, at the identity of the plane", check=_one_direction_less, because="BYHAND"),
     confirm=layers.confirm_planarity,
     route="by hand, e^{2η²} bounded by its series",
     worked="""

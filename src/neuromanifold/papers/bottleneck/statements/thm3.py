@@ -7,7 +7,8 @@ import numpy as np
 
 from neuromanifold.papers.bottleneck.statements import first
 from neuromanifold.papers.bottleneck.statements.cases import chain, compare, network, show, statement
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control
 
 _ROW = "Thm 3"
 
@@ -33,9 +34,7 @@ MAIN = statement(
     cases=first.networks,
     measure=first.measure_first,
     show=show,
-    control=Control(
-        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_first(chain(1.0, 2, -1.0, slope=3.0))
-    ),
+    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)),
 )
 FINITE = statement(
     "Thm 3 (finite depth)",
@@ -45,9 +44,7 @@ FINITE = statement(
     cases=first.networks,
     measure=first.measure_finite,
     show=show,
-    control=Control(
-        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_finite(chain(1.0, 2, -1.0, slope=3.0))
-    ),
+    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)),
 )
 COMPOSITION = statement(
     "Thm 3 (1)",
@@ -58,7 +55,11 @@ COMPOSITION = statement(
     measure=first.measure_composition,
     show=first.show_matrices,
     narrower=first.KNOWN,
-    control=Control("half of R⁽¹⁾(g)", lambda: compare(2 * np.log(4.0), "<=", 2 * np.log(2.0) + np.log(2.0), 1e-12)),
+    control=Control(
+        "half of R⁽¹⁾(g)",
+        check=lambda: compare(2 * np.log(4.0), "<=", 2 * np.log(2.0) + np.log(2.0), 1e-12),
+        because="BYHAND",
+    ),
 )
 STACKED = statement(
     "Thm 3 (1, lemma) amended",
@@ -69,7 +70,7 @@ STACKED = statement(
     cases=first.nonnegative_pairs,
     measure=first.measure_stacked,
     show=first.show_matrices,
-    control=Control("f = g = x on [−1, 1]: the ReLU between them cuts", _signed_junction),
+    control=Control("f = g = x on [−1, 1]: the ReLU between them cuts", check=_signed_junction, because="BYHAND"),
 )
 LEMMA = statement(
     "Thm 3 (1, lemma)",
@@ -82,7 +83,11 @@ LEMMA = statement(
         "from fractions import Fraction\n"
         f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on {_domain(case)}"
     ),
-    control=Control("a third of the right side", lambda: Check(first.two_layer_cost(Fraction(1), False), 2 / 3, "<=")),
+    control=Control(
+        "a third of the right side",
+        check=lambda: Check(first.two_layer_cost(Fraction(1), False), 2 / 3, "<="),
+        because="BYHAND",
+    ),
     confirm=first.confirm_lemma,
     route="linear programme over neurons of every direction",
     worked="""
@@ -102,7 +107,7 @@ WITHOUT_BIASES = statement(
     measure=first.measure_parallel,
     show=first.show_matrices,
     narrower="networks side by side at every depth, of which the statement is the limit, and linear maps",
-    control=Control("output biases: f = g = ½", _biased_sum),
+    control=Control("output biases: f = g = ½", check=_biased_sum, because="BYHAND"),
 )
 SUM = statement(
     "Thm 3 (2)",
@@ -113,7 +118,9 @@ SUM = statement(
     measure=first.measure_sum,
     show=first.show_matrices,
     narrower="on functions whose R⁽¹⁾ is known: constants of size at most 1, linear maps on completely positive domains",
-    control=Control("ranks that do not add: f = g = x", lambda: compare(2 * np.log(2.0), "<=", 0.0, 1e-12)),
+    control=Control(
+        "ranks that do not add: f = g = x", check=lambda: compare(2 * np.log(2.0), "<=", 0.0, 1e-12), because="BYHAND"
+    ),
     confirm=first.confirm_constants,
     route="dynamic programme over the last four layers",
     worked="""
@@ -136,12 +143,13 @@ ATTAINED = statement(
     narrower="ranks 1 and 2, where complete positivity is decided exactly; the rate 1/L is ours",
     control=Control(
         "a limit smaller by ½",
-        lambda: compare(
+        check=lambda: compare(
             first.interpolation_norm(np.array([[2.0]]), 100, first.exchanged_weights) - 100,
             "<=",
             first.construction_rate(np.array([2.0]), 100) - 0.5,
             1e-12,
         ),
+        because="BYHAND",
     ),
 )
 EXCHANGED = statement(
@@ -154,7 +162,8 @@ EXCHANGED = statement(
     show=first.show_construction,
     control=Control(
         "the printed weights",
-        lambda: first.measure_interpolation((np.array([[2.0]]), np.ones((1, 1)), 3), first.printed_weights),
+        check=lambda: first.measure_interpolation((np.array([[2.0]]), np.ones((1, 1)), 3), first.printed_weights),
+        because="BYHAND",
     ),
 )
 INTERPOLATION = replace(
@@ -167,7 +176,10 @@ INTERPOLATION = replace(
     route="fractions",
     control=Control(
         "a limit smaller by 2",
-        lambda: compare(first.interpolation_norm(np.array([[1.0]]), 3, first.printed_weights) - 3, "<=", -2.0, 1e-12),
+        check=lambda: compare(
+            first.interpolation_norm(np.array([[1.0]]), 3, first.printed_weights) - 3, "<=", -2.0, 1e-12
+        ),
+        because="BYHAND",
     ),
     worked="""
 Layer 0 is the input and layer L the output, so the kernel must begin at P and end at AᵀA; as printed it begins beside AᵀA,

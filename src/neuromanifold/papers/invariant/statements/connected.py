@@ -9,9 +9,10 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves
 from neuromanifold.orbits.partition import InvariantLeaf
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import Neurons
 from neuromanifold.papers.invariant.statements.cases import ANALYTIC, PAPER
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ CODIMENSION = Statement(
     method="exact",
     cases=lambda rng, draws: [Lattice(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)],
     measure=_codimension,
-    control=Control("cos, even, d = 1: {w = 0} has codimension 1", lambda: _codimension(Lattice("cos", 1, 1))),
+    control=Control("cos, even, d = 1: {w = 0} has codimension 1", case=lambda: Lattice("cos", 1, 1)),
     exhaustive="d ≤ 3, m ≤ 3, every pair of leaves",
     show=str,
 )
@@ -128,7 +129,7 @@ CONNECTED = Statement(
     method="exact",
     cases=_ends,
     measure=_connected,
-    control=Control("without inputs, d = 0: a = 1 and a = −1", _opposite_lines),
+    control=Control("without inputs, d = 0: a = 1 and a = −1", check=_opposite_lines, because="BYHAND"),
     exhaustive="d = 1, m ≤ 2, entries −1, 0, 1, all pairs of points on one leaf",
     show=str,
 )

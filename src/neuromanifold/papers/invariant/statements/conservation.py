@@ -12,9 +12,10 @@ import numpy as np
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.orbits.closure import lie_closure
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import PRIME, Field, Span, rank
 from neuromanifold.papers.invariant.statements.cases import PAPER
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.patterns import activation_patterns
 
 Widths = tuple[int, ...]
@@ -159,7 +160,8 @@ STACKED = Statement(
     measure=_stacked,
     control=Control(
         "U = V = (1 0 0; 0 1 0): (U; V) has rank 2 of 3",
-        lambda: Check(laws(Factors(2, 2, 3, True)), printed_count(2, 2, 3)),
+        check=lambda: Check(laws(Factors(2, 2, 3, True)), printed_count(2, 2, 3)),
+        because="BYHAND",
     ),
     draws=20,
     exhaustive="n, m, r ≤ 4, with generic factors and with shared rows (where Δ = UᵀU − VᵀV is degenerate)",
@@ -174,7 +176,9 @@ TWO_LAYERS = Statement(
     method="exact",
     cases=_factors,
     measure=_two_layers,
-    control=Control("U = V = 0", lambda: Check(laws_at(1, 1, np.zeros((2, 2), int)), printed_count(1, 1, 2))),
+    control=Control(
+        "U = V = 0", check=lambda: Check(laws_at(1, 1, np.zeros((2, 2), int)), printed_count(1, 1, 2)), because="BYHAND"
+    ),
     draws=20,
     exhaustive="n, m, r ≤ 4, with generic factors and with shared rows",
     show=_show,
@@ -254,7 +258,8 @@ PER_KINK = Statement(
     measure=_per_kink,
     control=Control(
         "one law for each neuron, where two are always active together",
-        lambda: Check(kink_count(Kinked(((1,), (2,)), 1)), 2),
+        check=lambda: Check(kink_count(Kinked(((1,), (2,)), 1)), 2),
+        because="BYHAND",
     ),
     draws=4,
     narrower="without biases, d ≤ 2, r ≤ 3, n ≤ 2; 120 inputs",

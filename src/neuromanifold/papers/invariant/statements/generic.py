@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.activation import Activation, activation_named
 from neuromanifold.orbits.closure import lie_closure
 from neuromanifold.orbits.genericity import is_degenerate, is_generic, is_generic_odd
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import Neurons, Support, field_dimension
 from neuromanifold.papers.invariant.statements.cases import (
     ANALYTIC,
@@ -22,7 +23,7 @@ from neuromanifold.papers.invariant.statements.cases import (
     whole_neurons,
 )
 from neuromanifold.papers.invariant.statements.leaves import show_points, times
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 def degenerate_as_printed(neurons: Neurons) -> bool:
@@ -55,7 +56,8 @@ DEGENERATE = Statement(
     measure=_degenerate,
     control=Control(
         "w₁ = −w₂ taken for non-degenerate",
-        lambda: Check(int(is_degenerate(*two_layer("tanh", ((1, 1), (2, -1))))), 0),
+        check=lambda: Check(int(is_degenerate(*two_layer("tanh", ((1, 1), (2, -1))))), 0),
+        because="BYHAND",
     ),
     draws=40,
     exhaustive="entries −1, 0, 1 with (m, d) = (1, 1), (2, 1), (3, 1), (1, 2); −2 … 2 with (2, 1)",
@@ -129,7 +131,10 @@ KINDS = Statement(
     measure=_kind,
     control=Control(
         "silu, σ(0) = 0, taken for generic",
-        lambda: Check(int(is_generic(ANALYTIC["silu"])), int(kind_as_printed((0, *SUPPORTS["silu"])) == "generic")),
+        check=lambda: Check(
+            int(is_generic(ANALYTIC["silu"])), int(kind_as_printed((0, *SUPPORTS["silu"])) == "generic")
+        ),
+        because="BYHAND",
     ),
     narrower="16 analytic activations and three polynomials; parity and polynomials are read off 26 Taylor coefficients",
     show=str,
@@ -186,7 +191,7 @@ INDEPENDENT = Statement(
     method="exact",
     cases=_weights,
     measure=_independent,
-    control=Control("w₂ = −w₁ for tanh", lambda: _independent(Weights("tanh", ((1,), (-1,))))),
+    control=Control("w₂ = −w₁ for tanh", case=lambda: Weights("tanh", ((1,), (-1,)))),
     draws=10,
     exhaustive="16 activations, d = 1, |w_i| ≤ 3 with alternating and equal signs; d = 2 with pairs of five directions for exp, tanh, cos",
     show=str,

@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves, leaf_count
 from neuromanifold.orbits.partition import invariant_leaf
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import Neurons
 from neuromanifold.papers.invariant.statements.cases import (
     ANALYTIC,
@@ -20,7 +21,7 @@ from neuromanifold.papers.invariant.statements.cases import (
     whole_neurons,
 )
 from neuromanifold.papers.invariant.statements.maps import Stabilised
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 Blocks = tuple[tuple[int, ...], ...]
 Named = tuple[Blocks, tuple[int, ...]]
@@ -72,7 +73,8 @@ PARTITION = Statement(
     measure=_one_leaf,
     control=Control(
         "without the second condition, different across blocks",
-        lambda: Check(sum(in_printed_set(((1, 1), (1, 1)), blocks, apart=False) for blocks in partitions(2)), 1),
+        check=lambda: Check(sum(in_printed_set(((1, 1), (1, 1)), blocks, apart=False) for blocks in partitions(2)), 1),
+        because="BYHAND",
     ),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
@@ -128,7 +130,11 @@ COUNT = Statement(
     method="exact",
     cases=lambda rng, draws: [Family(name, 1, m) for name in ("exp", "tanh") for m in (1, 2, 3, 4)],
     measure=_count,
-    control=Control("cos, which is even, for tanh", lambda: Check(leaf_count(Family("cos", 1, 2).net), TYPE_B[1])),
+    control=Control(
+        "cos, which is even, for tanh",
+        check=lambda: Check(leaf_count(Family("cos", 1, 2).net), TYPE_B[1]),
+        because="BYHAND",
+    ),
     exhaustive="m ≤ 4",
     show=str,
 )
@@ -159,7 +165,8 @@ DIMENSIONS = Statement(
     measure=_dimensions,
     control=Control(
         "(d+1)s for odd σ, at m = 1",
-        lambda: Check(max(leaf.dimension for leaf in invariant_leaves(Family("tanh", 1, 1).net)), 2 * 2),
+        check=lambda: Check(max(leaf.dimension for leaf in invariant_leaves(Family("tanh", 1, 1).net)), 2 * 2),
+        because="BYHAND",
     ),
     exhaustive="m ≤ 3, d ≤ 3, every leaf",
     show=str,
@@ -241,7 +248,9 @@ REPAIRED = Statement(
     method="exact",
     cases=_points,
     measure=_library_leaf,
-    control=Control("without the condition, at θ = 0", lambda: _signed(((0, 0),), nonzero=False)),
+    control=Control(
+        "without the condition, at θ = 0", check=lambda: _signed(((0, 0),), nonzero=False), because="BYHAND"
+    ),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
     show=show_points,
@@ -258,7 +267,8 @@ SIGNED = Statement(
     measure=lambda neurons: _signed(neurons, nonzero=False),
     control=Control(
         "γ = (1, 1) alone, at opposite neurons",
-        lambda: Check(sum(gamma == (1, 1) for _, gamma in sets_with(((1, 1), (-1, -1)), nonzero=False)), 1),
+        check=lambda: Check(sum(gamma == (1, 1) for _, gamma in sets_with(((1, 1), (-1, -1)), nonzero=False)), 1),
+        because="BYHAND",
     ),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",

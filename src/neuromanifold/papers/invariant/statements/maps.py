@@ -15,9 +15,10 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.maps import InducedManifold, induces_invariant_manifold
 from neuromanifold.orbits.partition import invariant_leaf
 from neuromanifold.orbits.zeros import zero_blocks
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import PRIME, Neurons, Support, monomial_fields, rank, value
 from neuromanifold.papers.invariant.statements.cases import EPS, PAPER, SUPPORTS, grid, two_layer, whole_neurons
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 ROUNDING = 2**10
 
@@ -61,9 +62,10 @@ SHEARED = Statement(
     measure=_shear,
     control=Control(
         "the reflection (−θ₂, −θ₁), whose fixed set is a SIM",
-        lambda: Check(
+        check=lambda: Check(
             departure(np.array([[0, -1], [-1, 0]]), DIFFERENCE), departure(SHEAR, DIFFERENCE), "=", ROUNDING * EPS
         ),
+        because="BYHAND",
     ),
     exhaustive="the example: the field is the same at every θ up to the factor x",
     show=lambda point: f"θ = ({point}, 0)",
@@ -117,7 +119,8 @@ CIRCLE = Statement(
     measure=_circle,
     control=Control(
         "the circle of radius 2",
-        lambda: Check(abs(radial_gradient(Fraction(2), Fraction(0), Fraction(1), Fraction(2))[0]), 0),
+        check=lambda: Check(abs(radial_gradient(Fraction(2), Fraction(0), Fraction(1), Fraction(2))[0]), 0),
+        because="BYHAND",
     ),
     draws=20,
     narrower="rational points, and the library at (3/5, 4/5). The gradient vanishes on the circle: each point of it is an orbit",
@@ -177,7 +180,7 @@ NORMAL = Statement(
     method="exact",
     cases=_normal_families,
     measure=_normal,
-    control=Control("the shear of example 4.1, which is not normal", lambda: _normal((((1, 1), (0, 2)),))),
+    control=Control("the shear of example 4.1, which is not normal", case=lambda: (((1, 1), (0, 2)),)),
     draws=100,
     exhaustive="normal matrices of −2 … 2 (2×2) and −1 … 1 (3×3), and pairs of those of −1 … 1 (2×2)",
     show=lambda maps: f"maps = {[np.array(g).tolist() for g in maps]}",
@@ -280,7 +283,9 @@ INDUCED = Statement(
     method="float64",
     cases=_thm41_cases,
     measure=lambda case: _induced(case) if isinstance(case, str) else _averaged(case),
-    control=Control("an involution that is not normal: its tangent condition fails", _skew_involution),
+    control=Control(
+        "an involution that is not normal: its tangent condition fails", check=_skew_involution, because="BYHAND"
+    ),
     draws=20,
     narrower="by the library a flip that is infinitesimally invariant and an inversion; signed permutations of ℝ³ in whole numbers",
     show=lambda case: case if isinstance(case, str) else f"group {case.group}, θ = {case.theta}",
@@ -337,10 +342,11 @@ LEAF = Statement(
     measure=_leaf_dimension,
     control=Control(
         "a group without signs at opposite neurons of tanh",
-        lambda: Check(
+        check=lambda: Check(
             invariant_leaf(*two_layer("tanh", ((1, 1), (-1, -1)))).dimension,
             fixed_dimension(Stabilised("exp", ((1, 1), (-1, -1)))),
         ),
+        because="BYHAND",
     ),
     draws=40,
     exhaustive="neurons of {−1, 0, 1}², m ≤ 2, permutations and signed permutations",
@@ -379,7 +385,8 @@ TANGENT = Statement(
     measure=_tangent,
     control=Control(
         "the sign group for exp, of which it is no symmetry",
-        lambda: Check(moved_fields(-np.eye(1, dtype=int)[None], SUPPORTS["exp"], ((0, 0),)), 0),
+        check=lambda: Check(moved_fields(-np.eye(1, dtype=int)[None], SUPPORTS["exp"], ((0, 0),)), 0),
+        because="BYHAND",
     ),
     draws=40,
     exhaustive="neurons of {−1, 0, 1}², m ≤ 3, permutations and signed permutations",

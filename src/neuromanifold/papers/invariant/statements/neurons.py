@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import PRIME, Neurons, Support, monomial_fields, stays, value
 from neuromanifold.papers.invariant.statements.cases import (
     CLASSES,
@@ -19,7 +20,7 @@ from neuromanifold.papers.invariant.statements.cases import (
     trained,
     two_layer,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 ROUNDING = 2**10
 LEFT = 1e-7
@@ -140,7 +141,7 @@ REMARK = Statement(
     measure=_kept,
     control=Control(
         "w_i = w_j without a_i = a_j",
-        lambda: _kept(Elementary("(i)", "exp", ((1, 1), (2, 1)), 0, 1)),
+        case=lambda: Elementary("(i)", "exp", ((1, 1), (2, 1)), 0, 1),
     ),
     draws=8,
     exhaustive="16 activations, neurons of {−1, 1} × {−1, 0, 1}, m ≤ 2, fields up to order 6; flows on random points",
@@ -153,28 +154,28 @@ REMARKS: tuple[Statement, ...] = (
         id="Rem 5.1 (ii)",
         says="for odd σ, {(a_i, w_i) = −(a_j, w_j)} is a SIM, i = j included",
         cases=_elementary("(ii)"),
-        control=Control("silu, which is not odd", _outside("(ii)", "silu")),
+        control=Control("silu, which is not odd", check=_outside("(ii)", "silu"), because="BYHAND"),
     ),
     replace(
         REMARK,
         id="Rem 5.1 (iii)",
         says="for even σ, {(a_i, w_i) = (a_j, −w_j)} is a SIM, i = j included",
         cases=_elementary("(iii)"),
-        control=Control("tanh, which is not even", _outside("(iii)", "tanh")),
+        control=Control("tanh, which is not even", check=_outside("(iii)", "tanh"), because="BYHAND"),
     ),
     replace(
         REMARK,
         id="Rem 5.1 (iv)",
         says="for σ(0) = 0, {(a_i, w_i) = 0} is a SIM",
         cases=_elementary("(iv)"),
-        control=Control("exp, σ(0) = 1", _outside("(iv)", "exp")),
+        control=Control("exp, σ(0) = 1", check=_outside("(iv)", "exp"), because="BYHAND"),
     ),
     replace(
         REMARK,
         id="Rem 5.1 (v)",
         says="for σ'(0) = 0, {w_i = 0} is a SIM",
         cases=_elementary("(v)"),
-        control=Control("tanh, σ'(0) = 1", _outside("(v)", "tanh")),
+        control=Control("tanh, σ'(0) = 1", check=_outside("(v)", "tanh"), because="BYHAND"),
     ),
 )
 
@@ -299,7 +300,11 @@ LEMMA = Statement(
     method="exact",
     cases=_coincidences("(i)", _without_output),
     measure=_perturbation,
-    control=Control("exp for expm1", _taken_for("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"], SUPPORTS["exp"][1:])),
+    control=Control(
+        "exp for expm1",
+        check=_taken_for("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"], SUPPORTS["exp"][1:]),
+        because="BYHAND",
+    ),
     draws=6,
     exhaustive="all 31 patterns of σ⁽ⁿ⁾(0) ≠ 0, n < 5, neurons of −1, 0, 1 (and 2), m = 2, d = 1 and 2, by words of three "
     "and two fields; the library on an activation of every class",
@@ -313,7 +318,9 @@ LEMMAS: tuple[Statement, ...] = (
         says="where w_i = 0, a_i ≠ 0 the orbit stays in {w_i = 0} exactly when σ'(0) = 0",
         cases=_coincidences("(ii)", _without_input),
         control=Control(
-            "tanh for z − sin z", _taken_for("(ii)", ((1, 0), (1, 1)), SUPPORTS["tanh"], SUPPORTS["z - sin(z)"])
+            "tanh for z − sin z",
+            check=_taken_for("(ii)", ((1, 0), (1, 1)), SUPPORTS["tanh"], SUPPORTS["z - sin(z)"]),
+            because="BYHAND",
         ),
     ),
     replace(
@@ -323,10 +330,11 @@ LEMMAS: tuple[Statement, ...] = (
         cases=_coincidences("(iii)", _aligned(1)),
         control=Control(
             "neurons without input, w_i = w_j = 0, of cos",
-            lambda: Check(
+            check=lambda: Check(
                 int(contained_exactly(case := Coincidence("(iii)", ((1, 0), (2, 0)), SUPPORTS["cos"]))),
                 int(condition(case)),
             ),
+            because="BYHAND",
         ),
     ),
     replace(
@@ -336,7 +344,8 @@ LEMMAS: tuple[Statement, ...] = (
         cases=_coincidences("(iv)", _aligned(-1)),
         control=Control(
             "sigmoid, odd up to a constant, for tanh",
-            _taken_for("(iv)", ((1, 1), (-1, -1)), SUPPORTS["sigmoid"], SUPPORTS["tanh"]),
+            check=_taken_for("(iv)", ((1, 1), (-1, -1)), SUPPORTS["sigmoid"], SUPPORTS["tanh"]),
+            because="BYHAND",
         ),
     ),
 )

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from neuromanifold.orbits.closure import LieClosure
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import (
     PRIME,
     Neurons,
@@ -31,7 +32,7 @@ from neuromanifold.papers.invariant.statements.cases import (
     two_layer,
     whole_neurons,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 ROUNDING = 2**10
 """Roundings between a gradient and its projection onto Lie_θ, in units of ε over the smallest singular value that was kept."""
@@ -69,7 +70,10 @@ TWO_EXPONENTIALS = Statement(
     measure=_two_exponentials,
     control=Control(
         "tanh for exp at opposite neurons, off M",
-        lambda: Check(int(closure("tanh", ((1, 1), (-1, -1))).dimension), exponential_dimension(((1, 1), (-1, -1)))),
+        check=lambda: Check(
+            int(closure("tanh", ((1, 1), (-1, -1))).dimension), exponential_dimension(((1, 1), (-1, -1)))
+        ),
+        because="BYHAND",
     ),
     draws=10,
     exhaustive="θ ∈ {−1, 0, 1}⁴ up to the order of the neurons, modulo a prime; {0, 1}⁴ also by the library in float64",
@@ -124,7 +128,11 @@ GRADIENTS = Statement(
     method="float64",
     cases=_samples,
     measure=_gradients,
-    control=Control("a direction that is no gradient: w₁ alone, at opposite neurons of tanh", _off_the_closure),
+    control=Control(
+        "a direction that is no gradient: w₁ alone, at opposite neurons of tanh",
+        check=_off_the_closure,
+        because="BYHAND",
+    ),
     draws=10,
     narrower="two-layer networks with two or three neurons, one input; five losses, one to seven samples",
     show=lambda case: show_neurons(case.name, case.neurons),
@@ -253,7 +261,7 @@ EQUIVALENT = Statement(
     cases=_candidates,
     draws=10,
     measure=_equivalent,
-    control=Control("{a₁ = a₂} without w₁ = w₂, expected to be invariant", _one_sided),
+    control=Control("{a₁ = a₂} without w₁ = w₂, expected to be invariant", check=_one_sided, because="BYHAND"),
     narrower="two neurons, one input; the 36 linear spaces that conditions 0, = and = − on a and on w make, for exp, tanh, cos and silu",
     show=str,
 )
@@ -300,7 +308,7 @@ ONE_LOSS = Statement(
     method="float64",
     cases=_sets,
     measure=_one_loss,
-    control=Control("ℓ₀ = s²/2 at the point a = (0, 0), w = (1, 1), where F = 0", _square),
+    control=Control("ℓ₀ = s²/2 at the point a = (0, 0), w = (1, 1), where F = 0", check=_square, because="BYHAND"),
     draws=10,
     narrower="two neurons, one input; points and the 36 linear spaces; five losses",
     show=str,

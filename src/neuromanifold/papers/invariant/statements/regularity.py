@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.cases import PAPER
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 NEAR = 1e-30
 """How far from M = {0} the flow starts; a solution that leaves M itself is the limit of such flows."""
@@ -58,7 +59,7 @@ SMOOTH = Statement(
         *(1 + Fraction(int(k), 16) for k in rng.integers(0, 48, draws)),
     ],
     measure=_kept,
-    control=Control("F = |θ|^{3/2}, whose gradient is not Lipschitz at 0", lambda: _kept(Fraction(1, 2))),
+    control=Control("F = |θ|^{3/2}, whose gradient is not Lipschitz at 0", case=lambda: Fraction(1, 2)),
     draws=5,
     narrower="F = |θ|^{1+α}/(1+α) · x, 1 ≤ α ≤ 4",
     show=lambda alpha: f"α = {alpha}",
@@ -72,7 +73,11 @@ ONCE_DIFFERENTIABLE = Statement(
     method="integration",
     cases=_smoothness,
     measure=_kept,
-    control=Control("a point off M: |θ(1)| from θ(0) = 1", lambda: Check(math.e, 0.0, "<=", LIPSCHITZ * NEAR)),
+    control=Control(
+        "a point off M: |θ(1)| from θ(0) = 1",
+        check=lambda: Check(math.e, 0.0, "<=", LIPSCHITZ * NEAR),
+        because="BYHAND",
+    ),
     draws=5,
     narrower="F = |θ|^{1+α}/(1+α) · x with g(θ) = −θ, α > 0",
     show=lambda alpha: (

@@ -10,6 +10,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet, Shape, compose
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.conserved import RUNNING, small_nets
 from neuromanifold.papers.riemann.statements.exact import (
     EPS,
@@ -23,7 +24,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 def convolution_matrix(w: np.ndarray, stride: Shape, output: Shape) -> np.ndarray:
@@ -69,7 +70,7 @@ EQ_8 = Statement(
         [*line_nets((2, 3, 4), (1, 2, 3), (1, 2)), *line_nets((2, 3), (1, 2, 3), (3,)), *line_nets((2,), (1, 2), (4,))]
     ),
     measure=_eq_8,
-    control=Control("all t_l = 1 at strides (2, 1)", lambda: _eq_8(RUNNING, ((1,), (1,)))),
+    control=Control("all t_l = 1 at strides (2, 1)", case=lambda: RUNNING, breaks={"dilations": ((1,), (1,))}),
     exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), 2 (H = 4), inner strides 1–3; there for all filters, as a polynomial identity",
 )
 LEM_9 = Statement(
@@ -88,7 +89,8 @@ LEM_9 = Statement(
     measure=_eq_8,
     control=Control(
         "the strides of the two axes exchanged",
-        lambda: _eq_8(LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), ((1, 1), (1, 2))),
+        case=lambda: LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))),
+        breaks={"dilations": ((1, 1), (1, 2))},
     ),
     exhaustive="D = 2, 3, H = 2, 3, shapes up to 3, strides up to 3; there for all filters, as a polynomial identity",
 )
@@ -129,7 +131,7 @@ EQ_8_IRRELEVANT = Statement(
         for last in (2, 3)
     ],
     measure=_irrelevant,
-    control=Control("the first stride changed instead of the last", _first_stride_matters),
+    control=Control("the first stride changed instead of the last", check=_first_stride_matters, because="BYHAND"),
     exhaustive="sizes 2–3, inner strides 1–2, H ≤ 3, every position; there for all filters, as a polynomial identity",
 )
 
@@ -218,9 +220,9 @@ def _rescaling(id_: str, nets: Any, says: str, values: bool) -> Statement:
         method="float64" if values else "exact",
         cases=_rescaling_cases(nets),
         measure=_p_2_values if values else _p_2,
-        control=Control("filters as they are, asked for δ = 0 although δ = 7", _unscaled)
+        control=Control("filters as they are, asked for δ = 0 although δ = 7", check=_unscaled, because="BYHAND")
         if values
-        else Control("a filter that is zero", _zero_filter),
+        else Control("a filter that is zero", check=_zero_filter, because="BYHAND"),
         show=show_filters,
     )
 
@@ -258,7 +260,9 @@ OBS_3 = Statement(
     method="exact",
     cases=lambda rng, draws: small_nets(),
     measure=_obs_3,
-    control=Control("the blocks in the opposite order", lambda: _obs_3(LinearConvNet((2, 2), (2, 1)), broken=True)),
+    control=Control(
+        "the blocks in the opposite order", case=lambda: LinearConvNet((2, 2), (2, 1)), breaks={"broken": True}
+    ),
     exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial identity",
 )
 
@@ -293,7 +297,7 @@ OBS_3_DERIVATIVE = Statement(
     method="exact",
     cases=_direction_cases,
     measure=_obs_3_derivative,
-    control=Control("only the first layer moves", _one_layer_only),
+    control=Control("only the first layer moves", check=_one_layer_only, because="BYHAND"),
     show=show_filters,
 )
 
@@ -323,7 +327,7 @@ OBS_3_KERNEL = Statement(
     method="exact",
     cases=lambda rng, draws: small_nets(),
     measure=_obs_3_kernel,
-    control=Control("degree 1 instead of 2", lambda: _obs_3_kernel(RUNNING, degree=1)),
+    control=Control("degree 1 instead of 2", case=lambda: RUNNING, breaks={"degree": 1}),
     exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial identity",
 )
 
@@ -359,7 +363,7 @@ DIM = Statement(
     measure=_dim,
     control=Control(
         "filters that share a factor: (1 + z²) and 1 + Z at stride 2",
-        lambda: _dim((RUNNING, (np.array([1, 0, 1]), np.array([1, 1])))),
+        case=lambda: (RUNNING, (np.array([1, 0, 1]), np.array([1, 1]))),
     ),
     exhaustive="sizes 2–5 (H ≤ 2) and 2–3 (H = 3), strides 1–3: the rank at one point is a lower bound, the H − 1 rescalings "
     "in the kernel an upper one",

@@ -10,6 +10,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import join, split
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.exact import (
     EPS,
     differing,
@@ -20,7 +21,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 RUNNING = LinearConvNet((3, 2), (2, 1))
 _RTOL = 1e-12
@@ -64,7 +65,9 @@ EQ_1 = Statement(
     method="exact",
     cases=lambda rng, draws: small_nets(),
     measure=_eq_1,
-    control=Control("a flow in which the first layer moves twice as fast", lambda: _eq_1(RUNNING, (2, 1))),
+    control=Control(
+        "a flow in which the first layer moves twice as fast", case=lambda: RUNNING, breaks={"speeds": (2, 1)}
+    ),
     exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters and loss gradients, as a polynomial identity",
 )
 
@@ -128,7 +131,7 @@ EQ_1_FLOW = Statement(
     method="integration",
     cases=_flow_cases,
     measure=_eq_1_flow,
-    control=Control("a flow in which the first layer moves twice as fast", _warped_flow),
+    control=Control("a flow in which the first layer moves twice as fast", check=_warped_flow, because="BYHAND"),
     draws=10,
     show=lambda case: show_filters(case[:2]),
     narrower="flows up to t = 1",
@@ -173,7 +176,9 @@ EQ_5 = Statement(
     method="exact",
     cases=_widths,
     measure=_eq_5,
-    control=Control("a flow in which the first layer moves twice as fast", lambda: _eq_5((1, 2, 1), (2, 1))),
+    control=Control(
+        "a flow in which the first layer moves twice as fast", case=lambda: (1, 2, 1), breaks={"speeds": (2, 1)}
+    ),
     exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights and loss gradients, as a polynomial identity",
 )
 
@@ -213,7 +218,7 @@ EQ_5_FLOW = Statement(
     method="integration",
     cases=_dense_cases,
     measure=_eq_5_flow,
-    control=Control("a flow in which the first layer moves twice as fast", _warped_dense_flow),
+    control=Control("a flow in which the first layer moves twice as fast", check=_warped_dense_flow, because="BYHAND"),
     draws=8,
     show=lambda case: repr([W.tolist() for W in case[0]]),
     narrower="flows up to t = 1, of ‖W − T‖²",
@@ -248,7 +253,7 @@ EQ_7 = Statement(
     method="exact",
     cases=_widths,
     measure=_eq_7,
-    control=Control("the kernel taken twice", lambda: _eq_7((1, 1, 1), broken=True)),
+    control=Control("the kernel taken twice", case=lambda: (1, 1, 1), breaks={"broken": True}),
     exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights, as a polynomial identity",
 )
 
@@ -296,7 +301,7 @@ EQ_6 = Statement(
     method="float64",
     cases=_balanced_cases,
     measure=_eq_6,
-    control=Control("the first layer doubled, the second halved", _unbalanced),
+    control=Control("the first layer doubled, the second halved", check=_unbalanced, because="BYHAND"),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 
@@ -328,7 +333,7 @@ EQ_6_FLOW = Statement(
     method="integration",
     cases=_balanced_flows,
     measure=_eq_6_flow,
-    control=Control("the first layer doubled, the second halved", _unbalanced_flow),
+    control=Control("the first layer doubled, the second halved", check=_unbalanced_flow, because="BYHAND"),
     draws=3,
     show=lambda case: repr([W.tolist() for W in case[0]]),
     narrower="invertible square W, up to t = 1",

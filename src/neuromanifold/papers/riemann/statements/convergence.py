@@ -9,6 +9,7 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.recorded import Claims, StudyCases, read_claims
 from neuromanifold.papers.riemann import flows
 from neuromanifold.papers.riemann.statements.algebra import composed_matrix
@@ -22,7 +23,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     rank,
     show_filters,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 def data_nets() -> list[LinearConvNet]:
@@ -78,7 +79,7 @@ LOSS = Statement(
     method="float64",
     cases=_data_cases,
     measure=_quadratic,
-    control=Control("half of the loss added", _shifted),
+    control=Control("half of the loss added", check=_shifted, because="BYHAND"),
     show=lambda case: show_filters(case[:2]),
 )
 
@@ -101,7 +102,7 @@ DEFINITE = Statement(
     method="exact",
     cases=_data_cases,
     measure=_definite,
-    control=Control("N = k − 1 samples with one output", _too_few),
+    control=Control("N = k − 1 samples with one output", check=_too_few, because="BYHAND"),
     exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), inner strides 1–3, N = k and k + 4: full rank at one data set is full rank at almost all",
     show=lambda case: show_filters(case[:2]),
 )
@@ -138,7 +139,7 @@ LEM_18 = Statement(
     method="exact",
     cases=_theta_cases,
     measure=paired,
-    control=Control("both filters zero", _zero_filters),
+    control=Control("both filters zero", check=_zero_filters, because="BYHAND"),
     show=lambda case: show_filters(case[:2]),
 )
 
@@ -178,7 +179,7 @@ LEM_18_UNIFORM = Statement(
     measure=_uniform,
     control=Control(
         "a normal vector of M in place of Au",
-        lambda: _uniform((RUNNING, normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10])))))),
+        case=lambda: (RUNNING, normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10]))))),
     ),
     exhaustive="two layers, sizes 2–5, strides 1–3: (a, b) exists exactly when the pairing matrix has rank below both sizes, and full "
     "rank at one data set is full rank at almost all",
@@ -232,7 +233,9 @@ THM_7 = Statement(
     method="integration",
     cases=_limit_cases(_STRIDED),
     measure=_ends,
-    control=Control("all targets zero: the flow ends at the zero filter", lambda: _critical(_zero_targets())),
+    control=Control(
+        "all targets zero: the flow ends at the zero filter", check=lambda: _critical(_zero_targets()), because="BYHAND"
+    ),
     draws=4,
     show=lambda case: show_filters(case[:2]),
     narrower="flows from Gaussian filters until the gradient has fallen by ten orders",
@@ -285,7 +288,7 @@ THM_7_STUDY = Statement(
     method="training",
     cases=StudyCases("riemann", _measured("Thm 7, Prop 8")),
     measure=_of_all,
-    control=Control("strides of one, where some limits drop rank", _stride_one),
+    control=Control("strides of one, where some limits drop rank", check=_stride_one, because="BYHAND"),
 )
 
 
@@ -302,7 +305,7 @@ P_8 = Statement(
     method="integration",
     cases=_limit_cases(_ANY),
     measure=_ends_away_from_zero,
-    control=Control("all targets zero", lambda: Check(_zero_targets().size, _NOT_ZERO, ">=")),
+    control=Control("all targets zero", check=lambda: Check(_zero_targets().size, _NOT_ZERO, ">="), because="BYHAND"),
     draws=3,
     show=lambda case: show_filters(case[:2]),
     narrower="flows from Gaussian filters until the gradient has fallen by ten orders",
@@ -315,7 +318,7 @@ P_8_STUDY = Statement(
     method="training",
     cases=StudyCases("riemann", _measured("Prop 8")),
     measure=_of_all,
-    control=Control("all targets zero: the flow ends at zero", _study_of_zero_targets),
+    control=Control("all targets zero: the flow ends at zero", check=_study_of_zero_targets, because="BYHAND"),
 )
 
 GROUP = (LOSS, DEFINITE, LEM_18, LEM_18_UNIFORM, THM_7, THM_7_STUDY, P_8, P_8_STUDY)

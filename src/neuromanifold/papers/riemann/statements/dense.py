@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from neuromanifold import functionspace as fs
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.conserved import balanced, shapes_of
 from neuromanifold.papers.riemann.statements.exact import along, diagonal, differing, rank, slope, symbols
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 _HALF = Fraction(1, 2)
 V_20 = (np.array([[1, 0], [0, _HALF]], object), np.array([[1, 0], [0, 2]], object))
@@ -36,7 +37,7 @@ EX_20 = Statement(
     method="exact",
     cases=lambda rng, draws: [(U_20, V_20)],
     measure=_printed_20,
-    control=Control("V twice: the kernels are equal", lambda: _printed_20((V_20, V_20))),
+    control=Control("V twice: the kernels are equal", case=lambda: (V_20, V_20)),
     exhaustive="the printed matrices",
     show=lambda pair: repr([[W.tolist() for W in p] for p in pair]),
 )
@@ -84,7 +85,7 @@ EX_20_GENERIC = Statement(
     measure=_varies,
     control=Control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        lambda: _varies(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
+        case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
     ),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
@@ -152,7 +153,8 @@ EX_20_WIDTH = Statement(
     measure=_any_width,
     control=Control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        lambda: _varies(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
+        check=lambda: _varies(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
+        because="BYHAND",
     ),
     confirm=scalar_kernels,
     route="entries in which K² differs from Δ² + 4W², as polynomials",
@@ -169,7 +171,7 @@ EX_20_WIDTH = Statement(
         method="exact",
         cases=lambda rng, draws: product(range(2, 6), range(2, 7)),
         measure=_widened,
-        control=Control("without the permutation of the hidden space", _not_permuted),
+        control=Control("without the permutation of the hidden space", check=_not_permuted, because="BYHAND"),
         exhaustive="widths 2–5, depths 2–6, by explicit rational matrices; wider and deeper ones are padded with ones in the same way",
     ),
 )
@@ -240,7 +242,7 @@ THM_14_ORBIT = Statement(
     method="exact",
     cases=_orbit_cases,
     measure=_stays,
-    control=Control("a shear instead of a rotation", _sheared),
+    control=Control("a shear instead of a rotation", check=_sheared, because="BYHAND"),
     show=_show,
 )
 _FOUND = 1e-11
@@ -288,7 +290,7 @@ THM_14_CONNECTED = Statement(
     method="float64",
     cases=_connected_cases,
     measure=_connected,
-    control=Control("the same for generic Δ ≠ 0", _unbalanced_mates),
+    control=Control("the same for generic Δ ≠ 0", check=_unbalanced_mates, because="BYHAND"),
     draws=12,
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )

@@ -9,11 +9,12 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.roots import projective_roots
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
 from neuromanifold.papers.riemann.statements.exact import EPS, differing, rank, symbols
 from neuromanifold.papers.riemann.statements.running import IDENTITY, ROW, printed_scale
 from neuromanifold.papers.riemann.statements.strided import STRIDE_ONE, condition
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 PRINTED_16 = (
     [[5, 0, 4, 0, 0], [0, 4, 0, 2, 0], [4, 0, 10, 0, 4], [0, 2, 0, 1, 0], [0, 0, 4, 0, 5]],
@@ -42,7 +43,7 @@ EX_16 = Statement(
     method="exact",
     cases=lambda rng, draws: enumerate(PRINTED_16),
     measure=_printed_16,
-    control=Control("the printed kernels exchanged", lambda: _printed_16((0, PRINTED_16[1]))),
+    control=Control("the printed kernels exchanged", case=lambda: (0, PRINTED_16[1])),
     exhaustive="both printed matrices, all entries",
 )
 
@@ -69,7 +70,7 @@ EX_16_RANKS = Statement(
         if (a0 or a2) and (b0 or b1) and (a0, a2) <= (b0, b1)
     ),
     measure=_ranks,
-    control=Control("a_1 = 1: one tuple although independent", lambda: _ranks(([1, 1, 2], [2, 1]))),
+    control=Control("a_1 = 1: one tuple although independent", case=lambda: ([1, 1, 2], [2, 1])),
 )
 
 
@@ -110,7 +111,7 @@ EX_17 = Statement(
     method="float64",
     cases=_delta_cases,
     measure=_entry,
-    control=Control("v_0 = 0, where the entry does not depend on δ", _no_entry),
+    control=Control("v_0 = 0, where the entry does not depend on δ", check=_no_entry, because="BYHAND"),
     show=lambda case: f"{case[0].tolist()}, {case[1].tolist()}, δ = {case[2]}, {case[3]}",
 )
 
@@ -140,7 +141,7 @@ EX_19_FORMULA = Statement(
     method="exact",
     cases=lambda rng, draws: [(STRIDE_ONE, printed_kernel_19)],
     measure=_kernel_19,
-    control=Control("b read backwards", lambda: _kernel_19((STRIDE_ONE, lambda a, b: printed_kernel_19(a, b[::-1])))),
+    control=Control("b read backwards", case=lambda: (STRIDE_ONE, lambda a, b: printed_kernel_19(a, b[::-1]))),
     exhaustive=IDENTITY,
     show=lambda case: repr(case[0]),
 )
@@ -174,7 +175,7 @@ EX_19 = Statement(
     method="exact",
     cases=lambda rng, draws: PRINTED_19,
     measure=_printed_19,
-    control=Control("the kernel of another factorisation", lambda: _printed_19((*PRINTED_19[0][:4], PRINTED_19[1][4]))),
+    control=Control("the kernel of another factorisation", case=lambda: (*PRINTED_19[0][:4], PRINTED_19[1][4])),
     exhaustive="all three factorisations, all entries",
 )
 
@@ -207,7 +208,11 @@ EX_19_CUBICS = Statement(
         )
     ),
     measure=_cubic,
-    control=Control("x²(x + y): two distinct real roots, asked for one", lambda: Check(_cubic((1, 1, 0, 0)).left, 1)),
+    control=Control(
+        "x²(x + y): two distinct real roots, asked for one",
+        check=lambda: Check(_cubic((1, 1, 0, 0)).left, 1),
+        because="BYHAND",
+    ),
     show=lambda v: f"v = {v}",
 )
 

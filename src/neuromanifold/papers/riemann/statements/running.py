@@ -9,11 +9,12 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.examples import printed_blocks
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
 from neuromanifold.papers.riemann.statements.exact import EPS, differing, symbols
 from neuromanifold.papers.riemann.statements.strided import STRIDE_ONE
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 ROW = "Ex 15, 16, 17, 19, 20"
 IDENTITY = "for all filters, as a polynomial identity"
@@ -41,7 +42,7 @@ EX_15_FILTER = Statement(
     method="exact",
     cases=lambda rng, draws: [RUNNING],
     measure=_filter,
-    control=Control("stride one", lambda: _filter(STRIDE_ONE)),
+    control=Control("stride one", case=lambda: STRIDE_ONE),
     exhaustive=IDENTITY,
 )
 
@@ -77,7 +78,7 @@ EX_15_EQUATIONS = Statement(
     method="exact",
     cases=lambda rng, draws: [RUNNING],
     measure=_equations,
-    control=Control("sizes (3, 3) at stride one", lambda: _equations(LinearConvNet((3, 3), (1, 1)))),
+    control=Control("sizes (3, 3) at stride one", case=lambda: LinearConvNet((3, 3), (1, 1))),
     exhaustive=IDENTITY,
 )
 
@@ -113,7 +114,7 @@ EX_15_CONVERSE = Statement(
     method="exact",
     cases=lambda rng, draws: solutions(3),
     measure=_converse,
-    control=Control("v_2 changed by 1, so that the equation fails", lambda: _converse((1, 1, 3, 1, 1))),
+    control=Control("v_2 changed by 1, so that the equation fails", case=lambda: (1, 1, 3, 1, 1)),
     show=lambda v: f"v = {tuple(map(str, v))}",
 )
 
@@ -134,7 +135,9 @@ EX_15_EVEN = Statement(
         (v0, 0, v2, 0, v4) for v0, v2, v4 in product(range(-1, 3), repeat=3) if any((v0, v2, v4))
     ),
     measure=_even_converse,
-    control=Control("the inequality reversed", lambda: Check(int(discriminant((1, 0, 3, 0, 1)) <= 0), 1)),
+    control=Control(
+        "the inequality reversed", check=lambda: Check(int(discriminant((1, 0, 3, 0, 1)) <= 0), 1), because="BYHAND"
+    ),
     show=lambda v: f"v = {v}",
 )
 
@@ -152,7 +155,7 @@ EX_15_UNIQUE = Statement(
     method="float64",
     cases=lambda rng, draws: solutions(2),
     measure=_unique,
-    control=Control("v_1 = v_3 = 0", lambda: _unique((2, 0, 5, 0, 2))),
+    control=Control("v_1 = v_3 = 0", case=lambda: (2, 0, 5, 0, 2)),
     show=lambda v: f"v = {tuple(map(str, v))}",
 )
 
@@ -188,7 +191,11 @@ EX_15_SINGULAR = Statement(
         if any(t[:3]) and any(t[3:]) and sum(t) % 3 == 0
     ),
     measure=_singular,
-    control=Control("v_1 = 0 alone", lambda: Check(int(fs.is_smooth(RUNNING, np.array([0, 0, 1, 1, 1])).smooth), 0)),
+    control=Control(
+        "v_1 = 0 alone",
+        check=lambda: Check(int(fs.is_smooth(RUNNING, np.array([0, 0, 1, 1, 1])).smooth), 0),
+        because="BYHAND",
+    ),
     show=lambda v: f"v = {v}",
 )
 
@@ -208,7 +215,7 @@ EX_15_KERNEL = Statement(
     method="exact",
     cases=lambda rng, draws: [(RUNNING, printed_blocks)],
     measure=_blocks,
-    control=Control("K_1 and K_2 exchanged", lambda: _blocks((RUNNING, lambda a, b: printed_blocks(a, b)[::-1]))),
+    control=Control("K_1 and K_2 exchanged", case=lambda: (RUNNING, lambda a, b: printed_blocks(a, b)[::-1])),
     exhaustive=IDENTITY,
     show=lambda case: repr(case[0]),
 )
@@ -249,12 +256,13 @@ EX_15_SCALE = Statement(
     measure=_scale,
     control=Control(
         "δ of the other sign",
-        lambda: Check(
+        check=lambda: Check(
             float(fs.rescale(RUNNING, (np.ones(3), np.ones(2)), [1.0]).scales[0] ** 2)
             / printed_scale(np.ones(3), np.ones(2), -1.0),
             1.0,
             tolerance=64 * EPS,
         ),
+        because="BYHAND",
     ),
     show=lambda case: f"{case[0].tolist()}, {case[1].tolist()}, δ = {case[2]}",
 )
@@ -280,7 +288,9 @@ EX_15_BALANCED = Statement(
     method="float64",
     cases=lambda rng, draws: (v for v in solutions(2) if v[1] and v[3]),
     measure=_balanced_scale,
-    control=Control("v_1 and v_0 exchanged in the formula", lambda: _balanced_scale((1, 2, 2, 2, 1), (2, 1, 2, 2, 1))),
+    control=Control(
+        "v_1 and v_0 exchanged in the formula", case=lambda: (1, 2, 2, 2, 1), breaks={"inserted": (2, 1, 2, 2, 1)}
+    ),
     show=lambda v: f"v = {tuple(map(str, v))}",
 )
 

@@ -10,6 +10,7 @@ from neuromanifold.functionspace.metric import level_set_tangents
 from neuromanifold.functionspace.search import search_fiber
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.algebra import rescalings
 from neuromanifold.papers.riemann.statements.conserved import RUNNING, data_loss
 from neuromanifold.papers.riemann.statements.exact import (
@@ -21,7 +22,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     rank,
     show_filters,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
 CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
@@ -78,7 +79,7 @@ THM_4_COUNT = Statement(
     method="float64",
     cases=fibre_cases,
     measure=_count,
-    control=Control("stride one: x²y + xy², δ = 0", lambda: _count((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     show=show_filters,
 )
 
@@ -122,7 +123,7 @@ THM_4_KERNEL = Statement(
     method="float64",
     cases=fibre_cases,
     measure=_kernel,
-    control=Control("stride one: x²y + xy², δ = 0", lambda: _kernel((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     show=show_filters,
 )
 
@@ -148,7 +149,7 @@ THM_4_SEARCH = Statement(
     method="float64",
     cases=_search_cases,
     measure=_searched,
-    control=Control("stride one: x²y + xy², δ = 0", lambda: _searched((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     draws=6,
     show=show_filters,
 )
@@ -186,7 +187,7 @@ THM_4_FLOW = Statement(
     method="integration",
     cases=_flow_cases,
     measure=_flow,
-    control=Control("stride one, two tuples over one (v, δ)", _parting),
+    control=Control("stride one, two tuples over one (v, δ)", check=_parting, because="BYHAND"),
     draws=2,
     show=lambda case: show_filters(case[:2]),
     narrower="flows up to t = 0.5",
@@ -236,7 +237,7 @@ LEM_5 = Statement(
     method="exact",
     cases=integer_cases,
     measure=_bijection,
-    control=Control("filters that share a factor, where v is singular", _dropped),
+    control=Control("filters that share a factor, where v is singular", check=_dropped, because="BYHAND"),
     show=show_filters,
 )
 
@@ -264,7 +265,7 @@ LEM_5_LEVEL = Statement(
     method="exact",
     cases=integer_cases,
     measure=_level_set,
-    control=Control("both filters zero", _zero_layers),
+    control=Control("both filters zero", check=_zero_layers, because="BYHAND"),
     show=show_filters,
 )
 
@@ -303,7 +304,9 @@ COR_6 = Statement(
     cases=fibre_cases,
     measure=metric_gap,
     control=Control(
-        "the sum over the fibre instead of the average", lambda: metric_gap((RUNNING, SMOOTH, np.ones(1)), 2.0)
+        "the sum over the fibre instead of the average",
+        case=lambda: (RUNNING, SMOOTH, np.ones(1)),
+        breaks={"factor": 2.0},
     ),
     show=show_filters,
 )
@@ -343,7 +346,7 @@ COR_6_METRIC = Statement(
     method="float64",
     cases=fibre_cases,
     measure=_metric_itself,
-    control=Control("a filter at which dμ drops rank", _degenerate),
+    control=Control("a filter at which dμ drops rank", check=_degenerate, because="BYHAND"),
     show=show_filters,
     draws=10,
 )

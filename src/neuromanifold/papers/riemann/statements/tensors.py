@@ -12,6 +12,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.polynomial import factor_exactly
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.exact import (
     differing,
     hypotheses,
@@ -21,7 +22,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 SQUARE = LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1)))
 THIN = LinearConvNet(((2, 2, 1), (2, 2, 1)), ((1, 1, 2), (1, 1, 1)))
@@ -85,7 +86,7 @@ COR_10 = Statement(
     method="exact",
     cases=_generic,
     measure=_factorisations,
-    control=Control("one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", _one_axis),
+    control=Control("one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", check=_one_axis, because="BYHAND"),
     show=show_filters,
     draws=20,
 )
@@ -109,11 +110,9 @@ OBS_11_A = Statement(
     measure=_ordering,
     control=Control(
         "filters that are not generic: (1 + y_1)(1 + y_2) in a layer",
-        lambda: _ordering(
-            (
-                LinearConvNet(((2, 2), (3, 2)), ((1, 1),) * 2),
-                (np.array([[1, 1], [1, 1]], object), np.array([[1, 2], [3, 6], [2, 4]], object)),
-            )
+        case=lambda: (
+            LinearConvNet(((2, 2), (3, 2)), ((1, 1),) * 2),
+            (np.array([[1, 1], [1, 1]], object), np.array([[1, 2], [3, 6], [2, 4]], object)),
         ),
     ),
     show=show_filters,
@@ -167,7 +166,10 @@ OBS_11_REQUIRES = Statement(
     measure=_requires,
     control=Control(
         "unlike layers",
-        lambda: Check(int(LinearConvNet((2, 2), (2, 1)).dilations[0] == LinearConvNet((2, 2), (2, 1)).dilations[1]), 1),
+        check=lambda: Check(
+            int(LinearConvNet((2, 2), (2, 1)).dilations[0] == LinearConvNet((2, 2), (2, 1)).dilations[1]), 1
+        ),
+        because="BYHAND",
     ),
     confirm=_requires_by_product,
     route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
@@ -185,7 +187,8 @@ OBS_11_REQUIRES = Statement(
         measure=_where_seen,
         control=Control(
             "unlike layers",
-            lambda: Check(int(all(a == b for a, b in zip((1, 1), (2, 1), strict=True))), 1),
+            check=lambda: Check(int(all(a == b for a, b in zip((1, 1), (2, 1), strict=True))), 1),
+            because="BYHAND",
         ),
         exhaustive="two layers, shapes up to 3 × 2 (D = 2) and of sizes 1–2 (D = 3), strides 1–2",
     ),
@@ -217,7 +220,7 @@ OBS_11_LINE = Statement(
     method="exact",
     cases=lambda rng, draws: _pairs([*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]),
     measure=_only_higher,
-    control=Control("D = 1, t_1 = t_2 = 1", lambda: _only_higher((LinearConvNet((2, 2), (1, 1)), 0, 1))),
+    control=Control("D = 1, t_1 = t_2 = 1", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
     confirm=_only_higher_by_product,
     route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
     worked=cleandoc("""D = 1, sizes (2, 2), stride s_1 = 1: t_1 = 1 and t_2 = s_1 = 1 are equal, and (a_0x + a_1y)(b_0x + b_1y) does
@@ -232,7 +235,7 @@ OBS_11_LINE = Statement(
         method="exact",
         cases=lambda rng, draws: _pairs(line_nets((2, 3), (2, 3), (2, 3, 4))),
         measure=_strides_apart,
-        control=Control("stride one", lambda: _strides_apart((LinearConvNet((2, 2), (1, 1)), 0, 1))),
+        control=Control("stride one", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
         exhaustive="sizes 2–3, strides 2–3, H ≤ 4",
     ),
 )
@@ -262,7 +265,7 @@ OBS_11_B = Statement(
     measure=_swap,
     control=Control(
         "equal shapes, but stride 2 between them",
-        lambda: _swap((LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1)),
+        case=lambda: (LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1),
     ),
     exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there for all filters, as a polynomial identity",
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
@@ -303,7 +306,8 @@ OBS_11_C = Statement(
     measure=_spaces,
     control=Control(
         "the strides asked to be one on all axes",
-        lambda: Check(int(space(THIN, 0) == space(THIN, 1)), int(THIN.strides[0] == (1, 1, 1))),
+        check=lambda: Check(int(space(THIN, 0) == space(THIN, 1)), int(THIN.strides[0] == (1, 1, 1))),
+        because="BYHAND",
     ),
     exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 (D = 3)",
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",

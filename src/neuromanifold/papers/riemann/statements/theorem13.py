@@ -11,11 +11,12 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import search_fiber
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.algebra import rescalings
 from neuromanifold.papers.riemann.statements.exact import EPS, differing, hypotheses, integer_filters, show_filters
 from neuromanifold.papers.riemann.statements.strided import kernel_check, metric_gap
 from neuromanifold.papers.riemann.statements.tensors import LINE, SQUARE, orders, space, wide_nets
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 FIRST_13 = (np.array([[0, 1], [1, 0]], object), np.array([[2, 0], [0, 2]], object))
 
@@ -84,7 +85,7 @@ THM_13_COUNT = Statement(
     method="float64",
     cases=_thirteen,
     measure=_count_13,
-    control=Control("a net with like layers", lambda: _count_13((SQUARE, FIRST_13, np.zeros(1)))),
+    control=Control("a net with like layers", case=lambda: (SQUARE, FIRST_13, np.zeros(1))),
     confirm=_count_13_exactly,
     route="tuples written down in integers",
     worked=_WORKED_13,
@@ -99,7 +100,9 @@ THM_13_COUNT = Statement(
         cases=_thirteen,
         measure=lambda case: _count_13(case, multiple=True),
         control=Control(
-            "a net with like layers, asked for 2^{H−1}", lambda: _count_13((SQUARE, FIRST_13, np.zeros(1)))
+            "a net with like layers, asked for 2^{H−1}",
+            check=lambda: _count_13((SQUARE, FIRST_13, np.zeros(1))),
+            because="BYHAND",
         ),
         show=show_filters,
         draws=6,
@@ -154,7 +157,9 @@ THM_13_KERNEL = Statement(
     cases=_thirteen,
     measure=_kernel_13,
     control=Control(
-        "one size above 1: x²y + xy² in layers 3 × 1, 2 × 1", lambda: Check(_spread_line(), 0.0, tolerance=64 * EPS)
+        "one size above 1: x²y + xy² in layers 3 × 1, 2 × 1",
+        check=lambda: Check(_spread_line(), 0.0, tolerance=64 * EPS),
+        because="BYHAND",
     ),
     confirm=_kernel_13_exactly,
     route="entries in which two integer kernels over the same (v, δ) differ",
@@ -169,7 +174,9 @@ THM_13_KERNEL = Statement(
         method="float64",
         cases=amended_cases,
         measure=_kernel_law,
-        control=Control("like layers, δ = 6", lambda: _kernel_13((SQUARE, FIRST_13, np.array([6.0])))),
+        control=Control(
+            "like layers, δ = 6", check=lambda: _kernel_13((SQUARE, FIRST_13, np.array([6.0]))), because="BYHAND"
+        ),
         show=show_filters,
         draws=6,
     ),
@@ -189,7 +196,9 @@ THM_13_METRIC = Statement(
     cases=_thirteen,
     measure=metric_gap,
     control=Control(
-        "the sum over the fibre instead of the average", lambda: metric_gap((SQUARE, FIRST_13, np.zeros(1)), 2.0)
+        "the sum over the fibre instead of the average",
+        case=lambda: (SQUARE, FIRST_13, np.zeros(1)),
+        breaks={"factor": 2.0},
     ),
     confirm=_kernel_13_exactly,
     route="entries in which two integer kernels over the same (v, δ) differ",
@@ -204,7 +213,7 @@ THM_13_METRIC = Statement(
         method="float64",
         cases=lambda rng, draws: (case for case in amended_cases(rng, draws) if equal_norms(case[0], case[2])),
         measure=metric_gap,
-        control=Control("like layers, δ = 6", lambda: metric_gap((SQUARE, FIRST_13, np.array([6.0])))),
+        control=Control("like layers, δ = 6", case=lambda: (SQUARE, FIRST_13, np.array([6.0]))),
         show=show_filters,
         draws=6,
     ),

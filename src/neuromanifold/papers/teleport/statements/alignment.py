@@ -15,7 +15,8 @@ from neuromanifold.models import losses
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.ntk import ntk
 
@@ -122,7 +123,7 @@ EQ_28 = Statement(
     method="float64",
     cases=problems,
     measure=modified_alignment,
-    control=Control("y in place of f", _data_for_signal),
+    control=Control("y in place of f", check=_data_for_signal, because="BYHAND"),
     draws=20,
 )
 
@@ -154,7 +155,7 @@ EQ_26 = Statement(
     method="float64",
     cases=lambda rng, count: (case for case in problems(rng, count) if case.loss == "cross-entropy"),
     measure=classical_alignment,
-    control=Control("Frobenius norm", _frobenius),
+    control=Control("Frobenius norm", check=_frobenius, because="BYHAND"),
     draws=20,
 )
 
@@ -201,7 +202,7 @@ P_5_1 = Statement(
     method="float64",
     cases=problems,
     measure=gradient_is_alignment,
-    control=Control("|X| in place of |X|²", _without_samples),
+    control=Control("|X| in place of |X|²", check=_without_samples, because="BYHAND"),
     draws=20,
 )
 
@@ -234,7 +235,7 @@ P_5_1_ORBIT = Statement(
     method="float64",
     cases=lambda rng, count: (case for case in problems(rng, count) if case.activation == "relu"),
     measure=proportional,
-    control=Control("two unrelated networks, whose f differ", _another_network),
+    control=Control("two unrelated networks, whose f differ", check=_another_network, because="BYHAND"),
     draws=20,
     narrower="scalings of ReLU neurons",
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.exact import rationals
 
 ROW = "Eq 87"
@@ -161,7 +162,7 @@ _DECREASE = Statement(
     method="exact",
     cases=steps,
     measure=reversed_bound,
-    control=Control("a concave loss, −F²/2", _concave),
+    control=Control("a concave loss, −F²/2", check=_concave, because="BYHAND"),
     show=str,
 )
 
@@ -173,7 +174,7 @@ EQ_87 = Statement(
     method="exact",
     cases=steps,
     measure=printed,
-    control=Control("a step uphill, linear loss", _uphill),
+    control=Control("a step uphill, linear loss", check=_uphill, because="BYHAND"),
     show=str,
     confirm=_printed_by_jax,
     route="float64, JAX's gradient of the loss",
@@ -214,7 +215,9 @@ EQ_87_CONTRACTION = Statement(
     method="exact",
     cases=steps,
     measure=contraction,
-    control=Control("(1 − A/2)^s for C = F²/2, Θ = ½", lambda: contraction(Step("F²/2", (ONE,), ((HALF,),)), HALF)),
+    control=Control(
+        "(1 − A/2)^s for C = F²/2, Θ = ½", case=lambda: Step("F²/2", (ONE,), ((HALF,),)), breaks={"curvature": HALF}
+    ),
     show=str,
     confirm=_contraction_by_jax,
     route="float64, JAX's gradient of the loss",
@@ -229,7 +232,9 @@ f(s+1) = (I − Θ)f(s), that is C'' = 1. A bound C'' ≤ 1 does not help with s
         method="exact",
         cases=quadratic_steps,
         measure=lambda case: contraction(case, CURVATURES[case.loss]),
-        control=Control("κ = 1 for C = F²", lambda: contraction(Step("F²", (ONE,), ((HALF,),)))),
+        control=Control(
+            "κ = 1 for C = F²", check=lambda: contraction(Step("F²", (ONE,), ((HALF,),))), because="BYHAND"
+        ),
         show=str,
     ),
 )
@@ -262,7 +267,9 @@ EQ_87_RATE = Statement(
     method="exact",
     cases=steps,
     measure=initial_decrease,
-    control=Control("1 − A for C = F²/2, Θ = ½", lambda: Check(_first_ratio(), ONE - HALF, ">=")),
+    control=Control(
+        "1 − A for C = F²/2, Θ = ½", check=lambda: Check(_first_ratio(), ONE - HALF, ">="), because="BYHAND"
+    ),
     show=str,
     confirm=_decrease_by_jax,
     route="float64, JAX's gradient of the loss",

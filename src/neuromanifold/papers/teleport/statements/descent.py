@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.exact import rationals
 from neuromanifold.tangent.alignment import alignment
 
@@ -108,7 +109,7 @@ P_F_1 = Statement(
     method="exact",
     cases=spectra,
     measure=lambda case: worst(ratios(case), [floor(case.alignment, s) for s in STEPS], case),
-    control=Control("weights of both signs in place of v_i²/‖v‖²", _signed_weights),
+    control=Control("weights of both signs in place of v_i²/‖v‖²", check=_signed_weights, because="BYHAND"),
     show=str,
     narrower="rational kernels, s ≤ 6",
 )
@@ -125,7 +126,8 @@ P_F_1_LINE = Statement(
     ),
     control=Control(
         "1 − sA in place of 1 − 2sA at A = ½, s = 1",
-        lambda: Check(floor(Fraction(1, 2), 1), line(Fraction(1, 4), 1), ">="),
+        check=lambda: Check(floor(Fraction(1, 2), 1), line(Fraction(1, 4), 1), ">="),
+        because="BYHAND",
     ),
     show=str,
     narrower="rational A, s ≤ 6",
@@ -156,7 +158,9 @@ P_F_1_RATE = Statement(
     cases=spectra,
     measure=rate,
     control=Control(
-        "ln(1/(1 − A)), half of it, for Θ = f = ½", lambda: Check(-np.log(0.25), rate_bound(0.5) / 2, "<=", 1e-14)
+        "ln(1/(1 − A)), half of it, for Θ = f = ½",
+        check=lambda: Check(-np.log(0.25), rate_bound(0.5) / 2, "<=", 1e-14),
+        because="BYHAND",
     ),
     show=str,
     narrower="A < 1: the print does not say so, but beyond it the logarithm is not defined",
@@ -178,7 +182,8 @@ P_F_1_EXPANSION = Statement(
     measure=expansion,
     control=Control(
         "A + O(A²) at A = 1/1024",
-        lambda: Check(abs(rate_bound(2.0**-10) - 2.0**-10) * 2.0**20, 1 / (1 - 2.0**-10), "<=", 1e-12),
+        check=lambda: Check(abs(rate_bound(2.0**-10) - 2.0**-10) * 2.0**20, 1 / (1 - 2.0**-10), "<=", 1e-12),
+        because="BYHAND",
     ),
 )
 
@@ -210,7 +215,9 @@ P_F_1_A = Statement(
     cases=lambda rng, count: (case for case in spectra(rng, count) if len(case.start) <= 2),
     measure=exact_alignment,
     control=Control(
-        "the unweighted mean of the eigenvalues 0 and 3, f = (1, 3)", lambda: Check(_skewed(), 1.5, "=", 1e-12)
+        "the unweighted mean of the eigenvalues 0 and 3, f = (1, 3)",
+        check=lambda: Check(_skewed(), 1.5, "=", 1e-12),
+        because="BYHAND",
     ),
     show=str,
 )
@@ -283,7 +290,11 @@ P_F_1_SETUP = Statement(
     method="exact",
     cases=setups,
     measure=lambda case: setup_check(case, 1),
-    control=Control("no step at all", lambda: Check(gradient_step(Setup(((Fraction(1),),), (Fraction(1),)))[0], 1)),
+    control=Control(
+        "no step at all",
+        check=lambda: Check(gradient_step(Setup(((Fraction(1),),), (Fraction(1),)))[0], 1),
+        because="BYHAND",
+    ),
     show=str,
     confirm=_setup_in_floats,
     route="float64, JAX's gradient and the library's kernel",
@@ -298,7 +309,11 @@ and f(1) = (0, 0). Θ = (1 1; 1 1), and (I − Θ)f = (−1, −1). The factor 1
         method="exact",
         cases=setups,
         measure=lambda case: setup_check(case, len(case.start)),
-        control=Control("no step at all", lambda: Check(gradient_step(Setup(((Fraction(1),),), (Fraction(1),)))[0], 1)),
+        control=Control(
+            "no step at all",
+            check=lambda: Check(gradient_step(Setup(((Fraction(1),),), (Fraction(1),)))[0], 1),
+            because="BYHAND",
+        ),
         show=str,
     ),
 )

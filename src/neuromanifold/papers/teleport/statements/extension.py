@@ -10,7 +10,8 @@ import numpy as np
 
 from neuromanifold import symmetry as S
 from neuromanifold.models.mlp import MLP
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.exact import HALF, POSITIVE, REAL, TWO, Jet, Move, largest
 from neuromanifold.symmetry.hadamard import Extended, Reparametrization, flatten
@@ -116,7 +117,7 @@ APP_C = Statement(
     method="exact",
     cases=matrix_cases,
     measure=unchanged,
-    control=Control("Γ̃ changed, θ left", _not_compensated),
+    control=Control("Γ̃ changed, θ left", check=_not_compensated, because="BYHAND"),
     show=str,
     narrower="rational matrices; networks with 2 or 4 parameters",
 )
@@ -172,7 +173,7 @@ APP_C_GRADIENT = Statement(
     method="exact",
     cases=matrix_cases,
     measure=lambda case: extended_gradient(case, transposed=False),
-    control=Control("Γ left out", _untransformed_gradient),
+    control=Control("Γ left out", check=_untransformed_gradient, because="BYHAND"),
     show=str,
     confirm=_extended_gradient_by_jax,
     route="float64, the library's MatrixGroup and JAX's gradients",
@@ -187,7 +188,7 @@ as before. Its gradient there is (θ₂, θ₁ + 2θ₂) = (3, 4). With ∇F = (
         method="exact",
         cases=matrix_cases,
         measure=lambda case: extended_gradient(case, transposed=True),
-        control=Control("Γ left out", _untransformed_gradient),
+        control=Control("Γ left out", check=_untransformed_gradient, because="BYHAND"),
         show=str,
     ),
 )
@@ -235,7 +236,7 @@ APP_C_2 = Statement(
     method="exact",
     cases=scalings,
     measure=same_derivatives,
-    control=Control("the last factor left out of c", _one_factor_missing),
+    control=Control("the last factor left out of c", check=_one_factor_missing, because="BYHAND"),
     show=str,
     draws=16,
     narrower="values, first and second derivatives; rational parameters",

@@ -9,8 +9,9 @@ import numpy as np
 
 from neuromanifold.models.activation import Activation, activation_named, power
 from neuromanifold.models.mlp import MLP
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.recorded import Claims, StudyCases
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.limit import RATE, lower_end
 from neuromanifold.papers.teleport.statistics import log_slope
@@ -138,7 +139,7 @@ EQ_19 = Statement(
     method="float64",
     cases=shallow,
     measure=scaled_norm_grows,
-    control=Control("standard scaling, tanh", _standard_scaling),
+    control=Control("standard scaling, tanh", check=_standard_scaling, because="BYHAND"),
     confirm=_unbounded,
     route="probability that no neuron exceeds 10, by quadrature, for n = 10 ln 2/P(one exceeds it)",
     worked="""F = Σ v_i w_i²/√n, x = 1. The Hessian splits into neurons' blocks (2v_i 2w_i; 2w_i 0)/√n, so √n‖H‖ ≥ 2 max|v_i|. With normal
@@ -154,7 +155,7 @@ the print is right.""",
         method="float64",
         cases=shallow,
         measure=logarithmic,
-        control=Control("standard scaling, tanh", _standard_bound),
+        control=Control("standard scaling, tanh", check=_standard_bound, because="BYHAND"),
     ),
 )
 
@@ -206,7 +207,7 @@ EQ_19_RELU = Statement(
     method="float64",
     cases=lambda rng, count: (Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")),
     measure=deep_slope,
-    control=Control("standard scaling, one hidden layer", _standard_scaling),
+    control=Control("standard scaling, one hidden layer", check=_standard_scaling, because="BYHAND"),
     narrower="widths 32 to 128, one sample, by Lanczos; slope up to 4 standard errors",
 )
 
@@ -231,7 +232,7 @@ EQ_19_STUDY = Statement(
     measure=lambda case: Check(
         case["value"], RATE, "=", case["high"] - case["value"], {"network": case["kind"], "points": case["points"]}
     ),
-    control=Control("no dependence on the width", lambda: Check(0.0, RATE, "=", 0.04)),
+    control=Control("no dependence on the width", check=lambda: Check(0.0, RATE, "=", 0.04), because="BYHAND"),
     show=lambda case: f"{case['kind']}: slope {case['value']:.3f} [{case['low']:.3f}, {case['high']:.3f}]",
     confirm=lambda case: Check(case["low"], RATE, "<=") if case["value"] > RATE else Check(case["high"], RATE, ">="),
     route="the other end of the interval",
@@ -285,7 +286,7 @@ EQ_19_SUP = Statement(
     method="float64",
     cases=curved,
     measure=lambda case: supremum(case, absolute=False),
-    control=Control("H = −1", lambda: Check(-1.0, 1.0, "=", 1e-14)),
+    control=Control("H = −1", check=lambda: Check(-1.0, 1.0, "=", 1e-14), because="BYHAND"),
     show=str,
     confirm=lambda case: Check(case.hessian.trace(), 0, ">="),
     route="exact: of the two eigenvalues the positive one is the larger in size exactly when the trace is not negative",
@@ -299,7 +300,9 @@ but ‖H‖ = √5 + 1 ≈ 3.24. The spectral norm of an indefinite matrix is su
         method="float64",
         cases=curved,
         measure=lambda case: supremum(case, absolute=True),
-        control=Control("the absolute value left out, H = −1", lambda: Check(-1.0, 1.0, "=", 1e-14)),
+        control=Control(
+            "the absolute value left out, H = −1", check=lambda: Check(-1.0, 1.0, "=", 1e-14), because="BYHAND"
+        ),
         show=str,
     ),
 )

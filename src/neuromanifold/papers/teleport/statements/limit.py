@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.wide import Family, measured
 from neuromanifold.papers.teleport.statistics import Estimate, log_slope
 
@@ -140,7 +141,7 @@ LEMMA = Statement(
     method="float64",
     cases=lemma_cases("tanh, two layers", "relu", "tanh"),
     measure=lambda case: decays(case, "error", rate=RATE),
-    control=Control("a Hessian of fixed size", lambda: _fixed_hessian("error")),
+    control=Control("a Hessian of fixed size", check=lambda: _fixed_hessian("error"), because="BYHAND"),
     draws=20,
     narrower="quadratic models after 6 steps; tanh and ReLU networks after 8 steps, slope up to 4 standard errors",
 )
@@ -153,7 +154,7 @@ LAZY = Statement(
     method="float64",
     cases=lemma_cases("tanh, two layers", "relu", "tanh"),
     measure=lambda case: decays(case, "distance", rate=0.0),
-    control=Control("a gradient that is not normalised, F = θ/m", _growing),
+    control=Control("a gradient that is not normalised, F = θ/m", check=_growing, because="BYHAND"),
     draws=20,
 )
 
@@ -165,7 +166,7 @@ BOUNDED = Statement(
     method="float64",
     cases=lemma_cases("tanh, two layers", "relu", "tanh"),
     measure=lambda case: decays(case, "outputs", rate=0.0),
-    control=Control("F = θ/m", _growing),
+    control=Control("F = θ/m", check=_growing, because="BYHAND"),
     draws=20,
 )
 
@@ -218,7 +219,9 @@ GRADIENT = Statement(
     method="exact",
     cases=_gradient_cases,
     measure=loss_gradient_moves,
-    control=Control("a Hessian of fixed size, ‖∇F − ∇F₀‖", lambda: _fixed_hessian("function_gradient")),
+    control=Control(
+        "a Hessian of fixed size, ‖∇F − ∇F₀‖", check=lambda: _fixed_hessian("function_gradient"), because="BYHAND"
+    ),
     show=str,
     draws=20,
     confirm=_line_by_jax,
@@ -235,7 +238,7 @@ conclusion needs no more.""",
         method="float64",
         cases=lemma_cases(*SMOOTH),
         measure=lambda case: decays(case, "function_gradient", rate=RATE),
-        control=Control("a Hessian of fixed size", lambda: _fixed_hessian("function_gradient")),
+        control=Control("a Hessian of fixed size", check=lambda: _fixed_hessian("function_gradient"), because="BYHAND"),
         draws=20,
     ),
 )
@@ -282,7 +285,7 @@ KINKS = Statement(
     cases=kinked_cases,
     draws=20,
     measure=lambda case: kinked(case, RATE),
-    control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", _constant_outputs),
+    control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", check=_constant_outputs, because="BYHAND"),
     show=lambda case: (
         "from neuromanifold.papers.teleport.statements.wide import Family, measured\n"
         f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('function_gradient')"
@@ -304,7 +307,7 @@ Thm 4.1, Fig 1.)""",
         cases=kinked_cases,
         draws=20,
         measure=lambda case: kinked(case, QUARTER),
-        control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", _constant_outputs),
+        control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", check=_constant_outputs, because="BYHAND"),
     ),
 )
 
@@ -326,7 +329,7 @@ THEOREM = Statement(
     method="float64",
     cases=move_cases,
     measure=lambda case: decays(case, "error", rate=RATE),
-    control=Control("a symmetry whose ‖Γ‖ grows with the width", _unbounded),
+    control=Control("a symmetry whose ‖Γ‖ grows with the width", check=_unbounded, because="BYHAND"),
     narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up to 4 standard errors",
     draws=20,
 )

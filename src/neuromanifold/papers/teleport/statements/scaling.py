@@ -11,7 +11,8 @@ import numpy as np
 from neuromanifold import symmetry as S
 from neuromanifold.models.activation import Activation, power
 from neuromanifold.models.mlp import MLP
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.exact import HALF, POSITIVE, REAL, TWO, largest
 
@@ -97,7 +98,7 @@ EQ_5 = Statement(
     method="exact",
     cases=scaling_cases((-1, 1), REAL),
     measure=scaled_outputs,
-    control=Control("outgoing weights × c^{−1} where d = 2", _wrong_degree),
+    control=Control("outgoing weights × c^{−1} where d = 2", check=_wrong_degree, because="BYHAND"),
     narrower="degrees 1, 2, 3 (identity and powers); rational parameters",
 )
 
@@ -109,7 +110,7 @@ EQ_5_POSITIVE = Statement(
     method="exact",
     cases=scaling_cases((1,), POSITIVE),
     measure=scaled_outputs,
-    control=Control("c = −2 with ReLU", _broken_scaling),
+    control=Control("c = −2 with ReLU", check=_broken_scaling, because="BYHAND"),
     narrower="relu, leaky_relu and abs; rational parameters",
 )
 

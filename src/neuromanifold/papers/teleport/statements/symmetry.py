@@ -14,7 +14,8 @@ from neuromanifold import symmetry as S
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.exact import Move, largest
 from neuromanifold.symmetry.hadamard import flatten
@@ -184,7 +185,7 @@ EQ_15 = Statement(
     method="float64",
     cases=_gamma_cases,
     measure=gamma,
-    control=Control("Γ⁻¹_{αβ} = ∂g_α/∂θ_β, for GL(3)", _transposed_gamma),
+    control=Control("Γ⁻¹_{αβ} = ∂g_α/∂θ_β, for GL(3)", check=_transposed_gamma, because="BYHAND"),
     narrower="linear symmetries, whose Γ⁻¹ can be read off g(θ + e_α) − g(θ); Eq 67 and 72 use Γ of nonlinear ones",
 )
 
@@ -216,7 +217,7 @@ EQ_16 = Statement(
     method="float64",
     cases=all_cases,
     measure=gradients,
-    control=Control("Γ left out, scaling of one linear neuron by 2", _without_transformation),
+    control=Control("Γ left out, scaling of one linear neuron by 2", check=_without_transformation, because="BYHAND"),
     show=str,
     draws=24,
     narrower="rational arithmetic for polynomial and piecewise linear networks, float64 for tanh and for the library's groups",
@@ -274,7 +275,7 @@ EQ_22 = Statement(
     method="exact",
     cases=linear_cases,
     measure=lambda case: hessian_check(printed_hessian, case),
-    control=Control("half of ΓᵀHΓ, where Γ is diagonal", _halved_hessian),
+    control=Control("half of ΓᵀHΓ, where Γ is diagonal", check=_halved_hessian, because="BYHAND"),
     show=str,
     draws=24,
     confirm=_hessian_by_jax,
@@ -292,7 +293,7 @@ of ΓᵀHΓ it is Γ_{21}Γ_{43}H_{w₂v₂} = 4, wrong. They agree where Γ is 
         method="float64",
         cases=linear_cases,
         measure=lambda case: hessian_check(indexed_hessian, case),
-        control=Control("half of ΓHΓᵀ", _halved_hessian),
+        control=Control("half of ΓHΓᵀ", check=_halved_hessian, because="BYHAND"),
         show=str,
         draws=24,
     ),
@@ -328,7 +329,7 @@ EQ_24 = Statement(
     method="float64",
     cases=all_cases,
     measure=kernels,
-    control=Control("ΓΓᵀ in place of ΓᵀΓ, a shear of two linear neurons", _transposed_kernel),
+    control=Control("ΓΓᵀ in place of ΓᵀΓ, a shear of two linear neurons", check=_transposed_kernel, because="BYHAND"),
     show=str,
     draws=24,
     narrower="η = 1, which is a factor on both sides",
