@@ -149,7 +149,7 @@ COR52_ODD = replace(
     id="Cor 5.2 (ii)",
     says="generic odd σ, neurons different up to sign and not zero: the orbit holds a non-degenerate point, and dim Lie_θ = (d+1)m",
     cases=_apart(True),
-    control=Control("a zero neuron", check=lambda: _perturbed(At("tanh", ((1, 1), (0, 0)))), because="BYHAND"),
+    control=Control("a zero neuron", case=lambda: At("tanh", ((1, 1), (0, 0)))),
     narrower="entries −1, 0, 1 with m ≤ 2 and a seventh of m = 3, d = 1; random ones with m ≤ 3, d ≤ 2. The dimension is exact. "
     "Read with i ≠ j for the sign +: as printed, for any i, j, (a_i, w_i) ≠ ±(a_j, w_j) fails at i = j for every θ",
 )
@@ -212,18 +212,13 @@ FLOATING = Statement(
 )
 
 
-def _both_routes(case: At) -> Check:
+def _both_routes(case: At, depth: int = -1) -> Check:
     """Brackets at θ, as deep as needed, against transport along the orbit."""
     found = closure(case.name, case.neurons)
     assert found.along_orbit is not None
-    return Check(int(found.by_depth[-1]), int(found.along_orbit), hypotheses=case.hypotheses | {"depth": found.depth})
-
-
-def _first_depth() -> Check:
-    """All w = 0, σ odd: the fields alone span one dimension, transport finds four."""
-    found = closure("tanh", ((1, 0), (2, 0)))
-    assert found.along_orbit is not None
-    return Check(int(found.by_depth[0]), int(found.along_orbit))
+    return Check(
+        int(found.by_depth[depth]), int(found.along_orbit), hypotheses=case.hypotheses | {"depth": found.depth}
+    )
 
 
 BOTH_ROUTES = replace(
@@ -231,7 +226,9 @@ BOTH_ROUTES = replace(
     id="Cor 5.3 (both routes)",
     says="brackets at θ and transport along the orbit, on which the dimension is constant, give the same dimension",
     measure=_both_routes,
-    control=Control("the fields alone, without brackets, at w = 0", check=_first_depth, because="BYHAND"),
+    control=Control(
+        "the fields alone, without brackets, at w = 0", case=lambda: At("tanh", ((1, 0), (2, 0))), breaks={"depth": 0}
+    ),
 )
 
 
@@ -331,10 +328,10 @@ def _leaves(rng: np.random.Generator, draws: int) -> Iterator[OnLeaf]:
         yield OnLeaf(name, leaves[int(rng.integers(len(leaves)))], int(rng.integers(2**31)))
 
 
-def _even_leaf() -> Check:
+def _even_leaf() -> OnLeaf:
     """cos with both w = 0: the outgoing weights change together, so the orbit is a line of the plane [θ]."""
     [leaf] = [leaf for leaf in Lattice("cos", 1, 2).leaves if leaf.dimension == 2 and not generic_point(leaf)[:2].any()]
-    return _orbit_is_leaf(OnLeaf("cos", leaf))
+    return OnLeaf("cos", leaf)
 
 
 ORBITS = Statement(
@@ -345,7 +342,7 @@ ORBITS = Statement(
     method="exact",
     cases=_leaves,
     measure=_orbit_is_leaf,
-    control=Control("cos, which is even, at w₁ = w₂ = 0", check=_even_leaf, because="BYHAND"),
+    control=Control("cos, which is even, at w₁ = w₂ = 0", case=_even_leaf),
     draws=12,
     exhaustive="d = 1, m ≤ 4: the 1 + 2 + 5 + 15 leaves of exp and the 2 + 6 + 24 + 116 of tanh, a whole point on each; "
     "the library on m = 2",

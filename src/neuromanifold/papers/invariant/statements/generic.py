@@ -1,7 +1,7 @@
 """invariant, Sec. 5.1: degenerate points, generic activations, independent neurons."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,9 +33,9 @@ def degenerate_as_printed(neurons: Neurons) -> bool:
     return vanishing or any(one[1:] in (other[1:], times(-1, other[1:])) for one, other in pairs)
 
 
-def _degenerate(neurons: Neurons) -> Check:
+def _degenerate(neurons: Neurons, printed: Callable[[Neurons], bool] = degenerate_as_printed) -> Check:
     library = is_degenerate(*two_layer("tanh", neurons))
-    wanted = degenerate_as_printed(neurons)
+    wanted = printed(neurons)
     return Check(int(library), int(wanted), hypotheses={"m": len(neurons), "degenerate": wanted})
 
 
@@ -56,8 +56,8 @@ DEGENERATE = Statement(
     measure=_degenerate,
     control=Control(
         "w₁ = −w₂ taken for non-degenerate",
-        check=lambda: Check(int(is_degenerate(*two_layer("tanh", ((1, 1), (2, -1))))), 0),
-        because="BYHAND",
+        case=lambda: ((1, 1), (2, -1)),
+        breaks={"printed": lambda neurons: False},
     ),
     draws=40,
     exhaustive="entries −1, 0, 1 with (m, d) = (1, 1), (2, 1), (3, 1), (1, 2); −2 … 2 with (2, 1)",
@@ -113,11 +113,11 @@ def kind_as_printed(orders: Support) -> str:
     return "generic odd" if not polynomial and odd and 1 in orders else "neither"
 
 
-def _kind(name: str) -> Check:
+def _kind(name: str, printed: Callable[[Support], str] = kind_as_printed) -> Check:
     sigma: Activation = ANALYTIC[name] if name in ANALYTIC else activation_named(name)
     library = "generic" if is_generic(sigma) else "generic odd" if is_generic_odd(sigma) else "neither"
     orders = tuple(n for n, c in enumerate(taylor(name)) if c)
-    agrees = library == kind_as_printed(orders) and orders == SUPPORTS.get(name, orders)
+    agrees = library == printed(orders) and orders == SUPPORTS.get(name, orders)
     return Check(int(agrees), 1, hypotheses={"kind": library})
 
 
@@ -131,10 +131,8 @@ KINDS = Statement(
     measure=_kind,
     control=Control(
         "silu, σ(0) = 0, taken for generic",
-        check=lambda: Check(
-            int(is_generic(ANALYTIC["silu"])), int(kind_as_printed((0, *SUPPORTS["silu"])) == "generic")
-        ),
-        because="BYHAND",
+        case=lambda: "silu",
+        breaks={"printed": lambda orders: kind_as_printed((0, *orders))},
     ),
     narrower="16 analytic activations and three polynomials; parity and polynomials are read off 26 Taylor coefficients",
     show=str,

@@ -44,7 +44,7 @@ def _algebra_of_sets(case: Start) -> Check:
     for A, B in itertools.combinations(sets, 2):
         broken += (j in (A | B).members) != (i in A.members or i in B.members)
         broken += (j in (A & B).members) != (i in A.members and i in B.members)
-    return Check(broken, 0, hypotheses={"activation": case.name, "leaves": len(leaves)}, count=len(sets) ** 2)
+    return Check(broken, 0, hypotheses={"activation": case.name, "leaves": len(leaves)}, comparisons=len(sets) ** 2)
 
 
 def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
@@ -69,7 +69,11 @@ SET_ALGEBRA = Statement(
     method="integration",
     cases=_starts,
     measure=_algebra_of_sets,
-    control=Control("{a₁ > 0}, which is no union of orbits: the flow leaves it", check=_half_space, because="BYHAND"),
+    control=Control(
+        "{a₁ > 0}, which is no union of orbits: the flow leaves it",
+        check=_half_space,
+        because="`measure` asks about unions of leaves, and {a₁ > 0} is none",
+    ),
     draws=6,
     narrower="finite collections: all 4 unions of leaves of two exp neurons and all 64 of two tanh neurons",
     show=str,
