@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,9 +75,14 @@ def integer_networks(rng: np.random.Generator, draws: int, slopes: tuple[float, 
         yield network(weights, x, slope=slopes[index % len(slopes)], biases=biases, kind="integer")
 
 
-def measure_sandwich_below(case: Case) -> Check:
+def exact_rank(case: Case) -> int:
+    """Rank_J on the sample."""
+    return int(jacobian_rank(case.net, case.params, case.x, exact=True))
+
+
+def measure_sandwich_below(case: Case, least: Callable[[Case], int] = exact_rank) -> Check:
     """Rank_J, exactly, against the cost per layer of networks for f; and at finite depth the bound whose limit it is."""
-    rank = int(jacobian_rank(case.net, case.params, case.x, exact=True))
+    rank = least(case)
     long, (per_layer, _) = deepened(case, 12), cost_per_layer(case)
     norm, L = long.squared_norm, long.net.depth
     bound = max(linear_cost(singular_values(J), L) for J in passage(long.net, long.params, long.x).jacobian())
@@ -90,10 +95,15 @@ def measure_sandwich_below(case: Case) -> Check:
     )
 
 
-def measure_sandwich_above(case: Case) -> Check:
+def narrowest(case: Case) -> int:
+    """The inner dimension of the factorisation through the narrowest layer."""
+    return min(case.net.widths)
+
+
+def measure_sandwich_above(case: Case, inner: Callable[[Case], int] = narrowest) -> Check:
     """The cost per layer against the inner dimension of the factorisation through the narrowest layer."""
     per_layer, missed = cost_per_layer(case)
-    k, norm = min(case.net.widths), deepened(case, 12).squared_norm
+    k, norm = inner(case), deepened(case, 12).squared_norm
     return worst(
         [compare(per_layer, "<=", k, 64 * EPS * norm), compare(missed, "=", 0.0, 64 * EPS * (1 + norm))],
         case.hypotheses | {"inner dimension": k},
@@ -191,12 +201,12 @@ def _measure_pair(case: Any, join: Any, of_matrices: Any, bound: Any) -> Check:
             int(allowed[at]),
             "<=",
             hypotheses={"functions": "all 2 × 2 matrices over −1, 0, 1"},
-            count=joined.size,
+            cases=joined.size,
         )
     f, g = case
     both = join(f, g)
     allowed = int(bound(min(f.net.widths), min(g.net.widths)))
-    rank = int(jacobian_rank(both.net, both.params, both.x, exact=True))
+    rank = exact_rank(both)
     per_layer, missed = cost_per_layer(both)
     # A sum of wide networks may also pass through the input or the output, and then costs less.
     norm = deepened(both, 12).squared_norm
@@ -211,7 +221,7 @@ def _measure_pair(case: Any, join: Any, of_matrices: Any, bound: Any) -> Check:
     )
 
 
-def measure_linear_rank(case: Spectrum) -> Check:
+def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] = len) -> Check:
     """Networks for x ↦ Ax on [−1, 1]^d cost rank A a layer, and R(A; L)/L, below which none can go, has the same limit."""
     s, shape, seed, _ = case
     A = with_singular_values(s, shape, seed)
@@ -233,8 +243,8 @@ def measure_linear_rank(case: Spectrum) -> Check:
     rounding = 64 * EPS * (1 + upper.squared_norm)
     return worst(
         [
-            compare(per_layer, "=", k, rounding),
-            compare(lower, "=", k, rounding),
+            compare(per_layer, "=", rank(s), rounding),
+            compare(lower, "=", rank(s), rounding),
             compare(missed + wrong, "=", 0.0, rounding),
         ],
         {"rank": k, "shape": str(shape)},
@@ -247,11 +257,17 @@ def circle_points(rng: np.random.Generator, draws: int) -> list[np.ndarray]:
     return [np.array([((m * m - n * n) / (m * m + n * n), 2 * m * n / (m * m + n * n)) for m, n in pairs])]
 
 
-def measure_circle_tangents(points: np.ndarray) -> Check:
+def circle_tangents(points: np.ndarray) -> np.ndarray:
+    """The tangent of the circle at each point, as a column."""
+    return np.stack([-points[:, 1], points[:, 0]], axis=1)[:, :, None]
+
+
+def measure_circle_tangents(
+    points: np.ndarray, tangents: Callable[[np.ndarray], np.ndarray] = circle_tangents
+) -> Check:
     """The rank of the identity on the circle's tangents."""
-    tangents = np.stack([-points[:, 1], points[:, 0]], axis=1)[:, :, None]
-    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=tangents)
-    return Check(int(rank), 1, hypotheses={"points": "rational"}, count=len(points))
+    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=tangents(points))
+    return Check(int(rank), 1, hypotheses={"points": "rational"}, cases=len(points))
 
 
 def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -294,6 +310,9 @@ _UPPER = (
 )
 
 
+_EXPLICIT = "the cost per layer of explicit networks stands for R⁽⁰⁾"
+
+
 _PLANE = network([np.eye(2)], np.ones((1, 2)))
 
 
@@ -307,10 +326,11 @@ STATEMENTS = (
         measure=measure_sandwich_below,
         show=show,
         narrower=_UPPER,
+        constructive=_EXPLICIT,
         control=Control(
             "Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane",
-            check=lambda: Check(3, cost_per_layer(_PLANE)[0], "<=", 1e-12),
-            because="BYHAND",
+            case=lambda: _PLANE,
+            breaks={"least": lambda case: exact_rank(case) + 1},
         ),
     ),
     statement(
@@ -322,10 +342,11 @@ STATEMENTS = (
         measure=measure_sandwich_above,
         show=show,
         narrower=_UPPER,
+        constructive=_EXPLICIT,
         control=Control(
             "an inner dimension one smaller",
-            check=lambda: compare(cost_per_layer(_PLANE)[0], "<=", 1, 1e-12),
-            because="BYHAND",
+            case=lambda: _PLANE,
+            breaks={"inner": lambda case: narrowest(case) - 1},
         ),
     ),
     statement(
@@ -334,11 +355,14 @@ STATEMENTS = (
         "R⁽⁰⁾(f∘g) ≤ min{R⁽⁰⁾(f), R⁽⁰⁾(g)}",
         method="exact",
         cases=lambda rng, draws: network_pairs(rng, draws, compose=True),
-        measure=lambda case: _measure_pair(case, composed, lambda A, B: A @ B, composed_rank),
+        measure=lambda case, bound=composed_rank: _measure_pair(case, composed, lambda A, B: A @ B, bound),
         show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
         narrower=_UPPER,
+        constructive=_EXPLICIT,
         control=Control(
-            "one less than the minimum", check=lambda: Check(2, int(composed_rank(2, 2)) - 1, "<="), because="BYHAND"
+            "one less than the minimum",
+            case=lambda: None,
+            breaks={"bound": lambda f, g: composed_rank(f, g) - 1},
         ),
     ),
     statement(
@@ -347,13 +371,14 @@ STATEMENTS = (
         "R⁽⁰⁾(f + g) ≤ R⁽⁰⁾(f) + R⁽⁰⁾(g)",
         method="exact",
         cases=lambda rng, draws: network_pairs(rng, draws, compose=False),
-        measure=lambda case: _measure_pair(case, added, lambda A, B: A + B, added_rank),
+        measure=lambda case, bound=added_rank: _measure_pair(case, added, lambda A, B: A + B, bound),
         show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
         narrower=_UPPER,
+        constructive=_EXPLICIT,
         control=Control(
             "the larger of the two instead of their sum",
-            check=lambda: Check(int(small_rank(np.array([[1, 0], [0, 1]]))), max(1, 1), "<="),
-            because="BYHAND",
+            case=lambda: None,
+            breaks={"bound": np.maximum},
         ),
     ),
     statement(
@@ -367,8 +392,8 @@ STATEMENTS = (
         narrower="Ω = [−1, 1]^d",
         control=Control(
             "rank A − 1",
-            check=lambda: compare(representation_cost(np.eye(2), _INFINITE_DEPTH) / _INFINITE_DEPTH, "=", 1, 1e-12),
-            because="BYHAND",
+            case=lambda: ((1.0, 1.0), (2, 2), 0, 1),
+            breaks={"rank": lambda s: len(s) - 1},
         ),
     ),
     statement(
@@ -381,8 +406,8 @@ STATEMENTS = (
         show=lambda points: f"{len(points)} rational points of the circle",
         control=Control(
             "the whole plane instead of the tangent",
-            check=lambda: Check(int(np.linalg.matrix_rank(np.eye(2))), 1),
-            because="BYHAND",
+            case=lambda: np.array([[1.0, 0.0]]),
+            breaks={"tangents": lambda points: np.broadcast_to(np.eye(2), (len(points), 2, 2))},
         ),
     ),
     statement(
@@ -399,7 +424,7 @@ STATEMENTS = (
             check=lambda: Check(
                 float(np.abs(outputs(_PLANE.net, _PLANE.params, np.eye(2)) - np.eye(2)).max()), 1.0, ">="
             ),
-            because="BYHAND",
+            because="the tolerance of `measure` lets the identity of the plane pass",
         ),
     ),
 )
