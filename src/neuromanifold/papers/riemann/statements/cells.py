@@ -91,9 +91,11 @@ STUDY = Statement(
         says="the same with the ten exceptions reversed",
         method="training",
         cases=_STUDY,
-        measure=lambda case: _against(case, corrected(case[0], case[1])),
+        measure=lambda case, answer=corrected: _against(case, answer(case[0], case[1])),
         control=Control(
-            "the exception for like layers not made", check=lambda: _printed(_UNBALANCED), because="BYHAND"
+            "the exception for like layers not made",
+            case=lambda: _UNBALANCED,
+            breaks={"answer": lambda label, printed: printed},
         ),
     ),
 )

@@ -1,6 +1,6 @@
 """`riemann`, Ex 15: the running example, its filter, equations, inverse, kernel and scaling."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -119,10 +119,15 @@ EX_15_CONVERSE = Statement(
 )
 
 
-def _even_converse(v: Any) -> Check:
+def not_negative(v: Any) -> bool:
+    """v_2² ≥ 4v_0v_4."""
+    return bool(discriminant(v) >= 0)
+
+
+def _even_converse(v: Any, printed: Callable[[Any], bool] = not_negative) -> Check:
     """v_1 = v_3 = 0: v is a quadratic form in (x², y²), in M exactly when the discriminant is not negative."""
     inside = fs.fiber(RUNNING, np.array(v), starts=1).in_neuromanifold
-    return Check(int(inside), int(discriminant(v) >= 0), hypotheses={"discriminant": str(np.sign(discriminant(v)))})
+    return Check(int(inside), int(printed(v)), hypotheses={"discriminant": str(np.sign(discriminant(v)))})
 
 
 EX_15_EVEN = Statement(
@@ -136,7 +141,9 @@ EX_15_EVEN = Statement(
     ),
     measure=_even_converse,
     control=Control(
-        "the inequality reversed", check=lambda: Check(int(discriminant((1, 0, 3, 0, 1)) <= 0), 1), because="BYHAND"
+        "the inequality reversed",
+        case=lambda: (1, 0, 3, 0, 1),
+        breaks={"printed": lambda v: discriminant(v) <= 0},
     ),
     show=lambda v: f"v = {v}",
 )
@@ -171,9 +178,14 @@ def printed_normal(v: Any) -> list[Any]:
     ]
 
 
-def _singular(v: Any) -> Check:
+def both_vanish(v: Any) -> bool:
+    """v_1 = v_3 = 0."""
+    return v[1] == 0 and v[3] == 0
+
+
+def _singular(v: Any, printed: Callable[[Any], bool] = both_vanish) -> Check:
     """The hypersurface is singular where its gradient vanishes; M where `is_smooth` says so."""
-    wanted = v[1] == 0 and v[3] == 0
+    wanted = printed(v)
     gradient = not any(printed_normal(v))
     measured = not fs.is_smooth(RUNNING, np.array([Fraction(e) for e in v], object))
     return Check(int(gradient != wanted) + int(measured != wanted), 0, hypotheses={"v_1 = v_3 = 0": wanted})
@@ -193,8 +205,8 @@ EX_15_SINGULAR = Statement(
     measure=_singular,
     control=Control(
         "v_1 = 0 alone",
-        check=lambda: Check(int(fs.is_smooth(RUNNING, np.array([0, 0, 1, 1, 1])).smooth), 0),
-        because="BYHAND",
+        case=lambda: (0, 0, 1, 1, 1),
+        breaks={"printed": lambda v: v[1] == 0},
     ),
     show=lambda v: f"v = {v}",
 )
@@ -228,11 +240,11 @@ def printed_scale(a: np.ndarray, b: np.ndarray, delta: float) -> float:
     return (-delta + root) / (2 * na) if delta <= 0 else 2 * nb / (delta + root)
 
 
-def _scale(case: Any) -> Check:
+def _scale(case: Any, formula: Callable[..., float] = printed_scale) -> Check:
     a, b, delta = case
     scales = fs.rescale(RUNNING, (a, b), [delta]).scales
     return Check(
-        float(scales[0] ** 2) / printed_scale(a, b, delta),
+        float(scales[0] ** 2) / formula(a, b, delta),
         1.0,
         tolerance=64 * EPS,
         hypotheses={"δ": "0" if delta == 0 else "> 0" if delta > 0 else "< 0"},
@@ -256,13 +268,8 @@ EX_15_SCALE = Statement(
     measure=_scale,
     control=Control(
         "δ of the other sign",
-        check=lambda: Check(
-            float(fs.rescale(RUNNING, (np.ones(3), np.ones(2)), [1.0]).scales[0] ** 2)
-            / printed_scale(np.ones(3), np.ones(2), -1.0),
-            1.0,
-            tolerance=64 * EPS,
-        ),
-        because="BYHAND",
+        case=lambda: (np.ones(3), np.ones(2), 1.0),
+        breaks={"formula": lambda a, b, delta: printed_scale(a, b, -delta)},
     ),
     show=lambda case: f"{case[0].tolist()}, {case[1].tolist()}, δ = {case[2]}",
 )

@@ -1,6 +1,6 @@
 """`riemann`, Sec 2 and 2.1: where the neuromanifold of a one-dimensional network is singular."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from itertools import chain, product
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.papers.check import Check
+from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
 from neuromanifold.papers.riemann.statements.exact import hypotheses, integer_filters, line_nets, rank, show_filters
 from neuromanifold.papers.riemann.statements.locus import (
@@ -121,11 +121,14 @@ _AMENDED = Statement(
 _EXAMPLE_16 = RUNNING, (np.array([1, 0, 2]), np.array([2, 1]))
 
 
-def _inside(case: Any) -> Check:
+Smaller = Callable[[LinearConvNet, np.ndarray], bool]
+
+
+def _inside(case: Any, smaller: Smaller = in_smaller) -> Check:
     net, params = case
     v = net.end_to_end(params)
-    singular = is_singular(net, v)
-    return Check(int(in_smaller(net, v)), 1, ">=", hypotheses=hypotheses(net), vacuous=not singular)
+    drops = outside("v is not singular", when=not is_singular(net, v))
+    return Check(int(smaller(net, v)), 1, ">=", hypotheses=hypotheses(net), drops=drops)
 
 
 def _inside_exactly(case: Any) -> Check:
@@ -142,9 +145,9 @@ SING_INSIDE = Statement(
     cases=lambda rng, draws: chain([_EXAMPLE_16], planted(rng, draws, _TWO)),
     measure=_inside,
     control=Control(
-        "a filter with two tuples, asked of the sizes (2, 2) that leave none smaller",
-        check=lambda: Check(len(list(contained((2, 2), 2))), 1, ">="),
-        because="BYHAND",
+        "no neuromanifold taken for smaller",
+        case=lambda: _EXAMPLE_16,
+        breaks={"smaller": lambda net, v: False},
     ),
     confirm=_inside_exactly,
     route="singular by its tuples and an exact rank",
@@ -163,7 +166,8 @@ SING_INSIDE = Statement(
 def _outside(case: Any) -> Check:
     net, v = case
     smooth = not is_singular(net, np.array(v))
-    return Check(int(smooth), 0, "<=", hypotheses=hypotheses(net), vacuous=not in_smaller(net, np.array(v)))
+    drops = outside("v lies in no smaller neuromanifold", when=not in_smaller(net, np.array(v)))
+    return Check(int(smooth), 0, "<=", hypotheses=hypotheses(net), drops=drops)
 
 
 def _outside_exactly(case: Any) -> Check:
@@ -204,8 +208,7 @@ SING_OUTSIDE = Statement(
     measure=_outside,
     control=Control(
         "a filter outside the smaller neuromanifold",
-        check=lambda: Check(int(not is_singular(RUNNING, np.array([1, 2, 3, 2, 2]))), 0, "<="),
-        because="BYHAND",
+        case=lambda: (RUNNING, [1, 2, 3, 2, 2]),
     ),
     confirm=_outside_exactly,
     route="codimension of M, or further tuples and missing rank, exactly",
@@ -255,7 +258,7 @@ def _kernels(case: Any) -> Check:
     full = exact_jacobian_rank(net, params) == fs.neuromanifold_dimension(net)
     if over.factorisations == 1:
         drops = rank(fs.filter_kernel(net, params)) < fs.neuromanifold_dimension(net)
-        return Check(int(drops), 1, hypotheses=hypotheses(net), vacuous=full)
+        return Check(int(drops), 1, hypotheses=hypotheses(net), drops=outside("v is not singular", when=full))
     return Check(over.kernel_spread, _DISTINCT, ">=", hypotheses=hypotheses(net))
 
 
