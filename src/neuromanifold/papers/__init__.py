@@ -17,20 +17,34 @@ from neuromanifold.papers.ledger import (
     write_evidence,
     write_verdicts,
 )
+from neuromanifold.papers.printed import Coverage, PrintedClaim, coverage, flaws, printed_claims
 from neuromanifold.papers.recorded import StudyCases, read_claims, reading
-from neuromanifold.papers.statement import Control, Statement
+from neuromanifold.papers.statement import NO_PROOF, Control, Statement
 
 __all__ = [
+    "KINDS",
+    "NO_PROOF",
     "PAPERS",
     "Check",
     "Control",
+    "Coverage",
+    "Drop",
+    "Dropped",
     "Evidence",
+    "Interval",
+    "PrintedClaim",
     "Statement",
     "StudyCases",
+    "coverage",
     "errata_page",
     "examine",
     "expected",
+    "flaws",
+    "inside",
     "kind",
+    "merge",
+    "outside",
+    "printed_claims",
     "read_claims",
     "read_evidence",
     "reading",
@@ -39,6 +53,7 @@ __all__ = [
     "select",
     "source_folder",
     "statements",
+    "thinned",
     "verify",
     "write_errata",
     "write_evidence",

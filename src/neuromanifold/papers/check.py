@@ -89,10 +89,10 @@ class Check:
     `tolerance` is 0 where both sides are exact, and derived from the arithmetic elsewhere. A `left` that was estimated from a sample is
     an `Interval`, and one rule holds for all of them: the conclusion *fails* when the whole interval violates it, *holds* when
     the whole interval satisfies it, and is *undecided* otherwise.
-    `drops` says what was left out of this case and why (`outside`, `inside`); a case dropped whole does not count, its sides serve a control.
-    A check may stand for many: `cases` counts the independent ones, `comparisons` all that were made on them (as many, unless
-    said), its sides being those of the worst. `hypotheses` names the values this case takes, so that a reader sees which part of the
-    printed range was covered.
+    `drops` says what was left out of this case and why (`outside`, `inside`); a case dropped whole does not count, but a control
+    may stand on its sides. A check may stand for many: `cases` counts the independent ones, `comparisons` all that were made on
+    them (as many, unless said), its sides being those of the worst. `hypotheses` names the values this case takes, so that a reader
+    sees which part of the printed range was covered.
 
     >>> Check(3.0, 2.5, "<=").violation
     0.5
@@ -111,7 +111,7 @@ class Check:
 
     @property
     def violation(self) -> float:
-        """By how much the conclusion is missed, at the kindest end of an interval: ≤ 0 where it holds, `inf` for a side that is no number."""
+        """By how much the conclusion is missed, at the kindest end of an interval: ≤ 0 where it holds, `inf` for what is no number."""
         return self._violations[0]
 
     @property

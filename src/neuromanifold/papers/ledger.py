@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.papers.evidence import Evidence
+from neuromanifold.papers.evidence import Dropped, Evidence
 from neuromanifold.papers.examination import examine, seed_of
 from neuromanifold.papers.statement import Statement
 
@@ -113,7 +113,7 @@ def write_verdicts(
     table = {paper: dict(entries) for paper, entries in keep.items()}
     for item in evidence:
         entries = table.setdefault(item.paper, {})
-        entries[item.id] = _entry_small(item, entries) if small else _entry(item)
+        entries[item.id] = _entry_small(item, entries) if small else _entry(item) | _kept_small(item, entries)
     return tuple(
         write_text(folder / paper / "verdicts.toml", _tables(table[paper])) for paper in PAPERS if paper in table
     )
@@ -121,11 +121,21 @@ def write_verdicts(
 
 def _entry(item: Evidence) -> dict[str, Any]:
     entry: dict[str, Any] = {"verdict": item.kind}
+    if item.dropped:
+        entry["dropped"] = [str(dropped) for dropped in item.dropped]
     if item.counterexample is not None:
         entry |= {"counterexample": item.counterexample, "routes": list(item.routes)}
     if item.amendment is not None:
         entry |= {"amended": item.amendment["statement"], "amended_verdict": item.amendment["verdict"]}
+        if item.amendment["dropped"]:
+            entry["amended_dropped"] = [str(Dropped(**dropped)) for dropped in item.amendment["dropped"]]
     return entry
+
+
+def _kept_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, str]:
+    """A small-scale verdict that was recorded before, where it still differs."""
+    small = entries.get(item.id, {}).get("small", item.kind)
+    return {} if small == item.kind else {"small": small}
 
 
 def _entry_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,8 +42,8 @@ class Control:
     """A case just outside the hypotheses, or the conclusion broken: the statement's own `measure` must be seen to fail on it.
 
     `case()` is the case. `breaks` replaces named ingredients of `measure`, which takes them as keyword arguments with the true
-    ones as defaults: where the control breaks the conclusion and not the hypotheses. A `check` written out by hand shows that a number differs and
-    not that `measure` would notice, so `because` says why `measure` cannot be used.
+    ones as defaults: where the control breaks the conclusion and not the hypotheses. A `check` written out by hand shows that a
+    number differs and not that `measure` would notice, so `because` says why `measure` cannot be used.
 
     >>> def measure(n, offset=1):
     ...     return Check(n * n % 8, offset)
@@ -82,8 +82,8 @@ class Statement:
     `narrower` says where the check covers less than the print; it must where a measure drops cases inside the hypotheses.
     `source` is whose sentence it is: the paper's ("printed"), our own ("ours"), or THEORY's wording of what no paper prints.
     `constructive` names the explicit object whose cost stands for the quantity, and so bounds it from above only.
-    `missing` names what the print leaves out and one would need (loss, optimiser, epochs): a run that disagrees is then not reproduced, not false.
-    `show(case)` is the case as Python one can paste.
+    `missing` names what the print leaves out and one would need (loss, optimiser, epochs): where our run disagrees, the claim is
+    then not reproduced rather than false. `show(case)` is the case as Python one can paste.
     """
 
     paper: str

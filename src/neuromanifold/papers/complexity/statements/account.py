@@ -119,6 +119,7 @@ RESIDUAL = Statement(
         breaks={"left_over": lambda *_: 0},
     ),
     draws=20,
+    source="ours",
     show=str,
 )
 
@@ -159,5 +160,6 @@ LINEAR = Statement(
     measure=_linear,
     control=Control("(3, 2 | 1) counted as closing", case=lambda: (3, 2, 1), breaks={"allow": lambda widths: True}),
     draws=20,
+    source="ours",
     show=lambda widths: f'nm.MLP({widths}, "identity")',
 )

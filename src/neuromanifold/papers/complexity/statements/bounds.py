@@ -137,6 +137,7 @@ STATUSES = Statement(
     control=Control("(1, 3 | 1), not roughly monotonic", case=lambda: (1, 3, 1)),
     exhaustive="every status of every roughly monotonic architecture: widths 1 to 4 with one hidden layer, 1 to 3 with "
     "two, 1 and 2 with three",
+    source="ours",
     show=lambda widths: f"widths = {widths}",
 )
 

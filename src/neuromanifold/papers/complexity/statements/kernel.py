@@ -209,6 +209,7 @@ FLOATING = Statement(
     measure=_floating,
     control=Control("well-separated inputs, k = 4: both ranks are 2", case=lambda: Offset(4, "float64")),
     exhaustive="f(x) = wx + b at 1 and 1 + 2^−k; float64: k = 25 … 47, float32: k = 11 … 19",
+    source="THEORY",
     show=lambda case: f"x = np.array([[1.0], [1.0 + 2.0**-{case.k}]])  # {case.precision}",
 )
 
