@@ -18,7 +18,7 @@ TOLERANT = re.compile(
     re.IGNORECASE,
 )
 _SWAPPED = {"max": "min", "min": "max", "all": "any", "any": "all"}
-_RELATIONS = {"<=": ">=", ">=": "<=", "=": "<="}
+_RELATIONS = {"<=": ">=", ">=": "<="}
 _OPERATORS: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Mult,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -93,8 +93,13 @@ def _of_function(function: Function, reached: list[Function]) -> Iterator[Mutant
     place = f"{Path(path).stem}.{function.__qualname__}"
     for node in _eligible(tree, spots, labels):
         for kind, new in _changes(node):
-            change = f"`{_text(node)}` → `{_text(new)}`"
+            change = " → ".join(f"`{_text(part)}`" for part in _shown(kind, node, new))
             yield Mutant(kind, place, change, _swap(tree, code, node, new, reached))
+
+
+def _shown(kind: str, node: Any, new: Any) -> tuple[ast.AST, ast.AST]:
+    """What of a change is worth reading: of a scaled check its left side."""
+    return (node.args[0], new.args[0]) if kind == "factor 1.1" and isinstance(node, ast.Call) else (node, new)
 
 
 def _text(node: ast.AST) -> str:

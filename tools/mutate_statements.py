@@ -42,6 +42,8 @@ from reachable import Function, classes_of, functions  # noqa: E402
 FIRST, EVERY, DRAWS = 24, 12, 1
 SLACK, LEAST_SECONDS, HANGS = 8.0, 10.0, 120.0
 """A mutant may take this many times as long as the statement itself, and at least so many seconds; after `HANGS` it is killed."""
+ENOUGH, BUDGET = 3, 60.0
+"""A statement that has taken so many seconds has enough with three mutants."""
 MEMORY = 8 << 30
 
 
@@ -179,7 +181,8 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise Late
 
     previous = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again every second: an exception in a destructor or a callback is ignored.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         yield
     finally:
@@ -251,16 +254,16 @@ def run(paper: str, out: Path, count: int, only: str | None) -> None:
 
 
 def _tried(target: Target, count: int, done: dict[tuple[str, str, str], Result], marker: Path) -> Iterator[Result]:
-    """The results that are missing until `count` changes had an effect."""
-    before, effective = None, 0
+    """The results that are missing until `count` changes had an effect, or three in `BUDGET` seconds."""
+    before, effective, spent = None, 0, 0.0
     for mutant in target.candidates(count):
         result = done.get((target.name, mutant.name, target.source))
         if result is None:
             before = before or baseline(target)
             result = _result(target, mutant, before, marker)
             yield result
-        effective += result.killed != NO_EFFECT
-        if effective == count:
+        effective, spent = effective + (result.killed != NO_EFFECT), spent + result.seconds
+        if effective == count or (effective >= ENOUGH and spent > BUDGET):
             return
 
 

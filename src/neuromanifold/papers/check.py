@@ -61,8 +61,8 @@ class Interval:
     high: float
 
     def __post_init__(self) -> None:
-        if not (np.isnan(self.estimate) or self.low <= self.estimate <= self.high):
-            raise ValueError(f"`Interval` is {self}; the estimate must lie between its ends.")
+        if not self.low <= self.estimate <= self.high:
+            raise ValueError(f"`Interval` is {self}; the estimate must lie between its ends, and be a number.")
 
     @classmethod
     def read(cls, text: str) -> "Interval":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.papers import NO_PROOF, PAPERS, Evidence, coverage, printed_claims
+from neuromanifold.papers import NO_PROOF, PAPERS, Dropped, Evidence, coverage, printed_claims
 
 # Column widths are fixed and words may break, so that no column is pushed out of the page; below 45rem every row is a card.
 _STYLE = """
@@ -141,12 +141,7 @@ def _row(item: Evidence, recorded: str) -> str:
 
 def facts(item: Evidence, recorded: str) -> list[tuple[str, str]]:
     """What stands behind a verdict, as (name, value) pairs, without those that say nothing."""
-    amended = item.amendment or {}
-    proof = amended.get("proof", NO_PROOF)
-    amendment = (
-        amended
-        and f"{amended['statement']} ({amended['verdict']}; {proof if proof == NO_PROOF else f'proof: {proof}'})"
-    )
+    amendment = _amendment(item.amendment) if item.amendment is not None else ""
     listed: list[tuple[str, Any]] = [
         ("source", "" if item.source == "printed" else f"{item.source}, not printed"),
         ("method", item.method),
@@ -165,6 +160,13 @@ def facts(item: Evidence, recorded: str) -> list[tuple[str, str]]:
         ("true instead" if item.kind == "fails; true instead" else "tried instead", amendment),
     ]
     return [(name, str(value)) for name, value in listed if value]
+
+
+def _amendment(found: Mapping[str, Any]) -> str:
+    """The amended statement, with its verdict, what was dropped, and its proof."""
+    proof = found["proof"] if found["proof"] == NO_PROOF else f"proof: {found['proof']}"
+    dropped = [f"dropped {Dropped(**entry)}" for entry in found["dropped"]]
+    return f"{found['statement']} ({'; '.join([found['verdict'], *dropped, proof])})"
 
 
 def _details(item: Evidence, recorded: str) -> str:
