@@ -11,7 +11,8 @@ import pytest
 
 import mutate_statements as tool
 from mutants import mutants
-from mutate_statements import Target, baseline, noticed
+from mutate_statements import baseline, noticed
+from mutation_targets import Target
 from neuromanifold.papers import Check, Control, Statement
 from reachable import classes_of, functions, rebind
 

@@ -8,9 +8,7 @@ as they come, and a later run continues there; `tools/equivalent_mutants.toml` e
 """
 
 import argparse
-import hashlib
 import json
-import random
 import resource
 import signal
 import subprocess
@@ -19,27 +17,24 @@ import time
 import tomllib
 import types
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
-import numpy as np  # noqa: E402
 
-from mutants import Mutant, mutants  # noqa: E402
+from mutants import Mutant  # noqa: E402
+from mutation_targets import DRAWS, Target, targets  # noqa: E402
 from neuromanifold import papers  # noqa: E402
 from neuromanifold.papers import Evidence, Statement  # noqa: E402
-from reachable import Function, classes_of, functions  # noqa: E402
+from reachable import Function, functions  # noqa: E402
 
-FIRST, EVERY, DRAWS = 24, 12, 1
 SLACK, LEAST_SECONDS, HANGS = 8.0, 10.0, 120.0
 """A mutant may take this many times as long as the statement itself, and at least so many seconds; after `HANGS` it is killed."""
 ENOUGH, BUDGET = 3, 60.0
@@ -69,48 +64,6 @@ class Result:
     killed: str
     seconds: float
     source: str
-
-
-@dataclass(frozen=True)
-class Target:
-    """A statement, or the amendment of one, on few cases and without an amendment of its own."""
-
-    name: str
-    statement: Statement
-
-    @property
-    def prefix(self) -> str:
-        return f"neuromanifold.papers.{self.statement.paper}.statements"
-
-    @cached_property
-    def reached(self) -> list[Function]:
-        """What `measure` uses, and what is asked of the cases."""
-        cases = list(islice(self.statement.cases(np.random.default_rng(0), DRAWS), 40))
-        cases += [self.statement.control.case()] if self.statement.control.case is not None else []
-        classes = sorted(set().union(*map(classes_of, cases)), key=lambda c: c.__qualname__)
-        return functions(self.statement.measure, self.prefix, classes)
-
-    @cached_property
-    def source(self) -> str:
-        """A fingerprint of that code: results of other code are not reused."""
-        codes = sorted(f"{f.__qualname__} {_said(f.__code__)}" for f in self.reached)
-        return hashlib.sha256(repr((self.name, FIRST, EVERY, DRAWS, codes)).encode()).hexdigest()[:16]
-
-    def candidates(self, count: int) -> list[Mutant]:
-        """Four times as many changes as mutants are wanted, in the order in which they are tried."""
-        return chosen(mutants(self.reached, self.prefix), 4 * count, self.name)
-
-
-def targets(paper: str) -> Iterator[Target]:
-    """Every statement of a paper, and every amendment under its own name."""
-    for statement in papers.statements(paper):
-        if statement.amended is not None:
-            yield Target(f"{statement.id} → {statement.amended.id}", _quick(statement.amended))
-        yield Target(statement.id, _quick(statement))
-
-
-def _quick(statement: Statement) -> Statement:
-    return replace(papers.thinned(statement, first=FIRST, every=EVERY), amended=None)
 
 
 @dataclass(frozen=True)
@@ -210,29 +163,6 @@ def _clearing(value: Any) -> Callable[[], None] | None:
     if isinstance(value, type | types.ModuleType):
         return None
     return getattr(value, "cache_clear", None) or getattr(value, "clear_cache", None)
-
-
-def chosen(found: Iterable[Mutant], count: int, name: str) -> list[Mutant]:
-    """Up to `count` mutants: one of each kind in turn, nearer functions first, the rest of the order by the statement's name."""
-    by_kind: dict[str, list[Mutant]] = defaultdict(list)
-    for mutant in {mutant.name: mutant for mutant in found}.values():
-        by_kind[mutant.kind].append(mutant)
-    order = random.Random(name)
-    for listed in by_kind.values():
-        nearest = listed[: 2 * count]
-        order.shuffle(nearest)
-        listed[: 2 * count] = nearest
-    picked: list[Mutant] = []
-    while len(picked) < count and any(by_kind.values()):
-        picked += [listed.pop(0) for listed in by_kind.values() if listed]
-    return picked[:count]
-
-
-def _said(value: Any) -> str:
-    """Code by its instructions, names and constants, wherever it stands in its file."""
-    if isinstance(value, types.CodeType):
-        return f"{value.co_name} {value.co_code.hex()} {value.co_names} {[_said(const) for const in value.co_consts]}"
-    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)
 
 
 def run(paper: str, out: Path, count: int, only: str | None) -> None:
