@@ -6,7 +6,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,31 @@ def mutants(reached: list[Function], prefix: str) -> Iterator[Mutant]:
     """Every mutant of the functions, nearest first, and of the constants they use."""
     for function in reached:
         yield from _of_function(function, reached)
+        yield from _of_bound(function)
     for name, space, value in constants(reached, prefix):
         if not TOLERANT.search(name):
             yield from _of_constant(name, space, value, reached)
+
+
+def _of_bound(function: Function) -> Iterator[Mutant]:
+    """Numbers and relations that a function holds in its closure or as defaults."""
+    code, place = function.__code__, f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        for change, new in _changed_values(cell.cell_contents):
+            yield Mutant("constant", place, f"{name}: {change}", partial(_set, cell, "cell_contents", new))
+    first = code.co_argcount - len(function.__defaults__ or ())
+    for index, value in enumerate(function.__defaults__ or ()):
+        name = code.co_varnames[first + index]
+        if not TOLERANT.search(name):
+            for change, new in _changed_values(value):
+                changed = (*function.__defaults__[:index], new, *function.__defaults__[index + 1 :])  # pyright: ignore[reportOptionalSubscript]
+                yield Mutant("constant", place, f"{name}: {change}", partial(_set, function, "__defaults__", changed))
+
+
+def _set(owner: Any, name: str, new: Any) -> Callable[[], None]:
+    old = getattr(owner, name)
+    setattr(owner, name, new)
+    return partial(setattr, owner, name, old)
 
 
 def _of_constant(name: str, space: dict[str, Any], value: Any, reached: list[Function]) -> Iterator[Mutant]:
@@ -73,14 +95,18 @@ def _of_constant(name: str, space: dict[str, Any], value: Any, reached: list[Fun
 
 
 def _changed_values(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, int):
+    if isinstance(value, str) and value in _RELATIONS:
+        yield f"{value} → {_RELATIONS[value]}", _RELATIONS[value]
+    elif isinstance(value, bool):
+        yield f"{value} → {not value}", not value
+    elif isinstance(value, int):
         yield from ((f"{value} → {value + step}", value + step) for step in (1, -1))
     elif isinstance(value, float):
-        yield f"{value:g} → {1.1 * value:g}", 1.1 * value
+        yield from ((f"{value:g} → {new:g}", new) for new in ((1.1 * value,) if value else (1.0, -1.0)))
     elif isinstance(value, dict):
         for key, entry in list(value.items())[:3]:
             yield from ((f"[{key!r}] {text}", {**value, key: new}) for text, new in list(_changed_values(entry))[:1])
-    else:
+    elif isinstance(value, tuple | list):
         for index, entry in list(enumerate(value))[:3]:
             for text, new in list(_changed_values(entry))[:1]:
                 yield f"[{index}] {text}", type(value)([*value[:index], new, *value[index + 1 :]])
@@ -99,7 +125,9 @@ def _of_function(function: Function, reached: list[Function]) -> Iterator[Mutant
 
 def _shown(kind: str, node: Any, new: Any) -> tuple[ast.AST, ast.AST]:
     """What of a change is worth reading: of a scaled check its left side."""
-    return (node.args[0], new.args[0]) if kind == "factor 1.1" and isinstance(node, ast.Call) else (node, new)
+    return (
+        (node.args[0], new.args[0]) if kind in ("factor 1.1", "offset") and isinstance(node, ast.Call) else (node, new)
+    )
 
 
 def _text(node: ast.AST) -> str:
@@ -205,8 +233,8 @@ def _of_literal(node: ast.Constant) -> Iterator[tuple[str, ast.AST]]:
         yield "relation", ast.Constant(_RELATIONS[value])
     elif isinstance(value, int) and not isinstance(value, bool):
         yield from (("index ± 1", ast.Constant(value + step)) for step in (1, -1))
-    elif isinstance(value, float) and value:
-        yield "factor 1.1", ast.Constant(1.1 * value)
+    elif isinstance(value, float):
+        yield from (("factor 1.1", ast.Constant(new)) for new in ((1.1 * value,) if value else (1.0, -1.0)))
 
 
 def _of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
@@ -223,14 +251,22 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     name = _called(node)
     if name in _SWAPPED and isinstance(node.func, ast.Name):
         yield "operator", _with(node, func=ast.Name(_SWAPPED[name], ast.Load()))
-    if name in ("Check", "compare") and len(node.args) > 1 and not _zero(node.args):
-        relations = [part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-        scaled = ast.BinOp(node.args[0], ast.Mult(), ast.Constant(0.9 if ">=" in relations else 1.1))
-        yield "factor 1.1", _with(node, args=[scaled, *node.args[1:]])
+    if name in ("Check", "compare") and len(node.args) > 1:
+        yield from _of_check(node)
     if name in ("outside", "inside"):
         kept = [word if word.arg != "when" else ast.keyword("when", ast.Constant(False)) for word in node.keywords]
         if any(word.arg == "when" for word in node.keywords):
             yield "dropped hypothesis", _with(node, keywords=kept)
+
+
+def _of_check(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    """The left side made larger, or smaller where it should be the larger one."""
+    relations = [part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    least, left = ">=" in relations, node.args[0]
+    changed = [("offset", ast.BinOp(left, ast.Sub() if least else ast.Add(), ast.Constant(1)))]
+    if not _zero(node.args):
+        changed.append(("factor 1.1", ast.BinOp(left, ast.Mult(), ast.Constant(0.9 if least else 1.1))))
+    yield from ((kind, _with(node, args=[new, *node.args[1:]])) for kind, new in changed)
 
 
 def _zero(parts: list[ast.expr]) -> bool:

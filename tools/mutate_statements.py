@@ -174,9 +174,7 @@ def run(paper: str, out: Path, count: int, only: str | None) -> None:
     warnings.simplefilter("ignore")
     path, marker = out / f"{paper}.jsonl", out / f"{paper}.running"
     done = results_in(path)
-    for target in targets(paper):
-        if only is not None and not target.statement.answers_to(only):
-            continue
+    for target in targets(paper, only):
         start = time.perf_counter()
         for result in _tried(target, count, done, marker):
             append(path, result)
@@ -257,10 +255,10 @@ def results_in(path: Path) -> dict[tuple[str, str, str], Result]:
     return {(r.statement, f"{r.place}: {r.change}", r.source): r for r in read(path)}
 
 
-def current(paper: str, out: Path, count: int) -> list[Result]:
+def current(paper: str, out: Path, count: int, only: str | None) -> list[Result]:
     """The results that belong to today's code and choice of mutants."""
     found, listed = results_in(out / f"{paper}.jsonl"), []
-    for target in targets(paper):
+    for target in targets(paper, only):
         keys = [(target.name, mutant.name, target.source) for mutant in target.candidates(count)]
         known = [found[key] for key in keys if key in found]
         effective = [result for result in known if result.killed != NO_EFFECT][:count]
@@ -274,11 +272,11 @@ def explained(path: Path = ROOT / "tools" / "equivalent_mutants.toml") -> dict[t
     return {(entry["place"], entry["change"]): entry["reason"] for entry in listed}
 
 
-def report(names: Iterable[str], out: Path, count: int) -> float:
+def report(names: Iterable[str], out: Path, count: int, only: str | None = None) -> float:
     """A line per paper, and `out/survivors.md`; the share of killed mutants among those that are not explained."""
     reasons, lines, killed, total = explained(), [], 0, 0
     for paper in names:
-        found = current(paper, out, count)
+        found = current(paper, out, count, only)
         idle = [r for r in found if r.killed == NO_EFFECT]
         results = [r for r in found if r.killed != NO_EFFECT]
         survivors = [r for r in results if r.killed == SURVIVES]
@@ -289,7 +287,7 @@ def report(names: Iterable[str], out: Path, count: int) -> float:
         print(f"{paper}: {len(results)} mutants, {rate:.1f} % killed {dict(how)}; {len(survivors) - equivalent} survive, "
               f"{equivalent} explained; {len(idle)} changes without effect")  # fmt: skip
         counts = Counter(r.statement for r in results)
-        few = [target.name for target in targets(paper) if counts[target.name] < 3]
+        few = [target.name for target in targets(paper, only) if counts[target.name] < ENOUGH]
         print(f"  fewer than three mutants: {', '.join(few)}" if few else "  three mutants or more for every statement")
         lines += [
             f"# {paper}: {rate:.1f} % killed\n",
@@ -326,7 +324,7 @@ def main() -> None:
         command += ["--statement", given.statement] if given.statement else []
         with ThreadPoolExecutor(given.jobs) as pool:
             list(pool.map(lambda paper: supervise(paper, given.out, command), names))
-    report(names, given.out, given.mutants)
+    report(names, given.out, given.mutants, given.statement)
     return None
 
 

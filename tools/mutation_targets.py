@@ -50,9 +50,9 @@ class Target:
         return chosen(mutants(self.reached, self.prefix), 4 * count, self.name)
 
 
-def targets(paper: str) -> Iterator[Target]:
-    """Every statement of a paper, and every amendment under its own name."""
-    for statement in papers.statements(paper):
+def targets(paper: str, only: str | None = None) -> Iterator[Target]:
+    """Every statement of a paper that answers to `only`, and every amendment under its own name."""
+    for statement in papers.select(paper, [only] if only else ()):
         if statement.amended is not None:
             yield Target(f"{statement.id} → {statement.amended.id}", _quick(statement.amended))
         yield Target(statement.id, _quick(statement))
