@@ -174,3 +174,19 @@ def test_every_statement_of_the_ledger_offers_candidates() -> None:
     listed = [t for t in tool.targets("complexity") if t.name in ("Thm 1", "4.6")]
     assert [len(t.reached) > 2 for t in listed] == [True, True]
     assert tool.explained(Path("nowhere.toml")) == {}
+
+
+def test_a_change_that_takes_a_nested_function_away_is_made_all_the_same(tmp_path: Path) -> None:
+    source = "def some(n):\n    return n > 1 and any(k * k == n for k in range(n))\n"
+    (tmp_path / "toy_nested.py").write_text(source, encoding="utf-8")
+    sys.path.insert(0, str(tmp_path))
+    module = importlib.import_module("toy_nested")
+    sys.path.remove(str(tmp_path))
+    dropped = [m for m in mutants([module.some], "toy_nested") if m.kind == "dropped condition"]
+    found = []
+    for mutant in dropped:
+        restore = mutant.apply()
+        found.append((module.some(5), module.some(1)))
+        restore()
+    assert sorted(found) == [(False, False), (True, False)]
+    assert not module.some(5)

@@ -290,7 +290,7 @@ def _swap(
         path = code.co_filename
         changed = _Replace(node, new).visit(copy.deepcopy(tree, {id(node): node}))
         mutated = compile(ast.fix_missing_locations(changed), path, "exec", dont_inherit=True)
-        pairs = dict(zip(_codes(code), _codes(mutated), strict=True))
+        pairs = _paired(code, mutated)
         before = []
         for function in reached:
             if (
@@ -315,6 +315,15 @@ class _Replace(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         return ast.copy_location(copy.deepcopy(self.new), self.old) if node is self.old else self.generic_visit(node)
+
+
+def _paired(code: types.CodeType, mutated: types.CodeType) -> dict[types.CodeType, types.CodeType]:
+    """Each function's code with what became of it: in order, or by name and line where a change took a nested function away."""
+    before, after = list(_codes(code)), list(_codes(mutated))
+    if len(before) == len(after):
+        return dict(zip(before, after, strict=True))
+    named = {(c.co_qualname, c.co_firstlineno): c for c in after}
+    return {c: named[c.co_qualname, c.co_firstlineno] for c in before if (c.co_qualname, c.co_firstlineno) in named}
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

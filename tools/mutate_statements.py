@@ -230,8 +230,8 @@ def supervise(paper: str, out: Path, command: list[str]) -> None:
                 worker.kill()
         if worker.returncode == 0:
             return
-        if not marker.exists():
-            raise SystemExit(f"the worker for {paper} ended with status {worker.returncode} without a mutant.")
+        if worker.returncode > 0 or not marker.exists():
+            raise SystemExit(f"the worker for {paper} ended with status {worker.returncode}: see above.")
         append(path, Result(**json.loads(marker.read_text(encoding="utf-8"))))
         marker.unlink()
 

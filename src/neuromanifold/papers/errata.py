@@ -81,7 +81,7 @@ def _amendment(amended: Statement, entry: dict[str, Any]) -> list[str]:
     lead = f"*True instead* ({entry['amended_verdict']})." if true else "*Tried instead, and not borne out either.*"
     proof = "No proof." if amended.proof == NO_PROOF else f"*Proof.* {amended.proof.strip()}"
     scope = _scope(amended, entry.get("amended_dropped", ()))
-    return [f"{lead} {amended.says}\n", f"{proof} Checked {amended.method}: {scope}.\n"]
+    return [f"{lead} {amended.says}\n", f"{proof} Checked ({amended.method}): {scope}.\n"]
 
 
 def _scope(statement: Statement, dropped: Iterable[str]) -> str:

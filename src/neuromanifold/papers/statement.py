@@ -67,7 +67,10 @@ class Control:
 
     def measured(self, measure: Callable[..., Check]) -> Check:
         """The check that must fail: by `measure`, or by hand."""
-        return self.check() if self.case is None else measure(self.case(), **self.breaks)  # pyright: ignore[reportOptionalCall]
+        if self.case is not None:
+            return measure(self.case(), **self.breaks)
+        assert self.check is not None
+        return self.check()
 
 
 @dataclass(frozen=True)
