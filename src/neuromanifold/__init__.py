@@ -5,6 +5,7 @@ from neuromanifold import (
     data,
     dynamics,
     functionspace,
+    graph,
     inspection,
     models,
     numerics,
@@ -16,6 +17,7 @@ from neuromanifold import (
     tangent,
 )
 from neuromanifold.dynamics import adam_l2, gradient_flow, train
+from neuromanifold.graph import Graph, trace
 from neuromanifold.inspection import Inspection, inspect, probes
 from neuromanifold.models import (
     MLP,
@@ -74,6 +76,7 @@ __all__ = [
     "MLP",
     "Activation",
     "FunctionModel",
+    "Graph",
     "Inspection",
     "Layer",
     "LinearConvNet",
@@ -95,6 +98,7 @@ __all__ = [
     "functional_dimension",
     "functionspace",
     "gradient_flow",
+    "graph",
     "hidden_equivalence",
     "induces_invariant_manifold",
     "infinite_ntk",
@@ -135,5 +139,6 @@ __all__ = [
     "symmetry_group",
     "tangent",
     "teleport",
+    "trace",
     "train",
 ]

@@ -94,26 +94,44 @@ def test_functions_that_are_no_models_are_refused(verb):
         "`f` maps 4 samples to an output of shape .*; its first axis must count",
         f=lambda p, x: x.sum(),
     )
-    refused(verb, PARAMS, X, "`f` returns a tuple; a model returns one array", f=lambda p, x: (x, x))
+    refused(verb, PARAMS, X, "`f` returns no array; a model returns", f=lambda p, x: ())
     refused(verb, PARAMS, X, "`f` returns .*complex", f=lambda p, x: 1j * x)
     refused(verb, PARAMS, X, "`f` returns .*int", f=lambda p, x: x.astype(int))
     refused(verb, {}, X, "`params` has no arrays; pass the parameters", f=lambda p, x: x)
 
 
-@pytest.mark.parametrize("name", ["exact", "activation_patterns", "sampled_regions", "fixed_neurons"])
-def test_what_needs_a_network_says_so(name: str):
-    refused(VERBS[name], PARAMS, X, "nm.MLP", f=lambda params, x: x)
+class Holds:
+    """A model that holds arrays and cannot be hashed, as an equinox module is."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __call__(self, params, x):
+        return x
 
 
-@pytest.mark.parametrize("activation", ["tanh", "gelu", "exp"])
-def test_exact_arithmetic_needs_rational_activations(activation: str):
-    refused(
-        VERBS["exact"],
-        PARAMS,
-        X,
-        f"'{activation}' is neither piecewise linear nor polynomial; use exact=False",
-        f=nm.MLP((2, 3, 1), activation),
-    )
+@every_verb
+def test_a_model_that_holds_arrays_is_refused_with_the_line_to_write(verb):
+    refused(verb, PARAMS, X, "`f` is a Holds that holds arrays; .*nm.from_equinox", f=Holds())
+
+
+@pytest.mark.parametrize("activation, operation", [("tanh", "tanh"), ("gelu", "erfc"), ("exp", "exp")])
+def test_exact_arithmetic_needs_rational_activations(activation: str, operation: str):
+    text = rf"`f` uses {operation} \(.*\), which has no exact value at rational numbers; pass `exact=False`"
+    refused(VERBS["exact"], PARAMS, X, text, f=nm.MLP((2, 3, 1), activation))
+
+
+def batch_norm(params, x):
+    h = x @ params[0].weight.T
+    return ((h - h.mean(axis=0)) / (1e-3 + h.std(axis=0)))[:, :1]
+
+
+@every_verb
+def test_a_model_that_mixes_its_rows_is_refused(verb, rng: np.random.Generator):
+    with (
+        cast.unchecked(),
+        pytest.raises(ArithmeticError, match=r"`f` mixes its rows: .* pass a model in evaluation mode"),
+    ):
+        verb(batch_norm, PARAMS, rng.normal(size=(4, 2)))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
+from neuromanifold.graph.graph import trace
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.regions.patterns import require_piecewise_linear
 
@@ -78,7 +79,7 @@ def two_point_bound(net: MLP, params: Params, x: Any) -> NormBound:
     >>> found.squared_norm, found.bound, found.pair            # 1 + 1 + |1 − (−1)|, attained
     (4.0, 4.0, (0, 1))
     """
-    require_piecewise_linear(net)
+    require_piecewise_linear(trace(net, params, x))
     through = passage(net, params, x)
     for index, slope in enumerate(through.slopes[:-1]):
         if not np.isin(slope, (0.0, 1.0)).all():

@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.graph.heights import Heights
+from neuromanifold.graph.residues import Residues
+from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.precision import arithmetic, is_traced, to_host
+from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.rank import Certificate, Rank, exact_rank, rank_from_spectrum
-from neuromanifold.regions.heights import Height, field_degree, fractional_bits, log2_bound, minor_bits
-from neuromanifold.regions.patterns import require_piecewise_linear
-from neuromanifold.regions.signs import Signs, exact_signs
-from neuromanifold.tangent import residues, structure
-from neuromanifold.tangent.arguments import Model, checked
+from neuromanifold.numerics.validation import refuse_tracers, sample_arrays
+from neuromanifold.regions.problem import Problem
+from neuromanifold.regions.signs import layer_slopes, signs_of
 
 _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)
 
@@ -38,9 +38,9 @@ class InputJacobianCertificate(Certificate):
     failure_probability: float = eqx.field(static=True)
     kinks: int = eqx.field(static=True)
 
-    def verify(self, net: MLP, params: Params, x: Any) -> bool:
-        """Recompute with another prime and signs by ball arithmetic alone."""
-        again = _certified(net, params, np.asarray(x, np.float64), balls_only=True, avoid=self.prime)
+    def verify(self, net: Model, params: Any, x: Any) -> bool:
+        """Recompute with another prime and bends by ball arithmetic alone."""
+        again = _certified(Problem.of(net, params, np.asarray(x), balls_only=True))
         return again.rank == self.rank and again.reason == self.reason and again.kinks == self.kinks
 
     def __str__(self) -> str:
@@ -66,14 +66,14 @@ def jacobian_rank(
     """
     if exact:
         return _exact(f, params, x, tangents)
-    with arithmetic():
+    with boundary(params, x) as leave:
         params, x = checked(f, params, x, dtype=np.float64)
         J = _input_jacobians(f, params, x)
         J = J if tangents is None else J @ _checked_tangents(tangents, J.shape)
         ranks = rank_from_spectrum(jnp.linalg.svd(J, compute_uv=False), J.shape[1:], rtol)
         found: Any = (ranks.value, ranks.spectrum, ranks.threshold, ranks.gap)
         at = jnp.lexsort((found[3], found[0]))[-1]
-        return Rank(*to_host(tuple(a[at] for a in found)))
+        return Rank(*leave(tuple(a[at] for a in found)))
 
 
 @jax.jit(static_argnums=0)
@@ -95,63 +95,44 @@ def _checked_tangents(tangents: Any, shape: tuple[int, ...]) -> Any:
 def _exact(f: Model, params: Any, x: Any, tangents: Any) -> Rank:
     if tangents is not None:
         raise ValueError("`tangents` goes with exact=False; a tangent space is seldom rational.")
-    if not isinstance(f, MLP):
-        raise TypeError(f"`exact=True` needs an nm.MLP, and `f` is a {type(f).__name__}; use exact=False.")
-    if is_traced((params, x)):
-        raise TypeError("`exact=True` needs concrete values and runs on the host; call it outside jit, vmap and grad.")
-    require_piecewise_linear(f)
-    with arithmetic():
+    refuse_tracers((params, x), "`exact=True`")
+    with boundary(params, x):
         checked(f, params, x)
-    certificate = _certified(f, params, np.asarray(x, np.float64))
+    certificate = _certified(Problem.of(f, params, sample_arrays(x)))
     return exact_rank(certificate.rank, certificate)
 
 
-def _certified(
-    net: MLP, params: Params, x: np.ndarray, *, balls_only: bool = False, avoid: int = 0
-) -> InputJacobianCertificate:
-    params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
-    signs = exact_signs(net, params, x, balls_only=balls_only)
-    p = residues.draw_prime(net)
-    while p == avoid:
-        p = residues.draw_prime(net)
-    ranks = [modular_rank(J, p) for J in _modular_jacobians(net, params, x, signs, p)]
+def _certified(problem: Problem) -> InputJacobianCertificate:
+    p = modular.random_prime()
+    ranks = [modular_rank(J, p) for J in problem.input_jacobian(Residues(p)).values]
     rank = max(ranks)
-    reason, probability = _upper_bound(net, params, signs, rank)
+    reason, probability = _upper_bound(problem, rank)
     return InputJacobianCertificate(
         rank=rank,
         sample=ranks.index(rank),
         prime=p,
         reason=reason,
         failure_probability=probability,
-        kinks=len(signs.kinks),
+        kinks=len(problem.decisions.places),
     )
 
 
-def _modular_jacobians(net: MLP, params: Params, x: np.ndarray, signs: Signs, p: int) -> np.ndarray:
-    reduced = residues.reduce_net(net, params, p)
-    first = residues.modular_factors(reduced, modular.from_floats(x, p), signs)[0].d
-    return modular.matmul(first, reduced.weights[0], p)
-
-
-def _upper_bound(net: MLP, params: Params, signs: Signs, rank: int) -> tuple[str, float]:
-    if rank == min(net.widths):
+def _upper_bound(problem: Problem, rank: int) -> tuple[str, float]:
+    if rank == min(problem.graph.inputs, problem.graph.outputs):
         return "full rank", 0.0
-    slopes = structure.layer_slopes(net, signs)
-    if int(np.min([(slope != 0).sum(axis=1) for slope in slopes], axis=0).max()) == rank:
+    if rank == _open_width(problem):
         return "open neurons", 0.0
-    order, degree = min(net.widths[0], net.widths[-1]), field_degree(net)
-    primes = minor_bits(_entry_height(net, params), order, degree) / 60
-    samples = len(signs.layers[0])
-    return "probability", min(1.0, samples * primes / (_PRIMES_BETWEEN / (2 * degree)))
+    height = problem.input_jacobian(Heights())
+    order = min(problem.graph.inputs, problem.graph.outputs)
+    bits = order * (max(0.0, height.magnitude) + height.bits + order * height.other + math.log2(max(1, order)) / 2)
+    return "probability", min(1.0, problem.samples * bits / 60 / (_PRIMES_BETWEEN / 2))
 
 
-def _entry_height(net: MLP, params: Params) -> Height:
-    """The height of the entries of D_LW_L⋯D_1W_1."""
-    magnitude, denominator = 0.0, 0.0
-    for layer, entry, fan_in in zip(params, net.activations, net.widths[:-1], strict=True):
-        slopes = np.array([s for activation, _ in per_neuron(entry, 1) for s in activation.slopes or ()])
-        magnitude += max(0.0, log2_bound(float(np.abs(layer.weight).sum(axis=1).max())))
-        magnitude += max(0.0, log2_bound(float(np.abs(slopes).max())))
-        denominator += fractional_bits(np.asarray(layer.weight)) + fractional_bits(slopes)
-        denominator += math.log2(fan_in) if net.scaling == "ntk" else 0.0
-    return Height(magnitude, denominator)
+def _open_width(problem: Problem) -> int | None:
+    """Over the samples, the largest of the fewest neurons with nonzero slope in a layer; asked of perceptrons."""
+    if not isinstance(problem.model, MLP):
+        return None
+    signs = signs_of(problem.model, problem.decisions, problem.samples)
+    slopes = layer_slopes(problem.model, signs)
+    widths = [np.full(problem.samples, w) for w in problem.model.widths]
+    return int(np.min([*((slope != 0).sum(axis=1) for slope in slopes), *widths], axis=0).max())

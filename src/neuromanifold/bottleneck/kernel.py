@@ -10,6 +10,7 @@ from jaxtyping import Float
 from neuromanifold.bottleneck.balance import balance_defect
 from neuromanifold.bottleneck.frames import frames_everywhere
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
+from neuromanifold.graph.graph import trace
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.regions.patterns import require_piecewise_linear
 
@@ -177,7 +178,7 @@ def kernel_curvature(net: MLP, params: Params, x: Any) -> KernelCurvature:
     >>> found.value.tolist(), found.proved.tolist(), found.printed.tolist()
     ([1.0], [1.0], [2.0])
     """
-    require_piecewise_linear(net)
+    require_piecewise_linear(trace(net, params, x))
     through = passage(net, params, x)
     d, o, n = through.weights[0].shape[1], through.weights[-1].shape[0], len(through.activations[0])
     total = np.zeros((n, d * o, d * o))
@@ -209,7 +210,7 @@ def segment_bound(net: MLP, params: Params, x: Any) -> SegmentBound:
     >>> found.value, found.bound                                # Θ(x, x) = x²: attained
     (0.25, 0.25)
     """
-    require_piecewise_linear(net)
+    require_piecewise_linear(trace(net, params, x))
     through = passage(net, params, x)
     points = through.activations[0]
     if len(points) != 2 or not np.any(points[0] != points[1]):

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
+from neuromanifold.graph.graph import trace
+from neuromanifold.models.arguments import Model, check_target
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.regions.patterns import fixed_neurons, require_piecewise_linear, sampled_regions
-from neuromanifold.regions.signs import require_exact
+from neuromanifold.numerics.validation import sample_arrays
+from neuromanifold.regions.patterns import fixed_neurons, sampled_regions
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
 from neuromanifold.symmetry.reduce import Reduction, reduce_width
-from neuromanifold.tangent.arguments import Model, check_target
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.jacobian import n_columns
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
@@ -212,8 +213,9 @@ def inspect(
     started = time.perf_counter()
     if y is not None:
         check_target(f, params, x, y)
-    exactly = _allows(f, require_exact) if exact is None else exact
-    piecewise_linear = _allows(f, require_piecewise_linear)
+    graph = trace(f, params, sample_arrays(x))
+    exactly = graph.exact if exact is None else exact
+    bent = graph.piecewise_linear and bool(graph.units)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyRank)  # the gap is part of the table
         float64 = functional_dimension(f, params, x, memory=memory)
@@ -226,9 +228,9 @@ def inspect(
         float64=float64,
         float32=single_precision_rank(f, params, x),
         spectrum=spectrum(f, params, x, memory=memory),
-        regions=int(sampled_regions(f, params, x, exact=exactly)) if isinstance(f, MLP) and piecewise_linear else None,
-        n_inputs=f.widths[0] if isinstance(f, MLP) else None,
-        layers=_layers(f, params, x, exactly) if isinstance(f, MLP) and piecewise_linear else None,
+        regions=int(sampled_regions(f, params, x, exact=exactly)) if bent else None,
+        n_inputs=graph.inputs,
+        layers=_layers(f, params, x, exactly) if bent else None,
         account=dimension_account(f, params, x)
         if isinstance(f, MLP) and exactly and f.n_params <= _LARGEST_ACCOUNT
         else None,
@@ -241,16 +243,6 @@ def inspect(
     )
 
 
-def _allows(f: Model, requirement: Any) -> bool:
-    if not isinstance(f, MLP):
-        return False
-    try:
-        requirement(f)
-    except ValueError:
-        return False
-    return True
-
-
 def _bottleneck(f: Model, params: Any, x: Any) -> BottleneckStructure | None:
     if not isinstance(f, MLP):
         return None
@@ -260,7 +252,7 @@ def _bottleneck(f: Model, params: Any, x: Any) -> BottleneckStructure | None:
         return None
 
 
-def _layers(net: MLP, params: Any, x: Any, exact: bool) -> tuple[LayerStatus, ...]:
+def _layers(net: Model, params: Any, x: Any, exact: bool) -> tuple[LayerStatus, ...]:
     fixed = fixed_neurons(net, params, x, exact=exact)
     return tuple(
         LayerStatus(len(a), int(a.sum()), int(i.sum())) for a, i in zip(fixed.active, fixed.inactive, strict=True)

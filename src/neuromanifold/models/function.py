@@ -1,5 +1,6 @@
 """`FunctionModel`: any JAX function as a model."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,14 +39,24 @@ class FunctionModel:
 
 
 def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any) -> tuple[int, ...]:
-    """The shape of f_θ at one sample, without computing it."""
+    """The shape of f_θ at one sample, without computing it; of several outputs, how many numbers they are together."""
     y = jax.eval_shape(f, params, x)
-    if not isinstance(y, jax.ShapeDtypeStruct):
-        raise TypeError(f"`f` returns a {type(y).__name__}; a model returns one array of shape (n, *out).")
-    if not jnp.issubdtype(y.dtype, jnp.floating):
-        raise TypeError(f"`f` returns {y.dtype}; a model returns real floating-point values.")
-    if y.shape[:1] != np.shape(x)[:1]:
-        raise ValueError(
-            f"`f` maps {np.shape(x)[0]} samples to an output of shape {y.shape}; its first axis must count the samples."
-        )
-    return y.shape[1:]
+    n = jax.tree.leaves(x)[0].shape[0]
+    leaves = jax.tree.leaves(y)
+    for leaf in leaves:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise TypeError(f"`f` returns {leaf.dtype}; a model returns real floating-point values.")
+        if leaf.shape[:1] != (n,):
+            raise ValueError(
+                f"`f` maps {n} samples to an output of shape {leaf.shape}; its first axis must count the samples."
+            )
+    if not leaves:
+        raise TypeError("`f` returns no array; a model returns an array of shape (n, *out), or a pytree of such.")
+    return leaves[0].shape[1:] if len(leaves) == 1 else (sum(math.prod(leaf.shape[1:]) for leaf in leaves),)
+
+
+def flat_outputs(f: Callable[[Any, Any], Any], params: Any, x: Any) -> Any:
+    """f_θ(x) as one array (n, o): the leaves of the output side by side."""
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(f(params, x))]
+    parts = [leaf.reshape(leaf.shape[0], -1) for leaf in leaves]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)

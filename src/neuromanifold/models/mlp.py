@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.models import init as schemes
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.init import Layer
-from neuromanifold.numerics.precision import arithmetic, dtype_of, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, boundary, dtype_of, is_traced, promote, to_host, widest
 from neuromanifold.numerics.validation import check_sample
 
 Params = tuple[Layer, ...]
@@ -107,9 +107,9 @@ class MLP:
             return _forward(self, params, x)
         x = check_sample(x)
         self.check(params, x)
-        with arithmetic():
+        with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return to_host(_forward(self, promote(params, dtype), promote(x, dtype)))
+            return leave(_forward(self, promote(params, dtype), promote(x, dtype)))
 
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
         """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l)."""

@@ -1,9 +1,12 @@
-"""Rank and pivots of matrices over a prime field, by FLINT."""
+"""Rank and pivots of matrices over a prime field: by BLAS for short primes, by FLINT for long ones."""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
+
+from neuromanifold.numerics.modular import SMALL_BITS
+from neuromanifold.numerics.profile import rank_profile
 
 
 class Echelon(NamedTuple):
@@ -25,7 +28,7 @@ def to_flint(matrix: Int[np.ndarray, "m n"], p: int):
 
 def modular_rank(matrix: Int[np.ndarray, "m n"], p: int) -> int:
     """The rank modulo p."""
-    return to_flint(matrix, p).rank()
+    return len(rank_profile(matrix, p)[0]) if p.bit_length() <= SMALL_BITS else to_flint(matrix, p).rank()
 
 
 def echelon(matrix: Int[np.ndarray, "m n"], p: int) -> Echelon:
@@ -34,6 +37,9 @@ def echelon(matrix: Int[np.ndarray, "m n"], p: int) -> Echelon:
     >>> echelon(np.array([[1, 2, 3], [2, 4, 6], [0, 0, 5]]), 7)
     Echelon(rank=2, rows=(0, 2), columns=(0, 2))
     """
+    if p.bit_length() <= SMALL_BITS:
+        rows, columns = rank_profile(matrix, p)
+        return Echelon(len(rows), rows, columns)
     M = to_flint(matrix, p)
     rows = _pivots(M.transpose())
     if len(rows) == matrix.shape[1]:

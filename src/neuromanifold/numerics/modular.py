@@ -1,9 +1,9 @@
-"""Arithmetic modulo a 61-bit prime on whole NumPy arrays.
+"""Arithmetic modulo a prime of at most 61 bits on whole NumPy arrays.
 
-Residues are int64 in `[0, p)` with `2⁶⁰ < p < 2⁶¹`. A product of two of them has 122 bits, so it is taken in steps whose
-quotient fits float64: for `a < p` and `c < 2³²`, `q = ⌊a·c/p⌋` is at most 2³³ and its float estimate is off by less
-than one, hence `a·c − q·p`, computed modulo 2⁶⁴, lies in `(−p, 2p)` and is right after one correction.
-Matrix products go through BLAS: three limbs of at most 21 bits make every partial sum an integer below 2⁵³.
+Residues are int64 in `[0, p)`. A product of two of 61 bits has 122, so it is taken in steps whose quotient fits float64: for `a < p`
+and `c < 2³²`, `q = ⌊a·c/p⌋` is at most 2³³ and its float estimate is off by less than one, hence `a·c − q·p`, computed modulo 2⁶⁴,
+lies in `(−p, 2p)` and is right after one correction. Matrix products go through BLAS: residues are cut into limbs so short that
+every partial sum is an integer below 2⁵³: one limb for primes of 22 bits, three of at most 21 bits for primes of 61.
 """
 
 import functools
@@ -16,21 +16,21 @@ from jaxtyping import Float, Int
 
 from neuromanifold.numerics.memory import blocks
 
-Residues = Int[np.ndarray, "..."]
-_LIMB = 20
-_LIMB_MASK = (1 << _LIMB) - 1
-_EXACT_TERMS = 1 << 10  # limbs ≤ 2²¹, three products to an entry, sums below 2⁵³
+Residues = Int[Any, "..."]
 _HALF = 31
 _HALF_MASK = (1 << _HALF) - 1
+_SMALL = 1 << 31
+SMALL_BITS = 22
+"""Primes of this length multiply matrices in a single product: fast, and enough to prove a lower bound of a rank."""
 
 
-def random_prime(*, squares: Iterable[int] = ()) -> int:
-    """A prime drawn uniformly from those between 2⁶⁰ and 2⁶¹ modulo which every element of `squares` is a square."""
+def random_prime(*, bits: int = 61, squares: Iterable[int] = ()) -> int:
+    """A prime drawn uniformly from those of so many bits modulo which every element of `squares` is a square."""
     import flint
 
     integers = [flint.fmpz(s) for s in set(squares)]
     while True:
-        p = flint.fmpz((1 << 60) + 1 + 2 * secrets.randbelow(1 << 59))
+        p = flint.fmpz((1 << bits - 1) + 1 + 2 * secrets.randbelow(1 << bits - 2))
         if p.is_prime() and all(s.jacobi(p) == 1 for s in integers):
             return int(p)
 
@@ -44,7 +44,8 @@ def square_root(a: int, p: int) -> int:
 
 def _times_small(a: Residues, c: Any, p: int) -> Residues:
     quotient = (a * (np.asarray(c, np.float64) / p)).astype(np.int64)
-    remainder = a * c - quotient * p
+    with np.errstate(over="ignore"):  # modulo 2⁶⁴ on purpose; NumPy warns for scalars
+        remainder = a * c - quotient * p
     remainder += p * (remainder < 0)
     remainder -= p * (remainder >= p)
     return remainder
@@ -57,6 +58,8 @@ def multiply(a: Residues, b: Residues, p: int) -> Residues:
     >>> int(multiply(np.array([p - 1]), np.array([p - 2]), p)[0])
     2
     """
+    if p < _SMALL:
+        return a * b % p
     high = _times_small(_times_small(a, b >> _HALF, p), 1 << _HALF, p)
     return add(high, _times_small(a, b & _HALF_MASK, p), p)
 
@@ -78,26 +81,68 @@ def power(a: Residues, exponent: int, p: int) -> Residues:
     return result
 
 
+def inverse(a: Residues, p: int) -> Residues:
+    """Entrywise `1/a mod p` by Fermat's theorem; entries must not be zero.
+
+    >>> inverse(np.array([2, 3]), 7).tolist()
+    [4, 5]
+    """
+    return power(a, p - 2, p)
+
+
+def sum_over(a: Residues, axes: tuple[int, ...], p: int) -> Residues:
+    """The sum over axes modulo p: high and low halves apart, so that no partial sum overflows.
+
+    >>> p = 2**61 - 1
+    >>> int(sum_over(np.full(100, p - 1), (0,), p)) == p - 100
+    True
+    """
+    if p < _SMALL:
+        return np.asarray(a.sum(axis=axes) % p, np.int64)
+    high, low = (a >> _HALF).sum(axis=axes) % p, (a & _HALF_MASK).sum(axis=axes) % p
+    return add(_times_small(np.asarray(high), 1 << _HALF, p), np.asarray(low), p)
+
+
+def scatter_add(base: Residues, index: np.ndarray, updates: Residues, p: int) -> Residues:
+    """`base` with `updates` added at flat positions; positions may repeat."""
+    halves = []
+    for part in (updates >> _HALF, updates & _HALF_MASK):
+        total = np.zeros(base.size, np.int64)
+        np.add.at(total, index.ravel(), part.ravel())
+        halves.append((total % p).reshape(base.shape))
+    return add(base, add(multiply(halves[0], np.asarray((1 << _HALF) % p), p), halves[1], p), p)
+
+
 def matmul(a: Residues, b: Residues, p: int) -> Residues:
     """The matrix product modulo p, leading axes broadcasting as in NumPy."""
     if a.shape[-1] == 0:
-        return np.zeros((*a.shape[:-1], b.shape[-1]), np.int64)
-    parts = (_short_matmul(a[..., part], b[..., part, :], p) for part in blocks(a.shape[-1], _EXACT_TERMS))
+        return np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.int64)
+    count, bits, terms = _limb_plan(p.bit_length())
+    parts = (_short_matmul(a[..., part], b[..., part, :], p, count, bits) for part in blocks(a.shape[-1], terms))
     return functools.reduce(lambda total, part: add(total, part, p), parts)
 
 
-def _short_matmul(a: Residues, b: Residues, p: int) -> Residues:
-    A, B = _limbs(a), _limbs(b)
-    sums = [A[2] @ B[2], A[2] @ B[1] + A[1] @ B[2], A[2] @ B[0] + A[1] @ B[1] + A[0] @ B[2], A[1] @ B[0] + A[0] @ B[1]]
-    total = sums[0].astype(np.int64)
-    for partial in (*sums[1:], A[0] @ B[0]):
-        total = add(_times_small(total, 1 << _LIMB, p), partial.astype(np.int64), p)
+def _limb_plan(bits: int) -> tuple[int, int, int]:
+    """How many limbs, of how many bits, and how many terms of a sum stay below 2⁵³."""
+    count = 1 if bits <= SMALL_BITS + 2 else 2 if bits <= 44 else 3
+    limb = -(-bits // count)
+    return count, limb, max(1, (1 << 53) // (count << (2 * limb)))
+
+
+def _short_matmul(a: Residues, b: Residues, p: int, count: int, bits: int) -> Residues:
+    A, B = _limbs(a, count, bits), _limbs(b, count, bits)
+    total = None
+    for degree in reversed(range(2 * count - 1)):
+        pairs = [(i, degree - i) for i in range(count) if 0 <= degree - i < count]
+        partial = functools.reduce(np.add, (A[i] @ B[j] for i, j in pairs)).astype(np.int64)
+        total = partial % p if total is None else add(_times_small(total, 1 << bits, p), partial % p, p)
+    assert total is not None
     return total
 
 
-def _limbs(a: Residues) -> tuple[np.ndarray, ...]:
-    low, middle, high = a & _LIMB_MASK, (a >> _LIMB) & _LIMB_MASK, a >> (2 * _LIMB)
-    return low.astype(np.float64), middle.astype(np.float64), high.astype(np.float64)
+def _limbs(a: Residues, count: int, bits: int) -> list[np.ndarray]:
+    mask = (1 << bits) - 1
+    return [((a >> (bits * i)) & mask).astype(np.float64) for i in range(count)]
 
 
 def from_floats(a: Float[np.ndarray, "..."], p: int) -> Residues:
@@ -108,8 +153,7 @@ def from_floats(a: Float[np.ndarray, "..."], p: int) -> Residues:
     3
     """
     mantissa, exponent = np.frexp(np.asarray(a, np.float64))
-    integer = (mantissa * 2.0**53).astype(np.int64)
-    integer += p * (integer < 0)
+    integer = (mantissa * 2.0**53).astype(np.int64) % p
     exponents, inverse = np.unique(exponent, return_inverse=True)
     powers = np.array([pow(2, int(e) - 53, p) for e in exponents], np.int64)
     return multiply(integer, powers[inverse].reshape(integer.shape), p)

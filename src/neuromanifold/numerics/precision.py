@@ -1,19 +1,26 @@
-"""The float64 boundary: where dtypes are decided, entered and left.
+"""The boundary between callers and computations: where dtypes are decided, and how results leave.
 
 JAX narrows float64 to float32 unless its x64 flag is on, silently. Every public function therefore opens
-[`arithmetic`][neuromanifold.numerics.precision.arithmetic] before its first JAX call, promotes its arguments inside it,
-and hands results out as NumPy arrays, which nothing narrows. The user's global flag is never touched.
+[`boundary`][neuromanifold.numerics.precision.boundary] before its first JAX call and promotes its arguments inside it. **Results
+follow their inputs**: JAX arrays in, JAX arrays out, where they live; NumPy in, NumPy out. The one exception is float64 while the
+caller's flag is off: as a JAX array it would decay at the next operation, so it leaves as NumPy. The user's flag is never touched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 Tree = TypeVar("Tree")
+
+
+def is_wide() -> bool:
+    """Whether the caller's x64 flag is on."""
+    return jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
 
 @contextmanager
@@ -23,21 +30,34 @@ def arithmetic(precision: str = "highest") -> Iterator[None]:
         yield
 
 
+@contextmanager
+def boundary(*inputs: Any, precision: str = "highest") -> Iterator[Callable[[Any], Any]]:
+    """`arithmetic`, with a function that lets results leave as the inputs came.
+
+    >>> with boundary(np.ones(2)) as leave:
+    ...     result = leave(jnp.ones(3) * 2)
+    >>> type(result).__name__, result.dtype.name
+    ('ndarray', 'float64')
+    """
+    wide = is_wide()
+    stays = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inputs))
+
+    def leave(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: _leaving(leaf, stays, wide), tree)
+
+    with arithmetic(precision):
+        yield leave
+
+
+def _leaving(leaf: Any, stays: bool, wide: bool) -> Any:
+    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
+        return leaf
+    return leaf if stays and (wide or leaf.dtype.itemsize < 8) else np.asarray(leaf)
+
+
 def is_traced(tree: Any) -> bool:
     """Whether any leaf is a tracer, that is: has no value yet because `jit`, `vmap` or `grad` is at work."""
-    return any(_traced_leaf(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def _traced_leaf(leaf: Any) -> bool:
-    if not isinstance(leaf, jax.Array):
-        return False
-    try:
-        np.asarray(leaf)
-    except jax.errors.TracerArrayConversionError:
-        return True
-    except TypeError:  # PRNG keys are arrays without a NumPy counterpart
-        return False
-    return False
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
 def dtype_of(leaf: Any) -> np.dtype:
@@ -47,7 +67,8 @@ def dtype_of(leaf: Any) -> np.dtype:
 
 def is_floating(leaf: Any) -> bool:
     """Whether the leaf is a real floating-point array (bfloat16 included)."""
-    return jnp.issubdtype(dtype_of(leaf), jnp.floating)
+    dtype = leaf.dtype if isinstance(leaf, jax.ShapeDtypeStruct) else dtype_of(leaf)
+    return jnp.issubdtype(dtype, jnp.floating)
 
 
 def widest(*trees: Any) -> np.dtype:
@@ -58,11 +79,17 @@ def widest(*trees: Any) -> np.dtype:
 
 def promote(tree: Tree, dtype: Any) -> Tree:
     """Floating leaves cast to `dtype`; integer leaves (token indices, say) as they are. Call inside `arithmetic`."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype) if is_floating(leaf) else jnp.asarray(leaf), tree)
+    return jax.tree.map(lambda leaf: _promoted(leaf, dtype), tree)
+
+
+def _promoted(leaf: Any, dtype: Any) -> Any:
+    if isinstance(leaf, jax.Array) and leaf.dtype == dtype:
+        return leaf
+    return jnp.asarray(leaf, dtype) if is_floating(leaf) else jnp.asarray(leaf)
 
 
 def to_host(tree: Tree) -> Tree:
-    """Concrete arrays as NumPy, tracers as they are: how evidence leaves `arithmetic`."""
+    """Concrete arrays as NumPy, tracers as they are."""
     return jax.tree.map(
-        lambda leaf: leaf if _traced_leaf(leaf) or not isinstance(leaf, jax.Array) else np.asarray(leaf), tree
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) else leaf, tree
     )

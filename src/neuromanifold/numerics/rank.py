@@ -1,6 +1,7 @@
 """`Rank`: an integer that carries its evidence."""
 
 import abc
+import html
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from neuromanifold.numerics.precision import is_traced
+
 Array = jax.Array | np.ndarray | np.generic
+SMALLEST_GAP = 1e3
+WIDEST_SPREAD = 26.0
+"""Half the bits of a float64: of 400 drawn nets with weights scaled by 10^±8, all 50 wrong ranks lay beyond (docs/precision.md)."""
 
 
 class Certificate(eqx.Module):
@@ -21,11 +27,17 @@ class Certificate(eqx.Module):
 
 
 class Rank(eqx.Module):
-    """A rank, with what it was read from.
+    """A rank, with what it was read from. It acts as the integer it is, from both sides, also under `jit` and `vmap`.
 
     Numerically (`exact` is False): the number of entries of `spectrum` (singular values, largest first) above
     `threshold`; `gap` is the smallest kept over the largest dropped, infinite when nothing was dropped. A gap near 1
-    means that the number depends on the threshold. Exactly: no spectrum was needed, and `certificate` says why.
+    means that the number depends on the threshold. `spread` is how many bits apart the sizes of numbers lie that were added,
+    or rows and columns of the matrix: beyond about 26 of the 53 bits a float64 rank is not to be trusted, whatever its gap.
+    Exactly: no spectrum was needed, and `certificate` says why.
+
+    >>> rank = rank_from_spectrum(np.array([1.0, 1e-3, 1e-17]), (3, 3))
+    >>> rank + 1, 10 - rank, [*"abc"][rank], f"{rank:03d}", rank
+    (3, 8, 'c', '002', Rank(2, gap 1e+14, threshold 6.7e-16))
     """
 
     value: Int[Array, "..."]
@@ -34,11 +46,22 @@ class Rank(eqx.Module):
     gap: Float[Array, "..."]
     certificate: Certificate | None = None
     sketched: bool = eqx.field(static=True, default=False)
+    spread: float = eqx.field(static=True, default=0.0)
 
     @property
     def exact(self) -> bool:
         """Whether the value was computed in exact arithmetic."""
         return self.certificate is not None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it is exact, or scales are close enough and the gap wide enough for float64 to tell."""
+        return self.exact or (self.spread <= WIDEST_SPREAD and float(self.gap) >= SMALLEST_GAP)
+
+    @property
+    def _number(self) -> Any:
+        """The value as Python has it, or as an array where there are several."""
+        return int(self.value) if np.ndim(self.value) == 0 and not is_traced(self.value) else self.value
 
     def __index__(self) -> int:
         return int(self.value)
@@ -46,33 +69,102 @@ class Rank(eqx.Module):
     def __int__(self) -> int:
         return int(self.value)
 
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __array__(self, *args: Any, **options: Any) -> np.ndarray:
+        return np.asarray(self.value).__array__(*args, **options)
+
+    def __add__(self, other: Any) -> Any:
+        return self._number + _value(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _value(other) + self._number
+
+    def __sub__(self, other: Any) -> Any:
+        return self._number - _value(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _value(other) - self._number
+
+    def __mul__(self, other: Any) -> Any:
+        return self._number * _value(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _value(other) * self._number
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._number / _value(other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _value(other) / self._number
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._number // _value(other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _value(other) // self._number
+
+    def __mod__(self, other: Any) -> Any:
+        return self._number % _value(other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _value(other) % self._number
+
+    def __neg__(self) -> Any:
+        return -self._number
+
+    def __abs__(self) -> Any:
+        return abs(self._number)
+
     def __eq__(self, other: object) -> Any:
-        return self.value == _value(other)
+        return self._number == _value(other)
 
     def __lt__(self, other: Any) -> Any:
-        return self.value < _value(other)
+        return self._number < _value(other)
 
     def __le__(self, other: Any) -> Any:
-        return self.value <= _value(other)
+        return self._number <= _value(other)
 
     def __gt__(self, other: Any) -> Any:
-        return self.value > _value(other)
+        return self._number > _value(other)
 
     def __ge__(self, other: Any) -> Any:
-        return self.value >= _value(other)
+        return self._number >= _value(other)
 
     def __hash__(self) -> int:
         return hash(int(self.value))
 
+    def __format__(self, specification: str) -> str:
+        return format(self._number, specification) if specification else str(self)
+
     def __str__(self) -> str:
+        if is_traced(self.value) or np.ndim(self.value):
+            return str(self.value)
+        return f"{int(self)} ({self._evidence})"
+
+    @property
+    def _evidence(self) -> str:
         if self.exact:
-            return f"{int(self)} ({self.certificate})"
+            return str(self.certificate)
         sketched = ", sketched" if self.sketched else ""
-        return f"{int(self)} (gap {float(self.gap):.2g}, threshold {float(self.threshold):.2g}{sketched})"
+        doubt = "" if self.trusted else ", not to be trusted"
+        return f"gap {float(self.gap):.2g}, threshold {float(self.threshold):.2g}{sketched}{doubt}"
+
+    def __repr__(self) -> str:
+        if is_traced(self.value) or np.ndim(self.value):
+            return f"Rank({self.value})"
+        return f"Rank({int(self)}, {self._evidence})"
+
+    def _repr_html_(self) -> str:
+        return f"<b>{int(self)}</b> <small>{html.escape(self._evidence)}</small>"
 
 
 def _value(other: Any) -> Any:
-    return other.value if isinstance(other, Rank) else other
+    return other._number if isinstance(other, Rank) else other
 
 
 def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) -> Rank:

@@ -8,9 +8,17 @@ import numpy as np
 
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_traced
 
+_LARGEST_INTEGER = 2**53
+
 
 def check_params(params: Any) -> None:
     """Refuse parameters that are missing, complex, integer, or not finite."""
+    check_param_types(params)
+    check_finite(params, "params")
+
+
+def check_param_types(params: Any) -> None:
+    """Refuse parameters that are missing, complex or integer."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     if not leaves:
         raise ValueError("`params` has no arrays; pass the parameters that the function is differentiated by.")
@@ -29,23 +37,69 @@ def _check_param(name: str, leaf: Any) -> None:
         )
     if not is_floating(leaf):
         raise TypeError(f"{name} has dtype {dtype}, which has no derivative; cast it with `.astype('float32')`.")
-    _check_finite(name, leaf)
+    _check_width(name, leaf, dtype)
 
 
 def check_sample(x: Any, name: str = "x") -> Any:
-    """The sample as an array; refused without a leading axis, without rows, not numbers, complex, or not finite."""
+    """The sample as arrays; refused without a leading axis, without rows, not numbers, complex, or not finite.
+
+    A pytree of arrays is a sample as well, when their first axes are equally long.
+    """
+    x = sample_arrays(x, name)
+    check_finite(x, name)
+    return x
+
+
+def sample_arrays(x: Any, name: str = "x") -> Any:
+    """The sample as arrays, its shapes and dtypes checked."""
+    if not isinstance(x, dict) and not (
+        isinstance(x, tuple) and any(isinstance(leaf, jax.Array | np.ndarray) for leaf in x)
+    ):
+        return _checked_array(x, name)
+    found = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: _checked_array(leaf, f"{name}{jax.tree_util.keystr(path)}"), x
+    )
+    lengths = {leaf.shape[0] for leaf in jax.tree.leaves(found)}
+    if len(lengths) != 1:
+        raise ValueError(
+            f"`{name}` has arrays with {sorted(lengths)} rows; the first axis of each counts the same samples."
+        )
+    return found
+
+
+def _checked_array(x: Any, name: str) -> Any:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"`{name}` is a masked array; fill or drop its masked entries first.")
     x = x if isinstance(x, jax.Array) else np.asarray(x)
-    shape = x.shape
+    shape, dtype = x.shape, dtype_of(x)
     if not shape:
         raise ValueError(f"`{name}` is a scalar; pass an array whose first axis counts the samples.")
     if 0 in shape:
         raise ValueError(f"`{name}` has shape {shape}, so it is empty; pass at least one sample.")
-    if jnp.issubdtype(dtype_of(x), jnp.complexfloating):
-        raise TypeError(f"`{name}` is complex ({dtype_of(x)}); pass a real array.")
-    if not jnp.issubdtype(dtype_of(x), jnp.number) and dtype_of(x).kind != "b":
-        raise TypeError(f"`{name}` has dtype {dtype_of(x)}; pass an array of numbers.")
-    _check_finite(f"`{name}`", x)
-    return x
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise TypeError(f"`{name}` is complex ({dtype}); pass a real array.")
+    if not jnp.issubdtype(dtype, jnp.number) and dtype.kind != "b":
+        raise TypeError(f"`{name}` has dtype {dtype}; pass an array of numbers.")
+    _check_width(f"`{name}`", x, dtype)
+    return x if isinstance(x, jax.Array) or x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
+
+
+def _check_width(name: str, a: Any, dtype: np.dtype) -> None:
+    """Refuse numbers that float64 cannot hold."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        raise TypeError(f"{name} has dtype {dtype}, which is wider than float64; cast it with `.astype('float64')`.")
+    if (
+        isinstance(a, np.ndarray)
+        and dtype.kind in "iu"
+        and a.size
+        and max(int(a.max()), -int(a.min())) > _LARGEST_INTEGER
+    ):
+        raise TypeError(f"{name} holds integers above 2^53, which float64 cannot tell apart; scale them down first.")
+
+
+def leading_axis(x: Any) -> int:
+    """The number of samples."""
+    return jax.tree.leaves(x)[0].shape[0]
 
 
 def refuse_tracers(tree: Any, what: str) -> None:
@@ -54,13 +108,40 @@ def refuse_tracers(tree: Any, what: str) -> None:
         raise TypeError(f"{what} needs concrete values and runs on the host; call it outside jit, vmap and grad.")
 
 
-def _check_finite(name: str, a: Any) -> None:
-    if is_traced(a) or not is_floating(a):
+def check_finite(tree: Any, name: str) -> None:
+    """Refuse nan and inf: one reduction on the device, and a search only where it fails."""
+    leaves = jax.tree.leaves(tree)
+    if is_traced(leaves) or all_finite(leaves):
         return
-    finite = np.isfinite(np.asarray(a, np.float64))
-    if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        value = np.asarray(a)[where]
-        raise ValueError(
-            f"{name} is {value} at {list(where)} ({(~finite).sum()} such entries); remove or replace them."
-        )
+    explain_not_finite(tree, name)
+
+
+def all_finite(leaves: list[Any]) -> bool:
+    """Whether every entry of every floating leaf is finite; the others are as they are."""
+    on_host = [
+        np.isfinite(leaf).all()
+        for leaf in leaves
+        if isinstance(leaf, np.ndarray | np.generic | float) and is_floating(leaf)
+    ]
+    on_device = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and is_floating(leaf)]
+    return all(on_host) and (not on_device or bool(_finite(on_device)))
+
+
+@jax.jit
+def _finite(leaves: list[Any]) -> Any:
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all()
+
+
+def explain_not_finite(tree: Any, name: str) -> None:
+    """Say where the first entry is that is not finite, and how many there are."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if not is_floating(leaf):
+            continue
+        a = np.asarray(leaf)
+        finite = np.isfinite(a.astype(np.float64))
+        if not finite.all():
+            where = tuple(int(i) for i in np.argwhere(~finite)[0])
+            raise ValueError(
+                f"`{name}{jax.tree_util.keystr(path)}` is {a[where]} at {list(where)} ({(~finite).sum()} such entries); "
+                "remove or replace them."
+            )

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.elimination import modular_rank
@@ -22,7 +23,6 @@ from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem
 from neuromanifold.orbits.family import Brackets, Family, family_of, has_fast_brackets
 from neuromanifold.orbits.host import flatten_on_host, host_rank
 from neuromanifold.orbits.transport import Transport, transport
-from neuromanifold.tangent.arguments import Model, checked
 
 _SPREAD = 1.5  # standard deviation of drawn inputs
 _LANES = 8  # brackets beyond the number of directions that may still be missing

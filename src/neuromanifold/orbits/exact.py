@@ -17,7 +17,6 @@ from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.family import network_family
 from neuromanifold.orbits.host import flatten_on_host
 from neuromanifold.orbits.rings import Residues
-from neuromanifold.tangent import residues
 
 
 class ClosureCertificate(Certificate):
@@ -102,7 +101,8 @@ def is_polynomial(f: Any) -> bool:
 
 
 def _prime(net: Any) -> int:
-    return residues.draw_prime(net) if isinstance(net, MLP) else modular.random_prime()
+    squares = net.widths[:-1] if isinstance(net, MLP) and net.scaling == "ntk" else ()
+    return modular.random_prime(squares=squares)
 
 
 def _another_prime(net: Any, p: int) -> int:

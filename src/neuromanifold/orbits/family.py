@@ -11,6 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from neuromanifold.models.arguments import Model
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
@@ -20,7 +21,6 @@ from neuromanifold.orbits.fields import Control, ConvolutionFields, DenseFields,
 from neuromanifold.orbits.nested import iterated_brackets
 from neuromanifold.orbits.rings import Reals, Ring
 from neuromanifold.orbits.transport import Lift
-from neuromanifold.tangent.arguments import Model
 from neuromanifold.tangent.jacobian import sample_jacobians
 
 _MIXED = 4  # inputs whose fields are added up to flow along

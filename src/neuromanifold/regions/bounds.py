@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.arguments import checked
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
 from neuromanifold.regions.generic import generic_rank, neuron_status, symmetry_bound
 from neuromanifold.regions.patterns import (
@@ -18,7 +20,8 @@ from neuromanifold.regions.patterns import (
     ordered_patterns,
     require_piecewise_linear,
 )
-from neuromanifold.regions.signs import Signs, exact_signs
+from neuromanifold.regions.problem import Problem
+from neuromanifold.regions.signs import Signs, signs_of
 
 
 class Bound(int):
@@ -77,7 +80,7 @@ class DimensionBounds:
         )
 
 
-def dimension_bounds(net: MLP, params: Params, x: Any) -> DimensionBounds:
+def dimension_bounds(f: Any, params: Any, x: Any) -> DimensionBounds:
     """Upper bounds on rank J from the exact activation signs on the sample.
 
     `tight` is the smallest bound that depends on (θ, X) through signs and data alone, up to the failure probability (about
@@ -94,7 +97,7 @@ def dimension_bounds(net: MLP, params: Params, x: Any) -> DimensionBounds:
        min(samples, n_0 + 1) rows for each output span the others. Without biases it is linear: min(samples, n_0). An
        output activation multiplies rows by numbers, which enlarges no span.
 
-    For piecewise-linear networks of any number of outputs, with or without biases, in either scaling. Host only.
+    For every graph that is piecewise linear in its inputs, of any number of outputs; 2 and 4 are counted for `nm.MLP`. Host only.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.array([[1.0], [1.0]]), np.array([3.0, 2.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -102,29 +105,39 @@ def dimension_bounds(net: MLP, params: Params, x: Any) -> DimensionBounds:
     >>> bounds.tight, bounds.regions, bounds.theorem1         # both neurons are on: f is a line
     (2, 2, 3)
     """
-    require_piecewise_linear(net)
     refuse_tracers((params, x), "`dimension_bounds`")
     check_params(params)
-    x = np.asarray(check_sample(x), np.float64)
-    net.check(params, x)
-    signs = exact_signs(net, params, x)
-    status = neuron_status(net, signs)
-    counts = _region_counts(signs)
-    scalar = "" if net.widths[-1] == 1 else f"the network has {net.widths[-1]} outputs"
+    x = check_sample(x)
+    with boundary(params, x):
+        checked(f, params, x)
+    require_piecewise_linear(trace(f, params, x))
+    problem = Problem.of(f, params, x, before_output=True)
+    counts, o = problem.region_counts(), problem.graph.outputs
+    inputs = problem.graph.inputs
     return DimensionBounds(
-        theorem1=Bound(_theorem1_value(net, _fixed_counts(net, signs)), theorem1_obstacle(net)),
-        regions=net.widths[-1] * int(np.minimum(counts, net.widths[0] + net.bias).sum()),
-        regions_printed=Bound((net.widths[0] + 1) * len(counts), scalar),
-        samples=len(x) * net.widths[-1],
-        symmetry=symmetry_bound(net, status),
-        generic=generic_rank(net, x, signs),
+        theorem1=_theorem1(problem),
+        regions=problem.region_bound(),
+        regions_printed=Bound((inputs + 1) * len(counts), "" if o == 1 else f"the network has {o} outputs"),
+        samples=problem.shape[0],
+        symmetry=_symmetry_bound(problem),
+        generic=generic_rank(problem),
     )
 
 
-def _region_counts(signs: Signs) -> np.ndarray:
-    """How many samples each sampled region holds; zero counts as off, as the slope at a kink is the left one."""
-    hidden = [layer > 0 for layer in signs.layers[:-1]]
-    return _counts(np.concatenate(hidden or [np.empty((len(signs.layers[0]), 0), bool)], axis=1))
+def _theorem1(problem: Problem) -> Bound:
+    net = problem.model
+    if not isinstance(net, MLP):
+        return Bound(problem.shape[1], "the theorem is about fully connected networks")
+    signs = signs_of(net, problem.decisions, problem.samples)
+    return Bound(_theorem1_value(net, _fixed_counts(net, signs)), theorem1_obstacle(net))
+
+
+def _symmetry_bound(problem: Problem) -> int:
+    """For other networks than perceptrons no orbit is subtracted."""
+    net = problem.model
+    if not isinstance(net, MLP):
+        return problem.shape[1]
+    return symmetry_bound(net, neuron_status(net, signs_of(net, problem.decisions, problem.samples)))
 
 
 def _counts(patterns: np.ndarray) -> np.ndarray:
@@ -179,7 +192,7 @@ def theorem1_bound(net: MLP, params: Params, x: Any) -> Any:
     return value if is_traced(value) else int(value)
 
 
-def region_bound(net: MLP, params: Params, x: Any) -> Any:
+def region_bound(f: Any, params: Any, x: Any) -> Any:
     """o·Σ over sampled regions of min(samples in it, n_0 + 1); without biases n_0.   [complexity, Prop C.3]
 
     Signs in floating point, so that it works under `jit` and `vmap`.
@@ -189,11 +202,11 @@ def region_bound(net: MLP, params: Params, x: Any) -> Any:
     >>> region_bound(net, params, np.array([[-1.0], [1.0], [2.0], [3.0]]))         # 2 outputs × (1 + 2)
     6
     """
-    patterns = activation_patterns(net, params, x)
-    largest = net.widths[0] + net.bias
+    patterns = activation_patterns(f, params, x)
+    graph = trace(f, params, x)
     if is_traced(patterns):
-        return net.widths[-1] * _kept_rows(patterns, largest)
-    return net.widths[-1] * int(np.minimum(_counts(patterns), largest).sum())
+        return graph.outputs * _kept_rows(patterns, graph.affine_dimension)
+    return graph.outputs * int(np.minimum(_counts(np.asarray(patterns)), graph.affine_dimension).sum())
 
 
 def _kept_rows(patterns: Any, largest: int) -> Any:

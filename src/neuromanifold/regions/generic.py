@@ -7,33 +7,14 @@ every θ: at each single θ it can only be smaller. A random θ modulo a random 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
-from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.mlp import MLP, Entry
+from neuromanifold.graph.residues import Residues
+from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.memory import blocks
-from neuromanifold.numerics.modular import Residues
-from neuromanifold.regions.signs import Signs
-
-_ROWS_AT_ONCE = 4096
-
-
-def layer_slopes(net: MLP, signs: Signs) -> list[Float[np.ndarray, "n _"]]:
-    """σ'(z) of every neuron at every sample of a piecewise-linear network, layer by layer, the output's last.
-
-    An output that is not piecewise linear is given slope 1: its true one multiplies rows of J, which raises no rank.
-    """
-    return [_slopes(entry, sign) for entry, sign in zip(net.activations, signs.layers, strict=True)]
-
-
-def _slopes(entry: Entry, sign: np.ndarray) -> np.ndarray:
-    slopes = np.empty(sign.shape)
-    for activation, run in per_neuron(entry, sign.shape[1]):
-        left, right = activation.slopes or (1.0, 1.0)
-        slopes[:, run] = np.where(sign[:, run] > 0, right, left)
-    return slopes
+from neuromanifold.regions.problem import Problem
+from neuromanifold.regions.signs import Signs, layer_slopes
 
 
 @dataclass(frozen=True)
@@ -64,58 +45,16 @@ def neuron_status(net: MLP, signs: Signs) -> Status:
     return Status(tuple(reversed(linear)), tuple(reversed(bent)))
 
 
-def generic_rank(net: MLP, x: np.ndarray, signs: Signs) -> int:
-    """The rank of J at almost every θ, the signs held: the largest that any θ with these signs on X can have.
+def generic_rank(problem: Problem) -> int:
+    """The rank of J at almost every θ, the gates held: the largest that any θ with these gates on X can have.
 
-    Computed at uniformly random weights modulo a random prime, through a random sketch of J. A minor of order r has degree
-    at most r·depth in the weights, so that the result is too small with probability below r(depth + 2)/2⁶⁰, plus that of a
-    prime which divides all coefficients of a minor (about 10⁻¹³); it is never too large.
+    Computed at uniformly random weights modulo a random prime, through a random sketch of J. It is never too large, and too
+    small with probability below r·(degree + 2)/2⁶⁰ for minors of order r, plus that of a prime which divides all
+    coefficients of a minor (about 10⁻¹³).
     """
-    p = modular.random_prime()
-    weights, biases = _random_net(net, p)
-    rows, columns = len(x) * net.widths[-1], net.n_params
-    m = min(rows, columns)
-    slopes = [modular.from_floats(slope, p) for slope in layer_slopes(net, signs)]
-    sketch = [
-        tuple(modular.random_residues((width, m), p) for width in (out, fan_in, out))
-        for fan_in, out in zip(net.widths[:-1], net.widths[1:], strict=True)
-    ]
-    parts, mixed = [], np.zeros((m, m), np.int64)
-    for part in blocks(len(x), max(1, _ROWS_AT_ONCE // net.widths[-1])):
-        block = _sketched(net, weights, biases, modular.from_floats(x[part], p), [s[part] for s in slopes], sketch, p)
-        if rows > columns:
-            mixed = modular.add(mixed, modular.matmul(modular.random_residues((m, len(block)), p), block, p), p)
-        else:
-            parts.append(block)
-    return modular_rank(np.concatenate(parts) if parts else mixed, p)
-
-
-def _random_net(net: MLP, p: int) -> tuple[list[Residues], list[Residues | None]]:
-    # NTK scaling multiplies coordinates of θ by constants, which changes no rank.
-    pairs = list(zip(net.widths[:-1], net.widths[1:], strict=True))
-    weights = [modular.random_residues((out, fan_in), p) for fan_in, out in pairs]
-    return weights, [modular.random_residues((out,), p) if net.bias else None for _, out in pairs]
-
-
-def _sketched(net: MLP, weights, biases, x: Residues, slopes, sketch, p: int) -> Int[np.ndarray, "rows m"]:
-    """Σ_l (D_l U_l) ∘ (A_l V_l) + D_l B_l modulo p: J times a random matrix made of rank-one tensors."""
-    inputs, a = [], x
-    for weight, bias, slope in zip(weights, biases, slopes, strict=True):
-        inputs.append(a)
-        z = modular.matmul(a, weight.T, p)
-        a = modular.multiply(z if bias is None else modular.add(z, bias, p), slope, p)
-    d = np.eye(net.widths[-1], dtype=np.int64)[None] * slopes[-1][:, None, :]
-    total = np.zeros((*d.shape[:2], sketch[0][0].shape[1]), np.int64)
-    for index in reversed(range(net.depth)):
-        left, right, bias = sketch[index]
-        through = modular.matmul(inputs[index], right, p)[:, None, :]
-        term = modular.multiply(modular.matmul(d, left, p), through, p)
-        total = modular.add(total, term, p)
-        if net.bias:
-            total = modular.add(total, modular.matmul(d, bias, p), p)
-        if index:
-            d = modular.multiply(modular.matmul(d, weights[index], p), slopes[index - 1][:, None, :], p)
-    return total.reshape(-1, total.shape[-1])
+    A = Residues(modular.random_prime())
+    matrix, _ = problem.sketch(A.p, [A.random(leaf.shape) for leaf in problem.leaves])
+    return modular_rank(matrix, A.p)
 
 
 def symmetry_bound(net: MLP, status: Status) -> int:

@@ -1,4 +1,4 @@
-"""Activation patterns: which hidden neurons are on at which sample, and what follows for the sample as a whole."""
+"""Activation patterns, the linear regions a sample meets, and units with one status on all of it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,77 +8,115 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, UInt32
 
+from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.models.arguments import check_model, check_rows, output_size
+from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
-from neuromanifold.regions.signs import exact_signs, is_kinked
+from neuromanifold.regions.decisions import decide
+from neuromanifold.regions.signs import is_kinked
 
 _WORD = 32
 
 
-def activation_patterns(net: MLP, params: Params, x: Any, *, exact: bool = False) -> Bool[Any, "n hidden"]:
-    """Which hidden neurons are active (z > 0) at each sample, neurons in network order.   [complexity, Sec. 3.1]
+def activation_patterns(f: Any, params: Any, x: Any, *, exact: bool = False) -> Bool[Any, "n units"]:
+    """Which units are active at each sample, in the order of computation.   [complexity, Sec. 3.1]
 
-    Neurons without a kink count as always active. `exact=True` decides the signs by exact arithmetic on the host; a
-    pre-activation of exactly zero is inactive. Works under `jit` and `vmap` when `exact=False`.
+    A unit of `max(z, 0)` and the like is active where z > 0; each candidate of a maximum (a place in a pooling window) is a unit,
+    active where it wins. For an `nm.MLP` the columns are its hidden neurons, those without a kink always active.
+    `exact=True` decides by exact arithmetic on the host; what is exactly zero is inactive. Works under `jit` and `vmap`
+    when `exact=False`.
     """
-    require_piecewise_linear(net)
+    return jnp_or_np_concatenate(_by_layer(f, params, x, exact))
+
+
+def jnp_or_np_concatenate(layers: list[Any]) -> Any:
+    """Columns side by side, in the arrays' own library."""
+    return (np if isinstance(layers[0], np.ndarray) else jnp).concatenate(layers, axis=1)
+
+
+def _by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
+    """The pattern's columns, one array for each layer or bend."""
     check_params(params)
     x = check_sample(x)
-    net.check(params, x)
     if exact:
         refuse_tracers((params, x), "`exact=True`")
-        signs = exact_signs(net, params, np.asarray(x))
-        return np.concatenate([layer > 0 for layer in signs.layers[:-1]] or [np.empty((len(x), 0), bool)], axis=1)
-    with arithmetic():
-        dtype = widest(params, x)
-        return to_host(_patterns(net, promote(params, dtype), promote(x, dtype)))
-
-
-def require_piecewise_linear(net: MLP) -> None:
-    """Refuse networks without linear regions."""
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; linear regions need an nm.MLP.")
-    for entry in net.activation:
-        for activation, _ in per_neuron(entry, 1):
-            if activation.slopes is None:
-                raise ValueError(
-                    f"`net` uses {activation.name!r}, which is not piecewise linear, so it has no linear regions; "
-                    "use relu, leaky_relu, abs or identity."
-                )
+    check_model(f)
+    with boundary(params, x) as leave:
+        dtype = np.dtype(np.float64) if exact else widest(params, x)
+        params, x = promote(params, dtype), promote(x, dtype)
+        output_size(f, params, x)
+        check_rows(f, params, x)
+        graph = trace(f, params, x, dtype=dtype)
+        require_piecewise_linear(graph)
+        gates = decide(graph, params, x).gates if exact else _gates(graph, params, x)
+        return leave(_columns(f, graph, gates, jax.tree.leaves(x)[0].shape[0]))
 
 
 @jax.jit(static_argnums=0)
-def _patterns(net: MLP, params: Params, x: Any) -> Any:
-    z = net.preactivations(params, x)[:-1]
-    active = [_active(entry, zl) for entry, zl in zip(net.activation, z, strict=True)]
-    return jnp.concatenate(active, axis=1) if active else jnp.zeros((x.shape[0], 0), bool)
+def _gates(graph: Graph, params: Any, x: Any) -> Any:
+    return jax.vmap(graph.decide, (None, 0))(params, x)
 
 
-def _active(entry: Any, z: Any) -> Any:
-    kinked = [jnp.full(run.stop - run.start, is_kinked(a)) for a, run in per_neuron(entry, z.shape[1])]
-    return (z > 0) | ~jnp.concatenate(kinked)
+def require_piecewise_linear(graph: Graph) -> None:
+    """Refuse networks that bend on something else than affine functions of the sample; what comes after the last bend is free."""
+    for node in graph.program.nodes:
+        found = graph.characters[node.outputs[0]]
+        if node.outputs[0] in graph.deciding and not (found.exact and found.degree <= 1):
+            where = f" ({node.source})" if node.source else ""
+            raise ValueError(
+                f"`f` uses {node.operation}{where} before a bend, so it is not piecewise linear and has no linear regions; "
+                "use relu, leaky_relu, abs, max-pooling and linear layers."
+            )
+    if not graph.bending and not graph.before_output().piecewise_linear:
+        raise ValueError(
+            "`f` has no bends and is not linear, so it has no linear regions; use relu, leaky_relu, abs or max-pooling."
+        )
 
 
-def sampled_regions(net: MLP, params: Params, x: Any, *, exact: bool = False) -> Any:
+def _columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
+    asked = iter([_flat(units.candidates, gate, n) for units, gate in zip(graph.units, gates, strict=True)])
+    if not isinstance(f, MLP):
+        return list(asked) or [np.empty((n, 0), bool)]
+    return [_layer(entry, width, asked, n) for entry, width in zip(f.activation, f.widths[1:], strict=False)] or [
+        np.empty((n, 0), bool)
+    ]
+
+
+def _flat(candidates: int | None, gate: Any, n: int) -> Any:
+    if candidates is None:
+        return gate.reshape(n, -1)
+    library = np if isinstance(gate, np.ndarray) else jnp
+    return (gate[..., None] == library.arange(candidates)).reshape(n, -1)
+
+
+def _layer(entry: Any, width: int, asked: Any, n: int) -> Any:
+    """The neurons of a perceptron's layer: each kinked run asks once, the others are always active."""
+    parts = [
+        next(asked) if is_kinked(a) else np.ones((n, run.stop - run.start), bool) for a, run in per_neuron(entry, width)
+    ]
+    return parts[0] if len(parts) == 1 else jnp_or_np_concatenate(parts)
+
+
+def sampled_regions(f: Any, params: Any, x: Any, *, exact: bool = False) -> Any:
     """How many linear regions of `f_θ` the sample meets.   [complexity, Def C.1]
 
-    Two inputs share a region when every hidden ReLU agrees on them. An `int`; under `jit` and `vmap` a 0-d array.
+    Two inputs share a region when every unit agrees on them. An `int`; under `jit` and `vmap` a 0-d array.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(jnp.array([[1.0], [1.0]]), jnp.array([0.0, -1.0])), nm.Layer(jnp.ones((1, 2)), jnp.zeros(1)))
     >>> nm.sampled_regions(net, params, jnp.array([[-1.0], [0.5], [0.7], [2.0]]))
     3
     """
-    patterns = activation_patterns(net, params, x, exact=exact)
+    patterns = activation_patterns(f, params, x, exact=exact)
     if is_traced(patterns):
         rows = ordered_patterns(patterns)
         return 1 + (rows[1:] != rows[:-1]).any(axis=1).sum(dtype=jnp.int32)
     return len(np.unique(np.packbits(patterns, axis=1), axis=0)) if patterns.shape[1] else 1
 
 
-def ordered_patterns(patterns: Bool[Any, "n hidden"]) -> UInt32[Any, "n words"]:
+def ordered_patterns(patterns: Bool[Any, "n units"]) -> UInt32[Any, "n words"]:
     """The patterns packed into words, equal ones side by side. Traced."""
     padded = jnp.pad(patterns, ((0, 0), (0, -patterns.shape[1] % _WORD))).reshape(patterns.shape[0], -1, _WORD)
     rows = (padded.astype(jnp.uint32) << jnp.arange(_WORD, dtype=jnp.uint32)).sum(axis=-1, dtype=jnp.uint32)
@@ -87,9 +125,9 @@ def ordered_patterns(patterns: Bool[Any, "n hidden"]) -> UInt32[Any, "n words"]:
 
 @dataclass(frozen=True)
 class FixedNeurons:
-    """Hidden neurons with one status on the whole sample, layer by layer.   [complexity, Sec. 3.1]
+    """Units with one status on the whole sample, by hidden layer of a perceptron, by bend of any other network.   [complexity, Sec. 3.1]
 
-    `active[l]` and `inactive[l]` are masks over the neurons of hidden layer l.
+    `active[l]` and `inactive[l]` are masks over the units of layer l.
     """
 
     active: tuple[Any, ...]
@@ -97,27 +135,25 @@ class FixedNeurons:
 
     @property
     def fixed_by_layer(self) -> tuple[Any, ...]:
-        """k_l: how many neurons of each hidden layer are fixed."""
+        """k_l: how many units of each layer are fixed."""
         return tuple(a.sum() + i.sum() for a, i in zip(self.active, self.inactive, strict=True))
 
     @property
     def total(self) -> Any:
-        """How many hidden neurons are fixed."""
+        """How many units are fixed."""
         return sum(self.fixed_by_layer)
 
 
 jax.tree_util.register_dataclass(FixedNeurons, ("active", "inactive"), ())
 
 
-def fixed_neurons(net: MLP, params: Params, x: Any, *, exact: bool = False) -> FixedNeurons:
-    """Which hidden neurons are active on all of the sample, and which on none of it.
+def fixed_neurons(f: Any, params: Any, x: Any, *, exact: bool = False) -> FixedNeurons:
+    """Which units are active on all of the sample, and which on none of it.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(jnp.array([[1.0], [1.0]]), jnp.array([3.0, -1.0])), nm.Layer(jnp.ones((1, 2)), jnp.zeros(1)))
     >>> nm.fixed_neurons(net, params, jnp.array([[-1.0], [2.0]])).active[0].tolist()
     [True, False]
     """
-    patterns = activation_patterns(net, params, x, exact=exact)
-    stops = np.cumsum(net.widths[1:-1])
-    layers = [patterns[:, stop - width : stop] for width, stop in zip(net.widths[1:-1], stops, strict=True)]
+    layers = [layer for layer in _by_layer(f, params, x, exact) if layer.shape[1]]
     return FixedNeurons(tuple(p.all(axis=0) for p in layers), tuple((~p).all(axis=0) for p in layers))

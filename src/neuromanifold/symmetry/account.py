@@ -8,11 +8,9 @@ import numpy as np
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
-from neuromanifold.tangent.dimension import functional_dimension
-from neuromanifold.tangent.residues import draw_prime, forward_products, reduce_net
-from neuromanifold.tangent.structure import exact_region_bound, is_piecewise_linear
+from neuromanifold.tangent.certificate import certified_rank
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class DimensionAccount:
         return "\n".join([*lines, total, note])
 
 
-def dimension_account(net: MLP, params: Params, x: Any, *, memory: int | str | None = None) -> DimensionAccount:
+def dimension_account(net: MLP, params: Params, x: Any) -> DimensionAccount:
     """D = functional dimension + explained by each symmetry source in turn + unexplained, by exact ranks.   [complexity, Sec. 4]
 
     Sources in turn: parameters of inactive neurons, parameters that no open path runs through, scalings, mixing of
@@ -77,11 +75,12 @@ def dimension_account(net: MLP, params: Params, x: Any, *, memory: int | str | N
     (('functional dimension', 5), 2, 0)
     """
     group = hidden_equivalence(net, params, x)
-    functional = functional_dimension(net, params, x, exact=True, memory=memory)
-    p = draw_prime(net)
-    limit = len(group.x) * net.widths[-1]
-    if is_piecewise_linear(net):
-        limit = min(limit, exact_region_bound(net, group.signs))
+    certificate = certified_rank(group.problem, prove=False)
+    functional = exact_rank(certificate.rank, certificate)
+    p = modular.random_prime()
+    limit = group.problem.shape[0]
+    if group.problem.graph.piecewise_linear:
+        limit = min(limit, group.problem.region_bound())
     return DimensionAccount(
         parameters=net.n_params,
         functional=functional,
@@ -109,8 +108,5 @@ def _in_turn(group: HiddenEquivalence, p: int) -> dict[str, int]:
 
 def _verified(group: HiddenEquivalence, p: int) -> bool:
     """Whether Jv = 0 modulo p for every generator, by forward products, in blocks of generators."""
-    reduced = reduce_net(group.net, group.params, p)
-    x = modular.from_floats(group.x, p)
     vectors = group.fields.modulo(group.params, p)
-    blocks = (vectors[start : start + 64] for start in range(0, len(vectors), 64))
-    return all(not forward_products(reduced, x, group.signs, block).any() for block in blocks)
+    return not len(vectors) or not group.problem.products(p, vectors).any()

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.tangent.fields import Fields
-from neuromanifold.tangent.residues import draw_prime
 
 Tree = TypeVar("Tree")
 
@@ -141,7 +141,7 @@ class ContinuousGroup(AbstractGroup):
     def orbit_dimension(self, params: Any, *, exact: bool = True) -> Any:
         """The dimension of the orbit through θ, the rank of the generators: exactly (modulo a random prime), or from singular values."""
         if exact:
-            p = draw_prime(self.net)
+            p = modular.random_prime()
             return modular_rank(self.fields.modulo(params, p), p)
         return numerical_rank(self.generators(params))
 

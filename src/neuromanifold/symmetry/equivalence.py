@@ -8,15 +8,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import is_traced
 from neuromanifold.numerics.validation import check_params, check_sample
-from neuromanifold.regions.signs import Signs, exact_signs
+from neuromanifold.regions.problem import Problem
+from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import check_net, numerical_rank
 from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation, units
-from neuromanifold.tangent.residues import draw_prime
-from neuromanifold.tangent.structure import layer_slopes, zero_columns
 
 SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations")
 
@@ -49,9 +49,14 @@ class HiddenEquivalence:
     net: MLP
     params: Params
     x: np.ndarray
-    signs: Signs
+    problem: Problem
     layers: tuple[LayerStatus, ...]
     free: Bool[np.ndarray, " D"]
+
+    @cached_property
+    def signs(self) -> Signs:
+        """The sign of every hidden neuron on the sample, proved."""
+        return signs_of(self.net, self.problem.decisions, len(self.x))
 
     @cached_property
     def sources(self) -> dict[str, Fields]:
@@ -92,7 +97,7 @@ class HiddenEquivalence:
         """The rank of the generators at θ, exactly or from singular values."""
         if not exact:
             return numerical_rank(self.generators())
-        p = draw_prime(self.net)
+        p = modular.random_prime()
         return modular_rank(self.fields.modulo(self.params, p), p)
 
     def stabiliser_dimension(self, *, exact: bool = True) -> int:
@@ -119,11 +124,12 @@ def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
     net.check(params, x)
     check_sample(x)
     x = np.asarray(x, np.float64)
-    signs = exact_signs(net, params, x)
+    problem = Problem.of(net, params, x)
+    signs = signs_of(net, problem.decisions, len(x))
     slopes = layer_slopes(net, signs)
     degrees = neurons.hidden(net, neurons.degree)
     layers = tuple(_status(slope, degree) for slope, degree in zip(slopes, degrees, strict=False))
-    return HiddenEquivalence(net, params, x, signs, layers, zero_columns(net, params, x, signs))
+    return HiddenEquivalence(net, params, x, problem, layers, problem.zero_columns())
 
 
 def _status(slope: np.ndarray, degree: np.ndarray) -> LayerStatus:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
@@ -17,7 +18,6 @@ from neuromanifold.symmetry.hadamard import Extended, HadamardGroup
 from neuromanifold.symmetry.product import symmetry_group
 from neuromanifold.symmetry.transformation import gamma_norm
 from neuromanifold.tangent.alignment import alignment
-from neuromanifold.tangent.arguments import check_target, checked
 
 Group = ContinuousGroup | HadamardGroup
 _NUDGE = 1e-3

@@ -6,12 +6,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from neuromanifold.numerics.lanczos import largest_eigenvalues
+from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.symmetry.base import Composition, Element
 from neuromanifold.symmetry.monomial import Monomial
@@ -101,16 +100,12 @@ def gamma_norm(g: Element, params: Any) -> float:
     if isinstance(g, Monomial):
         multipliers = g(jax.tree.map(lambda leaf: np.ones(np.shape(leaf)), params))
         return max(float((1 / np.abs(leaf)).max()) for leaf in jax.tree.leaves(multipliers))
-    if sum(np.size(leaf) for leaf in jax.tree.leaves(params)) < 3:
-        return transformation(g, params).norm
     with arithmetic():
         g, back, params = promote((g, g.inverse, params), np.float64)
         moved, size = g.act(params), ravel_pytree(params)[0].size
-        product = lambda v: np.asarray(_product(back, moved, jnp.asarray(v)))  # noqa: E731
-        return float(np.sqrt(largest_eigenvalues(product, size, 1)[0]))
+        return float(np.sqrt(largest_eigenpairs(Product(_product), (back, moved), size, 1).values[0]))
 
 
-@jax.jit
 def _product(back: Element, moved: Any, v: Any) -> Any:
     """ΓΓᵀv, by one derivative of g⁻¹ at g(θ) along v and one transposed."""
     act, flat = _on_vectors(back, moved)

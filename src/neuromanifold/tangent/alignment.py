@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.arguments import Model, check_target, checked
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.numerics.lanczos import largest_eigenvalues
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
+from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
+from neuromanifold.numerics.precision import boundary, is_traced, promote
 from neuromanifold.numerics.validation import refuse_tracers
-from neuromanifold.tangent.arguments import Model, check_target, checked
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import kernel_product
 
@@ -26,12 +26,12 @@ def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: fl
     >>> nm.alignment(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=squared)
     10.0
     """
-    with arithmetic():
+    with boundary(params, x, y):
         params, x = checked(f, params, x)
         check_target(f, params, x, y)
         y = promote(y, jax.tree.leaves(params)[0].dtype)
         value = _alignment(f, loss, params, x, y) * lr
-        return value if is_traced(value) else float(to_host(value))
+        return value if is_traced(value) else float(value)
 
 
 @jax.jit(static_argnums=(0, 1))
@@ -51,7 +51,7 @@ def kernel_alignment(
     """The classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
 
     `norm="spectral"` (the paper's ‖·‖, by Lanczos, no kernel formed) lies in [0, 1]; `"frobenius"` is Cortes' cosine
-    between Θ and yyᵀ.
+    between Θ and yyᵀ. A kernel that is zero is aligned with nothing: 0.
 
     >>> nm.kernel_alignment(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]]), np.array([[1.0], [3.0]]))
     1.0
@@ -59,7 +59,7 @@ def kernel_alignment(
     if norm not in ("spectral", "frobenius"):
         raise ValueError(f"`norm` is {norm!r}; pass 'spectral' or 'frobenius'.")
     refuse_tracers((params, x, y), "`kernel_alignment`")
-    with arithmetic():
+    with boundary(params, x, y):
         params, x = checked(f, params, x, dtype=np.float64)
         check_target(f, params, x, y)
         target = np.asarray(y, np.float64).ravel()
@@ -71,7 +71,6 @@ def kernel_alignment(
 
 
 def _kernel_norm(f: Model, params: Any, x: Any, size: int, norm: str, memory: int | str | None) -> float:
-    if norm == "frobenius" or size < 3:
-        kernel = ntk(f, params, x, memory=memory)
-        return float(np.linalg.norm(kernel, 2 if norm == "spectral" else "fro"))
-    return float(largest_eigenvalues(lambda v: np.asarray(kernel_product(f, params, x, v)), size, 1)[0])
+    if norm == "frobenius":
+        return float(jnp.linalg.norm(ntk(f, params, x, memory=memory)))
+    return float(largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, 1).values[0])

@@ -1,60 +1,70 @@
 """Second-order numbers by products alone: the output's Hessian, the sharpness of a loss, and the learning rate it allows."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
 
+from neuromanifold.models.arguments import Model, check_target, checked, output_size
+from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.numerics.lanczos import largest_eigenvalues
-from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.tangent.arguments import Model, check_target, checked
+from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
+from neuromanifold.numerics.precision import boundary, is_traced, promote
+from neuromanifold.tangent.jacobian import n_columns
 
-_DENSE_LIMIT = 24
+_KINDS = ("gauss-newton", "hessian")
 
 
 def output_hessian_norm(
     f: Model, params: Any, x: Any, *, output: int = 0, rtol: float = 1e-6, dtype: Any = np.float64
-) -> np.ndarray:
+) -> Float[Any, " n"]:
     """‖∇²_θ f_output(x_i)‖, the spectral norm of the output's Hessian at each sample.   [teleport, Eq. 19]
 
-    By Lanczos on Hessian–vector products, in float64 (`dtype="float32"` on request). For a network in NTK scaling it falls
-    like 1/√width, which is why wide networks train as their linearisation does.
+    By Lanczos on Hessian–vector products, in float64 (`dtype="float32"` on request), also under `jit`. For a network in NTK
+    scaling it falls like 1/√width, which is why wide networks train as their linearisation does.
 
     >>> output_hessian_norm(lambda params, x: params[0] * params[1] * x, np.array([1.0, 2.0]), np.array([[3.0]])).round(12)
     array([3.])
     """
-    with arithmetic():
+    with boundary(params, x) as leave:
         params, x = checked(f, params, x, dtype=dtype)
-        outputs = int(np.prod(jax.eval_shape(f, params, x[:1]).shape))
+        outputs = output_size(f, params, x)
         if not 0 <= output < outputs:
             raise ValueError(f"`output` is {output} but the model has {outputs} outputs; pass 0 to {outputs - 1}.")
-        size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        return np.array([_spectral_norm(lambda v, s=s: _hessian(f, output, params, s, v), size, rtol) for s in x])
+        norm = lambda sample: _norm(Product(_hessian, (f, output)), (params, sample), n_columns(params), rtol, dtype)  # noqa: E731
+        return leave(jax.lax.map(norm, x))
 
 
-def sharpness(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, rtol: float = 1e-9) -> float:
-    """The top eigenvalue of JᵀHJ, H the Hessian of the loss in the outputs: the curvature of the linearised model's loss.
+def sharpness(
+    f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, kind: str = "gauss-newton", rtol: float = 1e-9
+) -> Any:
+    """The largest curvature of a loss: of JᵀHJ, H its Hessian in the outputs (`"gauss-newton"`), or of ∇²_θ loss (`"hessian"`).
 
-    For ½‖f − y‖²/n it is λ_max(Θ)/n. By Lanczos, in float64, with one JVP, one Hessian–vector product of the loss and one VJP.
+    The first is the curvature of the linearised model's loss, for ½‖f − y‖²/n equal to λ_max(Θ)/n; the second that of the
+    loss itself, the eigenvalue of largest magnitude with its sign. By Lanczos, in float64, one product a step, never a
+    matrix. A float; a 0-d array under `jit`.
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> sharpness(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
     10.0
     """
-    with arithmetic():
+    if kind not in _KINDS:
+        raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
+    with boundary(params, x, y):
         params, x = checked(f, params, x, dtype=np.float64)
         check_target(f, params, x, y)
-        y = promote(y, np.float64)
-        size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        return _spectral_norm(lambda v: _gauss_newton(f, loss, params, x, y, v), size, rtol)
+        fn = _gauss_newton if kind == "gauss-newton" else _loss_hessian
+        found = largest_eigenpairs(
+            Product(fn, (f, loss)), (params, x, promote(y, np.float64)), n_columns(params), 1, rtol=rtol
+        )
+        return found.values[0] if is_traced(found.values) else float(found.values[0])
 
 
-def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0) -> float:
-    """2(1 + momentum) / sharpness: beyond it gradient descent on the linearised model diverges.
+def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0) -> Any:
+    """2(1 + momentum) / sharpness: beyond it gradient descent on the linearised model diverges; inf where nothing bends.
 
     With heavy-ball momentum β the step θ ← θ + βΔ − η∇L contracts a direction of curvature λ exactly when ηλ < 2(1 + β). For
     squared errors that is the kernel's top eigenvalue; for other losses the curvature is that at the current outputs.
@@ -66,17 +76,24 @@ def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse
     if not 0 <= momentum < 1:
         raise ValueError(f"`momentum` is {momentum}; pass a number in [0, 1).")
     top = sharpness(f, params, x, y, loss=loss)
+    if is_traced(top):
+        return jnp.where(top > 0, 2 * (1 + momentum) / jnp.where(top > 0, top, 1.0), jnp.inf)
     return 2 * (1 + momentum) / top if top > 0 else np.inf
 
 
-@jax.jit(static_argnums=(0, 1))
+def _norm(product: Product, arguments: Any, size: int, rtol: float, dtype: Any) -> Any:
+    """The largest |eigenvalue|. Two are asked for: the Hessian of a ReLU network has them in pairs ±λ."""
+    found = largest_eigenpairs(product, arguments, size, min(2, size), rtol=rtol, dtype=dtype)
+    return jnp.abs(found.values[0])
+
+
 def _hessian(f: Model, output: int, params: Any, sample: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    gradient = jax.grad(lambda p: f(unravel(p), sample[None]).ravel()[output])
+    row = jax.tree.map(lambda a: a[None], sample)
+    gradient = jax.grad(lambda p: flat_outputs(f, unravel(p), row)[0, output])
     return jax.jvp(gradient, (flat,), (v.astype(flat.dtype),))[1]
 
 
-@jax.jit(static_argnums=(0, 1))
 def _gauss_newton(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
     prediction, change = jax.jvp(lambda p: f(unravel(p), x), (flat,), (v.astype(flat.dtype),))
@@ -84,10 +101,6 @@ def _gauss_newton(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> 
     return jax.vjp(lambda p: f(unravel(p), x), flat)[1](curved)[0]
 
 
-def _spectral_norm(product: Callable[[Any], Any], size: int, rtol: float) -> float:
-    """The largest |eigenvalue|. Two are asked for: the Hessian of a ReLU network has them in pairs ±λ."""
-    if size <= _DENSE_LIMIT:
-        columns = [np.asarray(product(jnp.asarray(e))) for e in np.eye(size)]
-        return float(np.abs(np.linalg.eigvalsh(np.stack(columns))).max())
-    values = largest_eigenvalues(lambda v: np.asarray(product(jnp.asarray(v.ravel())), np.float64), size, 2, rtol=rtol)
-    return float(np.abs(values[0]))
+def _loss_hessian(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
+    flat, unravel = ravel_pytree(params)
+    return jax.jvp(jax.grad(lambda p: loss(f(unravel(p), x), y)), (flat,), (v.astype(flat.dtype),))[1]

@@ -9,15 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from neuromanifold.models.function import output_shape
-from neuromanifold.models.mlp import MLP
+from neuromanifold.graph.graph import trace
+from neuromanifold.graph.scales import spread
+from neuromanifold.graph.selection import Selection, select
+from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.memory import blocks, memory_budget
-from neuromanifold.numerics.precision import arithmetic, is_traced, to_host
-from neuromanifold.numerics.rank import Rank, exact_rank, rank_from_spectrum
-from neuromanifold.numerics.validation import refuse_tracers
-from neuromanifold.tangent.arguments import Model, checked
+from neuromanifold.numerics.precision import boundary, is_traced
+from neuromanifold.numerics.rank import WIDEST_SPREAD, Rank, exact_rank, rank_from_spectrum
+from neuromanifold.numerics.validation import leading_axis, refuse_tracers, sample_arrays
+from neuromanifold.regions.problem import Problem
 from neuromanifold.tangent.certificate import certified_rank
-from neuromanifold.tangent.jacobian import n_columns, sample_jacobians
+from neuromanifold.tangent.jacobian import sample_jacobians
 
 _OVERSAMPLING = 10
 
@@ -32,6 +35,7 @@ def functional_dimension(
     x: Any,
     *,
     exact: bool = False,
+    wrt: Any = None,
     rtol: float | None = None,
     prove: bool = False,
     smallest_gap: float = 1e3,
@@ -43,9 +47,12 @@ def functional_dimension(
     `rtol·σ_max` (default max(n·o, D)·2.2e-16). A gap below `smallest_gap` between kept and dropped values draws a
     warning. A wide Jacobian beyond `memory` is sketched and the result says so.
 
-    `exact=True`: the rank of the exact rational matrix J of an MLP with piecewise-linear or polynomial activations at
-    float parameters and float data, with its certificate; `prove=True` insists on a proof where a failure
+    `exact=True`: the rank of the exact rational matrix J at float parameters and float data, with its certificate, for
+    every network made of rational operations and bends (`nm.trace(f, params, x).exact`): dense, convolutional, residual,
+    pooled, normalised in evaluation mode, with linear attention. `prove=True` insists on a proof where a failure
     probability (typically 1e-13) would do, at the price of a few hundred primes. Host only.
+
+    `wrt` picks the parameters that count (a name, a pattern, truth values); the others are constants.
 
     >>> net = nm.MLP((2, 3, 2), "identity", bias=False)
     >>> params = net.init(key=jax.random.key(0))
@@ -58,27 +65,48 @@ def functional_dimension(
         needed = "leave it out: an exact rank has no threshold" if exact else "pass a nonnegative number"
         raise ValueError(f"`rtol` is {rtol}; {needed}.")
     if exact:
-        return _exact(f, params, x, prove, budget)
+        return _exact(f, params, x, wrt, prove)
     if prove:
         raise ValueError("`prove=True` goes with `exact=True`; a numerical rank has no proof.")
-    with arithmetic():
+    with boundary(params, x) as leave:
         params, x = checked(f, params, x, dtype=np.float64)
         traced = is_traced((params, x))
-        rows, columns = x.shape[0] * math.prod(output_shape(f, params, x)), n_columns(params)
-        values, sketched = _singular_values(f, params, x, rows, columns, math.inf if traced else budget)
-        rank = rank_from_spectrum(values, (rows, columns), rtol)
-        rank = Rank(*to_host((rank.value, rank.spectrum, rank.threshold, rank.gap)), sketched=sketched)
+        chosen = select(params, wrt)
+        values, sketched, between = _singular_values(f, params, x, chosen, math.inf if traced else budget)
+        rank = rank_from_spectrum(values, (leading_axis(x) * output_size(f, params, x), chosen.size), rtol)
+        bits = 0.0 if traced else max(between, _spread_inside(f, params, x))
+        rank = Rank(*leave((rank.value, rank.spectrum, rank.threshold, rank.gap)), sketched=sketched, spread=bits)
     if not traced and not np.isfinite(rank.spectrum).all():
         raise ArithmeticError(
             "the Jacobian of `f` holds nan or inf at these parameters; check the model's values there."
         )
-    if not traced and float(rank.gap) < smallest_gap:
-        warnings.warn(
-            f"the rank {int(rank)} rests on a gap of only {float(rank.gap):.2g} in the spectrum; it depends on the threshold.",
-            UntrustworthyRank,
-            stacklevel=2,
-        )
+    if not traced:
+        _warn(rank, smallest_gap)
     return rank
+
+
+def _warn(rank: Rank, smallest_gap: float) -> None:
+    if float(rank.gap) < smallest_gap:
+        doubt = f"rests on a gap of only {float(rank.gap):.2g} in the spectrum; it depends on the threshold"
+    elif rank.spread > WIDEST_SPREAD and smallest_gap > 0:
+        apart = f"2^{rank.spread:.0f} apart in size"
+        doubt = f"comes from numbers up to {apart}; float64 may have lost some: use exact=True, or rescale"
+    else:
+        return
+    warnings.warn(f"the rank {int(rank)} {doubt}.", UntrustworthyRank, stacklevel=3)
+
+
+def _spread_inside(f: Model, params: Any, x: Any) -> float:
+    """How many bits apart the numbers are that f adds."""
+    leaves, data = ([np.asarray(leaf) for leaf in jax.tree.leaves(tree)] for tree in (params, x))
+    bits = spread(trace(f, params, x), leaves, data)
+    return 0.0 if math.isnan(bits) else bits
+
+
+def _spread_between(J: Any) -> float:
+    """How many bits apart the sizes of rows, or of columns, are."""
+    sides = [np.abs(np.asarray(J)).max(axis=axis) for axis in (0, 1)]
+    return max([0.0, *(float(np.log2(s[s > 0].max() / s[s > 0].min())) for s in sides if (s > 0).any())])
 
 
 def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
@@ -92,34 +120,32 @@ def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
     >>> int(single_precision_rank(f, np.ones(2), rows)), int(nm.functional_dimension(f, np.ones(2), rows))
     (1, 2)
     """
-    with arithmetic():
+    with boundary(params, x) as leave:
         params, x = checked(f, params, x, dtype=np.float32)
         J = sample_jacobians(f, params, x)
         J = J.reshape(-1, J.shape[-1])
         rank = rank_from_spectrum(spectrum_of(J), J.shape)
-        return Rank(*to_host((rank.value, rank.spectrum, rank.threshold, rank.gap)))
+        return Rank(*leave((rank.value, rank.spectrum, rank.threshold, rank.gap)))
 
 
-def _exact(f: Model, params: Any, x: Any, prove: bool, budget: int) -> Rank:
+def _exact(f: Model, params: Any, x: Any, wrt: Any, prove: bool) -> Rank:
     refuse_tracers((params, x), "`exact=True`")
-    if not isinstance(f, MLP):
-        raise TypeError(f"`exact=True` needs an nm.MLP, and `f` is a {type(f).__name__}; use exact=False.")
-    with arithmetic():
+    with boundary(params, x):
         checked(f, params, x)
-    certificate = certified_rank(f, params, x, prove=prove, budget=budget)
+    certificate = certified_rank(Problem.of(f, params, sample_arrays(x), wrt=wrt), prove=prove)
     return exact_rank(certificate.rank, certificate)
 
 
-def _singular_values(f: Model, params, x, rows: int, columns: int, budget: int | float) -> tuple[Any, bool]:
+def _singular_values(f: Model, params, x, chosen: Selection, budget: int | float) -> tuple[Any, bool, float]:
     """The singular values of J: dense, by QR of row blocks when J is tall, by a Gaussian sketch when it is wide."""
-    bytes_needed = 3 * 8 * rows * columns
-    if bytes_needed <= budget:
-        J = sample_jacobians(f, params, x).reshape(rows, columns)
-        return spectrum_of(J), False
+    rows, columns = leading_axis(x) * output_size(f, params, x), chosen.size
+    if 3 * 8 * rows * columns <= budget:
+        J = sample_jacobians(f, params, x, chosen).reshape(rows, columns)
+        return spectrum_of(J), False, 0.0 if is_traced(J) else _spread_between(J)
     if rows >= columns:
-        return spectrum_of(_triangle(f, params, x, columns, budget)), False
+        return spectrum_of(_triangle(f, params, x, chosen, budget)), False, 0.0
     width = min(rows + _OVERSAMPLING, columns)
-    return spectrum_of(_sketch(f, params, x, width, budget))[:rows], True
+    return spectrum_of(_sketch(f, params, x, chosen, width, budget))[:rows], True, 0.0
 
 
 def spectrum_of(matrix: Any) -> Any:
@@ -135,30 +161,33 @@ def spectrum_of(matrix: Any) -> Any:
     return np.linalg.svd(a, compute_uv=False)
 
 
-def _triangle(f: Model, params, x, columns: int, budget: int | float) -> Any:
+def _triangle(f: Model, params, x, chosen: Selection, budget: int | float) -> Any:
     """R of J = QR, row block by row block: orthogonal, so it has the singular values of J."""
-    per_sample = 3 * 8 * columns * (math.prod(output_shape(f, params, x)) or 1)
-    R = jnp.zeros((0, columns))
-    for part in blocks(x.shape[0], int(budget // per_sample)):
-        block = sample_jacobians(f, params, x[part]).reshape(-1, columns)
+    per_sample = 3 * 8 * chosen.size * output_size(f, params, x)
+    R = jnp.zeros((0, chosen.size))
+    for part in blocks(leading_axis(x), int(budget // per_sample)):
+        block = sample_jacobians(f, params, jax.tree.map(lambda a, part=part: a[part], x), chosen).reshape(
+            -1, chosen.size
+        )
         R = jnp.linalg.qr(jnp.concatenate([R, block]), mode="r")
     return R
 
 
-def _sketch(f: Model, params, x, width: int, budget: int | float) -> Any:
+def _sketch(f: Model, params, x, chosen: Selection, width: int, budget: int | float) -> Any:
     """J·Ω for a Gaussian Ω of `width` columns with variance 1/width, by forward products."""
-    size = 8 * (n_columns(params) + x.size)
+    size = 8 * (chosen.size + sum(leaf.size for leaf in jax.tree.leaves(x)))
     keys = jax.random.split(jax.random.key(0), width)
-    chunks = [_forward(f, params, x, keys[part]) for part in blocks(width, int(budget // (4 * size)))]
+    chunks = [_forward(f, params, x, keys[part], chosen) for part in blocks(width, int(budget // (4 * size)))]
     return jnp.concatenate(chunks).T / math.sqrt(width)
 
 
-@jax.jit(static_argnums=0)
-def _forward(f: Model, params, x, keys) -> Any:
-    flat, unravel = ravel_pytree(params)
+@jax.jit(static_argnums=(0, 4))
+def _forward(f: Model, params, x, keys, chosen: Selection) -> Any:
+    mine, rebuild = chosen.split(params)
+    flat, unravel = ravel_pytree(mine)
 
     def along(key):
         direction = jax.random.normal(key, flat.shape, flat.dtype)
-        return jax.jvp(lambda p: f(unravel(p), x), (flat,), (direction,))[1].ravel()
+        return jax.jvp(lambda p: flat_outputs(f, rebuild(unravel(p)), x), (flat,), (direction,))[1].ravel()
 
     return jax.vmap(along)(keys)

@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.precision import is_traced, widest
-from neuromanifold.tangent.residues import reduce_net
 
 ONE = -1
 """As a source: the constant 1. As a scale: none."""
@@ -54,9 +53,7 @@ class Fields:
         self.net.check_params(params)
         leaves = [np.ravel(a) for layer in params for a in layer if a is not None]
         extended = np.append(modular.from_floats(np.concatenate(leaves).astype(np.float64), p), 1)
-        scales = np.ones(self.net.depth + 1, np.int64)
-        if self.net.scaling == "ntk":
-            scales[:-1] = reduce_net(self.net, params, p).scales
+        scales = modular.from_floats(np.array([*self.net.weight_scales, 1.0]), p)
         factors = modular.multiply(modular.from_floats(self.factor, p), scales[self.scale], p)
         values = modular.multiply(factors, extended[self.source], p)
         fields = np.zeros((self.count, self.net.n_params), np.int64)

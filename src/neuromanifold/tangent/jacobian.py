@@ -7,29 +7,37 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.numerics.precision import arithmetic, to_host
-from neuromanifold.tangent.arguments import Model, checked
+from neuromanifold.graph.selection import Selection, select
+from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.function import flat_outputs
+from neuromanifold.numerics.precision import boundary
 
 
-def jacobian(f: Model, params: Any, x: Any) -> Float[Any, "rows D"]:
+def jacobian(f: Model, params: Any, x: Any, *, wrt: Any = None) -> Float[Any, "rows D"]:
     """The differential of θ ↦ f_θ(X) as a matrix (n·o, D), sample-major, in the widest dtype passed.
+
+    `wrt` picks the parameters that count (see `nm.tangent.select`); the others are constants.
 
     >>> J = nm.jacobian(lambda params, x: params["a"] * x**2 + params["b"], {"a": 1.0, "b": 0.0}, np.array([2.0, 3.0]))
     >>> J.tolist()
     [[4.0, 1.0], [9.0, 1.0]]
     """
-    with arithmetic():
+    with boundary(params, x) as leave:
         params, x = checked(f, params, x)
-        return to_host(sample_jacobians(f, params, x).reshape(-1, n_columns(params)))
+        chosen = select(params, wrt)
+        return leave(sample_jacobians(f, params, x, chosen).reshape(-1, chosen.size))
 
 
-@jax.jit(static_argnums=0)
-def sample_jacobians(f: Model, params: Any, x: Any) -> Float[Any, "n o D"]:
+@jax.jit(static_argnums=(0, 3))
+def sample_jacobians(f: Model, params: Any, x: Any, chosen: Selection | None = None) -> Float[Any, "n o D"]:
     """The Jacobian of each sample apart: row i of the model sees row i of x only."""
+    chosen = select(params, None) if chosen is None else chosen
+    mine, rebuild = chosen.split(params)
 
     def at_one(sample):
-        leaves = jax.tree.leaves(jax.jacrev(lambda p: f(p, sample[None])[0].ravel())(params))
-        return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
+        row = jax.tree.map(lambda a: a[None], sample)
+        blocks = jax.jacrev(lambda mine: flat_outputs(f, rebuild(mine), row)[0])(mine)
+        return jnp.concatenate([block.reshape(block.shape[0], -1) for block in blocks], axis=1)
 
     return jax.vmap(at_one)(x)
 

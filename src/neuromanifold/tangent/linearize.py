@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
 from neuromanifold.numerics.validation import check_params
-from neuromanifold.tangent.arguments import Model
 
 
 def linearize(f: Any, params: Any) -> FunctionModel:

@@ -1,6 +1,5 @@
 """The NTK as a linear operator: products by one VJP and one JVP, never a matrix."""
 
-import math
 from typing import Any
 
 import equinox as eqx
@@ -8,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import lineax as lx
 
-from neuromanifold.models.function import output_shape
-from neuromanifold.numerics.precision import arithmetic, to_host, widest
-from neuromanifold.tangent.arguments import Model, checked
+from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.models.function import flat_outputs
+from neuromanifold.numerics.precision import boundary, widest
+from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.tangent.ntk import ntk
 
 
@@ -23,9 +23,9 @@ class NTKOperator(lx.AbstractLinearOperator):
     size: int = eqx.field(static=True)
 
     def mv(self, vector: Any) -> Any:
-        """Θv, a NumPy array (a tracer under `jit`)."""
-        with arithmetic():
-            return to_host(kernel_product(self.f, self.params, self.x, jnp.asarray(vector, self.in_structure().dtype)))
+        """Θv, as v came."""
+        with boundary(vector) as leave:
+            return leave(kernel_product(self.f, self.params, self.x, jnp.asarray(vector, self.in_structure().dtype)))
 
     def as_matrix(self) -> Any:
         """Θ itself."""
@@ -70,15 +70,15 @@ def ntk_operator(f: Model, params: Any, x: Any) -> NTKOperator:
     >>> operator.mv(np.array([1.0, 0.0])).tolist()
     [1.0, 3.0]
     """
-    with arithmetic():
+    with boundary(params, x) as leave:
         params, x = checked(f, params, x)
-        size = x.shape[0] * math.prod(output_shape(f, params, x))
-        return NTKOperator(f, to_host(params), to_host(x), size)
+        size = leading_axis(x) * output_size(f, params, x)
+        return NTKOperator(f, leave(params), leave(x), size)
 
 
 @jax.jit(static_argnums=0)
 def kernel_product(f: Model, params: Any, x: Any, v: Any) -> Any:
     """J (Jᵀ v) for a flat v."""
-    y, pullback = jax.vjp(lambda p: f(p, x), params)
+    y, pullback = jax.vjp(lambda p: flat_outputs(f, p, x), params)
     (direction,) = pullback(v.reshape(y.shape).astype(y.dtype))
-    return jax.jvp(lambda p: f(p, x), (params,), (direction,))[1].ravel()
+    return jax.jvp(lambda p: flat_outputs(f, p, x), (params,), (direction,))[1].ravel()

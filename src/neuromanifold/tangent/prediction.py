@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.arguments import Model, check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.validation import check_sample
-from neuromanifold.tangent.arguments import Model, check_target, checked
 from neuromanifold.tangent.ntk import ntk
 
 
@@ -178,11 +178,11 @@ def kernel_flow(
         check_target(f, params, x, y)
         others = rest[0] if rest else None
         return KernelFlow(
-            kernel=ntk(f, params, x, memory=memory),
+            kernel=np.asarray(ntk(f, params, x, memory=memory)),
             start=np.asarray(f(params, x), np.float64),
             target=np.asarray(y, np.float64),
             loss=loss,
-            cross=None if others is None else ntk(f, params, others, x, memory=memory),
+            cross=None if others is None else np.asarray(ntk(f, params, others, x, memory=memory)),
             other_start=None if others is None else np.asarray(f(params, others), np.float64),
             rtol=rtol,
         )

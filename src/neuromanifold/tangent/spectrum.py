@@ -4,34 +4,40 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.function import output_shape
-from neuromanifold.numerics.lanczos import largest_eigenvalues
+from neuromanifold.graph.selection import select
+from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.memory import blocks, memory_budget
-from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.validation import refuse_tracers
-from neuromanifold.tangent.arguments import Model, checked
-from neuromanifold.tangent.jacobian import n_columns, sample_jacobians
+from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.validation import leading_axis, refuse_tracers
+from neuromanifold.tangent.contraction import self_traces
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import kernel_product
+from neuromanifold.tangent.routes import plan
 
 _DENSE_LIMIT = 4096
 _DEFAULT_COUNT = 64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spectrum:
     """Eigenvalues λ of Θ, largest first, in float64; all of them, or the largest when `method` is Lanczos.
 
-    `size` is n·o and `trace` is Σλ over all of them.
+    `size` is n·o and `trace` is Σλ over all of them. `vectors` has an eigenvector in each row where they were asked for.
+    `residuals` bound the error of each eigenvalue: ‖Θv − λv‖, or rounding for the dense method.
     """
 
     eigenvalues: Float[np.ndarray, " k"]
     size: int
     trace: float
     method: str
+    residuals: Float[np.ndarray, " k"]
+    vectors: Float[np.ndarray, "k size"] | None = None
 
     @property
     def complete(self) -> bool:
@@ -60,8 +66,10 @@ class Spectrum:
         return float(self.eigenvalues[0] / self.eigenvalues[-1]) if self.eigenvalues[-1] > 0 else math.inf
 
 
-def spectrum(f: Model, params: Any, x: Any, *, k: int | None = None, memory: int | str | None = None) -> Spectrum:
-    """The eigenvalues of the kernel Θ = JJᵀ on the sample, in float64.
+def spectrum(
+    f: Model, params: Any, x: Any, *, k: int | None = None, vectors: bool = False, memory: int | str | None = None
+) -> Spectrum:
+    """The eigenvalues of the kernel Θ = JJᵀ on the sample, in float64; with `vectors=True` the eigenvectors too.
 
     Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by Lanczos on the operator.
 
@@ -71,19 +79,27 @@ def spectrum(f: Model, params: Any, x: Any, *, k: int | None = None, memory: int
     refuse_tracers((params, x), "`spectrum`")
     if k is not None and not isinstance(k, int):
         raise TypeError(f"`k` is {k!r}; pass a whole number of eigenvalues.")
-    with arithmetic():
+    with boundary(params, x):
         params, x = checked(f, params, x, dtype=np.float64)
-        size = x.shape[0] * math.prod(output_shape(f, params, x))
+        size = leading_axis(x) * output_size(f, params, x)
         if k is None and size <= _DENSE_LIMIT:
-            values = np.linalg.eigvalsh(ntk(f, params, x, memory=memory))[::-1]
-            return Spectrum(values, size, float(values.sum()), "dense")
-        k = min(_DEFAULT_COUNT, size - 1) if k is None else k
-        values = largest_eigenvalues(lambda v: np.asarray(kernel_product(f, params, x, v)), size, k)
-        return Spectrum(values, size, _trace(f, params, x, memory_budget(memory)), "Lanczos")
+            return _dense(np.asarray(ntk(f, params, x, memory=memory)), vectors)
+        k = min(_DEFAULT_COUNT, size) if k is None else k
+        found = jax.tree.map(np.asarray, largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, k))
+        trace = _trace(f, params, x, memory_budget(memory))
+        return Spectrum(found.values, size, trace, "Lanczos", found.residuals, found.vectors if vectors else None)
+
+
+def _dense(kernel: np.ndarray, vectors: bool) -> Spectrum:
+    values, rows = np.linalg.eigh(kernel) if vectors else (np.linalg.eigvalsh(kernel), None)
+    rounding = len(kernel) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
+    found = None if rows is None else rows.T[::-1]
+    return Spectrum(values[::-1], len(kernel), float(values.sum()), "dense", np.full(len(values), rounding), found)
 
 
 def _trace(f: Model, params: Any, x: Any, budget: int) -> float:
     """‖J‖², block by block."""
-    per_sample = 3 * 8 * n_columns(params) * math.prod(output_shape(f, params, x))
-    parts = blocks(x.shape[0], budget // per_sample)
-    return sum(float((sample_jacobians(f, params, x[part]) ** 2).sum()) for part in parts)
+    made = plan(f, params, x, select(params, None), "trace")
+    parts = blocks(leading_axis(x), int(budget // (8 * (made.per_sample + made.per_pair))))
+    cut = (jax.tree.map(lambda a, part=part: a[part], x) for part in parts)
+    return float(sum(jnp.sum(self_traces(made, params, part)) for part in cut))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.graph.residues import Residues
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.papers.check import Check, Drops, outside
@@ -31,7 +32,6 @@ from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.generic import orbit_directions
 from neuromanifold.regions.patterns import sampled_regions
 from neuromanifold.symmetry.equivalence import hidden_equivalence
-from neuromanifold.tangent import residues
 from neuromanifold.tangent.dimension import functional_dimension
 from neuromanifold.tangent.fields import Fields, Layout, join, mixing
 
@@ -239,15 +239,9 @@ status)`).""",
 
 def affine_pieces(case: Network) -> list[int]:
     """How many samples lie on each distinct affine piece x ↦ Ax + c of f_θ that X meets.   [complexity, Sec. 4.3]"""
-    p = residues.draw_prime(case.net)
-    reduced = residues.reduce_net(case.net, case.params, p)
-    x = modular.from_floats(case.x, p)
-    inputs, slopes = residues.layer_values(reduced, x, case.signs)
-    d = residues.modular_factors(reduced, x, case.signs)[0].d
-    slope = modular.matmul(d, reduced.weights[0], p)
-    bias = reduced.biases[-1]
-    assert bias is not None
-    value = modular.multiply(modular.add(modular.matmul(inputs[-1], reduced.weights[-1].T, p), bias, p), slopes[-1], p)
+    A = Residues(modular.random_prime())
+    slope, value = case.problem.input_jacobian(A).values, case.problem.values(A).values
+    x, p = modular.from_floats(case.x, A.p), A.p
     through = modular.matmul(slope, x[:, :, None], p)[:, :, 0]
     pieces = np.concatenate([slope.reshape(len(x), -1), (value - through) % p], axis=1)
     return np.unique(pieces, axis=0, return_counts=True)[1].tolist()

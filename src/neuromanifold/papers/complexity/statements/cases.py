@@ -12,8 +12,8 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.regions.patterns import fixed_neurons
-from neuromanifold.regions.signs import Signs, exact_signs
-from neuromanifold.tangent import residues
+from neuromanifold.regions.problem import Problem
+from neuromanifold.regions.signs import Signs, signs_of
 from neuromanifold.tangent.dimension import functional_dimension
 from neuromanifold.tangent.fields import Fields
 
@@ -64,9 +64,14 @@ class Network:
         return int(functional_dimension(self.net, self.params, self.x, exact=True))
 
     @cached_property
+    def problem(self) -> Problem:
+        """The exact Jacobian, implicitly."""
+        return Problem.of(self.net, self.params, self.x)
+
+    @cached_property
     def signs(self) -> Signs:
         """The signs of all pre-activations."""
-        return exact_signs(self.net, self.params, self.x)
+        return signs_of(self.net, self.problem.decisions, len(self.x))
 
     @property
     def at_a_kink(self) -> bool:
@@ -80,18 +85,14 @@ class Network:
 
     def changes(self, fields: Fields) -> int:
         """How many entries of J·v are not zero, v running over the fields at θ: zero when all are symmetries on the sample."""
-        p = residues.draw_prime(self.net)
-        reduced = residues.reduce_net(self.net, self.params, p)
-        x = modular.from_floats(self.x, p)
-        return int(np.count_nonzero(residues.forward_products(reduced, x, self.signs, fields.modulo(self.params, p))))
+        p = modular.random_prime()
+        return int(np.count_nonzero(self.problem.products(p, fields.modulo(self.params, p))))
 
     @cached_property
     def jacobian(self) -> Int[np.ndarray, "rows D"]:
         """J in integers, lifted from its residues; parameters must be so small that |J| < 2⁵⁹."""
-        p = residues.draw_prime(self.net)
-        reduced = residues.reduce_net(self.net, self.params, p)
-        factors = residues.modular_factors(reduced, modular.from_floats(self.x, p), self.signs)
-        J = residues.modular_jacobian(factors, bias=self.net.bias, p=p)
+        p = modular.random_prime()
+        J = self.problem.residues(p)
         return J - p * (p < 2 * J)
 
     def __str__(self) -> str:

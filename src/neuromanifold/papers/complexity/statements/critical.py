@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from neuromanifold.models.activation import Activation, Mixed, apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.papers.check import Check, outside
@@ -30,14 +31,13 @@ from neuromanifold.papers.complexity.statements.cases import (
 )
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.symmetry.scaling import ScalingGroup
-from neuromanifold.tangent.residues import draw_prime
 
 PAPER = "complexity"
 
 
 def _minimum_nullity(case: Network) -> Check:
     """At y = f_θ(X) the Hessian of the squared error is 2JᵀJ: its nullity against dim H_eq, where the stabiliser is finite."""
-    fields, p = equivalence_fields(case), draw_prime(case.net)
+    fields, p = equivalence_fields(case), modular.random_prime()
     orbit = modular_rank(fields.modulo(case.params, p), p)
     J = case.jacobian.astype(object)
     nullity = case.net.n_params - integer_rank(J.T @ J)

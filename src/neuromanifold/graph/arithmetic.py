@@ -1,0 +1,144 @@
+"""`Arithmetic`: what numbers are, and what the few operations mean that every other one is made of."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Array = Any  # a NumPy array or scalar
+
+
+class NoExactAnswer(ValueError):
+    """An operation has no meaning in an arithmetic, or a comparison stays open in it."""
+
+
+class Arithmetic(abc.ABC):
+    """Numbers on which a program can be walked. A value `V` is whatever `lift` makes; only the arithmetic looks inside.
+
+    `name` is what messages call it.
+    """
+
+    name: str
+
+    @abc.abstractmethod
+    def lift(self, a: np.ndarray) -> Any:
+        """Floats, integers and truth values as the numbers they are."""
+
+    @abc.abstractmethod
+    def rearrange(self, fn: Callable[..., np.ndarray], *values: Any) -> Any:
+        """An index map: `fn` moves entries of arrays and computes nothing."""
+
+    @abc.abstractmethod
+    def shape(self, a: Any) -> tuple[int, ...]:
+        """The shape of a value."""
+
+    @abc.abstractmethod
+    def add(self, a: Any, b: Any) -> Any:
+        """a + b, equal shapes or a scalar."""
+
+    @abc.abstractmethod
+    def negate(self, a: Any) -> Any:
+        """−a."""
+
+    @abc.abstractmethod
+    def multiply(self, a: Any, b: Any) -> Any:
+        """a·b, entrywise."""
+
+    @abc.abstractmethod
+    def dot(self, a: Any, b: Any) -> Any:
+        """The matrix products (…, m, k) @ (…, k, n), equal leading axes."""
+
+    @abc.abstractmethod
+    def divide(self, a: Any, b: Any) -> Any:
+        """a / b, entrywise."""
+
+    @abc.abstractmethod
+    def sum(self, a: Any, axes: tuple[int, ...]) -> Any:
+        """The sum over axes."""
+
+    @abc.abstractmethod
+    def scatter_add(self, base: Any, index: np.ndarray, updates: Any) -> Any:
+        """`base` with the updates added at flat positions (repeated positions add up)."""
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        """a − b."""
+        return self.add(a, self.negate(b))
+
+    def power(self, a: Any, exponent: int) -> Any:
+        """a^exponent for a whole number, by repeated squaring."""
+        if exponent < 0:
+            return self.divide(self.lift(np.ones(())), self.power(a, -exponent))
+        if exponent == 0:
+            return self.rearrange(lambda one: np.broadcast_to(one, self.shape(a)), self.lift(np.ones(())))
+        half = self.power(a, exponent // 2) if exponent > 1 else None
+        if half is None:
+            return a
+        square = self.multiply(half, half)
+        return self.multiply(square, a) if exponent % 2 else square
+
+    def sign(self, a: Any) -> np.ndarray:
+        """−1, 0 or 1 for each entry, proved."""
+        raise NoExactAnswer(f"{self.name} have no signs")
+
+    def largest(self, a: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The place of the first largest entry on the last axis (−1 where that is open), and which entries equal it."""
+        raise NoExactAnswer(f"{self.name} have no order")
+
+    def smooth(self, operation: str, options: Any, *values: Any) -> Any:
+        """A transcendental or algebraic function of the values."""
+        raise NoExactAnswer(f"{self.name} know no {operation}")
+
+
+class Floats(Arithmetic):
+    """Plain float64: what constants are folded with, and the reference for the rules themselves."""
+
+    name = "floats"
+
+    def lift(self, a: Array) -> Array:
+        return np.asarray(a, np.float64)
+
+    def rearrange(self, fn: Callable[..., Array], *values: Array) -> Array:
+        return fn(*values)
+
+    def shape(self, a: Array) -> tuple[int, ...]:
+        return np.shape(a)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return a + b
+
+    def negate(self, a: Array) -> Array:
+        return -a
+
+    def multiply(self, a: Array, b: Array) -> Array:
+        return a * b
+
+    def dot(self, a: Array, b: Array) -> Array:
+        return a @ b
+
+    def divide(self, a: Array, b: Array) -> Array:
+        return a / b
+
+    def sum(self, a: Array, axes: tuple[int, ...]) -> Array:
+        return np.sum(a, axis=axes)
+
+    def scatter_add(self, base: Array, index: Array, updates: Array) -> Array:
+        out = base.copy()
+        np.add.at(out.reshape(-1), index.ravel(), updates.ravel())
+        return out
+
+    def sign(self, a: Array) -> Array:
+        return np.sign(a).astype(np.int8)
+
+    def largest(self, a: Array) -> tuple[Array, Array]:
+        return np.argmax(a, axis=-1), a == a.max(axis=-1, keepdims=True)
+
+    def smooth(self, operation: str, options: Any, *values: Array) -> Array:
+        import scipy.special
+
+        name = _SCIPY.get(operation, operation)
+        return getattr(np, name)(*values) if name in dir(np) else getattr(scipy.special, name)(*values)
+
+
+_SCIPY = {"logistic": "expit", "erf_inv": "erfinv", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
+          "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "lgamma": "gammaln", "digamma": "psi", "pow": "power"}  # fmt: skip

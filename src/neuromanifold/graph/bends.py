@@ -1,0 +1,150 @@
+"""Where a program bends: maxima, absolute values, comparisons, pooling. Each bend asks an oracle one of two questions.
+
+`positive(q)`: is this quantity positive?   `largest(c, inside)`: which candidate on the last axis is the largest?
+The answers are *gates*. With its gates given, a bend is an index map, and the program a polynomial on its region.
+"""
+
+import abc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.graph.structural import padded, windows
+
+
+class Oracle(abc.ABC):
+    """Answers the questions of bends, in the order in which they are asked."""
+
+    @abc.abstractmethod
+    def positive(self, quantity: Any) -> Any:
+        """Truth values: is it > 0?"""
+
+    @abc.abstractmethod
+    def largest(self, candidates: Any) -> Any:
+        """The place of the largest candidate on the last axis."""
+
+
+class Deciding(Oracle):
+    """Asks JAX, and keeps the gates: a traced program then holds every decision as `gt` or `argmax`."""
+
+    def __init__(self) -> None:
+        self.gates: list[Any] = []
+
+    def positive(self, quantity: Any) -> Any:
+        self.gates.append(jax.lax.gt(quantity, jnp.zeros_like(quantity)))
+        return self.gates[-1]
+
+    def largest(self, candidates: Any) -> Any:
+        self.gates.append(jax.lax.argmax(candidates, candidates.ndim - 1, np.int64))
+        return self.gates[-1]
+
+
+class Gated(Oracle):
+    """Knows the answers; keeps the quantities that were asked about."""
+
+    def __init__(self, gates: Sequence[Any]) -> None:
+        self._gates: Iterator[Any] = iter(gates)
+        self.quantities: list[Any] = []
+
+    def positive(self, quantity: Any) -> Any:
+        self.quantities.append(quantity)
+        return next(self._gates)
+
+    def largest(self, candidates: Any) -> Any:
+        gate = next(self._gates)
+        self.quantities.append(candidates - _picked(gate, candidates)[..., None])
+        return gate
+
+
+def _picked(place: Any, candidates: Any) -> Any:
+    """The candidate at that place: a choice and a sum of zeros, so that its derivative is a choice as well."""
+    chosen = jnp.arange(candidates.shape[-1]) == place[..., None]
+    return jnp.where(chosen, candidates, jnp.zeros_like(candidates)).sum(axis=-1)
+
+
+def _maximum(ask: Oracle, options: Any, a: Any, b: Any) -> Any:
+    return jnp.where(ask.positive(a - b), a, b)
+
+
+def _minimum(ask: Oracle, options: Any, a: Any, b: Any) -> Any:
+    return jnp.where(ask.positive(b - a), a, b)
+
+
+def _absolute(ask: Oracle, options: Any, a: Any) -> Any:
+    return jnp.where(ask.positive(a), a, -a)
+
+
+def _clamp(ask: Oracle, options: Any, low: Any, a: Any, high: Any) -> Any:
+    low, high = jnp.broadcast_to(low, a.shape), jnp.broadcast_to(high, a.shape)
+    return _minimum(ask, options, _maximum(ask, options, a, low), high)
+
+
+def _reduction(sign: int) -> Callable[..., Any]:
+    def rule(ask: Oracle, options: Mapping[str, Any], a: Any) -> Any:
+        axes = options["axes"]
+        kept = [d for d in range(a.ndim) if d not in axes]
+        last = jnp.transpose(a, [*kept, *axes]).reshape(*(a.shape[d] for d in kept), -1)
+        return _picked(ask.largest(sign * last if sign < 0 else last), last)
+
+    return rule
+
+
+def _pooling(sign: int) -> Callable[..., Any]:
+    def rule(ask: Oracle, options: Mapping[str, Any], a: Any) -> Any:
+        entries = _entries(options, a)
+        return _picked(ask.largest(sign * entries if sign < 0 else entries), entries)
+
+    return rule
+
+
+def _entries(options: Mapping[str, Any], a: Any) -> Any:
+    """The entries of every window on a new last axis; a place in the padding holds the window's first real entry again."""
+    config = [(lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)]
+    shape = (options["window_dimensions"], options["window_strides"], options["window_dilation"])
+    inside = window_inside(options, a.shape)
+    full = jax.lax.pad(a, jnp.zeros((), a.dtype), config)
+    sizes, strides, dilation = shape
+    parts = [
+        jax.lax.slice(
+            full, start, [b + s * (n - 1) + 1 for b, s, n in zip(start, strides, inside.shape, strict=False)], strides
+        )
+        for start in ([o * d for o, d in zip(offset, dilation, strict=True)] for offset in np.ndindex(*sizes))
+    ]
+    entries = jnp.stack(parts, axis=-1)
+    if inside.all():
+        return entries
+    return jnp.where(inside, entries, _picked(jnp.asarray(inside.argmax(axis=-1)), entries)[..., None])
+
+
+def window_inside(options: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray:
+    """Which places of which window of a pooling lie on the array and not on its padding."""
+    config = [(lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)]
+    real = padded(np.ones(shape, bool), False, config)
+    sizes, strides, dilation = (options[k] for k in ("window_dimensions", "window_strides", "window_dilation"))
+    return windows(real, sizes, strides, dilation, range(real.ndim))
+
+
+def _equal(ask: Oracle, options: Any, a: Any, b: Any) -> Any:
+    return ~(ask.positive(a - b) | ask.positive(b - a))
+
+
+BENDS: dict[str, Callable[..., Any]] = {
+    "max": _maximum,
+    "min": _minimum,
+    "abs": _absolute,
+    "clamp": _clamp,
+    "reduce_max": _reduction(1),
+    "reduce_min": _reduction(-1),
+    "reduce_window_max": _pooling(1),
+    "reduce_window_min": _pooling(-1),
+    "gt": lambda ask, options, a, b: ask.positive(a - b),
+    "lt": lambda ask, options, a, b: ask.positive(b - a),
+    "ge": lambda ask, options, a, b: ~ask.positive(b - a),
+    "le": lambda ask, options, a, b: ~ask.positive(a - b),
+    "eq": _equal,
+    "ne": lambda ask, options, a, b: ~_equal(ask, options, a, b),
+}
+"""What each bending operation asks and makes of the answer. At a tie the second argument wins."""

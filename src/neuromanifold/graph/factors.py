@@ -1,0 +1,56 @@
+"""What the kernel of a graph is made of: for every use of a parameter its input and the cotangents of its product."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from neuromanifold.graph.bends import Oracle
+from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.interpret import interpret
+from neuromanifold.graph.uses import Use, canonical_cotangent, canonical_input
+
+
+class Factors(NamedTuple):
+    """At one sample: a[b, t, k] and d[o, b, t, c] of each use, and the Jacobian (o, size) of each leaf that has none.
+
+    `samples` is a zero, which counts the samples where there is nothing else.
+    """
+
+    inputs: tuple[Any, ...]
+    cotangents: tuple[Any, ...]
+    jacobians: tuple[Any, ...]
+    samples: Any
+
+
+def factors(
+    graph: Graph, uses: Sequence[Use], direct: Sequence[int], params: Any, sample: Any, ask: Oracle | None = None
+) -> Factors:
+    """One forward pass and one vector–Jacobian product for each output.
+
+    Zeros are added to the products of all `uses`; the derivative by them is the cotangent. The leaves in `direct`
+    (positions among the parameters) are differentiated by themselves.
+    """
+    program, leaves = graph.program, jax.tree.leaves(params)
+    data = jax.tree.leaves(sample)
+    wanted = list(dict.fromkeys(use.other for use in uses))
+    products = list(dict.fromkeys(use.output for use in uses))
+
+    def output(added: dict[int, Any], chosen: dict[int, Any]) -> tuple[Any, list[Any]]:
+        inputs = [*(chosen.get(i, leaf) for i, leaf in enumerate(leaves)), *data]
+        results = interpret(program, inputs, ask, added=added, wanted=wanted)
+        values, captured = results[: len(program.outputs)], results[len(program.outputs) :]
+        return jnp.concatenate([v.reshape(-1) for v in values]), captured
+
+    zeros = {i: jnp.zeros(program.values[i].shape, program.values[i].dtype) for i in products}
+    y, pullback, captured = jax.vjp(output, zeros, {i: leaves[i] for i in direct}, has_aux=True)
+    by_product, by_leaf = jax.vmap(pullback)(jnp.eye(len(y), dtype=y.dtype))
+    known = dict(zip(wanted, captured, strict=True))
+    shapes = [program.values[use.node.inputs[use.operand]].shape for use in uses]
+    return Factors(
+        tuple(canonical_input(use, known[use.other], shape) for use, shape in zip(uses, shapes, strict=True)),
+        tuple(canonical_cotangent(use, by_product[use.output]) for use in uses),
+        tuple(by_leaf[i].reshape(len(y), -1) for i in direct),
+        jnp.zeros((), y.dtype),
+    )

@@ -1,0 +1,263 @@
+"""`Graph`: a network at one sample as a program, with its parameters by name and what it allows."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.graph.bends import Deciding, Gated, window_inside
+from neuromanifold.graph.character import Character, characters, merged
+from neuromanifold.graph.interpret import bends, interpret
+from neuromanifold.graph.program import Node, Program
+from neuromanifold.graph.tracing import program_of
+from neuromanifold.numerics.precision import is_floating
+
+_QUESTIONS = {"clamp": 2, "eq": 2, "ne": 2}
+
+
+@dataclass(frozen=True)
+class Units:
+    """The scalar decisions of one bend: `shape` of them at each sample, named after the parameters before them.
+
+    A maximum over `candidates` has places among them; `inside` marks those that do not lie in the padding of a pooling.
+    """
+
+    name: str
+    operation: str
+    shape: tuple[int, ...]
+    candidates: int | None = None
+    inside: np.ndarray | None = None
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return int(np.prod(self.shape, dtype=int))
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A network f(params, x) at one sample, traced once.
+
+    `program` takes the leaves of `params` (named `parameters`, in `jax.tree.leaves` order), then those of one sample.
+    Capabilities are read from the operations, not from a class.
+    """
+
+    program: Program
+    parameters: tuple[str, ...]
+    params: Any
+    sample: Any
+
+    @cached_property
+    def characters(self) -> dict[int, Character]:
+        """The character of every value."""
+        return characters(self.program, len(self.parameters))
+
+    @cached_property
+    def _output(self) -> Character:
+        return reduce(merged, [self.characters[i] for i in self.program.outputs])
+
+    @property
+    def exact(self) -> bool:
+        """Whether outputs and derivatives at floats are rational numbers that a walk can compute."""
+        return self._output.exact
+
+    @property
+    def piecewise_linear(self) -> bool:
+        """Whether f is an affine function of the sample on every region where its bends are decided alike."""
+        return self.exact and self._output.degree <= 1 and not self._rational_in_data
+
+    @property
+    def _rational_in_data(self) -> bool:
+        return self._output.rational and self._output.degree > 1
+
+    @property
+    def polynomial(self) -> bool:
+        """Whether f is a polynomial of parameters and sample."""
+        return self.exact and not (self._output.bends or self._output.rational)
+
+    @property
+    def analytic(self) -> bool:
+        """Whether f is real analytic where it is defined."""
+        return not (self._output.bends or self._output.broken)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers f gives at one sample."""
+        return sum(math.prod(self.program.values[i].shape) for i in self.program.outputs)
+
+    @property
+    def affine_dimension(self) -> int:
+        """How many numbers an affine function of one sample is determined by: its real entries, and 1 for a constant term."""
+        return self.inputs + (0 if self._output.lowest else 1)
+
+    @property
+    def inputs(self) -> int:
+        """How many real numbers one sample holds."""
+        real = [leaf for leaf in jax.tree.leaves(self.sample) if np.issubdtype(leaf.dtype, np.floating)]
+        return sum(math.prod(leaf.shape) for leaf in real)
+
+    @cached_property
+    def bending(self) -> tuple[Node, ...]:
+        """The nodes that make decisions about real numbers."""
+        return tuple(node for node in self.program.nodes if bends(self.program, node))
+
+    @cached_property
+    def deciding(self) -> frozenset[int]:
+        """The values that decisions depend on."""
+        needed = {i for node in self.bending for i in node.inputs}
+        for node in reversed(self.program.nodes):
+            if needed & set(node.outputs):
+                needed |= set(node.inputs)
+        return frozenset(needed)
+
+    def before_output(self) -> "Graph":
+        """The graph without the functions of one number that its outputs pass through last: they only scale the rows of J."""
+        makers = {o: node for node in self.program.nodes for o in node.outputs}
+        outputs = [_stripped(i, makers) for i in self.program.outputs]
+        return replace(self, program=self.program.slice(outputs))
+
+    @cached_property
+    def units(self) -> tuple[Units, ...]:
+        """Where it bends, in the order of computation."""
+        with jax.enable_x64(True):
+            gates = jax.eval_shape(self.decide, self.params, self.sample)
+        found, at = [], 0
+        for node in self.bending:
+            reflexive = (
+                len(node.inputs) == 2 and node.inputs[0] == node.inputs[1] and node.operation not in ("max", "min")
+            )
+            for _ in range(0 if reflexive else _QUESTIONS.get(node.operation, 1)):
+                shape = tuple(gates[at].shape)
+                found.append(Units(self._origin(node), node.operation, shape, *self._candidates(node)))
+                at += 1
+        return tuple(found)
+
+    def _candidates(self, node: Node) -> tuple[int | None, np.ndarray | None]:
+        shape = self.program.values[node.inputs[0]].shape
+        if node.operation.startswith("reduce_window"):
+            inside = window_inside(node.options, shape)
+            return inside.shape[-1], None if inside.all() else inside
+        if node.operation.startswith("reduce"):
+            return int(np.prod([shape[d] for d in node.options["axes"]])), None
+        return None, None
+
+    @cached_property
+    def _origins(self) -> dict[int, tuple[int, str]]:
+        """For every value, where in the program the last parameter before it entered, and that parameter's name."""
+        names = dict(zip(self.program.inputs, self.parameters, strict=False))
+        found: dict[int, tuple[int, str]] = {}
+        direct: dict[int, str] = dict(names)
+        for at, node in enumerate(self.program.nodes):
+            entering = [(at, direct[i]) for i in node.inputs if i in direct]
+            earlier = [found[i] for i in node.inputs if i in found]
+            alone = len(node.inputs) == 1 and bool(entering)
+            if alone:  # still the parameter itself, rearranged
+                direct |= dict.fromkeys(node.outputs, entering[0][1])
+            elif entering or earlier:
+                found |= dict.fromkeys(node.outputs, max(entering + earlier))
+        return found
+
+    def _origin(self, node: Node) -> str:
+        named = [self._origins[i] for i in node.inputs if i in self._origins]
+        return max(named)[1] if named else "input"
+
+    def decide(self, params: Any, sample: Any) -> tuple[Any, ...]:
+        """The gates of all bends at one sample, in JAX."""
+        ask = Deciding()
+        interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
+        return tuple(ask.gates)
+
+    def gated(self, params: Any, sample: Any, gates: Sequence[Any]) -> Any:
+        """All outputs at one sample, flat, with the bends decided: polynomials or rational functions of parameters and sample."""
+        found = interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], Gated(gates))
+        return jnp.concatenate([value.reshape(-1) for value in found])
+
+    def quantities(self, params: Any, sample: Any, gates: Sequence[Any]) -> tuple[Any, ...]:
+        """What each decision was about, the gates held: zero where it is a tie."""
+        ask = Gated(gates)
+        interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
+        return tuple(ask.quantities)
+
+    def __str__(self) -> str:
+        return "\n".join(_table(self))
+
+
+def _table(graph: Graph) -> list[str]:
+    rows = [("", "operation", "shape", "parameters", "allows", "where")]
+    names = dict(zip(graph.program.inputs, graph.parameters, strict=False))
+    for at, node in enumerate(graph.program.nodes):
+        used = ", ".join(names[i] for i in node.inputs if i in names)
+        shape = "×".join(map(str, graph.program.values[node.outputs[0]].shape)) or "1"
+        rows.append((str(at), node.operation, shape, used, _allows(graph.characters[node.outputs[0]]), node.source))
+    wide = [max(len(row[c]) for row in rows) for c in range(5)]
+    return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, [*wide, 0], strict=True)).rstrip() for row in rows]
+
+
+def _allows(character: Character) -> str:
+    if character.broken:
+        return "jumps"
+    if character.smooth:
+        return "smooth"
+    kind = "linear" if character.degree <= 1 else "rational" if character.rational else "polynomial"
+    return f"piecewise {kind}" if character.bends else kind
+
+
+_LAST = {"integer_pow", "square", "exp", "tanh", "logistic", "erf", "sin", "cos", "log1p", "expm1", "exp2"}
+_REARRANGED = {"squeeze", "reshape"}
+
+
+def _stripped(value: int, makers: Mapping[int, Node]) -> int:
+    """The value before the last entrywise functions of it alone, looked for through index maps."""
+    at, kept = value, value
+    while at in makers and makers[at].operation in _LAST | _REARRANGED:
+        node = makers[at]
+        at = node.inputs[0]
+        kept = kept if node.operation in _REARRANGED else at
+    return kept
+
+
+def trace(f: Callable[[Any, Any], Any], params: Any, x: Any, *, dtype: Any = np.float64, whole: bool = False) -> Graph:
+    """The network as a program, from one sample of `x` (an array with the samples in front, or a pytree of such).
+
+    Real numbers are traced in `dtype`: float64 is what exact answers are about. With `whole=True` functions with derivative
+    rules of their own stay single operations, so that JAX differentiates them as their author says.
+
+    >>> net = nm.MLP((2, 3, 1))
+    >>> graph = nm.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2)))
+    >>> graph.piecewise_linear, graph.polynomial, [unit.size for unit in graph.units]
+    (True, False, [3])
+    """
+    with jax.enable_x64(True):
+        spec = jax.tree.map(lambda leaf: _struct(leaf, dtype), params)
+        sample = jax.tree.map(lambda leaf: _struct(leaf, dtype, 1), x)
+        return _traced(f, *_hashable(spec), *_hashable(sample), whole)
+
+
+def _struct(leaf: Any, dtype: Any, skip: int = 0) -> jax.ShapeDtypeStruct:
+    leaf = leaf if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) else np.asarray(leaf)
+    return jax.ShapeDtypeStruct(leaf.shape[skip:], np.dtype(dtype) if is_floating(leaf) else leaf.dtype)
+
+
+def _hashable(tree: Any) -> tuple[Any, Any]:
+    leaves, structure = jax.tree.flatten(tree)
+    return tuple((leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves), structure
+
+
+@lru_cache(maxsize=128)
+def _traced(f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_structure: Any, whole: bool) -> Graph:
+    params = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    sample = jax.tree.unflatten(sample_structure, [jax.ShapeDtypeStruct(*leaf) for leaf in sample_leaves])
+
+    def one(params: Any, sample: Any) -> Any:
+        y = f(params, jax.tree.map(lambda leaf: leaf[None], sample))
+        return jax.tree.map(lambda leaf: leaf[0], y)
+
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
+    kept = ("custom_jvp_call", "custom_vjp_call") if whole else ()
+    return Graph(program_of(one, params, sample, whole=kept), tuple(names), params, sample)

@@ -1,0 +1,131 @@
+"""What every function of a model does first: refuse bad arguments, bring good ones to one dtype, once for each shape."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.models.function import flat_outputs, output_shape
+from neuromanifold.numerics.precision import is_floating, is_traced, is_wide, promote, widest
+from neuromanifold.numerics.validation import (
+    check_finite,
+    check_param_types,
+    check_sample,
+    leading_axis,
+    sample_arrays,
+)
+
+Model = Callable[[Any, Any], Any]
+_SAFETY = 1000.0
+
+
+class Signature(NamedTuple):
+    """Shapes and dtypes of a pytree, hashable."""
+
+    structure: Any
+    leaves: tuple[tuple[tuple[int, ...], np.dtype], ...]
+
+    @staticmethod
+    def of(tree: Any) -> "Signature":
+        """That of arrays."""
+        leaves, structure = jax.tree.flatten(tree)
+        return Signature(structure, tuple((a.shape, a.dtype) for a in leaves))
+
+    def structs(self) -> Any:
+        """The pytree of shapes and dtypes."""
+        return jax.tree.unflatten(self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves])
+
+
+def check_model(f: Any) -> None:
+    """Refuse what is no function, and models that cannot be remembered."""
+    if not callable(f):
+        raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
+    try:
+        hash(f)
+    except TypeError:
+        raise TypeError(
+            f"`f` is a {type(f).__name__} that holds arrays; keep them in the parameters: "
+            "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
+        ) from None
+
+
+def checked(f: Model, params: Any, x: Any, *more: Any, dtype: Any = None) -> tuple[Any, ...]:
+    """(params, x, *more) as JAX arrays of the widest dtype among them (or `dtype`). Call inside `boundary`."""
+    check_model(f)
+    check_param_types(params)
+    names = ("x", "x2")
+    samples = [sample_arrays(sample, name) for name, sample in zip(names, (x, *more), strict=False)]
+    dtype = widest(params, *samples) if dtype is None else dtype
+    arguments = tuple(promote(argument, dtype) for argument in (params, *samples))
+    for argument, name in zip(arguments, ("params", *names), strict=False):
+        check_finite(argument, name)
+    for name, sample in zip(names, arguments[1:], strict=False):
+        output_size(f, arguments[0], sample, name)
+    check_rows(f, arguments[0], arguments[1])
+    return arguments
+
+
+def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
+    """o: how many numbers f gives at one sample. Asked once for each shape; what f says against `x` is said of `name`."""
+    try:
+        return _output_size(f, Signature.of(params), Signature.of(x))
+    except (TypeError, ValueError) as error:
+        error.__notes__ = []  # JAX's remark about its own frames
+        if name != "x" and str(error).startswith("`x`"):
+            raise type(error)(str(error).replace("`x`", f"`{name}`", 1)) from None
+        raise
+
+
+@lru_cache(maxsize=1024)
+def _output_size(f: Model, params: Signature, x: Signature) -> int:
+    return int(np.prod(output_shape(f, params.structs(), x.structs()), dtype=int))
+
+
+def check_rows(f: Model, params: Any, x: Any) -> None:
+    """Refuse models whose rows influence each other; tried once for each model and shape of a sample."""
+    if is_traced((params, x)) or leading_axis(x) == 1:
+        return
+    key = (f, Signature.of(params), Signature.of(jax.tree.map(lambda a: a[:1], x)))
+    if key not in _SEPARATE:
+        _compare_rows(f, params, jax.tree.map(lambda a: a[:3], x))
+        _SEPARATE[key] = True
+        if len(_SEPARATE) > 4096:
+            _SEPARATE.clear()
+
+
+_SEPARATE: dict[Any, bool] = {}
+
+
+def _compare_rows(f: Model, params: Any, x: Any) -> None:
+    error, scale = map(float, _row_error(f, params, x))
+    eps = float(jnp.finfo(widest(params, x)).eps)
+    if error > _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))):
+        raise ArithmeticError(
+            f"`f` mixes its rows: outputs change by {error:.2g} when other samples are removed; "
+            "pass a model in evaluation mode, without batch statistics."
+        )
+
+
+@jax.jit(static_argnums=0)
+def _row_error(f: Model, params: Any, x: Any) -> tuple[Any, Any]:
+    """The largest difference between f on all rows and f on each alone, and the size of f."""
+    whole = flat_outputs(f, params, x)
+    alone = jax.vmap(lambda row: flat_outputs(f, params, jax.tree.map(lambda a: a[None], row))[0])(x)
+    return jnp.abs(whole - alone).max(), jnp.maximum(jnp.abs(whole).max(), jnp.abs(alone).max())
+
+
+def check_target(f: Model, params: Any, x: Any, y: Any) -> None:
+    """Refuse a target whose shape is not the model's output shape."""
+    y = check_sample(y, "y")
+    expected = (leading_axis(x), *output_shape(f, *(jax.tree.map(_struct, part) for part in (params, x))))
+    if np.shape(y) != expected:
+        raise ValueError(f"`y` has shape {np.shape(y)} but the model's output has {expected}; reshape the target.")
+
+
+def _struct(leaf: Any) -> jax.ShapeDtypeStruct:
+    leaf = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    dtype = leaf.dtype if not is_floating(leaf) or is_wide() else np.dtype(np.float32)
+    return jax.ShapeDtypeStruct(leaf.shape, dtype)

@@ -1,0 +1,181 @@
+"""On which side of every bend a network is: decided by proof, never by rounding.
+
+A walk in float64 with a running error bound decides nearly everything. Samples with an open decision are walked again in balls of
+growing precision, until each ball excludes zero or lies below the separation bound of its height, which proves a tie; and
+where that would take too many bits, over the rationals.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold.graph import programs
+from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.balls import Balls
+from neuromanifold.graph.bounded import Bounded, is_open
+from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.numbers import Rationals
+from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.walk import walk
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.memory import blocks
+
+_FIRST_BITS, _MOST_BITS = 128, 8192
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """The gates of a graph at every sample, proved.
+
+    `gates[k]` belongs to `graph.units[k]`: truth values, or places of the largest candidate. `ties[k]` marks decisions about
+    a quantity that is exactly zero, `kinks[k]` those of them at which f is not differentiable in θ: the two sides are
+    different functions of θ. The other ties are harmless, whichever way they are decided. `escalated` samples needed balls.
+    """
+
+    graph: Graph
+    gates: tuple[np.ndarray, ...]
+    ties: tuple[np.ndarray, ...]
+    kinks: tuple[np.ndarray, ...]
+    escalated: int
+
+    @property
+    def samples(self) -> int:
+        """How many samples were decided."""
+        return len(self.gates[0]) if self.gates else 0
+
+    @property
+    def places(self) -> tuple[tuple[int, int, int], ...]:
+        """(sample, units, index) of every kink, the index into the flattened units."""
+        found = [
+            (s, k, i) for k, mask in enumerate(self.kinks) for s, i in np.argwhere(mask.reshape(len(mask), -1)).tolist()
+        ]
+        return tuple(sorted(found))
+
+    def rows(self) -> np.ndarray:
+        """The gates of each sample as one row of bytes: equal rows, one region."""
+        parts = [np.ascontiguousarray(g).reshape(len(g), -1).view(np.uint8) for g in self.gates]
+        return np.concatenate(parts, axis=1) if parts else np.empty((0, 0), np.uint8)
+
+    def take(self, samples: Any) -> "Decisions":
+        """The same for some of the samples."""
+        gates, ties, kinks = (tuple(a[samples] for a in part) for part in (self.gates, self.ties, self.kinks))
+        return Decisions(self.graph, gates, ties, kinks, self.escalated)
+
+
+def decide(graph: Graph, params: Any, x: Any, *, balls_only: bool = False) -> Decisions:
+    """The side of every bend at float parameters and float data, proved. `balls_only` skips float64: the independent route."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+    data = [np.asarray(leaf) for leaf in jax.tree.leaves(x)]
+    n = len(data[0])
+    if not graph.units:
+        return Decisions(graph, (), (), (), 0)
+    gates, records = _empty(graph, n)
+    undecided = np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records)
+    rows = np.flatnonzero(undecided)
+    for part in blocks(len(rows), 16):
+        _by_balls(graph, leaves, [a[rows[part]] for a in data], rows[part], gates, records)
+    ties = tuple(_tied(units, record) for units, record in zip(graph.units, records, strict=True))
+    found = Decisions(graph, tuple(gates), ties, ties, len(rows))
+    return found if not any(t.any() for t in ties) else _without_harmless(found, records, data)
+
+
+def _empty(graph: Graph, n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    gates = [np.zeros((n, *u.shape), bool if u.candidates is None else np.int64) for u in graph.units]
+    records = [
+        np.zeros((n, *u.shape), np.int8) if u.candidates is None else np.zeros((n, *u.shape, u.candidates), bool)
+        for u in graph.units
+    ]
+    return gates, records
+
+
+def _walked(
+    graph: Graph, A: Arithmetic, leaves: Sequence[np.ndarray], data: Sequence[np.ndarray]
+) -> tuple[list[Any], list[Any]]:
+    record: list[Any] = []
+    inputs = [*(A.lift(a) for a in leaves), *(A.lift(a) if a.dtype.kind == "f" else a for a in data)]
+    found = walk(programs.decisions(graph, len(data[0])), A, inputs, record)
+    return found, record
+
+
+def _by_bounds(graph: Graph, leaves: Any, data: Any, gates: list[np.ndarray], records: list[np.ndarray]) -> np.ndarray:
+    """Fill in what float64 decides; which samples have a decision that it leaves open."""
+    undecided = np.zeros(len(data[0]), bool)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part, block in _blocks(data):
+            found, record = _walked(graph, Bounded(), leaves, block)
+            for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
+                gates[k][part], records[k][part] = _kept(gate, part), _kept(_shared(decision), part)
+                undecided[part] |= _kept(is_open(decision), part).reshape(part.stop - part.start, -1).any(axis=1)
+    return undecided
+
+
+def _blocks(data: Sequence[np.ndarray]) -> Iterator[tuple[slice, list[np.ndarray]]]:
+    """Blocks of equal length, the last one filled up with repetitions, so that one program serves all."""
+    n = len(data[0])
+    size = -(-n // -(-n // _AT_ONCE))
+    for start in range(0, n, size):
+        at = np.minimum(np.arange(start, start + size), n - 1)
+        yield slice(start, min(start + size, n)), [a[at] for a in data]
+
+
+def _kept(a: np.ndarray, part: slice) -> np.ndarray:
+    return a[: part.stop - part.start]
+
+
+def _shared(decision: Any) -> np.ndarray:
+    return decision if isinstance(decision, np.ndarray) else decision[1]
+
+
+def _by_balls(
+    graph: Graph, leaves: Any, data: Any, rows: np.ndarray, gates: list[np.ndarray], records: list[np.ndarray]
+) -> None:
+    found, record = _exactly(graph, leaves, data)
+    for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
+        gates[k][rows], records[k][rows] = gate, _shared(decision)
+
+
+def _exactly(graph: Graph, leaves: Any, data: Any) -> tuple[list[Any], list[Any]]:
+    import flint
+
+    bits = _FIRST_BITS
+    while bits <= _MOST_BITS:
+        with flint.ctx.workprec(bits):
+            found, record = _walked(graph, Balls(), leaves, data)
+        if not any(is_open(decision).any() for decision in record):
+            return found, record
+        bits *= 4
+    return _walked(graph, Rationals(), leaves, data)
+
+
+def _tied(units: Any, record: np.ndarray) -> np.ndarray:
+    """Which decisions are ties: a sign of zero, or several candidates that share the largest value."""
+    if units.candidates is None:
+        return record == 0
+    real = record if units.inside is None else record & units.inside
+    return real.sum(axis=-1) > 1
+
+
+def _without_harmless(found: Decisions, records: Sequence[np.ndarray], data: Sequence[np.ndarray]) -> Decisions:
+    """Kinks are ties whose two sides differ as functions of θ: not zero at random parameters modulo a random prime."""
+    graph, rows = found.graph, np.flatnonzero(np.any([t.reshape(len(t), -1).any(axis=1) for t in found.ties], axis=0))
+    A = Residues(modular.random_prime())
+    leaves = [A.random(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
+    kinks = [np.zeros_like(t) for t in found.ties]
+    for part in blocks(len(rows), _AT_ONCE):
+        at = rows[part]
+        inputs = [
+            *leaves,
+            *(A.lift(a[at]) if a.dtype.kind == "f" else a[at] for a in data),
+            *(g[at] for g in found.gates),
+        ]
+        moved = walk(programs.quantities(graph, len(at)), A, inputs)
+        for k, (units, quantity) in enumerate(zip(graph.units, moved, strict=True)):
+            differs = quantity.values != 0
+            if units.candidates is not None:
+                differs = (differs & records[k][at]).any(axis=-1)
+            kinks[k][at] = found.ties[k][at] & differs
+    return Decisions(graph, found.gates, found.ties, tuple(kinks), found.escalated)

@@ -1,0 +1,211 @@
+"""A graph at float parameters and float data with every bend decided: what exact questions about its Jacobian are asked of."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold.graph import programs
+from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.heights import Heights
+from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.selection import Selection, select
+from neuromanifold.graph.sketches import draw_sketch, entering_exactly, sketched
+from neuromanifold.graph.support import Support
+from neuromanifold.graph.walk import refuse_inexact, walk
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.memory import blocks
+from neuromanifold.numerics.precision import is_floating
+from neuromanifold.regions.decisions import Decisions, decide
+
+Model = Callable[[Any, Any], Any]
+_PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)
+_ENTRIES_AT_ONCE = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The exact Jacobian, implicitly: leaves and data as NumPy arrays, the gates proved."""
+
+    model: Model
+    graph: Graph
+    leaves: tuple[np.ndarray, ...]
+    data: tuple[np.ndarray, ...]
+    decisions: Decisions
+    chosen: Selection
+
+    @staticmethod
+    def of(
+        f: Model, params: Any, x: Any, *, wrt: Any = None, balls_only: bool = False, before_output: bool = False
+    ) -> "Problem":
+        """Trace, refuse what has no exact answer, decide. `before_output` leaves out functions that outputs pass through last."""
+        graph = trace(f, params, x)
+        graph = graph.before_output() if before_output else graph
+        refuse_inexact(graph, "exact arithmetic needs")
+        leaves = tuple(_real(leaf) for leaf in jax.tree.leaves(params))
+        data = tuple(_real(leaf) for leaf in jax.tree.leaves(x))
+        found = decide(graph, leaves, data, balls_only=balls_only)
+        return Problem(f, graph, leaves, data, found, select(params, wrt))
+
+    @property
+    def samples(self) -> int:
+        """n."""
+        return len(self.data[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of J."""
+        return self.samples * self.graph.outputs, self.chosen.size
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for network, parameters and data."""
+        digest = hashlib.sha256(repr((self.shape, self.chosen.names, _text(self.graph))).encode())
+        for a in (*self.leaves, *self.data):
+            digest.update(f"{a.dtype}{a.shape}".encode() + np.ascontiguousarray(a).tobytes())
+        return digest.hexdigest()
+
+    def inputs(self, A: Arithmetic, part: Any, params: list[Any] | None = None) -> list[Any]:
+        """(params, x, gates) of some samples, as a program takes them."""
+        lifted = [A.lift(a) for a in self.leaves] if params is None else params
+        data = [A.lift(a[part]) if a.dtype.kind == "f" else a[part] for a in self.data]
+        return [*lifted, *data, *(gate[part] for gate in self.decisions.gates)]
+
+    def jacobian(self, A: Arithmetic, params: list[Any] | None = None) -> Any:
+        """J in an arithmetic, (n·o, D), block by block of samples; at other parameters where they are given."""
+        parts = []
+        for part, at in self.parts(self.graph.outputs * self.chosen.size):
+            program = programs.jacobians(self.graph, len(at), self.chosen.leaves)
+            [block] = walk(program, A, self.inputs(A, at, params))
+            parts.append(A.rearrange(lambda a, k=part.stop - part.start: a[:k].reshape(-1, a.shape[-1]), block))
+        return A.rearrange(lambda *a: np.concatenate(a), *parts)
+
+    def values(self, A: Arithmetic) -> Any:
+        """f at every sample, (n, o)."""
+        return self._walked(A, programs.values, self.graph.outputs)
+
+    def input_jacobian(self, A: Arithmetic) -> Any:
+        """∂f/∂x at every sample, (n, o, d)."""
+        return self._walked(A, programs.input_jacobians, self.graph.outputs * self.graph.inputs)
+
+    def _walked(self, A: Arithmetic, program: Callable[[Graph, int], Any], per_sample: int) -> Any:
+        found = []
+        for part, at in self.parts(per_sample):
+            [block] = walk(program(self.graph, len(at)), A, self.inputs(A, at))
+            found.append(A.rearrange(lambda a, k=part.stop - part.start: a[:k], block))
+        return A.rearrange(lambda *a: np.concatenate(a), *found)
+
+    def parts(self, per_sample: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """Blocks of equal length, the last filled up by repeating a sample, so that one program serves all."""
+        n = self.samples
+        count = len(list(blocks(n, max(1, _ENTRIES_AT_ONCE // max(1, per_sample)))))
+        size = -(-n // count)
+        for start in range(0, n, size):
+            yield slice(start, min(start + size, n)), np.minimum(np.arange(start, start + size), n - 1)
+
+    def residues(self, p: int) -> np.ndarray:
+        """J modulo p."""
+        return self.jacobian(Residues(p)).values
+
+    def sketch(self, p: int, params: list[Any] | None = None) -> tuple[np.ndarray, bool]:
+        """J times a random matrix with as many columns as the smaller side of J, modulo p; tall ones are mixed from the left too.
+
+        Also whether its rows are still those of J.
+        """
+        A, (height, width) = Residues(p), self.shape
+        m = min(height, width)
+        tensors = draw_sketch(A, self.graph, self.chosen.leaves, m)
+        lifted = [A.lift(a) for a in self.leaves] if params is None else params
+        rows, mixed = [], np.zeros((m, m), np.int64)
+        for part, at in self.parts(self.sketch_size(m)):
+            block = sketched(A, self.graph, self.chosen.leaves, tensors, self.inputs(A, at, lifted), len(at))
+            block = block[: (part.stop - part.start) * self.graph.outputs]
+            if height > width:
+                mixed = modular.add(mixed, modular.matmul(modular.random_residues((m, len(block)), p), block, p), p)
+            else:
+                rows.append(block)
+        return (np.concatenate(rows), True) if height <= width else (mixed, False)
+
+    def sketch_size(self, m: int) -> int:
+        """Numbers that one sample takes in a sketch with m columns."""
+        uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
+        most = max((use.batch * use.positions * (self.graph.outputs + 1) * m for use in uses), default=0)
+        return most + self.graph.outputs * m
+
+    def sketch_operations(self, m: int) -> float:
+        """Multiplications in the matrix products of a sketch with m columns."""
+        how, o = entering_exactly(self.graph, self.chosen.leaves), self.graph.outputs
+        by_use = (
+            u.batch * u.positions * m * (o * u.outer * (1 + (u.constant is not None)) + u.inner) for _, u in how.uses
+        )
+        by_leaf = (self.leaves[i].size * o * m for i, _ in how.direct)
+        return self.samples * float(sum(by_use) + sum(by_leaf))
+
+    def products(self, p: int, directions: np.ndarray) -> np.ndarray:
+        """J·v modulo p for stacked directions (k, D), shape (k, n·o): forward mode, another route than `jacobian`."""
+        A = Residues(p)
+        none = np.empty((0, self.shape[0]), np.int64)
+        return np.concatenate([none, *(self._products(A, directions[part]) for part in blocks(len(directions), 32))])
+
+    def _products(self, A: Residues, directions: np.ndarray) -> np.ndarray:
+        k, columns = len(directions), np.cumsum([0, *self.chosen.sizes])
+        mine = {
+            i: directions[:, a:b].reshape(k, *self.leaves[i].shape)
+            for i, a, b in zip(self.chosen.leaves, columns, columns[1:], strict=False)
+        }
+        tangents = [
+            type(A.lift(np.zeros(())))(mine.get(i, np.zeros((k, *leaf.shape), np.int64)))
+            for i, leaf in enumerate(self.leaves)
+        ]
+        found = []
+        for part, at in self.parts(k * self.graph.outputs):
+            program = programs.products(self.graph, len(at), k)
+            [block] = walk(program, A, [*self.inputs(A, at), *tangents])
+            found.append(block.values[:, : part.stop - part.start].reshape(k, -1))
+        return np.concatenate(found, axis=1)
+
+    def zero_columns(self) -> np.ndarray:
+        """Columns of J that vanish at every sample because no open path runs through their parameter."""
+        return ~self.jacobian(Support()).flags.any(axis=0)
+
+    def region_bound(self) -> int:
+        """Σ over regions of o·min(samples in it, affine dimension of the data).   [complexity, Prop C.3]
+
+        On a region each row of J is an affine function of the sample, a linear one where f has no constant term.
+        """
+        return self.graph.outputs * int(np.minimum(self.region_counts(), self.graph.affine_dimension).sum())
+
+    def region_counts(self) -> np.ndarray:
+        """How many samples each sampled region holds."""
+        rows = self.decisions.rows()
+        return np.unique(rows, axis=0, return_counts=True)[1] if rows.size else np.array([self.samples])
+
+    def minor_bits(self) -> float:
+        """log₂ of any minor of full order (Hadamard), denominators cleared."""
+        A, order = Heights(), min(self.shape)
+        height = self.jacobian(A)
+        other = height.other * order
+        return order * (max(0.0, height.magnitude) + height.bits + other + math.log2(max(1, order)) / 2)
+
+    def failure_probability(self, was_sketched: bool) -> float:
+        """How likely a random 61-bit prime (and sketch) hides a larger rank: prime divisors of a minor over all primes."""
+        by_prime = self.minor_bits() / 60 / (_PRIMES_BETWEEN / 2)
+        return min(1.0, by_prime + (2 * min(self.shape) / 2.0**60 if was_sketched else 0.0))
+
+
+def _real(leaf: Any) -> np.ndarray:
+    """Floats of any width as float64, which holds them exactly."""
+    return np.asarray(leaf).astype(np.float64) if is_floating(leaf) else np.asarray(leaf)
+
+
+def _text(graph: Graph) -> Any:
+    """The operations of a graph and its constants, as text."""
+    program = graph.program
+    constants = [(a.shape, a.tobytes()) for a in program.constants.values()]
+    return [(node.operation, node.inputs) for node in program.nodes], constants

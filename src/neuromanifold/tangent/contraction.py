@@ -1,0 +1,114 @@
+"""The kernel of two sets of samples from their factors, by the routes of a plan."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from neuromanifold.graph.factors import Factors, factors
+from neuromanifold.tangent.routes import Plan, Route
+
+
+@jax.jit(static_argnums=0)
+def factors_of(plan: Plan, params: Any, x: Any) -> Factors:
+    """The factors at every sample."""
+    uses = [route.use for route in plan.routes]
+    return jax.vmap(lambda sample: factors(plan.graph, uses, plan.direct, params, sample))(x)
+
+
+@functools.partial(jax.jit, static_argnames=("plan", "kind", "same"))
+def kernel_block(plan: Plan, params: Any, x1: Any, x2: Any, *, kind: str, same: bool) -> tuple[Any, Any]:
+    """The kernel of two blocks of samples, and whether everything in it is finite."""
+    left = factors_of(plan, params, x1)
+    right = left if same else factors_of(plan, params, x2)
+    kernel = combine(plan, left, right, kind)
+    matrix = (
+        kernel
+        if kind == "diagonal"
+        else kernel.reshape(-1, kernel.shape[-1] if kind == "trace" else kernel.shape[-2] * kernel.shape[-1])
+    )
+    if same:
+        matrix = (matrix + matrix.swapaxes(0, 1)) / 2
+    finite = [
+        jnp.isfinite(leaf).all()
+        for leaf in (*jax.tree.leaves((params, x1, x2)), matrix)
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    return matrix, jnp.stack(finite).all()
+
+
+@jax.jit(static_argnums=0)
+def self_traces(plan: Plan, params: Any, x: Any) -> Any:
+    """Tr Θ(x_i, x_i) at every sample."""
+
+    def one(sample: Any) -> Any:
+        mine = factors_of(plan, params, jax.tree.map(lambda a: a[None], sample))
+        return combine(plan, mine, mine, "trace")[0, 0]
+
+    return jax.vmap(one)(x)
+
+
+def combine(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
+    """(n1, o, n2, o), (n1, n2) summed over equal outputs, or (n1, n2, o) for each output."""
+    total, blocks = _zeros(plan, left, right, kind), list(zip(left.jacobians, right.jacobians, strict=True))
+    factors = zip(plan.routes, left.inputs, left.cotangents, right.inputs, right.cotangents, strict=True)
+    for route, a, d, b, e in factors:
+        if route.way == "block":
+            blocks.append((_formed(a, d), _formed(b, e)))
+        else:
+            total = total + _WAYS[route.way](route, a, d, b, e, kind)
+    if blocks:
+        one, two = (jnp.concatenate(part, axis=2) for part in zip(*blocks, strict=True))
+        total = total + _contracted(one, two, kind)
+    return total
+
+
+def _zeros(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
+    """The kernel of a network whose parameters change nothing."""
+    n, m, o = left.samples.shape[0], right.samples.shape[0], plan.outputs
+    shape = {"all": (n, o, m, o), "trace": (n, m), "diagonal": (n, m, o)}[kind]
+    return jnp.zeros(shape, left.samples.dtype)
+
+
+def _formed(a: Any, d: Any) -> Any:
+    """G = Σ_t d_t ⊗ a_t, flat: (n, o, size)."""
+    G = jnp.einsum("nobtc,nbtk->nobck", d, a)
+    return G.reshape(*G.shape[:2], -1)
+
+
+def _contracted(one: Any, two: Any, kind: str) -> Any:
+    if kind == "trace":
+        return one.reshape(one.shape[0], -1) @ two.reshape(two.shape[0], -1).T
+    if kind == "diagonal":
+        return jnp.einsum("ioe,joe->ijo", one, two)
+    return jnp.tensordot(one, two, axes=((2,), (2,)))
+
+
+def _hadamard(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
+    """(a·a′ + [bias]) (d·d′). The barrier keeps XLA from fusing the two products, whose autotuning on a GPU takes minutes."""
+    gram = a[:, 0, 0] @ b[:, 0, 0].T
+    gram = gram if route.use.constant is None else gram + 1.0
+    slopes = _contracted(d[:, :, 0, 0], e[:, :, 0, 0], kind)
+    gram, slopes = jax.lax.optimization_barrier((gram, slopes))
+    shape = {"trace": gram.shape, "diagonal": (*gram.shape, 1), "all": (gram.shape[0], 1, gram.shape[1], 1)}[kind]
+    return gram.reshape(shape) * slopes
+
+
+def _gram(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
+    S = jnp.einsum("nbtk,mbsk->nbtms", a, b)
+    if kind == "all":
+        return jnp.einsum("nobtc,nbtmpc->nomp", d, jnp.einsum("nbtms,mpbsc->nbtmpc", S, e))
+    if kind == "trace":
+        return jnp.einsum("nbtms,nbtms->nm", S, jnp.einsum("nobtc,mobsc->nbtms", d, e))
+    return jnp.einsum("nbtms,nobtc,mobsc->nmo", S, d, e)
+
+
+def _half(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
+    G = jnp.einsum("nobtc,nbtk->nobck", d, a)
+    P = jnp.einsum("nobck,mbsk->nobcms", G, b)
+    outputs = {"all": "nobcms,mpbsc->nomp", "trace": "nobcms,mobsc->nm", "diagonal": "nobcms,mobsc->nmo"}[kind]
+    return jnp.einsum(outputs, P, e)
+
+
+_WAYS = {"hadamard": _hadamard, "gram": _gram, "half": _half}
