@@ -229,7 +229,7 @@ def verify_statements(
     cases: Annotated[
         int | None, typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0, max=2**32 - 1)] = 0,
     studies: Annotated[
         bool,
         typer.Option("--studies", help="Run the studies anew at small scale instead of reading the recorded runs."),
@@ -237,7 +237,10 @@ def verify_statements(
     json: Annotated[Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the ledger here as a self-contained page.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep what the file of --json already holds for the same cases and seed.")
+        bool,
+        typer.Option(
+            "--resume", help="Keep all that the file of --json holds; examine what it lacks for these cases and seed."
+        ),
     ] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
@@ -245,6 +248,8 @@ def verify_statements(
     errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
+    import jax
+
     from neuromanifold import papers
     from neuromanifold.report.ledger import write_ledger
 
@@ -255,11 +260,10 @@ def verify_statements(
     chosen = papers.select(key, tuple(ids or ()))
     if studies:
         chosen = tuple(papers.reading(chosen, _small_summary()))
-    finished = papers.read_evidence(json) if resume and json is not None and json.exists() else ()
+    held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
-    found, expected = _examined(
-        papers.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
-    )
+    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held)
+    found, expected = _examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
         _print_facts(found, expected)
     if record:
@@ -287,8 +291,13 @@ def _small_summary() -> Any:
     return summary
 
 
-def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path | None) -> tuple[list[Any], list[str]]:
-    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts."""
+def _examined(
+    evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, held: list[Any]
+) -> tuple[list[Any], list[str]]:
+    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts.
+
+    `json` always holds what it held before, with what has been found since.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -298,7 +307,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
         TimeRemainingColumn,
     )
 
-    from neuromanifold.papers import expected, write_evidence
+    from neuromanifold.papers import expected, merge, write_evidence
     from neuromanifold.report.ledger import cells, summary_lines
 
     found: list[Any] = []
@@ -313,7 +322,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
             verdicts.append(expected(item, recorded, small=small))
             show(_line(*cells(item, verdicts[-1])))
             if json is not None:
-                write_evidence(found, json)
+                write_evidence(merge(held, found), json)
             progress.advance(task)
     for line in summary_lines(found):
         typer.echo(line)
@@ -335,7 +344,7 @@ def _print_facts(found: list[Any], expected: list[str]) -> None:
 
 
 def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:
-    return f"{paper:<11} {name:<26} {verdict:<28} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
+    return f"{paper:<11} {name:<26} {verdict:<31} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
 
 
 @app.command()
