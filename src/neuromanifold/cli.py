@@ -1,9 +1,12 @@
 """The command line: thin, every command calls one function of the library and says what it wrote."""
 
+import contextlib
 import functools
 import importlib
 import os
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +48,7 @@ def main() -> None:
     """Run the command line; bad input ends in one sentence and exit status 2."""
     try:
         app()
-    except (ValueError, TypeError, OSError, ArithmeticError) as error:
+    except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
         print(f"neuromanifold: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 
@@ -53,11 +56,20 @@ def main() -> None:
 @app.command("inspect")
 def inspect_network(
     model: Annotated[
-        str | None, typer.Argument(help="MLP weights, .safetensors or .npz; without it, a small example is trained.")
+        str | None,
+        typer.Argument(
+            help="The network: .safetensors, .npz, .pt, .pth or .pt2; without it, a small example is trained."
+        ),
     ] = None,
     data: Annotated[str | None, typer.Argument(help="Samples: a .npy or .csv file, or the name of a data set.")] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
+    ] = None,
+    batchnorm: Annotated[
+        str | None, typer.Option(help="Where batch normalisation stands to the activation: before or after it.")
+    ] = None,
+    factory: Annotated[
+        str | None, typer.Option(help="package.module:function that builds the network whose weights MODEL holds.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
@@ -66,6 +78,7 @@ def inspect_network(
     """The geometry of a network on data: a table here, a self-contained page in OUT."""
     from neuromanifold.inspection import inspect
     from neuromanifold.models import load
+    from neuromanifold.models.function import output_shape
     from neuromanifold.numerics.files import check_folder
     from neuromanifold.numerics.interrupts import answering
     from neuromanifold.report import write
@@ -76,8 +89,11 @@ def inspect_network(
             net, params, dataset = _example(epochs, seed)
             x, y = dataset.x, dataset.y
         else:
-            net, params = load(model, activation=activation)
-            x, y = _samples(net, model, data)
+            example = None if factory is None else _samples(model, data)[0][:3]
+            with _notes():
+                net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
+            x, y = _samples(model, data)
+            y = y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
         inspection = inspect(net, params, x, y)
         _print_inspection(inspection)
         typer.echo(f"wrote {write(inspection, out)}")
@@ -109,7 +125,17 @@ def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
     return net, jax.tree.map(lambda leaf: leaf[0], training.params), dataset
 
 
-def _samples(net: Any, model: str, data: str | None) -> tuple[Any, Any]:
+@contextlib.contextmanager
+def _notes() -> Iterator[None]:
+    """Warnings of the library as plain lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        typer.echo(f"note: {warning.message}", err=True)
+
+
+def _samples(model: str, data: str | None) -> tuple[Any, Any]:
     from neuromanifold.data import load, names, read
 
     if data is None:
@@ -119,7 +145,7 @@ def _samples(net: Any, model: str, data: str | None) -> tuple[Any, Any]:
     if data not in names():
         return read(data), None
     dataset = load(data)
-    return dataset.x, dataset.y if dataset.y.shape[1] == net.widths[-1] else None
+    return dataset.x, dataset.y
 
 
 def _print_inspection(inspection: Any) -> None:

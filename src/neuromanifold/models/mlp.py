@@ -90,7 +90,7 @@ class MLP:
         `runs=R` draws R networks from keys split off `key`, on a leading axis. The default scheme is `nm.init.ntk` in NTK
         scaling and `nm.init.he_bias` otherwise. float64 leaves as NumPy arrays, which nothing narrows.
         """
-        _check_draw(key, runs, dtype)
+        check_draw(key, runs, dtype)
         draw = schemes.resolve(scheme if scheme is not None else "ntk" if self.scaling == "ntk" else "he_bias")
         if runs is None:
             params = draw(key, self)
@@ -169,7 +169,8 @@ def _forward(net: MLP, params: Params, x: Any) -> Any:
     return apply_activation(net.output_activation, net.preactivations(params, x)[-1])
 
 
-def _check_draw(key: Any, runs: Any, dtype: Any) -> None:
+def check_draw(key: Any, runs: Any, dtype: Any) -> None:
+    """Refuse what `init` cannot draw with."""
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
     if runs is not None and (not isinstance(runs, int) or runs < 1):

@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched."""
+    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched.
+
+    The file has the permissions that the umask gives to new files, or those of the file it replaces.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _neighbour(path)

@@ -43,7 +43,7 @@ def ntk(
     [[1.0, 3.0], [3.0, 9.0]]
     """
     kind = _kind(trace, diagonal)
-    budget = memory_budget(memory)
+    budget = memory_budget(memory, device=True)
     check_model(f)
     check_param_types(params)
     x1 = sample_arrays(x1, "x")
