@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.numerics.devices import devices
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.threads import beside, cores, lapack
 
@@ -14,15 +15,6 @@ LARGEST_ON_CPU = 16
 """A step of 16 small networks costs a core hardly more per network than one of 100, so that cores beyond need not idle."""
 SIDE_BY_SIDE = 4
 """So many groups must fit into the memory budget on any machine; with more cores, as many run at a time as fit."""
-
-
-def devices() -> list[Any]:
-    """The devices of this process: all of them, or the one that `jax.default_device` names."""
-    config: Any = jax.config
-    default = config.jax_default_device
-    if default is None:
-        return jax.local_devices()
-    return [jax.devices(default)[0] if isinstance(default, str) else default]
 
 
 @dataclass(frozen=True, eq=False)
