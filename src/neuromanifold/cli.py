@@ -44,6 +44,23 @@ _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        import importlib.metadata as metadata
+
+        typer.echo(f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """The geometry of neural-network parametrizations, with answers that carry their proof."""
+
+
 def main() -> None:
     """Run the command line; bad input ends in one sentence and exit status 2."""
     try:
