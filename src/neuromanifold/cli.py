@@ -11,8 +11,27 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
+
+
+class _Group(typer.core.TyperGroup):
+    """The commands; Ctrl-C says what is on disk."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(
+                f"neuromanifold: interrupted; {str(stop) or 'what was finished is on disk.'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            sys.stdout.flush()
+            os._exit(130)  # what still computes in another thread must not delay the answer
+
 
 app = typer.Typer(
+    cls=_Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -22,8 +41,24 @@ data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is,
 app.add_typer(data_app, name="data")
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
-_INTERRUPTED = 130
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import importlib.metadata as metadata
+
+        typer.echo(f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """The geometry of neural-network parametrizations, with answers that carry their proof."""
 
 
 def main() -> None:
@@ -33,20 +68,6 @@ def main() -> None:
     except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
         print(f"neuromanifold: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("neuromanifold: interrupted; what was finished is on disk.", file=sys.stderr)
-        _leave_interrupted()
-    except SystemExit as end:
-        if end.code == _INTERRUPTED:
-            _leave_interrupted()
-        raise
-
-
-def _leave_interrupted() -> None:
-    """End at once: threads of an interrupted computation are still at work, and the interpreter's own end may crash on them."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(_INTERRUPTED)
 
 
 @app.command("inspect")
@@ -83,8 +104,10 @@ def inspect_network(
 ) -> None:
     """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect
+    from neuromanifold.numerics.files import check_folder
     from neuromanifold.report import write, write_json, write_markdown
 
+    check_folder(out, "--out")
     if form not in ("html", "md"):
         raise ValueError(f"`--format` is {form!r}; pass html or md.")
     if model is None:
@@ -98,8 +121,7 @@ def inspect_network(
         typer.echo(f"wrote {write_json(inspection, json)}")
     typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
     if inspection.interrupted:
-        typer.echo("neuromanifold: interrupted; what was finished is above and in the report.", err=True)
-        raise typer.Exit(_INTERRUPTED)
+        raise KeyboardInterrupt("what was finished is above and in the report.")
 
 
 def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:
@@ -190,17 +212,33 @@ def reproduce(
     scale: Annotated[
         str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
     ] = "small",
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; results/KEY when absent.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1)
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared.")
+    ] = None,
 ) -> None:
-    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json."""
+    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json.
+
+    What OUT already holds is not computed again; results of another scale are refused.
+    """
+    from neuromanifold.numerics.interrupts import answering
+
     if key not in _STUDIES:
         raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
     if scale not in ("small", "paper"):
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
-    folder = out or Path("results") / key
+    folder = out or Path("results") / (key if scale == "small" else f"{key}-{scale}")
     study = importlib.import_module(f"neuromanifold.papers.{key}.study")
-    _print_claims(study.reproduce(folder, figure=_number_or_name(figure), scale=scale, progress=True))
-    for path in sorted(folder.iterdir()):
+    options: Any = {"figure": _number_or_name(figure), "scale": scale, "workers": workers, "scheduler": scheduler}
+    with answering(f"what was finished is in {folder}; the same command goes on from there."):
+        _print_claims(study.reproduce(folder, progress=True, **options))
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
         typer.echo(f"wrote {path}")
 
 
@@ -231,7 +269,7 @@ def verify_statements(
     cases: Annotated[
         int | None, typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0, max=2**32 - 1)] = 0,
     studies: Annotated[
         bool,
         typer.Option("--studies", help="Run the studies anew at small scale instead of reading the recorded runs."),
@@ -239,7 +277,10 @@ def verify_statements(
     json: Annotated[Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the ledger here as a self-contained page.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep what the file of --json already holds for the same cases and seed.")
+        bool,
+        typer.Option(
+            "--resume", help="Keep all that the file of --json holds; examine what it lacks for these cases and seed."
+        ),
     ] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
@@ -247,6 +288,8 @@ def verify_statements(
     errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
+    import jax
+
     from neuromanifold import papers
     from neuromanifold.report.ledger import write_ledger
 
@@ -257,11 +300,10 @@ def verify_statements(
     chosen = papers.select(key, tuple(ids or ()))
     if studies:
         chosen = tuple(papers.reading(chosen, _small_summary()))
-    finished = papers.read_evidence(json) if resume and json is not None and json.exists() else ()
+    held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
-    found, expected = _examined(
-        papers.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
-    )
+    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held)
+    found, expected = _examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
         _print_facts(found, expected)
     if record:
@@ -289,8 +331,13 @@ def _small_summary() -> Any:
     return summary
 
 
-def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path | None) -> tuple[list[Any], list[str]]:
-    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts."""
+def _examined(
+    evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, held: list[Any]
+) -> tuple[list[Any], list[str]]:
+    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts.
+
+    `json` always holds what it held before, with what has been found since.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -300,7 +347,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
         TimeRemainingColumn,
     )
 
-    from neuromanifold.papers import expected, write_evidence
+    from neuromanifold.papers import expected, merge, write_evidence
     from neuromanifold.report.ledger import cells, summary_lines
 
     found: list[Any] = []
@@ -315,7 +362,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
             verdicts.append(expected(item, recorded, small=small))
             show(_line(*cells(item, verdicts[-1])))
             if json is not None:
-                write_evidence(found, json)
+                write_evidence(merge(held, found), json)
             progress.advance(task)
     for line in summary_lines(found):
         typer.echo(line)
@@ -337,7 +384,7 @@ def _print_facts(found: list[Any], expected: list[str]) -> None:
 
 
 def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:
-    return f"{paper:<11} {name:<26} {verdict:<28} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
+    return f"{paper:<11} {name:<26} {verdict:<31} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
 
 
 @app.command()

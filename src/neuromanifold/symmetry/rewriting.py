@@ -220,7 +220,7 @@ def _factor(activation: Activation, base: np.ndarray, row: np.ndarray, rtol: flo
 
 def _singular_values_of_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """Those of AB that may not be zero: with A = QR and Bᵀ = PS they are those of RSᵀ, which is small where AB has low rank."""
-    R, S = np.linalg.qr(A).R, np.linalg.qr(B.T).R
+    R, S = (np.asarray(np.linalg.qr(M, mode="r")) for M in (A, B.T))
     return np.linalg.svd(R @ S.T, compute_uv=False)
 
 
