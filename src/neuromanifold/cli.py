@@ -44,12 +44,13 @@ _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool) -> bool:
     if asked:
         import importlib.metadata as metadata
 
         typer.echo(f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})")
         raise typer.Exit
+    return asked
 
 
 @app.callback()

@@ -97,7 +97,8 @@ def _too_much(section: Section, subject: Subject, patience: float | int) -> str:
 
 
 def _amount(size: int) -> str:
-    return f"{size / 2**30:.1f} GB" if size >= 2**30 else f"{size / 2**20:.0f} MB"
+    unit, name = next(((u, n) for u, n in ((2**30, "GB"), (2**20, "MB")) if size >= u), (2**10, "KB"))
+    return f"{size / unit:.{int(unit == 2**30)}f} {name}"
 
 
 def _duration(seconds: float) -> str:
