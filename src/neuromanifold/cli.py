@@ -258,7 +258,7 @@ def verify_statements(
     finished = papers.read_evidence(json) if resume and json is not None and json.exists() else ()
     recorded = papers.recorded_verdicts()
     found, expected = _examined(
-        papers.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
+        papers.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json, finished
     )
     if ids:
         _print_facts(found, expected)
@@ -287,7 +287,9 @@ def _small_summary() -> Any:
     return summary
 
 
-def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path | None) -> tuple[list[Any], list[str]]:
+def _examined(
+    evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, finished: Any
+) -> tuple[list[Any], list[str]]:
     """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts."""
     from rich.progress import (
         BarColumn,
@@ -313,7 +315,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
             verdicts.append(expected(item, recorded, small=small))
             show(_line(*cells(item, verdicts[-1])))
             if json is not None:
-                write_evidence(found, json)
+                write_evidence(found, json, keep=finished)
             progress.advance(task)
     for line in summary_lines(found):
         typer.echo(line)

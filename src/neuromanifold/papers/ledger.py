@@ -51,15 +51,21 @@ def verify(
         yield kept if kept is not None else examine(statement, draws=draws, seed=seed)
 
 
-def write_evidence(evidence: Iterable[Evidence], path: Path) -> Path:
-    """The evidence as a JSON list of objects, atomically."""
-    return write_text(path, json.dumps([item.as_dict() for item in evidence], indent=2, ensure_ascii=False) + "\n")
+def write_evidence(evidence: Iterable[Evidence], path: Path, *, keep: Iterable[Evidence] = ()) -> Path:
+    """The evidence as a JSON list of objects, atomically; after it, what `keep` has for other statements."""
+    evidence = list(evidence)
+    replaced = {(item.paper, item.id) for item in evidence}
+    listed = [*evidence, *(item for item in keep if (item.paper, item.id) not in replaced)]
+    return write_text(path, json.dumps([item.as_dict() for item in listed], indent=2, ensure_ascii=False) + "\n")
 
 
 def read_evidence(path: Path) -> list[Evidence]:
     """What `write_evidence` wrote."""
-    listed = json.loads(Path(path).read_text(encoding="utf-8"))
-    return [Evidence(**{**item, "routes": tuple(item["routes"])}) for item in listed]
+    try:
+        listed = json.loads(Path(path).read_text(encoding="utf-8"))
+        return [Evidence(**{**item, "routes": tuple(item["routes"])}) for item in listed]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read as evidence ({error}); delete it, or name another file.") from None
 
 
 def recorded_verdicts() -> Verdicts:
