@@ -129,5 +129,5 @@ def test_one_statement_keeps_the_evidence_of_the_others(tmp_path: Path):
     assert sorted(map(str, kept)) == sorted(map(str, json.loads(whole)))
     file.write_text(file.read_text()[:-40])
     refused = subprocess.run(again, env=environment, capture_output=True, text=True)
-    assert refused.returncode == 2 and "cannot be read as evidence" in refused.stderr
+    assert refused.returncode == 2 and "does not hold the evidence of this version" in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -61,7 +61,7 @@ def inspect_network(
             help="The network: .safetensors, .npz, .pt, .pth or .pt2; without it, a small example is trained."
         ),
     ] = None,
-    data: Annotated[str | None, typer.Argument(help="Samples: a .npy or .csv file, or the name of a data set.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Samples: .npy, .npz or .csv, or the name of a data set.")] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
@@ -71,32 +71,58 @@ def inspect_network(
     factory: Annotated[
         str | None, typer.Option(help="package.module:function that builds the network whose weights MODEL holds.")
     ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(help="How many of the samples to look at; up to 5,000 rows of the Jacobian when absent.", min=1),
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="What temporaries may take, for example 512M or 4G.")] = None,
+    patience: Annotated[
+        float, typer.Option(help="Leave out sections estimated to take longer, in seconds.", min=0)
+    ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
+    form: Annotated[str, typer.Option("--format", help="html (a page with figures) or md (the table).")] = "html",
+    json: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON.")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
-    """The geometry of a network on data: a table here, a self-contained page in OUT."""
+    """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect
-    from neuromanifold.models import load
-    from neuromanifold.models.function import output_shape
     from neuromanifold.numerics.files import check_folder
-    from neuromanifold.numerics.interrupts import answering
-    from neuromanifold.report import write
+    from neuromanifold.report import write, write_json, write_markdown
 
     check_folder(out, "--out")
-    with answering("no report was written."):
-        if model is None:
-            net, params, dataset = _example(epochs, seed)
-            x, y = dataset.x, dataset.y
-        else:
-            example = None if factory is None else _samples(model, data)[0][:3]
-            with _notes():
-                net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
-            x, y = _samples(model, data)
-            y = y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
-        inspection = inspect(net, params, x, y)
-        _print_inspection(inspection)
-        typer.echo(f"wrote {write(inspection, out)}")
+    if form not in ("html", "md"):
+        raise ValueError(f"`--format` is {form!r}; pass html or md.")
+    if model is None:
+        net, params, dataset = _example(epochs, seed)
+        x, y = dataset.x, dataset.y
+    else:
+        net, params, x, y = _loaded(model, data, activation, batchnorm, factory)
+    inspection = inspect(net, params, x, y, samples=samples, memory=memory, patience=patience, progress=True)
+    _print_inspection(inspection)
+    if json is not None:
+        typer.echo(f"wrote {write_json(inspection, json)}")
+    typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
+    if inspection.interrupted:
+        raise typer.Exit(130)
+
+
+def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:
+    """Network, parameters, samples, and targets where the data set has some that fit."""
+    import jax
+
+    from neuromanifold.models import load
+    from neuromanifold.models.function import output_shape
+
+    x, y = (None, None) if data is None else _samples(data)
+    example = None if factory is None or x is None else jax.tree.map(lambda a: a[:3], x)
+    with _notes():
+        net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
+    if x is None:
+        raise ValueError(
+            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
+        )
+    return net, params, x, y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
 
 
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
@@ -135,13 +161,9 @@ def _notes() -> Iterator[None]:
         typer.echo(f"note: {warning.message}", err=True)
 
 
-def _samples(model: str, data: str | None) -> tuple[Any, Any]:
+def _samples(data: str) -> tuple[Any, Any]:
     from neuromanifold.data import load, names, read
 
-    if data is None:
-        raise ValueError(
-            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
-        )
     if data not in names():
         return read(data), None
     dataset = load(data)
@@ -162,7 +184,8 @@ def _print_inspection(inspection: Any) -> None:
     console.print()
     console.print(table, markup=False)
     console.print()
-    console.print(inspection.headline, markup=False)
+    for sentence in inspection.verdict:
+        console.print(sentence, markup=False)
 
 
 @app.command()
@@ -229,7 +252,7 @@ def verify_statements(
     cases: Annotated[
         int | None, typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0, max=2**32 - 1)] = 0,
     studies: Annotated[
         bool,
         typer.Option("--studies", help="Run the studies anew at small scale instead of reading the recorded runs."),
@@ -237,7 +260,10 @@ def verify_statements(
     json: Annotated[Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the ledger here as a self-contained page.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep what the file of --json already holds for the same cases and seed.")
+        bool,
+        typer.Option(
+            "--resume", help="Keep all that the file of --json holds; examine what it lacks for these cases and seed."
+        ),
     ] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
@@ -245,21 +271,26 @@ def verify_statements(
     errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
+    import jax
+
     from neuromanifold import papers
+    from neuromanifold.numerics.files import check_output
     from neuromanifold.report.ledger import write_ledger
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
+    for path, name in ((json, "--json"), (html, "--html"), (errata, "--errata")):
+        if path is not None:
+            check_output(path, name)
     if record:
         papers.source_folder()
     chosen = papers.select(key, tuple(ids or ()))
     if studies:
         chosen = tuple(papers.reading(chosen, _small_summary()))
-    finished = papers.read_evidence(json) if resume and json is not None and json.exists() else ()
+    held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
-    found, expected = _examined(
-        papers.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json, finished
-    )
+    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held)
+    found, expected = _examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
         _print_facts(found, expected)
     if record:
@@ -288,9 +319,12 @@ def _small_summary() -> Any:
 
 
 def _examined(
-    evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, finished: Any
+    evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, held: list[Any]
 ) -> tuple[list[Any], list[str]]:
-    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts."""
+    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts.
+
+    `json` always holds what it held before, with what has been found since.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -300,7 +334,7 @@ def _examined(
         TimeRemainingColumn,
     )
 
-    from neuromanifold.papers import expected, write_evidence
+    from neuromanifold.papers import expected, merge, write_evidence
     from neuromanifold.report.ledger import cells, summary_lines
 
     found: list[Any] = []
@@ -315,7 +349,7 @@ def _examined(
             verdicts.append(expected(item, recorded, small=small))
             show(_line(*cells(item, verdicts[-1])))
             if json is not None:
-                write_evidence(found, json, keep=finished)
+                write_evidence(merge(held, found), json)
             progress.advance(task)
     for line in summary_lines(found):
         typer.echo(line)
@@ -337,7 +371,7 @@ def _print_facts(found: list[Any], expected: list[str]) -> None:
 
 
 def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:
-    return f"{paper:<11} {name:<26} {verdict:<28} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
+    return f"{paper:<11} {name:<26} {verdict:<31} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
 
 
 @app.command()
@@ -345,8 +379,16 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which rows; all of them when absent.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer repetitions, smaller sizes.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 when a ratio is half of the recorded one.")
+    ] = False,
+    record: Annotated[bool, typer.Option("--record", help="Record these ratios in benchmarks/baseline.json.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the growth with N, width, depth, outputs here.")] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Measure the accelerator instead; a line of JSON each.")] = False,
 ) -> None:
     """Speed and memory against the alternatives, as ratios measured in one run."""
+    from neuromanifold.numerics.files import check_output
+
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "__init__.py").is_file():
         raise ValueError(
@@ -355,7 +397,23 @@ def bench(
     sys.path.insert(0, str(root))
     import benchmarks
 
-    benchmarks.run(names or (), json_path=json, quick=quick)
+    for path, name in ((json, "--json"), (plot, "--plot")):
+        if path is not None:
+            check_output(path, name)
+    if gpu:
+        from benchmarks.gpu import main as measure_device
+
+        return measure_device(names or [])
+    if plot is not None:
+        typer.echo(f"wrote {benchmarks.draw_growth(plot, quick=quick)}")
+        return
+    rows = benchmarks.run(names or (), json_path=json, quick=quick)
+    if record:
+        typer.echo(f"wrote {benchmarks.baseline.record(rows)}")
+    for line in benchmarks.checked(rows) if check else ():
+        typer.echo(line, err=True)
+    if check and benchmarks.baseline.halved(rows):
+        raise typer.Exit(1)
 
 
 @data_app.command("list")

@@ -69,7 +69,7 @@ class Tiles:
     def _prepared(self, largest: int) -> tuple[Mesh | None, Callable[..., Any]]:
         """The devices that share the work, and the factors of a strip, remembered as far as half the budget goes."""
         over = mesh() if leading_axis(self.x1) >= _FEWEST_PER_DEVICE * len(devices()) else None
-        keep = max(2, int(self.budget / 2 // (self.plan.per_sample * self.dtype.itemsize * largest)))
+        keep = max(2, int(self.budget / 2 // (self.plan.held * self.dtype.itemsize * largest)))
         params = self.params if over is None else whole(self.params, over)
         return over, functools.lru_cache(maxsize=keep)(functools.partial(self._factors, params, over))
 
