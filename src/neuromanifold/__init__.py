@@ -27,6 +27,10 @@ from neuromanifold.models import (
     LinearConvNet,
     Mixed,
     Sequential,
+    from_equinox,
+    from_flax,
+    from_haiku,
+    from_torch,
     init,
     layers,
     leaky_relu,
@@ -34,6 +38,7 @@ from neuromanifold.models import (
     losses,
     power,
     save,
+    to_torch,
 )
 from neuromanifold.numerics import Rank
 from neuromanifold.orbits import (
@@ -104,6 +109,10 @@ __all__ = [
     "ensemble_flow",
     "exact_signs",
     "fixed_neurons",
+    "from_equinox",
+    "from_flax",
+    "from_haiku",
+    "from_torch",
     "functional_dimension",
     "functionspace",
     "gp_posterior",
@@ -153,6 +162,7 @@ __all__ = [
     "symmetry_group",
     "tangent",
     "teleport",
+    "to_torch",
     "trace",
     "train",
 ]

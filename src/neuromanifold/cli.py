@@ -1,14 +1,37 @@
 """The command line: thin, every command calls one function of the library and says what it wrote."""
 
+import contextlib
 import functools
 import importlib
+import os
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
+
+
+class _Group(typer.core.TyperGroup):
+    """The commands; Ctrl-C says what is on disk."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(
+                f"neuromanifold: interrupted; {str(stop) or 'what was finished is on disk.'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            sys.stdout.flush()
+            os._exit(130)  # what still computes in another thread must not delay the answer
+
 
 app = typer.Typer(
+    cls=_Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -25,22 +48,28 @@ def main() -> None:
     """Run the command line; bad input ends in one sentence and exit status 2."""
     try:
         app()
-    except (ValueError, TypeError, OSError, ArithmeticError) as error:
+    except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
         print(f"neuromanifold: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("neuromanifold: interrupted; what was finished is on disk.", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 @app.command("inspect")
 def inspect_network(
     model: Annotated[
-        str | None, typer.Argument(help="MLP weights, .safetensors or .npz; without it, a small example is trained.")
+        str | None,
+        typer.Argument(
+            help="The network: .safetensors, .npz, .pt, .pth or .pt2; without it, a small example is trained."
+        ),
     ] = None,
     data: Annotated[str | None, typer.Argument(help="Samples: a .npy or .csv file, or the name of a data set.")] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
+    ] = None,
+    batchnorm: Annotated[
+        str | None, typer.Option(help="Where batch normalisation stands to the activation: before or after it.")
+    ] = None,
+    factory: Annotated[
+        str | None, typer.Option(help="package.module:function that builds the network whose weights MODEL holds.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
@@ -49,17 +78,25 @@ def inspect_network(
     """The geometry of a network on data: a table here, a self-contained page in OUT."""
     from neuromanifold.inspection import inspect
     from neuromanifold.models import load
+    from neuromanifold.models.function import output_shape
+    from neuromanifold.numerics.files import check_folder
+    from neuromanifold.numerics.interrupts import answering
     from neuromanifold.report import write
 
-    if model is None:
-        net, params, dataset = _example(epochs, seed)
-        x, y = dataset.x, dataset.y
-    else:
-        net, params = load(model, activation=activation)
-        x, y = _samples(net, model, data)
-    inspection = inspect(net, params, x, y)
-    _print_inspection(inspection)
-    typer.echo(f"wrote {write(inspection, out)}")
+    check_folder(out, "--out")
+    with answering("no report was written."):
+        if model is None:
+            net, params, dataset = _example(epochs, seed)
+            x, y = dataset.x, dataset.y
+        else:
+            example = None if factory is None else _samples(model, data)[0][:3]
+            with _notes():
+                net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
+            x, y = _samples(model, data)
+            y = y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
+        inspection = inspect(net, params, x, y)
+        _print_inspection(inspection)
+        typer.echo(f"wrote {write(inspection, out)}")
 
 
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
@@ -88,7 +125,17 @@ def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
     return net, jax.tree.map(lambda leaf: leaf[0], training.params), dataset
 
 
-def _samples(net: Any, model: str, data: str | None) -> tuple[Any, Any]:
+@contextlib.contextmanager
+def _notes() -> Iterator[None]:
+    """Warnings of the library as plain lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        typer.echo(f"note: {warning.message}", err=True)
+
+
+def _samples(model: str, data: str | None) -> tuple[Any, Any]:
     from neuromanifold.data import load, names, read
 
     if data is None:
@@ -98,7 +145,7 @@ def _samples(net: Any, model: str, data: str | None) -> tuple[Any, Any]:
     if data not in names():
         return read(data), None
     dataset = load(data)
-    return dataset.x, dataset.y if dataset.y.shape[1] == net.widths[-1] else None
+    return dataset.x, dataset.y
 
 
 def _print_inspection(inspection: Any) -> None:
@@ -125,17 +172,33 @@ def reproduce(
     scale: Annotated[
         str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
     ] = "small",
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; results/KEY when absent.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1)
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared.")
+    ] = None,
 ) -> None:
-    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json."""
+    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json.
+
+    What OUT already holds is not computed again; results of another scale are refused.
+    """
+    from neuromanifold.numerics.interrupts import answering
+
     if key not in _STUDIES:
         raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
     if scale not in ("small", "paper"):
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
-    folder = out or Path("results") / key
+    folder = out or Path("results") / (key if scale == "small" else f"{key}-{scale}")
     study = importlib.import_module(f"neuromanifold.papers.{key}.study")
-    _print_claims(study.reproduce(folder, figure=_number_or_name(figure), scale=scale, progress=True))
-    for path in sorted(folder.iterdir()):
+    options: Any = {"figure": _number_or_name(figure), "scale": scale, "workers": workers, "scheduler": scheduler}
+    with answering(f"what was finished is in {folder}; the same command goes on from there."):
+        _print_claims(study.reproduce(folder, progress=True, **options))
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
         typer.echo(f"wrote {path}")
 
 
@@ -166,7 +229,7 @@ def verify_statements(
     cases: Annotated[
         int | None, typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0)
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0, max=2**32 - 1)] = 0,
     studies: Annotated[
         bool,
         typer.Option("--studies", help="Run the studies anew at small scale instead of reading the recorded runs."),
@@ -174,7 +237,10 @@ def verify_statements(
     json: Annotated[Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the ledger here as a self-contained page.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep what the file of --json already holds for the same cases and seed.")
+        bool,
+        typer.Option(
+            "--resume", help="Keep all that the file of --json holds; examine what it lacks for these cases and seed."
+        ),
     ] = False,
     record: Annotated[
         bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
@@ -182,6 +248,8 @@ def verify_statements(
     errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
+    import jax
+
     from neuromanifold import papers
     from neuromanifold.report.ledger import write_ledger
 
@@ -192,11 +260,10 @@ def verify_statements(
     chosen = papers.select(key, tuple(ids or ()))
     if studies:
         chosen = tuple(papers.reading(chosen, _small_summary()))
-    finished = papers.read_evidence(json) if resume and json is not None and json.exists() else ()
+    held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
-    found, expected = _examined(
-        papers.verify(chosen, draws=cases, seed=seed, finished=finished), len(chosen), recorded, studies, json
-    )
+    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held)
+    found, expected = _examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
         _print_facts(found, expected)
     if record:
@@ -224,8 +291,13 @@ def _small_summary() -> Any:
     return summary
 
 
-def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path | None) -> tuple[list[Any], list[str]]:
-    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts."""
+def _examined(
+    evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, held: list[Any]
+) -> tuple[list[Any], list[str]]:
+    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts.
+
+    `json` always holds what it held before, with what has been found since.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -235,7 +307,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
         TimeRemainingColumn,
     )
 
-    from neuromanifold.papers import expected, write_evidence
+    from neuromanifold.papers import expected, merge, write_evidence
     from neuromanifold.report.ledger import cells, summary_lines
 
     found: list[Any] = []
@@ -250,7 +322,7 @@ def _examined(evidence: Any, total: int, recorded: Any, small: bool, json: Path 
             verdicts.append(expected(item, recorded, small=small))
             show(_line(*cells(item, verdicts[-1])))
             if json is not None:
-                write_evidence(found, json)
+                write_evidence(merge(held, found), json)
             progress.advance(task)
     for line in summary_lines(found):
         typer.echo(line)
@@ -272,7 +344,7 @@ def _print_facts(found: list[Any], expected: list[str]) -> None:
 
 
 def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:
-    return f"{paper:<11} {name:<26} {verdict:<28} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
+    return f"{paper:<11} {name:<26} {verdict:<31} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
 
 
 @app.command()

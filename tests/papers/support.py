@@ -1,13 +1,14 @@
 """What every paper's statements are held to."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from neuromanifold.papers import Statement, StudyCases, examine, recorded_verdicts
+import pytest
+
+from neuromanifold.papers import Statement, examine, recorded_verdicts, thinned
+from reachable import functions
 
 RECORDED = recorded_verdicts()
-_FIRST, _THEN_EVERY = 60, 6
 
 
 def statement_name(statement: Statement) -> str:
@@ -15,26 +16,32 @@ def statement_name(statement: Statement) -> str:
 
 
 def assert_recorded(statement: Statement, draws: Callable[[int], int]) -> None:
-    """The recorded verdict, a control that fails by more than ten tolerances, cases that speak.
+    """The recorded verdict and counterexample, a control that fails by more than ten tolerances, cases that speak.
 
     `make test` takes the smallest 60 cases and every sixth of the others, `make acceptance` all of them.
     """
-    chosen = statement if draws(1) > 1 else _thinned(statement)
-    evidence = examine(chosen, draws=draws(2))
-    assert evidence.kind == RECORDED[statement.paper][statement.id]["verdict"], evidence
+    chosen = statement if draws(1) > 1 else thinned(statement)
+    evidence, entry = examine(chosen, draws=draws(2)), RECORDED[statement.paper][statement.id]
+    assert evidence.kind == entry["verdict"], evidence
+    assert evidence.counterexample == entry.get("counterexample"), evidence
+    assert list(evidence.routes) == entry.get("routes", []), evidence
     assert evidence.control_violation is not None
     assert evidence.control_violation > 10 * evidence.control_tolerance
-    assert evidence.cases > evidence.vacuous
+    assert evidence.cases > 0
+    if any(dropped.inside for dropped in evidence.dropped):
+        assert statement.narrower, "it drops cases inside its hypotheses and does not say so"
 
 
-def _thinned(statement: Statement) -> Statement:
-    """The statement and its amendment on a systematic sample of their enumerated cases."""
-    if isinstance(statement.cases, StudyCases):
-        return statement
-
-    def some(rng: Any, draws: int) -> Any:
-        cases = enumerate(statement.cases(rng, draws))
-        return (case for index, case in cases if index < _FIRST or index % _THEN_EVERY == 0)
-
-    amended = None if statement.amended is None else _thinned(statement.amended)
-    return replace(statement, cases=some, amended=amended)
+def plant(monkeypatch: pytest.MonkeyPatch, statement: Statement, module: Any, name: str, broken: Any) -> None:
+    """Put `broken` in the place of `module.name`, also where a measure of the statement has it as a default."""
+    right = getattr(module, name)
+    monkeypatch.setattr(module, name, broken)
+    prefix = f"neuromanifold.papers.{statement.paper}"
+    listed = [statement.measure, *([statement.amended.measure] if statement.amended is not None else [])]
+    for function in (function for measure in listed for function in functions(measure, prefix)):
+        defaults, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
+        if any(value is right for value in defaults):
+            new = tuple(broken if value is right else value for value in defaults)
+            monkeypatch.setattr(function, "__defaults__", new)
+        for key in [key for key, value in keywords.items() if value is right]:
+            monkeypatch.setitem(keywords, key, broken)

@@ -1,5 +1,6 @@
 """The ledger: every row of the theory has its statements, every verdict is the recorded one, every control fails clearly."""
 
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ from typer.testing import CliRunner
 import neuromanifold as nm
 from neuromanifold.cli import app
 from neuromanifold.papers import (
+    KINDS,
     PAPERS,
     StudyCases,
     errata_page,
     examine,
     expected,
     ledger,
+    merge,
     read_claims,
     read_evidence,
     reading,
@@ -50,8 +53,9 @@ ROWS = {
         "|Cor 10, Obs 11|Thm 13|Thm 14|Table 1|Sec 5"
     ),
 }
-VERDICTS = {"holds", "no counterexample", "fails", "holds as amended"}
 ALL = statements()
+EVERY = [*ALL, *(statement.amended for statement in ALL if statement.amended is not None)]
+FAILED = ("fails", "fails; true instead")
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -66,13 +70,13 @@ def test_ids_are_unique_and_find_their_statement() -> None:
 
 def test_the_record_knows_every_statement_and_no_other() -> None:
     assert {(paper, item) for paper, items in RECORDED.items() for item in items} == {(s.paper, s.id) for s in ALL}
-    assert {entry["verdict"] for items in RECORDED.values() for entry in items.values()} <= VERDICTS
+    assert {entry["verdict"] for items in RECORDED.values() for entry in items.values()} <= set(KINDS)
 
 
 def test_failures_are_recorded_with_the_case_and_two_routes_and_worked_by_hand() -> None:
     for statement in ALL:
         entry = RECORDED[statement.paper][statement.id]
-        failed = entry["verdict"] in ("fails", "holds as amended")
+        failed = entry["verdict"] in FAILED
         assert failed == ("counterexample" in entry), statement_name(statement)
         if failed:
             assert len(entry["routes"]) == 2, statement_name(statement)
@@ -91,6 +95,44 @@ def test_the_errata_page_is_generated_from_the_record() -> None:
     assert page.read_text(encoding="utf-8") == errata_page(ALL, RECORDED)
 
 
+def test_the_errata_page_gives_the_proof_or_says_that_there_is_none() -> None:
+    pieces = next(statement for statement in ALL if statement.id == "4.6")
+    assert pieces.amended is not None
+    assert "No proof." in errata_page([pieces], RECORDED)
+    proved = replace(pieces, amended=replace(pieces.amended, proof="On a piece each output is affine."))
+    assert "*Proof.* On a piece each output is affine." in errata_page([proved], RECORDED)
+
+
+def test_what_is_not_printed_is_not_called_printed() -> None:
+    [linear] = select("invariant", ["conservation (two-layer linear)"])
+    page = errata_page([linear], RECORDED)
+    assert linear.source == "THEORY"
+    assert "*THEORY's wording, not printed.*" in page
+    assert "Printed" not in page
+    assert "fails as printed" not in page.partition("## invariant")[2]
+
+
+def test_controls_by_hand_are_few_and_say_why() -> None:
+    """Every other control is measured by its statement's own `measure`."""
+    by_hand = [(s.paper, s.id) for s in EVERY if s.control.case is None]
+    assert len(by_hand) <= 6, by_hand
+    assert all(len(s.control.because) > 20 for s in EVERY if s.control.case is None)
+
+
+def test_ingredients_that_a_control_breaks_belong_to_the_measure() -> None:
+    for statement in EVERY:
+        offered = inspect.signature(statement.measure).parameters
+        assert set(statement.control.breaks) <= set(offered), statement_name(statement)
+
+
+def test_drops_are_recorded_and_those_inside_the_hypotheses_are_said() -> None:
+    for statement in ALL:
+        dropped = RECORDED[statement.paper][statement.id].get("dropped", [])
+        if any("inside the hypotheses" in reason for reason in dropped):
+            assert statement.narrower, statement_name(statement)
+    assert any("dropped" in entry for entry in RECORDED["riemann"].values())
+
+
 def test_evidence_survives_json_and_a_second_run_keeps_it(tmp_path: Path) -> None:
     chosen = select("complexity", ["Ass 3.1"])
     found = list(verify(chosen, draws=2))
@@ -99,6 +141,41 @@ def test_evidence_survives_json_and_a_second_run_keeps_it(tmp_path: Path) -> Non
     assert [item.as_dict() for item in again] == [item.as_dict() for item in found]
     [other] = verify(chosen, draws=3, finished=read_evidence(path))
     assert other.draws == 3
+    [third] = verify(chosen, draws=2, key=jax.random.key(1), finished=read_evidence(path))
+    assert third.seed == 1
+
+
+def test_merging_keeps_what_was_held_and_replaces_what_was_found_again() -> None:
+    [found] = verify(select("complexity", ["Ass 3.1"]), draws=1)
+    others = [replace(found, id=name) for name in ("a", "b", "c")]
+    again = replace(found, id="b", verdict="fails")
+    merged = merge(others, [again, found])
+    assert [(item.id, item.verdict) for item in merged] == [
+        ("a", found.verdict), ("b", "fails"), ("c", found.verdict), (found.id, found.verdict),
+    ]  # fmt: skip
+    assert len(merge(others, [replace(found, id="b", seed=7)])) == 4, "another key is another piece of evidence"
+
+
+def test_the_evidence_of_another_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps([{"paper": "complexity", "id": "count", "vacuous": 0}]), encoding="utf-8")
+    before = path.read_text(encoding="utf-8")
+    result = CliRunner().invoke(app, ["verify", "complexity", "count", "--resume", "--json", str(path)])
+    assert isinstance(result.exception, ValueError)
+    assert "does not hold the evidence of this version" in str(result.exception)
+    assert path.read_text(encoding="utf-8") == before
+
+
+def test_resuming_with_one_statement_keeps_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    arguments = ["verify", "complexity", "--cases", "1", "--json", str(path)]
+    assert CliRunner().invoke(app, [*arguments[:2], "Ass 3.1", "count", *arguments[2:]]).exit_code == 0
+    held = [item["id"] for item in json.loads(path.read_text(encoding="utf-8"))]
+    assert len(held) == 3
+    assert CliRunner().invoke(app, [*arguments[:2], "Fig 8", *arguments[2:], "--resume"]).exit_code == 0
+    assert [item["id"] for item in json.loads(path.read_text(encoding="utf-8"))] == [*held, "Fig 8"]
+    assert CliRunner().invoke(app, [*arguments[:2], "Fig 8", *arguments[2:]]).exit_code == 0
+    assert len(json.loads(path.read_text(encoding="utf-8"))) == 1, "without --resume the file is a new one"
 
 
 def test_verdicts_are_written_as_they_are_read(tmp_path: Path) -> None:
@@ -120,6 +197,16 @@ def test_a_small_scale_verdict_is_recorded_beside_the_papers_own() -> None:
     record = {"complexity": {evidence.id: {"verdict": "fails", "small": "holds"}}}
     assert (expected(evidence, record), expected(evidence, record, small=True)) == ("fails", "holds")
     assert expected(evidence, {}) == "not recorded"
+
+
+def test_recording_at_the_papers_scale_keeps_the_small_verdict(tmp_path: Path) -> None:
+    import tomllib
+
+    [evidence] = verify(select("complexity", ["Ass 3.1"]), draws=1)
+    for small, kept in (("fails", {"small": "fails"}), ("holds", {})):
+        keep = {"complexity": {evidence.id: {"verdict": "fails", "small": small}}}
+        [path] = write_verdicts([evidence], tmp_path, keep=keep)
+        assert tomllib.loads(path.read_text(encoding="utf-8"))[evidence.id] == {"verdict": "holds", **kept}
 
 
 def test_a_small_study_without_the_data_says_nothing_against_the_record() -> None:
@@ -155,11 +242,16 @@ def test_the_command_prints_a_line_a_summary_and_writes_the_pages(tmp_path: Path
         app, ["verify", "bottleneck", "P9", "--cases", "2", "--json", str(table), "--html", str(page)]
     )
     assert result.exit_code == 0, result.output
-    assert "holds as amended" in result.output
+    assert "fails as printed; true instead" in result.output
+    assert "57 printed claims listed: 57 executed, 0 not executable" in result.output
     assert "every verdict is the recorded one" in result.output
     listed = json.loads(table.read_text(encoding="utf-8"))
     assert {"paper", "id", "statement", "verdict", "cases", "margin", "counterexample"} <= set(listed[0])
-    assert "Every verdict is the recorded one." in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "Every verdict is the recorded one." in text
+    assert "57 printed claims listed" in text
+    assert "dropped 40 cases outside" not in text
+    assert "x and y are not in one region" in text
 
 
 def test_a_verdict_that_differs_gives_exit_status_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,5 +280,5 @@ def test_bad_requests_get_one_sentence(arguments: list[str], message: str) -> No
 
 def test_a_changed_statement_changes_the_answer() -> None:
     [statement] = select("complexity", ["Ass 3.1"])
-    wrong = replace(statement, measure=lambda case: replace(statement.measure(case), right=2))
+    wrong = replace(statement, measure=lambda case, **broken: replace(statement.measure(case, **broken), right=2))
     assert examine(wrong, draws=1).kind != RECORDED["complexity"]["Ass 3.1"]["verdict"]

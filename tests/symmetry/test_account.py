@@ -157,7 +157,7 @@ def test_roughly_monotonic_architectures_have_trivial_stabilisers_by_condition_i
 
 def test_bad_input_is_refused(rng):
     net = nm.MLP((1, 2, 1), "tanh")
-    with pytest.raises(ValueError, match="`f` uses tanh .* has no exact value at rational numbers"):
+    with pytest.raises(ValueError, match=r"`f` uses tanh .* has no exact value at rational numbers"):
         S.dimension_account(net, net_params := draw(rng, net), np.ones((3, 1)))
     with pytest.raises(ValueError, match="`x` has 2 features but the network takes 1"):
         S.dimension_account(nm.MLP((1, 2, 1)), net_params, np.ones((3, 2)))

@@ -99,8 +99,7 @@ def gradient_flow(
     if is_traced((params, x, y)):
         raise TypeError("`gradient_flow` chooses its steps by value, so not inside jit, vmap or grad; call it outside.")
     check_params(params)
-    check_sample(x)
-    check_sample(y, "y")
+    x, y = check_sample(x), check_sample(y, "y")
     check_hashable(f=f, loss=loss, metric=metric, event=event)
     times = _checked_times(saveat, t1)
     tolerance = _checked_tolerance(rtol, atol, dtmin, max_steps)

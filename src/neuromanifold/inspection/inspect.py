@@ -13,7 +13,7 @@ from neuromanifold.models.arguments import Model, check_target
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.numerics.validation import sample_arrays
+from neuromanifold.numerics.validation import check_sample
 from neuromanifold.regions.patterns import fixed_neurons, sampled_regions
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
 from neuromanifold.symmetry.reduce import Reduction, reduce_width
@@ -57,7 +57,7 @@ class Inspection:
     exact: Rank | None
     float64: Rank
     float32: Rank
-    spectrum: Spectrum
+    spectrum: Spectrum | None
     regions: int | None
     n_inputs: int | None
     layers: tuple[LayerStatus, ...] | None
@@ -106,7 +106,8 @@ class Inspection:
         return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", "r² on the sample")]
 
     def _rank_rows(self) -> list[tuple[str, str, str]]:
-        float32 = ("  float32 would say", f"{int(self.float32):,}", _gap(self.float32))
+        says = f"{int(self.float32):,}" if int(self.float32) >= 0 else "nothing"
+        float32 = ("  float32 would say", says, _gap(self.float32) if int(self.float32) >= 0 else "it overflows")
         if self.exact is None:
             return [("functional dimension", f"{int(self.float64):,}", f"numerical, {_gap(self.float64)}"), float32]
         return [
@@ -159,6 +160,8 @@ class Inspection:
 
     def _kernel_rows(self) -> list[tuple[str, str, str]]:
         s = self.spectrum
+        if s is None:
+            return [("NTK", "beyond float64", "its entries overflow at these values")]
         effective = (
             []
             if np.isnan(s.effective_rank)
@@ -211,14 +214,20 @@ def inspect(
     (10, True)
     """
     started = time.perf_counter()
+    x = check_sample(x)
     if y is not None:
+        y = check_sample(y, "y")
         check_target(f, params, x, y)
-    graph = trace(f, params, sample_arrays(x))
+    graph = trace(f, params, x)
     exactly = graph.exact if exact is None else exact
     bent = graph.piecewise_linear and bool(graph.units)
+    hidden = f if isinstance(f, MLP) and len(f.widths) > 2 and exactly else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyRank)  # the gap is part of the table
         float64 = functional_dimension(f, params, x, memory=memory)
+        with np.errstate(over="ignore"):  # what float32 makes of large values is the point of asking it
+            float32 = single_precision_rank(f, params, x)
+    kernel = _spectrum(f, params, x, memory)
     return Inspection(
         model=repr(f) if isinstance(f, MLP) else getattr(f, "__name__", type(f).__name__),
         n_params=n_columns(params),
@@ -226,21 +235,27 @@ def inspect(
         n_outputs=int(np.prod(output_shape(f, params, x), dtype=int)),
         exact=functional_dimension(f, params, x, exact=True, memory=memory) if exactly else None,
         float64=float64,
-        float32=single_precision_rank(f, params, x),
-        spectrum=spectrum(f, params, x, memory=memory),
+        float32=float32,
+        spectrum=kernel,
         regions=int(sampled_regions(f, params, x, exact=exactly)) if bent else None,
         n_inputs=graph.inputs,
         layers=_layers(f, params, x, exactly) if bent else None,
-        account=dimension_account(f, params, x)
-        if isinstance(f, MLP) and exactly and f.n_params <= _LARGEST_ACCOUNT
-        else None,
-        reduction=reduce_width(f, params, x) if isinstance(f, MLP) and exactly else None,
-        bottleneck=_bottleneck(f, params, x),
+        account=dimension_account(hidden, params, x) if hidden and hidden.n_params <= _LARGEST_ACCOUNT else None,
+        reduction=reduce_width(hidden, params, x) if hidden else None,
+        bottleneck=None if kernel is None else _bottleneck(f, params, x),
         fit=None if y is None else _r_squared(np.asarray(f(params, x)), np.asarray(y)),
         curve=_curve(f, params, x),
         sample=(np.asarray(x), None if y is None else np.asarray(y)),
         seconds=time.perf_counter() - started,
     )
+
+
+def _spectrum(f: Model, params: Any, x: Any, memory: int | str | None) -> Spectrum | None:
+    """The kernel's spectrum, `None` where entries of the kernel overflow although exact arithmetic can do without them."""
+    try:
+        return spectrum(f, params, x, memory=memory)
+    except ArithmeticError:
+        return None
 
 
 def _bottleneck(f: Model, params: Any, x: Any) -> BottleneckStructure | None:

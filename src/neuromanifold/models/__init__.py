@@ -2,6 +2,7 @@
 
 from neuromanifold.models import init, layers, losses
 from neuromanifold.models.activation import Activation, Mixed, leaky_relu, power
+from neuromanifold.models.adapters import from_equinox, from_flax, from_haiku, from_torch, to_torch
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.models.init import Layer
@@ -17,6 +18,10 @@ __all__ = [
     "LinearConvNet",
     "Mixed",
     "Sequential",
+    "from_equinox",
+    "from_flax",
+    "from_haiku",
+    "from_torch",
     "init",
     "layers",
     "leaky_relu",
@@ -24,4 +29,5 @@ __all__ = [
     "losses",
     "power",
     "save",
+    "to_torch",
 ]

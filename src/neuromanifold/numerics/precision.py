@@ -15,7 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from neuromanifold.numerics.forks import check_fork
+
 Tree = TypeVar("Tree")
+
+PRODUCTS = {"highest": "highest", "tf32x3": "TF32_TF32_F32_X3", "bf16x3": "BF16_BF16_F32_X3", "default": "default"}
+"""How float32 matrices are multiplied on accelerators. JAX's own "high" is absent: on a GPU it is one pass of TF32."""
 
 
 def is_wide() -> bool:
@@ -26,8 +31,19 @@ def is_wide() -> bool:
 @contextmanager
 def arithmetic(precision: str = "highest") -> Iterator[None]:
     """64-bit types available, matrix products at full precision on every device (no silent TF32)."""
+    check_fork()
     with jax.enable_x64(True), jax.default_matmul_precision(precision):
         yield
+
+
+def product_precision(precision: str, dtype: Any) -> str:
+    """JAX's name for a precision of matrix products; full precision where the dtype or the platform has no faster one."""
+    if precision not in PRODUCTS:
+        why = " ('high' is one pass of TF32 on a GPU, no better than 'default')" if precision == "high" else ""
+        raise ValueError(f"`precision` is {precision!r}{why}; pass 'highest', 'tf32x3', 'bf16x3' or 'default'.")
+    passes = precision in ("tf32x3", "bf16x3")
+    exact = passes and (dtype != np.float32 or jax.default_backend() == "cpu")
+    return PRODUCTS["highest" if exact else precision]
 
 
 @contextmanager

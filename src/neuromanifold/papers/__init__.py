@@ -1,10 +1,13 @@
 """One folder per paper: its study and figures, its statements executed, their verdicts, its recorded summary."""
 
+from neuromanifold.papers.check import Check, Drop, Interval, inside, outside
 from neuromanifold.papers.errata import errata_page, write_errata
-from neuromanifold.papers.evidence import Evidence, examine, kind, seen_to_fail
+from neuromanifold.papers.evidence import KINDS, Dropped, Evidence, kind
+from neuromanifold.papers.examination import examine, seen_to_fail, thinned
 from neuromanifold.papers.ledger import (
     PAPERS,
     expected,
+    merge,
     read_evidence,
     recorded_verdicts,
     select,
@@ -14,20 +17,34 @@ from neuromanifold.papers.ledger import (
     write_evidence,
     write_verdicts,
 )
+from neuromanifold.papers.printed import Coverage, PrintedClaim, coverage, flaws, printed_claims
 from neuromanifold.papers.recorded import StudyCases, read_claims, reading
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import NO_PROOF, Control, Statement
 
 __all__ = [
+    "KINDS",
+    "NO_PROOF",
     "PAPERS",
     "Check",
     "Control",
+    "Coverage",
+    "Drop",
+    "Dropped",
     "Evidence",
+    "Interval",
+    "PrintedClaim",
     "Statement",
     "StudyCases",
+    "coverage",
     "errata_page",
     "examine",
     "expected",
+    "flaws",
+    "inside",
     "kind",
+    "merge",
+    "outside",
+    "printed_claims",
     "read_claims",
     "read_evidence",
     "reading",
@@ -36,6 +53,7 @@ __all__ = [
     "select",
     "source_folder",
     "statements",
+    "thinned",
     "verify",
     "write_errata",
     "write_evidence",

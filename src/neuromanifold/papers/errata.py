@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.papers.evidence import kind
+from neuromanifold.papers.evidence import TRUE_INSTEAD
 from neuromanifold.papers.ledger import PAPERS, Verdicts, recorded_verdicts, statements
-from neuromanifold.papers.statement import Statement
+from neuromanifold.papers.statement import NO_PROOF, Statement
 
 _HEADER = """# Errata
 
-Every statement of the five papers is executed by `neuromanifold verify`. This page lists those that fail as printed, each with
-its smallest counterexample, worked by hand and confirmed by a second computation; then the verdict on every statement.
+Every statement of the five papers is executed by `neuromanifold verify`. This page lists those that fail as printed (or could not be
+reproduced because the print leaves something out), each with its smallest counterexample, worked by hand and confirmed by a second
+computation, and with our proof of what is true instead where there is one; then the verdict on every statement.
 It is generated from `src/neuromanifold/papers` by `neuromanifold verify --errata docs/errata.md`. The counterexamples need
 
 ```python
@@ -33,14 +35,14 @@ def errata_page(listed: Iterable[Statement], recorded: Verdicts) -> str:
     failing = [s for s in listed if "counterexample" in _entry(s, recorded)]
     parts = [_HEADER]
     for paper in PAPERS:
-        chapters = [_chapter(s, recorded) for s in failing if s.paper == paper]
+        chapters = [_chapter(s, _entry(s, recorded)) for s in failing if s.paper == paper]
         if chapters:
             parts += [f"## {paper}\n", *chapters]
     parts += ["## All verdicts\n", _table(listed, recorded)]
     return "\n".join(parts)
 
 
-def _entry(statement: Statement, recorded: Verdicts) -> dict:
+def _entry(statement: Statement, recorded: Verdicts) -> dict[str, Any]:
     try:
         return dict(recorded[statement.paper][statement.id])
     except KeyError:
@@ -49,23 +51,52 @@ def _entry(statement: Statement, recorded: Verdicts) -> dict:
         ) from None
 
 
-def _chapter(statement: Statement, recorded: Verdicts) -> str:
-    entry = _entry(statement, recorded)
-    lines = [f"### {statement.id}: {entry['verdict']}\n", f"*Printed.* {statement.says}\n"]
-    if statement.amended is not None:
-        true = kind(entry["amended_verdict"]) in ("holds", "no counterexample")
-        lead = f"*True instead* ({entry['amended_verdict']})." if true else "*Tried instead, and not borne out either.*"
-        lines.append(f"{lead} {statement.amended.says}\n")
+def shown_verdict(statement: Statement, verdict: str) -> str:
+    """The recorded verdict in words: what is not printed does not fail as printed."""
+    printed = statement.source == "printed" and verdict == TRUE_INSTEAD
+    return "fails as printed; true instead" if printed else verdict
+
+
+def _said_by(statement: Statement) -> str:
+    return {"printed": "Printed", "ours": "Ours, not printed", "THEORY": "THEORY's wording, not printed"}[
+        statement.source
+    ]
+
+
+def _chapter(statement: Statement, entry: dict[str, Any]) -> str:
+    verdict = shown_verdict(statement, entry["verdict"]).partition(";")[0]
+    lines = [f"### {statement.id}: {verdict}\n", f"*{_said_by(statement)}.* {statement.says}\n"]
+    if statement.missing:
+        lines.append(f"*Left out by the print.* {statement.missing}\n")
+    if statement.amended is not None and "amended" in entry:
+        lines += _amendment(statement.amended, entry)
     lines += [f"{statement.worked.strip()}\n", f"```python\n{entry['counterexample']}\n```\n"]
     lines += ["Both sides of what fails, by two routes:\n"]
     lines += [f"- {route}" for route in entry["routes"]]
     return "\n".join([*lines, ""])
 
 
+def _amendment(amended: Statement, entry: dict[str, Any]) -> list[str]:
+    true = entry["verdict"] == TRUE_INSTEAD
+    lead = f"*True instead* ({entry['amended_verdict']})." if true else "*Tried instead, and not borne out either.*"
+    proof = "No proof." if amended.proof == NO_PROOF else f"*Proof.* {amended.proof.strip()}"
+    scope = _scope(amended, entry.get("amended_dropped", ()))
+    return [f"{lead} {amended.says}\n", f"{proof} Checked ({amended.method}): {scope}.\n"]
+
+
+def _scope(statement: Statement, dropped: Iterable[str]) -> str:
+    """What was covered, and what was not."""
+    parts = [statement.exhaustive or "sampled"]
+    parts += [f"constructive: {statement.constructive}"] if statement.constructive else []
+    parts += [statement.narrower] if statement.narrower else []
+    return "; ".join([*parts, *(f"dropped {entry}" for entry in dropped)])
+
+
 def _table(listed: Iterable[Statement], recorded: Verdicts) -> str:
-    rows = ["| paper | id | statement | verdict | checked |", "|---|---|---|---|---|"]
+    rows = ["| paper | id | statement | source | verdict | checked |", "|---|---|---|---|---|---|"]
     for s in listed:
-        scope = "; ".join(filter(None, [s.exhaustive or "sampled", s.narrower]))
-        cells = (s.paper, s.id, s.says, f"**{_entry(s, recorded)['verdict']}**", f"{s.method}: {scope}")
+        entry = _entry(s, recorded)
+        scope = f"{s.method}: {_scope(s, entry.get('dropped', ()))}"
+        cells = (s.paper, s.id, s.says, s.source, f"**{shown_verdict(s, entry['verdict'])}**", scope)
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"

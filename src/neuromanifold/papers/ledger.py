@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.papers.evidence import Evidence, examine
+from neuromanifold.papers.evidence import Dropped, Evidence
+from neuromanifold.papers.examination import examine, seed_of
 from neuromanifold.papers.statement import Statement
 
 PAPERS = ("complexity", "invariant", "bottleneck", "teleport", "riemann")
@@ -41,14 +42,23 @@ def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement
 
 
 def verify(
-    chosen: Iterable[Statement], *, draws: int | None = None, seed: int = 0, finished: Iterable[Evidence] = ()
+    chosen: Iterable[Statement], *, draws: int | None = None, key: Any = None, finished: Iterable[Evidence] = ()
 ) -> Iterator[Evidence]:
-    """The evidence for each statement, one at a time; what `finished` holds from a run with the same draws and seed is kept."""
-    known = {(item.paper, item.id, item.draws, item.seed): item for item in finished}
+    """The evidence for each statement, one at a time; what `finished` holds from a run with the same draws and key is kept."""
+    known, seed = {_same(item): item for item in finished}, seed_of(key)
     for statement in chosen:
         count = statement.draws if draws is None else draws
         kept = known.get((statement.paper, statement.id, count, seed))
-        yield kept if kept is not None else examine(statement, draws=draws, seed=seed)
+        yield kept if kept is not None else examine(statement, draws=draws, key=key)
+
+
+def _same(item: Evidence) -> tuple[str, str, int, int]:
+    return item.paper, item.id, item.draws, item.seed
+
+
+def merge(held: Iterable[Evidence], found: Iterable[Evidence]) -> list[Evidence]:
+    """All of `held`, in its order, each replaced by what `found` has for the same statement, draws and key; then the rest of `found`."""
+    return list({_same(item): item for item in (*held, *found)}.values())
 
 
 def write_evidence(evidence: Iterable[Evidence], path: Path) -> Path:
@@ -57,9 +67,13 @@ def write_evidence(evidence: Iterable[Evidence], path: Path) -> Path:
 
 
 def read_evidence(path: Path) -> list[Evidence]:
-    """What `write_evidence` wrote."""
-    listed = json.loads(Path(path).read_text(encoding="utf-8"))
-    return [Evidence(**{**item, "routes": tuple(item["routes"])}) for item in listed]
+    """What `write_evidence` wrote; a file that another version wrote, or another program, is refused."""
+    try:
+        return [Evidence.from_dict(item) for item in json.loads(Path(path).read_text(encoding="utf-8"))]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"`--json` names {path}, which does not hold the evidence of this version ({error}); name another file."
+        ) from None
 
 
 def recorded_verdicts() -> Verdicts:
@@ -76,7 +90,7 @@ def expected(evidence: Evidence, recorded: Verdicts, *, small: bool = False) -> 
 
     A small study that lacks the data or the size for a statement says nothing about it, and so nothing against the record.
     """
-    if small and evidence.method == "training" and evidence.cases == evidence.vacuous:
+    if small and evidence.method == "training" and evidence.silent:
         return evidence.kind
     entry = recorded.get(evidence.paper, {}).get(evidence.id, {"verdict": "not recorded"})
     return entry.get("small", entry["verdict"]) if small else entry["verdict"]
@@ -99,7 +113,7 @@ def write_verdicts(
     table = {paper: dict(entries) for paper, entries in keep.items()}
     for item in evidence:
         entries = table.setdefault(item.paper, {})
-        entries[item.id] = _entry_small(item, entries) if small else _entry(item)
+        entries[item.id] = _entry_small(item, entries) if small else _entry(item) | _kept_small(item, entries)
     return tuple(
         write_text(folder / paper / "verdicts.toml", _tables(table[paper])) for paper in PAPERS if paper in table
     )
@@ -107,18 +121,27 @@ def write_verdicts(
 
 def _entry(item: Evidence) -> dict[str, Any]:
     entry: dict[str, Any] = {"verdict": item.kind}
+    if item.dropped:
+        entry["dropped"] = [str(dropped) for dropped in item.dropped]
     if item.counterexample is not None:
         entry |= {"counterexample": item.counterexample, "routes": list(item.routes)}
     if item.amendment is not None:
         entry |= {"amended": item.amendment["statement"], "amended_verdict": item.amendment["verdict"]}
+        if item.amendment["dropped"]:
+            entry["amended_dropped"] = [str(Dropped(**dropped)) for dropped in item.amendment["dropped"]]
     return entry
+
+
+def _kept_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, str]:
+    """A small-scale verdict that was recorded before, where it still differs."""
+    small = entries.get(item.id, {}).get("small", item.kind)
+    return {} if small == item.kind else {"small": small}
 
 
 def _entry_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, Any]:
     """The entry at the paper's scale, with a differing small-scale verdict beside it."""
     entry = {name: value for name, value in entries.get(item.id, _entry(item)).items() if name != "small"}
-    silent = item.cases == item.vacuous
-    return entry if silent or entry["verdict"] == item.kind else entry | {"small": item.kind}
+    return entry if item.silent or entry["verdict"] == item.kind else entry | {"small": item.kind}
 
 
 def _tables(entries: Mapping[str, Mapping[str, Any]]) -> str:

@@ -39,7 +39,10 @@ def read_claims(paper: str, summary: Path | None = None) -> Claims:
 
 
 def reading(statements: Iterable[Statement], summaries: Callable[[str], Path]) -> Iterator[Statement]:
-    """The statements, those about training and their amendments reading `summaries(paper)` instead of the recorded run."""
+    """The statements, those about training and their amendments reading `summaries(paper)` instead of the recorded run.
+
+    A run that lacks part of the recorded one's numbers is narrower, and is said to be.
+    """
     return (_reading(statement, summaries) for statement in statements)
 
 
@@ -48,4 +51,5 @@ def _reading(statement: Statement, summaries: Callable[[str], Path]) -> Statemen
         statement = replace(statement, amended=_reading(statement.amended, summaries))
     if not isinstance(statement.cases, StudyCases):
         return statement
-    return replace(statement, cases=replace(statement.cases, summary=summaries(statement.paper)))
+    cases = replace(statement.cases, summary=summaries(statement.paper))
+    return replace(statement, cases=cases, narrower=statement.narrower or "what this run of the study measured")

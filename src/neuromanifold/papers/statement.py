@@ -8,8 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from neuromanifold.papers.check import Check
+
 Method = Literal["exact", "float64", "integration", "training"]
-Relation = Literal["=", "<=", ">="]
+Source = Literal["printed", "ours", "THEORY"]
+NO_PROOF = "no proof"
 
 
 def paste(case: Any) -> str:
@@ -35,51 +38,39 @@ def _collect(value: Any, found: dict[str, set[str]]) -> None:
 
 
 @dataclass(frozen=True)
-class Check:
-    """The conclusion on one case: `left` stands in `relation` to `right`, up to `tolerance`.
+class Control:
+    """A case just outside the hypotheses, or the conclusion broken: the statement's own `measure` must be seen to fail on it.
 
-    `tolerance` is 0 where both sides are exact, and derived from the arithmetic elsewhere. A case on which the conclusion
-    says nothing is `vacuous`. `count` is the number of draws the check stands for, its sides being those of the worst draw.
-    `hypotheses` names the values this case takes, so that a reader sees which part of the printed range was covered.
+    `case()` is the case. `breaks` replaces named ingredients of `measure`, which takes them as keyword arguments with the true
+    ones as defaults: where the control breaks the conclusion and not the hypotheses. A `check` written out by hand shows that a
+    number differs and not that `measure` would notice, so `because` says why `measure` cannot be used.
 
-    >>> Check(3.0, 2.5, "<=").violation
-    0.5
+    >>> def measure(n, offset=1):
+    ...     return Check(n * n % 8, offset)
+    >>> print(Control("an even number", case=lambda: 2).measured(measure))
+    4 = 1
+    >>> print(Control("a remainder of 2", case=lambda: 3, breaks={"offset": 2}).measured(measure))
+    1 = 2
     """
 
-    left: Any
-    right: Any
-    relation: Relation = "="
-    tolerance: float = 0.0
-    hypotheses: Mapping[str, Any] = field(default_factory=dict)
-    vacuous: bool = False
-    count: int = 1
-
-    @property
-    def violation(self) -> float:
-        """By how much the conclusion is missed; zero or negative where it holds, `inf` where a side is not a number."""
-        difference = float(self.left - self.right)
-        amount = {"=": abs(difference), "<=": difference, ">=": -difference}[self.relation]
-        return float("inf") if np.isnan(amount) else amount
-
-    @property
-    def margin(self) -> float:
-        """`tolerance − violation`: negative exactly where the conclusion fails."""
-        return float(self.tolerance) - self.violation
-
-    @property
-    def holds(self) -> bool:
-        return self.margin >= 0
-
-    def __str__(self) -> str:
-        return f"{_number(self.left)} {self.relation} {_number(self.right)}"
-
-
-@dataclass(frozen=True)
-class Control:
-    """A case just outside the hypotheses, or with the conclusion broken: what was changed, and the check that must fail."""
-
     broken: str
-    check: Callable[[], Check]
+    case: Callable[[], Any] | None = None
+    breaks: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[], Check] | None = None
+    because: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.case is None) == (self.check is None):
+            raise ValueError(f"`Control` {self.broken!r} needs either `case` or `check`; pass one of them.")
+        if (self.check is None) != (not self.because):
+            raise ValueError(f"`Control` {self.broken!r} has a check by hand without a reason; say it in `because`.")
+
+    def measured(self, measure: Callable[..., Check]) -> Check:
+        """The check that must fail: by `measure`, or by hand."""
+        if self.case is not None:
+            return measure(self.case(), **self.breaks)
+        assert self.check is not None
+        return self.check()
 
 
 @dataclass(frozen=True)
@@ -90,8 +81,12 @@ class Statement:
     `exhaustive` names the range that is enumerated wholly or settled by exact algebra; without it the cases are a sample.
     A statement that fails as printed carries `confirm` (the same case by an independent route), `worked` (the
     counterexample by hand), `smaller(case)` (simpler cases to try when minimising) and, where there is one, `amended`, the
-    nearby true statement.
-    `narrower` says where the check covers less than the print. `show(case)` is the case as Python one can paste.
+    nearby true statement, whose `proof` is ours.
+    `narrower` says where the check covers less than the print; it must where a measure drops cases inside the hypotheses.
+    `source` is whose sentence it is: the paper's ("printed"), our own ("ours"), or THEORY's wording of what no paper prints.
+    `constructive` names the explicit object whose cost stands for the quantity, and so bounds it from above only.
+    `missing` names what the print leaves out and one would need (loss, optimiser, epochs): where our run disagrees, the claim is
+    then not reproduced rather than false. `show(case)` is the case as Python one can paste.
     """
 
     paper: str
@@ -100,23 +95,27 @@ class Statement:
     says: str
     method: Method
     cases: Callable[[np.random.Generator, int], Iterable[Any]]
-    measure: Callable[[Any], Check]
+    measure: Callable[..., Check]
     control: Control
     draws: int = 40
     exhaustive: str = ""
     narrower: str = ""
+    source: Source = "printed"
+    constructive: str = ""
+    missing: str = ""
     show: Callable[[Any], str] = paste
     smaller: Callable[[Any], Iterable[Any]] = lambda case: ()
     confirm: Callable[[Any], Check] | None = None
     route: str = ""
     worked: str = ""
     amended: "Statement | None" = None
+    proof: str = NO_PROOF
 
     def answers_to(self, name: str) -> bool:
         """Whether `name` means this statement: its id, the number it begins with, or its row.   `P9`, `Thm 3`, `thm3(2)`
 
         >>> def nothing(*_): return ()
-        >>> control = Control("", lambda: Check(1, 0))
+        >>> control = Control("", case=lambda: 1)
         >>> statement = Statement("bottleneck", "Thm 3", "Thm 3 (2)", "", "exact", nothing, nothing, control)
         >>> [statement.answers_to(name) for name in ("thm3(2)", "Thm 3", "Thm 31", "Thm 3 (1)")]
         [True, True, False, False]
@@ -128,7 +127,3 @@ class Statement:
 
 def _plain(name: str) -> str:
     return re.sub(r"\s+", "", name).lower()
-
-
-def _number(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)

@@ -8,55 +8,71 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.papers import PAPERS, Evidence
+from neuromanifold.papers import NO_PROOF, PAPERS, Dropped, Evidence, coverage, printed_claims
 
+# Column widths are fixed and words may break, so that no column is pushed out of the page; below 45rem every row is a card.
 _STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2.5rem auto; padding: 0 1.2rem; }
+:root { color-scheme: light dark; --ink: #222; --paper: #fff; --soft: #555; --line: #e5e7eb; --code: #f3f4f6; --alert: #fdecea;
+  --holds: #00664a; --sampled: #005a8f; --fails: #a33d00; --amended: #7a5000; --open: #5b4a8a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c; --soft: #a9adb5; --line: #343841; --code: #23262d;
+  --alert: #4a2420; --holds: #4fd1a5; --sampled: #6fbdf0; --fails: #ff9a66; --amended: #e8bb5a; --open: #b8a6f0; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 75rem; margin: 2rem auto;
+  padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
-code, pre { font-size: .85rem; background: #f3f4f6; border-radius: .25em; } code { padding: .1em .35em; }
-pre { padding: .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-td, th { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #e5e7eb; vertical-align: top; }
-td:first-child { white-space: nowrap; font-weight: 600; } .number { text-align: right; white-space: nowrap; }
-.verdict { white-space: nowrap; font-weight: 600; } .holds { color: #00664a; } .sampled { color: #0072B2; }
-.fails { color: #a33d00; } .amended { color: #8a5a00; } .differs { background: #fdecea; }
-details { margin: .2rem 0; color: #555; font-size: .92rem; } summary { cursor: pointer; }
-footer { color: #555; font-size: .9rem; margin-top: 2.5rem; }
+ul { padding-left: 1.2rem; }
+pre { font-size: .85rem; background: var(--code); border-radius: .25em; padding: .6rem; white-space: pre-wrap; }
+table { border-collapse: collapse; width: 100%; table-layout: fixed; font-variant-numeric: tabular-nums; }
+td, th, pre, div { overflow-wrap: anywhere; }
+td, th { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+th:nth-child(1) { width: 14%; } th:nth-child(3) { width: 17%; } th:nth-child(4), th:nth-child(5) { width: 8.5%; }
+td:first-child, .verdict { font-weight: 600; } .number { text-align: right; }
+.holds { color: var(--holds); } .sampled { color: var(--sampled); } .fails { color: var(--fails); }
+.amended { color: var(--amended); } .open { color: var(--open); } .differs { background: var(--alert); }
+.dropped { font-weight: 400; font-size: .85rem; color: var(--soft); } small { color: var(--soft); font-weight: 400; }
+details { margin: .2rem 0; color: var(--soft); font-size: .92rem; } summary { cursor: pointer; }
+footer { color: var(--soft); font-size: .9rem; margin-top: 2.5rem; }
+@media (max-width: 45rem) {
+  body { margin: 1rem auto; } thead { display: none; } table, tbody, td { display: block; width: auto; }
+  tr { display: flex; flex-direction: column; border-bottom: 1px solid var(--line); padding: .6rem 0; } td { border: 0; padding: .1rem 0; }
+  td:first-child { order: -2; } .verdict { order: -1; }
+  .number { text-align: left; } .number::before { content: attr(data-name) ": "; color: var(--soft); } .number:empty { display: none; }
+}
 """
-_CLASS = {"holds": "holds", "no counterexample": "sampled", "fails": "fails", "holds as amended": "amended"}
+_CLASS = {
+    "holds": "holds",
+    "no counterexample": "sampled",
+    "constructive": "sampled",
+    "fails": "fails",
+    "fails; true instead": "amended",
+    "undecided": "open",
+    "not reproduced": "open",
+}
 
 
 def cells(item: Evidence, recorded: str) -> tuple[str, ...]:
-    """A statement's line: paper, id, verdict, cases that spoke, worst margin, seconds, and whether the verdict is the recorded one."""
+    """A statement's line: paper, id, verdict, independent cases, worst margin, seconds; what was dropped, and a verdict that differs."""
     margin = "" if item.margin is None else f"{item.margin:.2g}"
-    remark = "" if item.kind == recorded else f"recorded: {recorded}"
-    return (
-        item.paper,
-        item.id,
-        item.verdict,
-        str(item.cases - item.vacuous),
-        margin,
-        f"{item.seconds:.1f}",
-        remark,
-    )
+    remarks = [f"recorded: {recorded}"] if item.kind != recorded else []
+    remarks += [f"dropped {dropped}" for dropped in item.dropped]
+    return (item.paper, item.id, item.verdict, str(item.cases), margin, f"{item.seconds:.1f}", "; ".join(remarks))
 
 
 def summary_lines(evidence: Iterable[Evidence]) -> list[str]:
-    """One line per paper: how many statements, and how many of each verdict.
+    """One line per paper: how many statements, how many of each verdict, and how many printed claims they cover.
 
     >>> summary_lines([])
     []
     """
     ordered = sorted(evidence, key=lambda item: PAPERS.index(item.paper))
     return [
-        _summary(paper, Counter(item.kind for item in items)) for paper, items in groupby(ordered, lambda i: i.paper)
+        f"{_summary(paper, Counter(item.kind for item in items))} · {coverage(paper)}"
+        for paper, items in groupby(ordered, lambda i: i.paper)
     ]
 
 
 def _summary(paper: str, kinds: Mapping[str, int]) -> str:
-    parts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda pair: -pair[1]))
-    return f"{paper}: {sum(kinds.values())} statements: {parts}"
+    parts = " · ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda pair: -pair[1]))
+    return f"{paper}: {sum(kinds.values())} statements · {parts}"
 
 
 def write_ledger(evidence: Sequence[Evidence], expected: Sequence[str], path: str | Path) -> Path:
@@ -71,7 +87,7 @@ def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
     differing = sum(item.kind != recorded for item, recorded in pairs)
     verdict = "Every verdict is the recorded one." if not differing else f"{differing} verdicts differ from the record."
     sections = "\n".join(
-        f"<h2>{paper}</h2>{_table([pair for pair in pairs if pair[0].paper == paper])}"
+        _section(paper, [pair for pair in pairs if pair[0].paper == paper])
         for paper in PAPERS
         if any(item.paper == paper for item in evidence)
     )
@@ -89,38 +105,68 @@ def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
 """
 
 
+def _section(paper: str, pairs: Sequence[tuple[Evidence, str]]) -> str:
+    return f"<h2>{paper}</h2><p>{html.escape(f'{coverage(paper)}')}.</p>{_unexecuted(paper)}{_table(pairs)}"
+
+
+def _unexecuted(paper: str) -> str:
+    """The claims that cannot be executed, each with its place and the reason."""
+    listed = [claim for claim in printed_claims(paper) if claim.not_executable]
+    items = "".join(
+        f"<li>{html.escape(f'{claim.id} ({claim.place}): {claim.says}')} <small>{html.escape(claim.not_executable)}</small></li>"
+        for claim in listed
+    )
+    return f"<details><summary>not executable</summary><ul>{items}</ul></details>" if listed else ""
+
+
 def _table(pairs: Sequence[tuple[Evidence, str]]) -> str:
-    head = "<tr><th>id</th><th>statement</th><th>verdict</th><th class=number>cases</th><th class=number>worst margin</th></tr>"
+    head = (
+        "<tr><th>id</th><th>statement</th><th>verdict</th><th class=number>cases</th><th class=number>margin</th></tr>"
+    )
     return f"<table><thead>{head}</thead><tbody>{''.join(_row(*pair) for pair in pairs)}</tbody></table>"
 
 
 def _row(item: Evidence, recorded: str) -> str:
     margin = "" if item.margin is None else f"{item.margin:.2g}"
     differs = "" if item.kind == recorded else " class=differs"
+    source = "" if item.source == "printed" else f"<br><small>{html.escape(item.source)}, not printed</small>"
+    dropped = "".join(f"<div class=dropped>dropped {html.escape(str(entry))}</div>" for entry in item.dropped)
     return (
-        f"<tr{differs}><td>{html.escape(item.id)}</td><td>{html.escape(item.statement)}{_details(item, recorded)}</td>"
-        f'<td class="verdict {_CLASS.get(item.kind, "fails")}">{html.escape(item.verdict)}</td>'
-        f"<td class=number>{item.cases - item.vacuous}</td><td class=number>{margin}</td></tr>"
+        f"<tr{differs}><td>{html.escape(item.id)}{source}</td>"
+        f"<td>{html.escape(item.statement)}{_details(item, recorded)}</td>"
+        f'<td class="verdict {_CLASS.get(item.kind, "fails")}">{html.escape(item.verdict)}{dropped}</td>'
+        f"<td class=number data-name=cases>{item.cases}</td><td class=number data-name=margin>{margin}</td></tr>"
     )
 
 
 def facts(item: Evidence, recorded: str) -> list[tuple[str, str]]:
     """What stands behind a verdict, as (name, value) pairs, without those that say nothing."""
-    amendment = item.amendment and f"{item.amendment['statement']} ({item.amendment['verdict']})"
+    amendment = _amendment(item.amendment) if item.amendment is not None else ""
     listed: list[tuple[str, Any]] = [
+        ("source", "" if item.source == "printed" else f"{item.source}, not printed"),
         ("method", item.method),
         ("exhaustive over", item.scope),
         ("narrower than printed", item.narrower),
+        ("constructive", item.constructive),
+        ("left out by the print", item.missing),
         ("covered", "; ".join(f"{name}: {values}" for name, values in item.covered.items())),
-        ("vacuous cases", item.vacuous or ""),
+        ("comparisons", item.comparisons if item.comparisons != item.cases else ""),
+        ("dropped", "; ".join(map(str, item.dropped))),
         ("worst case", item.worst),
         ("negative control", item.control),
         ("recorded verdict", recorded if recorded != item.kind else ""),
         ("counterexample", item.counterexample),
         ("two routes", "; ".join(item.routes)),
-        ("amended", amendment),
+        ("true instead" if item.kind == "fails; true instead" else "tried instead", amendment),
     ]
     return [(name, str(value)) for name, value in listed if value]
+
+
+def _amendment(found: Mapping[str, Any]) -> str:
+    """The amended statement, with its verdict, what was dropped, and its proof."""
+    proof = found["proof"] if found["proof"] == NO_PROOF else f"proof: {found['proof']}"
+    dropped = [f"dropped {Dropped(**entry)}" for entry in found["dropped"]]
+    return f"{found['statement']} ({'; '.join([found['verdict'], *dropped, proof])})"
 
 
 def _details(item: Evidence, recorded: str) -> str:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import jax
-
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import Selection
 from neuromanifold.graph.uses import Entering, Use, entering, leaves
@@ -56,7 +54,7 @@ class Plan:
 
 def plan(f: Model, params: Any, x: Any, chosen: Selection, kind: str) -> Plan:
     """The plan for arrays of these shapes; made once for each of them."""
-    return _plan(f, Signature.of(params), Signature.of(jax.tree.map(lambda a: a[:1], x)), chosen, kind)
+    return _plan(f, Signature.of(params), Signature.of_sample(x), chosen, kind)
 
 
 @lru_cache(maxsize=256)
@@ -91,7 +89,7 @@ def _way(use: Use, o: int, kind: str) -> str:
 def _sizes(graph: Graph, routes: Sequence[Route], direct: Sequence[int], o: int, kind: str) -> tuple[float, float]:
     """Numbers held for a sample (inputs, cotangents, blocks, and what the backward pass keeps) and for a pair."""
     program = graph.program
-    kept = sum(math.prod(program.values[i].shape) for node in program.nodes for i in node.outputs)
+    kept = sum(math.prod(program.values[i].shape) for i in program.depending(program.inputs[len(graph.parameters) :]))
     sample, pair = float(kept) * (1 + min(o, 4)), (o * o if kind == "all" else o if kind == "diagonal" else 1.0)
     pair = 3.0 * pair
     for route in routes:

@@ -86,7 +86,7 @@ def spectrum(
             return _dense(np.asarray(ntk(f, params, x, memory=memory)), vectors)
         k = min(_DEFAULT_COUNT, size) if k is None else k
         found = jax.tree.map(np.asarray, largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, k))
-        trace = _trace(f, params, x, memory_budget(memory))
+        trace = _trace(f, params, x, memory_budget(memory, device=True))
         return Spectrum(found.values, size, trace, "Lanczos", found.residuals, found.vectors if vectors else None)
 
 

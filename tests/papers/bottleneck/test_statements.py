@@ -25,7 +25,7 @@ from neuromanifold.papers.bottleneck.statements import (
 )
 from neuromanifold.papers.bottleneck.statements.cases import chain, network
 from neuromanifold.papers.output import Claim, write_summary
-from papers.support import assert_recorded, statement_name
+from papers.support import assert_recorded, plant, statement_name
 
 ROWS = "linear, expansion, ranks, Thm 3, P 4, P 5, P 13, Thm 6, trace, Thm 7, Cor 8, P 9, Thm 10, Sec 5, Ex 20, Fig 1, Fig 2"
 
@@ -56,8 +56,8 @@ PLANTED = [
     ("P 13", identity, "change_term", lambda nuclear, square: 2 * nuclear / square if square else 0.0),
     ("Thm 6", layers, "budget", lambda f: f.c1 + 2 * f.log_determinant),
     ("Thm 7 (layers)", layers, "layer_share", lambda total, m: total / (m + 1)),
-    ("P 9", narrow, "proved_constant", lambda L: 1.5 * L),
-    ("P 9 (slopes)", narrow, "sloped_constant", lambda L, a: L * (1.0 if a == 0 else abs(a))),
+    ("P 9", narrow, "proved_constant", lambda case: 1.5 * case.net.depth),
+    ("P 9 (slopes)", narrow, "sloped_constant", lambda case: case.net.depth * (abs(case.slope) or 1.0)),
     ("Thm 10 (c₁)", interpolants, "least_cost", lambda n, k: -2 * (1 - 1 / k) * math.log(n) - 20),
     ("Sec 5 (along w)", dynamics, "axis_rate", lambda norm, u: 8 * (norm - 1) * u),
     ("Sec 5 (across w)", dynamics, "rest_rate", lambda norm, u: -4 * norm * u),
@@ -81,15 +81,15 @@ def quick(chosen):
 def test_a_planted_error_changes_the_verdict(monkeypatch, name, module, formula, wrong):
     chosen = quick(statement(name))
     before = examine(chosen, draws=2).kind
-    monkeypatch.setattr(module, formula, wrong)
-    assert before in ("holds", "no counterexample", "holds as amended")
+    plant(monkeypatch, chosen, module, formula, wrong)
+    assert before in ("holds", "no counterexample", "constructive", "fails; true instead")
     assert examine(chosen, draws=2).kind != before
 
 
 def test_the_trace_misses_a_planted_factor(monkeypatch):
-    right = layers.trace_formula
-    monkeypatch.setattr(layers, "trace_formula", lambda case, bias: 2 * right(case, bias))
-    assert examine(quick(statement("trace")), draws=2).kind not in ("holds", "no counterexample")
+    right, chosen = layers.trace_formula, quick(statement("trace"))
+    plant(monkeypatch, chosen, layers, "trace_formula", lambda case, bias: 2 * right(case, bias))
+    assert examine(chosen, draws=2).kind not in ("holds", "no counterexample")
 
 
 def test_the_printed_constant_of_p9_and_the_slopes_by_hand():

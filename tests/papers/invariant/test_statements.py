@@ -28,7 +28,7 @@ from neuromanifold.papers.invariant.statements import (
     regularity,
 )
 from neuromanifold.papers.invariant.statements import cases as cast
-from papers.support import assert_recorded, statement_name
+from papers.support import assert_recorded, plant, statement_name
 
 BY_ID = {statement.id: statement for statement in paper.STATEMENTS}
 
@@ -44,10 +44,10 @@ PLANTED = [
         lambda x, y, data, r: (2 * data * x / r, 2 * data * y / r),
     ),
     ("Rem 4.1", "holds", maps, "is_normal", lambda g: np.ones(len(g), bool)),
-    ("Rem 4.1 (C¹)", "holds as amended", regularity, "reached", lambda alpha: 0.0),
+    ("Rem 4.1 (C¹)", "fails; true instead", regularity, "reached", lambda alpha, start: 0.0),
     ("Lem 4.1 (leaf)", "holds", maps, "fixed_dimension", lambda case: 2 * len(set(case.neurons))),
     ("Thm 4.2 (i)", "no counterexample", deep, "printed_action", lambda matrices, kind, params: params),
-    ("P 5.2", "holds as amended", leaves, "sets_with", lambda neurons, *, nonzero: [((), ())]),
+    ("P 5.2", "fails; true instead", leaves, "sets_with", lambda neurons, **options: [((), ())]),
     ("P 5.1, 5.2 (count)", "holds", leaves, "TYPE_B", (2, 6, 24, 115)),
     ("P 5.1, 5.2 (dimension)", "holds", leaves, "leaf_dimension", lambda odd, d, s: (d + 1) * s),
     ("Def 5.1", "holds", generic, "degenerate_as_printed", lambda neurons: any(n[0] == 0 for n in neurons)),
@@ -58,9 +58,9 @@ PLANTED = [
     ("Cor 5.3", "holds", closures, "leaf_dimension", lambda name, n: len(n[0]) * cast.condensed_up_to_sign(n)),
     ("Cor 5.3 (every θ)", "holds", closures, "full_grade", lambda d, grade: (d + 1) * (grade + 1)),
     ("Cor 5.4 (paths)", "holds", connected, "segment_stays", lambda u, v: bool((u * v >= 0).all())),
-    ("conservation (two-layer linear)", "holds as amended", conservation, "printed_count", lambda n, m, r: r * r),
-    ("conservation (deep linear)", "holds as amended", deep_laws, "scalar_inside", lambda widths: False),
-    ("conservation (more laws than Δ's)", "holds as amended", deep_laws, "wide_neighbours", lambda widths: True),
+    ("conservation (two-layer linear)", "fails; true instead", conservation, "printed_count", lambda n, m, r: r * r),
+    ("conservation (deep linear)", "fails; true instead", deep_laws, "scalar_inside", lambda widths: False),
+    ("conservation (more laws than Δ's)", "fails; true instead", deep_laws, "wide_neighbours", lambda widths: True),
 ]
 
 
@@ -75,7 +75,7 @@ def test_a_planted_error_changes_the_verdict(name, verdict, module, formula, pla
     statement = smallest(BY_ID[name], {"Ex 3.1": 8, "P 3.1": 25, "Thm 4.2 (i)": 4}.get(name, 60))
     with unchecked():
         assert examine(statement, draws=0).kind == verdict
-        monkeypatch.setattr(module, formula, planted)
+        plant(monkeypatch, statement, module, formula, planted)
         assert examine(statement, draws=0).kind != verdict
 
 

@@ -1,6 +1,7 @@
 """The statements of `bottleneck`, in the order of the theory: costs and ranks, corrections, layers, narrow minima, examples, figures."""
 
 from neuromanifold.papers.bottleneck.statements import (
+    circle,
     cost,
     dynamics,
     example,
@@ -18,6 +19,7 @@ from neuromanifold.papers.statement import Statement
 STATEMENTS: tuple[Statement, ...] = (
     *cost.STATEMENTS,
     *ranks.STATEMENTS,
+    *circle.STATEMENTS,
     *thm3.STATEMENTS,
     *second.STATEMENTS,
     *identity.STATEMENTS,

@@ -12,7 +12,8 @@ from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.activation import Activation, leaky_relu
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.papers.statement import Check, Relation, Statement
+from neuromanifold.papers.check import Check, Drops, Relation
+from neuromanifold.papers.statement import Statement
 
 PAPER = "bottleneck"
 EPS = float(np.finfo(np.float64).eps)
@@ -172,12 +173,13 @@ def compare(left: Any, relation: Relation, right: Any, rounding: float, **option
     return Check(float(left / scale), float(right / scale), relation, float(rounding / scale), **options)
 
 
-def worst(checks: Iterable[Check], hypotheses: Mapping[str, Any]) -> Check:
-    """The check with the smallest margin, standing for all; vacuous when there is none that speaks."""
-    listed = [check for check in checks if not check.vacuous]
+def worst(checks: Iterable[Check], hypotheses: Mapping[str, Any], drops: Drops = ()) -> Check:
+    """The check with the smallest margin, standing for all of one case; `drops` are the parts left out, the whole where nothing is left."""
+    listed = list(checks)
     if not listed:
-        return Check(0, 0, vacuous=True, hypotheses=hypotheses)
-    return replace(min(listed, key=lambda check: check.margin), hypotheses=hypotheses, count=len(listed))
+        return Check(0, 0, hypotheses=hypotheses, drops=tuple(replace(drop, parts=None) for drop in drops))
+    least = min(listed, key=lambda check: check.margin)
+    return replace(least, hypotheses=hypotheses, comparisons=len(listed), drops=drops)
 
 
 def show(case: Case) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from neuromanifold.papers.bottleneck.statements.cases import PAPER, statement
+from neuromanifold.papers.check import Check, inside, outside
 from neuromanifold.papers.recorded import Claims, StudyCases
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _RANGE = re.compile(
@@ -88,7 +89,7 @@ def measure_corrected(fit: Fit) -> Check:
     """The slope with a term 1/L in the fit."""
     hypotheses = {"rank": fit.rank, "depths": str(fit.depths)}
     if fit.corrected is None or fit.corrected_half_width is None:
-        return Check(0, 0, vacuous=True, hypotheses=hypotheses)
+        return Check(0, 0, hypotheses=hypotheses, drops=inside("too few depths for a term 1/L in the fit"))
     return Check(fit.corrected, float(fit.rank), "=", fit.corrected_half_width, hypotheses)
 
 
@@ -145,7 +146,8 @@ def pick_deep(claims: Claims) -> Iterator[Deep]:
 
 def measure_failure(case: Deep) -> Check:
     """A failed training leaves a cost above 0.1."""
-    return Check(case.cost, _FAILED_COST, ">=", hypotheses={"depth": case.depth}, vacuous=case.depth == 0)
+    shallow = outside("no network deeper than 25 was trained", when=case.depth == 0)
+    return Check(case.cost, _FAILED_COST, ">=", hypotheses={"depth": case.depth}, drops=shallow)
 
 
 def confirm_failure(case: Deep) -> Check:
@@ -166,8 +168,8 @@ def pick_middle(claims: Claims) -> Iterator[Step]:
 
 def measure_growing(step: Step) -> Check:
     """The low-rank middle does not shrink from one depth to the next; where both have none, nothing is said."""
-    nothing = step.before == step.after == 0
-    return Check(int(step.after), int(step.before), ">=", hypotheses={"depth": step.deep}, vacuous=nothing)
+    nothing = inside("no layer is in the bottleneck at either depth", when=step.before == step.after == 0)
+    return Check(int(step.after), int(step.before), ">=", hypotheses={"depth": step.deep}, drops=nothing)
 
 
 def pick_outliers(claims: Claims) -> list[dict[int, float]]:
@@ -184,7 +186,7 @@ def measure_outliers(counts: dict[int, float]) -> Check:
         (len(inner) + 1) / 2,
         ">=",
         hypotheses={"layers": len(inner)},
-        vacuous=not inner,
+        drops=outside("no layer between the first and the last two", when=not inner),
     )
 
 
@@ -239,7 +241,7 @@ STATEMENTS = (
         "to the rank",
         pick_fits,
         measure_slope,
-        Control("a norm that does not grow with the depth", lambda: measure_slope(_FLAT)),
+        Control("a norm that does not grow with the depth", case=lambda: _FLAT),
         confirm=confirm_slope,
         route="slope of (loss + λ‖θ‖²)/λ",
         narrower="within the 95 % interval of the fitted slope",
@@ -254,7 +256,7 @@ what the expansion leaves out.
             "‖θ‖² is affine in L up to a term R⁽²⁾/L, with slope equal to the middle rank",
             pick_fits,
             measure_corrected,
-            Control("a norm that does not grow with the depth", lambda: measure_corrected(_FLAT)),
+            Control("a norm that does not grow with the depth", case=lambda: _FLAT),
             narrower="within the 95 % interval of the fitted slope",
         ),
     ),
@@ -263,7 +265,7 @@ what the expansion leaves out.
         "larger depths lead to smaller middle rank (singular values of W_{L/2} above 0.1)",
         pick_ranks,
         measure_falling,
-        Control("the depths in reverse order", lambda: measure_falling(Step(4, 6, 3.0, 10.0))),
+        Control("the depths in reverse order", case=lambda: Step(4, 6, 3.0, 10.0)),
         confirm=confirm_falling,
         route="depths of the ranges fitted to ‖θ‖²",
         narrower="from depth to depth where the train cost is below 0.1; that the rank falls to 2 is not asked",
@@ -277,7 +279,7 @@ rank ends one depth before. One training run of this kind at the edge of trainab
         "for L > 25 training fails and recovers the zero parameters: a train cost above 0.1",
         pick_deep,
         measure_failure,
-        Control("a network that fits, at L = 16", lambda: measure_failure(Deep(16, 0.0034, 3.0))),
+        Control("a network that fits, at L = 16", case=lambda: Deep(16, 0.0034, 3.0)),
         confirm=confirm_failure,
         route="middle rank, 0 at zero parameters",
         narrower="with Adam and L-BFGS, as the paper leaves the optimiser open",
@@ -291,10 +293,11 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "within a range of depths only the low-rank middle grows with the depth",
         pick_middle,
         measure_growing,
-        Control("the depths in reverse order", lambda: measure_growing(Step(15, 32, 26.0, 1.0))),
+        Control("the depths in reverse order", case=lambda: Step(15, 32, 26.0, 1.0)),
         confirm=lambda step: Check(step.after / step.deep, step.before / step.shallow, ">="),
         route="share of the layers in the bottleneck",
-        narrower="layers closer than ½ to a partial isometry of the middle rank do not become fewer from depth to depth",
+        narrower="layers closer than ½ to a partial isometry of the middle rank do not become fewer from depth to depth; "
+        "depths without any such layer say nothing",
         worked="The number of layers in the bottleneck falls from one depth to the next, and so does their share of the "
         "depth.",
     ),
@@ -303,7 +306,7 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "the weights in the bottleneck have two outlying singular values: the network finds the true rank 2",
         pick_outliers,
         measure_outliers,
-        Control("three in every layer", lambda: measure_outliers(dict.fromkeys(range(1, 26), 3.0))),
+        Control("three in every layer", case=lambda: dict.fromkeys(range(1, 26), 3.0)),
         confirm=lambda counts: Check(sorted(counts.values())[len(counts) // 2], 2),
         route="median over all layers",
         narrower="in most of the layers between the first and the last two; outlying means above ½",
@@ -315,7 +318,10 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "the representation of layer 6 is planar",
         pick_plane,
         measure_planar,
-        Control("the input itself, four dimensions of equal variance", lambda: measure_planar(_INPUT)),
+        Control(
+            "the input itself, four dimensions of equal variance",
+            case=lambda: _INPUT,
+        ),
         narrower="99 % of the variance on unseen paths in two directions",
     ),
     _from_study(
@@ -324,7 +330,7 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "cross in it",
         pick_plane,
         measure_recovered,
-        Control("the input's own first two directions", lambda: measure_recovered(_INPUT)),
+        Control("the input's own first two directions", case=lambda: _INPUT),
         narrower="polynomials of degree 5 leave less than half of what they leave in the input's own plane",
     ),
     _from_study(
@@ -332,7 +338,7 @@ With our optimiser and initialisation networks deeper than 25 fit the data: thei
         "points of one rotation orbit collapse in layer 2: the network has learned the symmetry",
         pick_orbits,
         measure_orbits,
-        Control("the untrained network", lambda: measure_orbits(_NOTHING_LEARNED)),
+        Control("the untrained network", case=lambda: _NOTHING_LEARNED),
         narrower="the share of the variance within orbits falls to a tenth of what it was before training",
     ),
 )

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -25,7 +25,7 @@ from neuromanifold.papers.bottleneck.statements.cases import (
 )
 from neuromanifold.papers.bottleneck.statements.cost import linear_cost
 from neuromanifold.papers.bottleneck.statements.ranks import added, small_matrices, small_rank, squared_determinant
-from neuromanifold.papers.statement import Check
+from neuromanifold.papers.check import Check, outside
 
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
 
@@ -66,7 +66,7 @@ def measure_finite(case: Case) -> Check:
     norm, L = case.squared_norm, case.net.depth
     bounds = [linear_cost(kept(J), L) for J in passage(case.net, case.params, case.x).jacobian()]
     rounding = 64 * EPS * L * (1 + norm)
-    return compare(norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, count=len(bounds))
+    return compare(norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, comparisons=len(bounds))
 
 
 Pair = tuple[np.ndarray, np.ndarray] | None
@@ -93,30 +93,37 @@ def composed_determinant(f: Any, g: Any) -> Any:
     return f * g
 
 
-def measure_composition(case: Pair) -> Check:
+Bound = Callable[[Any, Any], Any]
+
+
+def measure_composition(case: Pair, bound: Bound = composed_determinant) -> Check:
     """2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree; A also on the image of B alone."""
     if case is None:
         A = small_matrices((0, 1, 2))
         rank, square = small_rank(A), squared_determinant(A)
         both = A[:, None] @ A[None]
         agree = (rank[:, None] == rank[None]) & (small_rank(both) == rank[None])
-        left, right = squared_determinant(both)[agree], composed_determinant(square[:, None], square[None])[agree]
+        left, right = squared_determinant(both)[agree], bound(square[:, None], square[None])[agree]
         at = int(np.argmax(left / right))
-        return Check(int(left[at]), int(right[at]), "<=", hypotheses={"matrices": "all over 0, 1, 2"}, count=len(left))
+        hypotheses, drops = (
+            {"matrices": "all over 0, 1, 2"},
+            outside("the ranks do not agree", parts=int((~agree).sum())),
+        )
+        return Check(int(left[at]), int(right[at]), "<=", hypotheses=hypotheses, cases=len(left), drops=drops)
     A, B = case
     U = np.linalg.svd(B)[0][:, : len(kept(B))]
     k, joined = len(kept(A)), kept(A @ B)
     hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": k}
-    if len(joined) != k:
-        return Check(0, 0, vacuous=True, hypotheses=hypotheses)
+    drops = outside("the ranks do not agree", when=len(joined) != k)
     both, f, g, inner = (first_bound(s) for s in (joined, kept(A), kept(B), kept(A @ U)))
     rounding = 64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
     return worst(
         [
-            compare(both, "<=", math.log(composed_determinant(math.exp(f), math.exp(g))), rounding),
+            compare(both, "<=", math.log(bound(math.exp(f), math.exp(g))), rounding),
             compare(both, "<=", inner + g, rounding),
         ],
         hypotheses,
+        drops,
     )
 
 
@@ -136,9 +143,14 @@ def lemmas(rng: np.random.Generator, draws: int) -> Iterator[Lemma]:
             yield s, t, signed
 
 
-def measure_lemma(case: Lemma) -> Check:
+def one_layer_costs(s: Fraction, t: Fraction) -> float:
+    """R(f; 1) + R(g; 1) = s² + t²."""
+    return float(s**2 + t**2)
+
+
+def measure_lemma(case: Lemma, costs: Callable[[Fraction, Fraction], float] = one_layer_costs) -> Check:
     s, t, signed = case
-    left, right = two_layer_cost(s * t, signed), float(s**2 + t**2)
+    left, right = two_layer_cost(s * t, signed), costs(s, t)
     return Check(
         left, right, "<=", 8 * EPS * right, {"domain": "[−1, 1]" if signed else "[0, 1]", "slopes": f"{s}, {t}"}
     )
@@ -226,10 +238,9 @@ def measure_sum(case: Any) -> Check:
         rank, square, both = small_rank(A), squared_determinant(A), A[:, None] + A[None]
         add = small_rank(both) == rank[:, None] + rank[None]
         left, right = squared_determinant(both)[add], composed_determinant(square[:, None], square[None])[add]
-        at = int(np.argmax(left / right))
-        return Check(
-            int(left[at]), int(right[at]), "<=", hypotheses={"functions": "linear, all over 0, 1, 2"}, count=len(left)
-        )
+        at, drops = int(np.argmax(left / right)), outside("the ranks do not add", parts=int((~add).sum()))
+        hypotheses = {"functions": "linear, all over 0, 1, 2"}
+        return Check(int(left[at]), int(right[at]), "<=", hypotheses=hypotheses, cases=len(left), drops=drops)
     if isinstance(case[0], Fraction):
         nets = [network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant") for c in case]
         assert all(outputs(n.net, n.params, n.x).item() == float(c) for n, c in zip(nets, case, strict=True))
@@ -237,11 +248,10 @@ def measure_sum(case: Any) -> Check:
         return Check(left, right, "<=", hypotheses={"functions": "constants"})
     spectra = [kept(M) for M in (case[0] + case[1], *case)]
     hypotheses = {"functions": "linear"}
-    if len(spectra[0]) != len(spectra[1]) + len(spectra[2]):
-        return Check(0, 0, vacuous=True, hypotheses=hypotheses)
+    drops = outside("the ranks do not add", when=len(spectra[0]) != len(spectra[1]) + len(spectra[2]))
     both, f, g = (first_bound(s) for s in spectra)
     rounding = 64 * EPS * (1 + float(spectra[0][0] / spectra[0][-1]))
-    return compare(both, "<=", f + g, rounding, hypotheses=hypotheses)
+    return compare(both, "<=", f + g, rounding, hypotheses=hypotheses, drops=drops)
 
 
 def confirm_constants(case: Any) -> Check:
@@ -312,7 +322,10 @@ def construction_rate(s: np.ndarray, depth: int) -> float:
     return first_bound(s) + float(np.sum((s - 1 / s) ** 2)) / depth
 
 
-def measure_construction(case: Construction) -> Check:
+Rate = Callable[[np.ndarray, int], float]
+
+
+def measure_construction(case: Construction, rate: Rate = construction_rate) -> Check:
     """The network of the proof equals x ↦ Ax on the cone, and ‖θ‖² − kL lies between 2 log|A|₊ and the rate."""
     A, points, depth = case
     net, params = linear_construction(A, points, depth)
@@ -324,7 +337,7 @@ def measure_construction(case: Construction) -> Check:
     return worst(
         [
             compare(missed, "=", 0.0, rounding),
-            compare(excess, "<=", construction_rate(s, depth), rounding),
+            compare(excess, "<=", rate(s, depth), rounding),
             compare(excess, ">=", first_bound(s), rounding),
         ],
         {"shape": str(A.shape), "rank": len(s), "depth": depth},
@@ -349,13 +362,13 @@ def interpolation_norm(A: np.ndarray, depth: int, weights: Any) -> float:
     return sum(float(np.trace(b @ np.linalg.pinv(a, rcond=1e-12))) for a, b in itertools.pairwise(kernels))
 
 
-def measure_interpolation(case: Construction, weights: Any) -> Check:
+def measure_interpolation(case: Construction, weights: Any, rate: Rate = construction_rate) -> Check:
     A, _, depth = case
     s = kept(A)
     excess = interpolation_norm(A, depth, weights) - len(s) * depth
     rounding = 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
     hypotheses = {"shape": str(A.shape), "rank": len(s), "depth": depth}
-    return compare(excess, "<=", construction_rate(s, depth), rounding, hypotheses=hypotheses)
+    return compare(excess, "<=", rate(s, depth), rounding, hypotheses=hypotheses)
 
 
 def confirm_interpolation(case: Construction) -> Check:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.bottleneck import activation_bound, balance, ntk_trace_by_layer, planarity_bound
 from neuromanifold.bottleneck.balance import balance_defect
 from neuromanifold.bottleneck.frames import Frames, appendix_factors, frames_everywhere
+from neuromanifold.bottleneck.kernel import PlanarityBound
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.mlp import MLP
 from neuromanifold.papers.bottleneck.statements.cases import (
@@ -28,7 +29,7 @@ from neuromanifold.papers.bottleneck.statements.cases import (
 )
 from neuromanifold.papers.bottleneck.statements.first import kept
 from neuromanifold.papers.bottleneck.statements.ranks import integer_networks
-from neuromanifold.papers.statement import Check
+from neuromanifold.papers.check import Check, Drops, inside, outside
 
 # Beyond this condition of Jf(x) on its rank, rounding decides the rank and the determinant.
 _ILL = 1e8
@@ -43,11 +44,14 @@ def _frames(case: Case) -> list[Frames]:
     return frames_everywhere(passage(case.net, case.params, case.x), None)
 
 
-def measure_closest(case: Case) -> Check:
+Budget = Callable[[Frames], float]
+
+
+def measure_closest(case: Case, allowed: Budget = budget) -> Check:
     """Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² with the closest partial isometry of rank k in every layer, at each point."""
     found = _frames(case)
     return worst(
-        (compare(float(f.closest.sum() + f.bias_norms.sum()), "<=", budget(f), f.rounding) for f in found),
+        (compare(float(f.closest.sum() + f.bias_norms.sum()), "<=", allowed(f), f.rounding) for f in found),
         case.hypotheses | {"rank": max(f.rank for f in found)},
     )
 
@@ -63,12 +67,15 @@ def layer_share(total: float, m: int) -> float:
     return total / m
 
 
-def measure_layer_count(case: Case) -> Check:
+Share = Callable[[float, int], float]
+
+
+def measure_layer_count(case: Case, share: Share = layer_share) -> Check:
     """For every p: at most pL layers lie above budget/(pL); equivalently the m-th largest is at most budget/m."""
     checks = []
     for f in _frames(case):
         sizes = np.sort(f.closest + f.bias_norms)[::-1]
-        allowed = [layer_share(max(0.0, budget(f)), m) for m in range(1, len(sizes) + 1)]
+        allowed = [share(max(0.0, budget(f)), m) for m in range(1, len(sizes) + 1)]
         checks += [compare(float(size), "<=", a, f.rounding) for size, a in zip(sizes, allowed, strict=True)]
     return worst(checks, case.hypotheses)
 
@@ -91,11 +98,17 @@ def shared_residual(case: Case) -> float:
     return case.squared_norm + 2 - 2 * max(float(np.linalg.norm(first + sign * last)) for sign in (1, -1))
 
 
-def measure_shared(case: Case) -> Check:
+def measure_shared(case: Case, allowed: Budget = budget) -> Check:
     """The best frames with one V_l a layer, at points where Jf(x) ≠ 0."""
-    frames = [f for f in _frames(case) if f.rank == 1]
-    left = shared_residual(case)
-    return worst((compare(left, "<=", budget(f), f.rounding) for f in frames), case.hypotheses)
+    found = _frames(case)
+    frames = [f for f in found if f.rank == 1]
+    left, drops = shared_residual(case), _without_rank(len(found) - len(frames))
+    return worst((compare(left, "<=", allowed(f), f.rounding) for f in frames), case.hypotheses, drops)
+
+
+def _without_rank(points: int) -> Drops:
+    """Where Jf(x) = 0 there is nothing to carry: k = 0, and U_l, V_l are empty."""
+    return inside("Jf(x) = 0, where U_l and V_l are empty", parts=points)
 
 
 def confirm_shared(case: Case) -> Check:
@@ -121,24 +134,24 @@ def nonnegative_slopes(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     yield from random_networks(rng, 2 * draws, slopes=(0.0, 0.25, 0.9, 1.0))
 
 
-def measure_carried(case: Case) -> Check:
+def measure_carried(case: Case, allowed: Budget = budget) -> Check:
     """The library's frames, carried forward from the row space of Jf(x), one V_l a layer."""
     found = _frames(case)
     assert all(f.shared for f in found)
-    return worst((compare(f.spent, "<=", budget(f), f.rounding) for f in found), case.hypotheses)
+    return worst((compare(f.spent, "<=", allowed(f), f.rounding) for f in found), case.hypotheses)
 
 
-def measure_appendix(case: Case) -> Check:
+def measure_appendix(case: Case, allowed: Budget = budget) -> Check:
     """Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² with the factors of the SVD of the doubly projected W_l."""
-    checks = []
-    for point, f in zip(case.x, _frames(case), strict=True):
+    checks, found = [], _frames(case)
+    for point, f in zip(case.x, found, strict=True):
         if f.rank:
             factors = appendix_factors(case.net, case.params, point[None])
             spent = sum(
                 float(np.sum((p.weight - U @ V.T) ** 2)) for p, (U, V) in zip(case.params, factors, strict=True)
             )
-            checks.append(compare(spent + float(f.bias_norms.sum()), "<=", budget(f), f.rounding))
-    return worst(checks, case.hypotheses)
+            checks.append(compare(spent + float(f.bias_norms.sum()), "<=", allowed(f), f.rounding))
+    return worst(checks, case.hypotheses, _without_rank(len(found) - len(checks)))
 
 
 def appendix_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -168,14 +181,16 @@ def trace_formula(case: Case, bias: bool) -> np.ndarray:
     return ntk_trace_by_layer(case.net, case.params, case.x, bias=bias).sum(axis=1)
 
 
-def measure_trace(case: Case, *, bias: bool | None = None) -> Check:
+def measure_trace(
+    case: Case, *, bias: bool | None = None, formula: Callable[[Case, bool], np.ndarray] = trace_formula
+) -> Check:
     """Against Tr Θ(x, x) = Σ ‖∂f/∂θ_i‖² with the derivatives by moving one parameter at a time: exact in dyadic numbers."""
     if not open_region(case):
-        return Check(0, 0, vacuous=True, hypotheses=case.hypotheses)
+        return Check(0, 0, hypotheses=case.hypotheses, drops=outside("a pre-activation is exactly zero: no derivative"))
     exact = np.sum(parameter_gradients(case) ** 2, axis=(1, 2))
-    found = trace_formula(case, case.net.bias if bias is None else bias)
+    found = formula(case, case.net.bias if bias is None else bias)
     at = int(np.argmax(np.abs(exact - found)))
-    return Check(float(found[at]), float(exact[at]), hypotheses=case.hypotheses, count=len(exact))
+    return Check(float(found[at]), float(exact[at]), hypotheses=case.hypotheses, comparisons=len(exact))
 
 
 def confirm_trace(case: Case) -> Check:
@@ -209,32 +224,35 @@ def balanced_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     yield from balanced_chains(rng, draws)
 
 
-def _well_conditioned(case: Case) -> tuple[Case, float] | None:
-    """The case at its points with Jf(x) ≠ 0 of condition below 10⁸ on its rank, and the largest condition."""
+def _conditions(case: Case) -> tuple[list[int], list[float]]:
+    """The rank k of Jf(x) at each point and its condition on its rank; infinite where Jf(x) = 0."""
     spectra = [kept(J) if J.any() else np.zeros(0) for J in passage(case.net, case.params, case.x).jacobian()]
-    good = [bool(len(s)) and float(s[0] / s[-1]) < _ILL for s in spectra]
-    if not any(good):
-        return None
-    return replace(case, x=case.x[good]), max(float(s[0] / s[-1]) for s, g in zip(spectra, good, strict=True) if g)
+    return [len(s) for s in spectra], [float(s[0] / s[-1]) if len(s) else math.inf for s in spectra]
 
 
-def measure_activations(case: Case, *, layers: bool = False) -> Check:
+_ILL_POSED = "the condition of Jf(x) is above 10⁸, where rounding decides its rank"
+
+
+def measure_activations(case: Case, *, layers: bool = False, share: Share = layer_share) -> Check:
     """Both sides of Theorem 7 with c = Tr Θ(x, x)/L and c₁ = ‖θ‖² − kL; `layers` checks every fraction p of its second half."""
-    usable = _well_conditioned(case)
-    if usable is None:
-        return Check(0, 0, vacuous=True, hypotheses=case.hypotheses)
-    found, condition = usable
+    ranks, conditions = _conditions(case)
+    good = [condition < _ILL for condition in conditions]
+    drops = outside("Jf(x) = 0, where the bound divides by k", parts=ranks.count(0))
+    drops += inside(_ILL_POSED, parts=sum(c >= _ILL and k > 0 for k, c in zip(ranks, conditions, strict=True)))
+    if not any(good):
+        return worst((), case.hypotheses, drops)
+    found, condition = replace(case, x=case.x[good]), max(c for c in conditions if c < _ILL)
     sides = activation_bound(found.net, found.params, found.x)
     left, right = sides.left, np.minimum(sides.right, 1e300)
     rounding = 64 * EPS * case.net.depth * (1 + case.squared_norm) * condition
     if not layers:
         at = int(np.argmax(left / right))
-        return Check(float(left[at] / right[at]), 1.0, "<=", rounding, case.hypotheses, count=len(left))
+        return Check(float(left[at] / right[at]), 1.0, "<=", rounding, case.hypotheses, drops, comparisons=len(left))
     through = passage(found.net, found.params, found.x)
     sizes = -np.sort(-np.stack([np.sum(a**2, axis=1) for a in through.activations]), axis=0)
-    allowed = np.array([[layer_share(r, m) for r in right] for m in range(1, len(sizes) + 1)])
+    allowed = np.array([[share(r, m) for r in right] for m in range(1, len(sizes) + 1)])
     ratio = float(np.max(sizes / allowed))
-    return Check(ratio, 1.0, "<=", rounding, case.hypotheses, count=sizes.size)
+    return Check(ratio, 1.0, "<=", rounding, case.hypotheses, drops, comparisons=sizes.size)
 
 
 def far_point(n: int, eta_squared: Fraction, size: float) -> Case:
@@ -258,24 +276,31 @@ def planar_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         yield far_point(n, Fraction(1, math.isqrt(n)), 100.0)
 
 
-def measure_planarity(case: Case, *, averaged: bool) -> Check:
+def measure_planarity(case: Case, *, averaged: bool, bound: Callable[..., PlanarityBound] = planarity_bound) -> Check:
     """The m-th largest s_{k+1}(α̃_l(X)/√N) against the bound at p = m/L for every m: all fractions p at once."""
-    through = passage(case.net, case.params, case.x)
-    spectra = [kept(J) if J.any() else np.zeros(0) for J in through.jacobian()]
-    k = int(np.bincount([len(s) for s in spectra]).argmax())
-    good = [len(s) == k and float(s[0] / s[-1]) < _ILL for s in spectra] if k else [False]
+    ranks, conditions = _conditions(case)
+    k = int(np.bincount(ranks).argmax())
+    good = [rank == k and condition < _ILL for rank, condition in zip(ranks, conditions, strict=True)]
     hypotheses = case.hypotheses | {"k": k}
+    drops = outside("Jf(x) = 0, where the bound divides by k" if k == 0 else "rank Jf(x_i) ≠ k", parts=_other(ranks, k))
+    drops += inside(_ILL_POSED, parts=sum(r == k > 0 and not g for r, g in zip(ranks, good, strict=True)))
     if not any(good):
-        return Check(0, 0, vacuous=True, hypotheses=hypotheses)
-    found = planarity_bound(case.net, case.params, case.x[good], rank=k, averaged=averaged)
+        return worst((), hypotheses, drops)
+    found = bound(case.net, case.params, case.x[good], rank=k, averaged=averaged)
     assert found.hypotheses["balanced"]
-    size = max(float(np.abs(z).max()) for z in through.preactivations)
+    size = max(float(np.abs(z).max()) for z in passage(case.net, case.params, case.x).preactivations)
     rounding = 64 * EPS * case.net.depth * (1 + size) * (1 + case.squared_norm)
     values = np.sort(found.values)[::-1]
     return worst(
         (compare(float(v), "<=", found.bound(m / len(values)), rounding) for m, v in enumerate(values, start=1)),
         hypotheses,
+        drops,
     )
+
+
+def _other(ranks: list[int], k: int) -> int:
+    """How many points have another rank; all of them where k = 0."""
+    return len(ranks) if k == 0 else len(ranks) - ranks.count(k)
 
 
 def confirm_planarity(case: Case) -> Check:

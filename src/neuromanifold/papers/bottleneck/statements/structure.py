@@ -5,31 +5,26 @@ from fractions import Fraction
 
 import numpy as np
 
-from neuromanifold.bottleneck import bottleneck_frames, planarity_bound
+from neuromanifold.bottleneck import planarity_bound
+from neuromanifold.bottleneck.kernel import PlanarityBound
+from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.papers.bottleneck.statements import layers
-from neuromanifold.papers.bottleneck.statements.cases import Case, compare, network, show, statement
+from neuromanifold.papers.bottleneck.statements.cases import Case, network, show, statement
 from neuromanifold.papers.bottleneck.statements.first import networks
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.statement import Control
+
+_WELL_POSED = "points where Jf(x) has a condition below 10⁸"
+_ONE_SMALLER = Control(
+    "c₁ one smaller, at the identity",
+    case=lambda: network([[[1.0]], [[1.0]]], [[1.0]]),
+    breaks={"allowed": lambda frames: layers.budget(frames) - 1},
+)
 
 
-def _one_smaller() -> Check:
-    identity = network([np.eye(2)] * 3, np.ones((1, 2)))
-    found = bottleneck_frames(identity.net, identity.params, identity.x)
-    return compare(float(found.closest.sum()), "<=", layers.budget(found) - 1, found.rounding)
-
-
-def _reflected() -> Check:
-    return layers.measure_shared(network([[[0.8], [-0.6]], [[0.8, 0.6]]], [[1.0]], slope=-0.9))
-
-
-def _unbalanced() -> Check:
-    return layers.measure_activations(network([[[1.1]], [[1 / 1.1]]], [[1.0]]))
-
-
-def _one_direction_less() -> Check:
-    plane = network([np.eye(2)] * 2, np.eye(2) + 1.0)
-    values, bound = (planarity_bound(plane.net, plane.params, plane.x, rank=k) for k in (1, 2))
-    return compare(float(values.values.max()), "<=", bound.bound(0.5), 1e-12)
+def _one_direction_less(net: MLP, params: Params, x: np.ndarray, *, rank: int, averaged: bool) -> PlanarityBound:
+    """The values of one rank less, against the bound of this one."""
+    found, less = (planarity_bound(net, params, x, rank=k, averaged=averaged) for k in (rank, rank - 1))
+    return replace(found, values=less.values)
 
 
 def _show_far(case: Case) -> str:
@@ -42,10 +37,6 @@ def _show_far(case: Case) -> str:
     )
 
 
-def _projected() -> Check:
-    return layers.measure_appendix(network([[[0.8], [0.6]], [[1.0, 0.0]]], [[1.0]]))
-
-
 THM6 = statement(
     "Thm 6",
     "Thm 6",
@@ -55,7 +46,7 @@ THM6 = statement(
     cases=networks,
     measure=layers.measure_closest,
     show=show,
-    control=Control("c₁ one smaller, at the identity", _one_smaller),
+    control=_ONE_SMALLER,
 )
 THM6_LAYERS = statement(
     "Thm 6 (layers)",
@@ -66,8 +57,9 @@ THM6_LAYERS = statement(
     measure=layers.measure_layer_count,
     show=show,
     control=Control(
-        "half the bound, at one layer: f = x/2",
-        lambda: compare(0.25, "<=", layers.layer_share(2 * np.log(2.0) - 0.75, 1) / 4, 1e-12),
+        "a quarter of the bound, at one layer: f = x/2",
+        case=lambda: network([[[0.5]]], [[1.0]]),
+        breaks={"share": lambda total, m: layers.layer_share(total, m) / 4},
     ),
 )
 CARRIED = statement(
@@ -79,7 +71,7 @@ CARRIED = statement(
     cases=layers.nonnegative_slopes,
     measure=layers.measure_carried,
     show=show,
-    control=Control("slope −0.9", _reflected),
+    control=_ONE_SMALLER,
 )
 SHARED = statement(
     "Thm 6 (shared V)",
@@ -90,11 +82,8 @@ SHARED = statement(
     cases=layers.one_neuron_wide,
     measure=layers.measure_shared,
     show=show,
-    narrower="layers (1, w, 1), where the best V_1 is known in closed form",
-    control=Control(
-        "c₁ one smaller, at the identity",
-        lambda: compare(layers.shared_residual(network([[[1.0]], [[1.0]]], [[1.0]])), "<=", -1.0, 1e-12),
-    ),
+    narrower="layers (1, w, 1), where the best V_1 is known in closed form; points with Jf(x) ≠ 0",
+    control=_ONE_SMALLER,
     confirm=layers.confirm_shared,
     route="scan over V_1 against a budget in fractions",
     worked="""
@@ -109,7 +98,6 @@ FORWARD = replace(
     CARRIED,
     id="Thm 6 (proof's factors) amended",
     says="with factors carried forward from the row space of Jf(x), slopes in [0, 1], the sum stays within the budget",
-    control=Control("the factors of the doubly projected weights", _projected),
 )
 APPENDIX = statement(
     "Thm 6 (proof's factors)",
@@ -120,7 +108,8 @@ APPENDIX = statement(
     cases=layers.appendix_cases,
     measure=layers.measure_appendix,
     show=show,
-    control=Control("c₁ one smaller, at the identity", _one_smaller),
+    narrower="points with Jf(x) ≠ 0",
+    control=_ONE_SMALLER,
     confirm=layers.confirm_appendix,
     route="fractions, with −2 log J ≤ 2(1 − J)/J",
     worked="""
@@ -142,7 +131,8 @@ TRACE = statement(
     show=show,
     control=Control(
         "without the biases' share: (1, 1), f = x",
-        lambda: layers.measure_trace(network([[[1.0]]], [[1.0]], biases=[[0.0]]), bias=False),
+        case=lambda: network([[[1.0]]], [[1.0]], biases=[[0.0]]),
+        breaks={"bias": False},
     ),
 )
 UNBIASED_TRACE = statement(
@@ -152,9 +142,13 @@ UNBIASED_TRACE = statement(
     "setup, which have biases",
     method="exact",
     cases=layers.biased_traces,
-    measure=lambda case: layers.measure_trace(case, bias=False),
+    measure=lambda case, formula=layers.trace_formula: layers.measure_trace(case, bias=False, formula=formula),
     show=show,
-    control=Control("twice the sum: (1, 1) without biases, f = x", lambda: Check(2.0, 1.0)),
+    control=Control(
+        "twice the sum: (1, 1) without biases, f = x",
+        case=lambda: network([[[1.0]]], [[1.0]]),
+        breaks={"formula": lambda case, bias: 2 * layers.trace_formula(case, bias)},
+    ),
     confirm=layers.confirm_trace,
     route="nm.ntk(…, trace=True)",
     worked="""
@@ -173,7 +167,10 @@ THM7 = statement(
     cases=layers.balanced_networks,
     measure=layers.measure_activations,
     show=show,
-    control=Control("not balanced: f = x as 11/10 and then 10/11", _unbalanced),
+    narrower=_WELL_POSED,
+    control=Control(
+        "not balanced: f = x as 11/10 and then 10/11", case=lambda: network([[[1.1]], [[1 / 1.1]]], [[1.0]])
+    ),
 )
 THM7_LAYERS = statement(
     "Thm 7 (layers)",
@@ -181,10 +178,13 @@ THM7_LAYERS = statement(
     "and for every p in (0, 1) at least (1 − p)L layers have ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}}/(p k|Jf(x)|₊^{2/k})",
     method="float64",
     cases=layers.balanced_chains,
-    measure=lambda case: layers.measure_activations(case, layers=True),
+    measure=lambda case, share=layers.layer_share: layers.measure_activations(case, layers=True, share=share),
     show=show,
+    narrower=_WELL_POSED,
     control=Control(
-        "half the bound, at f = x in two layers", lambda: compare(1.0, "<=", layers.layer_share(2.0, 2) / 2, 1e-12)
+        "half the bound, at f = x in two layers",
+        case=lambda: network([[[1.0]], [[1.0]]], [[1.0]]),
+        breaks={"share": lambda total, m: layers.layer_share(total, m) / 2},
     ),
 )
 POINTWISE = statement(
@@ -195,11 +195,13 @@ POINTWISE = statement(
     method="float64",
     cases=layers.planar_cases,
     draws=20,
-    measure=lambda case: layers.measure_planarity(case, averaged=False),
+    measure=lambda case, averaged=False: layers.measure_planarity(case, averaged=averaged),
     show=show,
+    narrower=_WELL_POSED,
     control=Control(
         "the averaged trace, with one far point of 1024",
-        lambda: layers.measure_planarity(layers.far_point(1024, Fraction(1, 32), 100.0), averaged=True),
+        case=lambda: layers.far_point(1024, Fraction(1, 32), 100.0),
+        breaks={"averaged": True},
     ),
 )
 COR8 = statement(
@@ -211,9 +213,14 @@ COR8 = statement(
     method="float64",
     cases=layers.planar_cases,
     draws=20,
-    measure=lambda case: layers.measure_planarity(case, averaged=True),
+    measure=lambda case, bound=planarity_bound: layers.measure_planarity(case, averaged=True, bound=bound),
     show=_show_far,
-    control=Control("s₂ instead of s₃, at the identity of the plane", _one_direction_less),
+    narrower=_WELL_POSED,
+    control=Control(
+        "s₂ instead of s₃, at the identity of the plane",
+        case=lambda: network([np.eye(2)] * 2, np.eye(2) + 1.0),
+        breaks={"bound": _one_direction_less},
+    ),
     confirm=layers.confirm_planarity,
     route="by hand, e^{2η²} bounded by its series",
     worked="""

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 
 from neuromanifold.papers.bottleneck.statements import first
-from neuromanifold.papers.bottleneck.statements.cases import chain, compare, network, show, statement
-from neuromanifold.papers.statement import Check, Control
+from neuromanifold.papers.bottleneck.statements.cases import chain, network, show, statement
+from neuromanifold.papers.statement import Control
 
 _ROW = "Thm 3"
 
@@ -16,14 +16,9 @@ def _domain(case: first.Lemma) -> str:
     return "[−1, 1]" if case[2] else "[0, 1]"
 
 
-def _signed_junction() -> Check:
-    identity = network([[[1.0]]], [[1.0], [-1.0]], biases=[[0.0]])
-    return first.measure_stacked((identity, identity))
-
-
-def _biased_sum() -> Check:
-    return first.measure_sum((Fraction(1, 2), Fraction(1, 2)))
-
+_SIGNED = network([[[1.0]]], [[1.0], [-1.0]], biases=[[0.0]])
+_TWICE = (np.array([[2.0]]), np.ones((1, 1)))
+"""A = (2) on the ray of 1."""
 
 MAIN = statement(
     "Thm 3",
@@ -33,9 +28,7 @@ MAIN = statement(
     cases=first.networks,
     measure=first.measure_first,
     show=show,
-    control=Control(
-        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_first(chain(1.0, 2, -1.0, slope=3.0))
-    ),
+    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)),
 )
 FINITE = statement(
     "Thm 3 (finite depth)",
@@ -45,9 +38,7 @@ FINITE = statement(
     cases=first.networks,
     measure=first.measure_finite,
     show=show,
-    control=Control(
-        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: first.measure_finite(chain(1.0, 2, -1.0, slope=3.0))
-    ),
+    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)),
 )
 COMPOSITION = statement(
     "Thm 3 (1)",
@@ -58,7 +49,11 @@ COMPOSITION = statement(
     measure=first.measure_composition,
     show=first.show_matrices,
     narrower=first.KNOWN,
-    control=Control("half of R⁽¹⁾(g)", lambda: compare(2 * np.log(4.0), "<=", 2 * np.log(2.0) + np.log(2.0), 1e-12)),
+    control=Control(
+        "half of R⁽¹⁾(g)",
+        case=lambda: (np.array([[2.0]]), np.array([[2.0]])),
+        breaks={"bound": lambda f, g: f * g**0.5},
+    ),
 )
 STACKED = statement(
     "Thm 3 (1, lemma) amended",
@@ -69,7 +64,8 @@ STACKED = statement(
     cases=first.nonnegative_pairs,
     measure=first.measure_stacked,
     show=first.show_matrices,
-    control=Control("f = g = x on [−1, 1]: the ReLU between them cuts", _signed_junction),
+    constructive="the stacked network's ‖θ‖² stands for R(f∘g), those of f and g for their costs",
+    control=Control("f = g = x on [−1, 1]: the ReLU between them cuts", case=lambda: (_SIGNED, _SIGNED)),
 )
 LEMMA = statement(
     "Thm 3 (1, lemma)",
@@ -82,7 +78,11 @@ LEMMA = statement(
         "from fractions import Fraction\n"
         f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on {_domain(case)}"
     ),
-    control=Control("a third of the right side", lambda: Check(first.two_layer_cost(Fraction(1), False), 2 / 3, "<=")),
+    control=Control(
+        "a third of the right side",
+        case=lambda: (Fraction(1), Fraction(1), False),
+        breaks={"costs": lambda s, t: first.one_layer_costs(s, t) / 3},
+    ),
     confirm=first.confirm_lemma,
     route="linear programme over neurons of every direction",
     worked="""
@@ -102,7 +102,8 @@ WITHOUT_BIASES = statement(
     measure=first.measure_parallel,
     show=first.show_matrices,
     narrower="networks side by side at every depth, of which the statement is the limit, and linear maps",
-    control=Control("output biases: f = g = ½", _biased_sum),
+    constructive="‖θ‖² of the networks side by side stands for R(f + g)",
+    control=Control("output biases: f = g = ½", case=lambda: (Fraction(1, 2), Fraction(1, 2))),
 )
 SUM = statement(
     "Thm 3 (2)",
@@ -113,7 +114,7 @@ SUM = statement(
     measure=first.measure_sum,
     show=first.show_matrices,
     narrower="on functions whose R⁽¹⁾ is known: constants of size at most 1, linear maps on completely positive domains",
-    control=Control("ranks that do not add: f = g = x", lambda: compare(2 * np.log(2.0), "<=", 0.0, 1e-12)),
+    control=Control("ranks that do not add: f = g = x", case=lambda: (np.eye(1), np.eye(1))),
     confirm=first.confirm_constants,
     route="dynamic programme over the last four layers",
     worked="""
@@ -136,12 +137,8 @@ ATTAINED = statement(
     narrower="ranks 1 and 2, where complete positivity is decided exactly; the rate 1/L is ours",
     control=Control(
         "a limit smaller by ½",
-        lambda: compare(
-            first.interpolation_norm(np.array([[2.0]]), 100, first.exchanged_weights) - 100,
-            "<=",
-            first.construction_rate(np.array([2.0]), 100) - 0.5,
-            1e-12,
-        ),
+        case=lambda: (*_TWICE, 100),
+        breaks={"rate": lambda s, depth: first.construction_rate(s, depth) - 0.5},
     ),
 )
 EXCHANGED = statement(
@@ -150,11 +147,12 @@ EXCHANGED = statement(
     "with the kernels (1 − l/L)P + (l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊",
     method="float64",
     cases=first.constructions,
-    measure=lambda case: first.measure_interpolation(case, first.exchanged_weights),
+    measure=lambda case, weights=first.exchanged_weights: first.measure_interpolation(case, weights),
     show=first.show_construction,
     control=Control(
         "the printed weights",
-        lambda: first.measure_interpolation((np.array([[2.0]]), np.ones((1, 1)), 3), first.printed_weights),
+        case=lambda: (*_TWICE, 3),
+        breaks={"weights": first.printed_weights},
     ),
 )
 INTERPOLATION = replace(
@@ -162,12 +160,13 @@ INTERPOLATION = replace(
     id="Thm 3 (3, interpolation)",
     says="with the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊ (appendix, proof "
     "of (3))",
-    measure=lambda case: first.measure_interpolation(case, first.printed_weights),
+    measure=lambda case, rate=first.construction_rate: first.measure_interpolation(case, first.printed_weights, rate),
     confirm=first.confirm_interpolation,
     route="fractions",
     control=Control(
         "a limit smaller by 2",
-        lambda: compare(first.interpolation_norm(np.array([[1.0]]), 3, first.printed_weights) - 3, "<=", -2.0, 1e-12),
+        case=lambda: (np.eye(1), np.ones((1, 1)), 3),
+        breaks={"rate": lambda s, depth: first.construction_rate(s, depth) - 2},
     ),
     worked="""
 Layer 0 is the input and layer L the output, so the kernel must begin at P and end at AᵀA; as printed it begins beside AᵀA,

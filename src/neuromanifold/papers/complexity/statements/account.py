@@ -1,15 +1,16 @@
 """complexity, Sec. 4: the account D = d + s, where it closes and what is left where it does not."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
+from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.complexity.statements.cases import Network, Widths, architectures, random_widths, staged
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
 
 PAPER = "complexity"
@@ -71,7 +72,7 @@ def _check(case: Shallow, right: int) -> Check:
         found.parameters,
         int(found.functional) + found.symmetric + right,
         hypotheses={name: getattr(case, name) for name in names},
-        vacuous=not sampled,
+        drops=outside("the sample does not tell all bent neurons apart", when=not sampled),
     )
 
 
@@ -79,8 +80,12 @@ def _closes(case: Shallow) -> Check:
     """Favourable: no always-active neurons, at most as many as the smaller of inputs and outputs, or at least the larger."""
     low, high = sorted((case.inputs, case.outputs))
     check = _check(case, 0)
-    favourable = case.active <= low or case.active >= high
-    return check if favourable else Check(0, 0, hypotheses={}, vacuous=True)
+    unfavourable = outside("not a favourable situation", when=low < case.active < high)
+    return replace(check, drops=check.drops + unfavourable)
+
+
+def _with_residual(case: Shallow, left_over: Callable[[int, int, int], int] = residual) -> Check:
+    return _check(case, left_over(case.inputs, case.outputs, case.active))
 
 
 CLOSES = Statement(
@@ -93,7 +98,8 @@ CLOSES = Statement(
     cases=_shallow,
     measure=_closes,
     control=Control(
-        "(3, 2 | 1) with both neurons always active: one dimension is left", lambda: _check(Shallow(3, 2, 1, 2), 0)
+        "(3, 2 | 1) with both neurons always active: one dimension is left",
+        case=lambda: Shallow(3, 2, 1, 2),
     ),
     draws=20,
     narrower="the paper does not say which situations are favourable: this is our criterion",
@@ -106,11 +112,14 @@ RESIDUAL = Statement(
     says="with k always-active neurons in one hidden layer D = d + s + (k − min(n_0, o))₊ (max(n_0, o) − k)₊",
     method="exact",
     cases=_shallow,
-    measure=lambda case: _check(case, residual(case.inputs, case.outputs, case.active)),
+    measure=_with_residual,
     control=Control(
-        "(3, 2 | 1) with both always active, the residual left out", lambda: _check(Shallow(3, 2, 1, 2), 0)
+        "(3, 2 | 1) with both always active, the residual left out",
+        case=lambda: Shallow(3, 2, 1, 2),
+        breaks={"left_over": lambda *_: 0},
     ),
     draws=20,
+    source="ours",
     show=str,
 )
 
@@ -122,7 +131,7 @@ def running_minima_allow(widths: Widths) -> bool:
     return set(left.tolist()) <= {widths[0], r} and set(right.tolist()) <= {widths[-1], r}
 
 
-def _linear(widths: Widths) -> Check:
+def _linear(widths: Widths, allow: Callable[[Widths], bool] = running_minima_allow) -> Check:
     """Whether the account of a generic deep linear network closes, against the criterion."""
     rng = np.random.default_rng(list(widths))
     params = tuple(
@@ -132,7 +141,7 @@ def _linear(widths: Widths) -> Check:
     x = rng.integers(-999, 1000, (widths[0] + 2, widths[0])) * 1.0
     found = dimension_account(MLP(widths, "identity"), params, x)
     hypotheses = {"hidden layers": len(widths) - 2, "unexplained": found.unexplained}
-    return Check(int(found.closes), int(running_minima_allow(widths)), hypotheses=hypotheses)
+    return Check(int(found.closes), int(allow(widths)), hypotheses=hypotheses)
 
 
 def _linear_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
@@ -149,7 +158,8 @@ LINEAR = Statement(
     method="exact",
     cases=_linear_cases,
     measure=_linear,
-    control=Control("(3, 2 | 1) counted as closing", lambda: Check(_linear((3, 2, 1)).left, 1)),
+    control=Control("(3, 2 | 1) counted as closing", case=lambda: (3, 2, 1), breaks={"allow": lambda widths: True}),
     draws=20,
+    source="ours",
     show=lambda widths: f'nm.MLP({widths}, "identity")',
 )

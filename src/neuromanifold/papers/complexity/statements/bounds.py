@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.graph.residues import Residues
-from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.papers.check import Check, Drops, outside
+from neuromanifold.papers.complexity.statements.action import first_two_mixed, two_bent
 from neuromanifold.papers.complexity.statements.cases import (
     KINDS,
     Network,
@@ -27,7 +28,7 @@ from neuromanifold.papers.complexity.statements.cases import (
     statuses,
 )
 from neuromanifold.papers.complexity.statements.kernel import parameter_count
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.generic import orbit_directions
 from neuromanifold.regions.patterns import sampled_regions
 from neuromanifold.symmetry.equivalence import hidden_equivalence
@@ -56,16 +57,20 @@ def _theorem_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
         yield random_network(rng, widths, int(rng.integers(1, parameter_count(widths) + 3)))
 
 
+def _at_a_kink(case: Network) -> Drops:
+    return outside("a pre-activation is exactly zero, on a set of measure zero", when=case.at_a_kink)
+
+
 def _theorem(case: Network) -> Check:
     bound = theorem1(case.net.widths, case.fixed)
     hypotheses = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed), "samples": len(case.x)}
     hypotheses["slack"] = bound - case.rank
-    return Check(case.rank, bound, "<=", hypotheses=hypotheses, vacuous=case.at_a_kink)
+    return Check(case.rank, bound, "<=", hypotheses=hypotheses, drops=_at_a_kink(case))
 
 
 _ALL_ACTIVE = Control(
     "(1, 3 | 1), not roughly monotonic, all three active: rank 2, and the formula gives 1",
-    lambda: _theorem(staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6)),
+    case=lambda: staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6),
 )
 THEOREM = Statement(
     paper=PAPER,
@@ -111,7 +116,7 @@ def _every_status(widths: Widths) -> Check:
         fixed = [len(layer) - layer.count("bent") for layer in status]
         pairs.append((_free_parameters(*_reduced(widths, status)), theorem1(widths, fixed)))
     left, right = max(pairs, key=lambda pair: pair[0] - pair[1])
-    return Check(left, right, "<=", hypotheses={"hidden layers": len(widths) - 2}, count=len(pairs))
+    return Check(left, right, "<=", hypotheses={"hidden layers": len(widths) - 2}, cases=len(pairs))
 
 
 def _status_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
@@ -129,9 +134,10 @@ STATUSES = Statement(
     method="exact",
     cases=_status_cases,
     measure=_every_status,
-    control=Control("(1, 3 | 1), not roughly monotonic", lambda: _every_status((1, 3, 1))),
+    control=Control("(1, 3 | 1), not roughly monotonic", case=lambda: (1, 3, 1)),
     exhaustive="every status of every roughly monotonic architecture: widths 1 to 4 with one hidden layer, 1 to 3 with "
     "two, 1 and 2 with three",
+    source="ours",
     show=lambda widths: f"widths = {widths}",
 )
 
@@ -155,9 +161,14 @@ def _proof_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
         yield random_network(rng, widths, 6)
 
 
-def _fields_check(case: Network, fields: Fields) -> Check:
+def _fields_check(case: Network, fields: Callable[[Network], Fields]) -> Check:
     found = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
-    return Check(case.changes(fields), 0, hypotheses=found)
+    return Check(case.changes(fields(case)), 0, hypotheses=found)
+
+
+def active_fields(case: Network) -> Fields:
+    """Scalings of bent neurons, GL and translations of the always-active ones, free parameters of inactive ones."""
+    return hidden_equivalence(case.net, case.params, case.x).fields
 
 
 def rational_outputs(params: Any, x: np.ndarray) -> list[list[Fraction]]:
@@ -191,12 +202,7 @@ def finite_change(case: Network, t: Fraction = Fraction(1, 8)) -> Check:
     return Check(max(abs(a - b) for a, b in pairs), Fraction(0))
 
 
-_BENT_AS_LINEAR = Control(
-    "two bent neurons, mixed",
-    lambda: _fields_check(
-        bent := network([[[1], [1]], [[1, 1]]], [[1, -1], [0]], [-3, 0, 3]), mixing(Layout(bent.net), 0, 0, 1, 1.0, 1.0)
-    ),
-)
+_BENT_AS_LINEAR = Control("two bent neurons, mixed", case=two_bent, breaks={"fields": first_two_mixed})
 PROOF = Statement(
     paper=PAPER,
     row="Thm 1",
@@ -205,7 +211,7 @@ PROOF = Statement(
     "equivalences on X",
     method="exact",
     cases=_proof_cases,
-    measure=lambda case: _fields_check(case, proof_fields(case)),
+    measure=lambda case, fields=proof_fields: _fields_check(case, fields),
     control=_BENT_AS_LINEAR,
     show=str,
     confirm=finite_change,
@@ -224,7 +230,7 @@ status)`).""",
         "inactive ones act by equivalences on X",
         method="exact",
         cases=_proof_cases,
-        measure=lambda case: _fields_check(case, hidden_equivalence(case.net, case.params, case.x).fields),
+        measure=lambda case, fields=active_fields: _fields_check(case, fields),
         control=_BENT_AS_LINEAR,
         show=str,
     ),
@@ -269,9 +275,9 @@ def _region_cases(rng: np.random.Generator, draws: int, outputs: int = 3) -> Ite
         yield random_network(rng, widths, int(rng.integers(1, 25)))
 
 
-def _region_check(case: Network, bound: int) -> Check:
+def _region_check(case: Network, bound: Callable[[Network], int]) -> Check:
     found = {"inputs": case.net.widths[0], "outputs": case.net.widths[-1], "hidden layers": case.net.depth - 1}
-    return Check(case.rank, bound, "<=", hypotheses=found | {"samples": len(case.x)}, vacuous=case.at_a_kink)
+    return Check(case.rank, bound(case), "<=", hypotheses=found | {"samples": len(case.x)}, drops=_at_a_kink(case))
 
 
 def _fewer_samples(case: Network) -> Iterator[Network]:
@@ -292,10 +298,11 @@ REGIONS = Statement(
     "f_θ that Z meets",
     method="exact",
     cases=_region_cases,
-    measure=lambda case: _region_check(case, printed_region_bound(case)),
+    measure=lambda case, bound=printed_region_bound: _region_check(case, bound),
     control=Control(
         "n_0 instead of n_0 + 1, at (1, 1 | 1)",
-        lambda: Check(_two_points(1).rank, len(affine_pieces(_two_points(1))), "<="),
+        case=lambda: _two_points(1),
+        breaks={"bound": lambda case: len(affine_pieces(case))},
     ),
     show=lambda case: (
         f"{case}\nint(nm.functional_dimension(net, params, x, exact=True)), nm.sampled_regions(net, params, x)"
@@ -317,10 +324,11 @@ for each output, and o times it for o outputs. For one output the statement is P
         "pieces met, so at most o (n_0 + 1) times their number",
         method="exact",
         cases=_region_cases,
-        measure=lambda case: _region_check(case, amended_region_bound(case)),
+        measure=lambda case, bound=amended_region_bound: _region_check(case, bound),
         control=Control(
             "without the factor o, at (1, 1 | 2)",
-            lambda: _region_check(_two_points(2), printed_region_bound(_two_points(2))),
+            case=lambda: _two_points(2),
+            breaks={"bound": printed_region_bound},
         ),
         show=str,
     ),
@@ -346,8 +354,11 @@ SCALAR = Statement(
     says="one output: the functional dimension on Z is at most (n_0 + 1) times the number of cells that Z meets",
     method="exact",
     cases=_scalar_cases,
-    measure=lambda case: _region_check(case, cell_bound(case)),
-    control=Control("two outputs, (1, 1 | 2)", lambda: _region_check(_two_points(2), cell_bound(_two_points(2)))),
+    measure=lambda case, bound=cell_bound: _region_check(case, bound),
+    control=Control(
+        "two outputs, (1, 1 | 2)",
+        case=lambda: _two_points(2),
+    ),
     show=str,
 )
 ONE_INPUT = Statement(
@@ -357,12 +368,11 @@ ONE_INPUT = Statement(
     says="one input and one output: the functional dimension is at most twice the number of linear regions sampled",
     method="exact",
     cases=_one_input,
-    measure=lambda case: _region_check(case, cell_bound(case)),
+    measure=lambda case, bound=cell_bound: _region_check(case, bound),
     control=Control(
         "once the number of regions, at (1, 1 | 1)",
-        lambda: Check(
-            _two_points(1).rank, sampled_regions(MLP((1, 1, 1)), _two_points(1).params, _two_points(1).x), "<="
-        ),
+        case=lambda: _two_points(1),
+        breaks={"bound": lambda case: sampled_regions(case.net, case.params, case.x)},
     ),
     draws=30,
     show=str,

@@ -17,6 +17,7 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.complexity.statements.action import all_statuses, equivalence_fields
 from neuromanifold.papers.complexity.statements.cases import (
     Network,
@@ -28,7 +29,7 @@ from neuromanifold.papers.complexity.statements.cases import (
     random_widths,
     staged,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.symmetry.scaling import ScalingGroup
 
 PAPER = "complexity"
@@ -45,7 +46,7 @@ def _minimum_nullity(case: Network) -> Check:
         fields.count,
         ">=",
         hypotheses={"hidden layers": case.net.depth - 1, "dim H_eq": fields.count, "fixed": sum(case.fixed)},
-        vacuous=orbit < fields.count,
+        drops=outside("the stabiliser is not finite", when=orbit < fields.count),
     )
 
 
@@ -59,7 +60,7 @@ CRITICAL = Statement(
     measure=_minimum_nullity,
     control=Control(
         "(1, 3 | 1), all active: the stabiliser has dimension 2, and 8 directions are flat, not 9",
-        lambda: _minimum_nullity(staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6, size=9)),
+        case=lambda: staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6, size=9),
     ),
     narrower="the nullity, which bounds dim 𝒞 from above where 𝒞 is smooth; that the orbit is critical is 4.2 (saddles)",
     show=str,
@@ -117,7 +118,8 @@ def _saddle_nullity(case: Saddle) -> Check:
         hessian, gradient = (np.asarray(a) for a in _derivatives(case.net)(flat, *case.data))
     h, rank = len(case.kept), integer_rank(hessian.astype(np.int64))
     hypotheses = {"n": case.n, "h": h, "kept": str(case.kept)}
-    return Check(len(flat) - rank, h**2, ">=", hypotheses=hypotheses, vacuous=bool(gradient.any()))
+    drops = outside("not a critical point", when=gradient.any())
+    return Check(len(flat) - rank, h**2, ">=", hypotheses=hypotheses, drops=drops)
 
 
 def _saddles(rng: np.random.Generator, draws: int) -> Iterator[Saddle]:
@@ -134,7 +136,7 @@ SADDLES = Statement(
     method="exact",
     cases=_saddles,
     measure=_saddle_nullity,
-    control=Control("W_2 three times as large: not critical", lambda: _saddle_nullity(Saddle(2, (0, 1), 3.0))),
+    control=Control("W_2 three times as large: not critical", case=lambda: Saddle(2, (0, 1), 3.0)),
     exhaustive="every set of h directions, (n, h) = (1, 1), (2, 1), (2, 2), (3, 1); squared error of diag(1, …, n) on ±e_i",
 )
 
@@ -160,10 +162,11 @@ def _grid(n: int) -> np.ndarray:
     return np.array(list(itertools.product((-2.0, -1.0, 0.0, 1.0, 2.0), repeat=n)))
 
 
-def _commutes(n: int) -> Check:
-    matrices, z = _scaled_permutations(n, (0.5, 1.0, 3.0)), _grid(n)
+def _commutes(n: int, scales: tuple[float, ...] = (0.5, 1.0, 3.0)) -> Check:
+    matrices, z = _scaled_permutations(n, scales), _grid(n)
     [relu] = MLP((1, n, 1)).activation
-    return Check(commutator(relu, matrices, z), 0.0, hypotheses={"n": n}, count=len(matrices) * len(z))
+    found, pairs = commutator(relu, matrices, z), len(matrices) * len(z)
+    return Check(found, 0.0, hypotheses={"n": n}, cases=len(matrices), comparisons=pairs)
 
 
 COMMUTES = Statement(
@@ -176,7 +179,8 @@ COMMUTES = Statement(
     measure=_commutes,
     control=Control(
         "a negative factor",
-        lambda: Check(commutator(MLP((1, 1, 1)).activation[0], np.array([[[-1.0]]]), np.array([[1.0]])), 0.0),
+        case=lambda: 1,
+        breaks={"scales": (-1.0,)},
     ),
     exhaustive="n = 1, 2, 3: all permutations, factors ½, 1, 3, points of {−2, …, 2}ⁿ",
 )
@@ -204,7 +208,7 @@ ORBIT = Statement(
     measure=_scaling_orbit,
     control=Control(
         "a neuron of (1, 2 | 1) without weights and bias",
-        lambda: _scaling_orbit(network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1])),
+        case=lambda: network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1]),
     ),
     exhaustive="widths 1 to 3 with one or two hidden layers, widths 1 and 2 with three; for every architecture the hidden "
     "biases are scaled by a diagonal matrix of rank N",

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from neuromanifold import data
+from neuromanifold.papers.check import Check, inside, outside
 from neuromanifold.papers.complexity.statements.setup import printed_function
 from neuromanifold.papers.recorded import Claims, StudyCases
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 PAPER = "complexity"
 LIMITS = {"univariate": 20.0, "bivariate": 60.0, "bivariate_100": 60.0, "energy": 400.0}
@@ -78,7 +79,8 @@ def chosen(claims: Claims, figure: str, begins: str, *, more_runs: bool | None =
 
 def _check(relation: Any, right: float) -> Callable[[Measured], Check]:
     def measure(case: Measured) -> Check:
-        return Check(case.value, right, relation, hypotheses=case.hypotheses, vacuous=bool(np.isnan(case.value)))
+        missing = inside("the study did not measure it", when=np.isnan(case.value))
+        return Check(case.value, right, relation, hypotheses=case.hypotheses, drops=missing)
 
     return measure
 
@@ -120,9 +122,7 @@ def initial_statement(name: str, points: str, full: float, **more: Any) -> State
         cases=_study(_initial(name)),
         measure=lambda case: _below(case, LIMITS[name]),
         show=str,
-        control=Control(
-            f"a kernel of full rank, {full:.0f}", lambda: _below(Measured("full rank", full, full), LIMITS[name])
-        ),
+        control=Control(f"a kernel of full rank, {full:.0f}", case=lambda: Measured("full rank", full, full)),
         **more,
     )
 
@@ -174,13 +174,13 @@ def _significant_order(claims: Claims) -> Iterator[Measured]:
                 )
 
 
-def _reversed_order() -> Check:
-    """The same measure on the long run's numbers, from the hardest task to the simplest."""
+def _reversed_order() -> Measured:
+    """The long run's numbers, from the hardest task to the simplest."""
     measured = {r: {"f3": "36.1 ± 2.1 (60)", "f1": "23.8 ± 1.0 (60)"} for r in ("exact", "float32")}
-    return _check(">=", 0.0)(next(ordered(measured, "reversed")))
+    return next(ordered(measured, "reversed"))
 
 
-_REVERSED = Control("the tasks in reversed order, f3 < f1", _reversed_order)
+_REVERSED = Control("the tasks in reversed order, f3 < f1", case=_reversed_order)
 
 
 def order_statement(figure: str, says: str, **more: Any) -> Statement:
@@ -264,7 +264,8 @@ def course_check(course: Course) -> Check:
     hypotheses = {"data": course.name, "part": course.part}
     if course.part == "rise":
         return Check(rise / course.start, RISE, ">=", hypotheses=hypotheses)
-    return Check(course.trend / rise if rise else 0.0, LEVEL, "<=", hypotheses=hypotheses, vacuous=not rise)
+    flat = outside("the course does not rise: nothing levels off", when=not rise)
+    return Check(course.trend / rise if rise else 0.0, LEVEL, "<=", hypotheses=hypotheses, drops=flat)
 
 
 def _other_end(course: Course) -> Check:
@@ -284,9 +285,7 @@ def course_statement(figure: str, **more: Any) -> Statement:
         method="training",
         cases=StudyCases(PAPER, _courses(figure)),
         measure=course_check,
-        control=Control(
-            "a course that falls from the start", lambda: course_check(Course("", 40.0, 40.0, 20.0, 0.0, "rise"))
-        ),
+        control=Control("a course that falls from the start", case=lambda: Course("", 40.0, 40.0, 20.0, 0.0, "rise")),
         confirm=_other_end,
         route="the end against the start, or against the largest value",
         show=str,
@@ -333,7 +332,7 @@ DECAY = Statement(
     measure=_check(">=", 0.0),
     control=Control(
         "the decays in reversed order (60 runs, 1e-3 against 0)",
-        lambda: _check(">=", 0.0)(Measured("", 28.9 - 35.5, 0.0)),
+        case=lambda: Measured("", 28.9 - 35.5, 0.0),
     ),
     confirm=_again(">=", 0.0),
     route="the float32 rank of the same runs",
@@ -349,7 +348,7 @@ difference is significant. 60 runs from other seeds: 35.5 ± 1.8, 33.3 ± 1.6, 2
         method="training",
         cases=_study(_strong_decay),
         measure=_check(">=", 0.0),
-        control=Control("the decays in reversed order", lambda: _check(">=", 0.0)(Measured("", 28.9 - 35.5, 0.0))),
+        control=Control("the decays in reversed order", case=lambda: Measured("", 28.9 - 35.5, 0.0)),
         show=str,
         narrower="the step from 1e-4 to 0 is not significant: +2.2 [−0.2, +4.6]",
     ),
@@ -385,7 +384,7 @@ OVERFITTING = Statement(
     measure=_check("<=", 0.0),
     control=Control(
         "the broken line through the noisy data of f3",
-        lambda: _check("<=", 0.0)(Measured("", interpolation_gap(), 0.0)),
+        case=lambda: Measured("", interpolation_gap(), 0.0),
     ),
     show=str,
 )

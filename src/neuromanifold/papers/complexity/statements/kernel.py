@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import jax
@@ -10,18 +10,20 @@ import numpy as np
 
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.complexity.statements.cases import (
     Network,
     Widths,
     architectures,
     integer_rank,
+    network,
     random_network,
     random_widths,
     roughly,
     staged,
     statuses,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.bounds import is_roughly_monotonic
 from neuromanifold.symmetry.base import numerical_rank
 from neuromanifold.tangent.dimension import functional_dimension, single_precision_rank
@@ -42,8 +44,8 @@ def _count_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     yield from (random_widths(rng, 6, 40) for _ in range(draws))
 
 
-def _count(widths: Widths) -> Check:
-    return Check(MLP(widths).n_params, parameter_count(widths), hypotheses={"layers": len(widths) - 1})
+def _count(widths: Widths, bias: bool = True) -> Check:
+    return Check(MLP(widths, bias=bias).n_params, parameter_count(widths), hypotheses={"layers": len(widths) - 1})
 
 
 COUNT = Statement(
@@ -55,18 +57,20 @@ COUNT = Statement(
     cases=_count_cases,
     measure=_count,
     control=Control(
-        "no biases in (1, 2 | 1)", lambda: Check(MLP((1, 2, 1), bias=False).n_params, parameter_count((1, 2, 1)))
+        "no biases in (1, 2 | 1)",
+        case=lambda: (1, 2, 1),
+        breaks={"bias": False},
     ),
     exhaustive="widths 1 to 4, one to four layers",
     show=lambda widths: f"nm.MLP({widths}).n_params",
 )
 
 
-def _drawn_count(inputs: int) -> Check:
+def _drawn_count(inputs: int, printed: Mapping[int, int] = PRINTED_COUNTS) -> Check:
     net = MLP((inputs, 10, 10, 10, 10, 1))
     drawn = jax.eval_shape(lambda key: net.init(key=key), jax.random.key(0))
     entries = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(drawn))
-    return Check(entries, PRINTED_COUNTS[inputs], hypotheses={"inputs": inputs})
+    return Check(entries, printed[inputs], hypotheses={"inputs": inputs})
 
 
 COUNT_NETWORKS = Statement(
@@ -77,7 +81,9 @@ COUNT_NETWORKS = Statement(
     method="exact",
     cases=lambda rng, draws: PRINTED_COUNTS,
     measure=_drawn_count,
-    control=Control("one input more", lambda: Check(MLP((2, 10, 10, 10, 10, 1)).n_params, PRINTED_COUNTS[1])),
+    control=Control(
+        "the count for one input, asked of two", case=lambda: 2, breaks={"printed": {2: PRINTED_COUNTS[1]}}
+    ),
     exhaustive="the three networks",
     show=lambda inputs: f"nm.MLP(({inputs}, 10, 10, 10, 10, 1)).n_params",
 )
@@ -90,17 +96,24 @@ def _rank_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
         yield random_network(rng, random_widths(rng, 2, 3), int(rng.integers(1, 9)), size=9)
 
 
-def _gram_rank(case: Network) -> Check:
+Form = Callable[[int], np.ndarray]
+
+
+def scalar_product(n: int) -> np.ndarray:
+    """The diagonal of the form that makes JJᵀ."""
+    return np.ones(n, int)
+
+
+def indefinite_form(n: int) -> np.ndarray:
+    """1, −1, 1, …: Σ ± x_i y_i, which vanishes on (1, 1), as the plain transpose over ℂ does on (1, i)."""
+    return (-1) ** np.arange(n)
+
+
+def _gram_rank(case: Network, form: Form = scalar_product) -> Check:
     """The rank of JJᵀ over the rationals, against the functional dimension by the modular route."""
     J = case.jacobian.astype(object)
     found = {"inputs": case.net.widths[0], "outputs": case.net.widths[-1], "layers": case.net.depth}
-    return Check(integer_rank(J @ J.T), case.rank, hypotheses=found | {"rank": case.rank})
-
-
-def _complex_gram() -> Check:
-    """Over ℂ, with the plain transpose, (1, i) has rank 1 and (1, i)(1, i)ᵀ = 0."""
-    row = np.array([[1, 1j]])
-    return Check(int(np.linalg.matrix_rank(row @ row.T)), int(np.linalg.matrix_rank(row)))
+    return Check(integer_rank(J * form(J.shape[1]) @ J.T), case.rank, hypotheses=found | {"rank": case.rank})
 
 
 GRAM = Statement(
@@ -111,7 +124,11 @@ GRAM = Statement(
     method="exact",
     cases=_rank_cases,
     measure=_gram_rank,
-    control=Control("over ℂ: J = (1, i)", _complex_gram),
+    control=Control(
+        "an indefinite form, f = wx + b at x = 1, where J = (1, 1)",
+        case=lambda: network([[[1]]], [[0]], [1]),
+        breaks={"form": indefinite_form},
+    ),
     show=str,
 )
 
@@ -126,8 +143,9 @@ def _matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
         yield rng.integers(-99, 100, (m, r)) @ rng.integers(-99, 100, (r, n))
 
 
-def _matrix_rank(M: np.ndarray) -> Check:
-    return Check(integer_rank(M @ M.T), integer_rank(M), hypotheses={"rows": M.shape[0], "columns": M.shape[1]})
+def _matrix_rank(M: np.ndarray, form: Form = scalar_product) -> Check:
+    gram = M * form(M.shape[1]) @ M.T
+    return Check(integer_rank(gram), integer_rank(M), hypotheses={"rows": M.shape[0], "columns": M.shape[1]})
 
 
 MATRICES = Statement(
@@ -138,7 +156,9 @@ MATRICES = Statement(
     method="exact",
     cases=_matrices,
     measure=_matrix_rank,
-    control=Control("over ℂ: M = (1, i)", _complex_gram),
+    control=Control(
+        "an indefinite form, M = (1, 1)", case=lambda: np.array([[1, 1]]), breaks={"form": indefinite_form}
+    ),
     exhaustive="matrices of −1, 0, 1 up to 2×3 and 3×2",
     show=lambda M: f"M = np.array({M.tolist()})",
 )
@@ -187,14 +207,15 @@ FLOATING = Statement(
     method="float64",
     cases=lambda rng, draws: [Offset(k, precision) for precision, ks in BETWEEN.items() for k in ks],
     measure=_floating,
-    control=Control("well-separated inputs, k = 4: both ranks are 2", lambda: _floating(Offset(4, "float64"))),
+    control=Control("well-separated inputs, k = 4: both ranks are 2", case=lambda: Offset(4, "float64")),
     exhaustive="f(x) = wx + b at 1 and 1 + 2^−k; float64: k = 25 … 47, float32: k = 11 … 19",
+    source="THEORY",
     show=lambda case: f"x = np.array([[1.0], [1.0 + 2.0**-{case.k}]])  # {case.precision}",
 )
 
 
-def _monotonic(widths: Widths) -> Check:
-    printed = ROUGHLY_MONOTONIC.get(widths, any(roughly(widths)))
+def _monotonic(widths: Widths, examples: Mapping[Widths, bool] = ROUGHLY_MONOTONIC) -> Check:
+    printed = examples.get(widths, any(roughly(widths)))
     return Check(int(is_roughly_monotonic(widths)), int(printed), hypotheses={"layers": len(widths) - 1})
 
 
@@ -214,8 +235,9 @@ MONOTONIC = Statement(
     cases=_monotonic_cases,
     measure=_monotonic,
     control=Control(
-        "(1, 3 | 1), which rises by two and falls by two",
-        lambda: Check(int(is_roughly_monotonic((1, 3, 1))), 1),
+        "(1, 3 | 1), which rises by two and falls by two, taken for roughly monotonic",
+        case=lambda: (1, 3, 1),
+        breaks={"examples": {(1, 3, 1): True}},
     ),
     exhaustive="widths 1 to 5, one to four layers, and the two examples",
     show=lambda widths: f"nm.regions.is_roughly_monotonic({widths})",

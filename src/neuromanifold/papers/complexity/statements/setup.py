@@ -1,6 +1,6 @@
 """complexity, Sec. 5 and Figs. 1, 8: data sets, initialisation, optimiser and threshold, as printed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -13,8 +13,9 @@ from neuromanifold.dynamics.optimizers import adam_l2
 from neuromanifold.models.losses import mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.papers.check import Check, inside
 from neuromanifold.papers.complexity import runs
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.tangent.dimension import single_precision_rank
 
 PAPER = "complexity"
@@ -36,6 +37,8 @@ SIZES |= {"g1": (400, 2, 1), "g2": (400, 2, 1), "g3": (400, 2, 1), "energy": (76
 NOISE = 0.01
 PRINTED_RUNS = {"univariate": (15, 50), "energy": (10, 25), "decay": (10, 50), "bivariate": (20, 25)}
 PRINTED_TRAINING = {"hidden widths": (10, 10, 10, 10), "learning rate": 0.01, "weight decay": 1e-4, "batch": 16}
+# The mean over all entries, as torch's MSELoss has it: (1² + 3²)/2.
+PRINTED_TRAINING |= {"loss of 1 and 3 against 0": 5.0}
 
 
 def printed_function(name: str, x: np.ndarray) -> np.ndarray:
@@ -50,23 +53,26 @@ def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[tuple[str, str
     yield from (("noise", name) for name in ("f1", "f2", "f3"))
 
 
-def noise_of(name: str) -> np.ndarray:
+Function = Callable[[str, np.ndarray], np.ndarray]
+
+
+def noise_of(name: str, function: Function = printed_function) -> np.ndarray:
     """What was added to the inputs and outputs of a univariate data set."""
     found, grid = data.load(name), np.linspace(0.0, 1.0, 100)[:, None]
-    return np.concatenate([found.x - grid, found.y - printed_function(name, grid)[:, None]])
+    return np.concatenate([found.x - grid, found.y - function(name, grid)[:, None]])
 
 
-def _data(case: tuple[str, str]) -> Check:
+def _data(case: tuple[str, str], function: Function = printed_function) -> Check:
     what, name = case
     hypotheses = {"data": name, "checked": what}
     if name == "energy" and energy.find() is None:
-        return Check(0, 0, hypotheses=hypotheses, vacuous=True)
+        return Check(0, 0, hypotheses=hypotheses, drops=inside("the energy data are not on this machine"))
     if what == "noise":
-        noise = noise_of(name)
+        noise = noise_of(name, function)
         return Check(float(noise.std()) / NOISE, 1.0, "=", SIGMAS / (2 * noise.size) ** 0.5, hypotheses=hypotheses)
     found = data.load(name)
     if what == "values":
-        error = np.abs(found.y[:, 0] - printed_function(name, found.x)).max()
+        error = np.abs(found.y[:, 0] - function(name, found.x)).max()
         return Check(float(error), 0.0, "<=", 64 * EPS, hypotheses=hypotheses)
     samples, features, targets = SIZES[name]
     return Check(found.x.size + found.y.size, samples * (features + targets), hypotheses=hypotheses)
@@ -83,14 +89,11 @@ DATA = Statement(
     measure=_data,
     control=Control(
         "f1's outputs against f3",
-        lambda: Check(
-            float(np.std(data.load("f1").y[:, 0] - printed_function("f3", np.linspace(0, 1, 100)[:, None]))) / NOISE,
-            1.0,
-            "=",
-            SIGMAS / 200**0.5,
-        ),
+        case=lambda: ("noise", "f1"),
+        breaks={"function": lambda name, x: printed_function("f3", x)},
     ),
-    exhaustive="the seven data sets (energy where it is on this machine)",
+    exhaustive="the seven data sets",
+    narrower="the energy data only where they are on this machine",
 )
 
 _WIDTHS = (8, 500, 50)
@@ -118,8 +121,7 @@ def _variance(case: tuple[float, int, int]) -> Check:
         1.0,
         "=",
         SIGMAS * (2 / count) ** 0.5,
-        hypotheses={"fan_in": fan_in},
-        count=count,
+        hypotheses={"fan_in": fan_in, "numbers": count},
     )
 
 
@@ -131,7 +133,7 @@ INITIALISATION = Statement(
     method="float64",
     cases=lambda rng, draws: initial_variances("he_bias"),
     measure=_variance,
-    control=Control("numbers of variance 1 where fan_in is 10", lambda: _variance((1.0, 6400, 10))),
+    control=Control("numbers of variance 1 where fan_in is 10", case=lambda: (1.0, 6400, 10)),
     exhaustive="the four arrays of one network (8, 500 | 50), up to five standard errors",
     show=lambda case: f"fan_in {case[2]}: mean square {case[0]:.4f} of {case[1]} numbers",
 )
@@ -163,20 +165,16 @@ def _adam_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield rng.standard_normal((5, 40)), rng.standard_normal(40), 0.01, decay
 
 
-def _adam(case: Any) -> Check:
+def decoupled_adam(gradients: np.ndarray, start: np.ndarray, rate: float, decay: float) -> np.ndarray:
+    """AdamW, to first order: the decay shrinks θ and stays out of the moments."""
+    return torch_adam(gradients, start, rate, 0.0) - rate * decay * start
+
+
+def _adam(case: Any, printed: Callable[..., np.ndarray] = torch_adam) -> Check:
     gradients, start, rate, decay = case
-    error = np.abs(library_adam(gradients, start, rate, decay) - torch_adam(gradients, start, rate, decay)).max()
+    error = np.abs(library_adam(gradients, start, rate, decay) - printed(gradients, start, rate, decay)).max()
     scale = np.abs(start).max()
     return Check(float(error / scale), 0.0, "<=", 64 * EPS * len(gradients), hypotheses={"weight decay": decay})
-
-
-def _decoupled() -> Check:
-    """AdamW: the decay shrinks θ and stays out of the moments."""
-    rng = np.random.default_rng(0)
-    gradients, start = rng.standard_normal((5, 40)), rng.standard_normal(40)
-    apart = torch_adam(gradients, start, 0.01, 0.0) - 0.01 * 0.1 * start
-    error = np.abs(library_adam(gradients, start, 0.01, 0.1) - apart).max() / np.abs(start).max()
-    return Check(float(error), 0.0, "<=", 64 * EPS * 5)
 
 
 OPTIMISER = Statement(
@@ -187,7 +185,11 @@ OPTIMISER = Statement(
     method="float64",
     cases=_adam_cases,
     measure=_adam,
-    control=Control("the decay apart from the moments (AdamW), 0.1", _decoupled),
+    control=Control(
+        "the decay apart from the moments (AdamW), 0.1",
+        case=lambda: list(_adam_cases(np.random.default_rng(0), 0))[-1],
+        breaks={"printed": decoupled_adam},
+    ),
     exhaustive="weight decay 0, 1e-4, 1e-3, 0.1; five steps on forty numbers",
     show=lambda case: f"adam_l2({case[2]}, {case[3]})",
 )
@@ -200,14 +202,9 @@ def _study(case: tuple[str, Any]) -> Check:
         "learning rate": runs.LEARNING_RATE,
         "weight decay": runs.WEIGHT_DECAY,
         "batch": runs.BATCH,
+        "loss of 1 and 3 against 0": float(mse(np.array([[1.0], [3.0]]), np.zeros((2, 1)))),
     } | {e.name: (e.runs, e.every) for e in runs.EXPERIMENTS["paper"]}
     return Check(int(ours[name] == printed), 1, hypotheses={"constant": name})
-
-
-def _mean_of_squares() -> Check:
-    """`mse` is the mean over all entries, torch's MSELoss; a sum would be larger."""
-    prediction, target = np.array([[1.0], [3.0]]), np.zeros((2, 1))
-    return Check(float(mse(prediction, target)), float((prediction**2).sum()))
 
 
 STUDY = Statement(
@@ -219,7 +216,7 @@ STUDY = Statement(
     method="exact",
     cases=lambda rng, draws: [*PRINTED_TRAINING.items(), *PRINTED_RUNS.items()],
     measure=_study,
-    control=Control("the sum instead of the mean of squares", _mean_of_squares),
+    control=Control("the sum instead of the mean of squares", case=lambda: ("loss of 1 and 3 against 0", 10.0)),
     exhaustive="every printed constant",
     narrower="constants of the study; that batches are reshuffled every epoch is tested in tests/dynamics",
 )
@@ -230,13 +227,13 @@ def printed_threshold(rows: int, columns: int) -> float:
     return max(rows, columns) * 2.0**-23
 
 
-def _threshold(shape: tuple[int, int]) -> Check:
+def _threshold(shape: tuple[int, int], threshold: Callable[[int, int], float] = printed_threshold) -> Check:
     rows, columns = shape
     rng = np.random.default_rng(list(shape))
     x = rng.standard_normal((rows, columns))
     rank = single_precision_rank(lambda params, x: x @ params, np.ones((columns, 1)), x)
     found = float(rank.threshold) / float(np.max(rank.spectrum))
-    printed = printed_threshold(rows, columns)
+    printed = threshold(rows, columns)
     return Check(found / printed, 1.0, "=", 4 * 2.0**-23, hypotheses={"rows": rows, "columns": columns})
 
 
@@ -250,7 +247,8 @@ THRESHOLD = Statement(
     measure=_threshold,
     control=Control(
         "min(n, m) instead of max, 100×4",
-        lambda: Check(printed_threshold(4, 4) / printed_threshold(100, 4), 1.0, "=", 4 * 2.0**-23),
+        case=lambda: (100, 4),
+        breaks={"threshold": lambda rows, columns: min(rows, columns) * 2.0**-23},
     ),
     exhaustive="a wide and a tall Jacobian, 2×3 and 100×4",
 )
@@ -279,7 +277,7 @@ FIGURE_1 = Statement(
     method="float64",
     cases=lambda rng, draws: [("f1", "f2"), ("f2", "f3")],
     measure=_more_complex,
-    control=Control("f3 before f1", lambda: _more_complex(("f3", "f1"))),
+    control=Control("f3 before f1", case=lambda: ("f3", "f1")),
     exhaustive="the three functions",
 )
 FIGURE_8 = Statement(
@@ -290,7 +288,7 @@ FIGURE_8 = Statement(
     method="float64",
     cases=lambda rng, draws: [("g1", "g2"), ("g2", "g3")],
     measure=_more_complex,
-    control=Control("g3 before g1", lambda: _more_complex(("g3", "g1"))),
+    control=Control("g3 before g1", case=lambda: ("g3", "g1")),
     exhaustive="the three functions",
 )
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from neuromanifold.orbits.genericity import is_degenerate
 from neuromanifold.orbits.partition import InvariantLeaf, generic_point
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import Field, Neurons, algebra, closure_dimension
 from neuromanifold.papers.invariant.statements.cases import (
     CLASSES,
@@ -31,7 +32,7 @@ from neuromanifold.papers.invariant.statements.cases import (
 from neuromanifold.papers.invariant.statements.connected import Lattice
 from neuromanifold.papers.invariant.statements.generic import degenerate_as_printed
 from neuromanifold.papers.invariant.statements.orbits import ROUNDING, smallest_kept
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ COR51 = Statement(
     method="exact",
     cases=_non_degenerate,
     measure=_full,
-    control=Control("the degenerate point w₁ = −w₂, a₁ = −a₂ of tanh", lambda: _full(At("tanh", ((1, 1), (-1, -1))))),
+    control=Control("the degenerate point w₁ = −w₂, a₁ = −a₂ of tanh", case=lambda: At("tanh", ((1, 1), (-1, -1)))),
     draws=6,
     exhaustive="16 activations, m ≤ 2, d = 1, entries ±1, ±2; the library on an activation of every class",
     show=_show,
@@ -138,7 +139,7 @@ COR52_GENERIC = Statement(
     method="integration",
     cases=_apart(False),
     measure=_perturbed,
-    control=Control("equal neurons", lambda: _perturbed(At("exp", ((1, 1), (1, 1))))),
+    control=Control("equal neurons", case=lambda: At("exp", ((1, 1), (1, 1)))),
     draws=6,
     narrower="entries −1, 0, 1 with m ≤ 2 and a seventh of m = 3, d = 1; random ones with m ≤ 3, d ≤ 2. The dimension is exact",
     show=_show,
@@ -148,7 +149,7 @@ COR52_ODD = replace(
     id="Cor 5.2 (ii)",
     says="generic odd σ, neurons different up to sign and not zero: the orbit holds a non-degenerate point, and dim Lie_θ = (d+1)m",
     cases=_apart(True),
-    control=Control("a zero neuron", lambda: _perturbed(At("tanh", ((1, 1), (0, 0))))),
+    control=Control("a zero neuron", case=lambda: At("tanh", ((1, 1), (0, 0)))),
     narrower="entries −1, 0, 1 with m ≤ 2 and a seventh of m = 3, d = 1; random ones with m ≤ 3, d ≤ 2. The dimension is exact. "
     "Read with i ≠ j for the sign +: as printed, for any i, j, (a_i, w_i) ≠ ±(a_j, w_j) fails at i = j for every θ",
 )
@@ -180,7 +181,7 @@ EXACT = Statement(
     measure=_of_the_leaf,
     control=Control(
         "silu, σ(0) = 0 without parity, at a zero neuron",
-        lambda: _of_the_leaf(At("silu", ((1, 1), (0, 0)))),
+        case=lambda: At("silu", ((1, 1), (0, 0))),
     ),
     draws=100,
     exhaustive="entries −1, 0, 1; m ≤ 4 with d = 1, m ≤ 2 with d = 2; five activations with different sets of σ⁽ⁿ⁾(0) ≠ 0",
@@ -204,25 +205,20 @@ FLOATING = Statement(
     method="float64",
     cases=_floating,
     measure=_of_the_leaf,
-    control=Control("cos, which is even, at w = 0", lambda: _of_the_leaf(At("cos", ((1, 0), (2, 0)), True))),
+    control=Control("cos, which is even, at w = 0", case=lambda: At("cos", ((1, 0), (2, 0)), True)),
     draws=12,
     exhaustive="entries 0 and 1; m ≤ 2, d = 1, exp and tanh; random ones with m ≤ 4",
     show=_show,
 )
 
 
-def _both_routes(case: At) -> Check:
+def _both_routes(case: At, depth: int = -1) -> Check:
     """Brackets at θ, as deep as needed, against transport along the orbit."""
     found = closure(case.name, case.neurons)
     assert found.along_orbit is not None
-    return Check(int(found.by_depth[-1]), int(found.along_orbit), hypotheses=case.hypotheses | {"depth": found.depth})
-
-
-def _first_depth() -> Check:
-    """All w = 0, σ odd: the fields alone span one dimension, transport finds four."""
-    found = closure("tanh", ((1, 0), (2, 0)))
-    assert found.along_orbit is not None
-    return Check(int(found.by_depth[0]), int(found.along_orbit))
+    return Check(
+        int(found.by_depth[depth]), int(found.along_orbit), hypotheses=case.hypotheses | {"depth": found.depth}
+    )
 
 
 BOTH_ROUTES = replace(
@@ -230,7 +226,9 @@ BOTH_ROUTES = replace(
     id="Cor 5.3 (both routes)",
     says="brackets at θ and transport along the orbit, on which the dimension is constant, give the same dimension",
     measure=_both_routes,
-    control=Control("the fields alone, without brackets, at w = 0", _first_depth),
+    control=Control(
+        "the fields alone, without brackets, at w = 0", case=lambda: At("tanh", ((1, 0), (2, 0))), breaks={"depth": 0}
+    ),
 )
 
 
@@ -282,7 +280,7 @@ FILLED = Statement(
     method="exact",
     cases=_grades,
     measure=_fills,
-    control=Control("cos, which is even, d = 1, quadratic fields", lambda: _fills(Graded("cos", 1, 1))),
+    control=Control("cos, which is even, d = 1, quadratic fields", case=lambda: Graded("cos", 1, 1)),
     exhaustive="generic: degrees 0 to 7 with d = 1 (hence m ≤ 8), to 5 with d = 2 (m ≤ 6); odd: d = 1, degrees 7, 9, …, 21 (m ≤ 8), "
     "13, 17, 21 where only every fourth derivative is nonzero (m ≤ 3); d = 2, degree 9",
     show=str,
@@ -330,10 +328,10 @@ def _leaves(rng: np.random.Generator, draws: int) -> Iterator[OnLeaf]:
         yield OnLeaf(name, leaves[int(rng.integers(len(leaves)))], int(rng.integers(2**31)))
 
 
-def _even_leaf() -> Check:
+def _even_leaf() -> OnLeaf:
     """cos with both w = 0: the outgoing weights change together, so the orbit is a line of the plane [θ]."""
     [leaf] = [leaf for leaf in Lattice("cos", 1, 2).leaves if leaf.dimension == 2 and not generic_point(leaf)[:2].any()]
-    return _orbit_is_leaf(OnLeaf("cos", leaf))
+    return OnLeaf("cos", leaf)
 
 
 ORBITS = Statement(
@@ -344,7 +342,7 @@ ORBITS = Statement(
     method="exact",
     cases=_leaves,
     measure=_orbit_is_leaf,
-    control=Control("cos, which is even, at w₁ = w₂ = 0", _even_leaf),
+    control=Control("cos, which is even, at w₁ = w₂ = 0", case=_even_leaf),
     draws=12,
     exhaustive="d = 1, m ≤ 4: the 1 + 2 + 5 + 15 leaves of exp and the 2 + 6 + 24 + 116 of tanh, a whole point on each; "
     "the library on m = 2",

@@ -1,7 +1,7 @@
 """invariant, Cor 5.4: the leaves of two-layer networks are connected."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +9,10 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves
 from neuromanifold.orbits.partition import InvariantLeaf
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import Neurons
 from neuromanifold.papers.invariant.statements.cases import ANALYTIC, PAPER
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ CODIMENSION = Statement(
     method="exact",
     cases=lambda rng, draws: [Lattice(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)],
     measure=_codimension,
-    control=Control("cos, even, d = 1: {w = 0} has codimension 1", lambda: _codimension(Lattice("cos", 1, 1))),
+    control=Control("cos, even, d = 1: {w = 0} has codimension 1", case=lambda: Lattice("cos", 1, 1)),
     exhaustive="d ≤ 3, m ≤ 3, every pair of leaves",
     show=str,
 )
@@ -80,10 +81,15 @@ class Ends:
     end: Neurons
 
 
+def straight(case: Ends) -> bool:
+    """Whether one segment leads from the start to the end inside the leaf."""
+    return segment_stays(differences(case.odd, case.start), differences(case.odd, case.end))
+
+
 def has_path(case: Ends) -> bool:
     """Whether one segment, or two through one of a few points of the leaf, lead from the start to the end inside the leaf."""
     u, v = (differences(case.odd, point) for point in (case.start, case.end))
-    if segment_stays(u, v):
+    if straight(case):
         return True
     turned = [_blend(case, a, b) for a, b in ((2, 1), (1, 2), (3, -1), (-1, 3))]
     around = [differences(case.odd, point) for point in turned]
@@ -101,8 +107,8 @@ def _same(u: np.ndarray, v: np.ndarray) -> bool:
     return bool((u.any(axis=1) == v.any(axis=1)).all())
 
 
-def _connected(case: Ends) -> Check:
-    return Check(int(has_path(case)), 1, hypotheses={"odd": case.odd, "m": len(case.start)})
+def _connected(case: Ends, path: Callable[[Ends], bool] = has_path) -> Check:
+    return Check(int(path(case)), 1, hypotheses={"odd": case.odd, "m": len(case.start)})
 
 
 def _ends(rng: np.random.Generator, draws: int) -> Iterator[Ends]:
@@ -115,11 +121,6 @@ def _ends(rng: np.random.Generator, draws: int) -> Iterator[Ends]:
                 yield Ends(odd, p, q)
 
 
-def _opposite_lines() -> Check:
-    """Without w, d = 0, a zero block has codimension 1: from a = 1 to a = −1 every path meets 0."""
-    return Check(int(segment_stays(np.array([[1]]), np.array([[-1]]))), 1)
-
-
 CONNECTED = Statement(
     paper=PAPER,
     row="Cor 5.4",
@@ -128,7 +129,11 @@ CONNECTED = Statement(
     method="exact",
     cases=_ends,
     measure=_connected,
-    control=Control("without inputs, d = 0: a = 1 and a = −1", _opposite_lines),
+    control=Control(
+        "one segment, from a neuron of an odd σ to its opposite",
+        case=lambda: Ends(True, ((1, 0),), ((-1, 0),)),
+        breaks={"path": straight},
+    ),
     exhaustive="d = 1, m ≤ 2, entries −1, 0, 1, all pairs of points on one leaf",
     show=str,
 )

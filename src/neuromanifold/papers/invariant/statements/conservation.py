@@ -1,7 +1,7 @@
 """invariant: how many functions gradient flow conserves, D − dim Lie_θ, in two-layer linear and ReLU networks without biases."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,9 +12,10 @@ import numpy as np
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.orbits.closure import lie_closure
+from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.invariant.statements.algebra import PRIME, Field, Span, rank
 from neuromanifold.papers.invariant.statements.cases import PAPER
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.patterns import activation_patterns
 
 Widths = tuple[int, ...]
@@ -113,9 +114,10 @@ def _hypotheses(case: Factors) -> dict[str, Any]:
     return {"n": case.n, "m": case.m, "r": case.r, "shared rows": case.shared}
 
 
-def _two_layers(case: Factors) -> Check:
+def _two_layers(case: Factors, count: Callable[[int, int, int], int] = printed_count) -> Check:
     each, _ = case.full
-    return Check(laws(case), printed_count(case.n, case.m, case.r), hypotheses=_hypotheses(case), vacuous=not each)
+    drops = outside("U or V is not of full rank", when=not each)
+    return Check(laws(case), count(case.n, case.m, case.r), hypotheses=_hypotheses(case), drops=drops)
 
 
 def _shapes() -> list[tuple[int, int, int]]:
@@ -137,7 +139,8 @@ def _stacked(case: Factors) -> Check:
     found, wanted = laws(case), printed_count(case.n, case.m, case.r)
     if together and max(case.n, case.m, case.r) <= 2 and found == wanted:
         found = library_laws(case)
-    return Check(found, wanted, hypotheses=_hypotheses(case), vacuous=not together)
+    drops = outside("(U; V) is not of full rank", when=not together)
+    return Check(found, wanted, hypotheses=_hypotheses(case), drops=drops)
 
 
 def _show(case: Factors) -> str:
@@ -159,7 +162,7 @@ STACKED = Statement(
     measure=_stacked,
     control=Control(
         "U = V = (1 0 0; 0 1 0): (U; V) has rank 2 of 3",
-        lambda: Check(laws(Factors(2, 2, 3, True)), printed_count(2, 2, 3)),
+        case=lambda: Factors(2, 2, 3, True),
     ),
     draws=20,
     exhaustive="n, m, r ≤ 4, with generic factors and with shared rows (where Δ = UᵀU − VᵀV is degenerate)",
@@ -174,9 +177,14 @@ TWO_LAYERS = Statement(
     method="exact",
     cases=_factors,
     measure=_two_layers,
-    control=Control("U = V = 0", lambda: Check(laws_at(1, 1, np.zeros((2, 2), int)), printed_count(1, 1, 2))),
+    control=Control(
+        "r(r − 1)/2 functions, at n = m = r = 2",
+        case=lambda: Factors(2, 2, 2),
+        breaks={"count": lambda n, m, r: r * (r - 1) // 2},
+    ),
     draws=20,
     exhaustive="n, m, r ≤ 4, with generic factors and with shared rows",
+    source="THEORY",
     show=_show,
     confirm=lambda case: Check(library_laws(case), printed_count(case.n, case.m, case.r)),
     route="brackets of the network's fields modulo a 61-bit prime, with transport along the orbit",
@@ -223,11 +231,11 @@ def kink_count(case: Kinked) -> int:
     )
 
 
-def _per_kink(case: Kinked) -> Check:
+def _per_kink(case: Kinked, count: Callable[[Kinked], int] = kink_count) -> Check:
     net, params, x = case.setting
     found = net.n_params - int(lie_closure(net, params, key=jax.random.key(0), inputs=x).dimension)
     hypotheses = {"d": net.widths[0], "r": net.widths[1], "n": case.outputs, "half of the inputs": case.half}
-    return Check(found, kink_count(case), hypotheses=hypotheses)
+    return Check(found, count(case), hypotheses=hypotheses)
 
 
 def _relus(rng: np.random.Generator, draws: int) -> Iterator[Kinked]:
@@ -254,9 +262,11 @@ PER_KINK = Statement(
     measure=_per_kink,
     control=Control(
         "one law for each neuron, where two are always active together",
-        lambda: Check(kink_count(Kinked(((1,), (2,)), 1)), 2),
+        case=lambda: Kinked(((1,), (2,)), 1),
+        breaks={"count": lambda case: len(case.W)},
     ),
     draws=4,
     narrower="without biases, d ≤ 2, r ≤ 3, n ≤ 2; 120 inputs",
+    source="THEORY",
     show=str,
 )

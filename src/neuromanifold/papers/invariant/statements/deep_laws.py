@@ -1,7 +1,7 @@
 """invariant: which functions deep linear networks conserve besides the entries of W_{l+1}ᵀW_{l+1} − W_lW_lᵀ."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,9 +16,10 @@ from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.orbits.bounds import conserved_forms
 from neuromanifold.orbits.closure import LieClosure, lie_closure
 from neuromanifold.orbits.rings import Residues
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.cases import PAPER
 from neuromanifold.papers.invariant.statements.conservation import ROW, Widths
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ DEEP_AMENDED = Statement(
     method="exact",
     cases=lambda rng, draws: (case for case in _chains(rng, draws) if not scalar_inside(case.widths)),
     measure=_all_laws,
-    control=Control("(1, 2, 2 | 1)", lambda: _all_laws(Chain((1, 2, 2, 1)))),
+    control=Control("(1, 2, 2 | 1)", case=lambda: Chain((1, 2, 2, 1))),
     draws=6,
     exhaustive="two and three layers of width ≤ 2, at one generic point each",
     show=_show_chain,
@@ -125,9 +126,10 @@ DEEP = Statement(
     method="exact",
     cases=lambda rng, draws: (case for case in _chains(rng, draws) if not case.widths[0] == case.widths[-1] == 1),
     measure=_all_laws,
-    control=Control("n_0 = n_L = 1: (1, 2, 2 | 1)", lambda: _all_laws(Chain((1, 2, 2, 1)))),
+    control=Control("n_0 = n_L = 1: (1, 2, 2 | 1)", case=lambda: Chain((1, 2, 2, 1))),
     draws=6,
     exhaustive="two and three layers of width ≤ 2, four with a scalar part inside, at one generic point each",
+    source="ours",
     show=_show_chain,
     confirm=lambda case: Check(case.transported, case.balances),
     route="transport along the orbit in float64",
@@ -164,17 +166,16 @@ ONE_DIMENSION = Statement(
     method="exact",
     cases=_scalars,
     measure=_one_dimension,
-    control=Control("n_L = 2", lambda: _one_dimension(Chain((1, 2, 2)))),
+    control=Control("n_L = 2", case=lambda: Chain((1, 2, 2))),
     draws=4,
     exhaustive="one to three hidden layers of width 1 or 2, at one generic point each",
+    source="THEORY",
     show=_show_chain,
 )
 
 
-def _at_least(case: Chain) -> Check:
-    return Check(
-        case.net.n_params - 1 - case.balances, int(wide_neighbours(case.widths)), ">=", hypotheses=_chain(case)
-    )
+def _at_least(case: Chain, more: Callable[[Widths], bool] = wide_neighbours) -> Check:
+    return Check(case.net.n_params - 1 - case.balances, int(more(case.widths)), ">=", hypotheses=_chain(case))
 
 
 MORE_AMENDED = Statement(
@@ -186,7 +187,11 @@ MORE_AMENDED = Statement(
     method="exact",
     cases=_scalars,
     measure=_at_least,
-    control=Control("no wider neighbours: (1, 2 | 1)", lambda: Check(4 - 1 - Chain((1, 2, 1)).balances, 1, ">=")),
+    control=Control(
+        "no wider neighbours: (1, 2 | 1)",
+        case=lambda: Chain((1, 2, 1)),
+        breaks={"more": lambda widths: True},
+    ),
     draws=10,
     exhaustive="one to three hidden layers of width 1 or 2, at one generic point each",
     show=_show_chain,
@@ -199,9 +204,10 @@ MORE = Statement(
     method="exact",
     cases=_scalars,
     measure=lambda case: Check(case.laws, case.balances + 1, ">=", hypotheses=_chain(case)),
-    control=Control("n_L = 2", lambda: Check(Chain((1, 2, 2)).laws, Chain((1, 2, 2)).balances + 1, ">=")),
+    control=Control("n_L = 2", case=lambda: Chain((1, 2, 2))),
     draws=4,
     exhaustive="one to three hidden layers of width 1 or 2, at one generic point each",
+    source="THEORY",
     show=_show_chain,
     confirm=lambda case: Check(case.transported, case.balances + 1, ">="),
     route="transport along the orbit in float64",

@@ -1,7 +1,7 @@
 """invariant, Sec. 5.1: degenerate points, generic activations, independent neurons."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.activation import Activation, activation_named
 from neuromanifold.orbits.closure import lie_closure
 from neuromanifold.orbits.genericity import is_degenerate, is_generic, is_generic_odd
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import Neurons, Support, field_dimension
 from neuromanifold.papers.invariant.statements.cases import (
     ANALYTIC,
@@ -22,7 +23,7 @@ from neuromanifold.papers.invariant.statements.cases import (
     whole_neurons,
 )
 from neuromanifold.papers.invariant.statements.leaves import show_points, times
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 def degenerate_as_printed(neurons: Neurons) -> bool:
@@ -32,9 +33,9 @@ def degenerate_as_printed(neurons: Neurons) -> bool:
     return vanishing or any(one[1:] in (other[1:], times(-1, other[1:])) for one, other in pairs)
 
 
-def _degenerate(neurons: Neurons) -> Check:
+def _degenerate(neurons: Neurons, printed: Callable[[Neurons], bool] = degenerate_as_printed) -> Check:
     library = is_degenerate(*two_layer("tanh", neurons))
-    wanted = degenerate_as_printed(neurons)
+    wanted = printed(neurons)
     return Check(int(library), int(wanted), hypotheses={"m": len(neurons), "degenerate": wanted})
 
 
@@ -55,7 +56,8 @@ DEGENERATE = Statement(
     measure=_degenerate,
     control=Control(
         "w₁ = −w₂ taken for non-degenerate",
-        lambda: Check(int(is_degenerate(*two_layer("tanh", ((1, 1), (2, -1))))), 0),
+        case=lambda: ((1, 1), (2, -1)),
+        breaks={"printed": lambda neurons: False},
     ),
     draws=40,
     exhaustive="entries −1, 0, 1 with (m, d) = (1, 1), (2, 1), (3, 1), (1, 2); −2 … 2 with (2, 1)",
@@ -111,11 +113,11 @@ def kind_as_printed(orders: Support) -> str:
     return "generic odd" if not polynomial and odd and 1 in orders else "neither"
 
 
-def _kind(name: str) -> Check:
+def _kind(name: str, printed: Callable[[Support], str] = kind_as_printed) -> Check:
     sigma: Activation = ANALYTIC[name] if name in ANALYTIC else activation_named(name)
     library = "generic" if is_generic(sigma) else "generic odd" if is_generic_odd(sigma) else "neither"
     orders = tuple(n for n, c in enumerate(taylor(name)) if c)
-    agrees = library == kind_as_printed(orders) and orders == SUPPORTS.get(name, orders)
+    agrees = library == printed(orders) and orders == SUPPORTS.get(name, orders)
     return Check(int(agrees), 1, hypotheses={"kind": library})
 
 
@@ -129,7 +131,8 @@ KINDS = Statement(
     measure=_kind,
     control=Control(
         "silu, σ(0) = 0, taken for generic",
-        lambda: Check(int(is_generic(ANALYTIC["silu"])), int(kind_as_printed((0, *SUPPORTS["silu"])) == "generic")),
+        case=lambda: "silu",
+        breaks={"printed": lambda orders: kind_as_printed((0, *orders))},
     ),
     narrower="16 analytic activations and three polynomials; parity and polynomials are read off 26 Taylor coefficients",
     show=str,
@@ -186,7 +189,7 @@ INDEPENDENT = Statement(
     method="exact",
     cases=_weights,
     measure=_independent,
-    control=Control("w₂ = −w₁ for tanh", lambda: _independent(Weights("tanh", ((1,), (-1,))))),
+    control=Control("w₂ = −w₁ for tanh", case=lambda: Weights("tanh", ((1,), (-1,)))),
     draws=10,
     exhaustive="16 activations, d = 1, |w_i| ≤ 3 with alternating and equal signs; d = 2 with pairs of five directions for exp, tanh, cos",
     show=str,

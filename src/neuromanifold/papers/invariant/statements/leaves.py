@@ -1,7 +1,7 @@
 """invariant, Sec. 5: the leaves of two-layer networks as printed, and how many there are."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves, leaf_count
 from neuromanifold.orbits.partition import invariant_leaf
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import Neurons
 from neuromanifold.papers.invariant.statements.cases import (
     ANALYTIC,
@@ -20,7 +21,7 @@ from neuromanifold.papers.invariant.statements.cases import (
     whole_neurons,
 )
 from neuromanifold.papers.invariant.statements.maps import Stabilised
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 Blocks = tuple[tuple[int, ...], ...]
 Named = tuple[Blocks, tuple[int, ...]]
@@ -39,9 +40,9 @@ def in_printed_set(neurons: Neurons, blocks: Blocks, *, apart: bool = True) -> b
     return equal and not (apart and any(neurons[i] == neurons[j] for one, other in across for i in one for j in other))
 
 
-def _one_leaf(neurons: Neurons) -> Check:
+def _one_leaf(neurons: Neurons, apart: bool = True) -> Check:
     """In how many of the sets M_P a point lies; 0 also where the library's leaf has other blocks."""
-    found = [blocks for blocks in partitions(len(neurons)) if in_printed_set(neurons, blocks)]
+    found = [blocks for blocks in partitions(len(neurons)) if in_printed_set(neurons, blocks, apart=apart)]
     [library] = invariant_leaf(*two_layer("exp", neurons)).partition
     same = len(found) == 1 and set(found[0]) == {block.neurons for block in library}
     return Check(
@@ -72,7 +73,8 @@ PARTITION = Statement(
     measure=_one_leaf,
     control=Control(
         "without the second condition, different across blocks",
-        lambda: Check(sum(in_printed_set(((1, 1), (1, 1)), blocks, apart=False) for blocks in partitions(2)), 1),
+        case=lambda: ((1, 1), (1, 1)),
+        breaks={"apart": False},
     ),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
@@ -128,7 +130,10 @@ COUNT = Statement(
     method="exact",
     cases=lambda rng, draws: [Family(name, 1, m) for name in ("exp", "tanh") for m in (1, 2, 3, 4)],
     measure=_count,
-    control=Control("cos, which is even, for tanh", lambda: Check(leaf_count(Family("cos", 1, 2).net), TYPE_B[1])),
+    control=Control(
+        "cos, which is even",
+        case=lambda: Family("cos", 1, 2),
+    ),
     exhaustive="m ≤ 4",
     show=str,
 )
@@ -139,13 +144,13 @@ def leaf_dimension(odd: bool, d: int, s: int) -> int:
     return (d + 1) * (s - 1) if odd else (d + 1) * s
 
 
-def _dimensions(case: Family) -> Check:
+def _dimensions(case: Family, dimension: Callable[[bool, int, int], int] = leaf_dimension) -> Check:
     """How many leaves have another dimension than that of their blocks."""
     odd = case.name == "tanh"
     wrong = 0
     for leaf in invariant_leaves(case.net):
         s = sum(not block.zero for block in leaf.partition[0]) + odd
-        wrong += len(leaf.basis) != leaf_dimension(odd, case.d, s)
+        wrong += len(leaf.basis) != dimension(odd, case.d, s)
     return Check(wrong, 0, hypotheses={"activation": case.name, "m": case.m, "d": case.d})
 
 
@@ -159,7 +164,8 @@ DIMENSIONS = Statement(
     measure=_dimensions,
     control=Control(
         "(d+1)s for odd σ, at m = 1",
-        lambda: Check(max(leaf.dimension for leaf in invariant_leaves(Family("tanh", 1, 1).net)), 2 * 2),
+        case=lambda: Family("tanh", 1, 1),
+        breaks={"dimension": lambda odd, d, s: (d + 1) * s},
     ),
     exhaustive="m ≤ 3, d ≤ 3, every leaf",
     show=str,
@@ -201,13 +207,16 @@ def in_signed_set(neurons: Neurons, named: Named, *, nonzero: bool) -> bool:
     return silent and aligned and apart and not (nonzero and any(not any(neurons[i]) for b in others for i in b))
 
 
-def sets_with(neurons: Neurons, *, nonzero: bool) -> list[Named]:
+Names = Callable[[int], Iterable[Named]]
+
+
+def sets_with(neurons: Neurons, *, nonzero: bool, names: Names = signed_names) -> list[Named]:
     """The sets of P 5.2 that hold a point, as printed or with the condition added."""
-    return [named for named in signed_names(len(neurons)) if in_signed_set(neurons, named, nonzero=nonzero)]
+    return [named for named in names(len(neurons)) if in_signed_set(neurons, named, nonzero=nonzero)]
 
 
-def _signed(neurons: Neurons, *, nonzero: bool) -> Check:
-    found = sets_with(neurons, nonzero=nonzero)
+def _signed(neurons: Neurons, *, nonzero: bool = False, names: Names = signed_names) -> Check:
+    found = sets_with(neurons, nonzero=nonzero, names=names)
     zeros = sum(not any(neuron) for neuron in neurons)
     return Check(len(found), 1, hypotheses={"m": len(neurons), "zero neurons": zeros, "d": len(neurons[0]) - 1})
 
@@ -222,10 +231,10 @@ def _stabilisers(neurons: Neurons) -> Check:
     return Check(len(orders), 1)
 
 
-def _library_leaf(neurons: Neurons) -> Check:
+def _library_leaf(neurons: Neurons, nonzero: bool = True) -> Check:
     """The amended set that holds a point, against the blocks of the library's leaf."""
-    check = _signed(neurons, nonzero=True)
-    [(blocks, gamma), *_] = sets_with(neurons, nonzero=True) or [(((),), ())]
+    check = _signed(neurons, nonzero=nonzero)
+    [(blocks, gamma), *_] = sets_with(neurons, nonzero=nonzero) or [(((),), ())]
     [library] = invariant_leaf(*two_layer("tanh", neurons)).partition
     zero = {i for block in library if block.zero for i in block.neurons}
     mine = {(block, tuple(gamma[i] for i in block)) for block in blocks[1:]}
@@ -241,7 +250,7 @@ REPAIRED = Statement(
     method="exact",
     cases=_points,
     measure=_library_leaf,
-    control=Control("without the condition, at θ = 0", lambda: _signed(((0, 0),), nonzero=False)),
+    control=Control("without the condition, at θ = 0", case=lambda: ((0, 0),), breaks={"nonzero": False}),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
     show=show_points,
@@ -255,10 +264,11 @@ SIGNED = Statement(
     "blocks, are the leaves of G_combine",
     method="exact",
     cases=lambda rng, draws: itertools.chain([((0, 0),)], _points(rng, draws)),
-    measure=lambda neurons: _signed(neurons, nonzero=False),
+    measure=_signed,
     control=Control(
         "γ = (1, 1) alone, at opposite neurons",
-        lambda: Check(sum(gamma == (1, 1) for _, gamma in sets_with(((1, 1), (-1, -1)), nonzero=False)), 1),
+        case=lambda: ((1, 1), (-1, -1)),
+        breaks={"names": lambda m: [named for named in signed_names(m) if min(named[1]) > 0]},
     ),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",

@@ -1,7 +1,7 @@
 """invariant, Sec. 4.1: maps that leave the function unchanged, and when their fixed points are a SIM."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,9 +15,10 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.maps import InducedManifold, induces_invariant_manifold
 from neuromanifold.orbits.partition import invariant_leaf
 from neuromanifold.orbits.zeros import zero_blocks
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import PRIME, Neurons, Support, monomial_fields, rank, value
 from neuromanifold.papers.invariant.statements.cases import EPS, PAPER, SUPPORTS, grid, two_layer, whole_neurons
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 ROUNDING = 2**10
 
@@ -61,9 +62,10 @@ SHEARED = Statement(
     measure=_shear,
     control=Control(
         "the reflection (−θ₂, −θ₁), whose fixed set is a SIM",
-        lambda: Check(
+        check=lambda: Check(
             departure(np.array([[0, -1], [-1, 0]]), DIFFERENCE), departure(SHEAR, DIFFERENCE), "=", ROUNDING * EPS
         ),
+        because="the reflection has other fixed points than the shear, at which `measure` stands",
     ),
     exhaustive="the example: the field is the same at every θ up to the factor x",
     show=lambda point: f"θ = ({point}, 0)",
@@ -88,10 +90,10 @@ def _inverted() -> InducedManifold:
 Point = tuple[Fraction, Fraction]
 
 
-def _circle(point: Point) -> Check:
+def _circle(point: Point, radius: Fraction = Fraction(1)) -> Check:
     """Gradients at a rational point of the unit circle, exactly; at (3/5, 4/5) the library's answer too."""
     x, y = point
-    moved = sum(abs(part) for data in range(-3, 4) for part in radial_gradient(x, y, Fraction(data), Fraction(1)))
+    moved = sum(abs(part) for data in range(-3, 4) for part in radial_gradient(x, y, Fraction(data), radius))
     # Dg = 1 − 2θθᵀ on the circle: its transpose fixes the tangent (−y, x) and no more.
     moved += abs(x * (-y) + y * x) + abs(x * x + y * y - 1)
     if point == (Fraction(3, 5), Fraction(4, 5)):
@@ -117,7 +119,8 @@ CIRCLE = Statement(
     measure=_circle,
     control=Control(
         "the circle of radius 2",
-        lambda: Check(abs(radial_gradient(Fraction(2), Fraction(0), Fraction(1), Fraction(2))[0]), 0),
+        case=lambda: (Fraction(2), Fraction(0)),
+        breaks={"radius": Fraction(2)},
     ),
     draws=20,
     narrower="rational points, and the library at (3/5, 4/5). The gradient vanishes on the circle: each point of it is an orbit",
@@ -177,7 +180,7 @@ NORMAL = Statement(
     method="exact",
     cases=_normal_families,
     measure=_normal,
-    control=Control("the shear of example 4.1, which is not normal", lambda: _normal((((1, 1), (0, 2)),))),
+    control=Control("the shear of example 4.1, which is not normal", case=lambda: (((1, 1), (0, 2)),)),
     draws=100,
     exhaustive="normal matrices of −2 … 2 (2×2) and −1 … 1 (3×3), and pairs of those of −1 … 1 (2×2)",
     show=lambda maps: f"maps = {[np.array(g).tolist() for g in maps]}",
@@ -265,12 +268,8 @@ def _thm41_cases(rng: np.random.Generator, draws: int) -> Iterator[str | Average
         yield Averaged(generated(*B3[rng.integers(0, 48, 2)]), c, e, theta)
 
 
-def _skew_involution() -> Check:
-    """g = ((1, 1), (0, −1)), g² = 1 but not orthogonal: ∇p = (1 + gᵀ)c leaves {θ₂ = 0}."""
-    g = np.array([[1, 1], [0, -1]])
-    v = (np.eye(2, dtype=int) + g.T) @ np.array([1, 0])
-    return Check(int((g @ v != v).any()), 0)
-
+_SKEW = Averaged((((1, 0), (0, 1)), ((1, 1), (0, -1))), (1, 0), (0, 0), (1, 0))
+"""g = ((1, 1), (0, −1)), g² = 1 but not orthogonal: ∇p = (1 + gᵀ)c leaves {θ₂ = 0}."""
 
 INDUCED = Statement(
     paper=PAPER,
@@ -280,7 +279,7 @@ INDUCED = Statement(
     method="float64",
     cases=_thm41_cases,
     measure=lambda case: _induced(case) if isinstance(case, str) else _averaged(case),
-    control=Control("an involution that is not normal: its tangent condition fails", _skew_involution),
+    control=Control("an involution that is not normal: its tangent condition fails", case=lambda: _SKEW),
     draws=20,
     narrower="by the library a flip that is infinitesimally invariant and an inversion; signed permutations of ℝ³ in whole numbers",
     show=lambda case: case if isinstance(case, str) else f"group {case.group}, θ = {case.theta}",
@@ -313,10 +312,10 @@ def fixed_dimension(case: Stabilised) -> int:
     return (len(case.neurons[0])) * int(np.trace(S, axis1=1, axis2=2).sum()) // len(S)
 
 
-def _leaf_dimension(case: Stabilised) -> Check:
+def _leaf_dimension(case: Stabilised, dimension: Callable[[Stabilised], int] = fixed_dimension) -> Check:
     leaf = invariant_leaf(*two_layer(case.name, case.neurons))
     hypotheses = {"activation": case.name, "m": len(case.neurons), "order of S(θ)": len(case.stabiliser)}
-    return Check(leaf.dimension, fixed_dimension(case), hypotheses=hypotheses)
+    return Check(leaf.dimension, dimension(case), hypotheses=hypotheses)
 
 
 def _stabilised(rng: np.random.Generator, draws: int) -> Iterator[Stabilised]:
@@ -337,10 +336,8 @@ LEAF = Statement(
     measure=_leaf_dimension,
     control=Control(
         "a group without signs at opposite neurons of tanh",
-        lambda: Check(
-            invariant_leaf(*two_layer("tanh", ((1, 1), (-1, -1)))).dimension,
-            fixed_dimension(Stabilised("exp", ((1, 1), (-1, -1)))),
-        ),
+        case=lambda: Stabilised("tanh", ((1, 1), (-1, -1))),
+        breaks={"dimension": lambda case: fixed_dimension(Stabilised("exp", case.neurons))},
     ),
     draws=40,
     exhaustive="neurons of {−1, 0, 1}², m ≤ 2, permutations and signed permutations",
@@ -357,10 +354,10 @@ def moved_fields(group: np.ndarray, support: Support, neurons: Neurons) -> int:
     return moved
 
 
-def _tangent(case: Stabilised) -> Check:
+def _tangent(case: Stabilised, supports: Mapping[str, Support] = SUPPORTS) -> Check:
     S = case.stabiliser
     hypotheses = {"activation": case.name, "m": len(case.neurons), "order of S(θ)": len(S)}
-    return Check(moved_fields(S, SUPPORTS[case.name], case.neurons), 0, hypotheses=hypotheses, count=len(S))
+    return Check(moved_fields(S, supports[case.name], case.neurons), 0, hypotheses=hypotheses, comparisons=len(S))
 
 
 def _grid_and_draws(rng: np.random.Generator, draws: int) -> Iterator[Stabilised]:
@@ -379,7 +376,8 @@ TANGENT = Statement(
     measure=_tangent,
     control=Control(
         "the sign group for exp, of which it is no symmetry",
-        lambda: Check(moved_fields(-np.eye(1, dtype=int)[None], SUPPORTS["exp"], ((0, 0),)), 0),
+        case=lambda: Stabilised("tanh", ((0, 0),)),
+        breaks={"supports": {"tanh": SUPPORTS["exp"]}},
     ),
     draws=40,
     exhaustive="neurons of {−1, 0, 1}², m ≤ 3, permutations and signed permutations",

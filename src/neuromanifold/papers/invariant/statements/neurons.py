@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.algebra import PRIME, Neurons, Support, monomial_fields, stays, value
 from neuromanifold.papers.invariant.statements.cases import (
     CLASSES,
@@ -19,7 +20,7 @@ from neuromanifold.papers.invariant.statements.cases import (
     trained,
     two_layer,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 ROUNDING = 2**10
 LEFT = 1e-7
@@ -125,9 +126,8 @@ def _show(case: Elementary) -> str:
     return f"{case.name}, neurons (a_i, w_i) = {case.neurons}, i = {case.i}, j = {case.j}"
 
 
-def _outside(part: str, name: str) -> Callable[[], Check]:
-    neurons = tied(part, ((1, 1), (2, 1)), 0, 1)
-    return lambda: _kept(Elementary(part, name, neurons, 0, 1))
+def _outside(part: str, name: str) -> Callable[[], Elementary]:
+    return lambda: Elementary(part, name, tied(part, ((1, 1), (2, 1)), 0, 1), 0, 1)
 
 
 REMARK = Statement(
@@ -140,7 +140,7 @@ REMARK = Statement(
     measure=_kept,
     control=Control(
         "w_i = w_j without a_i = a_j",
-        lambda: _kept(Elementary("(i)", "exp", ((1, 1), (2, 1)), 0, 1)),
+        case=lambda: Elementary("(i)", "exp", ((1, 1), (2, 1)), 0, 1),
     ),
     draws=8,
     exhaustive="16 activations, neurons of {−1, 1} × {−1, 0, 1}, m ≤ 2, fields up to order 6; flows on random points",
@@ -153,28 +153,28 @@ REMARKS: tuple[Statement, ...] = (
         id="Rem 5.1 (ii)",
         says="for odd σ, {(a_i, w_i) = −(a_j, w_j)} is a SIM, i = j included",
         cases=_elementary("(ii)"),
-        control=Control("silu, which is not odd", _outside("(ii)", "silu")),
+        control=Control("silu, which is not odd", case=_outside("(ii)", "silu")),
     ),
     replace(
         REMARK,
         id="Rem 5.1 (iii)",
         says="for even σ, {(a_i, w_i) = (a_j, −w_j)} is a SIM, i = j included",
         cases=_elementary("(iii)"),
-        control=Control("tanh, which is not even", _outside("(iii)", "tanh")),
+        control=Control("tanh, which is not even", case=_outside("(iii)", "tanh")),
     ),
     replace(
         REMARK,
         id="Rem 5.1 (iv)",
         says="for σ(0) = 0, {(a_i, w_i) = 0} is a SIM",
         cases=_elementary("(iv)"),
-        control=Control("exp, σ(0) = 1", _outside("(iv)", "exp")),
+        control=Control("exp, σ(0) = 1", case=_outside("(iv)", "exp")),
     ),
     replace(
         REMARK,
         id="Rem 5.1 (v)",
         says="for σ'(0) = 0, {w_i = 0} is a SIM",
         cases=_elementary("(v)"),
-        control=Control("tanh, σ'(0) = 1", _outside("(v)", "tanh")),
+        control=Control("tanh, σ'(0) = 1", case=_outside("(v)", "tanh")),
     ),
 )
 
@@ -239,9 +239,9 @@ def contained_numerically(case: Coincidence) -> bool:
     return float(max(np.abs(forms @ basis.T).max(initial=0.0), np.abs(forms @ end).max())) < LEFT
 
 
-def _perturbation(case: Coincidence) -> Check:
+def _perturbation(case: Coincidence, kept: Callable[[Coincidence], bool] = condition) -> Check:
     found = contained_numerically(case) if case.name else contained_exactly(case)
-    wanted = condition(case)
+    wanted = kept(case)
     by = case.name or "Taylor series"
     return Check(int(found), int(wanted), hypotheses={"σ": by, "kept": wanted, "d": len(case.neurons[0]) - 1})
 
@@ -285,10 +285,9 @@ def _coincidences(part: str, points: Points) -> Callable[[np.random.Generator, i
     return cases
 
 
-def _taken_for(part: str, neurons: Neurons, support: Support, other: Support) -> Callable[[], Check]:
+def _taken_for(broken: str, case: Coincidence, other: Support) -> Control:
     """The orbit of one activation against the condition of another."""
-    case = Coincidence(part, neurons, support)
-    return lambda: Check(int(contained_exactly(case)), int(condition(replace(case, support=other))))
+    return Control(broken, case=lambda: case, breaks={"kept": lambda case: condition(replace(case, support=other))})
 
 
 LEMMA = Statement(
@@ -299,7 +298,7 @@ LEMMA = Statement(
     method="exact",
     cases=_coincidences("(i)", _without_output),
     measure=_perturbation,
-    control=Control("exp for expm1", _taken_for("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"], SUPPORTS["exp"][1:])),
+    control=_taken_for("exp for expm1", Coincidence("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"]), SUPPORTS["exp"][1:]),
     draws=6,
     exhaustive="all 31 patterns of σ⁽ⁿ⁾(0) ≠ 0, n < 5, neurons of −1, 0, 1 (and 2), m = 2, d = 1 and 2, by words of three "
     "and two fields; the library on an activation of every class",
@@ -312,8 +311,8 @@ LEMMAS: tuple[Statement, ...] = (
         id="Lem 5.2 (ii)",
         says="where w_i = 0, a_i ≠ 0 the orbit stays in {w_i = 0} exactly when σ'(0) = 0",
         cases=_coincidences("(ii)", _without_input),
-        control=Control(
-            "tanh for z − sin z", _taken_for("(ii)", ((1, 0), (1, 1)), SUPPORTS["tanh"], SUPPORTS["z - sin(z)"])
+        control=_taken_for(
+            "tanh for z − sin z", Coincidence("(ii)", ((1, 0), (1, 1)), SUPPORTS["tanh"]), SUPPORTS["z - sin(z)"]
         ),
     ),
     replace(
@@ -323,10 +322,7 @@ LEMMAS: tuple[Statement, ...] = (
         cases=_coincidences("(iii)", _aligned(1)),
         control=Control(
             "neurons without input, w_i = w_j = 0, of cos",
-            lambda: Check(
-                int(contained_exactly(case := Coincidence("(iii)", ((1, 0), (2, 0)), SUPPORTS["cos"]))),
-                int(condition(case)),
-            ),
+            case=lambda: Coincidence("(iii)", ((1, 0), (2, 0)), SUPPORTS["cos"]),
         ),
     ),
     replace(
@@ -334,9 +330,10 @@ LEMMAS: tuple[Statement, ...] = (
         id="Lem 5.2 (iv)",
         says="where w_i = −w_j ≠ 0 the orbit stays in {w_i = −w_j} exactly when a_i = −a_j and σ is odd, or a_i = a_j and σ is even",
         cases=_coincidences("(iv)", _aligned(-1)),
-        control=Control(
+        control=_taken_for(
             "sigmoid, odd up to a constant, for tanh",
-            _taken_for("(iv)", ((1, 1), (-1, -1)), SUPPORTS["sigmoid"], SUPPORTS["tanh"]),
+            Coincidence("(iv)", ((1, 1), (-1, -1)), SUPPORTS["sigmoid"]),
+            SUPPORTS["tanh"],
         ),
     ),
 )

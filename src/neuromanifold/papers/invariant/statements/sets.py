@@ -13,8 +13,9 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.closure import LieClosure, lie_closure
 from neuromanifold.orbits.lattice import LeafLattice, invariant_leaves
 from neuromanifold.orbits.partition import invariant_leaf
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.cases import ANALYTIC, PAPER, Trained, trained, two_layer
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def _algebra_of_sets(case: Start) -> Check:
     for A, B in itertools.combinations(sets, 2):
         broken += (j in (A | B).members) != (i in A.members or i in B.members)
         broken += (j in (A & B).members) != (i in A.members and i in B.members)
-    return Check(broken, 0, hypotheses={"activation": case.name, "leaves": len(leaves)}, count=len(sets) ** 2)
+    return Check(broken, 0, hypotheses={"activation": case.name, "leaves": len(leaves)}, comparisons=len(sets) ** 2)
 
 
 def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
@@ -68,7 +69,11 @@ SET_ALGEBRA = Statement(
     method="integration",
     cases=_starts,
     measure=_algebra_of_sets,
-    control=Control("{a₁ > 0}, which is no union of orbits: the flow leaves it", _half_space),
+    control=Control(
+        "{a₁ > 0}, which is no union of orbits: the flow leaves it",
+        check=_half_space,
+        because="`measure` asks about unions of leaves, and {a₁ > 0} is none",
+    ),
     draws=6,
     narrower="finite collections: all 4 unions of leaves of two exp neurons and all 64 of two tanh neurons",
     show=str,
@@ -122,7 +127,7 @@ LINEAR = Statement(
     method="float64",
     cases=_linear_models,
     measure=_linear,
-    control=Control("the features sin², cos², 1", lambda: _linear(Features("dependent", (0.0, 0.0, 0.0)))),
+    control=Control("the features sin², cos², 1", case=lambda: Features("dependent", (0.0, 0.0, 0.0))),
     draws=6,
     narrower="powers, exponentials, sines and products, M ≤ 4",
     show=str,

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.recorded import Claims, StudyCases
 from neuromanifold.papers.riemann.statements.table import SAME, drawn_delta, spread
 from neuromanifold.papers.riemann.table import CONVOLUTIONS
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 # (architecture and dimension, strides, shapes, invariants) where the printed answer is the wrong one, and what they have in common.
 EXCEPTIONS = {
@@ -75,7 +76,7 @@ STUDY = Statement(
     method="training",
     cases=_STUDY,
     measure=_printed,
-    control=Control("a kernel distance of 0.95 where the table says yes", lambda: _printed(_UNBALANCED)),
+    control=Control("a kernel distance of 0.95 where the table says yes", case=lambda: _UNBALANCED),
     confirm=_redrawn,
     route="the same cell drawn afresh",
     worked=cleandoc("""Ten of forty families differ from the table. One-dimensional, stride one, all sizes 2, δ = 0: independent, since
@@ -90,7 +91,11 @@ STUDY = Statement(
         says="the same with the ten exceptions reversed",
         method="training",
         cases=_STUDY,
-        measure=lambda case: _against(case, corrected(case[0], case[1])),
-        control=Control("the exception for like layers not made", lambda: _printed(_UNBALANCED)),
+        measure=lambda case, answer=corrected: _against(case, answer(case[0], case[1])),
+        control=Control(
+            "the exception for like layers not made",
+            case=lambda: _UNBALANCED,
+            breaks={"answer": lambda label, printed: printed},
+        ),
     ),
 )

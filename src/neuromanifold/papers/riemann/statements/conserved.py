@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import join, split
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.exact import (
     EPS,
     differing,
@@ -20,7 +22,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 RUNNING = LinearConvNet((3, 2), (2, 1))
 _RTOL = 1e-12
@@ -64,7 +66,9 @@ EQ_1 = Statement(
     method="exact",
     cases=lambda rng, draws: small_nets(),
     measure=_eq_1,
-    control=Control("a flow in which the first layer moves twice as fast", lambda: _eq_1(RUNNING, (2, 1))),
+    control=Control(
+        "a flow in which the first layer moves twice as fast", case=lambda: RUNNING, breaks={"speeds": (2, 1)}
+    ),
     exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters and loss gradients, as a polynomial identity",
 )
 
@@ -90,9 +94,9 @@ def data_loss(net: LinearConvNet, rng: np.random.Generator) -> fs.FilterLoss:
     return fs.filter_loss(net, x, rng.normal(size=(n, *(1,) * net.dimension)) / np.sqrt(n))
 
 
-def _eq_1_flow(case: Any) -> Check:
+def _eq_1_flow(case: Any, follow: Callable[..., Any] = fs.parameter_flow) -> Check:
     net, params, loss = case
-    flow = fs.parameter_flow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    flow = follow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     size = sum(float(np.sum(w * w)) for w in params)
     return Check(
         flow.drift / size, 0.0, tolerance=flow.evaluations * _RTOL, hypotheses=hypotheses(net, flows="Gaussian start")
@@ -106,18 +110,16 @@ def _integrated(field: Callable, start: np.ndarray) -> tuple[np.ndarray, int]:
     return flow.y[:, -1], flow.nfev
 
 
-def _warped_flow() -> Check:
+def warped_flow(net: LinearConvNet, params: Any, *, loss: fs.FilterLoss, **options: Any) -> Any:
     """The first layer twice as fast, by the same integrator."""
-    rng = np.random.default_rng(1)
-    params, loss = gaussian_filters(RUNNING, rng), data_loss(RUNNING, rng)
 
     def field(flat: np.ndarray) -> np.ndarray:
-        theta = split(RUNNING, flat)
-        return join(velocity(RUNNING, theta, loss.gradient(RUNNING.end_to_end(theta)), (2.0, 1.0)))
+        theta = split(net, flat)
+        return join(velocity(net, theta, loss.gradient(net.end_to_end(theta)), (2.0, 1.0)))
 
     end, evaluations = _integrated(field, join(params))
-    drift = np.abs(fs.norm_differences(RUNNING, split(RUNNING, end)) - fs.norm_differences(RUNNING, params)).max()
-    return Check(float(drift) / float(np.sum(join(params) ** 2)), 0.0, tolerance=evaluations * _RTOL)
+    drift = np.abs(fs.norm_differences(net, split(net, end)) - fs.norm_differences(net, params)).max()
+    return SimpleNamespace(drift=float(drift), evaluations=evaluations)
 
 
 EQ_1_FLOW = Statement(
@@ -128,7 +130,11 @@ EQ_1_FLOW = Statement(
     method="integration",
     cases=_flow_cases,
     measure=_eq_1_flow,
-    control=Control("a flow in which the first layer moves twice as fast", _warped_flow),
+    control=Control(
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: next(_flow_cases(np.random.default_rng(1), 1)),
+        breaks={"follow": warped_flow},
+    ),
     draws=10,
     show=lambda case: show_filters(case[:2]),
     narrower="flows up to t = 1",
@@ -173,14 +179,16 @@ EQ_5 = Statement(
     method="exact",
     cases=_widths,
     measure=_eq_5,
-    control=Control("a flow in which the first layer moves twice as fast", lambda: _eq_5((1, 2, 1), (2, 1))),
+    control=Control(
+        "a flow in which the first layer moves twice as fast", case=lambda: (1, 2, 1), breaks={"speeds": (2, 1)}
+    ),
     exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights and loss gradients, as a polynomial identity",
 )
 
 
-def _eq_5_flow(case: Any) -> Check:
+def _eq_5_flow(case: Any, follow: Callable[..., Any] = fs.dense_parameter_flow) -> Check:
     params, loss = case
-    flow = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    flow = follow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     size = sum(float(np.sum(W * W)) for W in params)
     # The integrator takes several hundred steps, each with a relative error of _RTOL.
     return Check(flow.drift / size, 0.0, tolerance=1e3 * _RTOL, hypotheses={"widths": str([W.shape for W in params])})
@@ -193,16 +201,21 @@ def _dense_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield params, fs.FilterLoss(np.eye(widths[0] * widths[-1]), rng.normal(size=(widths[-1], widths[0])))
 
 
-def _warped_dense_flow() -> Check:
-    start = np.array([[[1.0, 2.0], [0.5, -1.0]], [[0.3, 1.0], [1.0, 0.2]]])
+def warped_dense_flow(params: Any, *, loss: fs.FilterLoss, **options: Any) -> Any:
+    """Of two square layers, the first twice as fast."""
+    start = np.stack(params)
 
     def field(flat: np.ndarray) -> np.ndarray:
         first, second = flat.reshape(start.shape)
-        return np.ravel(dense_velocity([first, second], 2 * (second @ first - np.eye(2)), (2.0, 1.0)))
+        gradient = np.reshape(loss.gradient(second @ first), first.shape)
+        return np.ravel(dense_velocity([first, second], gradient, (2.0, 1.0)))
 
-    end, evaluations = _integrated(field, start.ravel())
+    end, _ = _integrated(field, start.ravel())
     before, after = fs.gram_differences(start)[0], fs.gram_differences(end.reshape(start.shape))[0]
-    return Check(float(np.abs(after - before).max() / np.sum(start**2)), 0.0, tolerance=evaluations * _RTOL)
+    return SimpleNamespace(drift=float(np.abs(after - before).max()))
+
+
+_TWO_BY_TWO = (np.array([[1.0, 2.0], [0.5, -1.0]]), np.array([[0.3, 1.0], [1.0, 0.2]]))
 
 
 EQ_5_FLOW = Statement(
@@ -213,7 +226,11 @@ EQ_5_FLOW = Statement(
     method="integration",
     cases=_dense_cases,
     measure=_eq_5_flow,
-    control=Control("a flow in which the first layer moves twice as fast", _warped_dense_flow),
+    control=Control(
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: (_TWO_BY_TWO, fs.FilterLoss(np.eye(4), np.eye(2))),
+        breaks={"follow": warped_dense_flow},
+    ),
     draws=8,
     show=lambda case: repr([W.tolist() for W in case[0]]),
     narrower="flows up to t = 1, of ‖W − T‖²",
@@ -248,7 +265,7 @@ EQ_7 = Statement(
     method="exact",
     cases=_widths,
     measure=_eq_7,
-    control=Control("the kernel taken twice", lambda: _eq_7((1, 1, 1), broken=True)),
+    control=Control("the kernel taken twice", case=lambda: (1, 1, 1), breaks={"broken": True}),
     exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights, as a polynomial identity",
 )
 
@@ -283,9 +300,9 @@ def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield balanced(widths, min(widths), rng), widths, min(widths)
 
 
-def _unbalanced() -> Check:
+def _unbalanced() -> tuple[np.ndarray, ...]:
     first, second = balanced((2, 2, 2), 2, np.random.default_rng(0))
-    return _eq_6(((2 * first, second / 2), (2, 2, 2), 2))
+    return 2 * first, second / 2
 
 
 EQ_6 = Statement(
@@ -296,7 +313,7 @@ EQ_6 = Statement(
     method="float64",
     cases=_balanced_cases,
     measure=_eq_6,
-    control=Control("the first layer doubled, the second halved", _unbalanced),
+    control=Control("the first layer doubled, the second halved", case=lambda: (_unbalanced(), (2, 2, 2), 2)),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 
@@ -315,11 +332,6 @@ def _balanced_flows(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield balanced((d,) * (depth + 1), d, rng), fs.FilterLoss(np.eye(d * d), rng.normal(size=(d, d)))
 
 
-def _unbalanced_flow() -> Check:
-    first, second = balanced((2, 2, 2), 2, np.random.default_rng(0))
-    return _eq_6_flow(((2 * first, second / 2), fs.FilterLoss(np.eye(4), np.eye(2))))
-
-
 EQ_6_FLOW = Statement(
     paper="riemann",
     row="Eq 6, 7",
@@ -328,7 +340,10 @@ EQ_6_FLOW = Statement(
     method="integration",
     cases=_balanced_flows,
     measure=_eq_6_flow,
-    control=Control("the first layer doubled, the second halved", _unbalanced_flow),
+    control=Control(
+        "the first layer doubled, the second halved",
+        case=lambda: (_unbalanced(), fs.FilterLoss(np.eye(4), np.eye(2))),
+    ),
     draws=3,
     show=lambda case: repr([W.tolist() for W in case[0]]),
     narrower="invertible square W, up to t = 1",

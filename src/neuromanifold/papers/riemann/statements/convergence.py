@@ -1,7 +1,7 @@
 """`riemann`, ℓ_{A,u}, Lem 18, Thm 7, P 8: the squared error in filter space and where gradient flow ends."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check, inside
 from neuromanifold.papers.recorded import Claims, StudyCases, read_claims
 from neuromanifold.papers.riemann import flows
 from neuromanifold.papers.riemann.statements.algebra import composed_matrix
@@ -22,7 +23,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     rank,
     show_filters,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 def data_nets() -> list[LinearConvNet]:
@@ -66,10 +67,6 @@ def _quadratic(case: Any, shift: float = 0.0) -> Check:
     )
 
 
-def _shifted() -> Check:
-    return _quadratic(next(iter(_data_cases(np.random.default_rng(0), 0))), shift=0.5)
-
-
 LOSS = Statement(
     paper="riemann",
     row="Lem 18, ℓ_{A,u}",
@@ -78,7 +75,11 @@ LOSS = Statement(
     method="float64",
     cases=_data_cases,
     measure=_quadratic,
-    control=Control("half of the loss added", _shifted),
+    control=Control(
+        "half of the loss added",
+        case=lambda: next(_data_cases(np.random.default_rng(0), 0)),
+        breaks={"shift": 0.5},
+    ),
     show=lambda case: show_filters(case[:2]),
 )
 
@@ -86,11 +87,6 @@ LOSS = Statement(
 def _definite(case: Any) -> Check:
     net, _, x, y = case
     return Check(rank(patches(net, x, y.shape[1])), net.end_to_end_shape[0], hypotheses=hypotheses(net, N=len(x)))
-
-
-def _too_few() -> Check:
-    x, y = integer_data(RUNNING, np.random.default_rng(0), 4, 1)
-    return _definite((RUNNING, None, x, y))
 
 
 DEFINITE = Statement(
@@ -101,7 +97,10 @@ DEFINITE = Statement(
     method="exact",
     cases=_data_cases,
     measure=_definite,
-    control=Control("N = k − 1 samples with one output", _too_few),
+    control=Control(
+        "N = k − 1 samples with one output",
+        case=lambda: (RUNNING, None, *integer_data(RUNNING, np.random.default_rng(0), 4, 1)),
+    ),
     exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), inner strides 1–3, N = k and k + 4: full rank at one data set is full rank at almost all",
     show=lambda case: show_filters(case[:2]),
 )
@@ -125,9 +124,9 @@ def _theta_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     yield RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object)), x, y
 
 
-def _zero_filters() -> Check:
+def _zero_filters() -> Any:
     x, y = integer_data(RUNNING, np.random.default_rng(0), 5, 1)
-    return paired((RUNNING, (np.zeros(3, object), np.zeros(2, object)), x, y))
+    return RUNNING, (np.zeros(3, object), np.zeros(2, object)), x, y
 
 
 LEM_18 = Statement(
@@ -138,7 +137,7 @@ LEM_18 = Statement(
     method="exact",
     cases=_theta_cases,
     measure=paired,
-    control=Control("both filters zero", _zero_filters),
+    control=Control("both filters zero", case=_zero_filters),
     show=lambda case: show_filters(case[:2]),
 )
 
@@ -178,7 +177,7 @@ LEM_18_UNIFORM = Statement(
     measure=_uniform,
     control=Control(
         "a normal vector of M in place of Au",
-        lambda: _uniform((RUNNING, normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10])))))),
+        case=lambda: (RUNNING, normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10]))))),
     ),
     exhaustive="two layers, sizes 2–5, strides 1–3: (a, b) exists exactly when the pairing matrix has rank below both sizes, and full "
     "rank at one data set is full rank at almost all",
@@ -196,13 +195,16 @@ def _limit_cases(nets: Any) -> Any:
     return cases
 
 
-def _ends(case: Any) -> Check:
+Limits = Callable[[LinearConvNet, Any, fs.FilterLoss], flows.Limit]
+
+
+def _ends(case: Any, limit: Limits = flows.flow_limit) -> Check:
     """‖∇L‖ at the limit relative to ‖J‖‖∇ℓ(0)‖: where J has rank dim M it vanishes exactly where v is critical on M."""
     net, params, loss = case
     J, slope = fs.filter_jacobian(net, params), loss.gradient(net.end_to_end(params)).ravel()
     at_zero = loss.gradient(np.zeros(net.end_to_end_shape))
     start = float(np.linalg.norm(J.T @ slope) / (np.linalg.norm(J) * np.linalg.norm(at_zero)))
-    return _critical(flows.flow_limit(net, params, loss), start, hypotheses(net, N="k"))
+    return _critical(limit(net, params, loss), start, hypotheses(net, N="k"))
 
 
 def _critical(limit: flows.Limit, start: float = 1.0, covered: dict[str, Any] | None = None) -> Check:
@@ -223,6 +225,11 @@ def _zero_targets() -> flows.Limit:
     return flows.control_limit()
 
 
+_ZERO_TARGETS = Control(
+    "all targets zero: the flow ends at the zero filter",
+    case=lambda: next(_limit_cases([RUNNING])(np.random.default_rng(0), 1)),
+    breaks={"limit": lambda net, params, loss: _zero_targets()},
+)
 THM_7 = Statement(
     paper="riemann",
     row="Thm 7, P 8",
@@ -232,7 +239,7 @@ THM_7 = Statement(
     method="integration",
     cases=_limit_cases(_STRIDED),
     measure=_ends,
-    control=Control("all targets zero: the flow ends at the zero filter", lambda: _critical(_zero_targets())),
+    control=_ZERO_TARGETS,
     draws=4,
     show=lambda case: show_filters(case[:2]),
     narrower="flows from Gaussian filters until the gradient has fallen by ten orders",
@@ -246,13 +253,17 @@ def _measured(figure: str) -> Any:
     return pick
 
 
+_NOT_MEASURED = "the study did not measure it"
+
+
 def _of_all(measured: str) -> Check:
     """'60 of 60 flows': both numbers."""
     found = re.match(r"(\d+) of (\d+) flows", measured)
     if found is None:
-        return Check(0, 0, vacuous=True)
+        return Check(0, 0, drops=inside(_NOT_MEASURED))
     good, total = map(int, found.groups())
-    return Check(good, total, hypotheses={"flows": total}, count=total, vacuous=total == 0)
+    drops = inside(_NOT_MEASURED, when=total == 0)
+    return Check(good, total, hypotheses={"flows": total}, cases=total, drops=drops)
 
 
 def _note(figure: str, pattern: str) -> str:
@@ -263,18 +274,18 @@ def _note(figure: str, pattern: str) -> str:
     return found.group(1)
 
 
-def _stride_one() -> Check:
+def _stride_one() -> str:
     """The study's flows at stride one, outside the theorem: some end where dμ drops rank."""
     (flows_,) = [claim["measured"] for claim in read_claims("riemann") if claim["figure"] == "Prop 8"]
     total = int(flows_.split()[2])
     dropped = int(_note("Prop 8", r"(\d+) limits lie where"))
-    return _of_all(f"{total - dropped} of {total} flows")
+    return f"{total - dropped} of {total} flows"
 
 
-def _study_of_zero_targets() -> Check:
+def _study_of_zero_targets() -> str:
     """The study's one flow with all targets zero."""
     size = float(_note("Thm 7, Prop 8", r"falls to (\S+) of"))
-    return _of_all(f"{int(size > _NOT_ZERO)} of 1 flows")
+    return f"{int(size > _NOT_ZERO)} of 1 flows"
 
 
 THM_7_STUDY = Statement(
@@ -285,13 +296,13 @@ THM_7_STUDY = Statement(
     method="training",
     cases=StudyCases("riemann", _measured("Thm 7, Prop 8")),
     measure=_of_all,
-    control=Control("strides of one, where some limits drop rank", _stride_one),
+    control=Control("strides of one, where some limits drop rank", case=_stride_one),
 )
 
 
-def _ends_away_from_zero(case: Any) -> Check:
+def _ends_away_from_zero(case: Any, limit: Limits = flows.flow_limit) -> Check:
     net, params, loss = case
-    return Check(flows.flow_limit(net, params, loss).size, _NOT_ZERO, ">=", hypotheses=hypotheses(net, N="k"))
+    return Check(limit(net, params, loss).size, _NOT_ZERO, ">=", hypotheses=hypotheses(net, N="k"))
 
 
 P_8 = Statement(
@@ -302,7 +313,7 @@ P_8 = Statement(
     method="integration",
     cases=_limit_cases(_ANY),
     measure=_ends_away_from_zero,
-    control=Control("all targets zero", lambda: Check(_zero_targets().size, _NOT_ZERO, ">=")),
+    control=_ZERO_TARGETS,
     draws=3,
     show=lambda case: show_filters(case[:2]),
     narrower="flows from Gaussian filters until the gradient has fallen by ten orders",
@@ -315,7 +326,7 @@ P_8_STUDY = Statement(
     method="training",
     cases=StudyCases("riemann", _measured("Prop 8")),
     measure=_of_all,
-    control=Control("all targets zero: the flow ends at zero", _study_of_zero_targets),
+    control=Control("all targets zero: the flow ends at zero", case=_study_of_zero_targets),
 )
 
 GROUP = (LOSS, DEFINITE, LEM_18, LEM_18_UNIFORM, THM_7, THM_7_STUDY, P_8, P_8_STUDY)

@@ -1,6 +1,6 @@
 """`riemann`, Ex 20 and Thm 14: fully connected linear networks, unbalanced and balanced."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from inspect import cleandoc
 from itertools import product
@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from neuromanifold import functionspace as fs
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.conserved import balanced, shapes_of
 from neuromanifold.papers.riemann.statements.exact import along, diagonal, differing, rank, slope, symbols
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 _HALF = Fraction(1, 2)
 V_20 = (np.array([[1, 0], [0, _HALF]], object), np.array([[1, 0], [0, 2]], object))
@@ -36,7 +37,7 @@ EX_20 = Statement(
     method="exact",
     cases=lambda rng, draws: [(U_20, V_20)],
     measure=_printed_20,
-    control=Control("V twice: the kernels are equal", lambda: _printed_20((V_20, V_20))),
+    control=Control("V twice: the kernels are equal", case=lambda: (V_20, V_20)),
     exhaustive="the printed matrices",
     show=lambda pair: repr([[W.tolist() for W in p] for p in pair]),
 )
@@ -84,7 +85,7 @@ EX_20_GENERIC = Statement(
     measure=_varies,
     control=Control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        lambda: _varies(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
+        case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
     ),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
@@ -107,11 +108,11 @@ def generalised(width: int, depth: int) -> tuple[Any, Any]:
     return tuple(first), tuple(L @ W @ R for L, W, R in zip(left, second, right, strict=True))
 
 
-def _any_width(case: Any) -> Check:
+def _any_width(case: Any, draw: Callable[..., tuple[np.ndarray, ...]] = integer_matrices) -> Check:
     """The largest rank by which the kernel varies over a generic level set: the printed claim asks for at least 1."""
     width, depth = case
     rng = np.random.default_rng([width, depth])
-    matrices = integer_matrices((width,) * (depth + 1), rng)
+    matrices = draw((width,) * (depth + 1), rng)
     return Check(min(freedom(matrices), 1), 1, ">=", hypotheses={"width": width, "depth": depth})
 
 
@@ -128,18 +129,18 @@ def scalar_kernels(case: Any) -> Check:
     return Check(max(fs.kernel_distance(K, fs.dense_kernel(m).matrix) for m in mates), 1e-6, ">=")
 
 
-def _widened(case: Any) -> Check:
-    first, second = generalised(*case)
+def _widened(case: Any, pair: Callable[[int, int], tuple[Any, Any]] = generalised) -> Check:
+    first, second = pair(*case)
     wrong = differing(fs.end_to_end_matrix(first), fs.end_to_end_matrix(second))
     wrong += sum(differing(a, b) for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True))
     equal = differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) == 0
     return Check(wrong + int(equal), 0, hypotheses={"width": case[0], "depth": case[1]})
 
 
-def _not_permuted() -> Check:
-    first, _ = generalised(2, 2)
-    swapped = tuple(diagonal([W[1, 1], W[0, 0]]) for W in first)
-    return Check(differing(fs.gram_differences(first)[0], fs.gram_differences(swapped)[0]), 0)
+def _not_permuted(width: int, depth: int) -> tuple[Any, Any]:
+    """Of width 2: a and b exchanged, and the hidden spaces left as they are."""
+    first, _ = generalised(width, depth)
+    return first, tuple(diagonal([W[1, 1], W[0, 0]]) for W in first)
 
 
 EX_20_WIDTH = Statement(
@@ -152,7 +153,8 @@ EX_20_WIDTH = Statement(
     measure=_any_width,
     control=Control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        lambda: _varies(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
+        case=lambda: (2, 2),
+        breaks={"draw": lambda widths, rng: (np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]]))},
     ),
     confirm=scalar_kernels,
     route="entries in which K² differs from Δ² + 4W², as polynomials",
@@ -169,7 +171,9 @@ EX_20_WIDTH = Statement(
         method="exact",
         cases=lambda rng, draws: product(range(2, 6), range(2, 7)),
         measure=_widened,
-        control=Control("without the permutation of the hidden space", _not_permuted),
+        control=Control(
+            "without the permutation of the hidden space", case=lambda: (2, 2), breaks={"pair": _not_permuted}
+        ),
         exhaustive="widths 2–5, depths 2–6, by explicit rational matrices; wider and deeper ones are padded with ones in the same way",
     ),
 )
@@ -220,14 +224,6 @@ def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield rational_balanced(size, depth, rng), [rational_rotation(size, rng) for _ in range(depth - 1)]
 
 
-def _sheared() -> Check:
-    rng = np.random.default_rng(0)
-    shear = np.array([[1, 1], [0, 1]], object)
-    first, second = rational_balanced(2, 2, rng)
-    inverse = np.array([[1, -1], [0, 1]], object)
-    return Check(differing(fs.gram_differences((inverse @ first, second @ shear))[0], np.zeros((2, 2), int)), 0)
-
-
 def _show(case: Any) -> str:
     return repr([[[str(e) for e in row] for row in W] for W in case[0]])
 
@@ -240,7 +236,10 @@ THM_14_ORBIT = Statement(
     method="exact",
     cases=_orbit_cases,
     measure=_stays,
-    control=Control("a shear instead of a rotation", _sheared),
+    control=Control(
+        "a shear instead of a rotation",
+        case=lambda: (rational_balanced(2, 2, np.random.default_rng(0)), [np.array([[1, 1], [0, 1]], object)]),
+    ),
     show=_show,
 )
 _FOUND = 1e-11
@@ -274,10 +273,11 @@ def _connected_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield from _mates(balanced((size,) * (depth + 1), size, rng), 1, rng)
 
 
-def _unbalanced_mates() -> Check:
+def _unbalanced_mates() -> Any:
+    """Of three mates the one that is farthest from orthogonally connected."""
     rng = np.random.default_rng(0)
     generic = tuple(rng.normal(size=(2, 2)) for _ in range(2))
-    return max((_connected(case) for case in _mates(generic, 3, rng)), key=lambda check: check.violation)
+    return max(_mates(generic, 3, rng), key=lambda case: _connected(case).violation)
 
 
 THM_14_CONNECTED = Statement(
@@ -288,7 +288,7 @@ THM_14_CONNECTED = Statement(
     method="float64",
     cases=_connected_cases,
     measure=_connected,
-    control=Control("the same for generic Δ ≠ 0", _unbalanced_mates),
+    control=Control("the same for generic Δ ≠ 0", case=_unbalanced_mates),
     draws=12,
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )

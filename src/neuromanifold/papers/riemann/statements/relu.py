@@ -1,6 +1,6 @@
 """`riemann`, Sec 5: shallow ReLU networks, convolutional and dense."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
 from typing import Any
@@ -10,12 +10,13 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.riemann.statements.algebra import convolution_matrix
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
 from neuromanifold.papers.riemann.statements.dense import DELTA_20, U_20, V_20
 from neuromanifold.papers.riemann.statements.exact import EPS, differing, gaussian_filters, hypotheses, rank, symbols
 from neuromanifold.papers.riemann.statements.tensors import SQUARE
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 def _filters(shape: tuple[int, ...]) -> Iterator[np.ndarray]:
@@ -47,7 +48,7 @@ RANK = Statement(
     method="exact",
     cases=_layers,
     measure=_full_rank,
-    control=Control("the zero filter", lambda: _full_rank((np.zeros(2, object), (1,), (3,)))),
+    control=Control("the zero filter", case=lambda: (np.zeros(2, object), (1,), (3,))),
     exhaustive="filters with entries −1, 0, 1 of sizes 1–4 (D = 1, strides 1–3) and 2 × 2 (strides (1, 1), (2, 1))",
     show=lambda case: f"{case[0].tolist()}, stride {case[1]}, output {case[2]}",
 )
@@ -106,7 +107,8 @@ UNIQUE = Statement(
     measure=_keeping,
     control=Control(
         "without the ReLU",
-        lambda: _keeping((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), linear=True),
+        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        breaks={"linear": True},
     ),
     show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
     narrower="among the tuples of the linear fibre over the same (v, δ)",
@@ -119,7 +121,8 @@ def _flipped(case: Any) -> Check:
     x = np.random.default_rng(seed).integers(-9, 10, (24, *net.signal_shape((2,) * net.dimension)))
     filters = tuple(np.round(10 * w).astype(int) for w in params)
     changed = np.count_nonzero(relu_net(net, filters, x) - relu_net(net, tuple(-w for w in filters), x))
-    return Check(int(changed), 1, ">=", hypotheses=hypotheses(net), vacuous=any(not w.any() for w in filters))
+    drops = outside("a filter is zero", when=any(not w.any() for w in filters))
+    return Check(int(changed), 1, ">=", hypotheses=hypotheses(net), drops=drops)
 
 
 SIGN = Statement(
@@ -132,11 +135,7 @@ SIGN = Statement(
     measure=_flipped,
     control=Control(
         "a second layer that is zero",
-        lambda: Check(
-            int(np.count_nonzero(relu_net(RUNNING, (np.array([1, 2, 3]), np.zeros(2, int)), np.ones((2, 7), int)))),
-            1,
-            ">=",
-        ),
+        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.zeros(2)), 0),
     ),
     show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
@@ -200,7 +199,8 @@ OPEN = Statement(
     measure=_open_set,
     control=Control(
         "signals that the first layer maps into the negative orthant",
-        lambda: _open_set((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), -1.0),
+        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        breaks={"sign": -1.0},
     ),
     show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
@@ -228,7 +228,8 @@ RELU_DELTA = Statement(
     measure=_relu_rate,
     control=Control(
         "the first layer twice as fast",
-        lambda: _relu_rate((RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0), (2.0, 1.0)),
+        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        breaks={"speeds": (2.0, 1.0)},
     ),
     show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
@@ -279,7 +280,7 @@ MLP = Statement(
     method="exact",
     cases=_positive_inputs,
     measure=_mlp,
-    control=Control("V twice", lambda: _mlp((np.array([[1, 1]], object), (V_20, V_20)))),
+    control=Control("V twice", case=lambda: (np.array([[1, 1]], object), (V_20, V_20))),
     show=lambda case: f"x = {case[0].tolist()}",
 )
 
@@ -313,17 +314,21 @@ MLP_CONSERVED = Statement(
     measure=_mlp_rates,
     control=Control(
         "the entries off the diagonal",
-        lambda: _mlp_rates(list(_rate_cases(np.random.default_rng(0), 0))[1], off_diagonal=True),
+        case=lambda: list(_rate_cases(np.random.default_rng(0), 0))[1],
+        breaks={"off_diagonal": True},
     ),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 
 
-def _misses(rows: int) -> Check:
+def _low_rank(r: np.ndarray) -> np.ndarray:
+    return np.stack([r, -3 * r])
+
+
+def _misses(rows: int, layer: Callable[[np.ndarray], np.ndarray] = _low_rank) -> Check:
     """A layer with rows r and −c·r: c(Wx)_1 + (Wx)_2 = 0 for all x, so Wx is never positive in both."""
     (r, x) = symbols([(rows,), (rows,)])
-    W = np.stack([r, -3 * r])
-    y = W @ x
+    y = layer(r) @ x
     return Check(differing([3 * y[0] + y[1]], [0]), 0, hypotheses={"inputs": rows})
 
 
@@ -336,7 +341,9 @@ MLP_RANGE = Statement(
     cases=lambda rng, draws: (1, 2, 3),
     measure=_misses,
     control=Control(
-        "the identity, which does not miss it", lambda: Check(int(min(np.eye(2, dtype=int) @ [1, 1])), 0, "<=")
+        "rows r and 3r, which do not miss it",
+        case=lambda: 1,
+        breaks={"layer": lambda r: np.stack([r, 3 * r])},
     ),
     exhaustive="layers with rows r and −3r, 1–3 inputs; for all r and x, as a polynomial identity",
 )

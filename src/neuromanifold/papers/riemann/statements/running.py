@@ -1,6 +1,6 @@
 """`riemann`, Ex 15: the running example, its filter, equations, inverse, kernel and scaling."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -9,11 +9,12 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.examples import printed_blocks
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
 from neuromanifold.papers.riemann.statements.exact import EPS, differing, symbols
 from neuromanifold.papers.riemann.statements.strided import STRIDE_ONE
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 ROW = "Ex 15, 16, 17, 19, 20"
 IDENTITY = "for all filters, as a polynomial identity"
@@ -41,7 +42,7 @@ EX_15_FILTER = Statement(
     method="exact",
     cases=lambda rng, draws: [RUNNING],
     measure=_filter,
-    control=Control("stride one", lambda: _filter(STRIDE_ONE)),
+    control=Control("stride one", case=lambda: STRIDE_ONE),
     exhaustive=IDENTITY,
 )
 
@@ -77,7 +78,7 @@ EX_15_EQUATIONS = Statement(
     method="exact",
     cases=lambda rng, draws: [RUNNING],
     measure=_equations,
-    control=Control("sizes (3, 3) at stride one", lambda: _equations(LinearConvNet((3, 3), (1, 1)))),
+    control=Control("sizes (3, 3) at stride one", case=lambda: LinearConvNet((3, 3), (1, 1))),
     exhaustive=IDENTITY,
 )
 
@@ -113,15 +114,20 @@ EX_15_CONVERSE = Statement(
     method="exact",
     cases=lambda rng, draws: solutions(3),
     measure=_converse,
-    control=Control("v_2 changed by 1, so that the equation fails", lambda: _converse((1, 1, 3, 1, 1))),
+    control=Control("v_2 changed by 1, so that the equation fails", case=lambda: (1, 1, 3, 1, 1)),
     show=lambda v: f"v = {tuple(map(str, v))}",
 )
 
 
-def _even_converse(v: Any) -> Check:
+def not_negative(v: Any) -> bool:
+    """v_2² ≥ 4v_0v_4."""
+    return bool(discriminant(v) >= 0)
+
+
+def _even_converse(v: Any, printed: Callable[[Any], bool] = not_negative) -> Check:
     """v_1 = v_3 = 0: v is a quadratic form in (x², y²), in M exactly when the discriminant is not negative."""
     inside = fs.fiber(RUNNING, np.array(v), starts=1).in_neuromanifold
-    return Check(int(inside), int(discriminant(v) >= 0), hypotheses={"discriminant": str(np.sign(discriminant(v)))})
+    return Check(int(inside), int(printed(v)), hypotheses={"discriminant": str(np.sign(discriminant(v)))})
 
 
 EX_15_EVEN = Statement(
@@ -134,7 +140,11 @@ EX_15_EVEN = Statement(
         (v0, 0, v2, 0, v4) for v0, v2, v4 in product(range(-1, 3), repeat=3) if any((v0, v2, v4))
     ),
     measure=_even_converse,
-    control=Control("the inequality reversed", lambda: Check(int(discriminant((1, 0, 3, 0, 1)) <= 0), 1)),
+    control=Control(
+        "the inequality reversed",
+        case=lambda: (1, 0, 3, 0, 1),
+        breaks={"printed": lambda v: discriminant(v) <= 0},
+    ),
     show=lambda v: f"v = {v}",
 )
 
@@ -152,7 +162,7 @@ EX_15_UNIQUE = Statement(
     method="float64",
     cases=lambda rng, draws: solutions(2),
     measure=_unique,
-    control=Control("v_1 = v_3 = 0", lambda: _unique((2, 0, 5, 0, 2))),
+    control=Control("v_1 = v_3 = 0", case=lambda: (2, 0, 5, 0, 2)),
     show=lambda v: f"v = {tuple(map(str, v))}",
 )
 
@@ -168,9 +178,14 @@ def printed_normal(v: Any) -> list[Any]:
     ]
 
 
-def _singular(v: Any) -> Check:
+def both_vanish(v: Any) -> bool:
+    """v_1 = v_3 = 0."""
+    return v[1] == 0 and v[3] == 0
+
+
+def _singular(v: Any, printed: Callable[[Any], bool] = both_vanish) -> Check:
     """The hypersurface is singular where its gradient vanishes; M where `is_smooth` says so."""
-    wanted = v[1] == 0 and v[3] == 0
+    wanted = printed(v)
     gradient = not any(printed_normal(v))
     measured = not fs.is_smooth(RUNNING, np.array([Fraction(e) for e in v], object))
     return Check(int(gradient != wanted) + int(measured != wanted), 0, hypotheses={"v_1 = v_3 = 0": wanted})
@@ -188,7 +203,11 @@ EX_15_SINGULAR = Statement(
         if any(t[:3]) and any(t[3:]) and sum(t) % 3 == 0
     ),
     measure=_singular,
-    control=Control("v_1 = 0 alone", lambda: Check(int(fs.is_smooth(RUNNING, np.array([0, 0, 1, 1, 1])).smooth), 0)),
+    control=Control(
+        "v_1 = 0 alone",
+        case=lambda: (0, 0, 1, 1, 1),
+        breaks={"printed": lambda v: v[1] == 0},
+    ),
     show=lambda v: f"v = {v}",
 )
 
@@ -208,7 +227,7 @@ EX_15_KERNEL = Statement(
     method="exact",
     cases=lambda rng, draws: [(RUNNING, printed_blocks)],
     measure=_blocks,
-    control=Control("K_1 and K_2 exchanged", lambda: _blocks((RUNNING, lambda a, b: printed_blocks(a, b)[::-1]))),
+    control=Control("K_1 and K_2 exchanged", case=lambda: (RUNNING, lambda a, b: printed_blocks(a, b)[::-1])),
     exhaustive=IDENTITY,
     show=lambda case: repr(case[0]),
 )
@@ -221,11 +240,11 @@ def printed_scale(a: np.ndarray, b: np.ndarray, delta: float) -> float:
     return (-delta + root) / (2 * na) if delta <= 0 else 2 * nb / (delta + root)
 
 
-def _scale(case: Any) -> Check:
+def _scale(case: Any, formula: Callable[..., float] = printed_scale) -> Check:
     a, b, delta = case
     scales = fs.rescale(RUNNING, (a, b), [delta]).scales
     return Check(
-        float(scales[0] ** 2) / printed_scale(a, b, delta),
+        float(scales[0] ** 2) / formula(a, b, delta),
         1.0,
         tolerance=64 * EPS,
         hypotheses={"δ": "0" if delta == 0 else "> 0" if delta > 0 else "< 0"},
@@ -249,12 +268,8 @@ EX_15_SCALE = Statement(
     measure=_scale,
     control=Control(
         "δ of the other sign",
-        lambda: Check(
-            float(fs.rescale(RUNNING, (np.ones(3), np.ones(2)), [1.0]).scales[0] ** 2)
-            / printed_scale(np.ones(3), np.ones(2), -1.0),
-            1.0,
-            tolerance=64 * EPS,
-        ),
+        case=lambda: (np.ones(3), np.ones(2), 1.0),
+        breaks={"formula": lambda a, b, delta: printed_scale(a, b, -delta)},
     ),
     show=lambda case: f"{case[0].tolist()}, {case[1].tolist()}, δ = {case[2]}",
 )
@@ -280,7 +295,9 @@ EX_15_BALANCED = Statement(
     method="float64",
     cases=lambda rng, draws: (v for v in solutions(2) if v[1] and v[3]),
     measure=_balanced_scale,
-    control=Control("v_1 and v_0 exchanged in the formula", lambda: _balanced_scale((1, 2, 2, 2, 1), (2, 1, 2, 2, 1))),
+    control=Control(
+        "v_1 and v_0 exchanged in the formula", case=lambda: (1, 2, 2, 2, 1), breaks={"inserted": (2, 1, 2, 2, 1)}
+    ),
     show=lambda v: f"v = {tuple(map(str, v))}",
 )
 

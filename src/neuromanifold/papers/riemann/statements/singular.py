@@ -1,6 +1,6 @@
 """`riemann`, Sec 2 and 2.1: where the neuromanifold of a one-dimensional network is singular."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from itertools import chain, product
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
 from neuromanifold.papers.riemann.statements.exact import hypotheses, integer_filters, line_nets, rank, show_filters
 from neuromanifold.papers.riemann.statements.locus import (
@@ -22,7 +23,7 @@ from neuromanifold.papers.riemann.statements.locus import (
     span_of,
     whole_space,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 
 def _exist(net: LinearConvNet) -> Check:
@@ -57,7 +58,7 @@ SING_EXIST = Statement(
     method="exact",
     cases=lambda rng, draws: line_nets((2, 3), (1, 2), (2, 3)),
     measure=_exist,
-    control=Control("one layer, where M = ℝ³ is a linear space", lambda: _exist(LinearConvNet((3,), (1,)))),
+    control=Control("one layer, where M = ℝ³ is a linear space", case=lambda: LinearConvNet((3,), (1,))),
     confirm=_exist_by_dimension,
     route="filters with entries −1, 0, 1 that are not in M (none: M is all of ℝ⁴)",
     worked=cleandoc("""Sizes (2, 3), stride one: μ multiplies a real linear and a real quadratic form in two variables. Every real
@@ -73,7 +74,7 @@ SING_EXIST = Statement(
         method="exact",
         cases=lambda rng, draws: [*line_nets((2, 3, 4, 5), (2, 3, 4), (2,)), *line_nets((2, 3, 4), (2, 3), (3,))],
         measure=_exist_amended,
-        control=Control("strides of one", lambda: _exist_amended(LinearConvNet((3, 2), (1, 1)))),
+        control=Control("strides of one", case=lambda: LinearConvNet((3, 2), (1, 1))),
         exhaustive="sizes 2–5, strides 2–4 (H = 2) and sizes 2–4, strides 2–3 (H = 3)",
     ),
 )
@@ -110,7 +111,7 @@ _AMENDED = Statement(
     cases=lambda rng, draws: planted(rng, draws, [*_TWO, *_THREE]),
     measure=_complex_locus,
     control=Control(
-        "real tuples instead of complex ones, over (x⁴ + y⁴)(x² + y²)", lambda: _complex_locus(_EVEN, real=True)
+        "real tuples instead of complex ones, over (x⁴ + y⁴)(x² + y²)", case=lambda: _EVEN, breaks={"real": True}
     ),
     show=show_filters,
     draws=20,
@@ -120,11 +121,14 @@ _AMENDED = Statement(
 _EXAMPLE_16 = RUNNING, (np.array([1, 0, 2]), np.array([2, 1]))
 
 
-def _inside(case: Any) -> Check:
+Smaller = Callable[[LinearConvNet, np.ndarray], bool]
+
+
+def _inside(case: Any, smaller: Smaller = in_smaller) -> Check:
     net, params = case
     v = net.end_to_end(params)
-    singular = is_singular(net, v)
-    return Check(int(in_smaller(net, v)), 1, ">=", hypotheses=hypotheses(net), vacuous=not singular)
+    drops = outside("v is not singular", when=not is_singular(net, v))
+    return Check(int(smaller(net, v)), 1, ">=", hypotheses=hypotheses(net), drops=drops)
 
 
 def _inside_exactly(case: Any) -> Check:
@@ -141,8 +145,9 @@ SING_INSIDE = Statement(
     cases=lambda rng, draws: chain([_EXAMPLE_16], planted(rng, draws, _TWO)),
     measure=_inside,
     control=Control(
-        "a filter with two tuples, asked of the sizes (2, 2) that leave none smaller",
-        lambda: Check(len(list(contained((2, 2), 2))), 1, ">="),
+        "no neuromanifold taken for smaller",
+        case=lambda: _EXAMPLE_16,
+        breaks={"smaller": lambda net, v: False},
     ),
     confirm=_inside_exactly,
     route="singular by its tuples and an exact rank",
@@ -161,7 +166,8 @@ SING_INSIDE = Statement(
 def _outside(case: Any) -> Check:
     net, v = case
     smooth = not is_singular(net, np.array(v))
-    return Check(int(smooth), 0, "<=", hypotheses=hypotheses(net), vacuous=not in_smaller(net, np.array(v)))
+    drops = outside("v lies in no smaller neuromanifold", when=not in_smaller(net, np.array(v)))
+    return Check(int(smooth), 0, "<=", hypotheses=hypotheses(net), drops=drops)
 
 
 def _outside_exactly(case: Any) -> Check:
@@ -202,7 +208,7 @@ SING_OUTSIDE = Statement(
     measure=_outside,
     control=Control(
         "a filter outside the smaller neuromanifold",
-        lambda: Check(int(not is_singular(RUNNING, np.array([1, 2, 3, 2, 2]))), 0, "<="),
+        case=lambda: (RUNNING, [1, 2, 3, 2, 2]),
     ),
     confirm=_outside_exactly,
     route="codimension of M, or further tuples and missing rank, exactly",
@@ -235,7 +241,7 @@ SING_SEVERAL = Statement(
     measure=_several,
     control=Control(
         "stride one: three tuples over x²y + xy², where M = ℝ⁴",
-        lambda: _several((LinearConvNet((3, 2), (1, 1)), (np.array([0, 1, 0]), np.array([1, 1])))),
+        case=lambda: (LinearConvNet((3, 2), (1, 1)), (np.array([0, 1, 0]), np.array([1, 1]))),
     ),
     show=show_filters,
     draws=20,
@@ -252,7 +258,7 @@ def _kernels(case: Any) -> Check:
     full = exact_jacobian_rank(net, params) == fs.neuromanifold_dimension(net)
     if over.factorisations == 1:
         drops = rank(fs.filter_kernel(net, params)) < fs.neuromanifold_dimension(net)
-        return Check(int(drops), 1, hypotheses=hypotheses(net), vacuous=full)
+        return Check(int(drops), 1, hypotheses=hypotheses(net), drops=outside("v is not singular", when=full))
     return Check(over.kernel_spread, _DISTINCT, ">=", hypotheses=hypotheses(net))
 
 
@@ -266,7 +272,7 @@ SING_KERNELS = Statement(
     measure=_kernels,
     control=Control(
         "the two orders of equal-sized filters at stride one, balanced",
-        lambda: _kernels((LinearConvNet((2, 2), (1, 1)), (np.array([1, 2]), np.array([2, 1])))),
+        case=lambda: (LinearConvNet((2, 2), (1, 1)), (np.array([1, 2]), np.array([2, 1]))),
     ),
     show=show_filters,
     draws=20,

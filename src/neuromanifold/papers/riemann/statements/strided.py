@@ -1,6 +1,7 @@
 """`riemann`, Thm 4, Lem 5, Cor 6: one-dimensional networks with strides above one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from neuromanifold.functionspace.metric import level_set_tangents
 from neuromanifold.functionspace.search import search_fiber
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check, Drops, outside
 from neuromanifold.papers.riemann.statements.algebra import rescalings
 from neuromanifold.papers.riemann.statements.conserved import RUNNING, data_loss
 from neuromanifold.papers.riemann.statements.exact import (
@@ -21,7 +23,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     rank,
     show_filters,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
 CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
@@ -59,6 +61,11 @@ def _covered(net: LinearConvNet, delta: Any) -> dict[str, Any]:
     return hypotheses(net, delta=_sign_name(delta))
 
 
+def not_smooth(net: LinearConvNet, v: np.ndarray) -> Drops:
+    """The drop of a filter that is a singular point of M by the library's test."""
+    return outside("v is not smooth", when=not fs.is_smooth(net, v))
+
+
 def _count(case: Any) -> Check:
     net, params, delta = case
     v = net.end_to_end(params)
@@ -66,7 +73,7 @@ def _count(case: Any) -> Check:
         len(fs.fiber(net, v, delta)),
         rescalings(net.depth),
         hypotheses=_covered(net, delta),
-        vacuous=not fs.is_smooth(net, v),
+        drops=not_smooth(net, v),
     )
 
 
@@ -78,7 +85,7 @@ THM_4_COUNT = Statement(
     method="float64",
     cases=fibre_cases,
     measure=_count,
-    control=Control("stride one: x²y + xy², δ = 0", lambda: _count((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     show=show_filters,
 )
 
@@ -98,7 +105,7 @@ def kernel_gap(net: LinearConvNet, params: Any, delta: Any) -> float:
 
 
 def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
-    """Whether all tuples over (μ(θ), δ) have the kernel of one of them; vacuous where v is not smooth."""
+    """Whether all tuples over (μ(θ), δ) have the kernel of one of them."""
     net, params, delta = case
     planted = fs.rescale(net, params, delta).params
     return Check(
@@ -106,7 +113,7 @@ def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
         0.0,
         tolerance=64 * EPS * condition(net, planted),
         hypotheses=hypotheses,
-        vacuous=not fs.is_smooth(net, net.end_to_end(params)),
+        drops=not_smooth(net, net.end_to_end(params)),
     )
 
 
@@ -122,7 +129,7 @@ THM_4_KERNEL = Statement(
     method="float64",
     cases=fibre_cases,
     measure=_kernel,
-    control=Control("stride one: x²y + xy², δ = 0", lambda: _kernel((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     show=show_filters,
 )
 
@@ -148,7 +155,7 @@ THM_4_SEARCH = Statement(
     method="float64",
     cases=_search_cases,
     measure=_searched,
-    control=Control("stride one: x²y + xy², δ = 0", lambda: _searched((STRIDE_ONE, CUBIC, np.zeros(1)))),
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     draws=6,
     show=show_filters,
 )
@@ -171,11 +178,11 @@ def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield net, params, data_loss(net, rng), params
 
 
-def _parting() -> Check:
+def _parting() -> Any:
     """Stride one: the flow of one tuple against the function-space branch of another tuple over the same (v, δ)."""
     first, second = fs.fiber(STRIDE_ONE, np.array([0.0, 1.0, 1.0, 0.0]), 0.5).up_to_signs[:2]
     loss = fs.FilterLoss(np.eye(4), np.array([1.0, -1.0, 0.5, 2.0]))
-    return _flow((STRIDE_ONE, first, loss, second))
+    return STRIDE_ONE, first, loss, second
 
 
 THM_4_FLOW = Statement(
@@ -186,7 +193,7 @@ THM_4_FLOW = Statement(
     method="integration",
     cases=_flow_cases,
     measure=_flow,
-    control=Control("stride one, two tuples over one (v, δ)", _parting),
+    control=Control("stride one, two tuples over one (v, δ)", case=_parting),
     draws=2,
     show=lambda case: show_filters(case[:2]),
     narrower="flows up to t = 0.5",
@@ -209,7 +216,8 @@ def _bijection(case: Any) -> Check:
     J = fs.filter_jacobian(net, params)
     stacked = np.concatenate([J, level_set_rows(net, params)])
     regular = exact_jacobian_rank(net, params) == fs.neuromanifold_dimension(net)
-    return Check(rank(stacked), net.n_params, hypotheses=hypotheses(net), vacuous=not regular)
+    drops = outside("dμ has a rank below dim M", when=not regular)
+    return Check(rank(stacked), net.n_params, hypotheses=hypotheses(net), drops=drops)
 
 
 def integer_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -222,12 +230,6 @@ def integer_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield net, integer_filters(net, rng, 10**4)
 
 
-def _dropped() -> Check:
-    net, params = RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object))
-    stacked = np.concatenate([fs.filter_jacobian(net, params), level_set_rows(net, params)])
-    return Check(rank(stacked), net.n_params)
-
-
 LEM_5 = Statement(
     paper="riemann",
     row="Lem 5, Cor 6",
@@ -236,7 +238,10 @@ LEM_5 = Statement(
     method="exact",
     cases=integer_cases,
     measure=_bijection,
-    control=Control("filters that share a factor, where v is singular", _dropped),
+    control=Control(
+        "filters that share a factor, where v is singular",
+        case=lambda: (RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object))),
+    ),
     show=show_filters,
 )
 
@@ -251,11 +256,6 @@ def _level_set(case: Any) -> Check:
     return Check(wrong, 0, hypotheses=hypotheses(net))
 
 
-def _zero_layers() -> Check:
-    params = (np.zeros(3, object), np.zeros(2, object))
-    return Check(RUNNING.n_params - rank(level_set_rows(RUNNING, params)), fs.neuromanifold_dimension(RUNNING))
-
-
 LEM_5_LEVEL = Statement(
     paper="riemann",
     row="Lem 5, Cor 6",
@@ -264,7 +264,7 @@ LEM_5_LEVEL = Statement(
     method="exact",
     cases=integer_cases,
     measure=_level_set,
-    control=Control("both filters zero", _zero_layers),
+    control=Control("both filters zero", case=lambda: (RUNNING, (np.zeros(3, object), np.zeros(2, object)))),
     show=show_filters,
 )
 
@@ -283,8 +283,8 @@ def metric_gap(case: Any, factor: float = 1.0) -> Check:
     """K⁻¹ on T_vM against the pushforward of the Euclidean metric of Θ_δ."""
     net, params, delta = case
     v = net.end_to_end(params)
-    if not fs.is_smooth(net, v):
-        return Check(0.0, 0.0, hypotheses=_covered(net, delta), vacuous=True)
+    if drops := not_smooth(net, v):
+        return Check(0.0, 0.0, hypotheses=_covered(net, delta), drops=drops)
     over = fs.fiber(net, v, delta)
     J = fs.filter_jacobian(net, over[0])
     basis = np.linalg.svd(J)[0][:, : fs.neuromanifold_dimension(net)]
@@ -303,18 +303,20 @@ COR_6 = Statement(
     cases=fibre_cases,
     measure=metric_gap,
     control=Control(
-        "the sum over the fibre instead of the average", lambda: metric_gap((RUNNING, SMOOTH, np.ones(1)), 2.0)
+        "the sum over the fibre instead of the average",
+        case=lambda: (RUNNING, SMOOTH, np.ones(1)),
+        breaks={"factor": 2.0},
     ),
     show=show_filters,
 )
 
 
-def _metric_itself(case: Any) -> Check:
+def _metric_itself(case: Any, metric: Callable[..., Any] = fs.metric) -> Check:
     net, params, delta = case
     v = net.end_to_end(params)
-    if not fs.is_smooth(net, v):
-        return Check(0.0, 0.0, hypotheses=_covered(net, delta), vacuous=True)
-    g = fs.metric(net, v, delta)
+    if drops := not_smooth(net, v):
+        return Check(0.0, 0.0, hypotheses=_covered(net, delta), drops=drops)
+    g = metric(net, v, delta)
     return Check(lost_digits(g.matrix), _DIGITS, "<=", hypotheses=_covered(net, delta))
 
 
@@ -328,11 +330,11 @@ def lost_digits(matrix: np.ndarray) -> float:
 _DIGITS = -float(np.log10(64 * EPS))
 
 
-def _degenerate() -> Check:
-    """At a rank drop K has no inverse on a space of dimension dim M."""
+def _degenerate(net: LinearConvNet, v: np.ndarray, delta: Any) -> Any:
+    """K of the running example where dμ drops rank, on a space of dimension dim M: it has no inverse there."""
     K = fs.filter_kernel(RUNNING, (np.array([1.0, 0.0, 1.0]), np.array([1.0, 1.0])))
     basis = np.linalg.eigh(K)[1][:, -fs.neuromanifold_dimension(RUNNING) :]
-    return Check(lost_digits(basis.T @ K @ basis), _DIGITS, "<=")
+    return SimpleNamespace(matrix=basis.T @ K @ basis)
 
 
 COR_6_METRIC = Statement(
@@ -343,7 +345,11 @@ COR_6_METRIC = Statement(
     method="float64",
     cases=fibre_cases,
     measure=_metric_itself,
-    control=Control("a filter at which dμ drops rank", _degenerate),
+    control=Control(
+        "the kernel of a filter at which dμ drops rank",
+        case=lambda: (RUNNING, SMOOTH, np.ones(1)),
+        breaks={"metric": _degenerate},
+    ),
     show=show_filters,
     draws=10,
 )

@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import stride_one_runs
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.conserved import balanced
 from neuromanifold.papers.riemann.statements.dense import freedom, integer_matrices, scalar_kernels
 from neuromanifold.papers.riemann.statements.exact import (
@@ -24,7 +25,7 @@ from neuromanifold.papers.riemann.statements.exact import (
 from neuromanifold.papers.riemann.statements.tensors import LINE, SQUARE
 from neuromanifold.papers.riemann.statements.theorem13 import FIRST_13, equal_norms
 from neuromanifold.papers.riemann.table import CONVOLUTIONS
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 # Root finding and factoring give filters to about 1e-10 for well-conditioned v; kernels of different tuples are 1e-3 apart.
 SAME = 1e-7
@@ -50,10 +51,10 @@ def _balanced_pairs(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         )
 
 
-def _unbalanced_pair() -> Check:
+def _unbalanced_pair() -> Any:
     rng = np.random.default_rng(0)
     first = tuple(rng.normal(size=(2, 2)) for _ in range(2))
-    return _dense_pair((first, fs.level_set_sample(first, 1)[0]))
+    return first, fs.level_set_sample(first, 1)[0]
 
 
 DENSE_BALANCED = Statement(
@@ -64,7 +65,7 @@ DENSE_BALANCED = Statement(
     method="float64",
     cases=_balanced_pairs,
     measure=_dense_pair,
-    control=Control("generic Δ", _unbalanced_pair),
+    control=Control("generic Δ", case=_unbalanced_pair),
     show=lambda pair: repr([[W.tolist() for W in p] for p in pair]),
 )
 
@@ -134,7 +135,7 @@ DENSE_UNBALANCED = Statement(
     measure=_dense_dependent,
     control=Control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        lambda: _dense_dependent(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
+        case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
     ),
     smaller=_simplest,
     confirm=_dense_closed_form,
@@ -156,7 +157,7 @@ DENSE_UNBALANCED = Statement(
         measure=_dense_law,
         control=Control(
             "a balanced point: W_1 = M, W_2 = Mᵀ",
-            lambda: _dense_law(((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2))),
+            case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
         ),
         exhaustive="widths 1–3 with H = 2, and with H = 3 and sum ≤ 7, at generic integer weights: whether dK vanishes on ker(dW, dΔ), "
         "by exact ranks",
@@ -228,7 +229,7 @@ LINE_YES = Statement(
     method="float64",
     cases=_line_yes,
     measure=_independent,
-    control=Control("stride one", lambda: _independent((LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1))),
+    control=Control("stride one", case=lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)),
     show=_show,
 )
 
@@ -247,7 +248,7 @@ LINE_NO = Statement(
         (net, drawn_delta(net, rng, False), int(rng.integers(1 << 31))) for net in _stride_one_nets()
     ),
     measure=_dependent,
-    control=Control("strides above one", lambda: _dependent((LinearConvNet((3, 2), (2, 1)), np.ones(1), 1))),
+    control=Control("strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.ones(1), 1)),
     show=_show,
 )
 
@@ -281,7 +282,7 @@ LINE_NO_BALANCED = Statement(
     method="float64",
     cases=_balanced_line,
     measure=_dependent,
-    control=Control("strides above one", lambda: _dependent((LinearConvNet((3, 2), (2, 1)), np.zeros(1), 1))),
+    control=Control("strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.zeros(1), 1)),
     confirm=_equal_norms_exactly,
     route="entries in which the integer kernels of the two orders differ",
     worked=cleandoc("""Sizes (2, 2), stride one, δ = 0. The tuples over a product of two different real linear forms are its two
@@ -297,9 +298,7 @@ LINE_NO_BALANCED = Statement(
         method="float64",
         cases=_balanced_line,
         measure=_balanced_law,
-        control=Control(
-            "δ = 1 for sizes (2, 2)", lambda: _balanced_law((LinearConvNet((2, 2), (1, 1)), np.ones(1), 1))
-        ),
+        control=Control("δ = 1 for sizes (2, 2)", case=lambda: (LinearConvNet((2, 2), (1, 1)), np.ones(1), 1)),
         show=_show,
     ),
 )
@@ -337,7 +336,7 @@ WIDE = Statement(
     method="float64",
     cases=_wide,
     measure=_independent,
-    control=Control("D = 1, stride one", lambda: _independent((LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1))),
+    control=Control("D = 1, stride one", case=lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)),
     confirm=_exact_kernels,
     route="entries in which two integer kernels over the same (v, δ) differ",
     worked=cleandoc("""Filters 3 × 1 and 2 × 1 on two-dimensional signals see one axis only: this is Example 19 again, v = x²y + xy²
@@ -356,7 +355,7 @@ WIDE = Statement(
             case for case in _wide(rng, draws) if _thick(case[0]) and equal_norms(case[0], case[1])
         ),
         measure=_independent,
-        control=Control("like layers, δ = 6", lambda: _independent((SQUARE, np.array([6.0]), 1))),
+        control=Control("like layers, δ = 6", case=lambda: (SQUARE, np.array([6.0]), 1)),
         show=_show,
     ),
 )

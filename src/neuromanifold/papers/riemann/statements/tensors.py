@@ -1,7 +1,7 @@
 """`riemann`, Cor 10, Obs 11: factorisations of filters on D-dimensional signals, and layers that can be exchanged."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from inspect import cleandoc
 from itertools import combinations, product
 from math import factorial, prod
@@ -12,6 +12,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.polynomial import factor_exactly
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.papers.check import Check, Drops, outside
 from neuromanifold.papers.riemann.statements.exact import (
     differing,
     hypotheses,
@@ -21,7 +22,7 @@ from neuromanifold.papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 
 SQUARE = LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1)))
 THIN = LinearConvNet(((2, 2, 1), (2, 2, 1)), ((1, 1, 2), (1, 1, 1)))
@@ -58,8 +59,13 @@ def _generic(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 
 def is_generic(net: LinearConvNet, v: np.ndarray) -> bool:
-    """Whether the filters are irreducible and different, so that they are the factors of v; the rare others are left out."""
+    """Whether the filters are irreducible and different, so that they are the factors of v."""
     return [power for factor, power in factor_exactly(v) if factor.size > 1] == [1] * net.depth
+
+
+def not_generic(net: LinearConvNet, v: np.ndarray) -> Drops:
+    """The drop of the rare others: almost every v is generic."""
+    return outside("the filters are not irreducible and different: v is not generic", when=not is_generic(net, v))
 
 
 def _factorisations(case: Any) -> Check:
@@ -69,13 +75,12 @@ def _factorisations(case: Any) -> Check:
         fs.fiber(net, v).factorisations,
         orders(net),
         hypotheses=hypotheses(net, like_layers=orders(net) > 1),
-        vacuous=not is_generic(net, v),
+        drops=not_generic(net, v),
     )
 
 
-def _one_axis() -> Check:
-    return Check(fs.fiber(LINE, np.array([[0], [1], [1], [0]])).factorisations, orders(LINE))
-
+LINE_CUBIC = (np.array([[0], [1], [0]], object), np.array([[1], [1]], object))
+"""x²y + xy² in layers 3 × 1 and 2 × 1."""
 
 COR_10 = Statement(
     paper="riemann",
@@ -85,7 +90,7 @@ COR_10 = Statement(
     method="exact",
     cases=_generic,
     measure=_factorisations,
-    control=Control("one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", _one_axis),
+    control=Control("one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", case=lambda: (LINE, LINE_CUBIC)),
     show=show_filters,
     draws=20,
 )
@@ -95,8 +100,8 @@ def _ordering(case: Any) -> Check:
     net, params = case
     several = fs.fiber(net, net.end_to_end(params)).factorisations > 1
     like = any(space(net, l) == space(net, m) for l, m in combinations(range(net.depth), 2))
-    generic = is_generic(net, net.end_to_end(params))
-    return Check(int(several), int(like), hypotheses=hypotheses(net, like_layers=like), vacuous=not generic)
+    drops = not_generic(net, net.end_to_end(params))
+    return Check(int(several), int(like), hypotheses=hypotheses(net, like_layers=like), drops=drops)
 
 
 OBS_11_A = Statement(
@@ -109,11 +114,9 @@ OBS_11_A = Statement(
     measure=_ordering,
     control=Control(
         "filters that are not generic: (1 + y_1)(1 + y_2) in a layer",
-        lambda: _ordering(
-            (
-                LinearConvNet(((2, 2), (3, 2)), ((1, 1),) * 2),
-                (np.array([[1, 1], [1, 1]], object), np.array([[1, 2], [3, 6], [2, 4]], object)),
-            )
+        case=lambda: (
+            LinearConvNet(((2, 2), (3, 2)), ((1, 1),) * 2),
+            (np.array([[1, 1], [1, 1]], object), np.array([[1, 2], [3, 6], [2, 4]], object)),
         ),
     ),
     show=show_filters,
@@ -133,11 +136,19 @@ def swapped(params: Any, l: int, m: int) -> tuple[np.ndarray, ...]:
     return tuple(exchanged)
 
 
+def _unlike(case: Any) -> Drops:
+    net, l, m = case
+    return outside("the two layers have different spaces", when=space(net, l) != space(net, m))
+
+
+_UNLIKE = Control("unlike layers", case=lambda: (LinearConvNet((2, 2), (2, 1)), 0, 1))
+
+
 def _requires(case: Any) -> Check:
     """Where the spaces coincide: is t_l = t_L?"""
     net, l, m = case
     same = net.dilations[l] == net.dilations[m]
-    return Check(int(same), 1, hypotheses=hypotheses(net), vacuous=space(net, l) != space(net, m))
+    return Check(int(same), 1, hypotheses=hypotheses(net), drops=_unlike(case))
 
 
 def _requires_by_product(case: Any) -> Check:
@@ -152,7 +163,7 @@ def _where_seen(case: Any) -> Check:
     net, l, m = case
     seen = [k > 1 for k in net.filter_shapes[l]]
     same = all(a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide)
-    return Check(int(same), 1, hypotheses=hypotheses(net), vacuous=space(net, l) != space(net, m))
+    return Check(int(same), 1, hypotheses=hypotheses(net), drops=_unlike(case))
 
 
 _THREE = [*tensor_nets([(2, 2, 1), (1, 2, 2), (2, 2, 2)], [(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2)]), THIN]
@@ -165,10 +176,7 @@ OBS_11_REQUIRES = Statement(
     method="exact",
     cases=lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
     measure=_requires,
-    control=Control(
-        "unlike layers",
-        lambda: Check(int(LinearConvNet((2, 2), (2, 1)).dilations[0] == LinearConvNet((2, 2), (2, 1)).dilations[1]), 1),
-    ),
+    control=_UNLIKE,
     confirm=_requires_by_product,
     route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
     worked=cleandoc("""Two layers of shape 1 × 2 × 2 with strides (2, 1, 1): t_1 = (1, 1, 1) and t_2 = (2, 1, 1) differ. But no filter
@@ -183,10 +191,7 @@ OBS_11_REQUIRES = Statement(
         method="exact",
         cases=lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
         measure=_where_seen,
-        control=Control(
-            "unlike layers",
-            lambda: Check(int(all(a == b for a, b in zip((1, 1), (2, 1), strict=True))), 1),
-        ),
+        control=_UNLIKE,
         exhaustive="two layers, shapes up to 3 × 2 (D = 2) and of sizes 1–2 (D = 3), strides 1–2",
     ),
 )
@@ -194,7 +199,8 @@ OBS_11_REQUIRES = Statement(
 
 def _only_higher(case: Any) -> Check:
     net, l, m = case
-    return Check(net.dimension, 2, ">=", hypotheses=hypotheses(net), vacuous=net.dilations[l] != net.dilations[m])
+    drops = outside("t_l ≠ t_L", when=net.dilations[l] != net.dilations[m])
+    return Check(net.dimension, 2, ">=", hypotheses=hypotheses(net), drops=drops)
 
 
 def _only_higher_by_product(case: Any) -> Check:
@@ -217,7 +223,7 @@ OBS_11_LINE = Statement(
     method="exact",
     cases=lambda rng, draws: _pairs([*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]),
     measure=_only_higher,
-    control=Control("D = 1, t_1 = t_2 = 1", lambda: _only_higher((LinearConvNet((2, 2), (1, 1)), 0, 1))),
+    control=Control("D = 1, t_1 = t_2 = 1", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
     confirm=_only_higher_by_product,
     route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
     worked=cleandoc("""D = 1, sizes (2, 2), stride s_1 = 1: t_1 = 1 and t_2 = s_1 = 1 are equal, and (a_0x + a_1y)(b_0x + b_1y) does
@@ -232,7 +238,7 @@ OBS_11_LINE = Statement(
         method="exact",
         cases=lambda rng, draws: _pairs(line_nets((2, 3), (2, 3), (2, 3, 4))),
         measure=_strides_apart,
-        control=Control("stride one", lambda: _strides_apart((LinearConvNet((2, 2), (1, 1)), 0, 1))),
+        control=Control("stride one", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
         exhaustive="sizes 2–3, strides 2–3, H ≤ 4",
     ),
 )
@@ -262,7 +268,7 @@ OBS_11_B = Statement(
     measure=_swap,
     control=Control(
         "equal shapes, but stride 2 between them",
-        lambda: _swap((LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1)),
+        case=lambda: (LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1),
     ),
     exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there for all filters, as a polynomial identity",
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
@@ -276,10 +282,15 @@ def coincide(net: LinearConvNet, l: int, m: int) -> bool:
     return shape == net.filter_shapes[m] and all(s[a] == 1 for s in strides for a, k in enumerate(shape) if k > 1)
 
 
-def _spaces(case: Any) -> Check:
+def one_on_all_axes(net: LinearConvNet, l: int, m: int) -> bool:
+    """k_l = k_L, and the strides between them are one, on axes of size 1 too."""
+    return net.filter_shapes[l] == net.filter_shapes[m] and all(set(s) == {1} for s in net.strides[l:m])
+
+
+def _spaces(case: Any, rule: Callable[[LinearConvNet, int, int], bool] = coincide) -> Check:
     net, l, m = case
     same = space(net, l) == space(net, m)
-    wrong = int(same != coincide(net, l, m)) + int(same != fs.swappable(net, l, m))
+    wrong = int(same != rule(net, l, m)) + int(same != fs.swappable(net, l, m))
     return Check(wrong, 0, hypotheses={"D": net.dimension, "H": net.depth, "coincide": same})
 
 
@@ -303,7 +314,8 @@ OBS_11_C = Statement(
     measure=_spaces,
     control=Control(
         "the strides asked to be one on all axes",
-        lambda: Check(int(space(THIN, 0) == space(THIN, 1)), int(THIN.strides[0] == (1, 1, 1))),
+        case=lambda: (THIN, 0, 1),
+        breaks={"rule": one_on_all_axes},
     ),
     exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 (D = 3)",
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",

@@ -1,7 +1,7 @@
 """[teleport] on alignment: its two definitions and what it has to do with the gradient.   Eq. 26, 28, P 5.1"""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,8 @@ from neuromanifold.models import losses
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.ntk import ntk
 
@@ -98,20 +99,19 @@ def classical(kernel: np.ndarray, y: np.ndarray) -> float:
     return modified(kernel, y) / float(np.linalg.norm(kernel, 2))
 
 
-def modified_alignment(case: Problem) -> Check:
+Signal = Callable[[Problem, np.ndarray, np.ndarray], np.ndarray]
+
+
+def modified_alignment(case: Problem, of: Signal = signal) -> Check:
     """The library's A, by one vector–Jacobian product, against the quadratic form of the dense kernel."""
     params, x, y = drawn(case)
     kernel = case.lr * ntk(case.net, params, x)
     ours = alignment(case.net, params, x, y, loss=LOSSES[case.loss], lr=case.lr)
-    theirs = modified(kernel, signal(case, case.net(params, x), y))
+    theirs = modified(kernel, of(case, case.net(params, x), y))
     return Check(ours / theirs, 1.0, "=", 1e4 * _EPS, case.hypotheses)
 
 
-def _data_for_signal() -> Check:
-    case = Problem("tanh", "squared error / 2n", 1.0, 0)
-    params, x, y = drawn(case)
-    ours = alignment(case.net, params, x, y, loss=LOSSES[case.loss])
-    return Check(ours / modified(ntk(case.net, params, x), y), 1.0, "=", 1e4 * _EPS)
+_TANH = Problem("tanh", "squared error / 2n", 1.0, 0)
 
 
 EQ_28 = Statement(
@@ -122,28 +122,17 @@ EQ_28 = Statement(
     method="float64",
     cases=problems,
     measure=modified_alignment,
-    control=Control("y in place of f", _data_for_signal),
+    control=Control("y in place of f", case=lambda: _TANH, breaks={"of": lambda case, prediction, target: target}),
     draws=20,
 )
 
 
-def classical_alignment(case: Problem) -> Check:
+def classical_alignment(case: Problem, norm: str = "spectral") -> Check:
     """The library's A_o, by Lanczos, against the dense kernel; the learning rate cancels."""
     params, x, y = drawn(case)
-    ours = kernel_alignment(case.net, params, x, y)
+    ours = kernel_alignment(case.net, params, x, y, norm=norm)
     theirs = classical(case.lr * ntk(case.net, params, x), y)
     return Check(ours / theirs, 1.0, "=", 1e5 * _EPS, {"activation": case.activation, "η": case.lr})
-
-
-def _frobenius() -> Check:
-    case = Problem("tanh", "squared error / 2n", 1.0, 0)
-    params, x, y = drawn(case)
-    return Check(
-        kernel_alignment(case.net, params, x, y, norm="frobenius") / classical(ntk(case.net, params, x), y),
-        1.0,
-        "=",
-        1e5 * _EPS,
-    )
 
 
 EQ_26 = Statement(
@@ -154,7 +143,7 @@ EQ_26 = Statement(
     method="float64",
     cases=lambda rng, count: (case for case in problems(rng, count) if case.loss == "cross-entropy"),
     measure=classical_alignment,
-    control=Control("Frobenius norm", _frobenius),
+    control=Control("Frobenius norm", case=lambda: _TANH, breaks={"norm": "frobenius"}),
     draws=20,
 )
 
@@ -164,13 +153,13 @@ def normalised(case: Problem, at: float, f: np.ndarray) -> float:
     return float((f**2).sum()) * at / (case.lr * SAMPLES**2)
 
 
-def gradient_is_alignment(case: Problem) -> Check:
+def gradient_is_alignment(case: Problem, formula: Callable[[Problem, float, np.ndarray], float] = normalised) -> Check:
     """‖∇L‖² by differentiating the loss of the network, against the library's A and f by hand."""
     params, x, y = drawn(case)
     loss = LOSSES[case.loss]
     at = alignment(case.net, params, x, y, loss=loss, lr=case.lr)
     f = signal(case, case.net(params, x), y)
-    return Check(_squared_gradient(case, params, x, y) / normalised(case, at, f), 1.0, "=", 1e4 * _EPS, case.hypotheses)
+    return Check(_squared_gradient(case, params, x, y) / formula(case, at, f), 1.0, "=", 1e4 * _EPS, case.hypotheses)
 
 
 def _squared_gradient(case: Problem, params: Any, x: np.ndarray, y: np.ndarray) -> float:
@@ -185,14 +174,6 @@ def _squared_norm(net: MLP, loss: Any, params: Any, x: Any, y: Any) -> Any:
     return gradient @ gradient
 
 
-def _without_samples() -> Check:
-    case = Problem("tanh", "cross-entropy", 1.0, 0)
-    params, x, y = drawn(case)
-    at = alignment(case.net, params, x, y, loss=LOSSES[case.loss])
-    f = signal(case, case.net(params, x), y)
-    return Check(_squared_gradient(case, params, x, y) / (SAMPLES * normalised(case, at, f)), 1.0, "=", 1e4 * _EPS)
-
-
 P_5_1 = Statement(
     paper="teleport",
     row="P 5.1",
@@ -201,29 +182,29 @@ P_5_1 = Statement(
     method="float64",
     cases=problems,
     measure=gradient_is_alignment,
-    control=Control("|X| in place of |X|²", _without_samples),
+    control=Control(
+        "|X| in place of |X|²",
+        case=lambda: _TANH,
+        breaks={"formula": lambda case, at, f: SAMPLES * normalised(case, at, f)},
+    ),
     draws=20,
 )
 
 
-def proportional(case: Problem) -> Check:
+def rescaled(case: Problem, params: Any) -> Any:
+    """The parameters after a scaling of the ReLU neurons."""
+    return S.ScalingGroup(case.net).sample(key=jax.random.key(case.seed))(params)
+
+
+def proportional(case: Problem, move: Callable[[Problem, Any], Any] = rescaled) -> Check:
     """On the orbit of a symmetry f stays, so ‖∇L‖² and A grow by one factor: here of ReLU scalings."""
     params, x, y = drawn(case)
-    moved = S.ScalingGroup(case.net).sample(key=jax.random.key(case.seed))(params)
+    moved = move(case, params)
     first, second = (
         _squared_gradient(case, p, x, y) / alignment(case.net, p, x, y, loss=LOSSES[case.loss], lr=case.lr)
         for p in (params, moved)
     )
     return Check(second / first, 1.0, "=", 1e5 * _EPS, case.hypotheses)
-
-
-def _another_network() -> Check:
-    one, two = (Problem("relu", "cross-entropy", 1.0, seed) for seed in (0, 1))
-    ratios = []
-    for case in (one, two):
-        params, x, y = drawn(case)
-        ratios.append(_squared_gradient(case, params, x, y) / alignment(case.net, params, x, y, loss=LOSSES[case.loss]))
-    return Check(ratios[1] / ratios[0], 1.0, "=", 1e5 * _EPS)
 
 
 P_5_1_ORBIT = Statement(
@@ -234,7 +215,11 @@ P_5_1_ORBIT = Statement(
     method="float64",
     cases=lambda rng, count: (case for case in problems(rng, count) if case.activation == "relu"),
     measure=proportional,
-    control=Control("two unrelated networks, whose f differ", _another_network),
+    control=Control(
+        "two unrelated networks, whose f differ",
+        case=lambda: Problem("relu", "cross-entropy", 1.0, 0),
+        breaks={"move": lambda case, params: drawn(replace(case, seed=1))[0]},
+    ),
     draws=20,
     narrower="scalings of ReLU neurons",
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check, inside
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.exact import rationals
 
 ROW = "Eq 87"
@@ -29,6 +30,8 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "log cosh": (lambda z: float(np.log(np.cosh(float(z)))), lambda z: float(np.tanh(float(z)))),
     "logistic": (lambda z: float(np.logaddexp(0, float(z))), lambda z: float(1 / (1 + np.exp(-float(z))))),
 }
+FUNCTIONS = LOSSES | {"−F²/2": (lambda z: -z * z / 2, lambda z: -z)}
+"""And one that is not convex."""
 CURVATURES = {"F²/2": ONE, "F²": 2 * ONE, "F²/8": Fraction(1, 4)}
 ROUNDED = ("log cosh", "logistic")
 
@@ -51,12 +54,12 @@ class Step:
 
     def value(self, outputs: np.ndarray) -> Any:
         """L = ΣC/|X|.   [teleport, Eq. 10]"""
-        total = sum(LOSSES[self.loss][0](z) for z in outputs)
+        total = sum(FUNCTIONS[self.loss][0](z) for z in outputs)
         return total / len(outputs)
 
     def signal(self, outputs: np.ndarray) -> np.ndarray:
         """f = C'(F)."""
-        return np.array([LOSSES[self.loss][1](z) for z in outputs], object)
+        return np.array([FUNCTIONS[self.loss][1](z) for z in outputs], object)
 
     def run(self, steps: int) -> list[np.ndarray]:
         """F(s+1) = F(s) − Θf(s).   [teleport, before Eq. 87]"""
@@ -100,9 +103,9 @@ def decrease(case: Step) -> Any:
     return case.value(after) - case.value(before)
 
 
-def printed(case: Step) -> Check:
+def printed(case: Step, change: Callable[[Step], Any] = decrease) -> Check:
     """L(s+1) − L(s) ≤ −fᵀΘf."""
-    return Check(decrease(case), -case.form(), "<=", case.tolerance * (1 + abs(float(case.form()))), case.hypotheses)
+    return Check(change(case), -case.form(), "<=", case.tolerance * (1 + abs(float(case.form()))), case.hypotheses)
 
 
 def reversed_bound(case: Step) -> Check:
@@ -142,17 +145,6 @@ def _printed_by_jax(case: Step) -> Check:
     return Check(values[1] - values[0], -form, "<=", 1e-10)
 
 
-def _concave() -> Check:
-    """C = −F²/2, one sample, Θ = 1, F = 1: f = −1, F(1) = 2, and L falls by 3/2, more than fᵀΘf = 1."""
-    loss, f = (lambda z: -z * z / 2), -ONE
-    return Check(loss(ONE - f) - loss(ONE), -f * f, ">=")
-
-
-def _uphill() -> Check:
-    case = Step("F", (ONE,), ((ONE,),))
-    return Check(-decrease(case), -case.form(), "<=")
-
-
 _DECREASE = Statement(
     paper="teleport",
     row=ROW,
@@ -161,7 +153,7 @@ _DECREASE = Statement(
     method="exact",
     cases=steps,
     measure=reversed_bound,
-    control=Control("a concave loss, −F²/2", _concave),
+    control=Control("a concave loss, −F²/2", case=lambda: Step("−F²/2", (ONE,), ((ONE,),))),
     show=str,
 )
 
@@ -173,7 +165,11 @@ EQ_87 = Statement(
     method="exact",
     cases=steps,
     measure=printed,
-    control=Control("a step uphill, linear loss", _uphill),
+    control=Control(
+        "a step uphill, linear loss",
+        case=lambda: Step("F", (ONE,), ((ONE,),)),
+        breaks={"change": lambda case: -decrease(case)},
+    ),
     show=str,
     confirm=_printed_by_jax,
     route="float64, JAX's gradient of the loss",
@@ -189,8 +185,8 @@ def contraction(case: Step, curvature: Any = None) -> Check:
     a = case.alignment * (1 if curvature is None else curvature)
     lefts = [value / squares[0] for value in squares]
     left, right = min(((lefts[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1])
-    vacuous = bool(curvature is None and case.alignment > 1)
-    return Check(left, right, ">=", case.tolerance, case.hypotheses, vacuous=vacuous, count=3)
+    drops = inside("A > 1", when=curvature is None and case.alignment > 1)
+    return Check(left, right, ">=", case.tolerance, case.hypotheses, drops, comparisons=3)
 
 
 def _contraction_by_jax(case: Step) -> Check:
@@ -214,8 +210,11 @@ EQ_87_CONTRACTION = Statement(
     method="exact",
     cases=steps,
     measure=contraction,
-    control=Control("(1 − A/2)^s for C = F²/2, Θ = ½", lambda: contraction(Step("F²/2", (ONE,), ((HALF,),)), HALF)),
+    control=Control(
+        "(1 − A/2)^s for C = F²/2, Θ = ½", case=lambda: Step("F²/2", (ONE,), ((HALF,),)), breaks={"curvature": HALF}
+    ),
     show=str,
+    narrower="A ≤ 1, which the print does not ask for",
     confirm=_contraction_by_jax,
     route="float64, JAX's gradient of the loss",
     worked="""One sample, C = F², Θ = ½, F = 1: f = 2F = 2, so A = ½, and F(1) = 1 − ½·2 = 0, f(1) = 0 < (1 − ½)·2. Jensen's argument needs
@@ -228,24 +227,28 @@ f(s+1) = (I − Θ)f(s), that is C'' = 1. A bound C'' ≤ 1 does not help with s
         says="for C = κ‖F − y‖²/2, f contracts no faster than |1 − κA|^s",
         method="exact",
         cases=quadratic_steps,
-        measure=lambda case: contraction(case, CURVATURES[case.loss]),
-        control=Control("κ = 1 for C = F²", lambda: contraction(Step("F²", (ONE,), ((HALF,),)))),
+        measure=lambda case, curvatures=CURVATURES: contraction(case, curvatures[case.loss]),
+        control=Control(
+            "κ = 1 for C = F²",
+            case=lambda: Step("F²", (ONE,), ((HALF,),)),
+            breaks={"curvatures": {"F²": ONE}},
+        ),
         show=str,
     ),
 )
 
 
-def initial_decrease(case: Step) -> Check:
+def first_step(a: Any) -> Any:
+    """1 − 2A."""
+    return 1 - 2 * a
+
+
+def initial_decrease(case: Step, bound: Callable[[Any], Any] = first_step) -> Check:
     """L(1)/L(0) ≥ 1 − 2A, the bound of Proposition F.1 at the first step."""
     before, after = (case.value(outputs) for outputs in case.run(1))
     if before <= 0:
-        return Check(0, 0, ">=", hypotheses=case.hypotheses, vacuous=True)
-    return Check(after / before, 1 - 2 * case.alignment, ">=", case.tolerance, case.hypotheses)
-
-
-def _first_ratio() -> Any:
-    before, after = (Step("F²/2", (ONE,), ((HALF,),)).value(z) for z in Step("F²/2", (ONE,), ((HALF,),)).run(1))
-    return after / before
+        return Check(0, 0, ">=", hypotheses=case.hypotheses, drops=inside("L(0) ≤ 0, where the ratio says nothing"))
+    return Check(after / before, bound(case.alignment), ">=", case.tolerance, case.hypotheses)
 
 
 def _decrease_by_jax(case: Step) -> Check:
@@ -262,8 +265,13 @@ EQ_87_RATE = Statement(
     method="exact",
     cases=steps,
     measure=initial_decrease,
-    control=Control("1 − A for C = F²/2, Θ = ½", lambda: Check(_first_ratio(), ONE - HALF, ">=")),
+    control=Control(
+        "1 − A for C = F²/2, Θ = ½",
+        case=lambda: Step("F²/2", (ONE,), ((HALF,),)),
+        breaks={"bound": lambda a: 1 - a},
+    ),
     show=str,
+    narrower="where L(0) > 0",
     confirm=_decrease_by_jax,
     route="float64, JAX's gradient of the loss",
     worked="""One sample, C = F², Θ = ¼, F = 1: f = 2, A = ¼, F(1) = ½, so L falls from 1 to ¼, while 1 − 2A = ½. Convexity bounds the

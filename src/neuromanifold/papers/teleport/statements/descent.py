@@ -1,6 +1,6 @@
 """[teleport] on the speed of training in the linear limit.   P F.1, Eq. 87"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check, inside
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.exact import rationals
 from neuromanifold.tangent.alignment import alignment
 
@@ -90,14 +91,18 @@ def line(a: Fraction, s: int) -> Fraction:
 def worst(lefts: Sequence[Any], rights: Sequence[Any], case: Descent) -> Check:
     """left ≥ right at every step: the step with the least slack, exactly."""
     left, right = min(zip(lefts, rights, strict=True), key=lambda pair: pair[0] - pair[1])
-    return Check(left, right, ">=", hypotheses=case.hypotheses, count=len(STEPS))
+    return Check(left, right, ">=", hypotheses=case.hypotheses, comparisons=len(STEPS))
 
 
-def _signed_weights() -> Check:
-    """Jensen needs weights that are no negative numbers: spectrum (1, 0) with weights (3/2, −1/2)."""
-    spectrum, weights = (Fraction(1), Fraction(0)), (Fraction(3, 2), Fraction(-1, 2))
-    a = sum((w * v for w, v in zip(weights, spectrum, strict=True)), Fraction(0))
-    return Check(sum(w * (1 - v) ** 2 for w, v in zip(weights, spectrum, strict=True)), floor(a, 1), ">=")
+_HALF = Descent(((Fraction(1, 2),),), (Fraction(1),))
+
+
+def above_floor(case: Descent, bound: Callable[[Fraction, int], Fraction] = floor) -> Check:
+    return worst(ratios(case), [bound(case.alignment, s) for s in STEPS], case)
+
+
+def above_line(case: Descent, bound: Callable[[Fraction, int], Fraction] = line) -> Check:
+    return worst([floor(case.alignment, s) for s in STEPS], [bound(case.alignment, s) for s in STEPS], case)
 
 
 P_F_1 = Statement(
@@ -107,8 +112,8 @@ P_F_1 = Statement(
     says="L(s)/L(0) ≥ (1 − A)^{2s} for f(s+1) = (I − Θ)f(s), whatever the spectrum of Θ",
     method="exact",
     cases=spectra,
-    measure=lambda case: worst(ratios(case), [floor(case.alignment, s) for s in STEPS], case),
-    control=Control("weights of both signs in place of v_i²/‖v‖²", _signed_weights),
+    measure=above_floor,
+    control=Control("(1 − A/2)^{2s} at Θ = ½", case=lambda: _HALF, breaks={"bound": lambda a, s: floor(a / 2, s)}),
     show=str,
     narrower="rational kernels, s ≤ 6",
 )
@@ -120,12 +125,11 @@ P_F_1_LINE = Statement(
     says="(1 − A)^{2s} ≥ 1 − 2sA, for A ≥ 1 too",
     method="exact",
     cases=spectra,
-    measure=lambda case: worst(
-        [floor(case.alignment, s) for s in STEPS], [line(case.alignment, s) for s in STEPS], case
-    ),
+    measure=above_line,
     control=Control(
         "1 − sA in place of 1 − 2sA at A = ½, s = 1",
-        lambda: Check(floor(Fraction(1, 2), 1), line(Fraction(1, 4), 1), ">="),
+        case=lambda: _HALF,
+        breaks={"bound": lambda a, s: 1 - s * a},
     ),
     show=str,
     narrower="rational A, s ≤ 6",
@@ -137,14 +141,14 @@ def rate_bound(a: float) -> float:
     return float(-2 * np.log1p(-a))
 
 
-def rate(case: Descent) -> Check:
+def rate(case: Descent, bound: Callable[[float], float] = rate_bound) -> Check:
     """−ln(L(s)/L(0))/s at the step where it is largest; where A ≥ 1 the bound is not defined, where L = 0 the rate is infinite."""
     found, a = ratios(case), float(case.alignment)
     if case.alignment >= 1:
-        return Check(0.0, 0.0, "<=", hypotheses=case.hypotheses, vacuous=True)
+        return Check(0.0, 0.0, "<=", hypotheses=case.hypotheses, drops=inside("A ≥ 1, where the bound is not defined"))
     rates = [-float(np.log(float(value))) / s if value else np.inf for s, value in enumerate(found) if s]
     tolerance = float(16 * _EPS * (1 + rate_bound(a)))
-    return Check(max(rates), rate_bound(a), "<=", tolerance, case.hypotheses, count=len(rates))
+    return Check(max(rates), bound(a), "<=", tolerance, case.hypotheses, comparisons=len(rates))
 
 
 P_F_1_RATE = Statement(
@@ -156,16 +160,18 @@ P_F_1_RATE = Statement(
     cases=spectra,
     measure=rate,
     control=Control(
-        "ln(1/(1 − A)), half of it, for Θ = f = ½", lambda: Check(-np.log(0.25), rate_bound(0.5) / 2, "<=", 1e-14)
+        "ln(1/(1 − A)), half of it, for Θ = f = ½",
+        case=lambda: _HALF,
+        breaks={"bound": lambda a: rate_bound(a) / 2},
     ),
     show=str,
     narrower="A < 1: the print does not say so, but beyond it the logarithm is not defined",
 )
 
 
-def expansion(a: float) -> Check:
+def expansion(a: float, slope: float = 2.0) -> Check:
     """|2 ln(1/(1 − A)) − 2A| ≤ A²/(1 − A): what O(A²) means."""
-    return Check(abs(rate_bound(a) - 2 * a) / a**2, 1 / (1 - a), "<=", 64 * _EPS / a, {"A": a})
+    return Check(abs(rate_bound(a) - slope * a) / a**2, 1 / (1 - a), "<=", 64 * _EPS / a, {"A": a})
 
 
 P_F_1_EXPANSION = Statement(
@@ -178,19 +184,30 @@ P_F_1_EXPANSION = Statement(
     measure=expansion,
     control=Control(
         "A + O(A²) at A = 1/1024",
-        lambda: Check(abs(rate_bound(2.0**-10) - 2.0**-10) * 2.0**20, 1 / (1 - 2.0**-10), "<=", 1e-12),
+        case=lambda: 2.0**-10,
+        breaks={"slope": 1.0},
     ),
 )
 
 
-def exact_alignment(case: Descent) -> Check:
+def weighted_mean(case: Descent) -> Any:
+    """Σ w_i λ_i, w_i = v_i²/‖v‖²: the rational A."""
+    return case.alignment
+
+
+def plain_mean(case: Descent) -> Any:
+    """The mean of the eigenvalues, each with the same weight."""
+    return case.matrix.trace() / len(case.start)
+
+
+def exact_alignment(case: Descent, mean: Callable[[Descent], Any] = weighted_mean) -> Check:
     """The library's A, of the linear model whose kernel is Θ, against the rational one."""
     values, vectors = np.linalg.eigh(case.matrix.astype(float))
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     f = np.array(case.start, float)[:, None]
     found = alignment(_linear, np.zeros(root.shape[1]), root, -f, loss=_half)
     scale = 1 + float(case.alignment)
-    return Check(found / scale, float(case.alignment) / scale, "=", 1e3 * _EPS, case.hypotheses)
+    return Check(found / scale, float(mean(case)) / scale, "=", 1e3 * _EPS, case.hypotheses)
 
 
 def _linear(params: Any, x: Any) -> Any:
@@ -210,15 +227,12 @@ P_F_1_A = Statement(
     cases=lambda rng, count: (case for case in spectra(rng, count) if len(case.start) <= 2),
     measure=exact_alignment,
     control=Control(
-        "the unweighted mean of the eigenvalues 0 and 3, f = (1, 3)", lambda: Check(_skewed(), 1.5, "=", 1e-12)
+        "the unweighted mean of the eigenvalues 0 and 3, f = (1, 3)",
+        case=lambda: Descent(((Fraction(0), Fraction(0)), (Fraction(0), Fraction(3))), (Fraction(1), Fraction(3))),
+        breaks={"mean": plain_mean},
     ),
     show=str,
 )
-
-
-def _skewed() -> float:
-    zero, three = Fraction(0), Fraction(3)
-    return float(Descent(((zero, zero), (zero, three)), (Fraction(1), three)).alignment)
 
 
 @dataclass(frozen=True)
@@ -255,9 +269,16 @@ def kernel_step(case: Setup, samples: int) -> np.ndarray:
     return f - rows @ (rows.T @ f) / samples
 
 
-def setup_check(case: Setup, samples: int) -> Check:
-    difference = max(abs(v) for v in gradient_step(case) - kernel_step(case, samples))
+def setup_check(case: Setup, samples: int, step: Callable[[Setup], np.ndarray]) -> Check:
+    difference = max(abs(v) for v in step(case) - kernel_step(case, samples))
     return Check(difference, 0, hypotheses={"|X|": len(case.start)})
+
+
+_NO_STEP = Control(
+    "no step at all",
+    case=lambda: Setup(((Fraction(1),),), (Fraction(1),)),
+    breaks={"step": lambda case: np.array(case.start, object)},
+)
 
 
 def _setup_in_floats(case: Setup) -> Check:
@@ -282,8 +303,8 @@ P_F_1_SETUP = Statement(
     says="with the setup of Section 2.2, training in the linear limit is f(s+1) = (I − Θ)f(s) (Eq. 74)",
     method="exact",
     cases=setups,
-    measure=lambda case: setup_check(case, 1),
-    control=Control("no step at all", lambda: Check(gradient_step(Setup(((Fraction(1),),), (Fraction(1),)))[0], 1)),
+    measure=lambda case, step=gradient_step: setup_check(case, 1, step),
+    control=_NO_STEP,
     show=str,
     confirm=_setup_in_floats,
     route="float64, JAX's gradient and the library's kernel",
@@ -297,8 +318,8 @@ and f(1) = (0, 0). Θ = (1 1; 1 1), and (I − Θ)f = (−1, −1). The factor 1
         says="training in the linear limit is f(s+1) = (I − Θ/|X|)f(s), as Eq. 14 has it",
         method="exact",
         cases=setups,
-        measure=lambda case: setup_check(case, len(case.start)),
-        control=Control("no step at all", lambda: Check(gradient_step(Setup(((Fraction(1),),), (Fraction(1),)))[0], 1)),
+        measure=lambda case, step=gradient_step: setup_check(case, len(case.start), step),
+        control=_NO_STEP,
         show=str,
     ),
 )

@@ -1,6 +1,6 @@
 """[teleport] on generalised symmetries: any invertible matrix, once the model is extended by it.   App. C"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -10,7 +10,8 @@ import numpy as np
 
 from neuromanifold import symmetry as S
 from neuromanifold.models.mlp import MLP
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.exact import HALF, POSITIVE, REAL, TWO, Jet, Move, largest
 from neuromanifold.symmetry.hadamard import Extended, Reparametrization, flatten
@@ -93,19 +94,16 @@ def extended_outputs(case: Extension, factors: np.ndarray, theta: Any) -> list[A
     return exact.outputs(case.net, exact.layers(case.net, product), case.x)
 
 
-def unchanged(case: Extension) -> Check:
+def unchanged(case: Extension, move: Callable[[Extension], Extended] = extended) -> Check:
     """F̃(Γ, Γ⁻¹θ) = F(θ)."""
-    moved = extended(case)
+    moved = move(case)
     new = extended_outputs(case, moved.factors, moved.params)
     old = exact.outputs(case.net, exact.layers(case.net, exact.rationals(case.theta)), case.x)
     return Check(largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=case.hypotheses)
 
 
-def _not_compensated() -> Check:
-    case = next(matrix_cases(np.random.default_rng(0), 0))
-    theta = exact.rationals(case.theta)
-    new, old = (extended_outputs(case, f, theta) for f in (case.factors, exact.rationals(np.eye(2, dtype=int))))
-    return Check(largest(np.array(new, object) - np.array(old, object)), 0)
+def _first_matrix() -> Extension:
+    return next(matrix_cases(np.random.default_rng(0), 0))
 
 
 APP_C = Statement(
@@ -116,7 +114,11 @@ APP_C = Statement(
     method="exact",
     cases=matrix_cases,
     measure=unchanged,
-    control=Control("Γ̃ changed, θ left", _not_compensated),
+    control=Control(
+        "Γ̃ changed, θ left",
+        case=_first_matrix,
+        breaks={"move": lambda case: Extended(case.factors, exact.rationals(case.theta))},
+    ),
     show=str,
     narrower="rational matrices; networks with 2 or 4 parameters",
 )
@@ -129,12 +131,12 @@ APP_C_HADAMARD = replace(
 )
 
 
-def extended_gradient(case: Extension, *, transposed: bool) -> Check:
+def extended_gradient(case: Extension, law: Callable[[np.ndarray], np.ndarray]) -> Check:
     """∇F̃ by θ at (Γ, Γ⁻¹θ) against Γ∇F (Eq. 16 with this Γ) or Γᵀ∇F."""
     moved = extended(case)
     new = extended_outputs(case, moved.factors, exact.variables(moved.params.tolist()))
     old = exact.outputs(case.net, exact.layers(case.net, exact.variables(case.theta)), case.x)
-    matrix = case.factors.T if transposed else case.factors
+    matrix = law(case.factors)
     differences = [largest(b.slope - matrix @ a.slope) for a, b in zip(old, new, strict=True)]
     return Check(max(differences), 0, hypotheses=case.hypotheses)
 
@@ -156,12 +158,11 @@ def _rows(f: Any, params: Any, x: np.ndarray) -> list[Any]:
     return [jax.tree.map(np.asarray, jax.grad(lambda p, k=k: f(p, x)[k, 0])(params)) for k in range(len(x))]
 
 
-def _untransformed_gradient() -> Check:
-    case = next(matrix_cases(np.random.default_rng(0), 0))
-    moved = extended(case)
-    new = extended_outputs(case, moved.factors, exact.variables(moved.params.tolist()))
-    old = exact.outputs(case.net, exact.layers(case.net, exact.variables(case.theta)), case.x)
-    return Check(largest(new[0].slope - old[0].slope), 0)
+_LEFT_OUT = Control(
+    "Γ left out",
+    case=_first_matrix,
+    breaks={"law": lambda factors: exact.rationals(np.eye(len(factors), dtype=int))},
+)
 
 
 APP_C_GRADIENT = Statement(
@@ -171,8 +172,8 @@ APP_C_GRADIENT = Statement(
     says="the Γ of this symmetry is the transformation Jacobian of Eq. 15, so that ∇F becomes Γ∇F",
     method="exact",
     cases=matrix_cases,
-    measure=lambda case: extended_gradient(case, transposed=False),
-    control=Control("Γ left out", _untransformed_gradient),
+    measure=lambda case, law=lambda factors: factors: extended_gradient(case, law),
+    control=_LEFT_OUT,
     show=str,
     confirm=_extended_gradient_by_jax,
     route="float64, the library's MatrixGroup and JAX's gradients",
@@ -186,8 +187,8 @@ as before. Its gradient there is (θ₂, θ₁ + 2θ₂) = (3, 4). With ∇F = (
         says="the transformation Jacobian of (I, θ) ↦ (Γ, Γ⁻¹θ) is Γᵀ: ∇F becomes Γᵀ∇F",
         method="exact",
         cases=matrix_cases,
-        measure=lambda case: extended_gradient(case, transposed=True),
-        control=Control("Γ left out", _untransformed_gradient),
+        measure=lambda case, law=lambda factors: factors.T: extended_gradient(case, law),
+        control=_LEFT_OUT,
         show=str,
     ),
 )
@@ -198,10 +199,13 @@ def hadamard_factors(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return before / after
 
 
-def same_derivatives(case: Move) -> Check:
+Factors = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def same_derivatives(case: Move, factors: Factors = hadamard_factors) -> Check:
     """Value, gradient and Hessian of F at g(θ), and of F(c ⊙ ·) at c⁻¹ ⊙ θ."""
     theta, there = exact.rationals(case.theta), exact.rationals(exact.moved(case))
-    c = hadamard_factors(theta, there)
+    c = factors(theta, there)
     jets = exact.variables(there.tolist())
     real, general = (exact.outputs(case.net, exact.layers(case.net, at), case.x) for at in (jets, c * jets))
     return Check(max(_distance(a, b) for a, b in zip(real, general, strict=True)), 0, hypotheses=case.hypotheses)
@@ -218,13 +222,10 @@ def scalings(rng: np.random.Generator, count: int) -> Iterator[Move]:
         yield exact.drawn_move(rng, kind="scaling")
 
 
-def _one_factor_missing() -> Check:
-    case = exact.small_moves()[0]
-    c = hadamard_factors(exact.rationals(case.theta), exact.rationals(exact.moved(case)))
-    jets = exact.variables(exact.moved(case))
+def _one_factor_missing(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    c = hadamard_factors(before, after)
     c[-1] = Fraction(1)
-    real, general = (exact.outputs(case.net, exact.layers(case.net, at), case.x) for at in (jets, c * jets))
-    return Check(_distance(real[0], general[0]), 0)
+    return c
 
 
 APP_C_2 = Statement(
@@ -235,7 +236,11 @@ APP_C_2 = Statement(
     method="exact",
     cases=scalings,
     measure=same_derivatives,
-    control=Control("the last factor left out of c", _one_factor_missing),
+    control=Control(
+        "the last factor left out of c",
+        case=lambda: exact.small_moves()[0],
+        breaks={"factors": _one_factor_missing},
+    ),
     show=str,
     draws=16,
     narrower="values, first and second derivatives; rational parameters",

@@ -1,16 +1,17 @@
 """[teleport] on the output's Hessian in NTK scaling.   Eq. 19"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import erfc
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from neuromanifold.models.activation import Activation, activation_named, power
 from neuromanifold.models.mlp import MLP
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.recorded import Claims, StudyCases
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.limit import RATE, lower_end
 from neuromanifold.papers.teleport.statistics import log_slope
@@ -79,10 +80,22 @@ def drawn_norms(case: Layer1) -> np.ndarray:
     return np.array(found)
 
 
-def scaled_norm_grows(case: Layer1) -> Check:
+def standard_norms(case: Layer1) -> np.ndarray:
+    """√n‖H‖ of F = Σ v_i σ(w_i) with v_i of size n^{−1/2}: ‖H‖ = O(1)."""
+    rng, found = np.random.default_rng(case.seed), []
+    for n in WIDTHS:
+        drawn = [rng.normal(size=(2, n)) for _ in range(TRIALS)]
+        found.append([np.sqrt(n) * block_norm(SHAPES[case.activation], w, v / np.sqrt(n)).max() for w, v in drawn])
+    return np.array(found)
+
+
+_STANDARD = Control("standard scaling, tanh", case=lambda: Layer1("tanh", 0.0, 0), breaks={"norms": standard_norms})
+
+
+def scaled_norm_grows(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
     """O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard errors below."""
-    norms = drawn_norms(case).ravel()
-    growth = lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), norms)) if np.ptp(norms) else 0.0
+    found = norms(case).ravel()
+    growth = lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), found)) if np.ptp(found) else 0.0
     return Check(growth, 0.0, "<=", 1e-12, case.hypotheses)
 
 
@@ -107,27 +120,11 @@ def bound(case: Layer1, n: int) -> float:
     return m * shape.second_bound + (2 * m if np.isnan(shape.first_bound) else shape.first_bound)
 
 
-def logarithmic(case: Layer1) -> Check:
+def logarithmic(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
     """The largest √n‖H‖ over its bound, over widths and trials."""
     bounds = np.array([bound(case, n) for n in WIDTHS])
-    ratio = (drawn_norms(case) / bounds[:, None]).max()
-    return Check(float(ratio), 1.0, "<=", 1e-12, case.hypotheses, count=len(WIDTHS) * TRIALS)
-
-
-def _standard_scaling() -> Check:
-    """F = Σ v_i σ(w_i) with v_i of size n^{−1/2} has ‖H‖ = O(1): √n‖H‖ grows like √n."""
-    rng, norms = np.random.default_rng(0), []
-    for n in WIDTHS:
-        w, v = rng.normal(size=(2, n))
-        norms.append(np.sqrt(n) * block_norm(SHAPES["tanh"], w, v / np.sqrt(n)).max())
-    return Check(lower_end(log_slope(np.array(WIDTHS, float), np.array(norms))), 0.0, "<=", 1e-12)
-
-
-def _standard_bound() -> Check:
-    rng, n = np.random.default_rng(0), WIDTHS[-1]
-    w, v = rng.normal(size=(2, n))
-    norm = np.sqrt(n) * block_norm(SHAPES["tanh"], w, v / np.sqrt(n)).max()
-    return Check(float(norm / bound(Layer1("tanh", 0.0, 0), n)), 1.0, "<=", 1e-12)
+    ratio = (norms(case) / bounds[:, None]).max()
+    return Check(float(ratio), 1.0, "<=", 1e-12, case.hypotheses, cases=len(WIDTHS) * TRIALS)
 
 
 EQ_19 = Statement(
@@ -138,7 +135,7 @@ EQ_19 = Statement(
     method="float64",
     cases=shallow,
     measure=scaled_norm_grows,
-    control=Control("standard scaling, tanh", _standard_scaling),
+    control=_STANDARD,
     confirm=_unbounded,
     route="probability that no neuron exceeds 10, by quadrature, for n = 10 ln 2/P(one exceeds it)",
     worked="""F = Σ v_i w_i²/√n, x = 1. The Hessian splits into neurons' blocks (2v_i 2w_i; 2w_i 0)/√n, so √n‖H‖ ≥ 2 max|v_i|. With normal
@@ -154,7 +151,7 @@ the print is right.""",
         method="float64",
         cases=shallow,
         measure=logarithmic,
-        control=Control("standard scaling, tanh", _standard_bound),
+        control=_STANDARD,
     ),
 )
 
@@ -170,11 +167,11 @@ class Deep:
 DEEP_WIDTHS, DEEP_TRIALS = (32, 64, 128), 3
 
 
-def deep_norms(case: Deep) -> np.ndarray:
+def deep_norms(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> np.ndarray:
     """‖∇²F‖ by the library's Lanczos, (width, trial)."""
     rng, found = np.random.default_rng(case.seed), []
     for width in DEEP_WIDTHS:
-        net = MLP((4, width, width, 1), "relu", bias=False, scaling="ntk")
+        net = MLP((4, width, width, 1), "relu", bias=False, scaling=scaling)
         x = np.array([[1.0, -0.5, 0.25, 2.0]])
         found.append([output_hessian_norm(net, _placed(case, net, rng), x, rtol=1e-4)[0] for _ in range(DEEP_TRIALS)])
     return np.array(found)
@@ -192,8 +189,8 @@ def _placed(case: Deep, net: MLP, rng: np.random.Generator) -> Any:
     return params
 
 
-def deep_slope(case: Deep) -> Check:
-    norms = deep_norms(case)
+def deep_slope(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> Check:
+    norms = deep_norms(case, scaling)
     slope = log_slope(np.repeat(np.array(DEEP_WIDTHS, float), DEEP_TRIALS), norms.ravel())
     return Check(lower_end(slope), RATE, "<=", hypotheses={"where": case.where})
 
@@ -206,7 +203,9 @@ EQ_19_RELU = Statement(
     method="float64",
     cases=lambda rng, count: (Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")),
     measure=deep_slope,
-    control=Control("standard scaling, one hidden layer", _standard_scaling),
+    control=Control(
+        "normal weights without the scaling", case=lambda: Deep("initialisation", 0), breaks={"scaling": "standard"}
+    ),
     narrower="widths 32 to 128, one sample, by Lanczos; slope up to 4 standard errors",
 )
 
@@ -231,7 +230,7 @@ EQ_19_STUDY = Statement(
     measure=lambda case: Check(
         case["value"], RATE, "=", case["high"] - case["value"], {"network": case["kind"], "points": case["points"]}
     ),
-    control=Control("no dependence on the width", lambda: Check(0.0, RATE, "=", 0.04)),
+    control=Control("no dependence on the width", case=lambda: {"kind": "", "points": 0, "value": 0.0, "high": 0.04}),
     show=lambda case: f"{case['kind']}: slope {case['value']:.3f} [{case['low']:.3f}, {case['high']:.3f}]",
     confirm=lambda case: Check(case["low"], RATE, "<=") if case["value"] > RATE else Check(case["high"], RATE, ">="),
     route="the other end of the interval",
@@ -266,15 +265,18 @@ def curved(rng: np.random.Generator, count: int) -> Iterator[Curved]:
         yield Curved(activations[rng.integers(4)], (w, v))
 
 
-def supremum(case: Curved, *, absolute: bool) -> Check:
+def spectral_norm(hessian: np.ndarray) -> float:
+    """‖H‖."""
+    return float(np.linalg.norm(hessian.astype(float), 2))
+
+
+def supremum(case: Curved, *, absolute: bool, size_of: Callable[[np.ndarray], float] = spectral_norm) -> Check:
     """‖H‖ against sup vᵀHv or sup |vᵀHv| over unit vectors: the largest eigenvalue, or the largest magnitude."""
     values = np.linalg.eigvalsh(case.hessian.astype(float))
-    norm = float(np.linalg.norm(case.hessian.astype(float), 2))
+    norm = size_of(case.hessian)
     found = np.abs(values).max() if absolute else values.max()
     size = max(norm, 1.0)
-    return Check(
-        float(found) / size, norm / size, "=", 1e-14 * 16, {"activation": str(case.activation)}, vacuous=norm == 0
-    )
+    return Check(float(found) / size, norm / size, "=", 1e-14 * 16, {"activation": str(case.activation)})
 
 
 EQ_19_SUP = Statement(
@@ -284,8 +286,12 @@ EQ_19_SUP = Statement(
     says="‖H‖ = sup vᵀHv over unit vectors v",
     method="float64",
     cases=curved,
-    measure=lambda case: supremum(case, absolute=False),
-    control=Control("H = −1", lambda: Check(-1.0, 1.0, "=", 1e-14)),
+    measure=lambda case, size_of=spectral_norm: supremum(case, absolute=False, size_of=size_of),
+    control=Control(
+        "twice the norm, H = (0 1; 1 0)",
+        case=lambda: Curved(activation_named("identity"), (1, 1)),
+        breaks={"size_of": lambda hessian: 2 * spectral_norm(hessian)},
+    ),
     show=str,
     confirm=lambda case: Check(case.hessian.trace(), 0, ">="),
     route="exact: of the two eigenvalues the positive one is the larger in size exactly when the trace is not negative",
@@ -298,8 +304,12 @@ but ‖H‖ = √5 + 1 ≈ 3.24. The spectral norm of an indefinite matrix is su
         says="‖H‖ = sup |vᵀHv| over unit vectors v",
         method="float64",
         cases=curved,
-        measure=lambda case: supremum(case, absolute=True),
-        control=Control("the absolute value left out, H = −1", lambda: Check(-1.0, 1.0, "=", 1e-14)),
+        measure=lambda case, absolute=True: supremum(case, absolute=absolute),
+        control=Control(
+            "the absolute value left out, H = (−2 2; 2 0)",
+            case=lambda: Curved(power(2), (1, -1)),
+            breaks={"absolute": False},
+        ),
         show=str,
     ),
 )

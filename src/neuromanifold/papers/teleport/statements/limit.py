@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.wide import Family, measured
 from neuromanifold.papers.teleport.statistics import Estimate, log_slope
 
@@ -61,9 +62,12 @@ def quadratic_run(case: Quadratic, m: float, steps: int = 6) -> dict[str, float]
     return {name: float(np.linalg.norm(part)) for name, part in parts.items()}
 
 
-def exponent(case: Quadratic, name: str, sizes: tuple[float, float] = SMALL) -> float:
+Run = Callable[[Quadratic, float], dict[str, float]]
+
+
+def exponent(case: Quadratic, name: str, run: Run) -> float:
     """p in quantity ∝ m^p, between two small m."""
-    first, second = (quadratic_run(case, m)[name] for m in sizes)
+    first, second = (run(case, m)[name] for m in SMALL)
     return float(np.log(first / second) / np.log(SMALL[0] / SMALL[1]))
 
 
@@ -111,25 +115,28 @@ def lemma_cases(*names: str) -> Callable[[np.random.Generator, int], Iterator[Qu
     return cases
 
 
-def decays(case: Quadratic | Family, name: str, *, rate: float) -> Check:
+def decays(case: Quadratic | Family, name: str, *, rate: float, run: Run = quadratic_run) -> Check:
     """`name` is O(m^p) with p = 1 for rate −½ and 0 for rate 0; m = width^{−1/2} for networks."""
     if isinstance(case, Quadratic):
         power = rate / RATE
-        return Check(exponent(case, name), power, ">=", 1e-2, case.hypotheses)
+        return Check(exponent(case, name, run), power, ">=", 1e-2, case.hypotheses)
     slope = measured(case).slope(name)
     return Check(lower_end(slope), rate, "<=", 0.0, {"family": case.name, "symmetry": case.kind})
 
 
-def _fixed_hessian(name: str) -> Check:
-    """The same model with m kept at 0.3 while m_n falls."""
-    case = Quadratic(5, 3, 0)
-    return Check(exponent(case, name, (0.3, 0.3)), 1.0, ">=", 1e-2)
+def growing_run(case: Quadratic, m: float) -> dict[str, float]:
+    """Learning rate 1 on F = θ/m: ‖∇F‖ = 1/m is not O(1), and neither are the step and F."""
+    return {"distance": float(np.tanh(1.0)) / m, "outputs": float(np.tanh(1.0)) / m**2}
 
 
-def _growing() -> Check:
-    """Learning rate 1 on F = θ/m: ‖∇F‖ = 1/m is not O(1), and neither is the step."""
-    first, second = (1 / m * np.tanh(1.0) for m in SMALL)
-    return Check(np.log(first / second) / np.log(SMALL[0] / SMALL[1]), 0.0, ">=", 1e-2)
+_FIXED_HESSIAN = Control(
+    "a Hessian of fixed size, 0.3",
+    case=lambda: Quadratic(5, 3, 0),
+    breaks={"run": lambda case, m: quadratic_run(case, 0.3)},
+)
+_GROWING = Control(
+    "a gradient that is not normalised, F = θ/m", case=lambda: Quadratic(1, 1, 0), breaks={"run": growing_run}
+)
 
 
 LEMMA = Statement(
@@ -139,8 +146,8 @@ LEMMA = Statement(
     says="‖H‖ = O(m_n) and a normalised gradient: after any fixed number of steps ‖F − F_lin‖ = O(m_n)",
     method="float64",
     cases=lemma_cases("tanh, two layers", "relu", "tanh"),
-    measure=lambda case: decays(case, "error", rate=RATE),
-    control=Control("a Hessian of fixed size", lambda: _fixed_hessian("error")),
+    measure=lambda case, run=quadratic_run: decays(case, "error", rate=RATE, run=run),
+    control=_FIXED_HESSIAN,
     draws=20,
     narrower="quadratic models after 6 steps; tanh and ReLU networks after 8 steps, slope up to 4 standard errors",
 )
@@ -152,8 +159,8 @@ LAZY = Statement(
     says="‖θ − θ₀‖ = O(1)",
     method="float64",
     cases=lemma_cases("tanh, two layers", "relu", "tanh"),
-    measure=lambda case: decays(case, "distance", rate=0.0),
-    control=Control("a gradient that is not normalised, F = θ/m", _growing),
+    measure=lambda case, run=quadratic_run: decays(case, "distance", rate=0.0, run=run),
+    control=_GROWING,
     draws=20,
 )
 
@@ -164,8 +171,8 @@ BOUNDED = Statement(
     says="F and f stay O(1)",
     method="float64",
     cases=lemma_cases("tanh, two layers", "relu", "tanh"),
-    measure=lambda case: decays(case, "outputs", rate=0.0),
-    control=Control("F = θ/m", _growing),
+    measure=lambda case, run=quadratic_run: decays(case, "outputs", rate=0.0, run=run),
+    control=_GROWING,
     draws=20,
 )
 
@@ -186,13 +193,13 @@ class Line:
         return "F = lambda theta: theta; C = lambda F: (1 + F**2) ** 0.5; theta, lr = 3/4, 5/4"
 
 
-def loss_gradient_moves(case: Line | Quadratic | Family) -> Check:
+def loss_gradient_moves(case: Line | Quadratic | Family, run: Run = quadratic_run) -> Check:
     """‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n), as printed; with H = 0 it would have to vanish."""
     if isinstance(case, Line):
         before = case.slope(case.start)
         after = case.slope(case.start - case.lr * before)
         return Check(abs(after - before), 0, "<=", hypotheses={"family": "linear"})
-    return decays(case, "loss_gradient", rate=RATE)
+    return decays(case, "loss_gradient", rate=RATE, run=run)
 
 
 def _line_by_jax(case: Line) -> Check:
@@ -218,7 +225,7 @@ GRADIENT = Statement(
     method="exact",
     cases=_gradient_cases,
     measure=loss_gradient_moves,
-    control=Control("a Hessian of fixed size, ‖∇F − ∇F₀‖", lambda: _fixed_hessian("function_gradient")),
+    control=_FIXED_HESSIAN,
     show=str,
     draws=20,
     confirm=_line_by_jax,
@@ -234,8 +241,8 @@ conclusion needs no more.""",
         says="‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) for smooth networks; ∇L moves by O(1)",
         method="float64",
         cases=lemma_cases(*SMOOTH),
-        measure=lambda case: decays(case, "function_gradient", rate=RATE),
-        control=Control("a Hessian of fixed size", lambda: _fixed_hessian("function_gradient")),
+        measure=lambda case, run=quadratic_run: decays(case, "function_gradient", rate=RATE, run=run),
+        control=_FIXED_HESSIAN,
         draws=20,
     ),
 )
@@ -243,9 +250,9 @@ conclusion needs no more.""",
 QUARTER = -0.25
 
 
-def kinked(case: Family, rate: float) -> Check:
+def kinked(case: Family, rate: float, name: str) -> Check:
     """‖∇F(θ(s)) − ∇F(θ₀)‖ of ReLU networks against width^rate."""
-    slope = measured(case).slope("function_gradient")
+    slope = measured(case).slope(name)
     return Check(lower_end(slope), rate, "<=", 0.0, {"activation": "relu", "symmetry": case.kind})
 
 
@@ -269,8 +276,7 @@ def _flips_by_hand(case: Family) -> Check:
     return Check(lower_end(log_slope(np.repeat(widths, 5), found.ravel())), RATE, "<=")
 
 
-def _constant_outputs() -> Check:
-    return Check(lower_end(measured(Family("relu", "standard")).slope("outputs")), QUARTER, "<=")
+_OUTPUTS = Control("‖F‖ in place of ‖∇F − ∇F₀‖", case=lambda: Family("relu", "standard"), breaks={"name": "outputs"})
 
 
 KINKS = Statement(
@@ -281,8 +287,8 @@ KINKS = Statement(
     method="float64",
     cases=kinked_cases,
     draws=20,
-    measure=lambda case: kinked(case, RATE),
-    control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", _constant_outputs),
+    measure=lambda case, name="function_gradient": kinked(case, RATE, name),
+    control=_OUTPUTS,
     show=lambda case: (
         "from neuromanifold.papers.teleport.statements.wide import Family, measured\n"
         f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('function_gradient')"
@@ -303,8 +309,8 @@ Thm 4.1, Fig 1.)""",
         method="float64",
         cases=kinked_cases,
         draws=20,
-        measure=lambda case: kinked(case, QUARTER),
-        control=Control("‖F‖ in place of ‖∇F − ∇F₀‖", _constant_outputs),
+        measure=lambda case, name="function_gradient": kinked(case, QUARTER, name),
+        control=_OUTPUTS,
     ),
 )
 
@@ -312,10 +318,6 @@ Thm 4.1, Fig 1.)""",
 def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
     """Bounded generalised symmetries of every weight, and neuron scalings, at initialisation and after four steps."""
     yield from (Family(name, kind, seed) for seed in family_seeds(count) for name, kind in few(MOVES, count))
-
-
-def _unbounded() -> Check:
-    return decays(Family("tanh", "unbounded"), "error", rate=RATE)
 
 
 THEOREM = Statement(
@@ -326,7 +328,7 @@ THEOREM = Statement(
     method="float64",
     cases=move_cases,
     measure=lambda case: decays(case, "error", rate=RATE),
-    control=Control("a symmetry whose ‖Γ‖ grows with the width", _unbounded),
+    control=Control("a symmetry whose ‖Γ‖ grows with the width", case=lambda: Family("tanh", "unbounded")),
     narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up to 4 standard errors",
     draws=20,
 )

@@ -1,14 +1,14 @@
 """[teleport] on functions with kinks: the barycentric mean value.   Cor. G.1"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 
-from neuromanifold.papers.statement import Check, Control, Statement
+from neuromanifold.papers.check import Check
+from neuromanifold.papers.statement import Control, Statement
 
 Piece = tuple[Fraction, Fraction]
 
@@ -61,9 +61,9 @@ def points(knots: Sequence[Fraction]) -> list[Fraction]:
     return [(left + right) / 2 for left, right in zip(knots, knots[1:], strict=False)]
 
 
-def barycentric(case: Broken) -> Check:
+def barycentric(case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weights) -> Check:
     """(f(b) − f(a))/(b − a) against Σ λ_j f'(c_j), with λ_j > 0, Σ λ_j = 1 and c_j inside."""
-    shares, places = weights(case.knots), points(case.knots)
+    shares, places = of(case.knots), points(case.knots)
     inside = all(case.knots[0] < c < case.knots[-1] for c in places)
     proper = min(shares) > 0 and sum(shares) == 1 and inside
     mean = sum(case.ends()) / (case.knots[-1] - case.knots[0])
@@ -71,10 +71,8 @@ def barycentric(case: Broken) -> Check:
     return Check(found - mean if proper else Fraction(1), 0, hypotheses={"kinks": len(shares) - 1})
 
 
-def _one_point() -> Check:
-    """|t| on [−1, 2] has mean slope 1/3, and no point with that slope."""
-    slopes: list[Any] = [Fraction(-1), Fraction(1)]
-    return Check(min(abs(s - Fraction(1, 3)) for s in slopes), 0)
+_ABSOLUTE = Broken((Fraction(-1), Fraction(0), Fraction(2)), ((Fraction(0), Fraction(-1)), (Fraction(0), Fraction(1))))
+"""|t| on [−1, 2], whose mean slope is 1/3."""
 
 
 G_1 = Statement(
@@ -85,7 +83,11 @@ G_1 = Statement(
     method="exact",
     cases=functions,
     measure=barycentric,
-    control=Control("the mean value theorem itself (one point), for |t| on [−1, 2]", _one_point),
+    control=Control(
+        "both pieces with equal weights, for |t| on [−1, 2]",
+        case=lambda: _ABSOLUTE,
+        breaks={"of": lambda knots: [Fraction(1, len(knots) - 1)] * (len(knots) - 1)},
+    ),
     show=str,
     narrower="piecewise straight lines and parabolas, over the rationals",
 )
