@@ -85,14 +85,16 @@ def draw(table, path):
                 ms=4,
                 color=colour,
             )
-    for axis, power, title in ((axes[0], -0.5, "one network"), (axes[1], -1.0, "mean over networks")):
+    for axis, power, level, title in (
+        (axes[0], -0.5, 0.22, "one network"),
+        (axes[1], -1.0, 0.014, "mean over networks"),
+    ):
         ends = np.array([min(widths), max(widths)], float)
-        low = axis.get_ylim()[0]
-        axis.loglog(ends, 1.2 * low * (ends / ends[-1]) ** power, ":", color="0.5")
-        axis.text(ends[0], 1.3 * low * (ends[0] / ends[-1]) ** power, f"slope {power:g}", color="0.4", fontsize=8)
-        axis.set(xscale="log", yscale="log", xlabel="width", ylabel="relative distance from the limit", title=title)
+        axis.loglog(ends, level * (ends / ends[0]) ** power, ":", color="0.5")
+        axis.text(ends[0], 0.45 * level, f"slope {power:g}", color="0.4", fontsize=8)
+        axis.set(xlabel="width", ylabel="relative distance from the limit", title=title)
         axis.set_xticks(widths, [str(w) for w in widths])
-        axis.minorticks_off()
+        axis.xaxis.set_minor_formatter("")
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=7, frameon=False)
     figure.savefig(path, dpi=160)
