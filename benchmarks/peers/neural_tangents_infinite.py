@@ -39,9 +39,9 @@ def timed(job: str, n: int) -> Callable[[], Any]:
 
 
 def peak(job: str, n: int) -> Callable[[], Any]:
-    """The bytes by which one kernel raises the process, compilation included, above a kernel of two samples."""
+    """The bytes by which one kernel raises the process above what a first one has left."""
     kernel, x = problem(job, n)
-    kernel(x[:2]).block_until_ready()
+    kernel(x).block_until_ready()
 
     def repetition() -> int:
         gc.collect()
