@@ -61,7 +61,7 @@ def inspect_network(
             help="The network: .safetensors, .npz, .pt, .pth or .pt2; without it, a small example is trained."
         ),
     ] = None,
-    data: Annotated[str | None, typer.Argument(help="Samples: a .npy or .csv file, or the name of a data set.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Samples: .npy, .npz or .csv, or the name of a data set.")] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
@@ -71,32 +71,58 @@ def inspect_network(
     factory: Annotated[
         str | None, typer.Option(help="package.module:function that builds the network whose weights MODEL holds.")
     ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(help="How many of the samples to look at; up to 5,000 rows of the Jacobian when absent.", min=1),
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="What temporaries may take, for example 512M or 4G.")] = None,
+    patience: Annotated[
+        float, typer.Option(help="Leave out sections estimated to take longer, in seconds.", min=0)
+    ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
+    form: Annotated[str, typer.Option("--format", help="html (a page with figures) or md (the table).")] = "html",
+    json: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON.")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
-    """The geometry of a network on data: a table here, a self-contained page in OUT."""
+    """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect
-    from neuromanifold.models import load
-    from neuromanifold.models.function import output_shape
     from neuromanifold.numerics.files import check_folder
-    from neuromanifold.numerics.interrupts import answering
-    from neuromanifold.report import write
+    from neuromanifold.report import write, write_json, write_markdown
 
     check_folder(out, "--out")
-    with answering("no report was written."):
-        if model is None:
-            net, params, dataset = _example(epochs, seed)
-            x, y = dataset.x, dataset.y
-        else:
-            example = None if factory is None else _samples(model, data)[0][:3]
-            with _notes():
-                net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
-            x, y = _samples(model, data)
-            y = y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
-        inspection = inspect(net, params, x, y)
-        _print_inspection(inspection)
-        typer.echo(f"wrote {write(inspection, out)}")
+    if form not in ("html", "md"):
+        raise ValueError(f"`--format` is {form!r}; pass html or md.")
+    if model is None:
+        net, params, dataset = _example(epochs, seed)
+        x, y = dataset.x, dataset.y
+    else:
+        net, params, x, y = _loaded(model, data, activation, batchnorm, factory)
+    inspection = inspect(net, params, x, y, samples=samples, memory=memory, patience=patience, progress=True)
+    _print_inspection(inspection)
+    if json is not None:
+        typer.echo(f"wrote {write_json(inspection, json)}")
+    typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
+    if inspection.interrupted:
+        raise typer.Exit(130)
+
+
+def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:
+    """Network, parameters, samples, and targets where the data set has some that fit."""
+    import jax
+
+    from neuromanifold.models import load
+    from neuromanifold.models.function import output_shape
+
+    x, y = (None, None) if data is None else _samples(data)
+    example = None if factory is None or x is None else jax.tree.map(lambda a: a[:3], x)
+    with _notes():
+        net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
+    if x is None:
+        raise ValueError(
+            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
+        )
+    return net, params, x, y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
 
 
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
@@ -135,13 +161,9 @@ def _notes() -> Iterator[None]:
         typer.echo(f"note: {warning.message}", err=True)
 
 
-def _samples(model: str, data: str | None) -> tuple[Any, Any]:
+def _samples(data: str) -> tuple[Any, Any]:
     from neuromanifold.data import load, names, read
 
-    if data is None:
-        raise ValueError(
-            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
-        )
     if data not in names():
         return read(data), None
     dataset = load(data)
@@ -162,7 +184,8 @@ def _print_inspection(inspection: Any) -> None:
     console.print()
     console.print(table, markup=False)
     console.print()
-    console.print(inspection.headline, markup=False)
+    for sentence in inspection.verdict:
+        console.print(sentence, markup=False)
 
 
 @app.command()

@@ -28,7 +28,7 @@ def activation_patterns(f: Any, params: Any, x: Any, *, exact: bool = False) -> 
     `exact=True` decides by exact arithmetic on the host; what is exactly zero is inactive. Works under `jit` and `vmap`
     when `exact=False`.
     """
-    return jnp_or_np_concatenate(_by_layer(f, params, x, exact))
+    return jnp_or_np_concatenate(patterns_by_layer(f, params, x, exact))
 
 
 def jnp_or_np_concatenate(layers: list[Any]) -> Any:
@@ -36,7 +36,7 @@ def jnp_or_np_concatenate(layers: list[Any]) -> Any:
     return (np if isinstance(layers[0], np.ndarray) else jnp).concatenate(layers, axis=1)
 
 
-def _by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
+def patterns_by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
     """The pattern's columns, one array for each layer or bend."""
     check_params(params)
     x = check_sample(x)
@@ -51,7 +51,7 @@ def _by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
         graph = trace(f, params, x, dtype=dtype)
         require_piecewise_linear(graph)
         gates = decide(graph, params, x).gates if exact else _gates(graph, params, x)
-        return leave(_columns(f, graph, gates, jax.tree.leaves(x)[0].shape[0]))
+        return leave(pattern_columns(f, graph, gates, jax.tree.leaves(x)[0].shape[0]))
 
 
 @jax.jit(static_argnums=0)
@@ -75,7 +75,8 @@ def require_piecewise_linear(graph: Graph) -> None:
         )
 
 
-def _columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
+def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
+    """Gates as columns, one array for each layer of a perceptron (neurons without a kink always on), else for each bend."""
     asked = iter([_flat(units.candidates, gate, n) for units, gate in zip(graph.units, gates, strict=True)])
     if not isinstance(f, MLP):
         return list(asked) or [np.empty((n, 0), bool)]
@@ -155,5 +156,5 @@ def fixed_neurons(f: Any, params: Any, x: Any, *, exact: bool = False) -> FixedN
     >>> nm.fixed_neurons(net, params, jnp.array([[-1.0], [2.0]])).active[0].tolist()
     [True, False]
     """
-    layers = [layer for layer in _by_layer(f, params, x, exact) if layer.shape[1]]
+    layers = [layer for layer in patterns_by_layer(f, params, x, exact) if layer.shape[1]]
     return FixedNeurons(tuple(p.all(axis=0) for p in layers), tuple((~p).all(axis=0) for p in layers))

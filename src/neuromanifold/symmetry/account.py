@@ -76,16 +76,20 @@ def dimension_account(net: MLP, params: Params, x: Any) -> DimensionAccount:
     """
     group = hidden_equivalence(net, params, x)
     certificate = certified_rank(group.problem, prove=False)
-    functional = exact_rank(certificate.rank, certificate)
+    return account_of(group, exact_rank(certificate.rank, certificate))
+
+
+def account_of(group: HiddenEquivalence, functional: Rank) -> DimensionAccount:
+    """The account where symmetries and functional dimension are known already."""
     p = modular.random_prime()
     limit = group.problem.shape[0]
     if group.problem.graph.piecewise_linear:
         limit = min(limit, group.problem.region_bound())
     return DimensionAccount(
-        parameters=net.n_params,
+        parameters=group.net.n_params,
         functional=functional,
         explained=_in_turn(group, p),
-        sample_limit=min(limit, net.n_params),
+        sample_limit=min(limit, group.net.n_params),
         in_kernel=_verified(group, p),
         equivalence=group,
     )

@@ -124,7 +124,11 @@ def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
     net.check(params, x)
     check_sample(x)
     x = np.asarray(x, np.float64)
-    problem = Problem.of(net, params, x)
+    return equivalence_of(net, params, x, Problem.of(net, params, x))
+
+
+def equivalence_of(net: MLP, params: Params, x: np.ndarray, problem: Problem) -> HiddenEquivalence:
+    """The same from a network whose bends are decided already."""
     signs = signs_of(net, problem.decisions, len(x))
     slopes = layer_slopes(net, signs)
     degrees = neurons.hidden(net, neurons.degree)

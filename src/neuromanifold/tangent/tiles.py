@@ -50,7 +50,7 @@ class Tiles:
     def __call__(self, largest: int, mine: Callable[[int], bool] = lambda number: True) -> Iterator[tuple[Any, ...]]:
         """The tiles of at most `largest` samples a side whose number is `mine`."""
         over = mesh() if leading_axis(self.x1) >= _FEWEST_PER_DEVICE * len(devices()) else None
-        keep = max(2, int(self.budget / 2 // (self.plan.per_sample * self.dtype.itemsize * largest)))
+        keep = max(2, int(self.budget / 2 // (self.plan.held * self.dtype.itemsize * largest)))
         left = self._strips(self.x1, largest, over)
         right = left if self.x2 is None else self._strips(self.x2, largest, over)
         params = self.params if over is None else whole(self.params, over)
