@@ -206,7 +206,7 @@ def printed_blocks(net: LinearConvNet, theta: Any, direction: Any, A: np.ndarray
     """Σ_{i,j} 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i, ẇ_j)ᵀAu), with μ_{i,i} = 0.   [riemann, proof of P 8]"""
 
     def put(*moving: int) -> np.ndarray:
-        return net.end_to_end([direction[m] if m in moving else w for m, w in enumerate(theta)]).ravel()
+        return net.end_to_end(tuple(direction[m] if m in moving else w for m, w in enumerate(theta))).ravel()
 
     layers = range(net.depth)
     total = sum(put(i) @ (A @ put(j)) for i in layers for j in layers)
