@@ -320,10 +320,14 @@ def verify_statements(
     import jax
 
     from neuromanifold import papers
+    from neuromanifold.numerics.files import check_output
     from neuromanifold.report.ledger import write_ledger
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
+    for path, name in ((json, "--json"), (html, "--html"), (errata, "--errata")):
+        if path is not None:
+            check_output(path, name)
     if record:
         papers.source_folder()
     chosen = papers.select(key, tuple(ids or ()))
@@ -421,8 +425,16 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which rows; all of them when absent.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer repetitions, smaller sizes.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 when a ratio is half of the recorded one.")
+    ] = False,
+    record: Annotated[bool, typer.Option("--record", help="Record these ratios in benchmarks/baseline.json.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the growth with N, width, depth, outputs here.")] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Measure the accelerator instead; a line of JSON each.")] = False,
 ) -> None:
     """Speed and memory against the alternatives, as ratios measured in one run."""
+    from neuromanifold.numerics.files import check_output
+
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "__init__.py").is_file():
         raise ValueError(
@@ -431,7 +443,23 @@ def bench(
     sys.path.insert(0, str(root))
     import benchmarks
 
-    benchmarks.run(names or (), json_path=json, quick=quick)
+    for path, name in ((json, "--json"), (plot, "--plot")):
+        if path is not None:
+            check_output(path, name)
+    if gpu:
+        from benchmarks.gpu import main as measure_device
+
+        return measure_device(names or [])
+    if plot is not None:
+        typer.echo(f"wrote {benchmarks.draw_growth(plot, quick=quick)}")
+        return
+    rows = benchmarks.run(names or (), json_path=json, quick=quick)
+    if record:
+        typer.echo(f"wrote {benchmarks.baseline.record(rows)}")
+    for line in benchmarks.checked(rows) if check else ():
+        typer.echo(line, err=True)
+    if check and benchmarks.baseline.halved(rows):
+        raise typer.Exit(1)
 
 
 @data_app.command("list")
