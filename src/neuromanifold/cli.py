@@ -106,7 +106,7 @@ def inspect_network(
     """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect
     from neuromanifold.numerics.files import check_folder
-    from neuromanifold.report import write, write_json, write_markdown
+    from neuromanifold.report import print_inspection, write, write_json, write_markdown
 
     check_folder(out, "--out")
     if form not in ("html", "md"):
@@ -117,7 +117,7 @@ def inspect_network(
     else:
         net, params, x, y = _loaded(model, data, activation, batchnorm, factory)
     inspection = inspect(net, params, x, y, samples=samples, memory=memory, patience=patience, progress=True)
-    _print_inspection(inspection)
+    print_inspection(inspection)
     if json is not None:
         typer.echo(f"wrote {write_json(inspection, json)}")
     typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
@@ -126,7 +126,6 @@ def inspect_network(
 
 
 def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:
-    """Network, parameters, samples, and targets where the data set has some that fit."""
     import jax
 
     from neuromanifold.models import load
@@ -166,8 +165,7 @@ def reduce_network(
     if not isinstance(net, MLP):
         raise ValueError(f"`MODEL` is {model!r}, which is no stack of linear layers; reduce works on those.")
     found = reduce_width(net, params, None if data is None else _samples(data)[0])
-    typer.echo(f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}")
-    typer.echo(str(found))
+    typer.echo(f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}\n{found}")
     typer.echo(f"wrote {save(out, found.net, found.params)}")
 
 
@@ -216,24 +214,6 @@ def _samples(data: str) -> tuple[Any, Any]:
     return dataset.x, dataset.y
 
 
-def _print_inspection(inspection: Any) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=inspection.model, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    table.add_column("quantity")
-    table.add_column("value", justify="right", style="bold")
-    table.add_column("evidence", style="dim")
-    for name, value, remark in inspection.rows:
-        table.add_row(name, value, remark)
-    console = Console(highlight=False)
-    console.print()
-    console.print(table, markup=False)
-    console.print()
-    for sentence in inspection.verdict:
-        console.print(sentence, markup=False)
-
-
 @app.command()
 def reproduce(
     key: Annotated[str, typer.Argument(help=f"The paper: {', '.join(_STUDIES)}.")],
@@ -257,6 +237,7 @@ def reproduce(
     What OUT already holds is not computed again; results of another scale are refused.
     """
     from neuromanifold.numerics.interrupts import answering
+    from neuromanifold.report import print_claims
 
     if key not in _STUDIES:
         raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
@@ -266,27 +247,13 @@ def reproduce(
     study = importlib.import_module(f"neuromanifold.papers.{key}.study")
     options: Any = {"figure": _number_or_name(figure), "scale": scale, "workers": workers, "scheduler": scheduler}
     with answering(f"what was finished is in {folder}; the same command goes on from there."):
-        _print_claims(study.reproduce(folder, progress=True, **options))
+        print_claims(study.reproduce(folder, progress=True, **options))
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         typer.echo(f"wrote {path}")
 
 
 def _number_or_name(figure: str | None) -> int | str | None:
     return int(figure) if figure is not None and figure.isdigit() else figure
-
-
-def _print_claims(summary: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title=f"{summary['paper']}, {summary['scale']} scale", title_justify="left", box=None, padding=(0, 2, 0, 0)
-    )
-    for column in ("figure", "claim", "measured", "borne out"):
-        table.add_column(column)
-    for claim in summary["claims"]:
-        table.add_row(*(str(claim[name]) for name in ("figure", "claim", "measured", "borne_out")))
-    Console(highlight=False).print(table, markup=False)
 
 
 @app.command("verify")
@@ -322,6 +289,7 @@ def verify_statements(
     from neuromanifold import papers
     from neuromanifold.numerics.files import check_output
     from neuromanifold.report.ledger import write_ledger
+    from neuromanifold.report.verification import examined, print_facts
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
@@ -336,9 +304,9 @@ def verify_statements(
     held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
     evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held)
-    found, expected = _examined(evidence, len(chosen), recorded, studies, json, held)
+    found, expected = examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
-        _print_facts(found, expected)
+        print_facts(found, expected)
     if record:
         for path in papers.write_verdicts(found, papers.source_folder(), keep=recorded, small=studies):
             typer.echo(f"wrote {path}")
@@ -362,62 +330,6 @@ def _small_summary() -> Any:
         return folder / "summary.json"
 
     return summary
-
-
-def _examined(
-    evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, held: list[Any]
-) -> tuple[list[Any], list[str]]:
-    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts.
-
-    `json` always holds what it held before, with what has been found since.
-    """
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from neuromanifold.papers import expected, merge, write_evidence
-    from neuromanifold.report.ledger import cells, summary_lines
-
-    found: list[Any] = []
-    verdicts: list[str] = []
-    columns = (TextColumn("statements"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as progress:
-        task = progress.add_task("statements", total=total)
-        show = functools.partial(progress.console.print, markup=False, highlight=False, soft_wrap=True)
-        show(_line("paper", "id", "verdict", "cases", "margin", "s", ""))
-        for item in evidence:
-            found.append(item)
-            verdicts.append(expected(item, recorded, small=small))
-            show(_line(*cells(item, verdicts[-1])))
-            if json is not None:
-                write_evidence(merge(held, found), json)
-            progress.advance(task)
-    for line in summary_lines(found):
-        typer.echo(line)
-    differing = sum(item.kind != verdict for item, verdict in zip(found, verdicts, strict=True))
-    typer.echo("every verdict is the recorded one" if not differing else f"{differing} verdicts differ from the record")
-    if json is not None:
-        typer.echo(f"wrote {json}")
-    return found, verdicts
-
-
-def _print_facts(found: list[Any], expected: list[str]) -> None:
-    """What stands behind each verdict, for statements that were asked for by name."""
-    from neuromanifold.report.ledger import facts
-
-    for item, verdict in zip(found, expected, strict=True):
-        typer.echo(f"\n{item.paper} {item.id}: {item.statement}")
-        for name, value in facts(item, verdict):
-            typer.echo(f"  {name}: " + value.replace("\n", "\n    "))
-
-
-def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:
-    return f"{paper:<11} {name:<26} {verdict:<31} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()
 
 
 @app.command()

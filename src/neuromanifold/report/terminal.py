@@ -1,0 +1,39 @@
+"""Results as tables in a terminal."""
+
+from typing import Any
+
+from neuromanifold.inspection import Inspection
+
+
+def print_inspection(inspection: Inspection) -> None:
+    """The table and the verdict."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=inspection.model, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("quantity")
+    table.add_column("value", justify="right", style="bold")
+    table.add_column("evidence", style="dim")
+    for name, value, remark in inspection.rows:
+        table.add_row(name, value, remark)
+    console = Console(highlight=False)
+    console.print()
+    console.print(table, markup=False)
+    console.print()
+    for sentence in inspection.verdict:
+        console.print(sentence, markup=False)
+
+
+def print_claims(summary: dict[str, Any]) -> None:
+    """The claims of a study, with what was measured."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=f"{summary['paper']}, {summary['scale']} scale", title_justify="left", box=None, padding=(0, 2, 0, 0)
+    )
+    for column in ("figure", "claim", "measured", "borne out"):
+        table.add_column(column)
+    for claim in summary["claims"]:
+        table.add_row(*(str(claim[name]) for name in ("figure", "claim", "measured", "borne_out")))
+    Console(highlight=False).print(table, markup=False)
