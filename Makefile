@@ -1,14 +1,19 @@
 PYTHONS = python3.14 python3.13 python3.12 python3.11 python3
-PIP = .venv/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+VENV = .venv
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 # Two workers share two cores: one thread each for NumPy's BLAS. A file's tests stay in one worker, which then compiles each shape once.
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg .venv/bin/pytest -n 2 --dist loadfile --durations=15
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pytest -n 2 --dist loadfile --durations=15
+# Networks of other libraries: their tests run in an environment of their own, PyTorch's wheel being what it is.
+ADAPTERS = $(wildcard tests/models/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
+TORCH_CPU = --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
 
-.PHONY: help install demo test acceptance lint docs bench peers
+.PHONY: help install demo test test-torch acceptance lint docs bench peers
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo        inspect the built-in example network and write report/index.html'
 	@echo 'make test        the whole test suite'
+	@echo 'make test-torch  the tests that need PyTorch (its CPU build), Flax or Haiku, in .venv-torch'
 	@echo 'make acceptance  the same tests with ten times the random draws'
 	@echo 'make lint        ruff and pyright'
 	@echo 'make docs        the documentation, into site/'
@@ -23,6 +28,10 @@ demo: .venv/.installed-core
 
 test: .venv/.installed
 	$(PYTEST) $(ARGS)
+
+test-torch: VENV = .venv-torch
+test-torch: .venv-torch/.installed
+	$(PYTEST) $(ADAPTERS) $(ARGS)
 
 acceptance: .venv/.installed
 	$(PYTEST) --draws 10 $(ARGS)
@@ -54,16 +63,24 @@ peers:
 	@$(PIP) -e '.[dev,docs]'
 	@touch .venv/.installed-core $@
 
+.venv-torch/.installed: VENV = .venv-torch
+.venv-torch/.installed: pyproject.toml constraints.txt
+	@$(create_venv)
+	@echo 'Installing neuromanifold, PyTorch (CPU), Flax, Haiku and Transformers into .venv-torch'
+	@$(PIP) $(TORCH_CPU) torch
+	@$(PIP) -e '.[dev,torch,flax,haiku]' transformers
+	@touch $@
+
 # A .venv that works is kept; a missing or broken one is made anew. A python3.x on PATH may be a launcher that does not run, so each is tried.
 define create_venv
-if .venv/bin/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then exit 0; fi; \
+if $(VENV)/bin/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then exit 0; fi; \
 found=; \
 for python in $(PYTHONS); do \
   "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
   found=$$python; \
   "$$python" -c 'import ensurepip, venv' 2>/dev/null || continue; \
-  echo "Creating .venv with $$("$$python" --version)"; \
-  exec "$$python" -m venv --clear .venv; \
+  echo "Creating $(VENV) with $$("$$python" --version)"; \
+  exec "$$python" -m venv --clear $(VENV); \
 done; \
 if [ -n "$$found" ]; then \
   echo "$$found cannot create a virtual environment: its modules venv and ensurepip are missing; install them (Debian and Ubuntu: apt install python3-venv) and run make again." >&2; \

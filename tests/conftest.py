@@ -1,12 +1,27 @@
 """Seeds from test names, the number of random draws, and how many of them were not vacuous."""
 
+import importlib.util
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import jax
 import numpy as np
 import pytest
+
+# Test files by the beginning of their names, and the package without which they are not collected.
+NEEDED = {"test_torch_": "torch", "test_flax": "flax", "test_haiku": "haiku", "test_transformers": "transformers"}
+
+
+def missing_package(path: Path) -> str | None:
+    """The package that a test file needs and that is absent here."""
+    found = [package for start, package in NEEDED.items() if path.name.startswith(start)]
+    return next((package for package in found if importlib.util.find_spec(package) is None), None)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return True if missing_package(collection_path) else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,6 +97,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, text in report.user_properties
         if report.when == "call" and name == "tally"
     )
+    missing = {path.name: missing_package(path) for path in sorted(Path(__file__).parent.rglob("test_*.py"))}
+    left_out = [f"{name} ({package})" for name, package in missing.items() if package]
+    if left_out:
+        terminalreporter.write_line(f"not run here, but by `make test-torch`: {', '.join(left_out)}")
     if lines:
         terminalreporter.section("cases that were not vacuous")
         for line in lines:

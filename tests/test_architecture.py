@@ -24,7 +24,11 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 JAX_FAMILY = {"jax", "jaxlib", "equinox", "optax", "diffrax", "lineax", "jaxtyping"}
-NOT_PUBLIC = ("jax.core", "jax.interpreters", "equinox.internal")
+NOT_PUBLIC = ("jax.core", "jax.extend.core", "jax.interpreters", "equinox.internal")
+ALLOWED = {
+    "src/neuromanifold/numerics/precision.py": {"jax.core.Tracer"},
+    "src/neuromanifold/graph/tracing.py": {"jax.extend.core"},
+}
 LAZY = ["flint", "plotly", "matplotlib", "sklearn", "dask", "torch"]
 SKIPS = {"skip", "skipif", "importorskip", "xfail"}
 
@@ -121,9 +125,13 @@ def docstring_examples(source: str, module: str) -> set[str]:
     return set(visit(ast.parse(source), module.removesuffix(".__init__")))
 
 
+def _allowed(name: str, place: str) -> bool:
+    return any(f"{name}.".startswith(f"{prefix}.") for prefix in ALLOWED.get(place, ()))
+
+
 @pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=relative)
 def test_only_public_jax_in_short_modules(path: Path):
-    assert private_names(path.read_text()) == []
+    assert {n for n in private_names(path.read_text()) if not _allowed(n, relative(path))} == set()
     assert len(path.read_text().splitlines()) <= 400
 
 

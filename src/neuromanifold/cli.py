@@ -1,14 +1,37 @@
 """The command line: thin, every command calls one function of the library and says what it wrote."""
 
+import contextlib
 import functools
 import importlib
+import os
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
+
+
+class _Group(typer.core.TyperGroup):
+    """The commands; Ctrl-C says what is on disk."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            print(
+                f"neuromanifold: interrupted; {str(stop) or 'what was finished is on disk.'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            sys.stdout.flush()
+            os._exit(130)  # what still computes in another thread must not delay the answer
+
 
 app = typer.Typer(
+    cls=_Group,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -21,45 +44,102 @@ _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        import importlib.metadata as metadata
+
+        typer.echo(f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """The geometry of neural-network parametrizations, with answers that carry their proof."""
+
+
 def main() -> None:
     """Run the command line; bad input ends in one sentence and exit status 2."""
     try:
         app()
-    except (ValueError, TypeError, OSError, ArithmeticError) as error:
+    except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
         print(f"neuromanifold: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("neuromanifold: interrupted; what was finished is on disk.", file=sys.stderr)
-        raise SystemExit(130) from None
 
 
 @app.command("inspect")
 def inspect_network(
     model: Annotated[
-        str | None, typer.Argument(help="MLP weights, .safetensors or .npz; without it, a small example is trained.")
+        str | None,
+        typer.Argument(
+            help="The network: .safetensors, .npz, .pt, .pth or .pt2; without it, a small example is trained."
+        ),
     ] = None,
-    data: Annotated[str | None, typer.Argument(help="Samples: a .npy or .csv file, or the name of a data set.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Samples: .npy, .npz or .csv, or the name of a data set.")] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
+    batchnorm: Annotated[
+        str | None, typer.Option(help="Where batch normalisation stands to the activation: before or after it.")
+    ] = None,
+    factory: Annotated[
+        str | None, typer.Option(help="package.module:function that builds the network whose weights MODEL holds.")
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(help="How many of the samples to look at; up to 5,000 rows of the Jacobian when absent.", min=1),
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="What temporaries may take, for example 512M or 4G.")] = None,
+    patience: Annotated[
+        float, typer.Option(help="Leave out sections estimated to take longer, in seconds.", min=0)
+    ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
+    form: Annotated[str, typer.Option("--format", help="html (a page with figures) or md (the table).")] = "html",
+    json: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON.")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
-    """The geometry of a network on data: a table here, a self-contained page in OUT."""
+    """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect
-    from neuromanifold.models import load
-    from neuromanifold.report import write
+    from neuromanifold.numerics.files import check_folder
+    from neuromanifold.report import write, write_json, write_markdown
 
+    check_folder(out, "--out")
+    if form not in ("html", "md"):
+        raise ValueError(f"`--format` is {form!r}; pass html or md.")
     if model is None:
         net, params, dataset = _example(epochs, seed)
         x, y = dataset.x, dataset.y
     else:
-        net, params = load(model, activation=activation)
-        x, y = _samples(net, model, data)
-    inspection = inspect(net, params, x, y)
+        net, params, x, y = _loaded(model, data, activation, batchnorm, factory)
+    inspection = inspect(net, params, x, y, samples=samples, memory=memory, patience=patience, progress=True)
     _print_inspection(inspection)
-    typer.echo(f"wrote {write(inspection, out)}")
+    if json is not None:
+        typer.echo(f"wrote {write_json(inspection, json)}")
+    typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
+    if inspection.interrupted:
+        raise typer.Exit(130)
+
+
+def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:
+    """Network, parameters, samples, and targets where the data set has some that fit."""
+    import jax
+
+    from neuromanifold.models import load
+    from neuromanifold.models.function import output_shape
+
+    x, y = (None, None) if data is None else _samples(data)
+    example = None if factory is None or x is None else jax.tree.map(lambda a: a[:3], x)
+    with _notes():
+        net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
+    if x is None:
+        raise ValueError(
+            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
+        )
+    return net, params, x, y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
 
 
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
@@ -88,17 +168,23 @@ def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
     return net, jax.tree.map(lambda leaf: leaf[0], training.params), dataset
 
 
-def _samples(net: Any, model: str, data: str | None) -> tuple[Any, Any]:
+@contextlib.contextmanager
+def _notes() -> Iterator[None]:
+    """Warnings of the library as plain lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        typer.echo(f"note: {warning.message}", err=True)
+
+
+def _samples(data: str) -> tuple[Any, Any]:
     from neuromanifold.data import load, names, read
 
-    if data is None:
-        raise ValueError(
-            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
-        )
     if data not in names():
         return read(data), None
     dataset = load(data)
-    return dataset.x, dataset.y if dataset.y.shape[1] == net.widths[-1] else None
+    return dataset.x, dataset.y
 
 
 def _print_inspection(inspection: Any) -> None:
@@ -115,7 +201,8 @@ def _print_inspection(inspection: Any) -> None:
     console.print()
     console.print(table, markup=False)
     console.print()
-    console.print(inspection.headline, markup=False)
+    for sentence in inspection.verdict:
+        console.print(sentence, markup=False)
 
 
 @app.command()
@@ -125,17 +212,33 @@ def reproduce(
     scale: Annotated[
         str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
     ] = "small",
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; results/KEY when absent.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1)
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared.")
+    ] = None,
 ) -> None:
-    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json."""
+    """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json.
+
+    What OUT already holds is not computed again; results of another scale are refused.
+    """
+    from neuromanifold.numerics.interrupts import answering
+
     if key not in _STUDIES:
         raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
     if scale not in ("small", "paper"):
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
-    folder = out or Path("results") / key
+    folder = out or Path("results") / (key if scale == "small" else f"{key}-{scale}")
     study = importlib.import_module(f"neuromanifold.papers.{key}.study")
-    _print_claims(study.reproduce(folder, figure=_number_or_name(figure), scale=scale, progress=True))
-    for path in sorted(folder.iterdir()):
+    options: Any = {"figure": _number_or_name(figure), "scale": scale, "workers": workers, "scheduler": scheduler}
+    with answering(f"what was finished is in {folder}; the same command goes on from there."):
+        _print_claims(study.reproduce(folder, progress=True, **options))
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
         typer.echo(f"wrote {path}")
 
 

@@ -70,6 +70,8 @@ def test_scikit_learn_is_imported_only_where_its_data_are_wanted():
         '"a name, quoted"\t"b"\n1\t2\n3\t4\n',
         "\ufeffa,b\n1, 2\n\n3.0,4e0\n",
         "1,2\r\n3,4\r\n",
+        "1,2\r3,4\r",
+        'a,b\n"1",+2\n3.,.4e1\n   \n',
     ],
 )
 def test_csv_with_or_without_header(text: str, tmp_path: Path):
@@ -85,7 +87,31 @@ def test_csv_with_or_without_header(text: str, tmp_path: Path):
         ("1,2\n3\n", r"line 2 has 1 columns but the table has 2"),
         ("a,b\n1,2\n3,four\n", r"line 3, column 2 is 'four'; replace it by a number"),
         ("1,2\n3,\n", r"line 2, column 2 is ''"),
-        ("1,2\n3,nan\n", r"x\.csv` is nan at \[1, 1\]"),
+        ("1,2\n3,nan\n", r"line 2, column 2 is 'nan'; replace it by a number"),
+        ("1,2\n\n3,inf\n", r"line 3, column 2 is 'inf'; replace it by a number"),
+        (
+            "NA,2\n3,4\n",
+            r"line 1, column 1 is 'NA'; replace it by a number, or, if this line names the columns, name every",
+        ),
+        ("NA,NA\n3,4\n", r"line 1, column 1 is 'NA'"),
+        (",a\n0,1.5\n", r"line 1, column 1 is ''; .*name every one"),
+        ("1,5;2,7\n1,6;2,8\n", r"line 1, column 1 is '1,5'; replace it"),
+        ("a;b\n1,5;2,7\n", r"line 2, column 1 is '1,5'; replace it by a number; write decimals with a point"),
+        ("a\tb\n1,5\t2\n", r"line 2, column 1 is '1,5'"),
+        ("1_0,2\n3,4\n", r"line 1, column 1 is '1_0'"),
+        ("1_0,2_0\n3,4\n", r"line 1, column 1 is '1_0'"),
+        ("3,4\n1_0,2\n", r"line 2, column 1 is '1_0'"),
+        ("0,1\n0.5,2.5\n", r"line 1 is '0,1', which may number the columns or be data; name the columns"),
+        ("0\n0.5\n0.7\n", r"line 1 is '0', which may number the columns or be data"),
+        ("a,b\n9007199254740993,1\n", r"line 2, column 1 is 9007199254740993, which float64 cannot hold"),
+        ("1,2\n1e400,1\n", r"line 2, column 1 is 1e400, which float64 cannot hold"),
+        ("a,b,c\n1,2\n", r"line 2 has 2 columns but the table has 3|names 3 columns but its rows have 2"),
+        ("1 2\n3 4\n", r"line 1, column 1 is '1 2'"),
+        ("1,2\n0x10,1\n", r"line 2, column 1 is '0x10'"),
+        ("1,2\n١,1\n", r"line 2, column 1 is '١'"),
+        ('1,"2\n3,4\n', r"x\.csv"),
+        ("1\x002,3\n", r"x\.csv"),
+        ('a,b\n1,"' + "2" * 200_000 + '"\n', r"x\.csv"),
         (b"\xff\xfe\x00\x01", r"x\.csv is not a text file"),
     ],
 )
@@ -105,19 +131,53 @@ def test_npy(a: np.ndarray, tmp_path: Path):
     assert np.array_equal(x, a[:, None] if a.ndim == 1 else a)
 
 
+def test_whole_numbers_below_a_header_and_beside_it(tmp_path: Path):
+    """The first line 0,1 is refused, 0,0 and a lone 0 above whole numbers are data; a large even number is exact."""
+    (tmp_path / "x.csv").write_text("0,0\n0,1\n1,0\n1,1\n")
+    assert data.read(tmp_path / "x.csv").shape == (4, 2)
+    (tmp_path / "x.csv").write_text("0\n1\n2\n")
+    assert data.read(tmp_path / "x.csv").ravel().tolist() == [0, 1, 2]
+    (tmp_path / "x.csv").write_text("a\n9007199254740994\n1e300\n")
+    assert data.read(tmp_path / "x.csv").ravel().tolist() == [2.0**53 + 2, 1e300]
+
+
+def claiming(shape: str, body: bytes = b"") -> bytes:
+    """A .npy file that claims a shape."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+def test_big_endian_files_are_read(tmp_path: Path):
+    np.save(tmp_path / "x.npy", np.arange(6, dtype=">f8").reshape(2, 3))
+    assert np.array_equal(data.read(tmp_path / "x.npy"), np.arange(6.0).reshape(2, 3))
+
+
 @pytest.mark.parametrize(
     "write, message",
     [
         (lambda path: path.write_bytes(b"\x93NUMPY"), r"x\.npy cannot be read"),
         (lambda path: path.write_bytes(b""), r"x\.npy cannot be read"),
-        (lambda path: np.save(path, np.array([{"a": 1}]), allow_pickle=True), r"x\.npy cannot be read .*pickle"),
-        (lambda path: np.save(path, np.array(["a"])), r"x\.npy holds dtype <U1; needed is one array of real numbers"),
+        (
+            lambda path: np.save(path, np.array([{"a": 1}]), allow_pickle=True),
+            r"x\.npy cannot be read .*dtype object, not numbers",
+        ),
+        (lambda path: np.save(path, np.array(["a"])), r"x\.npy cannot be read .*dtype <U1, not numbers"),
         (lambda path: np.save(path, np.ones((2, 2), complex)), r"x\.npy holds dtype complex128"),
         (
             lambda path: np.savez(path.with_suffix(""), a=np.ones(3)) or path.with_suffix(".npz").rename(path),
-            r"x\.npy holds several arrays",
+            r"x\.npy cannot be read .*magic string",
         ),
         (lambda path: np.save(path, np.array([[np.inf]])), r"x\.npy` is inf at \[0, 0\]"),
+        (
+            lambda path: np.save(path, np.array([2**53 + 1])),
+            r"x\.npy. is 9007199254740993 at \[0\], which float64 cannot",
+        ),
+        (lambda path: np.save(path, np.longdouble([1]) + 2**-60), r"in float128, which float64 cannot hold"),
+        (lambda path: path.write_bytes(claiming("(10000000000000,)")), r"claims shape .* and holds 0\); it is damaged"),
+        (
+            lambda path: path.write_bytes(claiming("(2,)", b"1234567")),
+            r"claims shape \(2,\) of float64, 16 bytes, and holds 7",
+        ),
         (lambda path: np.save(path, np.ones((0, 2))), r"x\.npy` has shape \(0, 2\), so it is empty"),
     ],
 )

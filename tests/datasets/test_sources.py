@@ -1,6 +1,9 @@
 """Real data: found in the named folder, then the cache, then OpenML; one clear sentence where there is no network."""
 
 import gzip
+import hashlib
+import io
+import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.error import URLError
@@ -21,6 +24,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise URLError("Name or service not known")
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", offline)
+    monkeypatch.setattr(urllib.request, "urlopen", lambda address, timeout: offline())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("NEUROMANIFOLD_DATA", raising=False)
     monkeypatch.setattr(fashion, "DEBIAN", tmp_path / "debian")
@@ -73,6 +77,12 @@ def test_energy_comes_from_openml_once_and_then_from_the_cache(nowhere, rng, mon
         return SimpleNamespace(frame=shuffled)
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", openml)
+    with pytest.raises(
+        ValueError, match=r"OpenML 44960 gives another table than UCI's \(its checksum differs\); connect"
+    ):
+        data.fetch("energy")
+    calls.clear()
+    monkeypatch.setattr(energy, "SHA256", energy.table_hash(table[rng.permutation(768)]))
     assert [row["present"] for row in data.catalogue() if row["name"] == "energy"] == [""]
     assert data.fetch("energy") == nowhere / "cache" / "neuromanifold" / "energy_efficiency.csv"
     d = data.load("energy")
@@ -126,14 +136,38 @@ def test_fashion_is_found_in_every_place(place, nowhere, rng, monkeypatch):
     assert str(nowhere / place) in train.source
 
 
-def test_fashion_from_openml_is_kept_in_the_cache(nowhere, rng, monkeypatch):
+def test_fashion_is_downloaded_once_and_only_the_authors_files(nowhere, rng, monkeypatch):
     images, labels = small_fashion(monkeypatch, rng)
-    bunch = SimpleNamespace(data=images.reshape(10, 784).astype(float), target=labels.astype(str).astype(object))
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda **options: bunch)
+    files = {}
+    for part, rows in (("train", slice(0, 7)), ("t10k", slice(7, 10))):
+        for kind, a in (("images-idx3", images), ("labels-idx1", labels)):
+            path = fashion.write_idx(nowhere / "there" / f"{part}-{kind}-ubyte.gz", a[rows])
+            files[path.name] = path.read_bytes()
+    monkeypatch.setattr(
+        urllib.request, "urlopen", lambda address, timeout: io.BytesIO(files[address.rpartition("/")[2]])
+    )
+    with pytest.raises(ValueError, match=r"train-images-idx3-ubyte.gz gives another file than the authors'.*; connect"):
+        data.fetch("fashion_mnist")
+    assert not list((nowhere / "cache").rglob("*.gz"))
+    monkeypatch.setattr(fashion, "GIT_BLOBS", {name: git_name(content) for name, content in files.items()})
     assert data.fetch("fashion_mnist") == nowhere / "cache" / "neuromanifold" / "fashion-mnist"
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", None)
+    monkeypatch.setattr(urllib.request, "urlopen", None)
     assert np.array_equal(data.load("fashion_mnist").x * 255, images[:7].reshape(7, 784))
     assert np.array_equal(data.load("fashion_mnist_test").y.argmax(1), labels[7:])
+
+
+def git_name(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def test_a_bomb_in_an_idx_file_is_not_unpacked(nowhere, rng, monkeypatch):
+    images, labels = small_fashion(monkeypatch, rng)
+    for name, a in (("images-idx3", images), ("labels-idx1", labels)):
+        fashion.write_idx(nowhere / "debian" / f"train-{name}-ubyte.gz", a[:7])
+        fashion.write_idx(nowhere / "debian" / f"t10k-{name}-ubyte.gz", a[7:])
+    (nowhere / "debian" / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(60_000_000)))
+    with pytest.raises(ValueError, match=r"cannot be read \(it holds more than 47040016 bytes\); it is damaged"):
+        data.load("fashion_mnist")
 
 
 @pytest.mark.parametrize(

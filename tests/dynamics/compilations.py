@@ -16,8 +16,9 @@ def compilations() -> Iterator[list[str]]:
     logger = logging.getLogger("jax")
     logger.addHandler(handler)
     try:
-        with jax.log_compiles(True):
-            yield names
+        jax.config.update("jax_log_compiles", True)  # for all threads: training compiles in its own
+        yield names
     finally:
+        jax.config.update("jax_log_compiles", False)
         logger.removeHandler(handler)
         names[:] = [name for name in names if name.startswith("Compiling ")]

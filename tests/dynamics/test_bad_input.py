@@ -38,11 +38,11 @@ def nan(a: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"params": ONE}, r"`params` has no common run axis in front .*; draw runs with `net.init\(key=key, runs=R\)`"),
         (
-            {"f": SQUARE, "params": SQUARE.init(key=jax.random.key(0)), "x": np.ones((5, 3)), "y": np.ones((5, 3))},
-            r"`params` is one network without a run axis; draw runs",
+            {"params": ONE, "single": False},
+            r"`single` is False but `params` has no common run axis in front .*; draw runs with `net.init\(key=key, runs=R\)`",
         ),
+        ({"chunk": 0}, r"`chunk` is 0; pass a number of members"),
         ({"params": ()}, r"`params` has no arrays"),
         ({"x": np.ones((5, 3))}, r"`x` has 3 features but the network takes 2"),
         ({"x": nan(X)}, r"`x` is nan at \[0, 1\]"),
@@ -66,6 +66,12 @@ def nan(a: np.ndarray) -> np.ndarray:
 def test_values_that_cannot_be(options, message):
     with pytest.raises(ValueError, match=message):
         attempt(**options)
+
+
+def test_a_square_network_is_one_network(key):
+    """Every array has three rows, which could be three runs, but no network takes what they hold."""
+    done = attempt(SQUARE, SQUARE.init(key=key), np.ones((5, 3)), np.ones((5, 3)))
+    assert done.axes == ()
 
 
 @pytest.mark.parametrize(

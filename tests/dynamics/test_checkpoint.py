@@ -13,6 +13,7 @@ from dynamics import plain
 from neuromanifold.dynamics import adam_l2, checkpoint, keeping, loss_probe, train
 from neuromanifold.dynamics.checkpoint import Course
 from neuromanifold.models import losses
+from neuromanifold.numerics.archive import read_archive, write_archive
 
 
 class Interrupted(Exception):
@@ -109,7 +110,8 @@ def test_another_training_s_checkpoint_is_refused(case, tmp_path: Path):
     with pytest.raises(ValueError, match=r"belongs to another training \(key: .* 0 7 there, .* 0 8 here\); delete it"):
         case(Watch(), key=8, checkpoint=path)
     with pytest.raises(
-        ValueError, match=r"\(batch_size: 4 there, None here; optimizer: .*0\.01\) there, .*0\.02\) here\)"
+        ValueError,
+        match=r"\(batch_size: 4 there, None here; optimizer: .*0\.01\) there, .*0\.02\) here; training step: ",
     ):
         case(Watch(), batch_size=None, optimizer=adam_l2(0.05, 0.02), checkpoint=path)
 
@@ -117,19 +119,59 @@ def test_another_training_s_checkpoint_is_refused(case, tmp_path: Path):
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 torn", b"not a checkpoint"])
 def test_a_damaged_checkpoint_is_refused(damage: bytes, case, tmp_path: Path):
     (tmp_path / "run.npz").write_bytes(damage)
-    with pytest.raises(ValueError, match=r"`checkpoint` .*run.npz cannot be read .*delete it, or name another"):
+    with pytest.raises(
+        ValueError, match=r"`checkpoint` .*run.npz has no checksum at its end.*delete it, or name another"
+    ):
         case(Watch(), checkpoint=tmp_path / "run.npz")
     np.savez(tmp_path / "run.npz", header=np.ones(3))
-    with pytest.raises(ValueError, match=r"`checkpoint` .*run.npz cannot be read"):
+    with pytest.raises(ValueError, match=r"`checkpoint` .*run.npz has no checksum at its end"):
         case(Watch(), checkpoint=tmp_path / "run.npz")
+
+
+def test_a_flipped_bit_anywhere_is_noticed(case, tmp_path: Path, rng, draws, tally):
+    case(Watch(), checkpoint=tmp_path / "run.npz", epochs=1)
+    whole = (tmp_path / "run.npz").read_bytes()
+    for bit in rng.integers(0, 8 * len(whole), draws(40)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "flipped.npz").write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"is damaged: its checksum|has no checksum at its end"):
+            checkpoint.find(tmp_path / "flipped.npz")
+    tally(draws(40), of=draws(40), what="flipped bits noticed")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"plan": {"chunk": 10**12, "probed": 1, "pool": 1}},
+        {"plan": {"chunk": -1, "probed": 1, "pool": 1}},
+        {"plan": []},
+        {"epoch": "many"},
+        {"epoch": 1e300},
+        {"recorded": [0, 1, 99]},
+        {"identity": 3},
+        {"first": None},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_with_a_valid_checksum_may_still_be_hostile(change, case, tmp_path: Path):
+    path = tmp_path / "run.npz"
+    case(Watch(), checkpoint=path, epochs=1)
+    header, arrays = read_archive(path, "")
+    write_archive(path, header | change, arrays)
+    with pytest.raises(ValueError, match=r"`checkpoint` .*run.npz.*delete it"):
+        case(Watch(), checkpoint=path, epochs=1)
 
 
 def test_every_dtype_survives_the_file(tmp_path: Path):
     learners = [np.arange(3).astype(kind) for kind in (ml_dtypes.bfloat16, np.float16, np.float64, np.int32, bool)]
     course = Course(4, (*learners, np.array(5, np.uint32)), {0: {"a b": np.ones((2, 3))}, 4: {"a b": np.zeros((2, 3))}})
-    checkpoint.write(tmp_path / "c", {"key": "1"}, course)
-    read = checkpoint.read(tmp_path / "c", {"key": "1"}, course.learners)
-    assert read is not None and read.epoch == 4 and list(read.records) == [0, 4]
+    header = {"identity": {"key": "1"}, "described": {}, "plan": {"chunk": 3, "probed": 3, "pool": 2}}
+    checkpoint.write(tmp_path / "c", header, course)
+    found = checkpoint.find(tmp_path / "c")
+    assert found is not None and found.identity == {"key": "1"} and found.plan["pool"] == 2
+    read = checkpoint.course(found, course.learners)
+    assert read.epoch == 4 and list(read.records) == [0, 4]
     for a, b in zip(read.learners, course.learners, strict=True):
         assert a.dtype == b.dtype and np.array_equal(a, b)
     assert np.array_equal(read.records[0]["a b"], np.ones((2, 3)))

@@ -1,5 +1,7 @@
 """`inspect` agrees with the rooms it asks, and its table and page say what it found."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -60,6 +62,102 @@ def test_any_function_is_inspected():
     assert (inspection.n_params, int(inspection.dimension)) == (2, 1)
 
 
+def test_the_rank_by_samples_is_the_rank_on_the_first_samples(inspected):
+    params, x, inspection = inspected
+    for n in (1, 2, 5, 11, 23, 40):
+        assert inspection.growth[n - 1] == int(nm.functional_dimension(NET, params, x[:n], exact=True))
+    at = inspection.saturated_at
+    assert inspection.growth[at - 1] == int(inspection.exact) > (inspection.growth[at - 2] if at > 1 else 0)
+
+
+def test_wide_jacobians_have_a_curve_too(rng):
+    net = nm.MLP((2, 8, 2))
+    params, x = net.init(key=jax.random.key(0)), rng.normal(size=(6, 2))
+    x = np.concatenate([x, x[:3]])
+    inspection = nm.inspect(net, params, x)
+    expected = [int(nm.functional_dimension(net, params, x[:n], exact=True)) for n in range(1, 10)]
+    assert inspection.growth.tolist() == expected
+    assert inspection.saturated_at == 6
+    assert "The first 6 samples already show all of it; the other 3 add nothing." in inspection.verdict
+
+
+def test_the_headline_begins_with_what_the_sample_allows(rng):
+    net = nm.MLP((2, 8, 1))
+    inspection = nm.inspect(net, net.init(key=jax.random.key(0)), rng.normal(size=(3, 2)))
+    assert inspection.headline.startswith(
+        "3 samples × 1 output can show at most 3 of 33 parameter directions, and all 3"
+    )
+    assert "the sample is the limit" in inspection.headline
+
+
+def test_a_large_sample_is_thinned_and_the_table_says_so(inspected, rng):
+    params, *_ = inspected
+    x = rng.normal(size=(50, 1))
+    inspection = nm.inspect(NET, params, x, samples=10)
+    assert (inspection.n_samples, inspection.n_given) == (10, 50)
+    np.testing.assert_array_equal(inspection.sample[0], x[::5])
+    assert "10 of 50, evenly spaced" in str(inspection)
+    assert int(inspection.exact) == int(nm.functional_dimension(NET, params, x[::5], exact=True))
+    with pytest.raises(ValueError, match=r"`samples` is 0; pass how many of the 50 samples to look at"):
+        nm.inspect(NET, params, x, samples=0)
+
+
+def test_sections_beyond_memory_or_patience_are_left_out_and_say_so(inspected):
+    params, x, _ = inspected
+    small = {part.title: part.left_out for part in nm.inspect(NET, params, x, memory=1000).parts}
+    assert "the budget is 0 MB: pass more `memory` or fewer `samples`" in small["exact rank"]
+    hasty = nm.inspect(NET, params, x, patience=0)
+    assert hasty.dimension is None
+    assert hasty.headline.endswith("the rank was not computed.")
+    assert "not computed" in str(hasty)
+    assert "not computed" in nm.report.render(hasty)
+
+
+def test_an_interrupt_keeps_what_is_done(inspected, monkeypatch):
+    params, x, _ = inspected
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("neuromanifold.inspection.sections.spectrum", interrupt)
+    inspection = nm.inspect(NET, params, x)
+    done = [part.title for part in inspection.parts if not part.left_out]
+    assert inspection.interrupted
+    assert inspection.spectrum is None
+    assert done
+    assert "interrupted" in str(inspection)
+
+
+def test_bends_are_decided_once(inspected, monkeypatch):
+    params, x, _ = inspected
+    calls = []
+    from neuromanifold.regions import problem
+
+    original = problem.decide
+    monkeypatch.setattr(problem, "decide", lambda *a, **k: calls.append(1) or original(*a, **k))
+    nm.inspect(NET, params, x)
+    assert calls == [1]
+
+
+def test_named_inputs_are_inspected():
+    def f(params, x):
+        return (x["a"] @ params["w"]) * x["mask"][:, None]
+
+    x = {"a": np.eye(3), "mask": np.array([1.0, 1.0, 0.0])}
+    inspection = nm.inspect(f, {"w": np.ones((3, 2))}, x)
+    assert int(inspection.exact) == 4  # two rows of the identity are seen, with two outputs each
+    assert inspection.growth.tolist() == [2, 4, 4]
+
+
+def test_json_and_markdown_say_the_same(inspected, tmp_path):
+    *_, inspection = inspected
+    found = json.loads(nm.report.write_json(inspection, tmp_path / "i.json").read_text())
+    assert found["functional_dimension"] == found["exact"]["rank"] == int(inspection.exact)
+    assert sum(found["account"].values()) == found["parameters"] == NET.n_params
+    text = nm.report.write_markdown(inspection, tmp_path).read_text()
+    assert f"| functional dimension | {int(inspection.exact)} |" in text
+
+
 def test_the_target_must_have_the_output_shape(inspected):
     params, x, _ = inspected
     with pytest.raises(ValueError, match=r"`y` has shape \(40,\) but the model's output has \(40, 1\)"):
@@ -73,8 +171,9 @@ def test_the_page_is_self_contained_and_escapes_names(inspected, tmp_path):
     assert "&lt;script&gt;" in page
     assert 'src="http' not in page
     assert "@import" not in page
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == page.count('role="img"') == page.count("<figcaption>") == 6
     assert inspection.headline in page
+    assert len(page.encode()) < 1_500_000
 
 
 def test_the_page_leaves_out_what_was_not_computed(tmp_path):

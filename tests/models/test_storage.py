@@ -93,9 +93,12 @@ def test_a_corrupt_file_is_named(damage, suffix: str, key: jax.Array, tmp_path: 
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path):
-    (tmp_path / "net.pt").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"`path` is '.*net\.pt'; pass a \.safetensors or \.npz file"):
-        nm.load(tmp_path / "net.pt")
+    for name in ("net.h5", "net.npy", "net.json", "net"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(
+            ValueError, match=rf"`path` is '.*{name}'; pass a \.safetensors, \.npz, \.pt, \.pth or \.pt2"
+        ):
+            nm.load(tmp_path / name)
 
 
 class Bomb:
@@ -117,14 +120,20 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, monkeypatch: pytest.Monke
     "arrays, text",
     [
         ({}, "holds nothing"),
-        ({"foo": np.ones((3, 2))}, "holds foo; needed are the layers of an MLP"),
+        (
+            {"foo": np.ones((3, 2))},
+            r"holds foo \(3, 2\); a file alone describes stacked linear layers .* add --factory",
+        ),
         ({"0.weight": np.ones((3, 2)), "1.weight": np.ones((2, 4))}, "each taking what the one before it gives"),
-        ({"0.weight": np.ones((3, 2, 2))}, "needed are the layers of an MLP"),
+        (
+            {"0.weight": np.ones((3, 2, 2))},
+            r"holds 0\.weight \(3, 2, 2\); a file alone describes stacked linear layers",
+        ),
         (
             {"0.weight": np.ones((3, 2)), "0.bias": np.ones(4)},
             r"`params\[0\].bias` has shape \(4,\); the network needs \(3,\)",
         ),
-        ({"a.0.weight": np.ones((3, 2)), "b.0.weight": np.ones((3, 3))}, "0.weight"),
+        ({"0.weight": np.full((3, 2), np.nan)}, r"`params\[0\].weight` is nan"),
         ({"0.weight": np.ones((3, 2), int)}, "int64"),
         ({"0.weight": np.ones((3, 2), complex)}, "complex128"),
     ],

@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.tangent.infinite import infinite_ntk, nngp
-from neuromanifold.tangent.infinite_duals import CLOSED_FORMS, PiecewiseLinear
-from neuromanifold.tangent.infinite_quadrature import Quadrature
-from neuromanifold.tangent.ntk import ntk
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.tangent.infinite import Quadrature, infinite_ntk, nngp
+from neuromanifold.tangent.infinite.duals import CLOSED_FORMS, Geometry, PiecewiseLinear
 
 REFERENCE = Path(__file__).parents[1] / "data" / "neural_tangents.npz"
 EPS = np.finfo(np.float64).eps
@@ -104,24 +102,32 @@ def test_coincident_and_opposite_samples_keep_their_digits(rng):
     assert np.ptp(np.diag(infinite_ntk(net, np.vstack([x, x, 2 * x]))[:2, :2])) == 0.0
     same = infinite_ntk(net, np.vstack([x, x]), np.vstack([x, x]))
     assert np.ptp(same) == 0.0
-    opposite = PiecewiseLinear(0.25, 0.25).moments(1.0, 1.0, np.pi)
-    assert abs(opposite.value) < EPS
-    assert opposite.slope == 0.0
+    kernel, limit = nngp(net, x, -x), nngp(net, x)
+    assert kernel < limit
+    with arithmetic():
+        opposite = PiecewiseLinear(0.25, 0.25).pairs(Geometry(1.0, 1.0, jnp.asarray(2.0), jnp.asarray(0.0)), None, None)
+    assert abs(float(opposite.covariance)) < EPS
+    assert abs(float(opposite.distance) - 0.5) < EPS
+    assert float(opposite.slope) == 0.0
 
 
-@pytest.mark.parametrize("name", ["erf", "sin", "cos"])
+@pytest.mark.parametrize("name", ["erf", "sin", "cos", "gelu"])
 def test_closed_forms_stay_finite_at_huge_variance(name):
     dual = next(d for d in CLOSED_FORMS.values() if d.name == name)
-    for variance in (1e-300, 1e-8, 1e8, 1e150):
-        value, slope = dual.moments(np.array(variance), np.array(variance), np.array(0.0))
-        assert np.isfinite([value, slope]).all()
-    limit = dual.moments(np.array(1e8), np.array(1e8), np.array(0.0)).value
-    assert limit == pytest.approx({"erf": 1.0, "sin": 0.5, "cos": 0.5}[name], rel=1e-4)
+    with arithmetic():
+        for variance in (1e-300, 1e-8, 1e8, 1e150):
+            a = jnp.asarray(variance)
+            own = dual.own(a)
+            moments = dual.pairs(Geometry(jnp.sqrt(a), jnp.sqrt(a), jnp.zeros(()), 2 * a), own, own)
+            assert np.isfinite([own.variance, moments.distance, moments.slope]).all()
+            assert moments.distance == 0.0
+        limit = float(dual.own(jnp.asarray(1e8)).variance)
+    assert limit == pytest.approx({"erf": 1.0, "sin": 0.5, "cos": 0.5, "gelu": 0.5e8}[name], rel=1e-4)
 
 
 def test_overflow_is_reported_and_a_zero_sample_is_not():
     x = np.ones((2, 5))
-    with pytest.raises(OverflowError, match=r"overflows float64 in layer 4 .*fewer layers"):
+    with pytest.raises(OverflowError, match=r"overflows float64 after weight layer 3 .*fewer layers"):
         infinite_ntk(deep("exp", 3), x)
     assert np.isfinite(infinite_ntk(deep("relu", 60), x)).all()
     with pytest.raises(OverflowError, match="scale `x` or `weight_std` down"):
@@ -161,50 +167,14 @@ def test_standard_deviations_enter_as_in_neural_tangents(rng):
     np.testing.assert_allclose(infinite_ntk(net, x, weight_std=1.7, bias_std=0.3), expected, rtol=1e-13)
 
 
-def deviations(activation, width: int, nets: int, key) -> tuple[float, float]:
-    """Root mean square over nets of Θ_n − Θ_∞, and the norm of the mean over nets, relative to Θ_∞."""
-    x = np.array([[0.8, 0.4]])
-    net = nm.MLP((2, width, width, 1), activation, bias=False, scaling="ntk")
-    limit = infinite_ntk(net, x)
-
-    @jax.jit
-    def errors(keys):
-        sample = jnp.asarray(x, jnp.float32)
-        kernels = jax.lax.map(lambda k: ntk(net, nm.init.ntk(k, net), sample), keys, batch_size=500)
-        error = kernels - jnp.asarray(limit, jnp.float32)
-        return (error**2).sum(axis=(1, 2)).mean(), jnp.linalg.norm(error.mean(axis=0))
-
-    square, mean = errors(jax.random.split(key, nets))
-    return np.sqrt(square) / np.linalg.norm(limit), mean / np.linalg.norm(limit)
-
-
-def fitted_slope(widths, values) -> float:
-    return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
-
-
-def test_a_finite_net_deviates_like_one_over_root_n(key, draws, tally):
-    widths = [16, 32, 64, 128]
-    slope = fitted_slope(widths, [deviations("relu", n, draws(300), key)[0] for n in widths])
-    tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")
-    assert slope == pytest.approx(-0.5, abs=0.08)
-
-
-def test_the_mean_over_nets_deviates_like_one_over_n(key, draws, tally):
-    """For relu the mean is off by less than one can draw; the curvature of z + z²/2 makes it visible."""
-    bent = nm.Activation(lambda z: z + z**2 / 2, name="bent")
-    widths = [16, 32, 64]
-    slope = fitted_slope(widths, [deviations(bent, n, draws(30_000), key)[1] for n in widths])
-    tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")
-    assert slope == pytest.approx(-1.0, abs=0.15)
-
-
 @pytest.mark.parametrize(
     "arguments, options, message",
     [
         ((nm.MLP((2, 3, 1)), np.ones((3, 4))), {}, r"`x` has shape \(3, 4\); the network takes \(n, 2\)"),
         ((nm.MLP((2, 3, 1), output_activation="tanh"), np.ones((3, 2))), {}, "output activation tanh"),
-        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": 0.0}, "`weight_std` is 0.0; pass a positive"),
+        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": 0.0}, "`weight_std` is 0.0; pass positive"),
         ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"bias_std": -1.0}, "`bias_std` is -1.0"),
+        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": (1, 2, 3)}, "one for each of the 2 weight layers"),
         ((nm.MLP((2, 3, 1)), np.full((3, 2), np.nan)), {}, "`x` is nan"),
     ],
 )
@@ -213,10 +183,33 @@ def test_bad_arguments(arguments, options, message):
         infinite_ntk(*arguments, **options)
 
 
-def test_a_function_and_a_tracer_are_refused():
-    with pytest.raises(TypeError, match=r"infinite width is defined for nm\.MLP"):
+def test_a_function_is_refused():
+    with pytest.raises(TypeError, match=r"descriptions nm\.MLP and nm\.Sequential"):
         infinite_ntk(lambda p, x: x, np.ones((1, 1)))
-    with pytest.raises(TypeError, match="call them outside jit"):
-        jax.jit(lambda x: infinite_ntk(nm.MLP((1, 1)), x))(jnp.ones((1, 1)))
-    with pytest.raises(ValueError, match=r"`rtol` is 2\.0"):
-        Quadrature(rtol=2.0)
+    with pytest.raises(ValueError, match="`scaling` is 'mup'"):
+        infinite_ntk(nm.MLP((1, 1)), np.ones((1, 1)), scaling="mup")
+
+
+@pytest.mark.parametrize("activation", ["gelu", "tanh", "silu"])
+def test_rows_and_columns_of_different_variance_share_one_series(activation):
+    """Small and large samples settle at different orders when asked apart; a cross kernel is a corner of the whole."""
+    net, x = nm.MLP((1, 8, 1), activation), np.array([[0.01], [1.0], [3.0]])
+    for kernel in (infinite_ntk, nngp):
+        whole = kernel(net, x, quadrature=Quadrature(rtol=1e-6))
+        cross = kernel(net, x[:1], x[2:], quadrature=Quadrature(rtol=1e-6))
+        np.testing.assert_allclose(cross, whole[:1, 2:], rtol=1e-6)
+        assert kernel(net, x[:2], x).shape == (2, 3)
+
+
+def test_standard_deviations_per_layer(rng):
+    """A linear net of three layers by hand, and the scalar as the case of equal entries."""
+    x = rng.standard_normal((4, 5))
+    weights, biases = (1.0, 2.0, 3.0), (0.5, 0.0, 0.25)
+    net, covariance, tangent = deep("identity", 2), x @ x.T / 5, 0.0
+    for w, b in zip(weights, biases, strict=True):
+        covariance = w**2 * covariance + b**2
+        tangent = covariance + w**2 * tangent
+    scale = np.abs(tangent).max()
+    np.testing.assert_allclose(nngp(net, x, weight_std=weights, bias_std=biases), covariance, atol=1e-13 * scale)
+    np.testing.assert_allclose(infinite_ntk(net, x, weight_std=weights, bias_std=biases), tangent, atol=1e-13 * scale)
+    np.testing.assert_array_equal(infinite_ntk(net, x, weight_std=(1.3,) * 3), infinite_ntk(net, x, weight_std=1.3))

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from neuromanifold.data import bundled, energy, fashion, synthetic
 from neuromanifold.data.dataset import Dataset
 from neuromanifold.data.tables import read_csv, read_npy
+from neuromanifold.numerics.archives import read_npz
 from neuromanifold.numerics.validation import check_sample
 
 Place = Path | str
@@ -112,21 +114,34 @@ def _row(entry: Entry) -> dict[str, str]:
 
 
 def read(path: str | Path) -> Any:
-    """Samples x from a `.npy` or `.csv` file, or those of the data set of that name: what the command line calls DATA.
+    """Samples x from a `.npy`, `.npz` or `.csv` file, or those of the data set of that name: what the command line calls DATA.
 
-    Every column of a CSV is a feature; a first line that is not numbers is its header.
+    Every column of a CSV is a feature; a first line that is not numbers is its header. The arrays of a `.npz` keep their
+    dtypes (whole numbers stay tokens) and are a dictionary of named inputs; a single one is the input itself.
     """
     if str(path) in names():
         return load(str(path)).x
     path = Path(path)
-    needed = f"pass a .npy or .csv file, or a data set: {', '.join(names())}"
-    if path.suffix.lower() not in (".npy", ".csv"):
+    needed = f"pass a .npy, .npz or .csv file, or a data set: {', '.join(names())}"
+    if path.suffix.lower() not in (".npy", ".npz", ".csv"):
         raise ValueError(f"`path` is {str(path)!r}; {needed}.")
     if not path.is_file():
         raise FileNotFoundError(f"`path` is {str(path)!r}, which does not exist; {needed}.")
-    x = read_npy(path) if path.suffix.lower() == ".npy" else read_csv(path)[0]
+    x = _READERS[path.suffix.lower()](path)
     check_sample(x, name=str(path))
     return x
+
+
+def _read_named(path: Path) -> Any:
+    arrays = read_npz(path)
+    return arrays if len(arrays) > 1 else next(iter(arrays.values()), np.empty(0))
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".npy": read_npy,
+    ".npz": _read_named,
+    ".csv": lambda path: read_csv(path)[0],
+}
 
 
 def _entry(name: str) -> Entry:

@@ -1,23 +1,31 @@
 """Fashion-MNIST: 70,000 images of clothes, 28×28 pixels, 10 classes, in the four idx files of its authors."""
 
 import gzip
+import hashlib
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from neuromanifold.data.dataset import Dataset
-from neuromanifold.data.folders import ENVIRONMENT_VARIABLE, cache, folders, from_openml
+from neuromanifold.data.folders import ENVIRONMENT_VARIABLE, cache, download, folders
 from neuromanifold.numerics.files import write_atomically
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 FOLDER = "fashion-mnist"
-OPENML_ID = 40996
+ADDRESS = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
+GIT_BLOBS = {
+    "train-images-idx3-ubyte.gz": "e6ee0e37929b03937517cd45e65f4e8ca9de720d",
+    "train-labels-idx1-ubyte.gz": "9c4aae27b27439210af73e0803a54a74af5c8756",
+    "t10k-images-idx3-ubyte.gz": "667844f10bb92ae415eddb04e718f3e702547007",
+    "t10k-labels-idx1-ubyte.gz": "abdddb89d6563f90ab89baf2970f67a1ffb9ad10",
+}
+"""The names under which git keeps the four files in their authors' repository: the SHA-1 of `blob LENGTH\\0CONTENT`."""
+LARGEST = 16 + 60_000 * 28 * 28
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 PARTS = {"train": 60_000, "t10k": 10_000}
 LICENCE = "MIT"
-ORIGIN = "Xiao, Rasul and Vollgraf (2017), OpenML 40996"
+ORIGIN = "Xiao, Rasul and Vollgraf (2017), github.com/zalandoresearch/fashion-mnist"
 REMEDY = (
     "connect to the network, or install Debian's package dataset-fashion-mnist, or put the four files *-ubyte.gz "
     f"(https://github.com/zalandoresearch/fashion-mnist) into a folder and name that folder in {ENVIRONMENT_VARIABLE}"
@@ -61,7 +69,10 @@ def load(part: str) -> Dataset:
 def read_idx(path: Path) -> np.ndarray:
     """The bytes in a gzipped idx file: two zeros, type 8 (bytes), the number of axes, their lengths, the values."""
     try:
-        content = gzip.decompress(path.read_bytes())
+        with gzip.open(path) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ValueError(f"it holds more than {LARGEST} bytes")
         axes = content[3]
         shape = tuple(np.frombuffer(content, ">u4", axes, 4).tolist())
         values = np.frombuffer(content, np.uint8, offset=4 + 4 * axes)
@@ -79,13 +90,11 @@ def write_idx(path: Path, a: np.ndarray) -> Path:
 
 
 def _download() -> Path:
-    get: Callable = lambda fetch_openml: fetch_openml(data_id=OPENML_ID, as_frame=False, n_retries=1)  # noqa: E731
-    bunch = from_openml("fashion_mnist", REMEDY, get)
-    images = np.asarray(bunch.data, np.uint8).reshape(-1, 28, 28)
-    labels = np.asarray(bunch.target, int).astype(np.uint8)
-    folder, start = cache() / FOLDER, 0
-    for part, count in PARTS.items():
-        for name, a in zip(_files(part), (images, labels), strict=True):
-            write_idx(folder / name, a[start : start + count])
-        start += count
+    """The authors' four files, each kept only where it is the one that its checksum names."""
+    folder = cache() / FOLDER
+    for name, blob in GIT_BLOBS.items():
+        content = download("fashion_mnist", ADDRESS + name, LARGEST, REMEDY)
+        if hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() != blob:
+            raise ValueError(f"{ADDRESS}{name} gives another file than the authors' (its checksum differs); {REMEDY}.")
+        write_atomically(folder / name, lambda temporary, content=content: temporary.write_bytes(content))
     return folder

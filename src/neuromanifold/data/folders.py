@@ -43,3 +43,18 @@ def from_openml(name: str, remedy: str, fetch: Callable[[Callable[..., Any]], An
         raise FileNotFoundError(
             f"data set {name!r} is not on this machine and OpenML does not give it ({reason}); {remedy}."
         ) from None
+
+
+def download(name: str, address: str, largest: int, remedy: str) -> bytes:
+    """What is at the address, at most `largest` bytes of it; every way of not getting it is told in one sentence."""
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(address, timeout=30) as answer:
+            return answer.read(largest)
+    except (OSError, HTTPException) as error:
+        reason = str(error).strip() or type(error).__name__
+        raise FileNotFoundError(
+            f"data set {name!r} is not on this machine and {address} does not give it ({reason}); {remedy}."
+        ) from None

@@ -1,6 +1,6 @@
 """Checks of what the caller passes: one clear sentence each, nothing computed yet."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -8,22 +8,8 @@ import numpy as np
 from neuromanifold.dynamics.sweep import RESERVED
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.precision import promote, widest
+from neuromanifold.numerics.precision import dtype_of, promote, widest
 from neuromanifold.numerics.validation import check_params, check_sample
-
-
-def checked_runs(params: Any) -> int:
-    """The length of the run axis that every array of `params` must have in front."""
-    check_params(params)
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    lengths = {jax.tree_util.keystr(path): np.shape(leaf)[:1] for path, leaf in leaves}
-    if len(set(lengths.values())) > 1 or () in lengths.values() or (0,) in lengths.values():
-        shown = ", ".join(f"params{path} {np.shape(leaf)}" for path, leaf in leaves[:3])
-        raise ValueError(
-            f"`params` has no common run axis in front ({shown}, …); draw runs with `net.init(key=key, runs=R)`, "
-            "or give one network the axis by `jax.tree.map(lambda a: a[None], params)`."
-        )
-    return next(iter(lengths.values()))[0]
 
 
 def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
@@ -39,10 +25,20 @@ def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
     return checked
 
 
-def checked_data(f: Any, params: Any, x: Any, y: Any, stacked: bool | None) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Data sets (S, n, …) in the dtype of the parameters, and whether the caller had stacked them."""
-    check_sample(x)
-    check_sample(y, "y")
+class Problem(NamedTuple):
+    """Parameters with a run axis, data sets (S, n, …) in their dtype; and whether the caller had given these axes."""
+
+    params: Any
+    x: np.ndarray
+    y: np.ndarray
+    stacked: bool
+    single: bool
+
+
+def checked_problem(f: Any, params: Any, x: Any, y: Any, stacked: bool | None, single: bool | None) -> Problem:
+    """Decide by shapes what the leading axes of `x`, `y` and `params` count, where the caller has not said it."""
+    check_params(params)
+    x, y = check_sample(x), check_sample(y, "y")
     stacked = _is_stacked(f, np.ndim(x)) if stacked is None else stacked
     axes = 2 if stacked else 1
     if np.shape(x)[:axes] != np.shape(y)[:axes] or np.ndim(x) < axes:
@@ -52,8 +48,8 @@ def checked_data(f: Any, params: Any, x: Any, y: Any, stacked: bool | None) -> t
         )
     x, y = (np.asarray(a) for a in promote((x, y), widest(params)))
     x, y = (x, y) if stacked else (x[None], y[None])
-    _check_model(f, params, x[0], y[0])
-    return x, y, stacked
+    single = _is_single(f, params, x[0], y[0], single)
+    return Problem(jax.tree.map(lambda a: np.asarray(a)[None] if single else a, params), x, y, stacked, single)
 
 
 def _is_stacked(f: Any, ndim: int) -> bool:
@@ -64,25 +60,52 @@ def _is_stacked(f: Any, ndim: int) -> bool:
     )
 
 
-def _check_model(f: Any, params: Any, x: np.ndarray, y: np.ndarray) -> None:
-    one = jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a)[1:], a.dtype), params)
-    try:
-        check_targets(f, one, x, y)
-    except (ValueError, TypeError):
-        if _accepts(f, params, x):
-            raise ValueError(
-                "`params` is one network without a run axis; draw runs with `net.init(key=key, runs=R)`, "
-                "or give it the axis by `jax.tree.map(lambda a: a[None], params)`."
-            ) from None
-        raise
+def _is_single(f: Any, params: Any, x: np.ndarray, y: np.ndarray, single: bool | None) -> bool:
+    """Whether `params` is one network: the reading under which `f` takes them and returns the shape of `y`."""
+    runs = _runs(params)
+    readings = {True: params} | ({} if runs is None else {False: _without_axis(params)})
+    if single is False and runs is None:
+        raise ValueError(
+            f"`single` is False but `params` has no common run axis in front ({_shapes(params)}); {_REMEDY}."
+        )
+    found = {kind: _error(f, one, x, y) for kind, one in readings.items() if single in (None, kind)}
+    fitting = [kind for kind, error in found.items() if error is None]
+    if len(fitting) == 2:
+        raise ValueError(
+            f"`params` ({_shapes(params)}) may be one network or {runs} of them: say `single=True` or `single=False`."
+        )
+    if not fitting:
+        error = found.get(False) or found[True]
+        assert error is not None
+        raise error
+    return fitting[0]
 
 
-def _accepts(f: Any, params: Any, x: np.ndarray) -> bool:
+_REMEDY = "draw runs with `net.init(key=key, runs=R)`, or pass one network with `single=True`"
+
+
+def _runs(params: Any) -> int | None:
+    """The length of the axis that all arrays have in front, `None` where they have none in common."""
+    lengths = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(params)}
+    return lengths.pop()[0] if len(lengths) == 1 and lengths.isdisjoint({(), (0,)}) else None
+
+
+def _shapes(params: Any) -> str:
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    shown = ", ".join(f"params{jax.tree_util.keystr(path)} {np.shape(leaf)}" for path, leaf in leaves[:3])
+    return shown if len(leaves) <= 3 else f"{shown}, …"
+
+
+def _without_axis(params: Any) -> Any:
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(np.shape(a)[1:], dtype_of(a)), params)
+
+
+def _error(f: Any, params: Any, x: np.ndarray, y: np.ndarray) -> Exception | None:
     try:
-        output_shape(f, params, x)
-    except (ValueError, TypeError):
-        return False
-    return True
+        check_targets(f, params, x, y)
+    except (ValueError, TypeError) as error:
+        return error
+    return None
 
 
 def check_targets(f: Any, params: Any, x: Any, y: Any) -> None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.dynamics.epochs import Recipe
+from neuromanifold.dynamics.lanes import Lanes
 from neuromanifold.dynamics.optimizers import describe
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.dynamics.sweep import Sweep
@@ -34,8 +35,9 @@ def _own_dims(probe: Probe, ndim: int) -> tuple[str, ...]:
     return probe.dims or tuple(f"{probe.name}_{axis}" for axis in range(ndim))
 
 
-def attributes(recipe: Recipe, key: Any, dtype: Any, epochs: int, devices: tuple[Any, ...]) -> dict[str, Any]:
+def attributes(recipe: Recipe, key: Any, dtype: Any, epochs: int, lanes: Lanes) -> dict[str, Any]:
     """How a training was made, in words and numbers that a NetCDF file can hold."""
+    device, count = lanes.devices[0], len(lanes.devices[: lanes.groups]) * lanes.processes
     return {
         "title": "training",
         "model": describe(recipe.f),
@@ -45,7 +47,9 @@ def attributes(recipe: Recipe, key: Any, dtype: Any, epochs: int, devices: tuple
         "epochs": epochs,
         "key": key_text(key),
         "dtype": str(dtype),
-        "device": f"{len(set(devices))} × {devices[0].device_kind} ({devices[0].platform})",
+        "device": f"{count} × {device.device_kind} ({device.platform})",
+        "chunk": lanes.length,
+        "groups": lanes.groups * lanes.processes,
         "versions": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
     }
 

@@ -5,18 +5,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from neuromanifold.dynamics import checkpoint as checkpoints
 from neuromanifold.dynamics.checkpoint import Course, digest
 from neuromanifold.dynamics.epochs import Learner, Place, Recipe, advance, begin, evaluate
-from neuromanifold.dynamics.history import key_text
 from neuromanifold.dynamics.lanes import Lanes, plan
-from neuromanifold.dynamics.optimizers import describe
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.numerics.precision import widest
@@ -53,14 +49,19 @@ def prepare(
     due: Any,
     params: Any,
     budget: int,
+    *,
+    length: int | None = None,
+    probed_at_once: int | None = None,
 ) -> Job:
-    """The job, its members cut into groups that fit the memory budget and put onto the devices."""
+    """The job, its members cut into groups that fit the memory budget and put onto the devices.
+
+    `length` and `probed_at_once`, on which the digits depend, are those of an earlier job where this one goes on with it.
+    """
     one = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), params)
-    lanes = plan(sweep.size, _bytes_of_member(recipe, one, x[0], y[0]), budget)
+    lanes = plan(sweep.size, _bytes_of_member(recipe, one, x[0], y[0]), budget, length)
     places = lanes.scatter(Place(sweep.index("run"), sweep.index("dataset"), sweep.hyper(widest(params))))
-    data = [lanes.put(group, (x, y, key)) for group in range(lanes.groups)]
-    at_once = max(1, budget // (len(lanes.devices) * _bytes_of_probe(one, y[0])))
-    return Job(recipe, sweep, probes, x, y, key, due, lanes, places, data, at_once)
+    at_once = probed_at_once or min(lanes.length, max(1, budget // _bytes_of_probe(one, y[0])))
+    return Job(recipe, sweep, probes, x, y, key, due, lanes, places, lanes.shared((x, y, key)), at_once)
 
 
 def _size(tree: Any) -> int:
@@ -86,38 +87,6 @@ def start(job: Job, params: Any) -> Course:
     return Course(0, learners, {})
 
 
-def resumed(job: Job, fresh: Course, path: str | Path, identity: dict[str, str]) -> Course:
-    """The course in the checkpoint, or the fresh one where there is none; records that are not due are dropped."""
-    like = jax.eval_shape(
-        lambda parts: jax.tree.map(lambda *a: jax.numpy.concatenate(a)[: job.sweep.size], *parts), fresh.learners
-    )
-    found = checkpoints.read(Path(path), identity, like)
-    if found is None:
-        return fresh
-    if found.epoch > job.due[-1]:
-        raise ValueError(
-            f"`epochs` is {job.due[-1]} but `checkpoint` {path} has done {found.epoch}; pass at least as many."
-        )
-    records = {epoch: record for epoch, record in found.records.items() if epoch in job.due}
-    return Course(found.epoch, job.lanes.scatter(found.learners), records)
-
-
-def identity(job: Job, params: Any, every: int | None) -> dict[str, str]:
-    """What two trainings must have in common for one to continue the other."""
-    return {
-        "model": describe(job.recipe.f),
-        "loss": describe(job.recipe.loss),
-        "optimizer": describe(job.recipe.optimizer),
-        "batch_size": str(job.recipe.batch_size),
-        "every": str(every),
-        "probes": ", ".join(probe.name for probe in job.probes),
-        "key": key_text(job.key),
-        "params": digest(*jax.tree.leaves(params)),
-        "data": digest(job.x, job.y),
-        "axes": ", ".join(f"{name} {digest(values)}" for name, values in job.sweep.axes.items()),
-    }
-
-
 def courses(job: Job, course: Course) -> Iterator[Course]:
     """The courses that follow, one after each block of epochs and each record, until all that is due is done."""
     count, compiled = 1, None
@@ -131,6 +100,8 @@ def courses(job: Job, course: Course) -> Iterator[Course]:
         stop = min(course.epoch + count, job.due[bisect_right(job.due, course.epoch)])
         began = time.monotonic()
         done, course = stop - course.epoch, _advanced(job, course, stop, compiled)
+        if stop == 1:
+            course = course._replace(first=digest(*jax.tree.leaves(course.learners[0])))
         count = max(1, min(8 * count, int(done * SECONDS_PER_BLOCK / (time.monotonic() - began))))
 
 
@@ -139,12 +110,28 @@ def _block(job: Job, learners: Learner, places: Place, data: Any, start: int, st
     return advance(job.recipe, learners, places, (x, y), key, np.int32(start), np.int32(stop))
 
 
+def step_program(job: Job, learners: Learner) -> Any:
+    """The program that all groups share, lowered; `learners` are those of the first group."""
+    (x, y, key), no = job.data[0], np.int32(0)
+    return advance.lower(job.recipe, learners, job.places[0], (x, y), key, no, no)
+
+
+def probe_programs(job: Job, learners: Learner) -> list[Any]:
+    """The program of the traced probes, lowered, where there are any."""
+    probes = _traced(job)
+    data = job.data[0][:2]
+    return (
+        [evaluate.lower(job.recipe.f, probes, job.probed_at_once, learners.params, job.places[0], data)]
+        if probes
+        else []
+    )
+
+
 def _compile(job: Job, course: Course) -> Map:
     """Compile the program that all groups share, by no epoch of the first one; says how groups may run."""
-    (x, y, key), no = job.data[0], np.int32(0)
-    arguments = (job.recipe, course.learners[0], job.places[0], (x, y), key, no, no)
-    advance(*arguments)
-    stays_inside = "custom_call" not in advance.lower(*arguments).as_text()
+    first = (course.learners[:1], job.places[:1], job.data[:1])
+    job.lanes.each(partial(_block, job, start=0, stop=0), *first)
+    stays_inside = "custom_call" not in step_program(job, course.learners[0]).as_text()
     return job.lanes.together if stays_inside else job.lanes.each
 
 
@@ -153,9 +140,15 @@ def _advanced(job: Job, course: Course, stop: int, over_groups: Map) -> Course:
     return course._replace(epoch=stop, learners=over_groups(work, course.learners, job.places, job.data))
 
 
+def replayed(job: Job, fresh: Course) -> tuple[str, dict[str, np.ndarray]]:
+    """The first group again: the digest after its first epoch, and the traced probes before it."""
+    first = (fresh.learners[:1], job.places[:1], job.data[:1])
+    [after] = job.lanes.each(partial(_block, job, start=0, stop=1), *first)
+    return digest(*jax.tree.leaves(after)), _traced_values(job, *first)
+
+
 def _recorded(job: Job, course: Course) -> Course:
-    traced = tuple(probe for probe in job.probes if not probe.host)
-    record = _traced_values(job, traced, course) | _host_values(job, course)
+    record = _traced_values(job, course.learners, job.places, job.data) | _host_values(job, course)
     for name, a in record.items():
         expected = next(iter(course.records.values()), record)[name].shape
         if a.shape != expected:
@@ -163,22 +156,30 @@ def _recorded(job: Job, course: Course) -> Course:
     return course._replace(records={**course.records, course.epoch: record})
 
 
-def _traced_values(job: Job, probes: tuple[Probe, ...], course: Course) -> dict[str, np.ndarray]:
-    if not probes:
+def _traced(job: Job) -> tuple[Probe, ...]:
+    return tuple(probe for probe in job.probes if not probe.host)
+
+
+def _traced_values(job: Job, *columns: list[Any]) -> dict[str, np.ndarray]:
+    if not _traced(job):
         return {}
 
     def work(learner, places, data):
-        return evaluate(job.recipe.f, probes, job.probed_at_once, learner.params, places, data[:2])
+        return evaluate(job.recipe.f, _traced(job), job.probed_at_once, learner.params, places, data[:2])
 
-    return job.lanes.gather(job.lanes.each(work, course.learners, job.places, job.data))
+    return job.lanes.gather(job.lanes.each(work, *columns))
 
 
 def _host_values(job: Job, course: Course) -> dict[str, np.ndarray]:
+    """Host probes see every member once; what only fills up the last group has the values of the member it repeats."""
     probes = [probe for probe in job.probes if probe.host]
     if not probes:
         return {}
     params = job.lanes.gather([learner.params for learner in course.learners])
-    members = [(jax.tree.map(lambda a, m=m: a[m], params), d) for m, d in enumerate(job.sweep.index("dataset"))]
+    numbers, first, which = np.unique(job.lanes.index, return_index=True, return_inverse=True)
+    datasets = job.sweep.index("dataset")[numbers]
+    members = [(jax.tree.map(lambda a, m=m: a[m], params), d) for m, d in zip(first, datasets, strict=True)]
     return {
-        p.name: np.stack([np.asarray(p(job.recipe.f, one, job.x[d], job.y[d])) for one, d in members]) for p in probes
+        p.name: np.stack([np.asarray(p(job.recipe.f, one, job.x[d], job.y[d])) for one, d in members])[which.ravel()]
+        for p in probes
     }

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from neuromanifold.dynamics import checkpoint as checkpoints
 from neuromanifold.dynamics.checkpoint import Course
@@ -15,26 +16,36 @@ SHARE = 20
 
 
 @contextmanager
-def kept(path: str | Path | None, identity: dict[str, str], lanes: Lanes) -> Iterator[Callable[[Course], None]]:
-    """A function that takes each course as it comes; the last one is in the file when the block is left, however it is."""
-    if path is None:
+def kept(file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int) -> Iterator[Callable[[Course], None]]:
+    """A function that takes each course as it comes; the last one is in the file when the block is left, however it is.
+
+    `epoch` is what the file holds at the beginning.
+    """
+    if file is None:
         yield lambda course: None
         return
-    file, latest, due = Path(path), [], time.monotonic() + LEAST_PAUSE
+    latest, due = [], time.monotonic() + LEAST_PAUSE
 
     def write() -> None:
         nonlocal due
         began, course = time.monotonic(), latest.pop()
-        checkpoints.write(file, identity, course._replace(learners=lanes.gather(course.learners)))
+        checkpoints.write(file, header, course._replace(learners=lanes.gather(course.learners)))
         due = time.monotonic() + max(LEAST_PAUSE, SHARE * (time.monotonic() - began))
 
     def keep(course: Course) -> None:
-        latest[:] = [course]
+        nonlocal epoch
+        latest[:], epoch = [course], course.epoch
         if time.monotonic() >= due:
             write()
 
     try:
         yield keep
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"epochs up to {epoch} are in {file}; the same call goes on from there."
+            if epoch
+            else "nothing was finished."
+        ) from None
     finally:
         if latest:
             write()

@@ -1,90 +1,81 @@
-"""Groups of members that train side by side: one for each device, or for each core where the only device is the CPU."""
+"""Groups of members that are compiled together, and the devices, cores and processes that train them."""
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
+from neuromanifold.numerics.devices import devices
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.threads import beside, cores, lapack
 
-
-def devices() -> list[Any]:
-    """The devices to train on, one entry for each group that runs at a time.
-
-    XLA runs the many small operations of a training step on one core, so a CPU is worth as many groups as it has cores.
-    """
-    config: Any = jax.config
-    default = config.jax_default_device
-    found = (
-        jax.local_devices() if default is None else [jax.devices(default)[0] if isinstance(default, str) else default]
-    )
-    return found * _cores() if len(found) == 1 and found[0].platform == "cpu" else found
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if "sched_getaffinity" in dir(os) else os.cpu_count() or 1
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """OpenBLAS on one thread in the block: jaxlib spreads a batch of matrices over the cores already.
-
-    Its threads wait by spinning, which made the singular values of a 100×361 matrix a hundred times slower on a busy
-    machine, and they have been seen to return nan for a finite matrix (scipy 1.17's OpenBLAS called by jaxlib).
-    """
-    import scipy.linalg  # noqa: F401  jaxlib takes its LAPACK from scipy, and only what is loaded can be limited
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield
+LARGEST_ON_CPU = 16
+"""A step of 16 small networks costs a core hardly more per network than one of 100, so that cores beyond need not idle."""
+SIDE_BY_SIDE = 4
+"""So many groups must fit into the memory budget on any machine; with more cores, as many run at a time as fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """`members` cut into groups of equal length (so that one program serves them all), each bound to a device.
+    """`members` cut into groups of equal `length`, so that one program serves them all; groups take turns on `devices`.
 
-    Where the last group is short, it repeats the last member.
+    The digits of a result depend on the length, and not on how many groups run at a time (`workers`), nor where. Where the
+    last group is short it repeats the last member. Of several processes each has its own share of the groups.
     """
 
     members: int
-    groups: int
+    length: int
     devices: tuple[Any, ...]
+    workers: int
+    processes: int = 1
+    process: int = 0
 
     @property
-    def length(self) -> int:
-        """The number of members in a group."""
-        return -(-self.members // self.groups)
+    def groups(self) -> int:
+        """The number of groups of this process."""
+        return -(-self.members // (self.length * self.processes))
+
+    @property
+    def index(self) -> np.ndarray:
+        """(groups, length): which members this process trains."""
+        slots = self.groups * self.length
+        at = np.arange(self.process * slots, (self.process + 1) * slots)
+        return np.minimum(at, self.members - 1).reshape(self.groups, self.length)
 
     def scatter(self, tree: Any) -> list[Any]:
         """Arrays with the axis of members in front, cut and put onto the devices."""
-        at = np.minimum(np.arange(self.groups * self.length), self.members - 1).reshape(self.groups, self.length)
-        return [self.put(group, jax.tree.map(lambda a, i=i: np.asarray(a)[i], tree)) for group, i in enumerate(at)]
+        return [
+            self.put(group, jax.tree.map(lambda a, i=i: np.asarray(a)[i], tree)) for group, i in enumerate(self.index)
+        ]
 
     def put(self, group: int, tree: Any) -> Any:
         """`tree` on the group's device."""
         return jax.device_put(tree, self.devices[group % len(self.devices)])
 
+    def shared(self, tree: Any) -> list[Any]:
+        """`tree` for every group, once on each device."""
+        copies = [jax.device_put(tree, device) for device in self.devices[: self.groups]]
+        return [copies[group % len(copies)] for group in range(self.groups)]
+
     def gather(self, trees: list[Any]) -> Any:
-        """The inverse of `scatter`, on the host."""
-        return jax.tree.map(lambda *parts: np.concatenate([np.asarray(p) for p in parts])[: self.members], *trees)
+        """What the groups of this process hold, one after the other, on the host."""
+        return jax.tree.map(lambda *parts: np.concatenate([np.asarray(p) for p in parts]), *trees)
+
+    def everywhere(self, tree: Any) -> Any:
+        """What `gather` gives in each process, joined in all of them, without what the last group repeats."""
+        if self.processes > 1:
+            tree = jax.tree.map(_joined, tree)
+        return jax.tree.map(lambda a: a[: self.members], tree)
 
     def each(self, work: Callable[..., Any], *columns: list[Any]) -> list[Any]:
-        """`work` on one group after another."""
-        return [_settled(work, *row) for row in zip(*columns, strict=True)]
+        """`work` on one group after another, while no other thread calls LAPACK."""
+        return beside(_alone, [(work, *row) for row in zip(*columns, strict=True)])
 
     def together(self, work: Callable[..., Any], *columns: list[Any]) -> list[Any]:
-        """`work` on the groups, as many at a time as there are devices.
-
-        Only for programs that stay inside XLA: a call to LAPACK waits for threads of the pool that it occupies one of, so
-        that two at a time wait for each other for ever where the pool has two.
-        """
-        with ThreadPoolExecutor(len(self.devices)) as pool:
-            return list(pool.map(lambda row: _settled(work, *row), zip(*columns, strict=True)))
+        """`work` on the groups, `workers` at a time. Only for programs that stay inside XLA: see `lapack`."""
+        return beside(_settled, [(work, *row) for row in zip(*columns, strict=True)], self.workers)
 
 
 def _settled(work: Callable[..., Any], *row: Any) -> Any:
@@ -92,9 +83,37 @@ def _settled(work: Callable[..., Any], *row: Any) -> Any:
         return jax.block_until_ready(work(*row))
 
 
-def plan(members: int, bytes_each: int, budget: int) -> Lanes:
-    """As many groups as devices, or more where groups of that size would not fit into the budget together."""
-    places = devices()
-    at_once = max(1, budget // max(1, bytes_each * len(places)))
-    groups = max(min(len(places), members), -(-members // at_once))
-    return Lanes(members, groups, tuple(places[:groups]))
+def _alone(work: Callable[..., Any], *row: Any) -> Any:
+    with lapack:
+        return _settled(work, *row)
+
+
+def _joined(a: np.ndarray) -> np.ndarray:
+    from jax.experimental.multihost_utils import process_allgather
+
+    # As bytes, so that no dtype is changed on the way.
+    raw = np.frombuffer(np.ascontiguousarray(a).tobytes(), np.uint8)
+    parts = np.asarray(process_allgather(raw))
+    return np.concatenate([np.frombuffer(part.tobytes(), a.dtype).reshape(a.shape) for part in parts])
+
+
+def plan(members: int, bytes_each: int, budget: int, length: int | None = None) -> Lanes:
+    """The groups. Their length follows from the members and the budget alone where the device is a CPU, on any number of cores.
+
+    On accelerators a group is what one device takes. `length` says otherwise.
+    """
+    places = tuple(devices())
+    length = length or _length(members, max(1, budget // (SIDE_BY_SIDE * max(1, bytes_each))), places)
+    fitting = max(1, budget // max(1, length * bytes_each))
+    side_by_side = cores() if len(places) == 1 and places[0].platform == "cpu" else len(places)
+    return Lanes(members, length, places, min(side_by_side, fitting), jax.process_count(), jax.process_index())
+
+
+def _length(members: int, largest: int, places: tuple[Any, ...]) -> int:
+    if places[0].platform == "cpu":
+        # A power of two groups, which most numbers of cores share evenly; four from eight members on.
+        needed = 1 << (-(-members // LARGEST_ON_CPU) - 1).bit_length()
+        groups = max(needed, 1 << min(members // 2, 4).bit_length() >> 1, 1)
+    else:
+        groups = min(members, len(places) * jax.process_count())
+    return min(-(-members // groups), largest)

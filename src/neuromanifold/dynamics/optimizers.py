@@ -1,5 +1,6 @@
 """Optimisers: any of optax, torch-style Adam by name, and functions of hyperparameters that return one."""
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
@@ -78,6 +79,7 @@ def describe(function: Any) -> str:
     'adam_l2(lr=0.01, weight_decay=0.0001)'
     """
     if is_optimizer(function):
-        return function.update.__qualname__.removesuffix(".<locals>.update_fn")
-    text = getattr(function, "__qualname__", None) or repr(function)
-    return text.split(" at 0x")[0].lstrip("<")
+        text = function.update.__qualname__.removesuffix(".<locals>.update_fn")
+    else:
+        text = getattr(function, "__qualname__", None) or repr(function).split(" at 0x")[0].lstrip("<")
+    return re.sub(r" at 0x[0-9a-f]+", "", text)

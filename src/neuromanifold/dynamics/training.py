@@ -7,25 +7,30 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.dynamics.checks import check_hashable, checked_data, checked_hyper, checked_runs
+from neuromanifold.dynamics import checkpoint as checkpoints
+from neuromanifold.dynamics.checkpoint import Course
+from neuromanifold.dynamics.checks import Problem, check_hashable, checked_hyper, checked_problem
 from neuromanifold.dynamics.epochs import Recipe
 from neuromanifold.dynamics.history import attributes, history
-from neuromanifold.dynamics.job import courses, identity, prepare, resumed, start
+from neuromanifold.dynamics.job import Job, courses, prepare, start
 from neuromanifold.dynamics.keeping import kept, shown
-from neuromanifold.dynamics.lanes import one_blas_thread
 from neuromanifold.dynamics.optimizers import Optimizer, adam_l2, check_optimizer
 from neuromanifold.dynamics.probes import as_probes
+from neuromanifold.dynamics.resuming import checkpoint_file, described, identity, plan_in, plan_of, resumed
 from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, widest
+from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.threads import one_blas_thread
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
+@dataclass(frozen=True, eq=False, repr=False)
+class Training(Result):
     """Trained networks and what the probes saw.
 
-    `params` has the axes `axes` in front (`dataset` where data sets were stacked, the hyperparameters, `run`);
+    `params` has the axes `axes` in front (`dataset` where data sets were stacked, the hyperparameters, `run` where there
+    were several networks);
     `history` is an `xarray.Dataset` of dimensions (*axes, epoch, the probe's own).
     """
 
@@ -37,12 +42,13 @@ class Training:
         """The parameters of one network, by its position on each axis (0 where absent): `training.member(run=3)`."""
         unknown = set(position) - set(self.axes)
         if unknown:
-            raise ValueError(f"`{min(unknown)}` is not an axis of this training; its axes are {', '.join(self.axes)}.")
+            axes = ", ".join(self.axes) or "none"
+            raise ValueError(f"`{min(unknown)}` is not an axis of this training; its axes are {axes}.")
         at = tuple(position.get(name, 0) for name in self.axes)
         return jax.tree.map(lambda a: a[at], self.params)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name} {self.history.sizes[name]}" for name in self.axes)
+        sizes = ", ".join(f"{name} {self.history.sizes[name]}" for name in self.axes) or "one network"
         return f"Training({self.history.attrs['model']}, {sizes}; {', '.join(self.history) or 'no probes'})"
 
 
@@ -61,23 +67,28 @@ def train(
     probes: Any = (),
     every: int | None = None,
     stacked: bool | None = None,
+    single: bool | None = None,
+    chunk: int | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = False,
     memory: int | str | None = None,
 ) -> Training:
-    """Train every combination of run, hyperparameters and data set at once by minibatch gradient steps.
+    """Train one network, or every combination of run, hyperparameters and data set at once, by minibatch gradient steps.
 
     θ ← θ − update(∇ loss(f_θ(x_B), y_B)) over the batches B of a permutation of the samples, drawn anew in each epoch
     from `key`, the epoch and the run. A short last batch counts by its own mean, as in torch's `DataLoader`.
 
-    - `params` has a leading run axis: `net.init(key=key, runs=R)`. Its dtype is the dtype of the training.
+    - `params` is one network, or many with a run axis in front: `net.init(key=key, runs=R)`. The shapes tell which;
+      where they leave it open, `single=` says it. Their dtype is the dtype of the training.
     - `optimizer` is an optax optimiser, or with `hyper={"weight_decay": [0, 1e-4]}` a function of these names that
       returns one; each entry of `hyper` is an axis of the result.
     - `x` (S, n, i) with `y` (S, n, o) are S data sets, a further axis (`stacked=` says so where the model's samples
       may have several axes).
     - `probes` are evaluated at epoch 0, every `every` epochs, and at the end; see `Probe`.
     - `checkpoint` names a file for what is finished; a training that finds it continues there, and ends bit for bit
-      where it would have ended. It may be given more `epochs`.
+      where it would have ended. It may be given more `epochs`. Another training, platform or JAX version is refused.
+    - `chunk` members are compiled together, on which the last digits depend. By default it follows from the number of
+      members and `memory` (on accelerators also of devices), never from the number of cores; `history` records it.
     - `memory` bounds the temporaries: members beyond it are trained one group after another.
 
     >>> net = nm.MLP((1, 8, 1))
@@ -91,28 +102,41 @@ def train(
     True
     """
     with arithmetic():
-        runs, dtype, budget = checked_runs(params), widest(params), memory_budget(memory)
-        x, y, stacked = checked_data(f, params, x, y, stacked)
+        budget = memory_budget(memory)
+        problem = checked_problem(f, params, x, y, stacked, single)
         hyper = checked_hyper(hyper)
         check_optimizer(optimizer, hyper)
         watched = as_probes(probes)
         check_hashable(f=f, loss=loss, optimizer=optimizer, probes=watched)
-        recipe = Recipe(f, loss, optimizer, _batch_size(batch_size, x.shape[1]))
-        sweep = Sweep({**({"dataset": np.arange(len(x))} if stacked else {}), **hyper, "run": np.arange(runs)})
-        job = prepare(recipe, sweep, watched, x, y, key, _due(epochs, every), params, budget)
-        mark = identity(job, params, every)
-        course = start(job, params) if checkpoint is None else resumed(job, start(job, params), checkpoint, mark)
-        with shown(progress, epochs) as show, kept(checkpoint, mark, job.lanes) as keep, one_blas_thread():
+        recipe = Recipe(f, loss, optimizer, _batch_size(batch_size, problem.x.shape[1]))
+        file = None if checkpoint is None else checkpoint_file(checkpoint)
+        found = None if file is None else checkpoints.find(file)
+        sweep = _sweep(problem, hyper)
+        cut = plan_in(found, sweep.size) | ({} if chunk is None else {"length": _chunk(chunk)})
+        given = (problem.x, problem.y, key, _due(epochs, every), problem.params, budget)
+        job = prepare(recipe, sweep, watched, *given, **cut)
+        fresh = start(job, problem.params)
+        mark = {} if file is None else identity(job, fresh, problem.params, every)
+        header = {"identity": mark, "described": described(recipe), "plan": plan_of(job)}
+        kept_so_far = 0 if found is None else found.epoch
+        with shown(progress, epochs) as show, kept(file, header, job.lanes, kept_so_far) as keep, one_blas_thread():
+            course = fresh if found is None else resumed(job, fresh, found, mark)
             for current in courses(job, course):
                 keep(course := current)
                 show(course.epoch)
-        made = attributes(recipe, key, dtype, epochs, job.lanes.devices) | {
-            "memory": budget,
-            "groups": job.lanes.groups,
-        }
-        trained = job.lanes.gather([learner.params for learner in course.learners])
-        record = history(sweep, job.probes, course.records, made)
-        return Training(jax.tree.map(sweep.unflatten, trained), record, tuple(sweep.axes))
+        return _training(job, course, attributes(recipe, key, widest(params), epochs, job.lanes) | {"memory": budget})
+
+
+def _sweep(problem: Problem, hyper: dict[str, np.ndarray]) -> Sweep:
+    datasets = {"dataset": np.arange(len(problem.x))} if problem.stacked else {}
+    runs = {} if problem.single else {"run": np.arange(len(jax.tree.leaves(problem.params)[0]))}
+    return Sweep({**datasets, **hyper, **runs})
+
+
+def _training(job: Job, course: Course, made: dict[str, Any]) -> Training:
+    trained = job.lanes.everywhere(job.lanes.gather([learner.params for learner in course.learners]))
+    record = history(job.sweep, job.probes, job.lanes.everywhere(course.records), made)
+    return Training(jax.tree.map(job.sweep.unflatten, trained), record, tuple(job.sweep.axes))
 
 
 def _due(epochs: int, every: int | None) -> tuple[int, ...]:
@@ -129,3 +153,9 @@ def _batch_size(batch_size: int | None, samples: int) -> int | None:
     if batch_size is not None and (not isinstance(batch_size, (int, np.integer)) or batch_size < 1):
         raise ValueError(f"`batch_size` is {batch_size!r}; pass a number of samples, 1 or more, or None for all.")
     return None if batch_size is None or batch_size >= samples else int(batch_size)
+
+
+def _chunk(chunk: int) -> int:
+    if not isinstance(chunk, (int, np.integer)) or chunk < 1:
+        raise ValueError(f"`chunk` is {chunk!r}; pass a number of members, 1 or more, or None.")
+    return int(chunk)

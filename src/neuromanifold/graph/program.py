@@ -50,6 +50,14 @@ class Program:
     constants: Mapping[int, np.ndarray]
     rounded: tuple[str, ...] = ()
 
+    def depending(self, inputs: Sequence[int]) -> frozenset[int]:
+        """The values that depend on these, themselves included."""
+        found = set(inputs)
+        for node in self.nodes:
+            if not found.isdisjoint(node.inputs):
+                found.update(node.outputs)
+        return frozenset(found)
+
     def slice(self, outputs: Sequence[int]) -> "Program":
         """The part of the program that these values need."""
         needed, kept = set(outputs), []

@@ -199,10 +199,16 @@ def _leaky_relu(alpha: float) -> Activation:
     return _piecewise_linear(f"leaky_relu({alpha!r})", alpha, 1.0)
 
 
+# Beyond it z^d is 0 or infinite in float64 for most z, and its coefficients would fill the memory.
+_LARGEST_DEGREE = 1000
+
+
 def power(degree: int) -> Activation:
     """σ(z) = z^d, homogeneous of degree d on all real scalars: (cz)^d = c^d z^d."""
     if not isinstance(degree, (int, float)) or not math.isfinite(degree) or degree != int(degree) or degree < 1:
         raise ValueError(f"`degree` is {degree!r}; pass a positive integer.")
+    if degree > _LARGEST_DEGREE:
+        raise ValueError(f"`degree` is {degree!r}; pass a positive integer up to {_LARGEST_DEGREE}.")
     return _power(int(degree))
 
 
@@ -280,15 +286,21 @@ _FAMILIES: dict[str, tuple[Callable[..., Activation], type]] = {
 }
 
 
+_SPELLINGS = {"leakyrelu": "leaky_relu", "swish": "silu"}
+
+
 def activation_named(name: str) -> Activation:
-    """The built-in activation of that name; `"leaky_relu(0.2)"` and `"power(2)"` name members of families.
+    """The built-in activation of that name, in any case; `"leaky_relu(0.2)"` and `"power(2)"` name members of families.
 
     >>> activation_named("leaky_relu(0.25)").slopes
     (0.25, 1.0)
     """
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    family, _, argument = name.partition("(")
+    spelled = name.strip().lower()
+    for spelling, usual in _SPELLINGS.items():
+        spelled = usual + spelled.removeprefix(spelling) if spelled.startswith(spelling) else spelled
+    if spelled in BUILT_IN:
+        return BUILT_IN[spelled]
+    family, _, argument = spelled.partition("(")
     try:
         if family in _FAMILIES:
             make, parse = _FAMILIES[family]

@@ -34,6 +34,12 @@ class Signature(NamedTuple):
         leaves, structure = jax.tree.flatten(tree)
         return Signature(structure, tuple((a.shape, a.dtype) for a in leaves))
 
+    @staticmethod
+    def of_sample(x: Any) -> "Signature":
+        """That of a batch of one sample of x."""
+        leaves, structure = jax.tree.flatten(x)
+        return Signature(structure, tuple(((1, *a.shape[1:]), a.dtype) for a in leaves))
+
     def structs(self) -> Any:
         """The pytree of shapes and dtypes."""
         return jax.tree.unflatten(self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves])
@@ -88,7 +94,7 @@ def check_rows(f: Model, params: Any, x: Any) -> None:
     """Refuse models whose rows influence each other; tried once for each model and shape of a sample."""
     if is_traced((params, x)) or leading_axis(x) == 1:
         return
-    key = (f, Signature.of(params), Signature.of(jax.tree.map(lambda a: a[:1], x)))
+    key = (f, Signature.of(params), Signature.of_sample(x))
     if key not in _SEPARATE:
         _compare_rows(f, params, jax.tree.map(lambda a: a[:3], x))
         _SEPARATE[key] = True

@@ -1,15 +1,20 @@
 """`save` and `load`: parameters in safetensors, the architecture in the file's metadata. Nothing is executed on reading."""
 
-import itertools
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named
+from neuromanifold.models.files.exported import read_exported
+from neuromanifold.models.files.factory import load_with_factory
+from neuromanifold.models.files.layers import chained, parts_of
+from neuromanifold.models.files.normalisation import folded
+from neuromanifold.models.files.tensors import FORMATS, keeps_order, read_tensors
 from neuromanifold.models.mlp import MLP, Entry, Layer, Params
+from neuromanifold.models.stack import LinearStack
+from neuromanifold.numerics.archives import first_line, read_json
 from neuromanifold.numerics.files import write_atomically
 from neuromanifold.numerics.validation import check_params
 
@@ -33,31 +38,63 @@ def save(path: str | Path, net: MLP, params: Params) -> Path:
     if not isinstance(net, MLP):
         raise TypeError(f"`net` is a {type(net).__name__}; only an nm.MLP has an architecture that a file can hold.")
     net.check_params(params)
+    check_params(params)
     tensors = {f"{i}.{name}": np.ascontiguousarray(a) for i, layer in enumerate(params) for name, a in _present(layer)}
     metadata = {_KEY: json.dumps(_describe(net))}
     return write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
 
 
-def load(path: str | Path, *, activation: str | None = None) -> tuple[MLP, Params]:
-    """Read `(net, params)` from `.safetensors` or `.npz`.
+def load(
+    path: str | Path,
+    *,
+    activation: str | None = None,
+    batchnorm: str | None = None,
+    factory: str | None = None,
+    example: Any = None,
+) -> tuple[Any, Any]:
+    """Read `(net, params)` from a model file; nothing in the file is executed.
 
-    A file written by `save` says its architecture. Any other holds weights named like `0.weight`, `0.bias` (or
-    `layers.0.weight`: alphabetical prefixes are ignored, numbers order the layers); its architecture is read off their
-    shapes and `activation`, which is then required.
+    - What `save` wrote says its architecture.
+    - Any other `.safetensors`, `.npz`, `.pt` or `.pth` is a state dict of stacked linear layers (`fc1.weight`, `net.0.bias`,
+      `layers.3.linear.weight`): numbers or the file's order say their order, shapes confirm it, and `activation` (`"relu"`)
+      is then required. Batch normalisation is folded into the layers, with a warning; `batchnorm="before"` or `"after"` says
+      on which side of the activation it stands, where the names do not.
+    - A `.pt2` is a whole program, and becomes a model of its own; PyTorch is not needed.
+    - `factory="package.module:function"` names the function that builds the network whose state dict the file holds, a
+      PyTorch module (then `example` is one batch of its input) or a function `f(params, x)`.
     """
     path = Path(path)
     if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
-        raise FileNotFoundError(f"`path` is {str(path)!r}, which {problem}; pass a .safetensors or .npz file.")
-    tensors, metadata = _read(path)
-    params = _layers(tensors, path)
+        raise FileNotFoundError(f"`path` is {str(path)!r}, which {problem}; pass a {FORMATS} file.")
+    if batchnorm not in (None, "before", "after"):
+        raise ValueError(f"`batchnorm` is {batchnorm!r}; pass 'before' or 'after', as it stands to the activation.")
+    if factory is not None:
+        return load_with_factory(path, factory, example)
+    if path.suffix == ".pt2":
+        if activation is not None:
+            raise ValueError(
+                f"`activation` is {activation!r} but {path.name} is a whole program; leave the argument out."
+            )
+        return read_exported(path)
+    tensors, metadata = read_tensors(path)
+    parts = parts_of(path, tensors)
+    params = folded(path, parts, chained(path, parts, keeps_order(path), tensors), batchnorm)
     check_params(params)
     net = _architecture(path, params, metadata.get(_KEY), activation)
-    net.check_params(params)
+    if isinstance(net, MLP):
+        _check_shapes(path, net, params)
     return net, params
 
 
-def _architecture(path: Path, params: Params, described: str | None, activation: str | None) -> MLP:
+def _check_shapes(path: Path, net: MLP, params: Params) -> None:
+    try:
+        net.check_params(params)
+    except ValueError as error:
+        raise ValueError(f"`path` {path.name} does not hold the network that it describes: {error}") from None
+
+
+def _architecture(path: Path, params: Params, described: str | None, activation: str | None) -> MLP | LinearStack:
     if described is not None:
         net = _restore(path, described)
         if activation is not None and net.activation != MLP(net.widths, activation).activation:
@@ -68,7 +105,17 @@ def _architecture(path: Path, params: Params, described: str | None, activation:
             f"`activation` is needed: {path.name} does not say which one its network uses (for example 'relu')."
         )
     widths = (params[0].weight.shape[1], *(layer.weight.shape[0] for layer in params))
-    return MLP(widths, activation, bias=params[0].bias is not None)
+    biases = {layer.bias is not None for layer in params}
+    for index, layer in enumerate(params):
+        if layer.bias is not None and np.shape(layer.bias) != (widths[index + 1],):
+            raise ValueError(
+                f"`params[{index}].bias` has shape {np.shape(layer.bias)}; the network needs {(widths[index + 1],)}."
+            )
+    return (
+        MLP(widths, activation, bias=biases == {True})
+        if len(biases) == 1
+        else LinearStack(activation_named(activation))
+    )
 
 
 def _present(layer: Layer) -> list[tuple[str, Any]]:
@@ -87,12 +134,12 @@ def _describe(net: MLP) -> dict[str, Any]:
 
 def _restore(path: Path, described: str) -> MLP:
     try:
-        description = json.loads(described)
+        description = read_json(path, described.encode(), "the description of its network")
         activation = tuple(_decode(entry) for entry in description.pop("activation"))
         return MLP(activation=activation, **description)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
-            f"`path` {path.name} describes its network in a way that cannot be read ({error}); save it again."
+            f"`path` {path.name} describes its network in a way that cannot be read ({first_line(error)}); save it again."
         ) from None
 
 
@@ -112,42 +159,3 @@ def _encode(entry: Entry) -> Any:
 
 def _decode(entry: Any) -> Activation | Mixed:
     return activation_named(entry) if isinstance(entry, str) else Mixed(*((activation_named(a), c) for a, c in entry))
-
-
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
-
-    if path.suffix not in (".npz", ".safetensors"):
-        raise ValueError(f"`path` is {str(path)!r}; pass a .safetensors or .npz file.")
-    try:
-        if path.suffix == ".npz":
-            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
-                return dict(archive), {}
-        with safe_open(path, "numpy") as archive:
-            return {name: archive.get_tensor(name) for name in archive.keys()}, archive.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, zipfile.BadZipFile, ValueError, OSError, EOFError, TypeError, AttributeError):
-        raise ValueError(
-            f"`path` is {str(path)!r}, which cannot be read (damaged, or not what its name says); write it again, or pass another file."
-        ) from None
-
-
-def _layers(tensors: dict[str, np.ndarray], path: Path) -> Params:
-    found: dict[tuple[int, ...], dict[str, np.ndarray]] = {}
-    for name, tensor in tensors.items():
-        *prefix, last = name.replace("_", ".").split(".")
-        entry = found.setdefault(tuple(int(part) for part in prefix if part.isdigit()), {})
-        if last in entry:
-            raise ValueError(
-                f"`path` {path.name} holds two tensors for one layer, {name} among them; number the layers apart."
-            )
-        entry[last] = tensor
-    usable = found and all({"weight"} <= set(entry) <= {"weight", "bias"} for entry in found.values())
-    layers = tuple(Layer(entry["weight"], entry.get("bias")) for _, entry in sorted(found.items())) if usable else ()
-    shapes = [layer.weight.shape for layer in layers]
-    chained = all(len(shape) == 2 for shape in shapes) and all(a[0] == b[1] for a, b in itertools.pairwise(shapes))
-    if not usable or not chained:
-        raise ValueError(
-            f"`path` {path.name} holds {', '.join(sorted(tensors)) or 'nothing'}; needed are the layers of an MLP, "
-            "0.weight (out, in), 0.bias, 1.weight, …, each taking what the one before it gives."
-        )
-    return layers

@@ -1,27 +1,73 @@
-"""Files that are either complete or absent."""
+"""Files that are either complete or absent, with the rights that the user's umask gives them."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched."""
+    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched.
+
+    The file has the permissions that the umask gives to new files, or those of the file it replaces.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _neighbour(path)
     try:
         write(temporary)
-        temporary.chmod(0o644)
+        _keep_mode(path, temporary)
+        _flush(temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
 
 
+def _neighbour(path: Path) -> Path:
+    """A new empty file beside `path`; the system applies the umask to it."""
+    name = f".{path.name[:200]}.{secrets.token_hex(6)}{path.suffix}"
+    temporary = path.with_name(name)
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return temporary
+
+
+def _keep_mode(path: Path, temporary: Path) -> None:
+    if path.exists():
+        temporary.chmod(path.stat().st_mode & 0o7777)
+
+
+def _flush(path: Path) -> None:
+    # Without it a machine that loses power may keep the new name and lose the bytes.
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def write_text(path: str | Path, text: str) -> Path:
     """`text` in `path`, atomically, as UTF-8."""
     return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def check_output(path: str | Path, name: str = "path") -> Path:
+    """`path` as a file that can be written, its folder made where there is none; refused before any work is done."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"`{name}` is {str(path)!r}, which is a folder; name a file in it.")
+    check_folder(path.parent, name)
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(f"`{name}` is {str(path)!r}, which may not be written; name another file.")
+    return path
+
+
+def check_folder(folder: str | Path, name: str = "out") -> Path:
+    """`folder` as one that exists and takes files, made where it is absent; refused before any work is done."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _neighbour(folder / "probe").unlink()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise type(error)(
+            f"`{name}` cannot be written into {str(folder)!r} ({reason}); name a folder that can be."
+        ) from None
+    return folder

@@ -1,17 +1,22 @@
 """The memory budget, and the cutting of an axis into blocks that respect it."""
 
+import functools
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+import jax
 
 ENVIRONMENT_VARIABLE = "NEUROMANIFOLD_MEMORY"
 _GIB = 2**30
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def memory_budget(memory: int | float | str | None = None) -> int:
+def memory_budget(memory: int | float | str | None = None, *, device: bool = False) -> int:
     """Bytes that temporaries may take: `memory`, else `$NEUROMANIFOLD_MEMORY`, else min(2 GiB, a quarter of the machine).
+
+    `device=True` is for temporaries of JAX: where its default device is an accelerator, a quarter of that one's memory.
 
     >>> memory_budget("1.5G")
     1610612736
@@ -20,7 +25,7 @@ def memory_budget(memory: int | float | str | None = None) -> int:
         ("memory", memory) if memory is not None else (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))
     )
     if given is None:
-        return min(2 * _GIB, machine_memory() // 4)
+        return (accelerator_memory() // 4 if device else 0) or min(2 * _GIB, machine_memory() // 4)
     budget = _parse(given)
     if budget <= 0:
         raise ValueError(f"`{name}` is {given!r}; pass a positive number of bytes, or a string such as '512M' or '2G'.")
@@ -38,6 +43,13 @@ def _parse(given: int | float | str) -> int:
         return -1
 
 
+@functools.cache
+def accelerator_memory() -> int:
+    """Bytes of the default device that JAX may use; 0 when that is the host."""
+    return int((jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0))
+
+
+@functools.cache
 def machine_memory() -> int:
     """Bytes of memory this process may use: the control group's limit where there is one, else the machine's."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -15,7 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from neuromanifold.numerics.forks import check_fork
+
 Tree = TypeVar("Tree")
+
+PRODUCTS = {"highest": "highest", "tf32x3": "TF32_TF32_F32_X3", "bf16x3": "BF16_BF16_F32_X3", "default": "default"}
+"""How float32 matrices are multiplied on accelerators. JAX's own "high" is absent: on a GPU it is one pass of TF32."""
 
 
 def is_wide() -> bool:
@@ -26,8 +31,19 @@ def is_wide() -> bool:
 @contextmanager
 def arithmetic(precision: str = "highest") -> Iterator[None]:
     """64-bit types available, matrix products at full precision on every device (no silent TF32)."""
+    check_fork()
     with jax.enable_x64(True), jax.default_matmul_precision(precision):
         yield
+
+
+def product_precision(precision: str, dtype: Any) -> str:
+    """JAX's name for a precision of matrix products; full precision where the dtype or the platform has no faster one."""
+    if precision not in PRODUCTS:
+        why = " ('high' is one pass of TF32 on a GPU, no better than 'default')" if precision == "high" else ""
+        raise ValueError(f"`precision` is {precision!r}{why}; pass 'highest', 'tf32x3', 'bf16x3' or 'default'.")
+    passes = precision in ("tf32x3", "bf16x3")
+    exact = passes and (dtype != np.float32 or jax.default_backend() == "cpu")
+    return PRODUCTS["highest" if exact else precision]
 
 
 @contextmanager
@@ -93,3 +109,40 @@ def to_host(tree: Tree) -> Tree:
     return jax.tree.map(
         lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) else leaf, tree
     )
+
+
+def in_float64(compute: Callable[..., Any], *arguments: Any) -> Any:
+    """`compute(*arguments)` with all numbers in float64, where some of them are traced. Call inside `arithmetic`.
+
+    Traced float32 arguments come from a caller whose JAX has no float64. For them the result leaves as float32, and so do its
+    (reverse-mode) derivatives, which are computed in float64 too: what JAX transposes outside of `arithmetic` would be
+    narrowed half-way.
+    """
+    leaves, structure = jax.tree.flatten(arguments)
+
+    def wide(*leaves: Any) -> Any:
+        return compute(*jax.tree.unflatten(structure, [jnp.asarray(leaf, jnp.float64) for leaf in leaves]))
+
+    if all(leaf.dtype == jnp.float64 for leaf in leaves if isinstance(leaf, jax.Array)):
+        return wide(*leaves)
+    return _narrowed(wide)(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
+
+
+def _narrowed(wide: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of float32 numbers with float32 results and derivatives, all of it computed in float64."""
+
+    def cast(tree: Any, dtype: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
+
+    @jax.custom_vjp
+    def call(*leaves: Any) -> Any:
+        with arithmetic():
+            return cast(wide(*leaves), jnp.float32)
+
+    def backward(leaves: Any, cotangent: Any) -> Any:
+        with arithmetic():
+            _, pull = jax.vjp(wide, *cast(leaves, jnp.float64))
+            return cast(pull(cast(cotangent, jnp.float64)), jnp.float32)
+
+    call.defvjp(lambda *leaves: (call(*leaves), leaves), backward)
+    return call

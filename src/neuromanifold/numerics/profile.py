@@ -31,12 +31,25 @@ def rank_profile(matrix: Int[np.ndarray, "m n"], p: int) -> tuple[tuple[int, ...
     >>> rank_profile(np.array([[1, 2, 3], [2, 4, 6], [0, 0, 5]]), 7)
     ((0, 2), (0, 2))
     """
-    if matrix.shape[1] > matrix.shape[0]:
-        columns, rows = rank_profile(matrix.T, p)
-        return rows, columns
+    if matrix.shape[1] < matrix.shape[0]:
+        return _pivots(matrix, p)
+    columns, rows = _pivots(matrix.T, p)
+    return rows, columns
+
+
+def first_rows(matrix: Int[np.ndarray, "m n"], p: int) -> tuple[int, ...]:
+    """The rows that are independent of those before them, modulo a prime of at most 22 bits.
+
+    >>> first_rows(np.array([[1, 2], [2, 4], [1, 1], [0, 1]]), 7)
+    (0, 2)
+    """
+    return _pivots(matrix.T, p)[1]
+
+
+def _pivots(matrix: Int[np.ndarray, "m n"], p: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Some independent rows, and the columns that are independent of those before them."""
     found = _eliminate(matrix.astype(np.float64), float(p))
-    rank = len(found.columns)
-    return tuple(sorted(found.order[:rank].tolist())), tuple(found.columns)
+    return tuple(sorted(found.order[: len(found.columns)].tolist())), tuple(found.columns)
 
 
 def _eliminate(A: Matrix, p: float) -> _Elimination:

@@ -36,7 +36,7 @@ class Rank(eqx.Module):
     Exactly: no spectrum was needed, and `certificate` says why.
 
     >>> rank = rank_from_spectrum(np.array([1.0, 1e-3, 1e-17]), (3, 3))
-    >>> rank + 1, 10 - rank, [*"abc"][rank], f"{rank:03d}", rank
+    >>> rank + 1, 10 - rank, "abc"[rank], f"{rank:03d}", rank
     (3, 8, 'c', '002', Rank(2, gap 1e+14, threshold 6.7e-16))
     """
 

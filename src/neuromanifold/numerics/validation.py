@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.numerics.inputs import plain_array
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_traced
-
-_LARGEST_INTEGER = 2**53
 
 
 def check_params(params: Any) -> None:
@@ -35,9 +34,11 @@ def _check_param(name: str, leaf: Any) -> None:
         raise TypeError(
             f"{name} is complex ({dtype}); pass real parameters, for example real and imaginary parts apart."
         )
+    if isinstance(leaf, np.ma.MaskedArray) or not dtype.isnative or (dtype.kind == "f" and dtype.itemsize > 8):
+        kind = "a masked array" if isinstance(leaf, np.ma.MaskedArray) else f"of dtype {dtype.str}"
+        raise TypeError(f"{name} is {kind}; pass a plain array of float16, float32 or float64 in native byte order.")
     if not is_floating(leaf):
         raise TypeError(f"{name} has dtype {dtype}, which has no derivative; cast it with `.astype('float32')`.")
-    _check_width(name, leaf, dtype)
 
 
 def check_sample(x: Any, name: str = "x") -> Any:
@@ -68,9 +69,7 @@ def sample_arrays(x: Any, name: str = "x") -> Any:
 
 
 def _checked_array(x: Any, name: str) -> Any:
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"`{name}` is a masked array; fill or drop its masked entries first.")
-    x = x if isinstance(x, jax.Array) else np.asarray(x)
+    x = x if isinstance(x, jax.Array) else plain_array(x, name)
     shape, dtype = x.shape, dtype_of(x)
     if not shape:
         raise ValueError(f"`{name}` is a scalar; pass an array whose first axis counts the samples.")
@@ -80,21 +79,7 @@ def _checked_array(x: Any, name: str) -> Any:
         raise TypeError(f"`{name}` is complex ({dtype}); pass a real array.")
     if not jnp.issubdtype(dtype, jnp.number) and dtype.kind != "b":
         raise TypeError(f"`{name}` has dtype {dtype}; pass an array of numbers.")
-    _check_width(f"`{name}`", x, dtype)
-    return x if isinstance(x, jax.Array) or x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
-
-
-def _check_width(name: str, a: Any, dtype: np.dtype) -> None:
-    """Refuse numbers that float64 cannot hold."""
-    if dtype.kind == "f" and dtype.itemsize > 8:
-        raise TypeError(f"{name} has dtype {dtype}, which is wider than float64; cast it with `.astype('float64')`.")
-    if (
-        isinstance(a, np.ndarray)
-        and dtype.kind in "iu"
-        and a.size
-        and max(int(a.max()), -int(a.min())) > _LARGEST_INTEGER
-    ):
-        raise TypeError(f"{name} holds integers above 2^53, which float64 cannot tell apart; scale them down first.")
+    return x
 
 
 def leading_axis(x: Any) -> int:

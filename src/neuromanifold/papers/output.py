@@ -12,7 +12,9 @@ import jax
 import xarray as xr
 
 from neuromanifold.numerics.files import write_atomically, write_text
+from neuromanifold.numerics.sealed import check_seal, write_sealed
 
+REMEDY = "delete it, or name another folder"
 # Okabe and Ito's palette, told apart by colour-blind readers and in print.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 
@@ -37,8 +39,44 @@ def save_figure(figure: Any, out: Path, name: str) -> list[Path]:
 
 
 def save_data(dataset: xr.Dataset, out: Path, name: str) -> Path:
-    """`name.nc` in `out`, atomically."""
-    return write_atomically(out / f"{name}.nc", lambda path: dataset.to_netcdf(path, engine="h5netcdf"))
+    """`name.nc` in `out`, atomically, with a checksum at its end, which other programs ignore."""
+    return write_sealed(out / f"{name}.nc", lambda path: dataset.to_netcdf(path, engine="h5netcdf"))
+
+
+def read_data(path: Path) -> xr.Dataset:
+    """What `save_data` wrote, in memory; refused where a bit has changed, or where it claims more than the file holds."""
+    check_seal(path, REMEDY)
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as file:
+            if file.nbytes > path.stat().st_size:
+                raise ValueError(f"it claims {file.nbytes} bytes")
+            return file.load()
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); {REMEDY}.") from None
+
+
+def write_record(path: Path, content: dict[str, Any]) -> Path:
+    """A small table as JSON, with its own hash in it."""
+    text = json.dumps(content | {"sha256": _record_hash(content)}, indent=2, ensure_ascii=False)
+    return write_text(path, text + "\n")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What `write_record` wrote; refused where it has changed since."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found = content.pop("sha256")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error}); {REMEDY}.") from None
+    if found != _record_hash(content):
+        raise ValueError(f"{path} is damaged: its checksum is not that of its content; {REMEDY}.")
+    return content
+
+
+def _record_hash(content: dict[str, Any]) -> str:
+    # As JSON reads it back: keys that were integers are strings there.
+    plain = json.loads(json.dumps(content))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def write_summary(out: Path, paper: str, scale: str, claims: Iterable[Claim]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import check_model, check_rows, output_size
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
 from neuromanifold.regions.decisions import decide
 from neuromanifold.regions.signs import is_kinked
@@ -28,7 +29,7 @@ def activation_patterns(f: Any, params: Any, x: Any, *, exact: bool = False) -> 
     `exact=True` decides by exact arithmetic on the host; what is exactly zero is inactive. Works under `jit` and `vmap`
     when `exact=False`.
     """
-    return jnp_or_np_concatenate(_by_layer(f, params, x, exact))
+    return jnp_or_np_concatenate(patterns_by_layer(f, params, x, exact))
 
 
 def jnp_or_np_concatenate(layers: list[Any]) -> Any:
@@ -36,7 +37,7 @@ def jnp_or_np_concatenate(layers: list[Any]) -> Any:
     return (np if isinstance(layers[0], np.ndarray) else jnp).concatenate(layers, axis=1)
 
 
-def _by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
+def patterns_by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
     """The pattern's columns, one array for each layer or bend."""
     check_params(params)
     x = check_sample(x)
@@ -51,7 +52,7 @@ def _by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
         graph = trace(f, params, x, dtype=dtype)
         require_piecewise_linear(graph)
         gates = decide(graph, params, x).gates if exact else _gates(graph, params, x)
-        return leave(_columns(f, graph, gates, jax.tree.leaves(x)[0].shape[0]))
+        return leave(pattern_columns(f, graph, gates, jax.tree.leaves(x)[0].shape[0]))
 
 
 @jax.jit(static_argnums=0)
@@ -75,7 +76,8 @@ def require_piecewise_linear(graph: Graph) -> None:
         )
 
 
-def _columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
+def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
+    """Gates as columns, one array for each layer of a perceptron (neurons without a kink always on), else for each bend."""
     asked = iter([_flat(units.candidates, gate, n) for units, gate in zip(graph.units, gates, strict=True)])
     if not isinstance(f, MLP):
         return list(asked) or [np.empty((n, 0), bool)]
@@ -123,8 +125,8 @@ def ordered_patterns(patterns: Bool[Any, "n units"]) -> UInt32[Any, "n words"]:
     return rows[jnp.lexsort(rows.T)] if rows.shape[1] else rows
 
 
-@dataclass(frozen=True)
-class FixedNeurons:
+@dataclass(frozen=True, repr=False)
+class FixedNeurons(Result):
     """Units with one status on the whole sample, by hidden layer of a perceptron, by bend of any other network.   [complexity, Sec. 3.1]
 
     `active[l]` and `inactive[l]` are masks over the units of layer l.
@@ -155,5 +157,5 @@ def fixed_neurons(f: Any, params: Any, x: Any, *, exact: bool = False) -> FixedN
     >>> nm.fixed_neurons(net, params, jnp.array([[-1.0], [2.0]])).active[0].tolist()
     [True, False]
     """
-    layers = [layer for layer in _by_layer(f, params, x, exact) if layer.shape[1]]
+    layers = [layer for layer in patterns_by_layer(f, params, x, exact) if layer.shape[1]]
     return FixedNeurons(tuple(p.all(axis=0) for p in layers), tuple((~p).all(axis=0) for p in layers))

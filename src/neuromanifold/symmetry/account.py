@@ -9,12 +9,13 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.numerics.results import Result
 from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
 from neuromanifold.tangent.certificate import certified_rank
 
 
-@dataclass(frozen=True)
-class DimensionAccount:
+@dataclass(frozen=True, repr=False)
+class DimensionAccount(Result):
     """D = functional dimension + what each source of symmetry explains + unexplained, every number an exact rank.
 
     `explained[s]` is by how much source s raises the rank of the generators counted before it. `sample_limit` bounds the
@@ -54,6 +55,28 @@ class DimensionAccount:
             ("unexplained", self.unexplained),
         )
 
+    def headline(self) -> str:
+        """Where the parameters went."""
+        return f"{self.parameters:,} parameters = " + " + ".join(
+            f"{count:,} {name}" for name, count in self.rows if count
+        )
+
+    def plot(self, axes: Any = None) -> Any:
+        """One bar of D dimensions, cut into where they went; returns the axes."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(figsize=(7, 1.9), layout="constrained")[1]
+        colours = ("#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#999999")
+        shown, left = [(name, count) for name, count in self.rows if count], 0
+        for index, (name, count) in enumerate(shown):
+            colour = colours[-1] if name == "unexplained" else colours[index % (len(colours) - 1)]
+            axes.barh(0, count, left=left, color=colour, edgecolor="white", label=f"{name}: {count:,}")
+            left += count
+        axes.set(yticks=[], xlim=(0, self.parameters), xlabel="dimensions of the parameter space")
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        return axes
+
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows)
         lines = [f"{name:<{width}}  {count:>7,}  {count / self.parameters:6.1%}" for name, count in self.rows]
@@ -76,16 +99,20 @@ def dimension_account(net: MLP, params: Params, x: Any) -> DimensionAccount:
     """
     group = hidden_equivalence(net, params, x)
     certificate = certified_rank(group.problem, prove=False)
-    functional = exact_rank(certificate.rank, certificate)
+    return account_of(group, exact_rank(certificate.rank, certificate))
+
+
+def account_of(group: HiddenEquivalence, functional: Rank) -> DimensionAccount:
+    """The account where symmetries and functional dimension are known already."""
     p = modular.random_prime()
     limit = group.problem.shape[0]
     if group.problem.graph.piecewise_linear:
         limit = min(limit, group.problem.region_bound())
     return DimensionAccount(
-        parameters=net.n_params,
+        parameters=group.net.n_params,
         functional=functional,
         explained=_in_turn(group, p),
-        sample_limit=min(limit, net.n_params),
+        sample_limit=min(limit, group.net.n_params),
         in_kernel=_verified(group, p),
         equivalence=group,
     )

@@ -11,6 +11,7 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
@@ -21,8 +22,8 @@ from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translati
 SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations")
 
 
-@dataclass(frozen=True)
-class LayerStatus:
+@dataclass(frozen=True, repr=False)
+class LayerStatus(Result):
     """What the neurons of a hidden layer are on the sample, as index arrays.
 
     `linear`: one nonzero slope on all of it (always-active ReLUs, identity, leaky ReLUs of either fixed sign);
@@ -36,8 +37,8 @@ class LayerStatus:
     degrees: Float[np.ndarray, " m"]
 
 
-@dataclass(frozen=True, eq=False)
-class HiddenEquivalence:
+@dataclass(frozen=True, eq=False, repr=False)
+class HiddenEquivalence(Result):
     """The symmetries of f_θ on a sample, near θ: the largest group that commutes with the activations there.   [complexity, Def 4.1]
 
     Scalings for neurons that change their sign on the sample, the affine group (GL without biases) for those that are
@@ -52,6 +53,11 @@ class HiddenEquivalence:
     problem: Problem
     layers: tuple[LayerStatus, ...]
     free: Bool[np.ndarray, " D"]
+
+    def headline(self) -> str:
+        """How many generators there are, and where they come from."""
+        sources = ", ".join(f"{fields.count} {name}" for name, fields in self.sources.items() if fields.count)
+        return f"{self.dimension} generators: {sources or 'none'}; {len(self.x)} samples"
 
     @cached_property
     def signs(self) -> Signs:
@@ -124,7 +130,11 @@ def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
     net.check(params, x)
     check_sample(x)
     x = np.asarray(x, np.float64)
-    problem = Problem.of(net, params, x)
+    return equivalence_of(net, params, x, Problem.of(net, params, x))
+
+
+def equivalence_of(net: MLP, params: Params, x: np.ndarray, problem: Problem) -> HiddenEquivalence:
+    """The same from a network whose bends are decided already."""
     signs = signs_of(net, problem.decisions, len(x))
     slopes = layer_slopes(net, signs)
     degrees = neurons.hidden(net, neurons.degree)

@@ -9,16 +9,17 @@ import numpy as np
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample
-from neuromanifold.regions.signs import exact_signs
+from neuromanifold.regions.signs import Signs, exact_signs
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
 
 _EXACT_PRODUCTS = 10**6
 _PROBES = 256
 
 
-@dataclass(frozen=True, eq=False)
-class Reduction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Reduction(Result):
     """A smaller network with its evidence.
 
     `deviation` is the largest |f_small − f| over the sample (over random inputs when there is none); `exact` says
@@ -35,6 +36,10 @@ class Reduction:
     on_sample: bool
     neurons_saved: int
     parameters_saved: int
+
+    def headline(self) -> str:
+        """The first line of `str`."""
+        return str(self).partition("\n")[0]
 
     def __str__(self) -> str:
         where = "on the sample" if self.on_sample else "everywhere"
@@ -75,6 +80,11 @@ def reduce_width(net: MLP, params: Params, x: Any = None, *, rtol: float = 8 * 2
         check_sample(x)
         x = np.asarray(x, np.float64)
     signs = exact_signs(net, params, x) if x is not None and _is_exact(net) else None
+    return reduced_by(signs, net, params, x, rtol=rtol)
+
+
+def reduced_by(signs: Signs | None, net: MLP, params: Params, x: Any, *, rtol: float = 8 * 2.0**-52) -> Reduction:
+    """The reduction of a float64 network where its signs on the sample are known already."""
     work = exhausted(begin(net, params, signs), net.widths[0], rtol)
     smaller, reduced = finish(work, net)
     points = np.random.default_rng(0).standard_normal((_PROBES, net.widths[0])) if x is None else x

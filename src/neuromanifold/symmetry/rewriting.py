@@ -172,13 +172,15 @@ def merge_parallel(work: Work, index: int, rtol: float) -> Work:
     """Neurons whose incoming weights and bias are equal, opposite (odd or even σ) or proportional (homogeneous σ): one stays."""
     layer, (V, c) = work.hidden[index], work.next(index)
     V, rows = V.copy(), np.concatenate([layer.weight, layer.bias[:, None]], axis=1)
+    near = _nearly_parallel(rows, rtol)
     kept: list[int] = []
     for i, row in enumerate(rows):
         partner = next(
             (
                 (j, factor)
                 for j in kept
-                if layer.activations[i] == layer.activations[j]
+                if near[i, j]
+                and layer.activations[i] == layer.activations[j]
                 and (factor := _factor(layer.activations[i], rows[j], row, rtol)) is not None
             ),
             None,
@@ -191,6 +193,14 @@ def merge_parallel(work: Work, index: int, rtol: float) -> Work:
         return work
     removal = Removal(layer.number, len(rows) - len(kept), "equal, opposite or proportional to another")
     return work.put(index, layer.keep(np.array(kept)), V[:, kept], c, removal)
+
+
+def _nearly_parallel(rows: np.ndarray, rtol: float) -> np.ndarray:
+    """Which pairs may be proportional: if |r − t·b|_∞ ≤ rtol·|r|_∞ then 1 − |cos| ≤ d·rtol², up to rounding."""
+    norms = np.linalg.norm(rows, axis=1)
+    unit = rows / np.where(norms > 0, norms, 1.0)[:, None]
+    d = rows.shape[1]
+    return np.abs(unit @ unit.T) >= 1 - d * rtol**2 - 8 * d * np.finfo(np.float64).eps
 
 
 def _factor(activation: Activation, base: np.ndarray, row: np.ndarray, rtol: float) -> float | None:
@@ -208,6 +218,12 @@ def _factor(activation: Activation, base: np.ndarray, row: np.ndarray, rtol: flo
     return None if sign is None else float(size * sign)
 
 
+def _singular_values_of_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Those of AB that may not be zero: with A = QR and Bᵀ = PS they are those of RSᵀ, which is small where AB has low rank."""
+    R, S = (np.asarray(np.linalg.qr(M, mode="r")) for M in (A, B.T))
+    return np.linalg.svd(R @ S.T, compute_uv=False)
+
+
 def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     """k neurons that are linear on the sample contribute VSWa + VSb: rank(VSW) of them do, or none when the layer folds into the next."""
     layer, (V, c) = work.hidden[index], work.next(index)
@@ -215,7 +231,7 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     others = np.flatnonzero(np.isnan(layer.slopes))
     scaled = V[:, linear] * layer.slopes[linear]
     M, shift = scaled @ layer.weight[linear], scaled @ layer.bias[linear]
-    spectrum = np.linalg.svd(M, compute_uv=False)
+    spectrum = _singular_values_of_product(scaled, layer.weight[linear])
     rank = int((spectrum > rtol * max(M.shape) * max(spectrum[:1], default=0.0)).sum())
     k, n_out = len(linear), len(c)
     where = "linear" if all(is_linear(layer.activations[i]) for i in linear) else "linear on the sample"

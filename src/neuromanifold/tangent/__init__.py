@@ -4,8 +4,16 @@ from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.certificate import JacobianCertificate
 from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
-from neuromanifold.tangent.infinite import infinite_ntk, nngp
-from neuromanifold.tangent.infinite_quadrature import Quadrature
+from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
+from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
+from neuromanifold.tangent.infinite import (
+    InfiniteKernels,
+    Quadrature,
+    infinite_kernels,
+    infinite_ntk,
+    monte_carlo_kernels,
+    nngp,
+)
 from neuromanifold.tangent.jacobian import jacobian
 from neuromanifold.tangent.linearize import linearize
 from neuromanifold.tangent.ntk import ntk
@@ -14,19 +22,27 @@ from neuromanifold.tangent.prediction import KernelFlow, kernel_flow
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 __all__ = [
+    "EnsembleFlow",
+    "InfiniteKernels",
     "JacobianCertificate",
     "KernelFlow",
+    "Posterior",
     "Quadrature",
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "ensemble_flow",
     "functional_dimension",
+    "gp_posterior",
+    "infinite_kernels",
     "infinite_ntk",
     "jacobian",
     "kernel_alignment",
     "kernel_flow",
     "largest_stable_lr",
     "linearize",
+    "log_marginal_likelihood",
+    "monte_carlo_kernels",
     "nngp",
     "ntk",
     "ntk_operator",

@@ -1,6 +1,8 @@
 """Exact functional dimension, and the certificate that says why it is right."""
 
 import math
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +13,8 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import Echelon, echelon, modular_rank
 from neuromanifold.numerics.rank import Certificate
 from neuromanifold.regions.problem import Problem
-from neuromanifold.tangent.generators import generator_count, generators
+from neuromanifold.tangent.exported import Claims, save
+from neuromanifold.tangent.generators import generator_count, generators, rational_generators
 
 _GENERATOR_ENTRIES = 2**22
 _SLOW, _FAST = 8e-9, 1e-10
@@ -54,6 +57,7 @@ class JacobianCertificate(Certificate):
     rounded: tuple[str, ...] = eqx.field(static=True)
     wrt: tuple[str, ...] | None = eqx.field(static=True)
     fingerprint: str = eqx.field(static=True)
+    problem: Problem = eqx.field(static=True, repr=False)
 
     @property
     def proved(self) -> bool:
@@ -72,6 +76,17 @@ class JacobianCertificate(Certificate):
         directions = modular.random_residues((min(self.rank + 1, problem.shape[1]), problem.shape[1]), p)
         agrees = modular_rank(problem.products(p, directions), p) == self.rank
         return agrees and self._upper_bound_holds(problem, p)
+
+    def save(self, path: str | Path) -> Path:
+        """Write network, numbers and claims as a JSON file that `tools/check_certificate.py` re-checks without this library.
+
+        For small problems: J is written out as instructions on flat arrays of exact numbers, at most 2·10⁷ entries.
+        """
+        p = modular.random_prime()
+        found = echelon(self.problem.residues(p), p)
+        kernel = _rational_kernel(self.problem) if self.reason == "kernel vectors" else []
+        claims = Claims(self.rank, p, found.rows, found.columns, self.reason, self.failure_probability, kernel)
+        return save(path, self.problem, claims)
 
     def _upper_bound_holds(self, problem: Problem, p: int) -> bool:
         if self.reason == "probability":
@@ -128,6 +143,7 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
         rounded=problem.graph.program.rounded,
         wrt=None if len(problem.chosen.leaves) == len(problem.leaves) else problem.chosen.names,
         fingerprint=problem.fingerprint,
+        problem=problem,
     )
 
 
@@ -174,6 +190,16 @@ def _kernel_vectors(problem: Problem, p: int) -> np.ndarray:
     units = np.zeros((len(free), problem.shape[1]), np.int64)
     units[np.arange(len(free)), free] = 1
     return np.concatenate([units, generators(problem, p)])
+
+
+def _rational_kernel(problem: Problem) -> list[list[Fraction]]:
+    """The kernel vectors in rational numbers, without those that depend on the ones before."""
+    p = modular.random_prime()
+    columns, free = problem.shape[1], np.flatnonzero(problem.zero_columns())
+    units = [[Fraction(int(i == k)) for i in range(columns)] for k in free]
+    kept = echelon(_kernel_vectors(problem, p), p).rows
+    vectors = [*units, *rational_generators(problem)]
+    return [vectors[i] for i in sorted(kept)]
 
 
 def _over_enough_primes(problem: Problem, found: Echelon) -> Echelon:

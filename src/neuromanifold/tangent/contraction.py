@@ -22,20 +22,25 @@ def kernel_block(plan: Plan, params: Any, x1: Any, x2: Any, *, kind: str, same: 
     """The kernel of two blocks of samples, and whether everything in it is finite."""
     left = factors_of(plan, params, x1)
     right = left if same else factors_of(plan, params, x2)
+    kernel, finite = tile(plan, left, right, kind=kind, same=same)
+    return kernel, finite & all_finite((params, x1, x2))
+
+
+@jax.jit
+def all_finite(tree: Any) -> Any:
+    """Whether every number in the tree is finite."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.stack([jnp.bool_(True), *(jnp.isfinite(leaf).all() for leaf in leaves)]).all()
+
+
+@functools.partial(jax.jit, static_argnames=("plan", "kind", "same"))
+def tile(plan: Plan, left: Factors, right: Factors, *, kind: str, same: bool) -> tuple[Any, Any]:
+    """The kernel from the factors of two blocks of samples, and whether it is finite."""
     kernel = combine(plan, left, right, kind)
-    matrix = (
-        kernel
-        if kind == "diagonal"
-        else kernel.reshape(-1, kernel.shape[-1] if kind == "trace" else kernel.shape[-2] * kernel.shape[-1])
-    )
-    if same:
-        matrix = (matrix + matrix.swapaxes(0, 1)) / 2
-    finite = [
-        jnp.isfinite(leaf).all()
-        for leaf in (*jax.tree.leaves((params, x1, x2)), matrix)
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    return matrix, jnp.stack(finite).all()
+    columns = kernel.shape[-1] if kind == "trace" else kernel.shape[-2] * kernel.shape[-1]
+    matrix = kernel if kind == "diagonal" else kernel.reshape(-1, columns)
+    matrix = (matrix + matrix.swapaxes(0, 1)) / 2 if same else matrix
+    return matrix, jnp.isfinite(matrix).all()
 
 
 @jax.jit(static_argnums=0)

@@ -15,7 +15,7 @@ from neuromanifold.graph.selection import Selection, select
 from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.memory import blocks, memory_budget
-from neuromanifold.numerics.precision import boundary, is_traced
+from neuromanifold.numerics.precision import boundary, is_traced, promote
 from neuromanifold.numerics.rank import WIDEST_SPREAD, Rank, exact_rank, rank_from_spectrum
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
@@ -113,7 +113,7 @@ def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
     """The rank that float32 reports, as published experiments computed it.   [complexity, Sec. 5]
 
     Singular values of the float32 Jacobian above max(n·o, D)·σ_max·1.19e-7 (`torch.linalg.matrix_rank`'s default). An
-    artefact to compare with, never an answer. Works under `jit` and `vmap`.
+    artefact to compare with, never an answer: −1 where float32 overflows. Works under `jit` and `vmap`.
 
     >>> rows = np.array([[1.0], [1.0 + 1e-9]])
     >>> f = lambda params, x: params[0] * x + params[1]
@@ -121,7 +121,7 @@ def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
     (1, 2)
     """
     with boundary(params, x) as leave:
-        params, x = checked(f, params, x, dtype=np.float32)
+        params, x = promote(checked(f, params, x), np.float32)
         J = sample_jacobians(f, params, x)
         J = J.reshape(-1, J.shape[-1])
         rank = rank_from_spectrum(spectrum_of(J), J.shape)

@@ -1,6 +1,7 @@
 """Generators as vector fields θ ↦ Mθ + m with sparse M: one description, evaluated in floating point or modulo a prime."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +61,16 @@ class Fields:
         # An entry of a field has at most two terms (an orthogonal pair), each below 2⁶¹.
         np.add.at(fields, (self.generator, self.target), values)
         return fields % p
+
+    def fractions(self, params: Any) -> list[list[Fraction]]:
+        """The fields at θ as rational numbers."""
+        self.net.check_params(params)
+        extended = [Fraction(float(v)) for a in jax.tree.leaves(params) for v in np.ravel(a)] + [Fraction(1)]
+        scales = [*map(Fraction, map(float, self.net.weight_scales)), Fraction(1)]
+        fields = [[Fraction(0)] * self.net.n_params for _ in range(self.count)]
+        for g, t, s, factor, k in zip(self.generator, self.target, self.source, self.factor, self.scale, strict=True):
+            fields[g][t] += Fraction(float(factor)) * scales[k] * extended[s]
+        return fields
 
     def combine(self, combination: Int[np.ndarray, "h g"]) -> "Fields":
         """The fields Σ_k c_hk X_k for integer coefficients c."""

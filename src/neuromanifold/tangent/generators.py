@@ -1,6 +1,7 @@
 """Kernel vectors of J that symmetries give: the generators of a multilayer perceptron's symmetries on the sample."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Int
@@ -33,6 +34,14 @@ def generators(problem: Problem, p: int) -> Int[np.ndarray, "g D"]:
         return np.empty((0, problem.shape[1]), np.int64)
     signs = signs_of(net, problem.decisions, problem.samples)
     return generator_fields(net, signs).modulo(_params(net, problem), p)
+
+
+def rational_generators(problem: Problem) -> list[list[Fraction]]:
+    """The same vectors as rational numbers."""
+    if (net := _described(problem)) is None:
+        return []
+    signs = signs_of(net, problem.decisions, problem.samples)
+    return generator_fields(net, signs).fractions(_params(net, problem))
 
 
 def _params(net: MLP, problem: Problem) -> Params:

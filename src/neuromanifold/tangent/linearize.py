@@ -1,5 +1,7 @@
-"""The network to first order in its parameters."""
+"""The network to first order in its parameters, or to any order."""
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,42 +9,74 @@ import jax.numpy as jnp
 
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import FunctionModel
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_params
 
 
-def linearize(f: Any, params: Any) -> FunctionModel:
-    """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀).   [teleport, Eq. 6]
+def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
+    """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial of higher `order`.   [teleport, Eq. 6]
 
-    A model like any other, linear in θ, with the tangent kernel of f at θ₀ wherever θ is. One JVP, never a Jacobian.
+    A model like any other. To first order it is linear in θ, with the tangent kernel of f at θ₀ wherever θ is. One JVP, never
+    a Jacobian; the k-th derivative along θ − θ₀ is k nested JVPs, whose cost doubles with k.
 
     >>> line = linearize(lambda params, x: params**2 * x, 3.0)      # θ² ≈ 9 + 6 (θ − 3)
     >>> line(4.0, np.array([[1.0]])).tolist()
     [[15.0]]
+    >>> linearize(lambda params, x: params**2 * x, 3.0, order=2)(4.0, np.array([[1.0]])).tolist()
+    [[16.0]]
     """
     if not callable(f):
         raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
+    if not isinstance(order, int) or order < 0:
+        raise ValueError(f"`order` is {order!r}; pass a whole number, zero or more.")
     check_params(params)
     structure = jax.tree.structure(params)
 
-    def linear(moved: Any, x: Any) -> Any:
+    def expanded(moved: Any, x: Any) -> Any:
         if jax.tree.structure(moved) != structure:
             raise ValueError(
                 f"`params` has the structure {jax.tree.structure(moved)} but the model was linearized at {structure}; "
                 "pass parameters of the same network."
             )
         if is_traced((params, moved, x)):
-            return first_order(f, params, moved, x)
-        with arithmetic():
+            return taylor(f, params, moved, x, order)
+        with boundary(params, moved, x) as leave:
             dtype = widest(params, moved, x)
-            return to_host(first_order(f, *(promote(argument, dtype) for argument in (params, moved, x))))
+            start, end, sample = (promote(argument, dtype) for argument in (params, moved, x))
+            return leave(taylor(f, start, end, sample, order))
 
-    return FunctionModel(linear, name=f"linearized {getattr(f, 'name', type(f).__name__)}")
+    kind = "linearized" if order == 1 else f"order-{order} Taylor expansion of"
+    return FunctionModel(expanded, name=f"{kind} {getattr(f, 'name', type(f).__name__)}")
 
 
 def first_order(f: Model, params0: Any, params: Any, x: Any) -> Any:
     """f(θ₀, x) + J(x)(θ − θ₀) with θ₀ an argument like the others: what `vmap` over many nets and their twins needs."""
+    return taylor(f, params0, params, x, 1)
+
+
+def taylor(f: Model, params0: Any, params: Any, x: Any, order: int) -> Any:
+    """Σ_{k ≤ order} (1/k!) dᵏ/dsᵏ f(θ₀ + s(θ − θ₀), x) at s = 0."""
     dtypes = jax.tree.map(lambda leaf: jnp.result_type(leaf), params0)
     step = jax.tree.map(lambda p, p0, dtype: (p - p0).astype(dtype), params, params0, dtypes)
-    value, change = jax.jvp(lambda p: f(p, x), (params0,), (step,))
-    return value + change
+    if order == 1:
+        value, change = jax.jvp(lambda p: f(p, x), (params0,), (step,))
+        return value + change
+
+    def along(s: Any) -> Any:
+        return f(jax.tree.map(lambda p0, d: p0 + s.astype(d.dtype) * d, params0, step), x)
+
+    start = jnp.zeros((), jax.tree.leaves(step)[0].dtype)
+    return sum(term / math.factorial(k) for k, term in enumerate(_derivatives(along, start, order)))
+
+
+def _derivatives(function: Callable[[Any], Any], s: Any, order: int) -> list[Any]:
+    """The function and its first `order` derivatives, each a JVP of the one before."""
+    found = [function(s)]
+    for _ in range(order):
+        function = _derivative(function)
+        found.append(function(s))
+    return found
+
+
+def _derivative(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda s: jax.jvp(function, (s,), (jnp.ones_like(s),))[1]

@@ -1,7 +1,6 @@
 """What gradient flow does in the kernel regime: outputs at any time, on training and on other samples."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,8 +12,10 @@ import numpy as np
 from neuromanifold.models.arguments import Model, check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.validation import check_sample
+from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.validation import check_sample, refuse_tracers
 from neuromanifold.tangent.ntk import ntk
+from neuromanifold.tangent.relaxation import Relaxation
 
 
 class Outputs(NamedTuple):
@@ -24,13 +25,14 @@ class Outputs(NamedTuple):
     other: np.ndarray | None
 
 
-@dataclass(frozen=True, eq=False)
-class KernelFlow:
-    """Gradient flow of a model whose kernel Θ does not move:  ḟ(X) = −Θ g,  ḟ(X') = −Θ(X', X) g,  g = ∂loss/∂f(X).
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelFlow(Result):
+    """Gradient flow of a model whose kernel Θ does not move:  f(X) = f₀(X) − Θa,  f(X') = f₀(X') − Θ(X', X)a,  ȧ = g − ρa.
 
-    `kernel` is Θ(X, X), of shape (n·o, n·o), or (n, n) where outputs are independent (as those of `infinite_ntk`); `cross` is
-    Θ(X', X) likewise. Where the loss is κ/2 ‖f − y‖² (squared errors in any normalisation: recognised by its gradient) the
-    solution is exact; for any other loss an ODE is solved, to `rtol`.
+    g = ∂loss/∂f(X), and ρ is `ridge`: the flow of loss + (ρ/2)‖θ − θ₀‖². With `friction` γ it is the heavy ball ä + γȧ = g − ρa
+    (see `Relaxation` for what that says of momentum). `kernel` is Θ(X, X), of shape (n·o, n·o), or (n, n) where outputs are
+    independent (as those of `infinite_ntk`); `cross` is Θ(X', X) likewise. Where the loss is κ/2 ‖f − y‖² (squared errors in any
+    normalisation: recognised by its gradient) the solution is exact; for any other loss an ODE is solved, to `rtol`.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> flow = KernelFlow(np.eye(1), np.array([[1.0]]), np.array([[2.0]]), squared)
@@ -45,6 +47,8 @@ class KernelFlow:
     cross: np.ndarray | None = None
     other_start: np.ndarray | None = None
     rtol: float = 1e-9
+    ridge: float = 0.0
+    friction: float | None = None
 
     def __post_init__(self):
         check_sample(self.start, "start")
@@ -59,30 +63,44 @@ class KernelFlow:
             )
         if (self.cross is None) != (self.other_start is None):
             raise ValueError("`cross` and `other_start` belong together; pass both, or neither.")
+        if not (math.isfinite(self.ridge) and self.ridge >= 0):
+            raise ValueError(f"`ridge` is {self.ridge}; pass zero or a positive number.")
+        Relaxation(self.friction)
 
     def at(self, t: float) -> Outputs:
         """The outputs at time t ≥ 0."""
         if not (math.isfinite(t) and t >= 0):
             raise ValueError(f"`t` is {t}; pass a finite time, zero or later (`limit()` is the infinite one).")
-        curvature = self.curvature
-        if curvature is None:
+        if self.curvature is None:
             return self._moved(self._impulse_by_ode(float(t)))
-        return self._moved(self._filtered(lambda s: -np.expm1(-curvature * s * t)))
+        return self._moved(self._filtered(t))
 
     def early(self, t: float) -> Outputs:
-        """The outputs to first order in t: f(0) − tΘg(0)."""
-        return self._moved(t * self._gradient(self.start))
+        """The outputs to leading order in t: f(0) − tΘg(0), or with friction f(0) − (t²/2)Θg(0)."""
+        return self._moved((t if self.friction is None else t**2 / 2) * self._gradient(self.start))
 
     def limit(self) -> Outputs:
-        """The outputs at infinite time, for squared errors: f'(0) − Θ(X', X)Θ⁺(f(0) − y).
+        """The outputs at infinite time, for squared errors: f'(0) − Θ(X', X)(Θ + ρ/κ)⁺(f(0) − y).
 
-        Directions in which Θ vanishes to rounding are never learned. Other losses have no finite limit in general.
+        Directions in which Θ vanishes to rounding are never learned. Other losses have no finite limit in general, and an
+        undamped ball never rests.
         """
         if self.curvature is None:
             raise ValueError("`loss` is no squared error, so its flow need not converge; pass a finite time to `at`.")
-        values = self._spectrum[0]
-        smallest = values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
-        return self._moved(self._filtered(lambda s: np.where(s > smallest, 1.0, 0.0)))
+        if self.friction == 0:
+            raise ValueError("`friction` is 0, so that the flow never comes to rest; pass a finite time to `at`.")
+        return self._moved(self._filtered(math.inf))
+
+    def largest_stable_lr(self, *, momentum: float = 0.0) -> float:
+        """2(1 + β)/(κλ_max(Θ) + ρ): beyond it gradient descent with momentum β on squared errors diverges."""
+        if not 0 <= momentum < 1:
+            raise ValueError(f"`momentum` is {momentum}; pass a number in [0, 1).")
+        if self.curvature is None:
+            raise ValueError(
+                "`loss` is no squared error, so its curvature changes on the way; use nm.largest_stable_lr."
+            )
+        stiffness = self.curvature * float(self._spectrum[0].max()) + self.ridge
+        return 2 * (1 + momentum) / stiffness if stiffness > 0 else math.inf
 
     @cached_property
     def curvature(self) -> float | None:
@@ -101,17 +119,15 @@ class KernelFlow:
         values, vectors = np.linalg.eigh(np.asarray(self.kernel, np.float64))
         return np.maximum(values, 0.0), vectors
 
-    def _filtered(self, grown: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """∫₀ᵗ g = V diag(grown(λ)/λ) Vᵀ (f(0) − y), with the limit of the quotient where λ vanishes."""
+    def _filtered(self, t: float) -> np.ndarray:
+        """a(t) = V diag(κ g(s, t)/s) Vᵀ (f(0) − y) with the stiffnesses s = κλ + ρ."""
         values, vectors = self._spectrum
-        safe = np.where(values > 0, values, 1.0)
-        tiny = np.finfo(np.float64).tiny ** 0.5
-        quotient = np.where(values > 0, grown(safe) / safe, grown(np.array(tiny)) / tiny)
         residual = self._columns(self.start - self.target)
-        return (vectors @ (quotient[:, None] * (vectors.T @ residual))).reshape(np.shape(self.start))
+        gain = mode_gains(values, self.curvature or 0.0, self.ridge, self.friction, t)
+        return (vectors @ (gain[:, None] * (vectors.T @ residual))).reshape(np.shape(self.start))
 
     def _moved(self, impulse: np.ndarray) -> Outputs:
-        """f(t) = f(0) − Θ ∫g for the training samples and the others."""
+        """f(t) = f(0) − Θa for the training samples and the others."""
         columns = self._columns(impulse)
         train = self.start - (self.kernel @ columns).reshape(np.shape(self.start))
         if self.cross is None or self.other_start is None:
@@ -126,33 +142,51 @@ class KernelFlow:
             return np.asarray(jax.grad(self.loss)(jnp.asarray(outputs, jnp.float64), jnp.asarray(self.target)))
 
     def _impulse_by_ode(self, t: float) -> np.ndarray:
-        """∫₀ᵗ g, the solution of ȧ = g(f(0) − Θa); one state for training and other samples alike."""
+        """a(t), the solution of ȧ = g(f(0) − Θa) − ρa; one state for training and other samples alike."""
         with arithmetic():
             kernel, start, target = (jnp.asarray(v, jnp.float64) for v in (self.kernel, self.start, self.target))
-            solution = _solve(self.loss, kernel, start, target, jnp.asarray(t), jnp.asarray(self.rtol))
+            numbers = (jnp.asarray(v, jnp.float64) for v in (t, self.rtol, self.ridge, self.friction or 0.0))
+            solution = _solve(self.loss, self.friction is not None, kernel, start, target, *numbers)
             return np.asarray(solution)
 
 
-@jax.jit(static_argnums=0)
-def _solve(loss: Loss, kernel: Any, start: Any, target: Any, t: Any, rtol: Any) -> Any:
+def mode_gains(values: np.ndarray, curvature: float, ridge: float, friction: float | None, t: float) -> np.ndarray:
+    """κ g(s, t)/s for the eigenvalues λ of a kernel, s = κλ + ρ; at t = ∞ what is 0 to rounding stays unlearned."""
+    stiffness = curvature * values + ridge
+    if not math.isinf(t):
+        return curvature * Relaxation(friction).impulse(stiffness, t)
+    smallest = values.max(initial=0.0) * len(values) * np.finfo(np.float64).eps
+    learned = (values > smallest) | (ridge > 0)
+    return np.where(learned, curvature / np.where(learned, stiffness, 1.0), 0.0)
+
+
+@jax.jit(static_argnums=(0, 1))
+def _solve(loss: Loss, heavy: bool, kernel: Any, start: Any, target: Any, t: Any, rtol: Any, ridge: Any, friction: Any):
     import diffrax
 
-    def velocity(time, impulse, _):
+    def force(impulse):
         moved = start - (kernel @ impulse.reshape(len(kernel), -1)).reshape(start.shape)
-        return jax.grad(loss)(moved, target)
+        return jax.grad(loss)(moved, target) - ridge * impulse
 
+    def velocity(time, state, _):
+        if not heavy:
+            return force(state)
+        impulse, speed = state
+        return speed, force(impulse) - friction * speed
+
+    rest = jnp.zeros_like(start)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(velocity),
         diffrax.Tsit5(),
         t0=0.0,
         t1=t,
         dt0=None,
-        y0=jnp.zeros_like(start),
+        y0=(rest, rest) if heavy else rest,
         stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * 1e-3),
         max_steps=1_000_000,
         adjoint=diffrax.ForwardMode(),
     )
-    return solution.ys[0]  # pyright: ignore[reportOptionalSubscript]
+    return (solution.ys[0] if heavy else solution.ys)[0]  # pyright: ignore[reportOptionalSubscript]
 
 
 def kernel_flow(
@@ -163,6 +197,8 @@ def kernel_flow(
     *,
     loss: Loss = mse,
     other: Any = None,
+    ridge: float = 0.0,
+    friction: float | None = None,
     memory: int | str | None = None,
     rtol: float = 1e-9,
 ) -> KernelFlow:
@@ -173,6 +209,7 @@ def kernel_flow(
     >>> float(flow.limit().other[0, 0])
     6.0
     """
+    refuse_tracers((params, x, y, other), "`kernel_flow`")
     with arithmetic():
         params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
         check_target(f, params, x, y)
@@ -185,4 +222,6 @@ def kernel_flow(
             cross=None if others is None else np.asarray(ntk(f, params, others, x, memory=memory)),
             other_start=None if others is None else np.asarray(f(params, others), np.float64),
             rtol=rtol,
+            ridge=ridge,
+            friction=friction,
         )

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import jax
-
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import Selection
 from neuromanifold.graph.uses import Entering, Use, entering, leaves
@@ -35,7 +33,7 @@ class Route:
 class Plan:
     """All that is known of a kernel before numbers: the graph, the routes, and the leaves that are differentiated by themselves.
 
-    `per_sample` and `per_pair` count the numbers that a block of samples holds.
+    `per_sample` and `per_pair` count the numbers that a block of samples takes, `held` those of a sample's factors alone.
     """
 
     graph: Graph
@@ -45,6 +43,7 @@ class Plan:
     outputs: int
     per_sample: float
     per_pair: float
+    held: float
 
     def __str__(self) -> str:
         rows = [(route.name, route.way) for route in self.routes] + [
@@ -56,7 +55,7 @@ class Plan:
 
 def plan(f: Model, params: Any, x: Any, chosen: Selection, kind: str) -> Plan:
     """The plan for arrays of these shapes; made once for each of them."""
-    return _plan(f, Signature.of(params), Signature.of(jax.tree.map(lambda a: a[:1], x)), chosen, kind)
+    return _plan(f, Signature.of(params), Signature.of_sample(x), chosen, kind)
 
 
 @lru_cache(maxsize=256)
@@ -88,20 +87,22 @@ def _way(use: Use, o: int, kind: str) -> str:
     return min(costs, key=lambda way: costs[way])
 
 
-def _sizes(graph: Graph, routes: Sequence[Route], direct: Sequence[int], o: int, kind: str) -> tuple[float, float]:
-    """Numbers held for a sample (inputs, cotangents, blocks, and what the backward pass keeps) and for a pair."""
+def _sizes(
+    graph: Graph, routes: Sequence[Route], direct: Sequence[int], o: int, kind: str
+) -> tuple[float, float, float]:
+    """Numbers for a sample (inputs, cotangents, blocks, and what the backward pass keeps), for a pair, and of the factors alone."""
     program = graph.program
-    kept = sum(math.prod(program.values[i].shape) for node in program.nodes for i in node.outputs)
-    sample, pair = float(kept) * (1 + min(o, 4)), (o * o if kind == "all" else o if kind == "diagonal" else 1.0)
-    pair = 3.0 * pair
+    kept = sum(math.prod(program.values[i].shape) for i in program.depending(program.inputs[len(graph.parameters) :]))
+    passes, pair = float(kept) * (1 + min(o, 4)), (o * o if kind == "all" else o if kind == "diagonal" else 1.0)
+    pair, held, formed = 3.0 * pair, 0.0, 0.0
     for route in routes:
         u = route.use
-        sample += u.batch * u.positions * (u.inner + o * u.outer)
+        held += u.batch * u.positions * (u.inner + o * u.outer)
         if route.way in ("block", "half"):
-            sample += o * u.batch * u.inner * u.outer
+            formed += o * u.batch * u.inner * u.outer
         if route.way == "half":
             pair += o * u.batch * u.outer * u.positions
         if route.way == "gram":
             pair += u.batch * u.positions * (u.positions + (o * u.outer if kind == "all" else u.positions))
-    sample += o * sum(math.prod(program.values[program.inputs[i]].shape) for i in direct)
-    return 2.0 * sample, pair
+    held += o * sum(math.prod(program.values[program.inputs[i]].shape) for i in direct)
+    return 2.0 * (passes + held + formed), pair, max(1.0, held)

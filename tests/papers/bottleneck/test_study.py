@@ -93,7 +93,8 @@ def test_a_line_bent_by_the_second_correction_is_told_from_a_wrong_slope(rng):
 def test_reproduce_leaves_figures_data_and_claims(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "SMALL", TINY)
     summary = study.reproduce(tmp_path, progress=False)
-    expected = {f"figure{n}.{kind}" for n in (1, 2, 3) for kind in ("png", "svg", "nc")} | {"summary.json"}
+    expected = {f"figure{n}.{kind}" for n in (1, 2, 3) for kind in ("png", "svg", "nc")}
+    expected |= {"summary.json", "blocks"}
     assert {p.name for p in tmp_path.iterdir()} == expected
     assert json.loads((tmp_path / "summary.json").read_text())["claims"] == json.loads(json.dumps(summary["claims"]))
     assert {"1a", "1b", "2a", "2b", "2c", "Thm 6", "Thm 10", "P 9", "Ex 20"} <= {c["figure"] for c in summary["claims"]}

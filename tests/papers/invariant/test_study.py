@@ -41,7 +41,8 @@ def test_a_leaf_that_repels_is_left_later_the_nearer_one_starts():
 
 def test_a_part_leaves_figures_data_and_a_summary(tmp_path):
     summary = study.reproduce(tmp_path, figure=2, progress=False)
-    assert {path.name for path in tmp_path.iterdir()} == {"lattice.png", "lattice.svg", "lattice.nc", "summary.json"}
+    expected = {"lattice.png", "lattice.svg", "lattice.nc", "summary.json", "blocks"}
+    assert {path.name for path in tmp_path.iterdir()} == expected
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     assert all(claim["borne_out"] for claim in summary["claims"])
 

@@ -38,7 +38,8 @@ def test_the_measured_table_parts_from_the_printed_one_exactly_where_known():
 
 def test_a_part_leaves_figures_data_and_a_summary(tmp_path):
     summary = study.reproduce(tmp_path, figure="singular")
-    assert {path.name for path in tmp_path.iterdir()} == {"singular.png", "singular.svg", "singular.nc", "summary.json"}
+    expected = {"singular.png", "singular.svg", "singular.nc", "summary.json", "blocks"}
+    assert {path.name for path in tmp_path.iterdir()} == expected
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     assert all(claim["borne_out"] for claim in summary["claims"])
 

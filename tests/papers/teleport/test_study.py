@@ -1,6 +1,7 @@
 """The teleport study at tiny scale: every number by a second route, resumption, and the launcher on a bare machine."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -160,6 +161,9 @@ def test_reproduce_writes_everything_and_resumes(tiny):
     assert all((out / f"{name}.nc").is_file() for name in ("figure1_and_3", "figure2", "beyond"))
     assert "digits" in str(np.load(out / "teleport_widths.npz")["data"])
     before = np.load(out / runs.alignment_file("cross-entropy"))["0/seconds"]
+    assert study.reproduce(out, figure=2, progress=False) == summary, "the other figures keep their claims"
+    shutil.rmtree(out / "blocks")
+    (out / "summary.json").unlink()
     again = study.reproduce(out, figure=2, progress=False)
     assert np.load(out / runs.alignment_file("cross-entropy"))["0/seconds"] == before
     assert [c["measured"] for c in again["claims"]] == [c["measured"] for c in summary["claims"] if c["figure"] == "2"]

@@ -89,6 +89,7 @@ def train_ridge(
         checkpoint=checkpoint,
         progress=progress,
         memory=memory,
+        single=False,
     )
     with arithmetic():
         arguments = promote((first.params, x, y), np.float64)

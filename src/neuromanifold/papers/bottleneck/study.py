@@ -2,17 +2,19 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
+from neuromanifold.papers.blocks import Block, run_blocks
 from neuromanifold.papers.bottleneck import depths, symmetry, theory
 from neuromanifold.papers.bottleneck.data import DescentTask, LatentTask
 from neuromanifold.papers.bottleneck.depths import DepthStudy
 from neuromanifold.papers.bottleneck.symmetry import SymmetryStudy
 from neuromanifold.papers.bottleneck.theory import TheoryStudy
-from neuromanifold.papers.output import Claim, save_data, save_figure, write_summary
+from neuromanifold.papers.output import Claim, read_data, save_data, save_figure, write_summary
 
 PAPER = "bottleneck"
 
@@ -57,23 +59,36 @@ _MODULES = {1: depths, 2: symmetry, 3: theory}
 _NAMES = {1: "figure1", 2: "figure2", 3: "figure3"}
 
 
-def reproduce(out: Path, *, figure: int | None = None, scale: str = "small", progress: bool = True) -> dict[str, Any]:
+def reproduce(
+    out: Path,
+    *,
+    figure: int | None = None,
+    scale: str = "small",
+    progress: bool = True,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> dict[str, Any]:
     """Figures 1 and 2 of the paper from scratch, and a third with the statements that need no training.
 
     For each figure PNG, SVG and NetCDF in `out`, and `summary.json` with the claims. Interrupted, it continues from the
-    checkpoints beside them. `scale="small"` takes minutes on a laptop, `"paper"` minutes on a GPU.
+    checkpoints beside them. `scale="small"` takes minutes on a laptop, `"paper"` minutes on a GPU. `workers` processes, or a
+    Dask `scheduler`, compute the figures side by side.
     """
     studies = _studies(scale)
     if figure is not None and figure not in studies:
         raise ValueError(f"`figure` is {figure}; this study has the figures {', '.join(map(str, studies))}.")
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    claims: list[Claim] = []
-    for number in studies if figure is None else [figure]:
-        data = _measured(studies[number], out / f"{_NAMES[number]}.checkpoint", progress)
-        save_data(data, out, _NAMES[number])
-        claims += _finish(number, data, out)
-    return write_summary(out, PAPER, scale, claims)
+    blocks = [Block(_NAMES[number], partial(_figure, number)) for number in studies]
+    only = None if figure is None else [_NAMES[figure]]
+    chosen: Any = {"only": only, "progress": progress, "workers": workers, "scheduler": scheduler}
+    return run_blocks(PAPER, blocks, Path(out), scale, **chosen)
+
+
+def _figure(number: int, out: Path, scale: str, progress: bool) -> list[Claim]:
+    checkpoint = out / f"{_NAMES[number]}.checkpoint"
+    data = _measured(_studies(scale)[number], checkpoint, progress)
+    save_data(data, out, _NAMES[number])
+    checkpoint.unlink(missing_ok=True)
+    return _finish(number, data, out)
 
 
 def redraw(out: Path, *, scale: str) -> dict[str, Any]:
@@ -81,8 +96,7 @@ def redraw(out: Path, *, scale: str) -> dict[str, Any]:
     claims: list[Claim] = []
     for number, name in _NAMES.items():
         if (out / f"{name}.nc").exists():
-            with xr.open_dataset(out / f"{name}.nc", engine="h5netcdf") as data:
-                claims += _finish(number, data.load(), out)
+            claims += _finish(number, read_data(out / f"{name}.nc"), out)
     return write_summary(out, PAPER, scale, claims)
 
 
@@ -96,10 +110,7 @@ def _studies(scale: str) -> dict[int, Any]:
 def _measured(study: Any, checkpoint: Path, progress: bool) -> xr.Dataset:
     if isinstance(study, TheoryStudy):
         return study.measure()
-    data = study.measure(checkpoint=checkpoint, progress=progress)
-    with contextlib.suppress(FileNotFoundError):
-        checkpoint.unlink()
-    return data
+    return study.measure(checkpoint=checkpoint, progress=progress)
 
 
 def _finish(number: int, data: xr.Dataset, out: Path) -> list[Claim]:

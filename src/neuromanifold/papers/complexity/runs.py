@@ -22,7 +22,7 @@ from neuromanifold.dynamics.optimizers import adam_l2
 from neuromanifold.dynamics.probes import r_squared, weight_norm
 from neuromanifold.dynamics.training import train
 from neuromanifold.models.mlp import MLP
-from neuromanifold.papers.output import save_data
+from neuromanifold.papers.output import REMEDY, read_data, save_data
 from neuromanifold.regions.bounds import region_bound
 from neuromanifold.regions.patterns import sampled_regions
 from neuromanifold.tangent.dimension import functional_dimension, single_precision_rank
@@ -144,12 +144,10 @@ def _adam(weight_decay: Any) -> Any:
 def _read(path: Path, setup: str) -> xr.Dataset | None:
     if not path.exists():
         return None
-    try:
-        with xr.open_dataset(path, engine="h5netcdf") as file:
-            found = file.load()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); delete it, or name another folder.") from None
-    return found if found.attrs.get("setup") == setup else None
+    found = read_data(path)
+    if found.attrs.get("setup") != setup:
+        raise ValueError(f"{path} holds another set-up ({found.attrs.get('setup')}, not {setup}); {REMEDY}.")
+    return found
 
 
 def with_ranks(experiment: Experiment, history: xr.Dataset, out: Path, *, progress: bool = False) -> xr.Dataset:

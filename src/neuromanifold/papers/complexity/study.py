@@ -1,6 +1,7 @@
 """`complexity`: the rank of the empirical tangent kernel tracks task complexity. Figures 1–9, from scratch."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,36 +14,77 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold import data
 from neuromanifold.data.synthetic import BIVARIATE, UNIVARIATE
+from neuromanifold.papers.blocks import NOT_MEASURED, Block, run_blocks
 from neuromanifold.papers.complexity import claims, runs
 from neuromanifold.papers.complexity import figures as draw
 from neuromanifold.papers.complexity.statistics import successful
-from neuromanifold.papers.output import Claim, save_data, save_figure, write_summary
+from neuromanifold.papers.output import Claim, save_data, save_figure
 
 GRID = np.linspace(0.0, 1.0, 501)
 LEARNED_AT = (0, 50, 200, 1000, 2000)
 
 
-def reproduce(out: Path, *, figure: int | None = None, scale: str = "small", progress: bool = True) -> dict[str, Any]:
+def reproduce(
+    out: Path,
+    *,
+    figure: int | None = None,
+    scale: str = "small",
+    progress: bool = True,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> dict[str, Any]:
     """Figures 1–9 of the complexity paper and its statements about initial networks, with what we measure beside them.
 
     Writes into `out`: `figure_N.png`, `.svg` and `.nc`, the trainings with snapshots of all parameters (`univariate.nc`, …),
     and `summary.json`, which it returns. `scale="small"` takes minutes, `"paper"` has the paper's numbers of runs and 2,000
-    epochs. What a folder already holds is not computed again, so that an interrupted study continues.
+    epochs. What a folder already holds is not computed again, so that an interrupted study continues. `workers` processes,
+    or a Dask `scheduler`, compute its blocks side by side.
     """
     if scale not in runs.EXPERIMENTS:
         raise ValueError(f"`scale` is {scale!r}; pass 'small' or 'paper'.")
     if figure is not None and figure not in FIGURES:
         raise ValueError(f"`figure` is {figure}; the paper's figures are 1 to {len(FIGURES)}.")
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    study = Study(out, scale, progress)
-    found: list[Claim] = []
-    for number, make in FIGURES.items():
-        if figure in (None, number):
-            found += _attempt(f"Fig {number}", partial(make, study), required=figure is not None)
-    if figure is None:
-        found += _initialisation(study)
-    return write_summary(out, "complexity", scale, found)
+    only = None if figure is None else [f"figure_{figure}"]
+    chosen: Any = {"only": only, "progress": progress, "workers": workers, "scheduler": scheduler}
+    return run_blocks("complexity", blocks(scale, required=figure is not None), Path(out), scale, **chosen)
+
+
+def blocks(scale: str, *, required: bool = False) -> list[Block]:
+    """Trainings with their ranks and initial networks first, then the figures that draw them."""
+    names = {experiment.name for experiment in runs.EXPERIMENTS[scale]}
+    trained = [Block(f"train_{name}", partial(_train_block, name)) for name in sorted(names)]
+    drawn = [Block(f"initial_{name}", partial(_initial_block, name)) for name in runs.SEEDS[scale]]
+    figures = [
+        Block(
+            f"figure_{n}",
+            partial(_figure_block, n, required),
+            tuple(f"train_{name}" for name in NEEDS.get(n, ()) if name in names),
+        )
+        for n in FIGURES
+    ]
+    last = Block("figure_initialisation", _initialisation_block, tuple(block.name for block in drawn))
+    return [*trained, *drawn, *figures, last]
+
+
+def _train_block(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
+    """Data that cannot be had are told by the figures that need them."""
+    with suppress(FileNotFoundError):
+        Study(out, scale, progress).history(name)
+    return []
+
+
+def _initial_block(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
+    with suppress(FileNotFoundError):
+        runs.initial(name, runs.SEEDS[scale][name], out, progress=progress)
+    return []
+
+
+def _figure_block(figure: int, required: bool, out: Path, scale: str, progress: bool) -> list[Claim]:
+    return _attempt(f"Fig {figure}", partial(FIGURES[figure], Study(out, scale, progress)), required=required)
+
+
+def _initialisation_block(out: Path, scale: str, progress: bool) -> list[Claim]:
+    return _initialisation(Study(out, scale, progress))
 
 
 def train(out: Path, *, scale: str = "paper", progress: bool = True) -> list[Path]:
@@ -60,7 +102,7 @@ def _attempt(name: str, make: Callable[[], list[Claim]], *, required: bool) -> l
     except FileNotFoundError as error:
         if required:
             raise
-        return [Claim(name, "needs a data set that is not here", None, "not measured", str(error))]
+        return [Claim(name, "needs a data set that is not here", None, NOT_MEASURED, str(error))]
 
 
 @dataclass(frozen=True)
@@ -195,7 +237,7 @@ def _initialisation(study: Study) -> list[Claim]:
         try:
             found[name] = runs.initial(name, seeds, study.out, progress=study.progress)
         except FileNotFoundError as error:
-            missing.append(Claim("Sec 6", f"initial networks on {name}", None, "not measured", str(error)))
+            missing.append(Claim("Sec 6", f"initial networks on {name}", None, NOT_MEASURED, str(error)))
     together = xr.Dataset({f"{name}_{v}": (f"seed_{name}", d[v].values) for name, d in found.items() for v in d})
     study.save("figure_initialisation", draw.initialisation(found, claims.LIMITS), together)
     return [claims.initial_dimension(name, found[name]) for name in found] + missing
@@ -211,4 +253,13 @@ FIGURES: dict[int, Callable[[Study], list[Claim]]] = {
     7: _figure7,
     8: _figure8,
     9: partial(_tracked, "9", "bivariate"),
+}
+NEEDS = {
+    2: ("univariate", "univariate_long"),
+    3: ("energy",),
+    4: ("decay", "decay_more"),
+    5: ("univariate",),
+    6: ("energy",),
+    7: ("univariate",),
+    9: ("bivariate",),
 }

@@ -1,8 +1,8 @@
 """`invariant` reproduced: closures against leaves, the lattice, flows beside a leaf, condensation, recovery."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,15 @@ import xarray as xr
 
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves
+from neuromanifold.papers.blocks import Block, run_blocks
 from neuromanifold.papers.invariant import closure, dynamics, figures
 from neuromanifold.papers.invariant import findings as found
-from neuromanifold.papers.output import Claim, save_data, save_figure, write_summary
+from neuromanifold.papers.output import Claim, save_data, save_figure
+from neuromanifold.papers.progress import shown
 
 PAPER = "invariant"
 RECOVERED = 0.01
-Note = Callable[[], None]
+Note = Callable[..., None]
 
 # Inputs of the table and whether it has every leaf, epochs of condensation, the recovery experiment, draws of data and loss.
 SCALES: dict[str, Any] = {
@@ -246,37 +248,32 @@ _NUMBERED = dict(enumerate(list(PARTS)[1:], start=1))
 
 
 def reproduce(
-    out: Path, *, figure: int | str | None = None, scale: str = "small", progress: bool = True
+    out: Path,
+    *,
+    figure: int | str | None = None,
+    scale: str = "small",
+    progress: bool = True,
+    workers: int | None = None,
+    scheduler: str | None = None,
 ) -> dict[str, Any]:
     """Runs the study, or one figure (1 to 5, or a part's name), into `out`: PNG, SVG, NetCDF, and `summary.json`.
 
-    The summary is rewritten after every part. `scale="small"` takes about two minutes on two cores.
+    The summary is rewritten after every part, and parts that `out` already holds are not computed again.
+    `scale="small"` takes about two minutes on two cores; `workers` processes, or a Dask `scheduler`, compute the parts side
+    by side.
     """
     if scale not in SCALES:
         raise ValueError(f"`scale` is {scale!r}; use one of {', '.join(SCALES)}.")
     name = _NUMBERED.get(figure, "") if isinstance(figure, int) else figure
     if name is not None and name not in PARTS:
         raise ValueError(f"`figure` is {figure!r}; the study has the figures 1 to 5 and the parts {', '.join(PARTS)}.")
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    chosen = list(PARTS) if name is None else [name]
-    claims: list[Claim] = []
-    summary: dict[str, Any] = {}
-    with _shown(progress, len(chosen)) as advance:
-        for part in chosen:
-            claims += PARTS[part](out, scale, advance)
-            summary = write_summary(out, PAPER, scale, claims)
-    return summary
+    blocks = [Block(part, partial(_part, part)) for part in PARTS]
+    only = None if name is None else [name]
+    chosen: Any = {"only": only, "progress": progress, "workers": workers, "scheduler": scheduler}
+    return run_blocks(PAPER, blocks, Path(out), scale, **chosen)
 
 
-@contextmanager
-def _shown(progress: bool, parts: int) -> Iterator[Note]:
-    """A bar with an estimate of the time left; parts report as they go."""
-    if not progress:
-        yield lambda: None
-        return
-    from rich.progress import Progress
-
-    with Progress(transient=True) as bar:
-        task = bar.add_task("invariant", total=4 * parts)
-        yield lambda: bar.update(task, advance=1)
+def _part(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
+    steps = {"closure": len(closure.CLASSES), "recovery": len(SCALES[scale][3].samples)}
+    with shown(progress, f"{PAPER} {name}", steps.get(name, 1)) as note:
+        return PARTS[name](out, scale, note)

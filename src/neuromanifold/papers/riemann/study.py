@@ -1,9 +1,9 @@
 """`riemann` reproduced: Table 1 measured, the examples entry by entry, flows, convergence, the singular locus."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ import xarray as xr
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.papers.output import Claim, save_data, save_figure, write_summary
+from neuromanifold.papers.blocks import Block, run_blocks
+from neuromanifold.papers.output import Claim, save_data, save_figure
+from neuromanifold.papers.progress import shown
 from neuromanifold.papers.riemann import figures, flows, table
 from neuromanifold.papers.riemann.examples import RUNNING, all_examples
 from neuromanifold.papers.riemann.findings import all_findings
 
 # Draws per architecture of Table 1, points of the examples, flows per architecture of Thm 7, ReLU cases.
 SCALES = {"small": (8, 100, 12, 4), "paper": (100, 1000, 100, 50)}
-Note = Callable[[], None]
+Note = Callable[..., None]
 
 
 def examples(out: Path, scale: str, note: Note) -> list[Claim]:
@@ -322,35 +324,34 @@ PARTS: dict[str, Callable[[Path, str, Note], list[Claim]]] = {
 }
 
 
-def reproduce(out: Path, *, figure: str | None = None, scale: str = "small", progress: bool = False) -> dict[str, Any]:
-    """Runs the study, or the part named `figure`, into `out`: PNG, SVG, NetCDF, and `summary.json`, rewritten after every part."""
+def reproduce(
+    out: Path,
+    *,
+    figure: str | None = None,
+    scale: str = "small",
+    progress: bool = False,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> dict[str, Any]:
+    """Runs the study, or the part named `figure`, into `out`: PNG, SVG, NetCDF, and `summary.json`, rewritten after every part.
+
+    Parts that `out` already holds are not computed again; `workers` processes, or a Dask `scheduler`, compute them side by side.
+    """
     if scale not in SCALES:
         raise ValueError(f"`scale` is {scale!r}; use one of {', '.join(SCALES)}.")
     if figure is not None and figure not in PARTS:
         raise ValueError(f"`figure` is {figure!r}; the study has {', '.join(PARTS)}.")
-    out.mkdir(parents=True, exist_ok=True)
-    claims: list[Claim] = []
-    summary: dict[str, Any] = {}
-    chosen = PARTS if figure is None else {figure: PARTS[figure]}
-    with _bar(progress, sum(_steps(name, scale) for name in chosen)) as note:
-        for part in chosen.values():
-            claims += part(out, scale, note)
-            summary = write_summary(out, "riemann", scale, claims)
-    return summary
+    blocks = [Block(name, partial(_part, name)) for name in PARTS]
+    only = None if figure is None else [figure]
+    chosen: Any = {"only": only, "progress": progress, "workers": workers, "scheduler": scheduler}
+    return run_blocks("riemann", blocks, Path(out), scale, **chosen)
+
+
+def _part(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
+    with shown(progress, f"riemann {name}", _steps(name, scale)) as note:
+        return PARTS[name](out, scale, note)
 
 
 def _steps(name: str, scale: str) -> int:
     flows_ = len(flows.CONVERGENCE + flows.STRIDE_ONE) * SCALES[scale][2] + 1
     return {"table1": 2 * len(table.CONVOLUTIONS) + 4, "flow": 8, "convergence": flows_}.get(name, 1)
-
-
-@contextmanager
-def _bar(progress: bool, total: int) -> Iterator[Note]:
-    if not progress:
-        yield lambda: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    with Progress(TextColumn("riemann"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("riemann", total=total)
-        yield lambda: bar.advance(task)

@@ -8,7 +8,8 @@ import numpy as np
 
 from neuromanifold.data import fashion
 from neuromanifold.data.folders import folders
-from neuromanifold.numerics.files import write_atomically, write_text
+from neuromanifold.numerics.archive import read_archive, write_archive
+from neuromanifold.numerics.files import write_text
 
 CARRIED = "teleport_fashion_mnist.npz"
 TRAIN, TEST = 5000, 1000
@@ -36,9 +37,7 @@ def load(train: int, test: int, *, pool: int = 1) -> Sample:
     """
     carried = next((folder / CARRIED for folder in folders() if (folder / CARRIED).is_file()), None)
     if carried is not None:
-        with np.load(carried) as arrays:
-            images = {name: arrays[name] for name in ("x", "y", "x_test", "y_test")}
-        return _sample(images, train, test, pool)
+        return _sample(read_archive(carried, "carry it again")[1], train, test, pool)
     if fashion.find() is not None:
         return _sample(_fashion_bytes(train, test), train, test, pool)
     return _digits(train, test)
@@ -87,13 +86,13 @@ def _digits(train: int, test: int) -> Sample:
 
 
 def carry(folder: Path) -> list[Path]:
-    """Fill `folder` with what the paper-scale runs need elsewhere: the images as bytes (about 3 MB) and a launcher.
+    """Fill `folder` with what the paper-scale runs need elsewhere: the images as bytes (5 MB) and a launcher.
 
     The launcher imports the modules of the study without the package's `__init__` files, so that a machine with jax, numpy
     and jaxtyping alone can run them: `python carry/teleport.py alignment --out DIR`.
     """
     images = _fashion_bytes(TRAIN, TEST)
-    data = write_atomically(folder / CARRIED, lambda path: np.savez_compressed(path, **images))  # pyright: ignore[reportArgumentType]
+    data = write_archive(folder / CARRIED, {}, images)
     write_text(folder / ".gitignore", "*\n")
     return [data, write_text(folder / "teleport.py", LAUNCHER)]
 

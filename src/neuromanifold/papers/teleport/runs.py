@@ -15,13 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.files import write_atomically
+from neuromanifold.numerics.archive import read_archive, write_archive
 from neuromanifold.papers.teleport import training
 from neuromanifold.papers.teleport.data import Sample, load
 from neuromanifold.papers.teleport.training import LOSSES, Images, Optimizer
 from neuromanifold.symmetry.scales import SEARCH, ScaleSearch, hadamard_scales
 
 Report = Callable[[str, float], None]
+REMEDY = "delete it, or name another folder"
 
 
 @dataclass(frozen=True)
@@ -76,22 +77,22 @@ WIDTHS = {
 
 
 class Store:
-    """Named arrays in one `.npz`, rewritten atomically whenever one is added; what is there is not computed again."""
+    """Named arrays in one sealed `.npz`, rewritten atomically whenever one is added; what is there is not computed again."""
 
     def __init__(self, path: Path, plan: Any):
-        self.path, self.arrays = path, {"plan": np.array(repr(plan))}
+        self.path, self.plan, self.arrays = path, repr(plan), {}
         if path.is_file():
-            with np.load(path) as found:
-                if str(found["plan"]) == repr(plan):
-                    self.arrays = {name: found[name] for name in found}
+            header, self.arrays = read_archive(path, REMEDY)
+            if header.get("plan") != self.plan:
+                raise ValueError(f"{path} holds runs of another plan ({header.get('plan')}, not {plan}); {REMEDY}.")
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
 
     def add(self, **arrays: Any) -> None:
         """Keep the arrays and write the file."""
-        self.arrays.update({name.replace("__", "/"): np.asarray(a) for name, a in arrays.items()})
-        write_atomically(self.path, lambda path: np.savez_compressed(path, **self.arrays))  # pyright: ignore[reportArgumentType]
+        self.arrays.update({name: np.asarray(a) for name, a in arrays.items()})
+        write_archive(self.path, {"plan": self.plan}, self.arrays)
 
     def put(self, prefix: str, arrays: dict[str, Any]) -> None:
         """`add` under `prefix/`."""

@@ -1,7 +1,8 @@
 """The experiments of [teleport]: linearisation against width, alignment against speed, and what lies beyond them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import jax
 import numpy as np
 import xarray as xr
 
-from neuromanifold.papers.output import Claim, save_data, save_figure, write_summary
+from neuromanifold.numerics.archive import read_archive
+from neuromanifold.papers.blocks import Block, run_blocks
+from neuromanifold.papers.output import Claim, save_data, save_figure
 from neuromanifold.papers.teleport import beyond, figures, runs
 from neuromanifold.papers.teleport.data import load
 from neuromanifold.papers.teleport.statistics import (
@@ -26,27 +29,46 @@ from neuromanifold.symmetry.hadamard import HadamardGroup
 from neuromanifold.symmetry.scales import ScaleSearch
 
 
-def reproduce(out: Path, *, figure: int | None = None, scale: str = "small", progress: bool = True) -> dict[str, Any]:
+def reproduce(
+    out: Path,
+    *,
+    figure: int | None = None,
+    scale: str = "small",
+    progress: bool = True,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> dict[str, Any]:
     """Figures 1 to 3 and what lies beyond them, into `out`; finished chunks found there are not computed again.
 
     `small` takes minutes on two cores; `paper` wants an accelerator: `data.carry` prepares one without network,
-    and the `.npz` files it returns belong into `out` before this is called.
+    and the `.npz` files it returns belong into `out` before this is called. `workers` processes, or a Dask `scheduler`,
+    compute the experiments side by side.
     """
     if scale not in runs.ALIGNMENT:
         raise ValueError(f"`scale` is {scale!r}; pass one of {', '.join(runs.ALIGNMENT)}.")
     if figure not in (None, 1, 2, 3):
         raise ValueError(f"`figure` is {figure}; the figures are 1, 2 and 3, or None for all and more.")
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    claims: list[Claim] = []
+    only = None if figure is None else ["figure_2" if figure == 2 else "figures_1_and_3"]
+    chosen: Any = {"only": only, "progress": progress, "workers": workers, "scheduler": scheduler}
+    return run_blocks("teleport", BLOCKS, Path(out), scale, **chosen)
+
+
+def _experiment(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
+    """Raw numbers of one experiment into its file."""
     with _reporting(progress) as report:
-        if figure in (None, 2):
-            claims += _figure_2(out, scale, report)
-        if figure in (None, 1, 3):
-            claims += _figures_1_and_3(out, scale, report)
-        if figure is None:
-            claims += _beyond(out, scale, report)
-    return write_summary(out, "teleport", scale, claims)
+        if name == "widths":
+            runs.width_runs(out / runs.WIDTHS_FILE, runs.WIDTHS[scale], report)
+        elif name == "hessian":
+            beyond.hessian_runs(out / "teleport_hessian.npz", beyond.HESSIAN[scale], report)
+        elif name == "speed":
+            beyond.speed_runs(out / "teleport_speed.npz", beyond.SPEED, report)
+        else:
+            runs.alignment_runs(out / runs.alignment_file(name), runs.ALIGNMENT[scale], name, report)
+    return []
+
+
+def _drawn(draw: Callable[[Path, str, runs.Report], list[Claim]], out: Path, scale: str, progress: bool) -> list[Claim]:
+    return draw(out, scale, lambda what, fraction: None)
 
 
 @contextmanager
@@ -160,8 +182,7 @@ def _precision_claim(out: Path, loss: str, arrays: dict[str, np.ndarray]) -> Cla
     path = out / runs.alignment_file(loss, checked=True)
     if not path.is_file():
         return None
-    with np.load(path) as found:
-        exact = {name: found[name] for name in found}
+    exact = read_archive(path, runs.REMEDY)[1]
     first, second = (_halving_times(a) for a in (arrays, exact))
     count = min(len(first), len(second))
     shift = np.abs(first[:count] - second[:count])
@@ -327,3 +348,13 @@ def _by_strength(speed: xr.Dataset) -> dict[str, Any]:
         }
         for strength, one in speed.groupby("strength")
     }
+
+
+_ALIGNMENTS = {loss: f"alignment_{loss.replace(' ', '_')}" for loss in LOSSES}
+BLOCKS = [
+    *(Block(name, partial(_experiment, loss)) for loss, name in _ALIGNMENTS.items()),
+    *(Block(name, partial(_experiment, name)) for name in ("widths", "hessian", "speed")),
+    Block("figure_2", partial(_drawn, _figure_2), tuple(_ALIGNMENTS.values())),
+    Block("figures_1_and_3", partial(_drawn, _figures_1_and_3), ("widths",)),
+    Block("beyond", partial(_drawn, _beyond), ("hessian", "speed")),
+]

@@ -1,0 +1,240 @@
+"""`Inspection`: what a network's parameters do on a sample, as numbers, as a table, and in three sentences."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.bottleneck.structure import BottleneckStructure
+from neuromanifold.inspection.units import LayerStatus
+from neuromanifold.numerics.rank import Rank
+from neuromanifold.symmetry.account import DimensionAccount
+from neuromanifold.symmetry.reduce import Reduction
+from neuromanifold.tangent.spectrum import Spectrum
+
+Row = tuple[str, str, str]
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One section: how long it took, or why there is nothing of it."""
+
+    title: str
+    seconds: float
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a network's parameters do on a sample. `print` it for a table; `nm.report.write` makes the page.
+
+    `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
+    rank on the first 1, …, n samples. `regions` and `layers` belong to piecewise-linear networks, `account`, `reduction` and
+    `bottleneck` to perceptrons. `fit` is r² where targets were given. What was not computed is `None`, and `parts` says why.
+    """
+
+    model: str
+    n_params: int
+    n_samples: int
+    n_given: int
+    n_outputs: int
+    n_inputs: int
+    sample: Any
+    parts: tuple[Part, ...]
+    seconds: float
+    affine_dimension: int = 0
+    curve: tuple[np.ndarray, np.ndarray] | None = None
+    fit: float | None = None
+    exact: Rank | None = None
+    growth: np.ndarray | None = None
+    float64: Rank | None = None
+    float32: Rank | None = None
+    spectrum: Spectrum | None = None
+    regions: int | None = None
+    layers: tuple[LayerStatus, ...] | None = None
+    account: DimensionAccount | None = None
+    reduction: Reduction | None = None
+    bottleneck: BottleneckStructure | None = None
+
+    @property
+    def dimension(self) -> Rank | None:
+        """The functional dimension: exact where that was possible, else by float64."""
+        return self.exact if self.exact is not None else self.float64
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped before its end."""
+        return any(part.left_out == INTERRUPTED for part in self.parts)
+
+    @property
+    def rows_of_jacobian(self) -> int:
+        """n·o: no more directions than this can be seen on the sample."""
+        return self.n_samples * self.n_outputs
+
+    @property
+    def saturated_at(self) -> int | None:
+        """After how many samples the rank was what it is; `None` where that is not known."""
+        return None if self.growth is None else int(np.searchsorted(self.growth, self.growth[-1])) + 1
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """(quantity, value, remark) for a table."""
+        parts = (
+            self._size_rows(), self._rank_rows(), self._account_rows(), self._region_rows(), self._kernel_rows(),
+            self._bottleneck_rows(), self._left_out_rows(),
+        )  # fmt: skip
+        return tuple(row for part in parts for row in part)
+
+    @property
+    def headline(self) -> str:
+        """The finding in one sentence, which begins with what the sample allows."""
+        rows, D = self.rows_of_jacobian, self.n_params
+        allowed = f"{_counted(self.n_samples, 'sample')} × {_counted(self.n_outputs, 'output')} can show at most {min(rows, D):,}"
+        seen = f"{allowed} of {_counted(D, 'parameter direction')}"
+        if self.dimension is None:
+            return f"{seen}; the rank was not computed."
+        found = int(self.dimension)
+        if found == D:
+            return f"{seen}, and all of them change the function."
+        if found == rows:
+            return (
+                f"{seen}, and all {found:,} of these are seen: the sample is the limit, and more samples may show more."
+            )
+        free = D - found
+        return f"{seen}; {found:,} change the function on the sample, and {free:,} ({_percent(free, D)}) change nothing there."
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """The finding in about three sentences: the dimension, whether more samples would raise it, and what could go."""
+        return (self.headline, *(sentence for sentence in (self._saturation(), self._surplus()) if sentence))
+
+    def _saturation(self) -> str:
+        at, n = self.saturated_at, self.n_samples
+        if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
+            return ""
+        if at < n:
+            return f"The first {at:,} samples already show all of it; the other {n - at:,} add nothing."
+        return f"The rank still grows with the last of the {n:,} samples: more may show more."
+
+    def _surplus(self) -> str:
+        if self.layers is None:
+            return ""
+        dead, width = sum(s.inactive for s in self.layers), sum(s.width for s in self.layers)
+        text = f"{dead:,} of {width:,} units are off on the whole sample"
+        if self.reduction is not None and self.reduction.neurons_saved:
+            saved = (
+                f"a network with {_counted(self.reduction.parameters_saved, 'parameter')} fewer computes the same there"
+            )
+            return f"{text}; {saved}."
+        return f"{text}."
+
+    def _size_rows(self) -> list[Row]:
+        chosen = f"; {self.n_samples:,} of {self.n_given:,}, evenly spaced" if self.n_samples < self.n_given else ""
+        rows = [
+            ("parameters", f"{self.n_params:,}", "D"),
+            ("samples × outputs", f"{self.n_samples:,} × {self.n_outputs:,}", f"rows of the Jacobian{chosen}"),
+        ]
+        return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", "r² on the sample")]
+
+    def _rank_rows(self) -> list[Row]:
+        rows: list[Row] = []
+        if self.exact is not None:
+            rows.append(("functional dimension", f"{int(self.exact):,}", str(self.exact.certificate)))
+        elif self.float64 is not None:
+            rows.append(("functional dimension", f"{int(self.float64):,}", f"numerical, {_gap(self.float64)}"))
+        if self.saturated_at is not None and int(self.dimension or 0) < self.rows_of_jacobian:
+            remark = f"of {self.n_samples:,} samples, in the order given; the others add nothing"
+            rows.append(("  reached after", f"{self.saturated_at:,}", remark))
+        if self.exact is not None and self.float64 is not None:
+            rows.append(("  float64 would say", f"{int(self.float64):,}", _gap(self.float64)))
+        if self.float32 is not None:
+            rows.append(("  float32 would say", f"{int(self.float32):,}", _gap(self.float32)))
+        return rows
+
+    def _account_rows(self) -> list[Row]:
+        rows: list[Row] = []
+        if self.account is not None:
+            explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
+            free = self.n_params - int(self.account.functional)
+            rows.append(("directions that change nothing", f"{free:,}", explained))
+        if self.reduction is not None:
+            size = f"{self.reduction.net.n_params:,}"
+            rows.append(("equivalent smaller network", size, _reduction_remark(self.reduction)))
+        return rows
+
+    def _region_rows(self) -> list[Row]:
+        rows: list[Row] = []
+        if self.regions is not None:
+            bound = self.affine_dimension * self.regions * self.n_outputs
+            allowed = f"they allow a functional dimension of at most {bound:,}"
+            rows.append(("linear regions sampled", f"{self.regions:,}", allowed))
+        if self.layers:
+            of = f"{sum(s.width for s in self.layers):,}"
+            for kind, counts in (
+                ("active", [s.active for s in self.layers]),
+                ("inactive", [s.inactive for s in self.layers]),
+            ):
+                rows.append((f"always-{kind} units", f"{sum(counts):,} of {of}", f"by layer: {_listed(counts)}"))
+            channels = [s for s in self.layers if s.channels]
+            if channels:
+                dead, total = sum(s.dead_channels for s in channels), sum(s.channels for s in channels)
+                by = f"by layer: {_listed(s.dead_channels for s in channels)}"
+                rows.append(("  dead channels", f"{dead:,} of {total:,}", by))
+        return rows
+
+    def _kernel_rows(self) -> list[Row]:
+        s = self.spectrum
+        if s is None:
+            return []
+        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, trace {s.trace:.4g}")]
+        if not np.isnan(s.effective_rank):
+            rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
+        return [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+
+    def _bottleneck_rows(self) -> list[Row]:
+        if self.bottleneck is None:
+            return []
+        found = self.bottleneck
+        norm = f"‖θ‖² = {found.squared_norm:.4g}, at least {found.norm_bound:.4g} for this function"
+        if not found.layers or not found.rank:
+            return [("bottleneck", "none", f"no layer is near a partial isometry; {norm}")]
+        where = f"in layers {_listed(found.layers)} of {found.net.depth}; {norm}"
+        return [("bottleneck", f"rank {found.rank}", where)]
+
+    def _left_out_rows(self) -> list[Row]:
+        return [(part.title, "not computed", part.left_out) for part in self.parts if part.left_out]
+
+    def __str__(self) -> str:
+        wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]
+        lines = [f"{name:<{wide[0]}}  {value:>{wide[1]}}  {remark}" for name, value, remark in self.rows]
+        return "\n".join([self.model, *lines, *self.verdict])
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _percent(part: int, whole: int) -> str:
+    """Whole per cent; none is rounded to all or to nothing."""
+    share = 100 * part / whole
+    return "more than 99%" if 99.5 <= share < 100 else "less than 1%" if 0 < share < 0.5 else f"{share:.0f}%"
+
+
+def _gap(rank: Rank) -> str:
+    gap = float(rank.gap)
+    sketched = ", sketched" if rank.sketched else ""
+    return f"{'nothing dropped' if np.isinf(gap) else f'gap in the spectrum {gap:.2g}'}{sketched}"
+
+
+def _listed(counts: Iterable[int]) -> str:
+    return ", ".join(f"{count:,}" for count in counts)
+
+
+def _reduction_remark(reduction: Reduction) -> str:
+    if not reduction.neurons_saved:
+        return "none found: no neuron is redundant on the sample"
+    widths = "-".join(str(w) for w in reduction.net.widths)
+    deviation = f"deviation {reduction.deviation:.0e}" if reduction.deviation else "equal"
+    return f"parameters in {widths}: {reduction.neurons_saved} neurons fewer, {deviation} on the sample"

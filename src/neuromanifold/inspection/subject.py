@@ -1,0 +1,119 @@
+"""What is inspected: a network at its parameters on a sample, with what several sections share computed once."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.selection import select
+from neuromanifold.models.arguments import Model, Signature
+from neuromanifold.models.function import output_shape
+from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.numerics.validation import leading_axis
+from neuromanifold.regions.decisions import Decisions
+from neuromanifold.regions.patterns import pattern_columns, patterns_by_layer
+from neuromanifold.regions.problem import Problem
+from neuromanifold.tangent.certificate import certified_rank
+from neuromanifold.tangent.jacobian import n_columns
+
+_MOST_ROWS = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network on a sample. `given` counts the samples that this one was chosen from; `budget` is in bytes."""
+
+    f: Model
+    params: Any
+    x: Any
+    y: Any
+    given: int
+    exactly: bool
+    budget: int
+
+    @property
+    def samples(self) -> int:
+        """n."""
+        return leading_axis(self.x)
+
+    @cached_property
+    def outputs(self) -> int:
+        """o."""
+        return int(np.prod(output_shape(self.f, self.params, self.x), dtype=int))
+
+    @property
+    def rows(self) -> int:
+        """Rows of the Jacobian, n·o."""
+        return self.samples * self.outputs
+
+    @cached_property
+    def columns(self) -> int:
+        """Its columns, D."""
+        return n_columns(self.params)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The network as a program."""
+        return trace(self.f, self.params, self.x)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The exact Jacobian with every bend decided: once, for all that ask."""
+        return Problem.of(self.f, self.params, self.x)
+
+    @cached_property
+    def exact_operations(self) -> float:
+        """Multiplications of residues that a sketch of J takes, counted before anything is decided."""
+        leaves, data = ([np.asarray(a) for a in jax.tree.leaves(tree)] for tree in (self.params, self.x))
+        undecided = Decisions(self.graph, (), (), (), 0)
+        problem = Problem(self.f, self.graph, tuple(leaves), tuple(data), undecided, select(self.params, None))
+        return problem.sketch_operations(min(self.rows, self.columns))
+
+    @cached_property
+    def rank(self) -> Rank:
+        """The exact rank of J with its certificate."""
+        certificate = certified_rank(self.problem, prove=False)
+        return exact_rank(certificate.rank, certificate)
+
+    @cached_property
+    def perceptron(self) -> tuple[MLP, Params, np.ndarray]:
+        """Network, parameters and sample in float64 where the network is an `MLP`."""
+        assert isinstance(self.f, MLP)
+        params = jax.tree.map(lambda a: np.asarray(a, np.float64), self.params)
+        return self.f, params, np.asarray(self.x, np.float64)
+
+    @cached_property
+    def patterns(self) -> list[np.ndarray]:
+        """Which units of each layer are on at each sample: decided exactly where that is possible."""
+        if self.exactly:
+            return pattern_columns(self.f, self.graph, self.problem.decisions.gates, self.samples)
+        return [np.asarray(a) for a in patterns_by_layer(self.f, self.params, self.x, exact=False)]
+
+    @cached_property
+    def operations(self) -> float:
+        """Floating-point operations of f at one sample, as XLA counts them."""
+        one = jax.tree.map(lambda a: a[:1], self.x)
+        structs = (Signature.of(jax.tree.map(np.asarray, part)).structs() for part in (self.params, one))
+        found = jax.jit(self.f).lower(*structs).cost_analysis() or {}
+        return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
+
+
+def default_samples(outputs: int, columns: int, budget: int) -> int:
+    """How many samples are looked at when nobody says: up to 5,000 rows of the Jacobian, fewer where the budget is small.
+
+    The exact rank keeps three square matrices with as many rows.
+    """
+    rows = min(_MOST_ROWS, int(math.sqrt(budget / (3 * 8))))
+    return max(1, rows // outputs) if columns > rows else max(1, _MOST_ROWS // outputs)
+
+
+def thinned(tree: Any, samples: int) -> Any:
+    """That many samples, evenly spaced, the first one among them."""
+    n = leading_axis(tree)
+    chosen = np.arange(samples) * n // samples
+    return tree if samples >= n else jax.tree.map(lambda a: a[chosen], tree)

@@ -1,0 +1,53 @@
+"""The units of a network by what they do on a sample: on everywhere, off everywhere, or switching."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.graph.graph import Graph
+from neuromanifold.models.mlp import MLP
+
+
+@dataclass(frozen=True)
+class LayerStatus:
+    """The units of one hidden layer (of one bend, where the network is no perceptron) on the sample.
+
+    `channels` counts the slices along the first axis where units lie in space, as (channels, height, width), and
+    `dead_channels` those that are off at every place and every sample; both are 0 for other units.
+    """
+
+    width: int
+    active: int
+    inactive: int
+    name: str = ""
+    channels: int = 0
+    dead_channels: int = 0
+
+    @property
+    def switching(self) -> int:
+        """Units that are on at some samples and off at others."""
+        return self.width - self.active - self.inactive
+
+
+def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[LayerStatus, ...]:
+    """From the activation pattern (samples, units) of each layer. Places in the windows of a maximum are not counted: one always wins."""
+    return tuple(
+        _status(pattern, name, shape)
+        for pattern, (name, shape, counts) in zip(patterns, _named(f, graph, len(patterns)), strict=True)
+        if counts and pattern.shape[1]
+    )
+
+
+def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...], bool]]:
+    if isinstance(f, MLP) or count != len(graph.units):
+        return [(f"layer {i + 1}", (), True) for i in range(count)]
+    return [(u.name, u.shape[1:] if u.shape[:1] == (1,) else u.shape, u.candidates is None) for u in graph.units]
+
+
+def _status(pattern: np.ndarray, name: str, shape: tuple[int, ...]) -> LayerStatus:
+    on, off = pattern.all(axis=0), ~pattern.any(axis=0)
+    channels = shape[0] if len(shape) == 3 else 0
+    dead = int(off.reshape(channels, -1).all(axis=1).sum()) if channels else 0
+    return LayerStatus(pattern.shape[1], int(on.sum()), int(off.sum()), name, channels, dead)

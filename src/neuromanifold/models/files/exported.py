@@ -1,0 +1,192 @@
+"""`.pt2`: what `torch.export.save` writes, read as data.
+
+The archive holds the graph as JSON and the weights as raw bytes. PyTorch's own loader also unpickles parts of it, and so runs
+whatever a file says; this reader opens nothing that is pickled.
+"""
+
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.models.adapters.aliasing import functional
+from neuromanifold.models.adapters.model import AdaptedModel
+from neuromanifold.models.adapters.program import Input, Program, Ref, Untranslatable, unknown_operations
+from neuromanifold.models.adapters.program_model import ProgramModel
+from neuromanifold.models.adapters.rewriting import settled
+from neuromanifold.models.adapters.ties import ties
+from neuromanifold.models.files.exported_graph import argument, nodes_of, scalar_type, shape_of, template
+from neuromanifold.models.files.layout import Layout
+from neuromanifold.numerics.archives import check_size, first_line, open_archive, read_json, read_member, unreadable
+
+_LARGEST_JSON = 32 * 2**20
+_AGAIN = "export it again with a current PyTorch: torch.export.save(exported.run_decompositions({}), path)"
+
+Arrays = dict[str, np.ndarray]
+
+
+def read_exported(path: Path) -> tuple[AdaptedModel, Arrays]:
+    """`(f, params)` of a `.pt2` archive, with nothing of it executed and PyTorch not needed."""
+    with open_archive(path) as archive:
+        folder = _folder(path, archive)
+        model = _json(path, archive, f"{folder}models/model.json")
+        try:
+            runner, params, state = _model(path, archive, folder, model)
+        except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
+            raise unreadable(path, f"damaged, or of an unknown version: {type(error).__name__} {error}") from None
+    try:
+        runner.check(params, state)
+    except Untranslatable as error:
+        raise ValueError(f"`path` is {str(path)!r}, whose {str(error).removeprefix('`').replace('`', '', 1)}") from None
+    except Exception as error:
+        raise unreadable(path, f"damaged: its program does not fit together, {first_line(error)}") from None
+    return AdaptedModel(runner, state, path.name, "not compared with the module it came from"), params
+
+
+def _folder(path: Path, archive: zipfile.ZipFile) -> str:
+    names = archive.namelist()
+    if any(
+        name.endswith("serialized_exported_program.json") or re.search(r"data/weights/[^/]*\.pt$", name)
+        for name in names
+    ):
+        raise ValueError(
+            f"`path` is {str(path)!r}, an older export whose weights are pickled, that is, code; {_AGAIN}."
+        )
+    found = [name.removesuffix("models/model.json") for name in names if name.endswith("models/model.json")]
+    if len(found) != 1:
+        raise ValueError(
+            f"`path` is {str(path)!r}, which holds {len(found)} graphs, where torch.export.save writes one; {_AGAIN}."
+        )
+    order = f"{found[0]}byteorder"
+    if order in names and read_member(path, archive, order, 20) != b"little":
+        raise unreadable(path, "its numbers are not little-endian")
+    return found[0]
+
+
+def _json(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
+    if name not in archive.namelist():
+        raise ValueError(f"`path` is {str(path)!r}, which has no {name.rpartition('/')[2]}; {_AGAIN}.")
+    return read_json(path, read_member(path, archive, name, _LARGEST_JSON), name.rpartition("/")[2])
+
+
+def _model(path: Path, archive: zipfile.ZipFile, folder: str, model: Any) -> tuple[ProgramModel, Arrays, Arrays]:
+    graph, signature = model["graph_module"]["graph"], model["graph_module"]["signature"]
+    weights = _json(path, archive, f"{folder}data/weights/model_weights_config.json")["config"]
+    constants = _json(path, archive, f"{folder}data/constants/model_constants_config.json")["config"]
+    specs = [next(iter(spec.items())) for spec in signature["input_specs"]]
+    parameters = {spec["arg"]["name"]: spec["parameter_name"] for kind, spec in specs if kind == "parameter"}
+    fixed = {spec["arg"]["name"]: spec[f"{kind}_name"] for kind, spec in specs if kind in ("buffer", "tensor_constant")}
+    entries = {**weights, **constants}
+    layouts = {name: _layout(entries[name]) for name in (*parameters.values(), *fixed.values())}
+    places = {name: layout.place(entries[name]["path_name"]) for name, layout in layouts.items()}
+    tied = ties({n: places[n] for n in parameters.values()}, {n: places[n] for n in fixed.values()})
+    check_size(path, sum(layout.nbytes for layout in layouts.values()))
+    needed = {*tied.values(), *fixed.values()}
+    arrays = {name: _tensor(path, archive, folder, name, entries[name], layouts[name]) for name in needed}
+    params = {name: arrays[name] for name in dict.fromkeys(tied.values())}
+    state = {name: arrays[name] for name in fixed.values()}
+    if not params:
+        raise ValueError(
+            f"`path` is {str(path)!r}, a program without parameters; there is nothing to differentiate by."
+        )
+    program = _program(path, graph, signature, {place: tied[name] for place, name in parameters.items()}, fixed, arrays)
+    return ProgramModel(program, *_forms(path, model, signature)), params, state
+
+
+def _program(
+    path: Path,
+    graph: Mapping[str, Any],
+    signature: Mapping[str, Any],
+    parameters: Mapping[str, str],
+    fixed: Mapping[str, str],
+    arrays: Mapping[str, np.ndarray],
+) -> Program:
+    recorded = graph["tensor_values"]
+    names = [
+        spec["user_input"]["arg"]["as_tensor"]["name"] for spec in signature["input_specs"] if "user_input" in spec
+    ]
+    inputs = tuple(Input(name, shape_of(recorded[name]), scalar_type(recorded[name]["dtype"])) for name in names)
+    _check_batch(path, inputs)
+    outputs = tuple(_output(path, spec) for spec in signature["output_specs"])
+    outputs = tuple(output for output in outputs if isinstance(output, Ref))
+    nodes, outputs = functional(nodes_of(graph), outputs, {**parameters, **fixed})
+    shapes = {name: shape_of(meta) for name, meta in recorded.items()}
+    widest = max(
+        (arrays[name].dtype for name in parameters.values()), key=lambda d: d.itemsize, default=np.dtype("float32")
+    )
+    program = Program(settled(nodes, shapes), parameters, fixed, inputs, outputs, widest.name)
+    for node in unknown_operations(program):
+        raise ValueError(
+            f"`path` is {str(path)!r}, whose program uses {node.target} at {node.where}, which is not in the table; take it apart: "
+            "torch.export.save(exported.run_decompositions(), path)."
+        )
+    return program
+
+
+def _check_batch(path: Path, inputs: tuple[Input, ...]) -> None:
+    first = {given.shape[0] if given.shape else 0 for given in inputs}
+    if len(first) != 1 or not first & {None, 1}:
+        raise ValueError(
+            f"`path` is {str(path)!r}, a program for inputs of shapes {[given.shape for given in inputs]}; the first axis must be "
+            "free, or 1: torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim('n')},))."
+        )
+
+
+def _output(path: Path, spec: Mapping[str, Any]) -> Any:
+    if "user_output" not in spec:
+        raise ValueError(
+            f"`path` is {str(path)!r}, a program that changes its state when it runs ({next(iter(spec))}); "
+            "call `module.eval()` before exporting."
+        )
+    return argument(spec["user_output"]["arg"])
+
+
+def _forms(path: Path, model: Any, signature: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The structures of x and y: one array, a tuple of positional arguments, or a dictionary of named ones."""
+    call = next(entry["signature"] for entry in model["graph_module"]["module_call_graph"] if entry["fqn"] == "")
+    counts = iter(range(len(signature["input_specs"])))
+    kinds = [next(iter(spec)) for spec in signature["input_specs"]]
+    slots = iter(
+        [next(counts) if kind == "user_input" else None for kind in kinds if kind in ("user_input", "constant_input")]
+    )
+    args, named = template(_tree(path, call["in_spec"]), slots)
+    if named and args:
+        named, args = {**dict(zip(call["forward_arg_names"], args, strict=False)), **named}, ()
+    takes = named or (args[0] if len(args) == 1 and isinstance(args[0], int) else args)
+    counts = iter(range(len(signature["output_specs"])))
+    found = [spec["user_output"]["arg"] for spec in signature["output_specs"]]
+    slots = iter([next(counts) if "as_tensor" in arg else None for arg in found])
+    return takes, template(_tree(path, call["out_spec"]), slots)
+
+
+def _tree(path: Path, text: str) -> Any:
+    """A structure as PyTorch writes it: JSON in a string, whose dictionaries hold their keys as JSON in strings."""
+    [_, spec] = read_json(path, text.encode(), "the form of its inputs")
+    return _with_keys(path, spec)
+
+
+def _with_keys(path: Path, spec: Mapping[str, Any]) -> dict[str, Any]:
+    context = spec["context"]
+    return {
+        "type": spec["type"],
+        "context": read_json(path, context.encode(), "the form of its inputs") if isinstance(context, str) else None,
+        "children_spec": [_with_keys(path, child) for child in spec["children_spec"]],
+    }
+
+
+def _layout(entry: Mapping[str, Any]) -> Layout:
+    meta = entry["tensor_meta"]
+    shape, strides = (tuple(step["as_int"] for step in meta[key]) for key in ("sizes", "strides"))
+    return Layout(np.dtype(scalar_type(meta["dtype"])), meta["storage_offset"]["as_int"], shape, strides)
+
+
+def _tensor(
+    path: Path, archive: zipfile.ZipFile, folder: str, name: str, entry: Mapping[str, Any], layout: Layout
+) -> np.ndarray:
+    if entry["use_pickle"]:
+        raise ValueError(f"`path` is {str(path)!r}, whose tensor {name!r} is pickled, that is, code; {_AGAIN}.")
+    part = "weights" if entry["path_name"].startswith("weight") else "constants"
+    return layout.read(path, name, archive.read(f"{folder}data/{part}/{entry['path_name']}"))

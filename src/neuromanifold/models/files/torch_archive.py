@@ -1,0 +1,130 @@
+"""`.pt` and `.pth`: what `torch.save` writes, read without PyTorch and without unpickling."""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from neuromanifold.models.files.layout import Layout
+from neuromanifold.models.files.pickles import Call, Name, Stored, parse
+from neuromanifold.numerics.archives import check_size, open_archive, read_member, unreadable
+
+_LARGEST_PICKLE = 16 * 2**20
+_STORAGES = {
+    "DoubleStorage": np.dtype(np.float64),
+    "FloatStorage": np.dtype(np.float32),
+    "HalfStorage": np.dtype(np.float16),
+    "BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
+    "LongStorage": np.dtype(np.int64),
+    "IntStorage": np.dtype(np.int32),
+    "ShortStorage": np.dtype(np.int16),
+    "CharStorage": np.dtype(np.int8),
+    "ByteStorage": np.dtype(np.uint8),
+    "BoolStorage": np.dtype(np.bool_),
+}
+# Under these keys training loops keep the state dict beside the epoch, the optimiser and so on.
+_NESTED = ("state_dict", "model_state_dict", "model", "net", "network", "module")
+_SAVE = "save its state dict instead: torch.save(model.state_dict(), path)"
+
+
+def read_torch_archive(path: Path) -> dict[str, np.ndarray]:
+    """The state dict of a file written by `torch.save`, name → array in the order of the file."""
+    if not zipfile.is_zipfile(path):
+        raise ValueError(
+            f"`path` is {str(path)!r}, which is no archive as torch.save has written since version 1.6 (older, or damaged); "
+            "in PyTorch: torch.save(torch.load(path, weights_only=True), path)."
+        )
+    with open_archive(path) as archive:
+        folder = _folder(path, archive)
+        try:
+            tree = parse(read_member(path, archive, f"{folder}data.pkl", _LARGEST_PICKLE))
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise unreadable(path, f"damaged, or no state dict: its pickle has {_shown(error)}") from None
+        return _tensors(path, archive, folder, _state_dict(path, tree))
+
+
+def _folder(path: Path, archive: zipfile.ZipFile) -> str:
+    names = archive.namelist()
+    if any(name.endswith(("constants.pkl", "code/__torch__.py")) for name in names):
+        raise ValueError(f"`path` is {str(path)!r}, a TorchScript program; {_SAVE}.")
+    found = [name.removesuffix("data.pkl") for name in names if name.count("/") <= 1 and name.endswith("data.pkl")]
+    if len(found) != 1:
+        raise unreadable(path, f"{len(found)} members named data.pkl, where torch.save writes one")
+    order = f"{found[0]}byteorder"
+    if order in names and archive.getinfo(order).file_size < 20 and archive.read(order) != b"little":
+        raise unreadable(path, "its numbers are not little-endian")
+    return found[0]
+
+
+def _state_dict(path: Path, tree: Any) -> Mapping[str, Any]:
+    """The dictionary of tensors, at the top or under one of the usual keys."""
+    mapping = _mapping(tree)
+    if mapping is None:
+        held = tree.name if isinstance(tree, Call) else type(tree).__name__
+        raise ValueError(f"`path` is {str(path)!r}, which holds a {held}, whose code would have to run; {_SAVE}.")
+    for key in _NESTED:
+        inner = _mapping(mapping.get(key))
+        if inner is not None and any(_is_tensor(value) for value in inner.values()):
+            return inner
+    return mapping
+
+
+def _mapping(tree: Any) -> Mapping[str, Any] | None:
+    if isinstance(tree, Call) and tree.name == "collections.OrderedDict":
+        return tree.items
+    return tree if isinstance(tree, dict) else None
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Call) and value.name in (
+        "torch._utils._rebuild_tensor_v2",
+        "torch._utils._rebuild_parameter",
+    )
+
+
+def _tensors(path: Path, archive: zipfile.ZipFile, folder: str, state: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    others = [name for name, value in state.items() if not (isinstance(name, str) and _is_tensor(value))]
+    if others or not state:
+        held = f"{others[0]!r}, {_described(state[others[0]])}" if state else "nothing"
+        raise ValueError(f"`path` is {str(path)!r}, which holds {held}, where a state dict has tensors; {_SAVE}.")
+    try:
+        described = {name: _description(value) for name, value in state.items()}
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise unreadable(
+            path, f"damaged: it describes its tensors in a way that PyTorch does not, {_shown(error)}"
+        ) from None
+    check_size(path, sum(layout.nbytes for _, layout in described.values()))
+    raw = {key: _storage(path, archive, f"{folder}data/{key}") for key, _ in described.values()}
+    return {name: layout.read(path, name, raw[key]) for name, (key, layout) in described.items()}
+
+
+def _storage(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    try:
+        return archive.read(name)
+    except KeyError:
+        raise unreadable(path, f"damaged: its member {name!r} is missing") from None
+
+
+def _description(value: Call) -> tuple[str, Layout]:
+    """(storage, layout) of a tensor."""
+    if value.name.endswith("_rebuild_parameter"):
+        value = value.args[0]
+    stored, offset, shape, strides, *_ = value.args
+    if not isinstance(stored, Stored):
+        raise TypeError("a tensor without storage")
+    kind, storage, key, _, _ = stored.identifier
+    if kind != "storage" or not isinstance(storage, Name) or not isinstance(key, str):
+        raise TypeError("a storage of another kind")
+    return key, Layout(_STORAGES[storage.text.rpartition(".")[2]], offset, tuple(shape), tuple(strides))
+
+
+def _described(value: Any) -> str:
+    return f"a {value.name}" if isinstance(value, Call) else f"a {type(value).__name__}"
+
+
+def _shown(error: Exception) -> str:
+    text = str(error).partition("\n")[0]
+    return text[:80] or type(error).__name__

@@ -1,0 +1,41 @@
+"""`LinearStack`: linear layers of which some have a bias."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from neuromanifold.models.activation import Activation, apply_activation
+from neuromanifold.models.init import Layer
+from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.validation import check_sample
+
+Params = tuple[Layer, ...]
+
+
+@dataclass(frozen=True)
+class LinearStack:
+    """a_l = σ(W_l a_{l-1} + b_l), the last layer linear, with b_l only where the layer has one.
+
+    What a file holds that no `nm.MLP` describes: there either every layer has a bias or none has.
+    """
+
+    activation: Activation
+
+    def __call__(self, params: Params, x: Any) -> Any:
+        """f_θ(x), in the widest dtype passed."""
+        if is_traced((params, x)):
+            return _forward(self, params, x)
+        x = check_sample(x)
+        with arithmetic():
+            dtype = widest(params, x)
+            return to_host(_forward(self, promote(params, dtype), promote(x, dtype)))
+
+
+@jax.jit(static_argnums=0)
+def _forward(stack: LinearStack, params: Params, x: Any) -> Any:
+    for index, layer in enumerate(params):
+        x = x if index == 0 else apply_activation(stack.activation, x)
+        x = x @ layer.weight.T
+        x = x if layer.bias is None else x + layer.bias
+    return x

@@ -1,0 +1,78 @@
+"""The devices of this process, the mesh they form, and what to do when one of them runs out of memory."""
+
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+Result = TypeVar("Result")
+AXIS = "samples"
+
+
+class BlockHalved(UserWarning):
+    """A device ran out of memory, and the work went on in blocks of half the size."""
+
+
+def devices() -> list[Any]:
+    """The devices of this process: all of them, or the one that `jax.default_device` names."""
+    config: Any = jax.config
+    default = config.jax_default_device
+    if default is None:
+        return jax.local_devices()
+    return [jax.devices(default)[0] if isinstance(default, str) else default]
+
+
+def mesh() -> Mesh | None:
+    """The devices of this process in a row, or `None` where there is one."""
+    places = tuple(devices())
+    return _mesh(places) if len(places) > 1 else None
+
+
+@lru_cache(maxsize=8)
+def _mesh(places: tuple[Any, ...]) -> Mesh:
+    return Mesh(np.array(places), (AXIS,))
+
+
+def spread(tree: Any, over: Mesh) -> Any:
+    """Arrays with their first axis shared out among the devices, or whole on each where it does not divide."""
+
+    def placed(a: Any) -> Any:
+        divides = a.ndim > 0 and a.shape[0] % over.size == 0
+        return jax.device_put(a, NamedSharding(over, PartitionSpec(AXIS) if divides else PartitionSpec()))
+
+    return jax.tree.map(placed, tree)
+
+
+def whole(tree: Any, over: Mesh) -> Any:
+    """Arrays whole on every device."""
+    return jax.device_put(tree, NamedSharding(over, PartitionSpec()))
+
+
+def in_halves(work: Callable[[int], Result], block: int, what: str) -> Result:
+    """`work(block)`; where a device has no memory for it, with half of `block`, and so on, saying so each time.
+
+    >>> def work(block):
+    ...     if block > 3:
+    ...         raise MemoryError("RESOURCE_EXHAUSTED")
+    ...     return block
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     (in_halves(work, 8, "samples"), len(said))
+    (2, 2)
+    """
+    while True:
+        try:
+            return work(block)
+        except (jax.errors.JaxRuntimeError, MemoryError) as error:
+            if block == 1 or not (isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)):
+                raise
+        block //= 2
+        warnings.warn(
+            f"a device ran out of memory; going on with blocks of {block} {what}. Pass a smaller `memory` to begin there.",
+            BlockHalved,
+            stacklevel=2,
+        )

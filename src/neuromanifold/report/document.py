@@ -1,0 +1,84 @@
+"""An inspection as JSON and as Markdown."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.inspection import Inspection
+from neuromanifold.numerics.files import write_text
+from neuromanifold.numerics.rank import Rank
+
+_ESCAPED = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|"})
+
+
+def write_json(inspection: Inspection, path: str | Path) -> Path:
+    """The numbers, with the reasons for those that are missing."""
+    return write_text(path, json.dumps(as_dict(inspection), indent=1) + "\n")
+
+
+def as_dict(inspection: Inspection) -> dict[str, Any]:
+    """What `--json` holds: plain numbers, lists and strings."""
+    found = inspection
+    return {
+        "model": found.model,
+        "parameters": found.n_params,
+        "samples": found.n_samples,
+        "samples_given": found.n_given,
+        "outputs": found.n_outputs,
+        "verdict": list(found.verdict),
+        "functional_dimension": None if found.dimension is None else int(found.dimension),
+        "exact": _exact(found.exact),
+        "float64": _numerical(found.float64),
+        "float32": _numerical(found.float32),
+        "rank_by_samples": None if found.growth is None else found.growth.tolist(),
+        "saturated_at": found.saturated_at,
+        "regions": found.regions,
+        "layers": None if found.layers is None else [{**vars(s), "switching": s.switching} for s in found.layers],
+        "account": None if found.account is None else dict(found.account.rows),
+        "reduction": None
+        if found.reduction is None
+        else {"parameters": found.reduction.net.n_params, "deviation": found.reduction.deviation},
+        "kernel": None
+        if found.spectrum is None
+        else {
+            "eigenvalues": found.spectrum.eigenvalues.tolist(),
+            "trace": found.spectrum.trace,
+            "method": found.spectrum.method,
+        },
+        "bottleneck": None
+        if found.bottleneck is None
+        else {"rank": found.bottleneck.rank, "layers": list(found.bottleneck.layers)},
+        "fit": found.fit,
+        "seconds": {part.title: round(part.seconds, 3) for part in found.parts if not part.left_out},
+        "left_out": {part.title: part.left_out for part in found.parts if part.left_out},
+    }
+
+
+def _exact(rank: Rank | None) -> dict[str, Any] | None:
+    if rank is None:
+        return None
+    certificate: Any = rank.certificate
+    kept = ("rank", "shape", "prime", "reason", "failure_probability", "ties", "escalated", "sketched", "fingerprint")
+    return {name: getattr(certificate, name) for name in kept} | {"kinks": len(certificate.kinks)}
+
+
+def _numerical(rank: Rank | None) -> dict[str, Any] | None:
+    if rank is None:
+        return None
+    gap = float(rank.gap)
+    return {"rank": int(rank), "gap": gap if np.isfinite(gap) else None, "threshold": float(rank.threshold)}
+
+
+def write_markdown(inspection: Inspection, folder: str | Path) -> Path:
+    """The verdict and the table as `report.md` in `folder`."""
+    return write_text(Path(folder) / "report.md", as_markdown(inspection))
+
+
+def as_markdown(inspection: Inspection) -> str:
+    """What `--format md` writes."""
+    rows = [f"| {' | '.join(cell.strip().translate(_ESCAPED) for cell in row)} |" for row in inspection.rows]
+    verdict = "\n".join(f"- {sentence.translate(_ESCAPED)}" for sentence in inspection.verdict)
+    table = "\n".join(["| quantity | value | remark |", "|---|---:|---|", *rows])
+    return f"# What this network's parameters do\n\n{inspection.model.translate(_ESCAPED)}\n\n{verdict}\n\n{table}\n"

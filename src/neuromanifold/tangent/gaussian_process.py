@@ -1,0 +1,156 @@
+"""Gaussian-process regression with the kernels of infinitely wide networks."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import cho_solve
+
+from neuromanifold.numerics.memory import memory_budget
+from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
+from neuromanifold.numerics.validation import check_sample
+from neuromanifold.tangent.blocked_solve import BlockedKernel
+from neuromanifold.tangent.infinite.kernels import nngp
+from neuromanifold.tangent.infinite.quadrature import Quadrature
+
+InfiniteKernel = Callable[..., Any]
+
+
+class Posterior(NamedTuple):
+    """Mean (m, *out) and covariance (m, m) of the outputs given the data, each output on its own.
+
+    `residual` is the relative residual of the linear systems behind them, `products` how many products with the kernel they
+    took: 0 where it was factorised.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    residual: float
+    products: int
+
+    @property
+    def standard_deviation(self) -> np.ndarray:
+        """At each sample."""
+        return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+
+
+def gp_posterior(
+    net: Any,
+    x: Any,
+    y: Any,
+    other: Any,
+    *,
+    noise_std: float = 0.0,
+    kernel: InfiniteKernel = nngp,
+    weight_std: Any = None,
+    bias_std: Any = None,
+    quadrature: Quadrature | None = None,
+    memory: int | str | None = None,
+    rtol: float = 1e-10,
+) -> Posterior:
+    """The outputs at `other` samples given y = f(x) + noise, for f drawn from the Gaussian process of `kernel`.
+
+    K'(K + σ²)⁻¹y   and   K'' − K'(K + σ²)⁻¹K'ᵀ.
+
+    `kernel` is `nm.nngp` (all layers of an infinitely wide network, sampled given the data) or `nm.infinite_ntk` (what training
+    all layers converges to in the mean). K is factorised where three copies of it fit into `memory`; beyond that the systems
+    are solved by conjugate gradients on blocks of the kernel that are computed anew in each step, to `rtol`.
+
+    >>> line = nm.MLP((1, 1), bias=False)                    # f = wx with w ~ N(0, 1)
+    >>> found = gp_posterior(line, np.array([[1.0]]), np.array([[2.0]]), np.array([[3.0]]), noise_std=1.0)
+    >>> found.mean.tolist(), found.covariance.tolist()       # w given wx + ε = 2: mean 1, variance 1/2
+    ([[3.0]], [[4.5]])
+    """
+    if not (np.isfinite(noise_std) and noise_std >= 0):
+        raise ValueError(f"`noise_std` is {noise_std}; pass zero or a positive number.")
+    x, y, other = (np.asarray(check_sample(v, n), np.float64) for v, n in ((x, "x"), (y, "y"), (other, "other")))
+    if len(x) != len(y):
+        raise ValueError(f"`y` has {len(y)} samples but `x` has {len(x)}; pass one target for each sample.")
+    covariance = partial(kernel, net, weight_std=weight_std, bias_std=bias_std, quadrature=quadrature, memory=memory)
+    budget, shift = memory_budget(memory), float(noise_std) ** 2
+    cross, prior = covariance(other, x), covariance(other)
+    right = np.concatenate([y.reshape(len(y), -1), cross.T], axis=1)
+    if 3 * 8 * len(x) ** 2 <= budget:
+        solved, residual, products = *_factorised(covariance(x), right, shift), 0
+    else:
+        size = max(1, int((budget / 64) ** 0.5))
+        solved, residual, products = BlockedKernel(covariance, x, size).solve(right, shift, rtol=rtol)
+    weights, explained = solved[:, : right.shape[1] - len(other)], solved[:, right.shape[1] - len(other) :]
+    spread = prior - cross @ explained
+    return Posterior((cross @ weights).reshape(len(other), *y.shape[1:]), (spread + spread.T) / 2, residual, products)
+
+
+def _factorised(kernel: np.ndarray, right: np.ndarray, shift: float) -> tuple[np.ndarray, float]:
+    shifted = kernel + shift * np.eye(len(kernel))
+    factor = _cholesky(shifted)
+    solved = cho_solve((factor, True), right)
+    scale = np.maximum(np.linalg.norm(right, axis=0), np.finfo(np.float64).tiny)
+    return solved, float((np.linalg.norm(shifted @ solved - right, axis=0) / scale).max())
+
+
+def _cholesky(matrix: np.ndarray) -> np.ndarray:
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        smallest = float(np.linalg.eigvalsh(matrix)[0])
+        raise ValueError(
+            f"`noise_std` is too small: the kernel plus noise has the eigenvalue {smallest:.1e}, so that samples nearly agree "
+            "or exceed the degrees of freedom; raise it, or drop repeated samples."
+        ) from None
+
+
+def log_marginal_likelihood(
+    net: Any,
+    x: Any,
+    y: Any,
+    *,
+    noise_std: Any = 0.0,
+    kernel: InfiniteKernel = nngp,
+    weight_std: Any = None,
+    bias_std: Any = None,
+    quadrature: Quadrature | None = None,
+    memory: int | str | None = None,
+) -> Any:
+    """log p(y | x) for y = f(x) + noise and f drawn from the Gaussian process of `kernel`, summed over independent outputs.
+
+    −½ Σ_o y_oᵀ(K + σ²)⁻¹y_o − (o/2) log det(K + σ²) − (no/2) log 2π.
+
+    `jax.grad` differentiates it by `weight_std`, `bias_std`, `noise_std` and the data: how to choose them.
+
+    >>> line = nm.MLP((1, 1), bias=False)
+    >>> round(float(log_marginal_likelihood(line, np.array([[1.0]]), np.array([[0.0]]), noise_std=1.0)), 9)      # −½ log 4π
+    -1.265512123
+    """
+    x, y = check_sample(x), check_sample(y, "y")
+    if np.shape(x)[0] != np.shape(y)[0]:
+        raise ValueError(
+            f"`y` has {np.shape(y)[0]} samples but `x` has {np.shape(x)[0]}; pass one target for each sample."
+        )
+
+    def value(x: Any, y: Any, noise_std: Any, weight_std: Any, bias_std: Any) -> Any:
+        found = kernel(net, x, weight_std=weight_std, bias_std=bias_std, quadrature=quadrature, memory=memory)
+        return _log_likelihood(jnp.asarray(found), jnp.asarray(y), jnp.asarray(noise_std))
+
+    arguments = (x, y, noise_std, weight_std, bias_std)
+    with arithmetic():
+        if is_traced(arguments):
+            return in_float64(value, *arguments)
+        found = float(value(*(jax.tree.map(lambda v: np.asarray(v, np.float64), a) for a in arguments)))
+    if not np.isfinite(found):
+        raise ValueError(
+            f"`noise_std` is {noise_std}: the kernel plus noise is not positive definite to rounding; raise it, or drop repeated samples."
+        )
+    return found
+
+
+@jax.jit
+def _log_likelihood(kernel: Any, y: Any, noise_std: Any) -> Any:
+    y = y.reshape(len(y), -1)
+    factor = jnp.linalg.cholesky(kernel + noise_std**2 * jnp.eye(len(kernel)))
+    half = jax.scipy.linalg.solve_triangular(factor, y, lower=True)
+    outputs = y.shape[1]
+    log_determinant = 2 * jnp.log(jnp.diagonal(factor)).sum()
+    return -((half**2).sum() + outputs * log_determinant + y.size * jnp.log(2 * jnp.pi)) / 2

@@ -1,0 +1,158 @@
+"""A network at infinite width as two pure functions of the data: the pass over pairs (x, x), and the pass over all pairs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+
+from neuromanifold.models.layers.base import AbstractLayer, Shape
+from neuromanifold.models.layers.branches import Elementwise, Residual, Sum, apply_all, shapes_through
+from neuromanifold.models.layers.dense import Dense
+from neuromanifold.models.mlp import MLP
+from neuromanifold.models.sequential import Sequential
+from neuromanifold.tangent.infinite.deviations import Deviation, weight_layers
+from neuromanifold.tangent.infinite.duals import Dual
+from neuromanifold.tangent.infinite.inputs import inputs
+from neuromanifold.tangent.infinite.pairs import Pairs
+from neuromanifold.tangent.infinite.quadrature import Quadrature
+from neuromanifold.tangent.infinite.walk import Channels, Walk, asks, needs_pairs_of_positions
+
+Layers = tuple[AbstractLayer, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Layers for samples of one shape, how their parameters are scaled, and the number of nodes for each activation."""
+
+    layers: Layers
+    shape: Shape
+    scaling: str
+    quadrature: Quadrature
+    orders: tuple[int, ...] = ()
+
+    @property
+    def preparation(self) -> Layers:
+        """The layers before the first weights, which act on the data themselves."""
+        weighted = [bool(weight_layers((layer,))) for layer in self.layers]
+        return self.layers[: weighted.index(True)] if any(weighted) else self.layers
+
+    @property
+    def random(self) -> Layers:
+        """The layers from the first weights on."""
+        return self.layers[len(self.preparation) :]
+
+    @property
+    def activations(self) -> list[Any]:
+        """The activations of the random layers, in the order in which the walk meets them."""
+        return list(_activations(self.random))
+
+    @property
+    def keeps_positions(self) -> bool:
+        """Whether the output has positions, so that the kernel is between positions too."""
+        return len(shapes_through(self.layers, self.shape)[-1]) > 1
+
+    @property
+    def full(self) -> bool:
+        """Whether covariances between different positions of the data are needed."""
+        return needs_pairs_of_positions(self.random, self.keeps_positions)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the pass over pairs (x, x) is needed."""
+        return asks(self.random) or any(dual.recorded for dual in self.duals())
+
+    @property
+    def entries_per_pair(self) -> int:
+        """The largest number of pairs of positions that any layer compares, for one pair of samples."""
+        counts = [prod(shape[:-1]) for shape in shapes_through(self.layers, self.shape)]
+        return max(counts) ** 2 if self.full else max(counts)
+
+    def duals(self) -> list[Dual]:
+        """The duals of the activations."""
+        orders = self.orders or (self.quadrature.blind,) * len(self.activations)
+        return [self.quadrature.dual(entry, order) for entry, order in zip(self.activations, orders, strict=True)]
+
+    def with_orders(self, orders: tuple[int, ...]) -> "Program":
+        """The same with other numbers of nodes."""
+        return replace(self, orders=orders)
+
+
+def _activations(layers: Layers) -> Iterator[Any]:
+    for layer in layers:
+        match layer:
+            case Elementwise():
+                yield layer.activation
+            case Residual(layers=inner):
+                yield from _activations(inner)
+            case Sum(branches=branches):
+                for branch in branches:
+                    yield from _activations(branch)
+
+
+def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> Program:
+    """The program of a described network; the parametrisation of an `MLP` is NTK unless `scaling` says otherwise."""
+    if scaling not in (None, "ntk", "standard"):
+        raise ValueError(f"`scaling` is {scaling!r}; pass 'ntk', 'standard', or None for the network's own.")
+    quadrature = quadrature or Quadrature()
+    if isinstance(net, Sequential):
+        return Program(net.layers, net.input_shape, scaling or net.scaling, quadrature)
+    if not isinstance(net, MLP):
+        raise TypeError(
+            f"`net` is a {type(net).__name__}; infinite width is defined for the descriptions nm.MLP and nm.Sequential."
+        )
+    if net.output_activation.name != "identity":
+        raise ValueError(
+            f"`net` has the output activation {net.output_activation}; the limit is Gaussian before it: pass a linear output."
+        )
+    dense = [Dense(width, bias=net.bias) for width in net.widths[1:]]
+    hidden = [Elementwise(entry) for entry in net.activation]
+    layers = tuple(layer for both in zip(dense, [*hidden, None], strict=True) for layer in both if layer is not None)
+    return Program(layers, net.widths[:1], scaling or "ntk", quadrature)
+
+
+def own_pass(it: Program, x: Any, deviations: tuple[Deviation, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """What each sample's own covariances tell, and the estimated errors."""
+    walk, _ = _walk(it, x, x, deviations, None, crossed=False, same=True, tangent=False)
+    return tuple(walk.recorded), tuple(walk.errors)
+
+
+def largest_variances(it: Program, x: Any, deviations: tuple[Deviation, ...]) -> list[tuple[int, float]]:
+    """After each layer: how many weight layers there were, and the largest variance."""
+    walk, _ = _walk(it, x, x, deviations, None, crossed=False, same=True, tangent=False)
+    return [(count, float(variances.max())) for count, variances in walk.variances]
+
+
+def pair_pass(
+    it: Program, x1: Any, x2: Any, deviations: tuple[Deviation, ...], own: Any, *, same: bool, tangent: bool
+) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Covariances and tangent kernel of all pairs, (n1, *positions, n2, *positions), and the estimated errors."""
+    walk, pairs = _walk(it, x1, x2, deviations, own, crossed=True, same=same, tangent=tangent)
+    kernels = (pairs.covariance, pairs.tangent)
+    return *(None if v is None else _samples_apart(v) for v in kernels), tuple(walk.errors)  # pyright: ignore[reportReturnType]
+
+
+def _walk(
+    it: Program, x1: Any, x2: Any, deviations: Any, own: Any, *, crossed: bool, same: bool, tangent: bool
+) -> tuple[Walk, Pairs]:
+    left, right = (None, None) if own is None else map(iter, own)
+    walk = Walk(iter(it.duals()), iter(deviations), it.scaling, left, right)
+    x1, x2 = (apply_all(it.preparation, ((),) * len(it.preparation), x, it.scaling) for x in (x1, x2))
+    pairs = inputs(x1, x2, crossed=crossed, full=it.full, same=same, tangent=tangent)
+    shape = shapes_through(it.preparation, it.shape)[-1]
+    return walk, walk.through(it.random, Channels(pairs), shape, it.keeps_positions, "layers").pairs
+
+
+def _samples_apart(v: Any) -> Any:
+    """(n1, n2, p, p', q, q') → (n1, p, q, n2, p', q')."""
+    axes = (v.ndim - 2) // 2
+    return v.transpose(0, *range(2, 2 + 2 * axes, 2), 1, *range(3, 3 + 2 * axes, 2)) if axes else v
+
+
+def poison(kernel: Any, errors: tuple[Any, ...], rtol: float) -> Any:
+    """nan where the quadrature has missed its tolerance and no one is there to be told."""
+    if kernel is None or not errors:
+        return kernel
+    worst = jnp.stack([jnp.asarray(e, jnp.float64) for e in errors]).max()
+    return jnp.where(worst <= rtol, kernel, jnp.nan)

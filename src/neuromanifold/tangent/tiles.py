@@ -1,0 +1,145 @@
+"""The kernel tile by tile: the factors of a strip of samples are made once where they fit, products go to all devices."""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from neuromanifold.numerics.devices import devices, in_halves, mesh, spread, whole
+from neuromanifold.numerics.memory import blocks
+from neuromanifold.numerics.validation import explain_not_finite, leading_axis
+from neuromanifold.tangent.contraction import all_finite, factors_of, kernel_block, tile
+from neuromanifold.tangent.routes import Plan
+
+_SMALLEST = {"cpu": 512}
+"""Samples of the smallest tile a symmetric kernel is cut into to save products; below, products are too small for the device."""
+_SMALLEST_ELSEWHERE = 2048
+_STRIPS = 16
+"""Of a symmetric kernel in s strips a share of (s+1)/2s is computed."""
+_FEWEST_PER_DEVICE = 32
+
+
+class Strip(NamedTuple):
+    """Some samples and the rows of the kernel that are theirs."""
+
+    samples: slice
+    rows: slice
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """The kernel of `x1` and `x2` (`None`: of `x1` with itself) in tiles; iterate over (row strip, column strip, tile).
+
+    Of a symmetric kernel only tiles on and above the diagonal come. Within `budget` bytes as far as one sample allows.
+    """
+
+    plan: Plan
+    params: Any
+    x1: Any
+    x2: Any
+    kind: str
+    budget: int
+    dtype: np.dtype
+
+    def __call__(self, largest: int, mine: Callable[[int], bool] = lambda number: True) -> Iterator[tuple[Any, ...]]:
+        """The tiles of at most `largest` samples a side whose number is `mine`."""
+        over = mesh() if leading_axis(self.x1) >= _FEWEST_PER_DEVICE * len(devices()) else None
+        keep = max(2, int(self.budget / 2 // (self.plan.held * self.dtype.itemsize * largest)))
+        left = self._strips(self.x1, largest, over)
+        right = left if self.x2 is None else self._strips(self.x2, largest, over)
+        params = self.params if over is None else whole(self.params, over)
+        made = functools.lru_cache(maxsize=keep)(functools.partial(self._factors, params, over))
+        number = -1
+        for i, row in enumerate(left):
+            for column in right[i:] if self.x2 is None else right:
+                number += 1
+                if mine(number):
+                    yield row, column, self._tile(made, row, column, over)
+
+    def _strips(self, x: Any, largest: int, over: Mesh | None) -> list[Strip]:
+        """Strips whose samples the devices share evenly, and what is left."""
+        n, each = leading_axis(x), 1 if over is None else over.size
+        parts = [slice(p.start * each, p.stop * each) for p in blocks(n // each, max(1, largest // each))]
+        parts += [slice(n - n % each, n)] if n % each else []
+        o = self.plan.outputs if self.kind == "all" else 1
+        return [Strip(part, slice(part.start * o, part.stop * o)) for part in parts]
+
+    def _factors(self, params: Any, over: Mesh | None, start: int, stop: int, second: bool) -> Any:
+        x = jax.tree.map(lambda a: a[start:stop], self.x2 if second else self.x1)
+        return factors_of(self.plan, params, x if over is None else spread(x, over))
+
+    def _tile(self, made: Callable[..., Any], row: Strip, column: Strip, over: Mesh | None) -> Any:
+        symmetric = self.x2 is None
+        same = symmetric and row == column
+        left = made(row.samples.start, row.samples.stop, False)
+        right = left if same else made(column.samples.start, column.samples.stop, not symmetric)
+        block, finite = tile(self.plan, left, right if over is None else whole(right, over), kind=self.kind, same=same)
+        if not bool(finite):
+            self.refuse()
+        return block if over is None else jax.device_put(block, devices()[0])
+
+    def refuse(self) -> None:
+        """Say what is not finite."""
+        for tree, name in ((self.params, "params"), (self.x1, "x"), (self.x2, "x2")):
+            explain_not_finite(tree, name)
+        raise ArithmeticError("the kernel of `f` holds nan or inf at these parameters; check the model's values there.")
+
+    @property
+    def largest(self) -> int:
+        """The largest b with 2·b·(per sample) + b²·(per pair) numbers within the budget."""
+        linear = 2.0 * self.plan.per_sample * self.dtype.itemsize
+        quadratic = self.plan.per_pair * self.dtype.itemsize
+        fitting = int((math.sqrt(linear**2 + 4 * quadratic * self.budget) - linear) / (2 * quadratic))
+        return max(1, min(fitting, self._saving))
+
+    @property
+    def _saving(self) -> int:
+        """The side of a tile that leaves out most of a symmetric kernel's second half."""
+        n = leading_axis(self.x1)
+        smallest = _SMALLEST.get(devices()[0].platform, _SMALLEST_ELSEWHERE)
+        return n if self.x2 is not None or n <= 2 * smallest else max(smallest, -(-n // _STRIPS))
+
+
+def assembled(tiles: Tiles) -> Any:
+    """The whole kernel, where it was computed; each of several processes computes its share and all receive the whole."""
+    n1, n2 = leading_axis(tiles.x1), leading_axis(tiles.x1 if tiles.x2 is None else tiles.x2)
+    alone = len(devices()) == 1 and jax.process_count() == 1
+    if alone and max(n1, n2) <= tiles.largest:
+        second = tiles.x1 if tiles.x2 is None else tiles.x2
+        block, finite = kernel_block(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
+        if not bool(finite):
+            tiles.refuse()
+        return block
+    return in_halves(functools.partial(_assembled, tiles, n1, n2), tiles.largest, "samples")
+
+
+def _assembled(tiles: Tiles, n1: int, n2: int, largest: int) -> Any:
+    if not bool(all_finite((tiles.params, tiles.x1, tiles.x2))):
+        tiles.refuse()
+    tail = (tiles.plan.outputs,) if tiles.kind == "diagonal" else ()
+    each = tiles.plan.outputs if tiles.kind == "all" else 1
+    kernel = jnp.zeros((n1 * each, n2 * each, *tail), tiles.dtype, device=devices()[0])
+    processes, process = jax.process_count(), jax.process_index()
+    for row, column, block in tiles(largest, lambda number: number % processes == process):
+        kernel = _placed(kernel, block, row.rows.start, column.rows.start)
+        if tiles.x2 is None and row != column:
+            kernel = _placed(kernel, block.swapaxes(0, 1), column.rows.start, row.rows.start)
+    return kernel if processes == 1 else _summed(kernel)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _placed(kernel: Any, block: Any, row: Any, column: Any) -> Any:
+    return jax.lax.dynamic_update_slice(kernel, block, (row, column, *(0,) * (kernel.ndim - 2)))
+
+
+def _summed(kernel: Any) -> Any:
+    """The sum over the processes: each entry is zero in all but one of them, so that nothing is rounded."""
+    from jax.experimental.multihost_utils import process_allgather
+
+    return jnp.asarray(np.asarray(process_allgather(np.asarray(kernel))).sum(axis=0))

@@ -1,0 +1,132 @@
+"""Every operation of the table against ATen's own: values, dtypes, gradients, and which results are views."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from neuromanifold.models.adapters.aliasing import VIEWS
+from neuromanifold.models.adapters.operations import OPERATIONS, Refusal
+from neuromanifold.numerics.precision import arithmetic
+from torch_layers import CASES
+
+IDS = [f"{name}-{index}" for index, (name, _) in enumerate(CASES)]
+# Arithmetic on sizes and the functions that refuse are tested below, `squeeze` by the axes that the recorded shapes name.
+ELSEWHERE = {"aten.squeeze.default", "aten.squeeze.dim"}
+# PyTorch differentiates the first two not at all, and the others with 1/6 and 1/α in float32.
+WITHOUT_GRADIENT = {"floor_divide.default", "copy.default", "hardsigmoid.default", "celu.default"}
+REFUSED = {
+    "aten.native_dropout.default": ((np.ones(3), 0.5, True), r"dropout in training mode\); call `module\.eval"),
+    "aten.dropout.default": ((np.ones(3), 0.5, True), "dropout in training mode"),
+    "aten._native_batch_norm_legit.no_stats": ((), "standardises by the batch"),
+    "aten._native_batch_norm_legit.default": ((), "standardises by the batch"),
+    "aten._native_batch_norm_legit_functional.default": ((), "standardises by the batch"),
+    "aten.batch_norm.default": ((np.ones((2, 3)), None, None, None, None, True), "standardises by the batch"),
+    "aten.repeat_interleave.self_Tensor": ((np.ones(3), np.ones(3, int)), "counts that are themselves data"),
+    "aten.index.Tensor": ((np.ones(3), [np.ones(3, bool)]), "picks entries by a mask"),
+    "aten.index_put.default": ((np.ones(3), [np.ones(3, bool)], np.ones(3)), "writes entries picked by a mask"),
+    "aten.embedding.default": ((np.ones((3, 2)), np.ones(3, int), -1, True), "scales gradients by how often"),
+    "aten.one_hot.default": ((np.ones(3, int),), "reads the number of classes off the values"),
+    "aten.max_pool2d.default": ((np.ones((1, 1, 5, 5)), 2, 1, 0, 2), "has a dilated window"),
+    "aten.adaptive_max_pool2d.default": ((np.ones((1, 1, 5, 5)), [2, 2]), "bins of different sizes"),
+    "aten.scaled_dot_product_attention.default": ((*[np.ones((1, 2, 2))] * 3, None, 0.1), "dropout in training mode"),
+    "aten.lstm.input": ((np.ones((1, 1, 1)), None, [], True, 1, 0.5, True, False, True), "dropout in training mode"),
+    "aten.unbind.int": ((np.ones((20_000, 1)),), "too many"),
+    "aten.split.Tensor": ((np.ones(20_000), 1), "too many"),
+    "aten.adaptive_avg_pool1d.default": ((np.ones((1, 1, 9_001)), [9_000]), "too large a matrix"),
+    "_operator.mul": (("ab", 10**9), "something else than the lengths of axes"),
+    "_operator.add": ((2**63, 1), "something else than the lengths of axes"),
+    "aten.item.default": ((np.ones(()),), "turns a value of the data into a Python number"),
+    "higher_order.cond": ((), "decides by the values of the data"),
+    "aten.randn.default": (([3],), "draws random numbers"),
+}
+
+
+def to_jax(value: Any) -> Any:
+    if torch.is_tensor(value):
+        return jnp.asarray(value.detach().numpy())
+    if isinstance(value, torch.dtype):
+        return np.dtype(str(value).removeprefix("torch."))
+    return [to_jax(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    if torch.is_tensor(value):
+        return [value]
+    return [t for part in value for t in tensors(part)] if isinstance(value, (list, tuple)) else []
+
+
+def differentiated(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and not isinstance(tensor, torch.nn.Buffer)
+
+
+def arrays(value: Any) -> list[Any]:
+    return [a for a in jax.tree.leaves(value) if a is not None] if isinstance(value, (list, tuple)) else [value]
+
+
+@pytest.mark.parametrize("name, make", CASES, ids=IDS)
+def test_an_operation_computes_what_atens_does(name: str, make: Any):
+    torch.manual_seed(0)
+    args, kwargs = make()
+    given = [t.requires_grad_() for t in tensors(args) if differentiated(t)]
+    packet, overload = name.split(".")
+    expected = getattr(getattr(torch.ops.aten, packet), overload)(*args, **kwargs)
+    flat = tensors(expected) or [torch.as_tensor(expected)]
+    with arithmetic():
+        found = arrays(OPERATIONS[f"aten.{name}"](*to_jax(args), **{k: to_jax(v) for k, v in kwargs.items()}))
+        for y, e in zip(found, flat, strict=False):
+            y = jnp.asarray(y, np.dtype(str(e.dtype).removeprefix("torch.")))
+            assert y.shape == tuple(e.shape)
+            np.testing.assert_allclose(y, e.detach().numpy(), rtol=1e-12, atol=1e-13)
+        check_gradient(name, args, kwargs, given, flat[: len(found)])
+    shares = {t.untyped_storage().data_ptr() for t in tensors(args)} & {
+        t.untyped_storage().data_ptr() for t in tensors(expected)
+    }
+    assert not shares or f"aten.{name}" in VIEWS
+
+
+def check_gradient(name: str, args: Any, kwargs: Any, given: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    """vᵀJ by both, for every output that PyTorch differentiates."""
+    outputs = [(i, y) for i, y in enumerate(expected) if y.requires_grad]
+    if not outputs or name in WITHOUT_GRADIENT:
+        return
+    weights = [torch.randn_like(y) for _, y in outputs]
+    slopes = torch.autograd.grad([y for _, y in outputs], given, weights, allow_unused=True)
+
+    def function(*values: Any) -> Any:
+        left = iter(values)
+
+        def replaced(value: Any) -> Any:
+            if torch.is_tensor(value):
+                return next(left) if differentiated(value) else to_jax(value)
+            return [replaced(part) for part in value] if isinstance(value, (list, tuple)) else to_jax(value)
+
+        y = arrays(OPERATIONS[f"aten.{name}"](*replaced(args), **{k: to_jax(v) for k, v in kwargs.items()}))
+        return sum(jnp.sum(y[i] * w.numpy()) for (i, _), w in zip(outputs, weights, strict=True))
+
+    found = jax.grad(function, tuple(range(len(given))))(*(to_jax(t) for t in given))
+    for slope, g in zip(slopes, found, strict=True):
+        np.testing.assert_allclose(
+            g, np.zeros(g.shape) if slope is None else slope.numpy(force=True), rtol=1e-11, atol=1e-12
+        )
+
+
+def test_every_operation_of_the_table_is_tested():
+    tested = {f"aten.{name}" for name, _ in CASES} | set(REFUSED) | ELSEWHERE
+    aten = {name for name in OPERATIONS if name.startswith("aten.")}
+    refusing = {
+        name for name in aten if OPERATIONS[name] in {OPERATIONS["aten.item.default"], OPERATIONS["aten.randn.default"]}
+    }
+    silent = {name for name in aten if OPERATIONS[name] is OPERATIONS["aten._assert_scalar.default"]}
+    assert aten - tested - refusing - silent == set()
+    assert tested - set(OPERATIONS) == set()
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_an_operation_refuses_what_it_cannot_do(name: str):
+    args, text = REFUSED[name]
+    with arithmetic(), pytest.raises(Refusal, match=text):
+        OPERATIONS[name](*(jnp.asarray(a) if isinstance(a, np.ndarray) else a for a in args))

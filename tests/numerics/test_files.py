@@ -1,0 +1,153 @@
+"""Files: whole or absent, with the user's rights, and a checksum that notices any change."""
+
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neuromanifold.numerics.archive import read_archive, write_archive
+from neuromanifold.numerics.files import check_folder, check_output, write_atomically, write_text
+from neuromanifold.numerics.npy import read_npy
+from neuromanifold.numerics.sealed import LENGTH, check_seal, write_sealed
+
+
+@pytest.fixture
+def umask():
+    """Sets the umask for one test."""
+    before = os.umask(0)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.mark.parametrize("mask, mode", [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_have_the_rights_that_the_umask_leaves(mask: int, mode: int, umask, tmp_path: Path):
+    umask(mask)
+    assert stat.S_IMODE(write_text(tmp_path / "a", "x").stat().st_mode) == mode
+
+
+def test_a_file_that_is_replaced_keeps_its_rights(umask, tmp_path: Path):
+    umask(0o022)
+    write_text(tmp_path / "a", "x")
+    (tmp_path / "a").chmod(0o640)
+    assert stat.S_IMODE(write_text(tmp_path / "a", "y").stat().st_mode) == 0o640
+
+
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path):
+    write_text(tmp_path / "a", "old")
+
+    def fail(temporary: Path) -> None:
+        temporary.write_text("half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(tmp_path / "a", fail)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_output_is_refused_before_the_work(tmp_path: Path):
+    with pytest.raises(IsADirectoryError, match=r"`out` is .* which is a folder; name a file in it"):
+        check_output(tmp_path, "out")
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"`out` cannot be written into .*file' \(.*\); name a folder that can be"):
+        check_output(tmp_path / "file" / "a.json", "out")
+    with pytest.raises(OSError, match=r"`out` cannot be written into '/proc/1/x'"):
+        check_folder("/proc/1/x")
+    assert check_output(tmp_path / "new" / "a.json") == tmp_path / "new" / "a.json"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "new"] and not list(
+        (tmp_path / "new").iterdir()
+    )
+
+
+def test_every_flipped_bit_breaks_the_seal(tmp_path: Path):
+    path = write_sealed(tmp_path / "a", lambda temporary: temporary.write_bytes(b"content"))
+    check_seal(path, "delete it")
+    whole = path.read_bytes()
+    assert len(whole) == len(b"content") + LENGTH
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"checksum.*; delete it"):
+            check_seal(path, "delete it")
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"checksum"):
+            check_seal(path, "delete it")
+
+
+def test_archives_give_back_what_was_put_into_them(tmp_path: Path):
+    arrays = {"a": np.arange(6.0).reshape(2, 3), "b c/d": np.array(True), "empty": np.zeros((0, 4), np.int16)}
+    header, found = read_archive(write_archive(tmp_path / "x.npz", {"n": 1}, arrays), "delete it")
+    assert header == {"n": 1} and list(found) == list(arrays)
+    assert all(np.array_equal(found[k], a) and found[k].dtype == a.dtype for k, a in arrays.items())
+    with np.load(tmp_path / "x.npz") as plain:  # NumPy reads it too
+        assert np.array_equal(plain["a"], arrays["a"])
+
+
+def sealed_zip(path: Path, member: bytes, kind: int = zipfile.ZIP_STORED) -> Path:
+    def fill(temporary: Path) -> None:
+        with zipfile.ZipFile(temporary, "w", kind) as archive:
+            archive.writestr("header.npy", member)
+
+    return write_sealed(path, fill)
+
+
+def npy(shape: str, dtype: str = "<f8", body: bytes = b"") -> bytes:
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+@pytest.mark.parametrize(
+    "member, kind, why",
+    [
+        (npy("(1000000000000,)"), zipfile.ZIP_STORED, "claims shape"),
+        (npy("(-1,)"), zipfile.ZIP_STORED, "claims shape"),
+        (npy("(1,)", "|O"), zipfile.ZIP_STORED, "dtype object, not numbers"),
+        (npy("(" * 500), zipfile.ZIP_STORED, "header cannot be read"),
+        (b"nothing", zipfile.ZIP_STORED, "magic string"),
+        (npy("(3,)", body=bytes(24)), zipfile.ZIP_DEFLATED, "compressed or encrypted"),
+    ],
+)
+def test_hostile_members_are_refused(member: bytes, kind: int, why: str, tmp_path: Path):
+    with pytest.raises(ValueError, match=rf"cannot be read \(.*{why}.*\); delete it"):
+        read_archive(sealed_zip(tmp_path / "x.npz", member, kind), "delete it")
+
+
+def test_arrays_in_any_order_are_read(tmp_path: Path):
+    import io
+
+    for a in (np.asfortranarray(np.arange(6).reshape(2, 3)), np.arange(3, dtype=">f8"), np.array(2.5)):
+        stream = io.BytesIO()
+        np.save(stream, a)
+        found = read_npy(io.BytesIO(stream.getvalue()), len(stream.getvalue()))
+        assert np.array_equal(found, a) and found.flags.c_contiguous and found.flags.writeable
+
+
+def test_a_forked_process_gets_a_sentence():
+    """In a process of its own: the child of a fork hangs in its first compilation once JAX is in use."""
+    code = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import neuromanifold as nm
+from neuromanifold.numerics import forks
+forks.SECONDS = 3.0
+count = lambda: int(nm.functional_dimension(lambda p, x: p * x, np.array([2.0]), np.array([[1.0]])))
+if sys.argv[1] == "used":
+    count()
+child = os.fork()
+if child == 0:
+    try:
+        os._exit(10 + count())
+    except RuntimeError as error:
+        os._exit(20 if "spawn" in str(error) else 30)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    for mode, status in (("used", "20"), ("fresh", "11")):
+        done = subprocess.run([sys.executable, "-c", code, mode], capture_output=True, text=True, timeout=120)
+        assert done.stdout.strip() == status, done.stderr

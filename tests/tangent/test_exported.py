@@ -1,0 +1,125 @@
+"""Certificates that leave the house, re-checked by a program that knows nothing of this library."""
+
+import hashlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import neuromanifold as nm
+from graph.architectures import EXACT
+
+TOOL = Path(__file__).parents[2] / "tools" / "check_certificate.py"
+_spec = importlib.util.spec_from_file_location("check_certificate", TOOL)
+assert _spec and _spec.loader
+checker = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(checker)
+
+
+def _written(folder: Path, f: Any, params: Any, x: Any, reason: str) -> dict[str, Any]:
+    rank = nm.functional_dimension(f, params, x, exact=True)
+    assert rank.certificate.reason == reason
+    text = rank.certificate.save(folder / "certificate.json").read_text()
+    assert checker.whole(text)
+    return json.loads(text)
+
+
+def _networks(key: Any, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]]:
+    """One network for each reason that the checker re-checks in full."""
+    regions, full, symmetric = nm.MLP((1, 6, 6, 1)), nm.MLP((3, 4, 1)), nm.MLP((2, 3, 2), nm.power(2), bias=False)
+    return {
+        "regions": (regions, regions.init(key=key), np.linspace(-1, 1, 25)[:, None]),
+        "full rank": (full, full.init(key=key), rng.normal(size=(4, 3))),
+        "kernel vectors": (symmetric, symmetric.init(key=key), rng.normal(size=(12, 2))),
+    }
+
+
+@pytest.mark.parametrize("reason", ["regions", "full rank", "kernel vectors"])
+def test_every_claim_is_re_checked_and_holds(reason, key, rng, tmp_path):
+    found = [*checker.check(_written(tmp_path, *_networks(key, rng)[reason], reason))]
+    assert len(found) >= 4
+    assert {verdict for _, verdict in found} == {"holds"}
+
+
+@pytest.mark.parametrize(
+    "architecture", [a for a in EXACT if a.name in ("max-pooling", "residual", "recurrent")], ids=str
+)
+def test_the_instructions_of_other_networks(architecture, rng, tmp_path):
+    params, x = architecture.draw(rng), architecture.inputs(rng, 4)
+    document = _written(tmp_path, architecture.f, params, x, "full rank")
+    assert {verdict for _, verdict in checker.check(document)} == {"holds"}
+    jacobian = document["jacobian"]
+    exact = checker.evaluate(jacobian["instructions"], {jacobian["output"]})[jacobian["output"]]
+    expected = nm.jacobian(architecture.f, params, x)
+    assert np.allclose(np.array([float(v) for v in exact]).reshape(expected.shape), expected, rtol=1e-12, atol=1e-13)
+
+
+def _altered(document: dict[str, Any], rng: np.random.Generator) -> str:
+    """Change one claim so that it says something else; what was changed."""
+    claims, bends = document["claims"], document["bends"]
+    r, (height, width) = claims["rank"], claims["shape"]
+    edits = {
+        "rank": lambda: claims.update(rank=r + int(rng.choice([-1, 1]))),
+        "shape": lambda: claims.update(shape=[height, width + 1]),
+        "prime": lambda: claims.update(prime=claims["prime"] + 2 * int(rng.integers(1, 4)) * 15015),
+        "rows": lambda: claims["rows"].__setitem__(0, claims["rows"][-1]),
+        "columns": lambda: claims["columns"].__setitem__(-1, claims["columns"][0]),
+        "reason": lambda: claims.update(reason="full rank" if claims["reason"] != "full rank" else "kernel vectors"),
+        "probability": lambda: claims.update(failure_probability=1e-9),
+    }
+    if bends["signs"]:
+        signs = bends["signs"][int(rng.integers(len(bends["signs"])))][1]
+        at = int(rng.integers(len(signs)))
+        edits["sign"] = lambda: signs.__setitem__(at, -signs[at] or 1)
+    if claims["reason"] == "regions":
+        counts = claims["regions"]["counts"]
+        edits["regions"] = lambda: counts.__setitem__(0, counts[0] + 1)
+        edits["affine"] = lambda: claims.update(affine=claims["affine"] + 1)
+    if claims["kernel"]:
+        entry = claims["kernel"][0][0]
+        edits["kernel"] = lambda: entry.__setitem__(1, str(checker.exactly(entry[1]) + 1))
+    name = str(rng.choice(sorted(edits)))
+    edits[name]()
+    return name
+
+
+def test_twenty_tampered_certificates_are_refused(key, rng, tmp_path, tally):
+    documents = [_written(tmp_path, *network, reason) for reason, network in _networks(key, rng).items()]
+    edited = set()
+    for index in range(20):
+        document = json.loads(json.dumps(documents[index % len(documents)]))
+        edited.add(name := _altered(document, rng))
+        assert "fails" in {verdict for _, verdict in checker.check(document)}, name
+    tally(len(edited), of=11, what="kinds of claims that were altered")
+
+
+def test_a_byte_changed_in_the_file_is_seen_and_the_exit_status_says_so(key, rng, tmp_path):
+    _written(tmp_path, *_networks(key, rng)["full rank"], "full rank")
+    path = tmp_path / "certificate.json"
+    good = subprocess.run([sys.executable, TOOL, path], capture_output=True, text=True)
+    assert (good.returncode, "fails" in good.stdout) == (0, False)
+    path.write_text(path.read_text().replace('"network":"MLP', '"network":"XLP'))
+    bad = subprocess.run([sys.executable, TOOL, path], capture_output=True, text=True)
+    assert bad.returncode == 1
+    assert "fails           the file is whole" in bad.stdout
+
+
+def test_a_jacobian_too_large_to_write_is_refused(key):
+    net = nm.MLP((4, 2000, 2000, 1))
+    params = jax.tree.map(np.zeros_like, net.init(key=key))
+    certificate = nm.functional_dimension(net, params, np.ones((6, 4)), exact=True).certificate
+    with pytest.raises(ValueError, match="too large to be written out"):
+        certificate.save("unwritten.json")
+
+
+def test_the_digest_is_of_the_text_before_it():
+    body = '{"a":1}'
+    text = body[:-1] + ',"sha256":"' + hashlib.sha256(body.encode()).hexdigest() + '"}\n'
+    assert checker.whole(text)
+    assert not checker.whole(text.replace("1", "2", 1))
