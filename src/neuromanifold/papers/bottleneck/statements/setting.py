@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,8 @@ def measure_match(slopes: Slopes, turn: int = 1) -> Check:
 
 
 def _slopes(rng: np.random.Generator, draws: int) -> Iterator[Slopes]:
-    yield from product([Fraction(n, 2) for n in range(-4, 5)], repeat=2)
+    halves = [Fraction(n, 2) for n in range(-4, 5)]
+    yield from ((p, q) for p in halves for q in halves)
 
 
 def interpolation_hessian(seed: int, *, outputs: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
@@ -48,8 +48,8 @@ def interpolation_hessian(seed: int, *, outputs: int, samples: int) -> tuple[np.
 
     with jax.enable_x64(True):
         rng = np.random.default_rng(seed)
-        params = [rng.normal(size=(4, 2)), rng.normal(size=(outputs, 4))]
-        x = rng.normal(size=(samples, 2))
+        params = [rng.normal(size=(2, 1)), rng.normal(size=(outputs, 2))]
+        x = rng.normal(size=(samples, 1))
         flat, unravel = ravel_pytree(params)
 
         def network(theta: Any) -> Any:
@@ -57,8 +57,8 @@ def interpolation_hessian(seed: int, *, outputs: int, samples: int) -> tuple[np.
             return jnp.tanh(x @ first.T) @ second.T
 
         y = network(flat)
-        H = jax.hessian(lambda theta: ((network(theta) - y) ** 2).sum() / (2 * samples))(flat)
-        J = jax.jacobian(lambda theta: network(theta).ravel())(flat)
+        H = jax.jit(jax.hessian(lambda theta: ((network(theta) - y) ** 2).sum() / (2 * samples)))(flat)
+        J = jax.jit(jax.jacobian(lambda theta: network(theta).ravel()))(flat)
         return np.asarray(H), np.asarray(J @ J.T)
 
 
