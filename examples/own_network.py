@@ -27,7 +27,9 @@ def main() -> None:
     x = rng.random((20, 4, 4, 1))
     print(nm.trace(network, params, x))
     rank = nm.functional_dimension(network, params, x, exact=True)
-    print(f"\nfunctional dimension {int(rank)} of {sum(a.size for a in params.values())} parameters: {rank.certificate}")
+    print(
+        f"\nfunctional dimension {int(rank)} of {sum(a.size for a in params.values())} parameters: {rank.certificate}"
+    )
     print(nm.spectrum(network, params, x))
 
 

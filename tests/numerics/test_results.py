@@ -18,7 +18,7 @@ def found():
         "conserved": nm.conserved_quantities(net, params),
         "equivalence": nm.hidden_equivalence(net, params, x),
         "reduction": nm.reduce_width(net, params),
-        "flow": nm.gradient_flow(net, params, x, x[:, :1], t1=0.5),
+        "flow": nm.gradient_flow(nm.MLP((2, 3, 1), "tanh"), params, x, x[:, :1], t1=0.5),
     }
 
 

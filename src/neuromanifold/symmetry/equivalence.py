@@ -18,8 +18,9 @@ from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import check_net, numerical_rank
 from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation, units
+from neuromanifold.tangent.generators import same_pattern
 
-SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations")
+SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations", "shared sign patterns")
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,6 +29,7 @@ class LayerStatus(Result):
 
     `linear`: one nonzero slope on all of it (always-active ReLUs, identity, leaky ReLUs of either fixed sign);
     `inactive`: slope zero on all of it; `scaled`: the other homogeneous neurons; `slopes` of the linear ones.
+    `mixed`: (i, j, ±1) for ordered pairs of scaled neurons of degree 1 whose slopes are ± equal at every sample.
     """
 
     linear: Int[np.ndarray, " k"]
@@ -35,14 +37,18 @@ class LayerStatus(Result):
     inactive: Int[np.ndarray, " d"]
     scaled: Int[np.ndarray, " m"]
     degrees: Float[np.ndarray, " m"]
+    mixed: tuple[tuple[int, int, float], ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HiddenEquivalence(Result):
-    """The symmetries of f_θ on a sample, near θ: the largest group that commutes with the activations there.   [complexity, Def 4.1]
+    """Symmetries of f_θ on a sample, near θ, that come from its neurons' signs there.   [complexity, Def 4.1]
 
     Scalings for neurons that change their sign on the sample, the affine group (GL without biases) for those that are
-    linear on it, and free parameters: those of inactive neurons, and those that no open path runs through. The
+    linear on it, GL(m) for m neurons of a layer with one sign pattern on the sample (which the paper's definition leaves out),
+    and free parameters: those of inactive neurons, and those that no open path runs through. More may exist, where patterns are
+    linearly related (z = x and −x: 1_A + 1_B = 1), so that the group is not called the largest. `dimension` counts generators,
+    `orbit_dimension` how many of them are independent at θ: five neurons of one pattern have 25 and 13. The
     action of finite elements is that of a network whose fixed neurons are replaced by linear ones, so it holds as
     long as no neuron changes its sign; the generators are exact.
     """
@@ -69,7 +75,7 @@ class HiddenEquivalence(Result):
         """The generators by where they come from, in the order in which an account counts them."""
         layout, net = Layout(self.net), self.net
         dead = np.zeros(net.n_params, bool)
-        scalings, mixers, shifts = [], [], []
+        scalings, mixers, shifts, shared = [], [], [], []
         for index, layer in enumerate(self.layers):
             for i in layer.inactive:
                 dead[layout.incoming(index, int(i))] = True
@@ -81,8 +87,9 @@ class HiddenEquivalence(Result):
             linear = list(zip(layer.linear.tolist(), layer.slopes.tolist(), strict=True))
             mixers += [mixing(layout, index, i, j, t, s) for i, s in linear for j, t in linear]
             shifts += [translation(layout, index, i, s) for i, s in linear if net.bias]
+            shared += [mixing(layout, index, i, j, 1.0, sign) for i, j, sign in layer.mixed]
         found = [units(net, np.flatnonzero(dead)), units(net, np.flatnonzero(self.free & ~dead))]
-        found += [join(net, part) for part in (scalings, mixers, shifts)]
+        found += [join(net, part) for part in (scalings, mixers, shifts, shared)]
         return dict(zip(SOURCES, found, strict=True))
 
     @cached_property
@@ -92,7 +99,7 @@ class HiddenEquivalence(Result):
 
     @property
     def dimension(self) -> int:
-        """The dimension of the group: Σ scaled + Σ k² (+ k with biases) + free parameters."""
+        """The dimension of the group: Σ over patterns m² + Σ k² (+ k with biases) + other scalings + free parameters."""
         return self.fields.count
 
     def generators(self, params: Params | None = None) -> Float[Any, "g D"]:
@@ -146,4 +153,5 @@ def _status(slope: np.ndarray, degree: np.ndarray) -> LayerStatus:
     constant = (slope == slope[0]).all(axis=0)
     linear, inactive = np.flatnonzero(constant & (slope[0] != 0)), np.flatnonzero(constant & (slope[0] == 0))
     scaled = np.flatnonzero(~constant & ~np.isnan(degree))
-    return LayerStatus(linear, slope[0, linear], inactive, scaled, degree[scaled])
+    mixed = tuple(same_pattern(slope, [int(i) for i in scaled if degree[i] == 1]))
+    return LayerStatus(linear, slope[0, linear], inactive, scaled, degree[scaled], mixed)

@@ -6,6 +6,7 @@ from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_no
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
 from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
+from neuromanifold.tangent.gram import Gram, gram
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
     Quadrature,
@@ -15,6 +16,7 @@ from neuromanifold.tangent.infinite import (
     nngp,
 )
 from neuromanifold.tangent.jacobian import jacobian
+from neuromanifold.tangent.layerwise import empirical_nngp, ntk_by_layer
 from neuromanifold.tangent.linearize import linearize
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import ntk_operator
@@ -23,6 +25,7 @@ from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 __all__ = [
     "EnsembleFlow",
+    "Gram",
     "InfiniteKernels",
     "JacobianCertificate",
     "KernelFlow",
@@ -31,9 +34,11 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "empirical_nngp",
     "ensemble_flow",
     "functional_dimension",
     "gp_posterior",
+    "gram",
     "infinite_kernels",
     "infinite_ntk",
     "jacobian",
@@ -45,6 +50,7 @@ __all__ = [
     "monte_carlo_kernels",
     "nngp",
     "ntk",
+    "ntk_by_layer",
     "ntk_operator",
     "output_hessian_norm",
     "sharpness",
