@@ -249,7 +249,7 @@ def test_the_command_prints_a_line_a_summary_and_writes_the_pages(tmp_path: Path
     assert {"paper", "id", "statement", "verdict", "cases", "margin", "counterexample"} <= set(listed[0])
     text = page.read_text(encoding="utf-8")
     assert "Every verdict is the recorded one." in text
-    assert "57 printed claims listed" in text
+    assert "87 printed claims listed" in text
     assert "dropped 40 cases outside" not in text
     assert "x and y are not in one region" in text
 
