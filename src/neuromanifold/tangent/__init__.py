@@ -9,6 +9,7 @@ from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
     Quadrature,
+    describe,
     infinite_kernels,
     infinite_ntk,
     monte_carlo_kernels,
@@ -32,6 +33,7 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "describe",
     "empirical_nngp",
     "ensemble_flow",
     "functional_dimension",
