@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks import alignment, complexity, exact, infinite, memory, ntk
+from benchmarks import alignment, baseline, complexity, exact, growth, infinite, memory, ntk
 from benchmarks.row import Row, table, write_json
 
 BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "infinite": infinite.rows,
     "alignment": alignment.rows,
     "complexity": complexity.rows,
+    "growth": growth.rows,
 }
 
 
@@ -52,3 +53,14 @@ def run(names: Iterable[str] = (), json_path: str | Path | None = None, quick: b
             progress.advance(task)
     console.print(table(rows))
     return rows
+
+
+def checked(rows: list[Row]) -> list[str]:
+    """What `--check` says: ratios that have halved, and rows that are not in the record."""
+    return [*baseline.halved(rows), *(f"{name}: not in the record" for name in baseline.unknown(rows))]
+
+
+def draw_growth(path: str | Path, *, quick: bool) -> Path:
+    """Measure the growth along every axis and draw it."""
+    sizes = growth.QUICK if quick else growth.SIZES
+    return growth.plot([growth.measured(axis, sizes[axis], 3 if quick else 7) for axis in sizes], path)

@@ -44,6 +44,24 @@ _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
+def _version(asked: bool) -> bool:
+    if asked:
+        import importlib.metadata as metadata
+
+        typer.echo(f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """The geometry of neural-network parametrizations, with answers that carry their proof."""
+
+
 def main() -> None:
     """Run the command line; bad input ends in one sentence and exit status 2."""
     try:
@@ -104,7 +122,7 @@ def inspect_network(
         typer.echo(f"wrote {write_json(inspection, json)}")
     typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
     if inspection.interrupted:
-        raise typer.Exit(130)
+        raise KeyboardInterrupt("what was finished is above and in the report.")
 
 
 def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:
@@ -274,10 +292,14 @@ def verify_statements(
     import jax
 
     from neuromanifold import papers
+    from neuromanifold.numerics.files import check_output
     from neuromanifold.report.ledger import write_ledger
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
+    for path, name in ((json, "--json"), (html, "--html"), (errata, "--errata")):
+        if path is not None:
+            check_output(path, name)
     if record:
         papers.source_folder()
     chosen = papers.select(key, tuple(ids or ()))
@@ -375,8 +397,16 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Which rows; all of them when absent.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer repetitions, smaller sizes.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 when a ratio is half of the recorded one.")
+    ] = False,
+    record: Annotated[bool, typer.Option("--record", help="Record these ratios in benchmarks/baseline.json.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the growth with N, width, depth, outputs here.")] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="Measure the accelerator instead; a line of JSON each.")] = False,
 ) -> None:
     """Speed and memory against the alternatives, as ratios measured in one run."""
+    from neuromanifold.numerics.files import check_output
+
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "__init__.py").is_file():
         raise ValueError(
@@ -385,7 +415,23 @@ def bench(
     sys.path.insert(0, str(root))
     import benchmarks
 
-    benchmarks.run(names or (), json_path=json, quick=quick)
+    for path, name in ((json, "--json"), (plot, "--plot")):
+        if path is not None:
+            check_output(path, name)
+    if gpu:
+        from benchmarks.gpu import main as measure_device
+
+        return measure_device(names or [])
+    if plot is not None:
+        typer.echo(f"wrote {benchmarks.draw_growth(plot, quick=quick)}")
+        return
+    rows = benchmarks.run(names or (), json_path=json, quick=quick)
+    if record:
+        typer.echo(f"wrote {benchmarks.baseline.record(rows)}")
+    for line in benchmarks.checked(rows) if check else ():
+        typer.echo(line, err=True)
+    if check and benchmarks.baseline.halved(rows):
+        raise typer.Exit(1)
 
 
 @data_app.command("list")

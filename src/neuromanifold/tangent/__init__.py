@@ -6,6 +6,7 @@ from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_no
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
 from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
+from neuromanifold.tangent.gram import Gram, gram
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
     Quadrature,
@@ -25,6 +26,7 @@ from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 __all__ = [
     "EnsembleFlow",
+    "Gram",
     "InfiniteKernels",
     "JacobianCertificate",
     "KernelFlow",
@@ -38,6 +40,7 @@ __all__ = [
     "ensemble_flow",
     "functional_dimension",
     "gp_posterior",
+    "gram",
     "infinite_kernels",
     "infinite_ntk",
     "jacobian",

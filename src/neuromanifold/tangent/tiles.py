@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,18 +49,29 @@ class Tiles:
 
     def __call__(self, largest: int, mine: Callable[[int], bool] = lambda number: True) -> Iterator[tuple[Any, ...]]:
         """The tiles of at most `largest` samples a side whose number is `mine`."""
-        over = mesh() if leading_axis(self.x1) >= _FEWEST_PER_DEVICE * len(devices()) else None
-        keep = max(2, int(self.budget / 2 // (self.plan.held * self.dtype.itemsize * largest)))
+        over, made = self._prepared(largest)
         left = self._strips(self.x1, largest, over)
         right = left if self.x2 is None else self._strips(self.x2, largest, over)
-        params = self.params if over is None else whole(self.params, over)
-        made = functools.lru_cache(maxsize=keep)(functools.partial(self._factors, params, over))
         number = -1
         for i, row in enumerate(left):
             for column in right[i:] if self.x2 is None else right:
                 number += 1
                 if mine(number):
                     yield row, column, self._tile(made, row, column, over)
+
+    def of(self, cuts: list[slice], i: int, columns: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """(j, tile) of the given strips of a symmetric kernel: the i-th with each of `columns`."""
+        over, made = self._prepared(cuts[0].stop)
+        strips = [Strip(cut, cut) for cut in cuts]
+        for j in columns:
+            yield j, self._tile(made, strips[i], strips[j], over)
+
+    def _prepared(self, largest: int) -> tuple[Mesh | None, Callable[..., Any]]:
+        """The devices that share the work, and the factors of a strip, remembered as far as half the budget goes."""
+        over = mesh() if leading_axis(self.x1) >= _FEWEST_PER_DEVICE * len(devices()) else None
+        keep = max(2, int(self.budget / 2 // (self.plan.held * self.dtype.itemsize * largest)))
+        params = self.params if over is None else whole(self.params, over)
+        return over, functools.lru_cache(maxsize=keep)(functools.partial(self._factors, params, over))
 
     def _strips(self, x: Any, largest: int, over: Mesh | None) -> list[Strip]:
         """Strips whose samples the devices share evenly, and what is left."""

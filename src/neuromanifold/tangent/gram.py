@@ -1,0 +1,269 @@
+"""`gram`: the kernel of more samples than memory holds, on a disk, and what is asked of it there."""
+
+import hashlib
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from neuromanifold.graph.selection import select
+from neuromanifold.models.arguments import Model, check_rows, checked, output_size
+from neuromanifold.numerics import krylov
+from neuromanifold.numerics.cluster import cluster, completed
+from neuromanifold.numerics.memory import blocks, memory_budget
+from neuromanifold.numerics.precision import arithmetic, dtype_of, product_precision, to_host, widest
+from neuromanifold.numerics.validation import leading_axis, refuse_tracers
+from neuromanifold.tangent.contraction import factors_of
+from neuromanifold.tangent.ntk import ntk
+from neuromanifold.tangent.routes import plan
+from neuromanifold.tangent.spectrum import Spectrum
+from neuromanifold.tangent.store import Store, opened
+from neuromanifold.tangent.tiles import Tiles
+
+_DENSE_LIMIT = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """Θ on a disk. `gram @ v` reads every stored tile once, for both halves; everything else is made of such passes."""
+
+    store: Store
+    f: Model
+    params: Any
+    x: Any
+    trace_over_outputs: bool
+    memory: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.store.size, self.store.size
+
+    def __matmul__(self, v: Float[np.ndarray, "size ..."]) -> Float[np.ndarray, "size ..."]:
+        if np.shape(v)[:1] != (self.store.size,):
+            raise ValueError(f"`v` has shape {np.shape(v)} but the kernel has {self.store.size} rows; pass as many.")
+        v = np.asarray(v, np.float64)
+        out = np.zeros_like(v)
+        for i, j, tile in self.store.tiles():
+            rows, columns = self.store.rows(i), self.store.rows(j)
+            out[rows] += tile @ v[columns]
+            if i != j:
+                out[columns] += tile.T @ v[rows]
+        return out
+
+    def dense(self) -> Float[np.ndarray, "size size"]:
+        """The whole kernel in memory, in the dtype of the store."""
+        needed = self.store.size**2 * np.dtype(self.store.dtype).itemsize
+        if needed > self.memory:
+            raise ValueError(
+                f"`dense` needs {needed:,} bytes but `memory` is {self.memory:,}; use products, or raise `memory`."
+            )
+        kernel = np.empty(self.shape, self.store.dtype)
+        for i, j, tile in self.store.tiles():
+            rows, columns = self.store.rows(i), self.store.rows(j)
+            kernel[rows, columns] = tile
+            kernel[columns, rows] = tile.T
+        return kernel
+
+    @cached_property
+    def trace(self) -> float:
+        """The sum of all eigenvalues."""
+        diagonal = (self.store.read(i, i) for i in range(self.store.side))
+        return float(sum(np.trace(tile.astype(np.float64)) for tile in diagonal))
+
+    def spectrum(self, k: int | None = None, *, vectors: bool = False, rtol: float = 1e-10) -> Spectrum:
+        """The `k` largest eigenvalues (by default 20) by blocked Lanczos; all of them by `eigh` where k is the size."""
+        k = min(20, self.store.size) if k is None else k
+        if k == self.store.size <= _DENSE_LIMIT:
+            values, rows = np.linalg.eigh(self.dense().astype(np.float64))
+            rounding = np.full(k, k * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0))
+            return Spectrum(values[::-1], k, self.trace, "dense", rounding, rows.T[::-1] if vectors else None)
+        found = krylov.largest_eigenpairs(self.__matmul__, self.store.size, k, rtol=rtol)
+        rows = found.vectors if vectors else None
+        return Spectrum(found.values, self.store.size, self.trace, "blocked Lanczos", found.residuals, rows)
+
+    def effective_rank(self, k: int | None = None) -> tuple[float, float]:
+        """Between which numbers exp(−Σ p log p), p = λ/Σλ, lies, from the `k` largest eigenvalues and the trace.
+
+        What the others carry together is known. Entropy is least where they are as large as they may be, λ_k, and greatest
+        where they are all equal.
+        """
+        known = self.spectrum(k)
+        top = np.maximum(known.eigenvalues, 0.0)
+        rest, others = max(self.trace - top.sum(), 0.0), self.store.size - len(top)
+        if others == 0 or rest <= self.store.size * np.finfo(np.float64).eps * self.trace:
+            value = float(np.exp(_entropy(top / top.sum())))
+            return value, value
+        p, q, left = top / self.trace, float(top[-1]) / self.trace, rest / self.trace
+        few, remainder = divmod(left, q) if q > 0 else (0.0, left)
+        low = _entropy(p) + few * _term(q) + _term(remainder)
+        return float(np.exp(low)), float(np.exp(_entropy(p) + others * _term(left / others)))
+
+    def solve(self, b: Any, *, ridge: float, rtol: float = 1e-8, deflated: int = 20) -> krylov.Solution:
+        """(Θ + ridge·1)⁻¹ b by conjugate gradients, preconditioned by the `deflated` largest eigenpairs."""
+        if not ridge > 0:
+            raise ValueError(f"`ridge` is {ridge!r}; pass a positive number, which makes the system definite.")
+        b = np.asarray(b, np.float64)
+        if b.shape[:1] != (self.store.size,):
+            raise ValueError(f"`b` has shape {b.shape} but the kernel has {self.store.size} rows; pass as many.")
+        columns = b.reshape(len(b), -1)
+        known = self._deflation(min(deflated, self.store.size))
+        weights = (known.eigenvalues[-1] + ridge) / (known.eigenvalues + ridge) - 1.0
+        V = np.asarray(known.vectors)
+
+        def precondition(r: np.ndarray) -> np.ndarray:
+            return r + V.T @ (weights[:, None] * (V @ r))
+
+        found = krylov.solve(lambda v: self @ v + ridge * v, columns, precondition=precondition, rtol=rtol)
+        return found._replace(x=found.x.reshape(b.shape))
+
+    def _deflation(self, k: int) -> Spectrum:
+        return self.spectrum(k, vectors=True, rtol=1e-3)
+
+    def regression(self, y: Any, other: Any, *, ridge: float, rtol: float = 1e-8) -> np.ndarray:
+        """Kernel regression: Θ(X′, X)(Θ + ridge·1)⁻¹ y at the samples `other`, in the shape of `y`."""
+        y = np.asarray(y, np.float64)
+        rows = y if self.trace_over_outputs else y.reshape(self.store.size, -1)
+        weights = self.solve(rows, ridge=ridge, rtol=rtol).x
+        found = self._cross(other) @ weights
+        return found if self.trace_over_outputs else found.reshape(leading_axis(other), *y.shape[1:])
+
+    def posterior(self, y: Any, other: Any, *, noise: float, rtol: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance at `other` of a Gaussian process with covariance Θ and noise of variance `noise`."""
+        y = np.asarray(y, np.float64).reshape(self.store.size, -1)
+        cross = self._cross(other)
+        found = self.solve(np.hstack([y, cross.T]), ridge=noise, rtol=rtol).x
+        prior = np.asarray(ntk(self.f, self.params, other, trace=self.trace_over_outputs), np.float64)
+        return cross @ found[:, : y.shape[1]], prior - cross @ found[:, y.shape[1] :]
+
+    def _cross(self, other: Any) -> np.ndarray:
+        """Θ(X′, X), strip by strip."""
+        n = leading_axis(self.x)
+        parts = (jax.tree.map(lambda a, p=p: a[p], self.x) for p in blocks(n, max(1, self.store.tile)))
+        columns = [ntk(self.f, self.params, other, part, trace=self.trace_over_outputs) for part in parts]
+        return np.concatenate([np.asarray(c, np.float64) for c in columns], axis=1)
+
+
+def _term(p: float) -> float:
+    return -p * np.log(p) if p > 0 else 0.0
+
+
+def _entropy(p: np.ndarray) -> float:
+    return float(sum(_term(float(q)) for q in p))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a process needs to compute tiles."""
+
+    f: Model
+    params: Any
+    x: Any
+    kind: str
+    precision: str
+    budget: int
+    samples: int
+    store: Store
+
+
+def gram(
+    f: Model,
+    params: Any,
+    x: Any,
+    *,
+    store: str | Path,
+    tile: int | None = None,
+    trace: bool = False,
+    precision: str = "highest",
+    memory: int | str | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> Gram:
+    """The tangent kernel of any number of samples, tile by tile, in a Zarr array in the folder `store`.
+
+    Tiles of `tile` samples a side, those on and above the diagonal, each with a checksum, in the widest dtype passed. What
+    `store` holds is not computed again: a call that was killed is made again and goes on. A damaged tile is noticed and
+    computed anew; a store of another model, parameters, samples or platform is refused. `workers` processes, or the Dask
+    cluster at `scheduler`, share the strips. `trace=True` sums over outputs, as in `ntk`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kernel = nm.gram(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]]), store=folder, tile=1)
+    ...     (kernel @ np.array([1.0, 1.0])).tolist()
+    [4.0, 12.0]
+    """
+    refuse_tracers((params, x), "`gram`")
+    budget, kind = memory_budget(memory, device=True), "trace" if trace else "all"
+    with arithmetic(product_precision(precision, widest(params, x))):
+        params, x = checked(f, params, x)
+        check_rows(f, params, x)
+        dtype = widest(params, x)
+        made = plan(f, params, x, select(params, None), kind)
+        fitting = Tiles(made, params, x, x, kind, budget // 2, dtype).largest
+        samples = _tile(tile, fitting, leading_axis(x))
+        each = output_size(f, params, x) if kind == "all" else 1
+        identity = _identity(made, params, x, kind, precision)
+        place = opened(store, leading_axis(x) * each, samples * each, dtype, identity)
+        damaged = place.drop_damaged()
+        if damaged:
+            warnings.warn(f"{len(damaged)} tiles of {place.folder} were damaged and are computed anew.", stacklevel=2)
+        task = _Task(f, to_host(params), to_host(x), kind, precision, budget, samples, place)
+    todo = sorted({i for i, _ in place.missing()})
+    with cluster(workers, scheduler) as client:
+        shared = task if client is None or not todo else client.scatter(task, broadcast=True)
+        for _ in completed(client, _strip, {str(i): (shared, i) for i in todo}):
+            pass
+    return Gram(place, f, task.params, task.x, trace, memory_budget(memory))
+
+
+def _tile(tile: int | None, fitting: int, n: int) -> int:
+    if tile is None:
+        return min(fitting, n)
+    if not isinstance(tile, (int, np.integer)) or tile < 1:
+        raise ValueError(f"`tile` is {tile!r}; pass a number of samples, 1 or more, or None.")
+    if tile > fitting and n > fitting:
+        raise ValueError(
+            f"`tile` is {tile} but `memory` holds {fitting} samples a side; pass tile={fitting}, or raise `memory`."
+        )
+    return min(int(tile), n)
+
+
+def _strip(task: _Task, i: int) -> None:
+    """Compute and write the tiles of one strip that are missing."""
+    store = task.store
+    missing = {j for row, j in store.missing() if row == i}
+    with arithmetic(product_precision(task.precision, widest(task.params, task.x))):
+        params, x = checked(task.f, task.params, task.x)
+        made = plan(task.f, params, x, select(params, None), task.kind)
+        tiles = Tiles(made, params, x, None, task.kind, task.budget, widest(params, x))
+        n = leading_axis(x)
+        cuts = [slice(start, min(start + task.samples, n)) for start in range(0, n, task.samples)]
+        for j, block in tiles.of(cuts, i, sorted(missing)):
+            store.write(i, j, np.asarray(block))
+
+
+def _identity(made: Any, params: Any, x: Any, kind: str, precision: str) -> dict[str, Any]:
+    """What the digits of a kernel depend on: program, parameters, samples, precision, and where it runs."""
+    one = jax.tree.map(lambda a: a[:1], x)
+    program = hashlib.sha256(factors_of.lower(made, params, one).as_text().encode()).hexdigest()
+    device = jax.devices()[0]
+    return {
+        "model": program[:16],
+        "params": _digest(params),
+        "x": _digest(x),
+        "kind": kind,
+        "precision": precision,
+        "platform": f"{device.platform} ({device.device_kind})",
+        "jax": jax.__version__,
+    }
+
+
+def _digest(tree: Any) -> str:
+    state = hashlib.sha256(str(jax.tree.structure(tree)).encode())
+    for leaf in jax.tree.leaves(tree):
+        state.update(f"{dtype_of(leaf)}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+    return state.hexdigest()[:16]

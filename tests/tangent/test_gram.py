@@ -1,0 +1,189 @@
+"""The kernel on a disk: equal to the kernel in memory, whole after every kill, and never wrong in silence."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import neuromanifold as nm
+from cast import unchecked
+from neuromanifold.numerics import krylov
+
+NET = nm.MLP((3, 8, 2))
+PARAMS = NET.init(key=jax.random.key(0), scheme=nm.init.he_bias)
+X = np.random.default_rng(0).standard_normal((23, 3), dtype=np.float32)
+EPS = float(np.finfo(np.float32).eps)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file of the store that is not a remnant of a kill."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "partial" not in path.name)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("trace", [False, True])
+@pytest.mark.parametrize("tile", [1, 7, 23, None])
+def test_it_is_the_kernel(trace: bool, tile: int | None, tmp_path: Path, rng):
+    kernel = np.asarray(nm.ntk(NET, PARAMS, X, trace=trace))
+    made = nm.gram(NET, PARAMS, X, store=tmp_path, tile=tile, trace=trace)
+    assert made.shape == kernel.shape and made.dense().dtype == np.float32
+    np.testing.assert_allclose(made.dense(), kernel, atol=8 * EPS * np.abs(kernel).max(), rtol=0)
+    v = rng.standard_normal((len(kernel), 2))
+    np.testing.assert_allclose(made @ v, made.dense().astype(np.float64) @ v, rtol=1e-10, atol=1e-10)
+    side = -(-23 // (tile or 23))
+    stored = list((tmp_path / "kernel.zarr" / "c").rglob("*"))
+    assert sum(path.is_file() for path in stored) == side * (side + 1) // 2
+
+
+def test_what_is_asked_of_the_store_is_what_the_matrix_says(tmp_path: Path, rng):
+    made = nm.gram(NET, PARAMS, X, store=tmp_path, tile=6, trace=True)
+    kernel = made.dense().astype(np.float64)
+    values = np.linalg.eigvalsh(kernel)[::-1]
+    found = made.spectrum(5, vectors=True)
+    np.testing.assert_allclose(found.eigenvalues, values[:5], rtol=1e-9)
+    assert (found.residuals <= 1e-10 * values[0]).all() and found.trace == pytest.approx(np.trace(kernel))
+    np.testing.assert_allclose(made.spectrum(23).eigenvalues, values, atol=1e-12 * values[0])
+    p = np.maximum(values, 0) / values[values > 0].sum()
+    exact = float(np.exp(-(p[p > 0] * np.log(p[p > 0])).sum()))
+    low, high = made.effective_rank(8)
+    assert low <= exact <= high and high / low < 1.5
+    y, other, ridge = rng.standard_normal((23, 2)), X[:4] + 0.1, 0.05
+    cross = np.asarray(nm.ntk(NET, PARAMS, other, X, trace=True), np.float64)
+    inverse = np.linalg.inv(kernel + ridge * np.eye(23))
+    solved = made.solve(y, ridge=ridge, rtol=1e-11)
+    assert (solved.residuals < 1e-10).all()
+    np.testing.assert_allclose(solved.x, inverse @ y, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        made.regression(y, other, ridge=ridge, rtol=1e-11), cross @ inverse @ y, rtol=1e-5, atol=1e-6
+    )
+    mean, covariance = made.posterior(y, other, noise=ridge, rtol=1e-11)
+    prior = np.asarray(nm.ntk(NET, PARAMS, other, trace=True), np.float64)
+    np.testing.assert_allclose(mean, cross @ inverse @ y, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(covariance, prior - cross @ inverse @ cross.T, atol=1e-5 * prior.max())
+
+
+def test_regression_of_all_outputs(tmp_path: Path, rng):
+    made = nm.gram(NET, PARAMS, X, store=tmp_path, tile=10)
+    y, other = rng.standard_normal((23, 2)), X[:3]
+    K, cross = made.dense().astype(np.float64), np.asarray(nm.ntk(NET, PARAMS, other, X), np.float64)
+    expected = (cross @ np.linalg.solve(K + 0.1 * np.eye(46), y.ravel())).reshape(3, 2)
+    np.testing.assert_allclose(made.regression(y, other, ridge=0.1, rtol=1e-11), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_blocked_lanczos_finds_equal_and_negative_eigenvalues(rng):
+    values = np.concatenate([[-9.0, 7.0, 7.0, 7.0, -5.0], np.linspace(0, 1, 295)])
+    U = np.linalg.qr(rng.standard_normal((300, 300)))[0]
+    A = (U * values) @ U.T
+    found = krylov.largest_eigenpairs(lambda v: A @ v, 300, 5)
+    np.testing.assert_allclose(found.values, values[:5], rtol=1e-9)
+    np.testing.assert_allclose(np.abs(found.vectors @ A - found.values[:, None] * found.vectors), 0, atol=1e-8)
+    with pytest.raises(ValueError, match=r"`k` is 301 but the matrix has 300 rows"):
+        krylov.largest_eigenpairs(lambda v: A @ v, 300, 301)
+
+
+def test_a_flipped_bit_is_noticed_and_repaired(tmp_path: Path, rng, draws, tally):
+    nm.gram(NET, PARAMS, X, store=tmp_path, tile=6)
+    whole, count, repaired = content(tmp_path), draws(12), 0
+    for _ in range(count):
+        name = str(rng.choice(sorted(whole)))
+        damaged = bytearray(whole[name])
+        damaged[rng.integers(len(damaged))] ^= 1 << rng.integers(8)
+        (tmp_path / name).write_bytes(damaged)
+        if name in ("gram.json", "kernel.zarr/zarr.json"):
+            with pytest.raises(ValueError, match=r"damaged|no checksum"):
+                nm.gram(NET, PARAMS, X, store=tmp_path, tile=6)
+            (tmp_path / name).write_bytes(whole[name])
+        else:
+            with pytest.warns(UserWarning, match=r"1 tiles of .* were damaged and are computed anew"):
+                nm.gram(NET, PARAMS, X, store=tmp_path, tile=6)
+            repaired += 1
+        assert content(tmp_path) == whole
+    tally(repaired, of=count, what="damaged tiles computed anew, the others refused")
+
+
+def test_a_damaged_or_missing_tile_is_not_read(tmp_path: Path):
+    made = nm.gram(NET, PARAMS, X, store=tmp_path, tile=6)
+    file = tmp_path / "kernel.zarr" / "c" / "1" / "2"
+    data = bytearray(file.read_bytes())
+    data[9] ^= 4
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match=r"tile \(1, 2\) of .* is damaged .*; call `nm.gram` again"):
+        made.dense()
+    file.unlink()
+    with pytest.raises(ValueError, match=r"tile \(1, 2\) of .* is missing"):
+        made @ np.ones(46)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"params": jax.tree.map(lambda a: 2 * a, PARAMS)}, r"another kernel \(params"),
+        ({"x": X + 1}, r"another kernel \(x "),
+        ({"f": nm.MLP((3, 8, 2), "tanh")}, r"another kernel \(model"),
+        ({"tile": 5}, r"another kernel \(tile 12 there and 10 here\)"),
+        ({"trace": True}, r"another kernel \(kind 'all' there and 'trace' here"),
+        ({"tile": 0}, r"`tile` is 0; pass a number of samples"),
+        ({"precision": "high"}, r"`precision` is 'high' \('high' is one pass of TF32 on a GPU"),
+        ({"tile": 20, "memory": 10_000}, r"`tile` is 20 but `memory` holds \d+ samples a side"),
+    ],
+)
+def test_another_kernel_is_refused(change: dict, message: str, tmp_path: Path):
+    given = {"f": NET, "params": PARAMS, "x": X, "tile": 6}
+    nm.gram(**given, store=tmp_path)
+    with unchecked(), pytest.raises(ValueError, match=message):
+        nm.gram(**(given | change), store=tmp_path)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path):
+    (tmp_path / "thesis.tex").write_text("…")
+    with pytest.raises(ValueError, match=r"holds other files \(thesis.tex, …\); name an empty or a new folder"):
+        nm.gram(NET, PARAMS, X, store=tmp_path)
+    with pytest.raises(ValueError, match=r"`ridge` is 0.0; pass a positive number"):
+        nm.gram(NET, PARAMS, X, store=tmp_path / "new").solve(np.ones(46), ridge=0.0)
+
+
+CHILD = """
+import sys, jax, numpy as np, neuromanifold as nm
+net = nm.MLP((3, 8, 2))
+x = np.random.default_rng(0).standard_normal((150, 3), dtype=np.float32)
+params = net.init(key=jax.random.key(0), scheme=nm.init.he_bias)
+workers = int(sys.argv[2]) or None
+if __name__ == "__main__":
+    nm.gram(net, params, x, store=sys.argv[1], tile=5, workers=workers)
+"""
+
+
+def started(script: Path, folder: Path, workers: int = 0) -> subprocess.Popen:
+    environment = os.environ | {"PYTHONPATH": str(Path(nm.__file__).parents[1])}
+    return subprocess.Popen([sys.executable, str(script), str(folder), str(workers)], env=environment)
+
+
+def test_kills_change_nothing(tmp_path: Path, rng, draws, tally):
+    script = tmp_path / "child.py"
+    script.write_text(CHILD)
+    whole, store = tmp_path / "whole", tmp_path / "killed"
+    assert started(script, whole).wait() == 0
+    tiles, kills, meant = store / "kernel.zarr" / "c", 0, draws(2)
+    for share in np.sort(rng.uniform(0, 0.95, meant)):
+        child = started(script, store)
+        while child.poll() is None and sum(1 for path in tiles.rglob("*") if path.is_file()) < share * 465:
+            time.sleep(0.002)
+        child.send_signal(signal.SIGKILL)
+        kills += child.wait() == -signal.SIGKILL
+    assert started(script, store).wait() == 0
+    assert content(store) == content(whole)
+    tally(kills, of=meant, what="kills that met a running process")
+
+
+def test_a_cluster_computes_the_same(tmp_path: Path):
+    script = tmp_path / "child.py"
+    script.write_text(CHILD)
+    assert started(script, tmp_path / "alone").wait() == 0
+    assert started(script, tmp_path / "cluster", workers=2).wait() == 0
+    assert content(tmp_path / "alone") == content(tmp_path / "cluster")
