@@ -139,6 +139,8 @@ def check(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     flat = evaluate(jacobian["instructions"], {jacobian["output"]}, p)[jacobian["output"]]
     matrix = [flat[i * width : (i + 1) * width] for i in range(height)]
     yield f"the instructions make a {height}×{width} matrix", verdict(len(flat) == height * width)
+    if len(flat) != height * width:
+        return
     rows, columns = claims["rows"], claims["columns"]
     named = len({*rows}) == len({*columns}) == len(rows) == len(columns) == r
     named = named and all(0 <= i < height for i in rows) and all(0 <= j < width for j in columns)

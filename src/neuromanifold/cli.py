@@ -44,6 +44,24 @@ _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
+def _version(asked: bool) -> bool:
+    if asked:
+        import importlib.metadata as metadata
+
+        typer.echo(f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """The geometry of neural-network parametrizations, with answers that carry their proof."""
+
+
 def main() -> None:
     """Run the command line; bad input ends in one sentence and exit status 2."""
     try:
@@ -104,7 +122,7 @@ def inspect_network(
         typer.echo(f"wrote {write_json(inspection, json)}")
     typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
     if inspection.interrupted:
-        raise typer.Exit(130)
+        raise KeyboardInterrupt("what was finished is above and in the report.")
 
 
 def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:

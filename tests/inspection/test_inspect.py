@@ -104,8 +104,9 @@ def test_a_large_sample_is_thinned_and_the_table_says_so(inspected, rng):
 
 def test_sections_beyond_memory_or_patience_are_left_out_and_say_so(inspected):
     params, x, _ = inspected
-    small = {part.title: part.left_out for part in nm.inspect(NET, params, x, memory=1000).parts}
-    assert "the budget is 0 MB: pass more `memory` or fewer `samples`" in small["exact rank"]
+    small = {part.title: part.left_out for part in nm.inspect(NET, params, x, samples=40, memory=5000).parts}
+    assert small["exact rank"] == "it would take 31 KB and the budget is 5 KB: pass more `memory` or fewer `samples`"
+    assert nm.inspect(NET, params, x, memory=5000).n_samples < 40
     hasty = nm.inspect(NET, params, x, patience=0)
     assert hasty.dimension is None
     assert hasty.headline.endswith("the rank was not computed.")

@@ -145,6 +145,14 @@ def test_it_is_a_model_like_any_other(key, rng, x64):
     assert hash(net) == hash(nm.Sequential(*net.layers, input_shape=(3, 2)))
 
 
+def test_its_graph_holds_nothing_but_the_network(key):
+    """Traced before anything else asked for its shapes."""
+    net = nm.Sequential(Dense(3), "relu", Dense(1), input_shape=(2,))
+    params = net.init(key=key)
+    fresh = nm.Sequential(*net.layers, input_shape=(2,))
+    assert nm.trace(fresh, params, np.ones((2, 2))).piecewise_linear
+
+
 def test_drawn_parameters_have_the_deviations_they_say(key):
     net = nm.Sequential(Dense(300, weight_std=1.7, bias_std=0.2), input_shape=(200,), scaling="standard")
     [layer] = net.init(key=key)

@@ -155,6 +155,24 @@ def test_roughly_monotonic_architectures_have_trivial_stabilisers_by_condition_i
     assert failing[0] == ((1, 3, 2), 1)
 
 
+def test_neurons_of_one_sign_pattern_mix_freely():
+    """(1, 2 | 1) with z = x and 2x + ½ on {±2, ±3}: nullity 4; five neurons of one pattern: 25 generators, orbit 13."""
+    x = np.array([[-2.0], [2.0], [-3.0], [3.0]])
+    two = (nm.Layer(np.array([[1.0], [2.0]]), np.array([0.0, 0.5])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
+    group = S.hidden_equivalence(nm.MLP((1, 2, 1)), two, x)
+    assert (group.dimension, group.orbit_dimension(), group.sources["shared sign patterns"].count) == (4, 4, 2)
+    assert 7 - int(nm.functional_dimension(nm.MLP((1, 2, 1)), two, x, exact=True)) == 4
+    weights = np.array([1.0, 1.25, 1.5, 1.75, 2.0])
+    five = (nm.Layer(weights[:, None], weights[::-1] / 16), nm.Layer(weights[None] - 1.375, np.zeros(1)))
+    account = S.dimension_account(nm.MLP((1, 5, 1)), five, x)
+    assert (account.equivalence.dimension, account.symmetric, account.closes, account.in_kernel) == (25, 13, True, True)
+    apart = (nm.Layer(np.array([[1.0], [-2.0]]), np.array([0.0, 0.5])), two[1])
+    assert S.hidden_equivalence(nm.MLP((1, 2, 1)), apart, x).sources["shared sign patterns"].count == 0
+    opposite = S.hidden_equivalence(nm.MLP((1, 2, 1), "abs"), apart, x)
+    assert (opposite.layers[0].mixed, opposite.orbit_dimension()) == (((0, 1, -1.0), (1, 0, -1.0)), 4)
+    assert np.abs(nm.jacobian(nm.MLP((1, 2, 1), "abs"), apart, x) @ opposite.generators().T).max() == 0
+
+
 def test_bad_input_is_refused(rng):
     net = nm.MLP((1, 2, 1), "tanh")
     with pytest.raises(ValueError, match=r"`f` uses tanh .* has no exact value at rational numbers"):

@@ -70,3 +70,22 @@ def test_bad_arguments(network):
         linearize(net, start)(start[:1], x)
     with pytest.raises(ValueError, match="`params` has no arrays"):
         linearize(net, ())
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
+def test_taylor_models_of_any_order(network, key, order):
+    """The remainder falls like the next power of the step; a network that is a polynomial of that order is met exactly."""
+    net, start, x = network
+    far, near = (
+        np.abs(linearize(net, start, order=order)(moved, x) - net(moved, x)).max()
+        for moved in (shifted(start, key, 0.04), shifted(start, key, 0.02))
+    )
+    assert np.log2(far / near) == pytest.approx(order + 1, abs=0.2)
+    cubic = linearize(lambda p, x: p**3 * x, np.array(2.0), order=order)(np.array(3.0), np.array([[1.0]]))
+    assert float(cubic[0, 0]) == [8.0, 20.0, 26.0, 27.0, 27.0][order]
+
+
+def test_an_order_that_is_none(network):
+    net, start, _ = network
+    with pytest.raises(ValueError, match="`order` is -1; pass a whole number"):
+        linearize(net, start, order=-1)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import Result
 from neuromanifold.regions.patterns import require_piecewise_linear
 
 
@@ -23,8 +24,8 @@ def schatten_cost(J: Any, depth: int) -> Any:
     return depth * np.sum(np.where(s > rounding, s, 0.0) ** (2 / depth), axis=-1)
 
 
-@dataclass(frozen=True)
-class NormBound:
+@dataclass(frozen=True, repr=False)
+class NormBound(Result):
     """‖θ‖² against the largest lower bound found on the norm of *any* parameters of that depth with the same function.
 
     `excess` bounds from above how much of ‖θ‖² a cheaper representation of the same function could save.

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.init import Layer
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_sample
 
 
@@ -96,8 +97,8 @@ def balanced_factors(A: Any, depth: int, *, width: int | None = None, rtol: floa
     return tuple(Layer((out * root) @ into.T) for into, out in zip(bases[:-1], bases[1:], strict=True))
 
 
-@dataclass(frozen=True)
-class CostExpansion:
+@dataclass(frozen=True, repr=False)
+class CostExpansion(Result):
     """R(A; L) = L·r0 + r1 + r2/L + r3/L² + …, with r0 = rank A, r1 = 2 log|A|₊, r2 = ½‖log₊AᵀA‖², r3 = (4/3) Σ log³ s.
 
     The paper stops at r2 and calls the rest O(L⁻²); `r3` is the coefficient of that rest.

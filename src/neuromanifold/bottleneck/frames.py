@@ -22,10 +22,11 @@ from jaxtyping import Float
 
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import Result
 
 
-@dataclass(frozen=True)
-class Frames:
+@dataclass(frozen=True, repr=False)
+class Frames(Result):
     """The frames V_0 … V_{L-1} (`right`) and U_1 … U_L (`left`) at one point, and both sides of the theorem layer by layer.
 
     U_l = V_l where all slopes are nonnegative (`shared`). `residuals[l]` = ‖W_l − U_lV_{l-1}ᵀ‖²_F; `closest[l]`, the same for

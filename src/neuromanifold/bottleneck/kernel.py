@@ -12,6 +12,7 @@ from neuromanifold.bottleneck.frames import frames_everywhere
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import Result
 from neuromanifold.regions.patterns import require_piecewise_linear
 
 
@@ -38,8 +39,8 @@ def trace_by_layer(through: Passage, scales: tuple[float, ...], bias: bool) -> F
     return np.stack([(a + bias) * b for a, b in zip(inputs, slopes, strict=True)], axis=1)
 
 
-@dataclass(frozen=True)
-class Sides:
+@dataclass(frozen=True, repr=False)
+class Sides(Result):
     """Two sides of an inequality at each point, `left ≤ right`, and whether its hypotheses hold there."""
 
     left: Float[np.ndarray, " n"]
@@ -81,8 +82,8 @@ def _growth(c1: float, k: int) -> float:
     return max(1.0, math.exp(min(c1 / k, 700.0)))
 
 
-@dataclass(frozen=True)
-class PlanarityBound:
+@dataclass(frozen=True, repr=False)
+class PlanarityBound(Result):
     """The (k+1)-th singular value of α̃_l(X)/√N in every layer, and what Corollary 8 allows.
 
     The corollary: for every p in (0, 1), at least (1 − p)L layers stay below `bound(p)`. Sorted from the largest, the m-th
@@ -141,8 +142,8 @@ def planarity_bound(
     )
 
 
-@dataclass(frozen=True)
-class KernelCurvature:
+@dataclass(frozen=True, repr=False)
+class KernelCurvature(Result):
     """‖∂²_{xy}Θ(x, x)‖_op at each point against c·‖Jf(x)‖^{2−2/L}_op, with the constant c printed (2L) and proved (L)."""
 
     value: Float[np.ndarray, " n"]
@@ -190,8 +191,8 @@ def kernel_curvature(net: MLP, params: Params, x: Any) -> KernelCurvature:
     return KernelCurvature(value, norms ** (2 - 2 / through.depth), through.depth)
 
 
-@dataclass(frozen=True)
-class SegmentBound:
+@dataclass(frozen=True, repr=False)
+class SegmentBound(Result):
     """The larger of ‖Θ(x,x)‖_op and ‖Θ(y,y)‖_op against (L/4)‖x−y‖²‖Jf(x)u‖^{2−2/L}, u = (y−x)/‖y−x‖; `one_region` is the hypothesis."""
 
     value: float

@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.bottleneck.cost import checked_matrix
+from neuromanifold.numerics.results import Result
 
 # Horn's copositive form: xᵀHx ≥ 0 on the orthant, and no sum of a positive semidefinite and a nonnegative matrix.
 _HORN = np.array([[(1, -1, 1, 1, -1)[(j - i) % 5] for j in range(5)] for i in range(5)], np.float64)
 
 
-@dataclass(frozen=True)
-class CompletePositivity:
+@dataclass(frozen=True, repr=False)
+class CompletePositivity(Result):
     """Whether the points embed isometrically and linearly into a nonnegative orthant, with the evidence.
 
     True: `embedding` O (m × d) has OᵀO = the projection onto the span of the points and O x ≥ −`defect` on them.

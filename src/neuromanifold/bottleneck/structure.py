@@ -12,10 +12,11 @@ from neuromanifold.bottleneck.frames import closest_isometries, frames_at
 from neuromanifold.bottleneck.kernel import trace_by_layer
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import Result
 
 
-@dataclass(frozen=True)
-class BottleneckStructure:
+@dataclass(frozen=True, repr=False)
+class BottleneckStructure(Result):
     """The layers of a network on a sample, as Theorem 6 sees them; `print` it, `.plot()` it, or take its `.data`.
 
     A layer is in the bottleneck of rank k when ‖W_l − UVᵀ‖_F < `threshold` for the closest partial isometry of rank k: then k of its

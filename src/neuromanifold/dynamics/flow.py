@@ -13,6 +13,7 @@ from neuromanifold.models.arguments import check_callable
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample
 
 STEPS_PER_PIECE = 256
@@ -20,8 +21,8 @@ STAGES = 20
 """Parameter vectors that a step's interpolation holds, rounded up."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trajectory:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory(Result):
     """θ(t) for 0 ≤ t ≤ `t1`, in float64 on the host.
 
     `times` (T,), `params` (with a leading axis of times) and `losses` (T,) are what was saved; `at(t)` is θ at any time.
@@ -51,6 +52,27 @@ class Trajectory:
         like = jax.tree.map(lambda a: a[0], self.params)
         points = _interpolate(self.interpolations, like, times.ravel())
         return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(times.shape + leaves[0].shape), *points)
+
+    def plot(self, axes: Any = None) -> Any:
+        """The loss at the saved times; returns the axes."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
+        axes.plot(self.times, self.losses, color="#0072B2", marker="." if len(self.times) < 50 else None)
+        axes.set(xlabel="time t", ylabel="loss", yscale="log" if self.losses.min() > 0 else "linear")
+        return axes
+
+    def to_xarray(self) -> Any:
+        """Losses and parameter leaves over the saved times, as an `xarray.Dataset`."""
+        import xarray as xr
+
+        leaves = jax.tree_util.tree_leaves_with_path(self.params)
+        data: dict[str, Any] = {"loss": ("time", self.losses)}
+        for path, leaf in leaves:
+            name = f"params{jax.tree_util.keystr(path)}"
+            data[name] = (("time", *(f"{name}_{axis}" for axis in range(np.ndim(leaf) - 1))), np.asarray(leaf))
+        return xr.Dataset(data, {"time": self.times}, {key: str(value) for key, value in self.stats.items()})
 
     def __repr__(self) -> str:
         ended = "stopped by its event" if self.stopped else "complete"

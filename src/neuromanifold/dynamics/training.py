@@ -21,11 +21,12 @@ from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, widest
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.threads import one_blas_thread
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
+@dataclass(frozen=True, eq=False, repr=False)
+class Training(Result):
     """Trained networks and what the probes saw.
 
     `params` has the axes `axes` in front (`dataset` where data sets were stacked, the hyperparameters, `run` where there

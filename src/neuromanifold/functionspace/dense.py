@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Result
 
 Matrices = tuple[np.ndarray, ...]
 Matrix = Float[np.ndarray, "m n"]
 
 
-@dataclass(frozen=True)
-class MatrixKernel:
+@dataclass(frozen=True, repr=False)
+class MatrixKernel(Result):
     """A sum of operators Z ↦ L Z R on end-to-end matrices; `matrix` acts on Z flattened row by row."""
 
     terms: tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -171,8 +172,8 @@ def _constraints(matrices: Matrices) -> np.ndarray:
     return np.concatenate([end_to_end_matrix(matrices).ravel(), *invariants])
 
 
-@dataclass(frozen=True)
-class MatrixFlow:
+@dataclass(frozen=True, repr=False)
+class MatrixFlow(Result):
     """A gradient flow of end-to-end matrices: `W[i]` at time `t[i]`; `drift` is the largest change of a Δ_l."""
 
     t: Float[np.ndarray, " n"]

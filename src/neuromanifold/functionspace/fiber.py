@@ -13,12 +13,13 @@ from neuromanifold.functionspace.rescale import Filters, checked_delta, sign_pat
 from neuromanifold.functionspace.roots import root_factorisations
 from neuromanifold.functionspace.search import join, nearest_filter, normalise, polish
 from neuromanifold.models.convolution import LinearConvNet, compose
+from neuromanifold.numerics.results import Result
 
 _SHORT = 2.0**24
 
 
-@dataclass(frozen=True)
-class Fiber:
+@dataclass(frozen=True, repr=False)
+class Fiber(Result):
     """All parameter tuples over (v, δ), with what shows that they are: a sequence of filter tuples.
 
     `factorisations` counts the tuples up to scalars; each gives 2^{H−1} parameters. `residual` is the largest

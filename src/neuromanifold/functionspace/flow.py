@@ -14,13 +14,14 @@ from neuromanifold.functionspace.metric import chosen
 from neuromanifold.functionspace.rescale import Filters, checked_delta, norm_differences, solve_squared_norms
 from neuromanifold.functionspace.search import join, polish, split
 from neuromanifold.models.convolution import LinearConvNet, compose
+from neuromanifold.numerics.results import Result
 
 _CHORDS = 6
 _ROUNDS = 25
 
 
-@dataclass(frozen=True)
-class FilterFlow:
+@dataclass(frozen=True, repr=False)
+class FilterFlow(Result):
     """A gradient flow seen in function space: `v[i]` at time `t[i]`, with the parameters there.
 
     `drift` is the largest change of an invariant δ_l along the way and `off` the largest relative distance

@@ -11,10 +11,11 @@ from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel
 from neuromanifold.functionspace.rescale import Filters
 from neuromanifold.functionspace.smoothness import jacobian_rank, neuromanifold_dimension
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.numerics.results import Result
 
 
-@dataclass(frozen=True)
-class Metric:
+@dataclass(frozen=True, repr=False)
+class Metric(Result):
     """An inner product on the tangent space T_vM: `metric(a, b)` for tangent vectors a, b (shaped like v).
 
     `basis` has orthonormal tangent vectors as columns and `matrix` is the metric in it, the inverse of the kernel

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from neuromanifold.functionspace.kernel import as_arrays
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.numerics.results import Result
 
 Filters = tuple[np.ndarray, ...]
 
@@ -23,8 +24,8 @@ def norm_differences(net: LinearConvNet, params: Any) -> np.ndarray:
     return np.diff(squared)
 
 
-@dataclass(frozen=True)
-class Rescaling:
+@dataclass(frozen=True, repr=False)
+class Rescaling(Result):
     """All scalar tuples λ with Π λ_l = 1 that give the filters λ_l w_l the invariants δ: one up to signs.
 
     `scales` is the positive one, `signs` lists the 2^{H−1} sign patterns of product one, `params` are the filters scaled

@@ -14,12 +14,13 @@ from neuromanifold.functionspace.rescale import Filters
 from neuromanifold.functionspace.roots import projective_roots
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.results import Result
 
 _SLACK = float(np.finfo(np.float64).eps) ** -0.5
 
 
-@dataclass(frozen=True)
-class Smoothness:
+@dataclass(frozen=True, repr=False)
+class Smoothness(Result):
     """Whether the neuromanifold is an embedded manifold near v, and why.
 
     `factorisations` counts the real filter tuples over v up to scalars, up to swaps of layers that live in the same space,

@@ -16,7 +16,6 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
-from neuromanifold.tangent.jacobian import n_columns
 
 _CURVE_POINTS = 400
 
@@ -81,7 +80,8 @@ def _subject(f: Model, params: Any, x: Any, y: Any, exact: bool | None, samples:
     if samples is not None and not (isinstance(samples, int) and samples > 0):
         raise ValueError(f"`samples` is {samples!r}; pass how many of the {given} samples to look at.")
     outputs = int(np.prod(output_shape(f, params, x), dtype=int))
-    n = min(given, samples or default_samples(outputs, n_columns(params), budget))
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
+    n = min(given, samples or default_samples(outputs, shapes, budget))
     x, y = thinned(x, n), None if y is None else thinned(np.asarray(y), n)
     with boundary(params, x):
         checked(f, params, x)
@@ -99,7 +99,8 @@ def _too_much(section: Section, subject: Subject, patience: float | int) -> str:
 
 
 def _amount(size: int) -> str:
-    return f"{size / 2**30:.1f} GB" if size >= 2**30 else f"{size / 2**20:.0f} MB"
+    unit, name = next(((u, n) for u, n in ((2**30, "GB"), (2**20, "MB")) if size >= u), (2**10, "KB"))
+    return f"{size / unit:.{int(unit == 2**30)}f} {name}"
 
 
 def _duration(seconds: float) -> str:

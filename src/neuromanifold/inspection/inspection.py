@@ -31,8 +31,9 @@ class Inspection:
     """What a network's parameters do on a sample. `print` it for a table; `nm.report.write` makes the page.
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
-    rank on the first 1, …, n samples. `regions` and `layers` belong to piecewise-linear networks, `account`, `reduction` and
-    `bottleneck` to perceptrons. `fit` is r² where targets were given. What was not computed is `None`, and `parts` says why.
+    rank on the first 1, …, n samples, `closed` how many parameters no open path runs through. `regions` and `layers` belong to
+    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given. What was
+    not computed is `None`, and `parts` says why.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Inspection:
     spectrum: Spectrum | None = None
     regions: int | None = None
     layers: tuple[LayerStatus, ...] | None = None
+    closed: int | None = None
     account: DimensionAccount | None = None
     reduction: Reduction | None = None
     bottleneck: BottleneckStructure | None = None
@@ -155,6 +157,9 @@ class Inspection:
 
     def _account_rows(self) -> list[Row]:
         rows: list[Row] = []
+        if self.closed is not None:
+            remark = "no open path runs through them on the sample"
+            rows.append(("parameters without effect", f"{self.closed:,}", remark))
         if self.account is not None:
             explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
             free = self.n_params - int(self.account.functional)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
-from neuromanifold.inspection.subject import Subject
+from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
@@ -24,6 +24,7 @@ from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 _LARGEST_ACCOUNT = 5_000  # parameters; generators of wide linear layers number the square of their width
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
+_LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
 _DENSE_KERNEL, _LANCZOS_COUNT, _LANCZOS_PRODUCTS = 4096, 64, 150
 _FLOP, _PRODUCT, _ENTRY = 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a matrix product of residues, an entry of residues."""
@@ -88,9 +89,7 @@ def _exact_seconds(s: Subject) -> float:
 
 
 def _exact_bytes(s: Subject) -> int:
-    m = min(s.rows, s.columns)
-    tensors = 2 * m * sum(sum(np.shape(leaf)) for leaf in jax.tree.leaves(s.params))
-    return 8 * min(3 * s.rows * m + tensors, 3 * s.rows * s.columns)
+    return exact_bytes(s.rows, [np.shape(leaf) for leaf in jax.tree.leaves(s.params)])
 
 
 def _growth(s: Subject) -> np.ndarray:
@@ -103,9 +102,12 @@ def _growth(s: Subject) -> np.ndarray:
 
 
 def _growth_obstacle(s: Subject) -> str:
-    if s.exactly and s.rows > s.columns and s.rows * s.columns > _SMALL:
-        return f"with {s.rows:,} rows for {s.columns:,} parameters it is dear"
-    return _exactly(s)
+    large = s.exactly and s.rows > s.columns and s.rows * s.columns > _LARGE
+    return _exactly(s) or (f"the Jacobian has {s.rows:,} × {s.columns:,} entries" if large else "")
+
+
+def _growth_seconds(s: Subject) -> float:
+    return s.rows * s.columns * (_ENTRY + s.columns * _PRODUCT) if s.rows > s.columns else 0.0
 
 
 def _float64(s: Subject) -> Rank:
@@ -166,7 +168,11 @@ SECTIONS = (
     Section("regions", "linear regions", _regions, _bent, lambda s: _passes(s, 20)),
     Section("layers", "units", lambda s: statuses(s.f, s.graph, s.patterns), _bent, lambda s: 0.0, needs="regions"),
     Section("exact", "exact rank", lambda s: s.rank, _exactly, _exact_seconds, _exact_bytes),
-    Section("growth", "rank by number of samples", _growth, _growth_obstacle, lambda s: 0.0, _exact_bytes, "exact"),
+    Section("growth", "rank by number of samples", _growth, _growth_obstacle, _growth_seconds, _exact_bytes, "exact"),
+    Section(
+        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns().sum()), _exactly,
+        lambda s: s.rows * s.columns * _ENTRY, needs="regions",
+    ),
     Section("float64", "float64 rank", _float64, lambda s: _cheap(s) if s.exactly else "", _float64_seconds),
     Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, _float64_seconds),
     Section("spectrum", "kernel", _spectrum, lambda s: "", _spectrum_seconds),
@@ -178,6 +184,8 @@ SECTIONS = (
         "reduction", "equivalent smaller network", _reduction, lambda s: _perceptron(s) or _exactly(s),
         lambda s: _cubes(s) / 10 + _passes(s, 20), needs="regions",
     ),
-    Section("bottleneck", "bottleneck", _bottleneck, _perceptron, _cubes),
+    Section(
+        "bottleneck", "bottleneck", _bottleneck, _perceptron, lambda s: _cubes(s) + _passes(s, 10 * s.outputs)
+    ),
 )  # fmt: skip
 """In no order: `inspect` sorts them by cost."""

@@ -1,6 +1,7 @@
 """What is inspected: a network at its parameters on a sample, with what several sections share computed once."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -103,13 +104,17 @@ class Subject:
         return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
 
 
-def default_samples(outputs: int, columns: int, budget: int) -> int:
-    """How many samples are looked at when nobody says: up to 5,000 rows of the Jacobian, fewer where the budget is small.
+def exact_bytes(rows: int, shapes: Sequence[tuple[int, ...]]) -> int:
+    """What the exact rank keeps: three matrices with as many columns as the smaller side of J, and the random tensors of a sketch."""
+    columns = sum(math.prod(shape) for shape in shapes)
+    m, sides = min(rows, columns), sum(map(sum, shapes))
+    return 8 * min(3 * rows * m + 2 * m * sides, 3 * rows * columns)
 
-    The exact rank keeps three square matrices with as many rows.
-    """
-    rows = min(_MOST_ROWS, int(math.sqrt(budget / (3 * 8))))
-    return max(1, rows // outputs) if columns > rows else max(1, _MOST_ROWS // outputs)
+
+def default_samples(outputs: int, shapes: Sequence[tuple[int, ...]], budget: int) -> int:
+    """How many samples are looked at when nobody says: up to 5,000 rows of the Jacobian, fewer where the budget is small."""
+    most = max(1, _MOST_ROWS // outputs)
+    return max([n for n in range(1, most + 1) if exact_bytes(n * outputs, shapes) <= budget], default=1)
 
 
 def thinned(tree: Any, samples: int) -> Any:

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.activation import Activation, activation_named
-from neuromanifold.numerics.precision import arithmetic, to_host
+from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
+from neuromanifold.numerics.validation import check_sample
 
 Shape = tuple[int, ...]
 
@@ -118,7 +119,16 @@ class LinearConvNet:
             return to_host(jax.tree.map(lambda leaf: leaf.astype(dtype), params))
 
     def __call__(self, params: tuple[Any, ...], x: Any) -> Any:
-        """The output signals (n, *d_H) at the input signals (n, *d_0)."""
+        """The output signals (n, *d_H) at the input signals (n, *d_0), in the widest dtype passed."""
+        if is_traced((params, x)):
+            return self._forward(params, x)
+        x = check_sample(x)
+        self.check(params, x)
+        with boundary(params, x) as leave:
+            dtype = widest(params, x)
+            return leave(self._forward(promote(params, dtype), promote(x, dtype)))
+
+    def _forward(self, params: tuple[Any, ...], x: Any) -> Any:
         self.check(params, x)
         a = jnp.asarray(x)[:, None]
         for index, (w, stride) in enumerate(zip(params, self.strides, strict=True)):

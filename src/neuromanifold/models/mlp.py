@@ -112,18 +112,14 @@ class MLP:
             return leave(_forward(self, promote(params, dtype), promote(x, dtype)))
 
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
-        """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l)."""
+        """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in the widest dtype passed."""
+        if is_traced((params, x)):
+            return _preactivations(self, params, x)
+        x = check_sample(x)
         self.check(params, x)
-        a = jnp.asarray(x)
-        a = a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(params[0].weight.dtype)
-        outputs = []
-        for layer, entry, scale in zip(params, self.activations, self.weight_scales, strict=True):
-            z = a @ layer.weight.T
-            z = z if scale == 1.0 else z * scale
-            z = z if layer.bias is None else z + layer.bias
-            outputs.append(z)
-            a = apply_activation(entry, z)
-        return tuple(outputs)
+        with boundary(params, x) as leave:
+            dtype = widest(params, x)
+            return leave(_preactivations(self, promote(params, dtype), promote(x, dtype)))
 
     def check(self, params: Any, x: Any, name: str = "x") -> None:
         """Refuse parameters or samples whose shapes are not this network's."""
@@ -166,7 +162,7 @@ class MLP:
 
 @jax.jit(static_argnums=0)
 def _forward(net: MLP, params: Params, x: Any) -> Any:
-    return apply_activation(net.output_activation, net.preactivations(params, x)[-1])
+    return apply_activation(net.output_activation, _preactivations(net, params, x)[-1])
 
 
 def check_draw(key: Any, runs: Any, dtype: Any) -> None:
@@ -210,3 +206,17 @@ def _checked_activations(activation: Any, hidden: tuple[int, ...]) -> tuple[Entr
         if isinstance(entry, Mixed) and entry.width != width:
             raise ValueError(f"`activation[{index}]` is {entry} with {entry.width} neurons; the layer has {width}.")
     return resolved
+
+
+def _preactivations(net: MLP, params: Params, x: Any) -> tuple[Any, ...]:
+    net.check(params, x)
+    a = jnp.asarray(x)
+    a = a if jnp.issubdtype(a.dtype, jnp.floating) else a.astype(params[0].weight.dtype)
+    outputs = []
+    for layer, entry, scale in zip(params, net.activations, net.weight_scales, strict=True):
+        z = a @ layer.weight.T
+        z = z if scale == 1.0 else z * scale
+        z = z if layer.bias is None else z + layer.bias
+        outputs.append(z)
+        a = apply_activation(entry, z)
+    return tuple(outputs)

@@ -100,7 +100,8 @@ class Sequential:
 
     @cached_property
     def _parameter_shapes(self) -> Any:
-        return jax.eval_shape(self._draw, jax.random.key(0))
+        # The key is made inside, so that nothing enters the trace that asks.
+        return jax.eval_shape(lambda seed: self._draw(jax.random.key(seed)), 0)
 
 
 @jax.jit(static_argnums=0)

@@ -11,6 +11,7 @@ from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.host import flatten_on_host, host_rank, left_kernel
 from neuromanifold.orbits.partition import invariant_leaf
 from neuromanifold.orbits.rings import Reals, Residues, Ring
@@ -18,8 +19,8 @@ from neuromanifold.symmetry.neurons import by_neuron, degree, hidden, is_real, l
 from neuromanifold.tangent.jacobian import n_columns
 
 
-@dataclass(frozen=True)
-class UpperBound:
+@dataclass(frozen=True, repr=False)
+class UpperBound(Result):
     """No closure has more than `value` dimensions here, and why."""
 
     value: int
@@ -85,8 +86,8 @@ def is_single_function(net: MLP) -> bool:
     return net.widths[0] == net.widths[-1] == 1 and not net.bias and all(is_real(a) for a in activations)
 
 
-@dataclass(frozen=True)
-class ZeroNeurons:
+@dataclass(frozen=True, repr=False)
+class ZeroNeurons(Result):
     """By layer, inputs included: neurons whose input, value or gradient vanishes on a whole invariant manifold."""
 
     idle: tuple[np.ndarray, ...]

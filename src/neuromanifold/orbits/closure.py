@@ -17,6 +17,7 @@ from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem, is_polynomial
@@ -32,8 +33,8 @@ _DEEPEST_TRACED = 4
 _DEEPEST = 12
 
 
-@dataclass(frozen=True, eq=False)
-class LieClosure:
+@dataclass(frozen=True, eq=False, repr=False)
+class LieClosure(Result):
     """Lie_θ, the tangent space of the orbit through θ, with its evidence.
 
     - `dimension`: the larger of what the two routes found, each of them a lower bound.

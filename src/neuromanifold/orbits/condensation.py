@@ -10,6 +10,7 @@ import numpy as np
 
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.lattice import exchange
 from neuromanifold.orbits.partition import InvariantLeaf, invariant_leaf, leaf_of, on_host
 from neuromanifold.orbits.stabiliser import components
@@ -40,8 +41,8 @@ class Cluster:
         return "{" + ", ".join(signed) + "}"
 
 
-@dataclass(frozen=True, eq=False)
-class Condensation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Condensation(Result):
     """How condensed a network is.
 
     `clusters` by layer, `silent` neurons (without incoming or outgoing weights), and `effective_widths`, the number of clusters.

@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.numerics.precision import arithmetic, promote
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.host import input_features
 
@@ -21,8 +22,8 @@ _STRIDE = 1e-3
 _NEWTON_STEPS = 12
 
 
-@dataclass(frozen=True, eq=False)
-class MapInvariance:
+@dataclass(frozen=True, eq=False, repr=False)
+class MapInvariance(Result):
     """One map g: what it does to the function.
 
     `everywhere` is the largest |F(gθ) − F(θ)| at random points, relative to |F|; `at_fixed_points` the largest
@@ -40,8 +41,8 @@ class MapInvariance:
         return f"{self.kind} ({form})"
 
 
-@dataclass(frozen=True, eq=False)
-class InducedManifold:
+@dataclass(frozen=True, eq=False, repr=False)
+class InducedManifold(Result):
     """The answer, and why.
 
     `verdict` is `"induced"` (maps invariant, tangent condition holds: Theorem 4.1 applies), `"not invariant"` (some gradient

@@ -15,6 +15,7 @@ from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.host import input_features
 from neuromanifold.symmetry.hadamard import unflatten
@@ -23,8 +24,8 @@ _COEFFICIENTS = 4
 _LARGE = 1e50
 
 
-@dataclass(frozen=True, eq=False)
-class Residual:
+@dataclass(frozen=True, eq=False, repr=False)
+class Residual(Result):
     """Distances from the manifold, relative to max(1, |θ|), one row for each draw of data and loss.
 
     `flow` (draws, times) along gradient flow, `descent` and `momentum` (draws, steps + 1) along gradient descent without

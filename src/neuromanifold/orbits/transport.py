@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.host import host_rank
 
 Point = Float[np.ndarray, " D"]
@@ -15,8 +16,8 @@ Vectors = Float[np.ndarray, "_ D"]
 Lift = Callable[[Point, Vectors], tuple[Point, Vectors]]
 
 
-@dataclass(frozen=True)
-class Transport:
+@dataclass(frozen=True, repr=False)
+class Transport(Result):
     """The tangent space of the orbit, from fields gathered along a trajectory.
 
     `ranks` has the dimension after each piece of the trajectory, `basis` an orthonormal basis at the starting point.

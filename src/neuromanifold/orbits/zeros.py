@@ -10,6 +10,7 @@ from neuromanifold.models.activation import Activation
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.genericity import is_flat_at_zero, vanishes_at_zero
 from neuromanifold.orbits.partition import on_host, template, vector
 from neuromanifold.symmetry.hadamard import flatten, unflatten
@@ -17,8 +18,8 @@ from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
 
 
-@dataclass(frozen=True, eq=False)
-class ZeroManifold:
+@dataclass(frozen=True, eq=False, repr=False)
+class ZeroManifold(Result):
     """Parameters some of whose coordinates are held at given values, the others free.
 
     `fixed` and `values` are in `ravel_pytree` order. `flip` is the sign change Λ that is first-order invariant at its own

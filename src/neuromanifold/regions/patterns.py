@@ -13,6 +13,7 @@ from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import check_model, check_rows, output_size
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
 from neuromanifold.regions.decisions import decide
 from neuromanifold.regions.signs import is_kinked
@@ -124,8 +125,8 @@ def ordered_patterns(patterns: Bool[Any, "n units"]) -> UInt32[Any, "n words"]:
     return rows[jnp.lexsort(rows.T)] if rows.shape[1] else rows
 
 
-@dataclass(frozen=True)
-class FixedNeurons:
+@dataclass(frozen=True, repr=False)
+class FixedNeurons(Result):
     """Units with one status on the whole sample, by hidden layer of a perceptron, by bend of any other network.   [complexity, Sec. 3.1]
 
     `active[l]` and `inactive[l]` are masks over the units of layer l.

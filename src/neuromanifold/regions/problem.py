@@ -79,12 +79,14 @@ class Problem:
 
     def jacobian(self, A: Arithmetic, params: list[Any] | None = None) -> Any:
         """J in an arithmetic, (n·o, D), block by block of samples; at other parameters where they are given."""
-        parts = []
+        return A.rearrange(lambda *a: np.concatenate(a), *self.jacobian_blocks(A, params))
+
+    def jacobian_blocks(self, A: Arithmetic, params: list[Any] | None = None) -> Iterator[Any]:
+        """The rows of J, block by block of samples."""
         for part, at in self.parts(self.graph.outputs * self.chosen.size):
             program = programs.jacobians(self.graph, len(at), self.chosen.leaves)
             [block] = walk(program, A, self.inputs(A, at, params))
-            parts.append(A.rearrange(lambda a, k=part.stop - part.start: a[:k].reshape(-1, a.shape[-1]), block))
-        return A.rearrange(lambda *a: np.concatenate(a), *parts)
+            yield A.rearrange(lambda a, k=part.stop - part.start: a[:k].reshape(-1, a.shape[-1]), block)
 
     def values(self, A: Arithmetic) -> Any:
         """f at every sample, (n, o)."""
@@ -172,7 +174,10 @@ class Problem:
 
     def zero_columns(self) -> np.ndarray:
         """Columns of J that vanish at every sample because no open path runs through their parameter."""
-        return ~self.jacobian(Support()).flags.any(axis=0)
+        closed = np.ones(self.shape[1], bool)
+        for block in self.jacobian_blocks(Support()):
+            closed &= ~block.flags.any(axis=0)
+        return closed
 
     def region_bound(self) -> int:
         """Σ over regions of o·min(samples in it, affine dimension of the data).   [complexity, Prop C.3]

@@ -34,6 +34,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         "float32": _numerical(found.float32),
         "rank_by_samples": None if found.growth is None else found.growth.tolist(),
         "saturated_at": found.saturated_at,
+        "parameters_without_effect": found.closed,
         "regions": found.regions,
         "layers": None if found.layers is None else [{**vars(s), "switching": s.switching} for s in found.layers],
         "account": None if found.account is None else dict(found.account.rows),

@@ -148,7 +148,9 @@ def _svg(figure: Any) -> str:
     with matplotlib.rc_context({"svg.hashsalt": "neuromanifold", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None}, facecolor="none")
     text = buffer.getvalue()
-    return text[text.index("<svg") :].replace(figures.INK, "currentColor")
+    for colour, name in ((figures.INK, "currentColor"), (figures.BLUE.lower(), "var(--accent)")):
+        text = text.replace(colour, name)
+    return text[text.index("<svg") :]
 
 
 def _proof(inspection: Inspection) -> str:

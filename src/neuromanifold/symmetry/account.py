@@ -9,12 +9,13 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.numerics.results import Result
 from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
 from neuromanifold.tangent.certificate import certified_rank
 
 
-@dataclass(frozen=True)
-class DimensionAccount:
+@dataclass(frozen=True, repr=False)
+class DimensionAccount(Result):
     """D = functional dimension + what each source of symmetry explains + unexplained, every number an exact rank.
 
     `explained[s]` is by how much source s raises the rank of the generators counted before it. `sample_limit` bounds the
@@ -53,6 +54,28 @@ class DimensionAccount:
             *self.explained.items(),
             ("unexplained", self.unexplained),
         )
+
+    def headline(self) -> str:
+        """Where the parameters went."""
+        return f"{self.parameters:,} parameters = " + " + ".join(
+            f"{count:,} {name}" for name, count in self.rows if count
+        )
+
+    def plot(self, axes: Any = None) -> Any:
+        """One bar of D dimensions, cut into where they went; returns the axes."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(figsize=(7, 1.9), layout="constrained")[1]
+        colours = ("#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#999999")
+        shown, left = [(name, count) for name, count in self.rows if count], 0
+        for index, (name, count) in enumerate(shown):
+            colour = colours[-1] if name == "unexplained" else colours[index % (len(colours) - 1)]
+            axes.barh(0, count, left=left, color=colour, edgecolor="white", label=f"{name}: {count:,}")
+            left += count
+        axes.set(yticks=[], xlim=(0, self.parameters), xlabel="dimensions of the parameter space")
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        return axes
 
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows)

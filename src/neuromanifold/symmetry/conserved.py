@@ -12,10 +12,11 @@ from neuromanifold.dynamics.probes import Probe
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.results import Result, brief
 from neuromanifold.symmetry.neurons import degree, hidden, linear_slope
 
 
-class ConservedQuantities(eqx.Module):
+class ConservedQuantities(Result, eqx.Module):
     """Values with their labels; `(values, labels)` under `jit` and `vmap` too.
 
     `"balance[l, i]"` is a neuron's balance, `"delta[l, i, j]"` an entry of Δ_l, `"delta[l]"` that of two
@@ -27,6 +28,13 @@ class ConservedQuantities(eqx.Module):
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def headline(self) -> str:
+        """The first few, each with its value."""
+        if np.ndim(self.values) != 1 or is_traced(self.values):
+            return f"{len(self)} quantities, {brief(self.values)}"
+        shown = [f"{label} = {value:.6g}" for label, value in zip(self.labels, np.asarray(self.values), strict=True)]
+        return ", ".join(shown[:4]) + (f" and {len(self) - 4} more" if len(self) > 4 else "")
 
 
 def conserved_quantities(net: MLP | LinearConvNet, params: Any) -> ConservedQuantities:

@@ -11,22 +11,25 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import check_net, numerical_rank
 from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation, units
+from neuromanifold.tangent.generators import same_pattern
 
-SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations")
+SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations", "shared sign patterns")
 
 
-@dataclass(frozen=True)
-class LayerStatus:
+@dataclass(frozen=True, repr=False)
+class LayerStatus(Result):
     """What the neurons of a hidden layer are on the sample, as index arrays.
 
     `linear`: one nonzero slope on all of it (always-active ReLUs, identity, leaky ReLUs of either fixed sign);
     `inactive`: slope zero on all of it; `scaled`: the other homogeneous neurons; `slopes` of the linear ones.
+    `mixed`: (i, j, ±1) for ordered pairs of scaled neurons of degree 1 whose slopes are ± equal at every sample.
     """
 
     linear: Int[np.ndarray, " k"]
@@ -34,14 +37,18 @@ class LayerStatus:
     inactive: Int[np.ndarray, " d"]
     scaled: Int[np.ndarray, " m"]
     degrees: Float[np.ndarray, " m"]
+    mixed: tuple[tuple[int, int, float], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class HiddenEquivalence:
-    """The symmetries of f_θ on a sample, near θ: the largest group that commutes with the activations there.   [complexity, Def 4.1]
+@dataclass(frozen=True, eq=False, repr=False)
+class HiddenEquivalence(Result):
+    """Symmetries of f_θ on a sample, near θ, that come from its neurons' signs there.   [complexity, Def 4.1]
 
     Scalings for neurons that change their sign on the sample, the affine group (GL without biases) for those that are
-    linear on it, and free parameters: those of inactive neurons, and those that no open path runs through. The
+    linear on it, GL(m) for m neurons of a layer with one sign pattern on the sample (which the paper's definition leaves out),
+    and free parameters: those of inactive neurons, and those that no open path runs through. More may exist, where patterns are
+    linearly related (z = x and −x: 1_A + 1_B = 1), so that the group is not called the largest. `dimension` counts generators,
+    `orbit_dimension` how many of them are independent at θ: five neurons of one pattern have 25 and 13. The
     action of finite elements is that of a network whose fixed neurons are replaced by linear ones, so it holds as
     long as no neuron changes its sign; the generators are exact.
     """
@@ -53,6 +60,11 @@ class HiddenEquivalence:
     layers: tuple[LayerStatus, ...]
     free: Bool[np.ndarray, " D"]
 
+    def headline(self) -> str:
+        """How many generators there are, and where they come from."""
+        sources = ", ".join(f"{fields.count} {name}" for name, fields in self.sources.items() if fields.count)
+        return f"{self.dimension} generators: {sources or 'none'}; {len(self.x)} samples"
+
     @cached_property
     def signs(self) -> Signs:
         """The sign of every hidden neuron on the sample, proved."""
@@ -63,7 +75,7 @@ class HiddenEquivalence:
         """The generators by where they come from, in the order in which an account counts them."""
         layout, net = Layout(self.net), self.net
         dead = np.zeros(net.n_params, bool)
-        scalings, mixers, shifts = [], [], []
+        scalings, mixers, shifts, shared = [], [], [], []
         for index, layer in enumerate(self.layers):
             for i in layer.inactive:
                 dead[layout.incoming(index, int(i))] = True
@@ -75,8 +87,9 @@ class HiddenEquivalence:
             linear = list(zip(layer.linear.tolist(), layer.slopes.tolist(), strict=True))
             mixers += [mixing(layout, index, i, j, t, s) for i, s in linear for j, t in linear]
             shifts += [translation(layout, index, i, s) for i, s in linear if net.bias]
+            shared += [mixing(layout, index, i, j, 1.0, sign) for i, j, sign in layer.mixed]
         found = [units(net, np.flatnonzero(dead)), units(net, np.flatnonzero(self.free & ~dead))]
-        found += [join(net, part) for part in (scalings, mixers, shifts)]
+        found += [join(net, part) for part in (scalings, mixers, shifts, shared)]
         return dict(zip(SOURCES, found, strict=True))
 
     @cached_property
@@ -86,7 +99,7 @@ class HiddenEquivalence:
 
     @property
     def dimension(self) -> int:
-        """The dimension of the group: Σ scaled + Σ k² (+ k with biases) + free parameters."""
+        """The dimension of the group: Σ over patterns m² + Σ k² (+ k with biases) + other scalings + free parameters."""
         return self.fields.count
 
     def generators(self, params: Params | None = None) -> Float[Any, "g D"]:
@@ -140,4 +153,5 @@ def _status(slope: np.ndarray, degree: np.ndarray) -> LayerStatus:
     constant = (slope == slope[0]).all(axis=0)
     linear, inactive = np.flatnonzero(constant & (slope[0] != 0)), np.flatnonzero(constant & (slope[0] == 0))
     scaled = np.flatnonzero(~constant & ~np.isnan(degree))
-    return LayerStatus(linear, slope[0, linear], inactive, scaled, degree[scaled])
+    mixed = tuple(same_pattern(slope, [int(i) for i in scaled if degree[i] == 1]))
+    return LayerStatus(linear, slope[0, linear], inactive, scaled, degree[scaled], mixed)

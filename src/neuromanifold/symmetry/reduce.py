@@ -9,6 +9,7 @@ import numpy as np
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample
 from neuromanifold.regions.signs import Signs, exact_signs
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
@@ -17,8 +18,8 @@ _EXACT_PRODUCTS = 10**6
 _PROBES = 256
 
 
-@dataclass(frozen=True, eq=False)
-class Reduction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Reduction(Result):
     """A smaller network with its evidence.
 
     `deviation` is the largest |f_small − f| over the sample (over random inputs when there is none); `exact` says
@@ -35,6 +36,10 @@ class Reduction:
     on_sample: bool
     neurons_saved: int
     parameters_saved: int
+
+    def headline(self) -> str:
+        """The first line of `str`."""
+        return str(self).partition("\n")[0]
 
     def __str__(self) -> str:
         where = "on the sample" if self.on_sample else "everywhere"

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.models.losses import Loss
+from neuromanifold.numerics.results import Result
 
 
-@dataclass(frozen=True)
-class ScaleSearch:
+@dataclass(frozen=True, repr=False)
+class ScaleSearch(Result):
     """Adam on c, as printed: learning rate 0.01, penalty 0.1‖c − 1‖², clipped gradients, bounds.   [teleport, App. E]
 
     The paper gives neither the number of steps nor the bound of the clip, and allows c = 0, where θ = W/c is not defined:

@@ -12,7 +12,8 @@ from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
-from neuromanifold.numerics.validation import check_sample
+from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.validation import check_sample, refuse_tracers
 from neuromanifold.symmetry.base import ContinuousGroup, Element
 from neuromanifold.symmetry.hadamard import Extended, HadamardGroup
 from neuromanifold.symmetry.product import symmetry_group
@@ -23,8 +24,8 @@ Group = ContinuousGroup | HadamardGroup
 _NUDGE = 1e-3
 
 
-@dataclass(frozen=True)
-class Change:
+@dataclass(frozen=True, repr=False)
+class Change(Result):
     """A number before and after the teleportation."""
 
     before: float
@@ -36,8 +37,8 @@ class Change:
         return self.after / self.before if self.before else np.inf
 
 
-@dataclass(frozen=True, eq=False)
-class Teleportation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Teleportation(Result):
     """Where the parameters went, with evidence.
 
     `model(params, x)` is the function with which to go on: the network itself, or for `HadamardGroup` the transformed
@@ -55,7 +56,8 @@ class Teleportation:
     deviation: float
     history: np.ndarray
 
-    def __str__(self) -> str:
+    def headline(self) -> str:
+        """What changed."""
         return (
             f"gradient norm {self.gradient_norm.before:.4g} → {self.gradient_norm.after:.4g}, alignment "
             f"{self.alignment.before:.4g} → {self.alignment.after:.4g}, ‖Γ‖ {self.gamma_norm:.3g}, f moved by {self.deviation:.1g}"
@@ -92,6 +94,7 @@ def teleport(
     >>> round(moved.gradient_norm.ratio ** 2, 6)        # (c² + 1/c²) / 2 at c = 2, the bound
     2.125
     """
+    refuse_tracers((params, x, y), "`teleport`")
     group = symmetry_group(net) if group is None else group
     check_options(net, group, steps, bound)
     with arithmetic():

@@ -16,6 +16,7 @@ from neuromanifold.tangent.infinite import (
     nngp,
 )
 from neuromanifold.tangent.jacobian import jacobian
+from neuromanifold.tangent.layerwise import empirical_nngp, ntk_by_layer
 from neuromanifold.tangent.linearize import linearize
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import ntk_operator
@@ -33,6 +34,7 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "empirical_nngp",
     "ensemble_flow",
     "functional_dimension",
     "gp_posterior",
@@ -48,6 +50,7 @@ __all__ = [
     "monte_carlo_kernels",
     "nngp",
     "ntk",
+    "ntk_by_layer",
     "ntk_operator",
     "output_hessian_norm",
     "sharpness",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.models.losses import Loss, mse
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.infinite.kernels import InfiniteKernels, infinite_kernels, nngp
 from neuromanifold.tangent.infinite.quadrature import Quadrature
@@ -33,8 +34,8 @@ class Gaussians(NamedTuple):
     other: Gaussian | None
 
 
-@dataclass(frozen=True, eq=False)
-class EnsembleFlow:
+@dataclass(frozen=True, eq=False, repr=False)
+class EnsembleFlow(Result):
     """Networks with initial outputs f₀ ~ N(0, K) that all follow  f_t(X') = f₀(X') − Θ(X', X) A_t (f₀(X) − y).
 
     K is the NNGP, Θ the tangent kernel, and A_t = κ(κΘ + ρ)^{-1} g_t, with g_t the relaxation of `KernelFlow`: gradient flow of

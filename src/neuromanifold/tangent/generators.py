@@ -1,6 +1,6 @@
 """Kernel vectors of J that symmetries give: the generators of a multilayer perceptron's symmetries on the sample."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +19,8 @@ def generator_count(problem: Problem) -> int:
     if (net := _described(problem)) is None:
         return 0
     signs = signs_of(net, problem.decisions, problem.samples)
-    return sum(len(linear) ** 2 + net.bias * len(linear) + len(scaled) for linear, scaled in _classes(net, signs))
+    affine = sum(len(linear) ** 2 + net.bias * len(linear) + len(scaled) for linear, scaled in _classes(net, signs))
+    return affine + sum(len(pairs) for pairs in _shared(net, signs))
 
 
 def _described(problem: Problem) -> MLP | None:
@@ -55,17 +56,41 @@ def generator_fields(net: MLP, signs: Signs) -> Fields:
     With V the next layer's weights and s_i the slope of a neuron that is linear on the sample:
     scaling of a neuron homogeneous of degree k: δ(W, b)_i = (W, b)_i, δV_{·i} = −k V_{·i};
     mixing of linear neurons: δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i};
+    mixing of neurons with equal or opposite slopes ±s(x) on the sample: δ(W, b)_i = (W, b)_j, δV_{·j} = ∓V_{·i};
     translation of a linear neuron: δb_i = 1, δb' = −s_i V_{·i} (with V's scale).
     """
-    slopes, layout, parts = layer_slopes(net, signs), Layout(net), []
+    slopes, shared, layout, parts = layer_slopes(net, signs), [*_shared(net, signs)], Layout(net), []
     for index, (linear, scaled) in enumerate(_classes(net, signs)):
         s, degrees = slopes[index][0], _degrees(net.activation[index], net.widths[index + 1])
         parts += [mixing(layout, index, i, i, 1.0, degrees[i]) for i in scaled]
+        parts += [mixing(layout, index, i, j, 1.0, sign) for i, j, sign in shared[index]]
         for i in linear:
             parts += [mixing(layout, index, i, j, s[j], s[i]) for j in linear]
             if net.bias:
                 parts.append(translation(layout, index, i, s[i]))
     return join(net, parts)
+
+
+def same_pattern(slope: np.ndarray, among: Sequence[int]) -> list[tuple[int, int, float]]:
+    """(i, j, ±1) for ordered pairs of neurons of degree 1 whose slopes on the sample are s_i = ±s_j: they mix as linear ones do.
+
+    >>> same_pattern(np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]), [0, 1, 2])
+    [(0, 1, 1.0), (1, 0, 1.0)]
+    """
+    groups: dict[bytes, list[tuple[int, float]]] = {}
+    for i in among:
+        lead = slope[np.flatnonzero(slope[:, i])[0], i] if slope[:, i].any() else 1.0
+        sign = float(np.copysign(1.0, lead))
+        groups.setdefault((sign * slope[:, i] + 0.0).tobytes(), []).append((int(i), sign))
+    return [(i, j, s * t) for group in groups.values() for i, s in group for j, t in group if i != j]
+
+
+def _shared(net: MLP, signs: Signs) -> Iterator[list[tuple[int, int, float]]]:
+    """For each hidden layer: the pairs that mix because they share a pattern."""
+    slopes = layer_slopes(net, signs)
+    for entry, slope, (_, scaled) in zip(net.activation, slopes, _classes(net, signs), strict=False):
+        degrees = _degrees(entry, slope.shape[1])
+        yield same_pattern(slope, [i for i in scaled if degrees[i] == 1])
 
 
 def _classes(net: MLP, signs: Signs) -> Iterator[tuple[list[int], list[int]]]:

@@ -12,7 +12,8 @@ import numpy as np
 from neuromanifold.models.arguments import Model, check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.validation import check_sample
+from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.validation import check_sample, refuse_tracers
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.relaxation import Relaxation
 
@@ -24,8 +25,8 @@ class Outputs(NamedTuple):
     other: np.ndarray | None
 
 
-@dataclass(frozen=True, eq=False)
-class KernelFlow:
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelFlow(Result):
     """Gradient flow of a model whose kernel Θ does not move:  f(X) = f₀(X) − Θa,  f(X') = f₀(X') − Θ(X', X)a,  ȧ = g − ρa.
 
     g = ∂loss/∂f(X), and ρ is `ridge`: the flow of loss + (ρ/2)‖θ − θ₀‖². With `friction` γ it is the heavy ball ä + γȧ = g − ρa
@@ -208,6 +209,7 @@ def kernel_flow(
     >>> float(flow.limit().other[0, 0])
     6.0
     """
+    refuse_tracers((params, x, y, other), "`kernel_flow`")
     with arithmetic():
         params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
         check_target(f, params, x, y)

@@ -14,6 +14,7 @@ from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.tangent.contraction import self_traces
 from neuromanifold.tangent.ntk import ntk
@@ -24,8 +25,8 @@ _DENSE_LIMIT = 4096
 _DEFAULT_COUNT = 64
 
 
-@dataclass(frozen=True, eq=False)
-class Spectrum:
+@dataclass(frozen=True, eq=False, repr=False)
+class Spectrum(Result):
     """Eigenvalues λ of Θ, largest first, in float64; all of them, or the largest when `method` is Lanczos.
 
     `size` is n·o and `trace` is Σλ over all of them. `vectors` has an eigenvector in each row where they were asked for.
@@ -38,6 +39,40 @@ class Spectrum:
     method: str
     residuals: Float[np.ndarray, " k"]
     vectors: Float[np.ndarray, "k size"] | None = None
+
+    def headline(self) -> str:
+        """The largest and the smallest eigenvalue, how many there are, and what carries the trace."""
+        which = "all" if self.complete else f"the largest {len(self.eigenvalues)} of"
+        carried = f", effective rank {self.effective_rank:.4g}" if self.complete else ""
+        ends = f"{self.eigenvalues[0]:.4g} … {self.eigenvalues[-1]:.4g}"
+        carried = f"stable rank {self.stable_rank:.4g}{carried}"
+        return f"{which} {self.size} eigenvalues, {ends}, trace {self.trace:.4g}, {carried}, {self.method}"
+
+    def plot(self, axes: Any = None) -> Any:
+        """The eigenvalues on a logarithmic scale, with what their residuals leave open; returns the axes."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
+        order, floor = np.arange(1, len(self.eigenvalues) + 1), 1e-18 * max(self.eigenvalues[0], 1e-300)
+        axes.semilogy(order, np.maximum(self.eigenvalues, floor), ".-", color="#0072B2", lw=0.8, label="eigenvalues")
+        axes.semilogy(
+            order, np.maximum(self.residuals, floor), color="0.5", lw=0.8, ls=":", label="bound of their error"
+        )
+        axes.set(xlabel="order", ylabel="eigenvalue of the tangent kernel")
+        axes.set_title(f"stable rank {self.stable_rank:.3g} of {self.size}", fontsize=10)
+        axes.legend(frameon=False, fontsize=8)
+        return axes
+
+    def to_xarray(self) -> Any:
+        """Eigenvalues, residuals and vectors as an `xarray.Dataset`."""
+        import xarray as xr
+
+        data: dict[str, Any] = {"eigenvalue": ("order", self.eigenvalues), "residual": ("order", self.residuals)}
+        if self.vectors is not None:
+            data["vector"] = (("order", "row"), self.vectors)
+        order = np.arange(1, len(self.eigenvalues) + 1)
+        return xr.Dataset(data, {"order": order}, {"size": self.size, "trace": self.trace, "method": self.method})
 
     @property
     def complete(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.papers import Statement, StudyCases, examine, reading
+from neuromanifold.papers.check import Interval
 from neuromanifold.papers.complexity import statements as paper
 from neuromanifold.papers.complexity.statements import account as accounts
 from neuromanifold.papers.complexity.statements import action, bounds, critical, figures, groups, kernel, regions, setup
@@ -31,7 +32,10 @@ PLANTED = [
     ),
     ("4.1 (action)", "no counterexample", action, "printed_action", lambda g, params: params),
     ("D = d + s (where it does not close)", "no counterexample", accounts, "residual", lambda n, o, k: 1),
-    ("4.5", "fails; true instead", groups, "printed_dimension", lambda case: case.dimension),
+    ("4.1 (generators)", "no counterexample", action, "pattern_classes", action.all_as_one),
+    ("4.1 (H_eq)", "no counterexample", action, "commuting_dimension", lambda case: sum(case.net.widths[1:-1])),
+    ("4.2", "no counterexample", critical, "critical_residual", lambda J: np.ones(len(J), int)),
+    ("4.5", "holds", groups, "stated_dimension", groups.with_inputs),
     ("A.8 (ii)", "fails; true instead", groups, "stabiliser_at_least", lambda widths: 0),
     ("Thm 1", "no counterexample", bounds, "theorem1", lambda w, k: kernel.parameter_count(w) - sum(w[1:-1]) - 1),
     ("Thm 1 (every status)", "holds", bounds, "theorem1", lambda w, k: kernel.parameter_count(w) - 2 * sum(w[1:-1])),
@@ -104,7 +108,7 @@ def test_how_often_a8_fails_and_that_the_papers_own_example_is_one_of_them(rng):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("4.5", 1), ("A.8 (ii)", 1), ("A.10 (dimension)", 1), ("A.10 (orbit)", 8), ("4.6", (4, 1))],
+    [("A.8 (ii)", 1), ("A.10 (orbit)", 8), ("4.6", (4, 1))],
 )
 def test_a_counterexample_can_be_pasted(name, value):
     shown = examine(smallest(BY_ID[name], 1 if name == "4.6" else 40), draws=0).counterexample
@@ -164,27 +168,38 @@ def test_the_two_computed_ranks_differ_where_the_exact_one_is_2():
     assert kernel.computed_ranks(kernel.Offset(4, "float64")) == (2, 2)
 
 
-def test_a_saddle_has_more_flat_directions_than_the_group_and_a_point_off_it_fewer():
-    saddle = critical._saddle_nullity(critical.Saddle(2, (0, 1)))
+def test_the_orbit_of_a_saddle_is_critical_and_that_of_a_point_off_it_is_not():
+    saddle = critical._stays_critical(critical.Saddle(2, (0, 1)))
     assert saddle.dropped is None
-    assert saddle.left >= 4
-    off = critical._saddle_nullity(critical.Saddle(2, (0, 1), 3.0))
+    assert (saddle.left, saddle.right) == (4, 4)
+    off = critical._stays_critical(critical.Saddle(2, (0, 1), 3.0))
     assert off.dropped is not None
-    assert off.dropped.reason == "not a critical point"
-    assert off.left < 4
+    assert (off.dropped.reason, off.left) == ("not a critical point", -1)
+
+
+def test_neurons_of_one_sign_pattern_mix_by_hand():
+    """x ↦ max(2x + 1, 0) and max(2x − 1, 0) agree in sign on −3, −1, 1, 3: adding the second to the first leaves f there."""
+    case = network([[[2], [2]], [[2, 4]]], [[1, -1], [1]], [-3, -1, 1, 3])
+    assert action.pattern_classes(case) == [[[0, 1]]]
+    assert action.commuting_dimension(case) == 4
+    there = critical.moved(case, 0, 0, 1)
+    assert there.params[0].weight.tolist() == [[4], [2]]
+    assert there.params[1].weight.tolist() == [[2, 2]]
+    assert critical.outputs(there).tolist() == critical.outputs(case).tolist() == [[1], [1], [11], [35]]
 
 
 def test_numbers_are_read_as_the_study_writes_them():
     assert figures.mean("29.9 ± 4.7 (15)") == 29.9
     assert np.isnan(figures.mean("no successful run"))
-    assert figures.step("-3.5 [-9.4, +2.4]") == (-3.5, -9.4)
+    assert figures.interval("-3.5 [-9.4, +2.4]") == Interval(-3.5, -9.4, 2.4)
+    assert figures.of_runs("62.9 ± 2.8 (400)", 100).high == pytest.approx(68.5)
     assert figures.percent("84.9 %") == pytest.approx(0.849)
 
 
 def test_what_a_study_did_not_measure_is_vacuous_and_no_crash(tmp_path):
     """A small-scale summary may lack a data set, have no successful run, or hold nothing at all."""
     training = [s for s in paper.STATEMENTS if isinstance(s.cases, StudyCases)]
-    assert len(training) == 18
+    assert len(training) == 22
     not_measured = [Claim(f"Fig {n}", "needs a data set that is not here", None, "not measured") for n in range(1, 10)]
     nothing = {"f1": "no successful run", "f2": "no successful run"}
     failed = Claim("Fig 2", "after training the mean …", {"exact": nothing, "float32": nothing}, "partly")

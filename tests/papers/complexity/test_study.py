@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 import xarray as xr
+from jax.flatten_util import ravel_pytree
 from scipy import stats
 
 import neuromanifold as nm
@@ -61,7 +62,7 @@ def test_the_study_writes_figures_data_and_summary_and_does_nothing_twice(miniat
     history = xr.load_dataset(tmp_path / "univariate.nc", engine="h5netcdf")
     net = runs.network(1)
     x, y = runs.load_data(runs.UNIVARIATE)
-    unravel = jax.flatten_util.ravel_pytree(net.init(key=jax.random.key(0)))[1]
+    unravel = ravel_pytree(net.init(key=jax.random.key(0)))[1]
     for d, run, epoch in ((0, 0, 0), (2, 1, -1)):
         one = history.isel(dataset=d, weight_decay=0, run=run, epoch=epoch)
         params = jax.tree.map(np.asarray, unravel(one.parameters.values))

@@ -16,6 +16,7 @@ from neuromanifold.papers.riemann.statements.cells import EXCEPTIONS, cells
 from neuromanifold.papers.riemann.statements.dense import generalised
 from neuromanifold.papers.riemann.statements.exact import along, differing, slope, symbols
 from neuromanifold.papers.riemann.statements.locus import complex_tuples, contained, tangent_spread
+from neuromanifold.papers.riemann.statements.omitted import Layers, dropped_with_stride, stride_passed_on
 from neuromanifold.papers.riemann.statements.table import depends, hourglass
 from papers.support import assert_recorded, plant, statement_name
 
@@ -62,6 +63,8 @@ def _times(function: Any, factor: Any) -> Any:
             lambda f: lambda squared, delta: f([-c for c in squared[:1]], delta[:0]),
         ),
         ("dim", "algebra", "printed_dimension", lambda f: lambda sizes: sum(sizes)),
+        ("P 8 (two zero filters)", "steps", "differing", lambda f: lambda a, b: 1 - f(a, b)),
+        ("Thm 4 (kernel)", "strided", "is_singular", lambda f: lambda net, v: True),
         ("sing (tuples)", "singular", "several_or_drop", lambda f: lambda *a: not f(*a)),
         ("Thm 4 (count)", "strided", "rescalings", lambda f: lambda depth: 2 ** (depth - 1) + 1),
         ("Cor 6", "strided", "pushforward", lambda f: _times(f, 1.001)),
@@ -113,6 +116,23 @@ def test_the_singular_locus_by_hand() -> None:
     crossing = np.convolve([1, 1, 1], np.convolve([1, 0, -1], [1, 0, -4]))
     assert fs.fiber(wide, crossing).factorisations == 2
     assert tangent_spread(wide, crossing) > 0.1
+    # y⁸: generic neighbours share a tangent space; those without a middle entry in w_1 have another.
+    power = np.zeros(9, int)
+    power[-1] = 1
+    assert tangent_spread(LinearConvNet((3, 2, 2), (2, 2, 1)), power) > 1.4
+
+
+def test_a_layer_of_size_one_carries_its_stride() -> None:
+    """7(x + 2y)(3x² + 5y²) with the stride, 7(x + 2y)(3x + 5y) without, and a first layer spreads the rest out."""
+    layers = Layers((2, 1, 2), (1, 2, 1), ((1, 2), (7,), (3, 5)))
+    assert (
+        layers.end_to_end(layers.params).tolist() == layers.matrix(layers.params).ravel().tolist() == [21, 42, 35, 70]
+    )
+    rest = [layers.params[0], layers.params[2]]
+    assert (7 * dropped_with_stride(layers, 1).end_to_end(rest)).tolist() == [21, 77, 70]
+    assert (7 * stride_passed_on(layers, 1).end_to_end(rest)).tolist() == [21, 42, 35, 70]
+    first = Layers((1, 2, 2), (2, 1, 1), ((7,), (1, 2), (3, 5)))
+    assert first.end_to_end(first.params).tolist() == [21, 0, 77, 0, 70]
 
 
 def test_dense_kernels_by_hand() -> None:

@@ -1,7 +1,7 @@
 """Infinite-width kernels of concrete samples, block by block within a memory budget."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,22 @@ from neuromanifold.tangent.infinite.program import Program, largest_variances, o
 
 _ARRAYS_PER_PAIR = 16
 # On a processor the arrays of one block stay in its cache.
-_CACHE = 2**21
+_CACHE = 2**19
 
 Own = tuple[Any, ...]
 
 
+class Wanted(NamedTuple):
+    """Which of the two kernels the caller asks for."""
+
+    nngp: bool
+    ntk: bool
+
+
 def blocked_kernels(
-    it: Program, x1: Any, x2: Any, spreads: tuple[Deviation, ...], budget: int, *, tangent: bool
-) -> tuple[Any, Any | None]:
-    """(NNGP, NTK or `None`), with as many nodes as the estimated errors ask for."""
+    it: Program, x1: Any, x2: Any, spreads: tuple[Deviation, ...], budget: int, wanted: Wanted
+) -> tuple[Any | None, Any | None]:
+    """(NNGP, NTK), each where it is wanted, with as many nodes as the estimated errors ask for."""
     largest = max(float((x**2).mean(axis=-1).max()) for x in (x1, x2) if x is not None)
     it = it.with_orders(first_orders(it, largest, spreads))
     size = _block_size(it, budget)
@@ -31,7 +38,7 @@ def blocked_kernels(
         sides, errors = _sides(it, x1, x2, spreads, size)
         more = next_orders(it, errors)
         if more is None:
-            kernels, errors = _assembled(it, x1, x2, spreads, sides, size, tangent)
+            kernels, errors = _assembled(it, x1, x2, spreads, sides, size, wanted)
             more = next_orders(it, errors)
         if more is None:
             return _finite(it, x1, x2, spreads, kernels)
@@ -45,38 +52,46 @@ def _block_size(it: Program, budget: int) -> int:
     return max(1, int(min(within, cached) ** 0.5))
 
 
+def _even(n: int, size: int) -> list[slice]:
+    """Blocks of at most that many samples, as equal as can be: fewer shapes to compile."""
+    return list(blocks(n, -(-n // -(-n // size))))
+
+
 def _sides(it: Program, x1: Any, x2: Any, spreads: Any, size: int) -> tuple[list[list[Own]], np.ndarray]:
     """What the samples' own covariances tell, block by block of each side, and the errors estimated."""
     errors = np.zeros(len(it.activations))
     if not it.asks:
-        return [[() for _ in blocks(len(x), size)] for x in (x1, x2) if x is not None], errors
+        return [[() for _ in _even(len(x), size)] for x in (x1, x2) if x is not None], errors
     sides = []
     for x in (x1, x2):
         if x is not None:
-            found = [own_pass(it, x[part], spreads) for part in blocks(len(x), size)]
+            found = [own_pass(it, x[part], spreads) for part in _even(len(x), size)]
             sides.append([own for own, _ in found])
             errors = np.maximum(errors, _worst(it, [e for _, e in found]))
     return sides, errors
 
 
-def _assembled(it, x1, x2, spreads, sides, size, tangent) -> tuple[tuple[Any, Any | None], np.ndarray]:
+def _assembled(
+    it: Program, x1: Any, x2: Any, spreads: Any, sides: Any, size: int, wanted: Wanted
+) -> tuple[tuple[Any | None, Any | None], np.ndarray]:
     """All blocks, put together where they were computed; of a symmetric kernel half of them."""
     symmetric = x2 is None
     columns = x1 if symmetric else x2
     places = _places(it)
     shape = (len(x1), *places, len(columns), *places)
-    kernels, errors = [jnp.zeros(shape) if wanted else None for wanted in (True, tangent)], []
-    for i, rows in enumerate(blocks(len(x1), size)):
-        for j, other in enumerate(blocks(len(columns), size)):
+    kernels, errors = [jnp.zeros(shape) if each else None for each in wanted], []
+    for i, rows in enumerate(_even(len(x1), size)):
+        for j, other in enumerate(_even(len(columns), size)):
             if symmetric and j < i:
                 continue
             same = symmetric and i == j
             own = (sides[0][i], sides[-1][j])
-            *found, error = pair_pass(it, x1[rows], columns[other], spreads, own, same=same, tangent=tangent)
+            *found, error = pair_pass(it, x1[rows], columns[other], spreads, own, same=same, tangent=wanted.ntk)
             errors.append(error)
             for index, block in enumerate(found):
-                if block is not None:
+                if kernels[index] is not None:
                     kernels[index] = _placed(kernels[index], block, rows.start, other.start, symmetric, same)
+            jax.block_until_ready(kernels)  # one block at a time in memory
     return tuple(kernels), _worst(it, errors)  # pyright: ignore[reportReturnType]
 
 

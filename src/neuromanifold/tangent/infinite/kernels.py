@@ -8,7 +8,7 @@ import numpy as np
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.validation import check_sample
-from neuromanifold.tangent.infinite.blocked import blocked_kernels
+from neuromanifold.tangent.infinite.blocked import Wanted, blocked_kernels
 from neuromanifold.tangent.infinite.deviations import deviations
 from neuromanifold.tangent.infinite.program import Program, program
 from neuromanifold.tangent.infinite.quadrature import Quadrature
@@ -40,7 +40,7 @@ def infinite_kernels(
     >>> nngp.round(12).tolist(), ntk.round(12).tolist()
     ([[0.5]], [[1.0]])
     """
-    return _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, tangent=True)
+    return _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, Wanted(nngp=True, ntk=True))
 
 
 def infinite_ntk(
@@ -75,7 +75,7 @@ def infinite_ntk(
     >>> infinite_ntk(net, np.array([[1.0]])).round(12).tolist()     # Σ² + Σ¹ E[σ'σ'] = 1/2 + 1·1/2
     [[1.0]]
     """
-    return _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, tangent=True).ntk
+    return _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, Wanted(nngp=False, ntk=True)).ntk
 
 
 def nngp(
@@ -96,20 +96,20 @@ def nngp(
     >>> nngp(net, np.array([[1.0]]), np.array([[1.0], [-1.0]])).round(12).tolist()
     [[0.5, 0.0]]
     """
-    return _kernels(net, x1, x2, weight_std, bias_std, None, quadrature, memory, tangent=False).nngp
+    return _kernels(net, x1, x2, weight_std, bias_std, None, quadrature, memory, Wanted(nngp=True, ntk=False)).nngp
 
 
-def _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, *, tangent: bool) -> InfiniteKernels:
+def _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, wanted: Wanted) -> InfiniteKernels:
     it = program(net, scaling, quadrature)
     x1 = _checked_sample(it, x1, "x")
     x2 = None if x2 is None else _checked_sample(it, x2, "x2")
     budget = memory_budget(memory)
     with boundary(x1, x2) as leave:
         if is_traced((x1, x2, weight_std, bias_std)):
-            return InfiniteKernels(*traced_kernels(it, x1, x2, weight_std, bias_std, tangent=tangent))
+            return InfiniteKernels(*traced_kernels(it, x1, x2, weight_std, bias_std, tangent=wanted.ntk))
         spreads = deviations(it.layers, weight_std, bias_std)
         x1, x2 = (None if x is None else jnp.asarray(x, jnp.float64) for x in (x1, x2))
-        return InfiniteKernels(*leave(blocked_kernels(it, x1, x2, spreads, budget, tangent=tangent)))
+        return InfiniteKernels(*leave(blocked_kernels(it, x1, x2, spreads, budget, wanted)))
 
 
 def _checked_sample(it: Program, x: Any, name: str) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from neuromanifold import data
-from neuromanifold.papers.check import Check, inside, outside
+from neuromanifold.papers.check import Check, Interval, inside, number, outside
 from neuromanifold.papers.complexity.statements.setup import printed_function
-from neuromanifold.papers.recorded import Claims, StudyCases
+from neuromanifold.papers.recorded import Claims, StudyCases, read_claims
 from neuromanifold.papers.statement import Control, Statement
 
 PAPER = "complexity"
@@ -29,12 +29,12 @@ class Measured:
     """One number of the study with what it was measured on; `again` is another measurement of the same thing."""
 
     what: str
-    value: float
+    value: float | Interval
     again: float
     hypotheses: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.value:.4g}  # {self.what}"
+        return f"{number(self.value)}  # {self.what}"
 
 
 Pick = Callable[[Claims], Iterator[Measured]]
@@ -48,16 +48,6 @@ def mean(text: str) -> float:
     """
     found = re.match(r"[-+]?\d+(\.\d+)?", text)
     return float(found.group()) if found else float("nan")
-
-
-def step(text: str) -> tuple[float, float]:
-    """The difference and the lower end of its interval in `+3.1 [-3.5, +9.8]`.
-
-    >>> step("+3.1 [-3.5, +9.8]")
-    (3.1, -3.5)
-    """
-    found = re.match(r"([-+][\d.]+) \[([-+][\d.]+),", text)
-    return (float(found.group(1)), float(found.group(2))) if found else (float("nan"), float("nan"))
 
 
 def percent(text: str) -> float:
@@ -79,108 +69,133 @@ def chosen(claims: Claims, figure: str, begins: str, *, more_runs: bool | None =
 
 def _check(relation: Any, right: float) -> Callable[[Measured], Check]:
     def measure(case: Measured) -> Check:
-        missing = inside("the study did not measure it", when=np.isnan(case.value))
+        estimate = case.value.estimate if isinstance(case.value, Interval) else case.value
+        missing = inside("the study did not measure it", when=np.isnan(estimate))
         return Check(case.value, right, relation, hypotheses=case.hypotheses, drops=missing)
 
     return measure
-
-
-def _again(relation: Any, right: float) -> Callable[[Measured], Check]:
-    return lambda case: Check(case.again, right, relation)
 
 
 def _study(pick: Pick) -> StudyCases:
     return StudyCases(PAPER, pick)
 
 
-def _initial(name: str) -> Pick:
-    """The means of the float32 rank, as the paper computes it, and of the exact one; each confirmed by the other."""
+def interval(text: str) -> Interval | float:
+    """The interval that the study wrote; nan where it wrote none.
+
+    >>> print(interval("+3.1 [-3.5, +9.8]"), interval("no successful run"))
+    3.1 [-3.5, 9.8] nan
+    """
+    try:
+        return Interval.read(text)
+    except ValueError:
+        return float("nan")
+
+
+def of_runs(text: str, runs: int) -> Interval:
+    """The interval of the mean of so many runs, from `62.9 ± 2.8 (400)`: the same centre, √(400/runs) times as wide.
+
+    >>> print(of_runs("62.9 ± 2.8 (400)", 100))
+    62.9 [57.3, 68.5]
+    """
+    found = Interval.read(text)
+    measured = int(text.rpartition("(")[2].rstrip(")"))
+    half = (found.high - found.estimate) * (measured / runs) ** 0.5
+    return Interval(found.estimate, found.estimate - half, found.estimate + half)
+
+
+def _initial(name: str, runs: int, rank: str = "float32") -> Pick:
+    """The mean rank of initial networks, with the interval that the mean of the paper's number of runs has."""
 
     def pick(claims: Claims) -> Iterator[Measured]:
         for claim in claims:
             if claim["figure"] == "Sec 6" and f"({name}," in claim["claim"] and claim["measured"]:
-                found = {rank: mean(claim["measured"][rank]) for rank in ("float32", "exact")}
-                for rank, other in (("float32", "exact"), ("exact", "float32")):
-                    yield Measured(f"mean {rank} rank, {name}", found[rank], found[other], {"rank": rank})
+                found = claim["measured"]
+                yield Measured(
+                    f"mean {rank} rank, {name}", of_runs(found[rank], runs), mean(found["exact"]), {"rank": rank}
+                )
 
     return pick
 
 
-def _below(case: Measured, limit: float) -> Check:
-    return _check("<=", limit)(case)
-
-
-def initial_statement(name: str, points: str, full: float, **more: Any) -> Statement:
+def initial_statement(name: str, points: str, runs: int, **more: Any) -> Statement:
     """The mean functional dimension of initial networks on one sample is below the paper's number."""
     limit = LIMITS[name]
     return Statement(
         paper=PAPER,
         row="init",
         id=more.pop("id", f"init ({name})"),
-        says=f"the mean functional dimension at initialisation is below {limit:.0f} on {points}",
+        says=f"the mean functional dimension at initialisation is below {limit:.0f} on {points} "
+        f"(rank in float32, mean of {runs} runs, as printed)",
         method="training",
-        cases=_study(_initial(name)),
-        measure=lambda case: _below(case, LIMITS[name]),
+        cases=_study(_initial(name, runs)),
+        measure=lambda case, bound=None: _check("<=", LIMITS[name] if bound is None else bound)(case),
         show=str,
-        control=Control(f"a kernel of full rank, {full:.0f}", case=lambda: Measured("full rank", full, full)),
+        control=Control(
+            "half the bound, at the recorded mean",
+            case=lambda: next(iter(_initial(name, runs)(read_claims(PAPER)))),
+            breaks={"bound": limit / 2},
+        ),
         **more,
     )
 
 
 INITIAL = (
-    initial_statement("univariate", "100 points of [0, 1]", 100.0),
+    initial_statement("univariate", "100 points of [0, 1]", 45),
+    initial_statement("bivariate", "the 20×20 points of the bivariate data", 60),
     initial_statement(
-        "bivariate",
-        "the 20×20 points of the bivariate data",
-        371.0,
-        confirm=lambda case: _below(Measured("", case.again, case.value), LIMITS["bivariate"]),
-        route="the other rank (exact for float32, float32 for exact)",
-        worked="""400 initial networks on the 20×20 grid have a mean float32 rank of 62.9 ± 2.8 (95 %) and a mean exact rank of 71.8 ±
-3.4. The paper speaks of a 100×371 matrix, though its bivariate data have 400 points; on 10×10 points the means are
-50.9 ± 1.8 and 54.1 ± 1.9. Its number fits 100 points.""",
-        amended=initial_statement("bivariate_100", "10×10 points, the 100×371 matrix that is printed", 100.0),
+        "bivariate_100", "10×10 points, the 100×371 matrix that is printed", 60, id="init (bivariate, 100 points)"
     ),
-    initial_statement("energy", "the 768 energy data", 431.0),
+    Statement(
+        paper=PAPER,
+        row="init",
+        id="init (bivariate, exact)",
+        says="on the 20×20 points the mean exact functional dimension of initial networks is above 60, by 400 networks",
+        method="training",
+        cases=_study(_initial("bivariate", 400, "exact")),
+        measure=lambda case, bound=LIMITS["bivariate"]: _check(">=", bound)(case),
+        show=str,
+        control=Control(
+            "twice the bound",
+            case=lambda: next(iter(_initial("bivariate", 400, "exact")(read_claims(PAPER)))),
+            breaks={"bound": 2 * LIMITS["bivariate"]},
+        ),
+        source="ours",
+    ),
+    initial_statement("energy", "the 768 energy data", 10),
 )
 
 
-def ordered(measured: dict[str, Any], label: str, rank: str = "exact") -> Iterator[Measured]:
-    """The differences of neighbouring means, from the simpler to the harder task; `again` in the other arithmetic."""
-    means = {r: [mean(text) for text in measured[r].values()] for r in ("exact", "float32")}
-    names, steps = list(measured[rank]), {r: np.diff(values) for r, values in means.items()}
-    other = "float32" if rank == "exact" else "exact"
-    for i, pair in enumerate(zip(names[:-1], names[1:], strict=True)):
-        yield Measured(
-            f"{label}: {pair[1]} − {pair[0]}", float(steps[rank][i]), float(steps[other][i]), {"pair": " < ".join(pair)}
-        )
+def steps(measured: dict[str, Any], rank: str = "float32") -> Iterator[Measured]:
+    """The differences of neighbouring means with Welch's 95 % intervals, from the simpler to the harder task."""
+    names = list(measured[rank])
+    for pair, text in zip(zip(names[:-1], names[1:], strict=True), measured.get(f"steps, {rank}", ()), strict=False):
+        label = f"{rank} rank: {pair[1]} − {pair[0]}"
+        yield Measured(label, interval(text), 0.0, {"pair": " < ".join(pair), "rank": rank})
 
 
-def _order(figure: str) -> Pick:
+def _order(figure: str, *, more_runs: bool = False) -> Pick:
     def pick(claims: Claims) -> Iterator[Measured]:
-        for measured in chosen(claims, figure, "after training", more_runs=False):
-            yield from ordered(measured, "exact rank")
+        for measured in chosen(claims, figure, "after training", more_runs=more_runs):
+            yield from steps(measured)
+            yield from steps(measured, "exact")
 
     return pick
 
 
-def _significant_order(claims: Claims) -> Iterator[Measured]:
-    """The lower ends of the 95 % intervals of the steps, in the longer training with more runs."""
-    for measured in chosen(claims, "Fig 2", "after training", more_runs=True):
-        for name in ("exact", "float32"):
-            for text in measured[f"steps, {name}"]:
-                difference, low = step(text)
-                yield Measured(
-                    f"{name} rank, step {difference:+.1f}, lower end of its interval", low, low, {"rank": name}
-                )
+def turned(case: Measured) -> Measured:
+    """The difference the other way round."""
+    assert isinstance(case.value, Interval)
+    found = case.value
+    return Measured(f"reversed, {case.what}", Interval(-found.estimate, -found.high, -found.low), case.again)
 
 
 def _reversed_order() -> Measured:
-    """The long run's numbers, from the hardest task to the simplest."""
-    measured = {r: {"f3": "36.1 ± 2.1 (60)", "f1": "23.8 ± 1.0 (60)"} for r in ("exact", "float32")}
-    return next(ordered(measured, "reversed"))
+    """The step from the hardest task to the next, in the longer training with more runs."""
+    return turned(list(_order("Fig 2", more_runs=True)(read_claims(PAPER)))[1])
 
 
-_REVERSED = Control("the tasks in reversed order, f3 < f1", case=_reversed_order)
+_REVERSED = Control("the tasks in reversed order, f3 < f2 (60 runs)", case=_reversed_order)
 
 
 def order_statement(figure: str, says: str, **more: Any) -> Statement:
@@ -188,14 +203,12 @@ def order_statement(figure: str, says: str, **more: Any) -> Statement:
     return Statement(
         paper=PAPER,
         row="Fig 2,3,9",
-        id=f"{figure} (order)",
+        id=more.pop("id", f"{figure} (order)"),
         says=says,
         method="training",
-        cases=_study(_order(figure)),
+        cases=_study(more.pop("pick", _order(figure))),
         measure=_check(">=", 0.0),
         control=_REVERSED,
-        confirm=_again(">=", 0.0),
-        route="the float32 rank of the same runs",
         show=str,
         **more,
     )
@@ -203,32 +216,20 @@ def order_statement(figure: str, says: str, **more: Any) -> Statement:
 
 FIGURE_2 = order_statement(
     "Fig 2",
-    "after training the mean functional dimension is ordered f1 < f2 < f3 (15 runs; 2,000 epochs, which the "
-    "paper does not state)",
-    worked="""15 runs, 2,000 epochs, runs with r² > 0.9: exact ranks 29.9 ± 4.7, 33.0 ± 5.1, 29.5 ± 3.3. The step from f2 to f3 is
-−3.5 [−9.4, +2.4]; no difference is significant. The networks have not learned f3 yet. 60 networks from other seeds,
-trained for 10,000 epochs, have 23.8 ± 1.0, 27.8 ± 1.4, 36.1 ± 2.1, with steps +4.1 [2.3, 5.8] and +8.3 [5.8, 10.8]:
-the order is a property of long training with weight decay.""",
-    amended=Statement(
-        paper=PAPER,
-        row="Fig 2,3,9",
-        id="Fig 2 (order, 10,000 epochs)",
-        says="after 10,000 epochs (60 runs) f1 < f2 < f3, every step significant at 95 %",
-        method="training",
-        cases=_study(_significant_order),
-        measure=_check(">=", 0.0),
-        control=_REVERSED,
-        show=str,
-    ),
+    "after training the mean functional dimension is ordered f1 < f2 < f3 (15 runs; 2,000 epochs, which the paper does not state): "
+    "differences of neighbours with their 95 % intervals",
+)
+FIGURE_2_LONG = order_statement(
+    "Fig 2",
+    "after 10,000 epochs (60 runs) f1 < f2 < f3, every step significant at 95 %",
+    id="Fig 2 (order, 10,000 epochs)",
+    pick=_order("Fig 2", more_runs=True),
+    source="ours",
 )
 FIGURE_3 = order_statement(
     "Fig 3", "after training the mean functional dimension is lower for heating than for cooling load (10 runs)"
 )
-FIGURE_9 = order_statement(
-    "Fig 9",
-    "after training the mean functional dimension is ordered g1 < g2 < g3 (20 runs)",
-    narrower="the means are in this order; no difference of them is significant at 95 %",
-)
+FIGURE_9 = order_statement("Fig 9", "after training the mean functional dimension is ordered g1 < g2 < g3 (20 runs)")
 
 
 @dataclass(frozen=True)
@@ -305,53 +306,51 @@ f1–f3 it goes from 16 to 31, on g1–g3 from 59 to 117 and back to 93.""",
 )
 
 
-def _decays(claims: Claims) -> Iterator[Measured]:
+def _decays(*, more_runs: bool) -> Pick:
     """Differences of the means from the larger decay to the smaller: positive where decay lowers the rank."""
-    for measured in chosen(claims, "Fig 4", "larger weight decay", more_runs=False):
-        falling = {r: dict(reversed(measured[r].items())) for r in ("exact", "float32")}
-        yield from ordered(falling, "exact rank, weight decay")
+    names = ("1e-4 − 1e-3", "0 − 1e-4", "0 − 1e-3")
+
+    def pick(claims: Claims) -> Iterator[Measured]:
+        for measured in chosen(claims, "Fig 4", "larger weight decay", more_runs=more_runs):
+            found = measured.get("steps from large to small decay, exact", ())
+            yield from (
+                Measured(name, interval(text), 0.0, {"pair": name}) for name, text in zip(names, found, strict=False)
+            )
+
+    return pick
 
 
 def _strong_decay(claims: Claims) -> Iterator[Measured]:
-    """60 runs: the interval of 1e-3 against 1e-4 and against 0, and the order of all three means."""
-    for measured in chosen(claims, "Fig 4", "larger weight decay", more_runs=True):
-        first, _, ends = (step(text) for text in measured["steps from large to small decay, exact"][:3])
-        yield Measured("1e-4 − 1e-3, lower end of the interval", first[1], first[0], {"against": "1e-4"})
-        yield Measured("0 − 1e-3, lower end of the interval", ends[1], ends[0], {"against": "0"})
-        falling = {r: dict(reversed(measured[r].items())) for r in ("exact", "float32")}
-        yield from ordered(falling, "exact rank, weight decay")
+    """60 runs: 1e-3 against 1e-4 and against 0."""
+    return (case for case in _decays(more_runs=True)(claims) if case.hypotheses["pair"].endswith("1e-3"))
 
 
+_REVERSED_DECAY = Control(
+    "the decays in reversed order (60 runs, 1e-3 against 0)",
+    case=lambda: turned(list(_strong_decay(read_claims(PAPER)))[-1]),
+)
 DECAY = Statement(
     paper=PAPER,
     row="Fig 4",
     id="Fig 4",
-    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 runs)",
+    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 runs): differences with 95 % intervals",
     method="training",
-    cases=_study(_decays),
+    cases=_study(_decays(more_runs=False)),
     measure=_check(">=", 0.0),
-    control=Control(
-        "the decays in reversed order (60 runs, 1e-3 against 0)",
-        case=lambda: Measured("", 28.9 - 35.5, 0.0),
-    ),
-    confirm=_again(">=", 0.0),
-    route="the float32 rank of the same runs",
+    control=_REVERSED_DECAY,
     show=str,
-    worked="""10 runs, 2,000 epochs: 33.7 ± 6.5 without decay, 35.0 ± 6.7 with 1e-4, 29.3 ± 4.0 with 1e-3: not in order, and no
-difference is significant. 60 runs from other seeds: 35.5 ± 1.8, 33.3 ± 1.6, 28.9 ± 1.3; 1e-3 lies below 1e-4 by 4.3
-[2.3, 6.4] and below 0 by 6.6 [4.4, 8.8], while 1e-4 against 0 is +2.2 [−0.2, +4.6].""",
-    amended=Statement(
-        paper=PAPER,
-        row="Fig 4",
-        id="Fig 4 (60 runs)",
-        says="with 60 runs the means fall with the decay, and 1e-3 lies below 1e-4 and 0 significantly (95 %)",
-        method="training",
-        cases=_study(_strong_decay),
-        measure=_check(">=", 0.0),
-        control=Control("the decays in reversed order", case=lambda: Measured("", 28.9 - 35.5, 0.0)),
-        show=str,
-        narrower="the step from 1e-4 to 0 is not significant: +2.2 [−0.2, +4.6]",
-    ),
+)
+STRONG_DECAY = Statement(
+    paper=PAPER,
+    row="Fig 4",
+    id="Fig 4 (60 runs)",
+    says="with 60 runs the mean with decay 1e-3 lies below those with 1e-4 and 0, significantly (95 %); 1e-4 against 0 is undecided",
+    method="training",
+    cases=_study(_strong_decay),
+    measure=_check(">=", 0.0),
+    control=_REVERSED_DECAY,
+    show=str,
+    source="ours",
 )
 
 
@@ -389,4 +388,4 @@ OVERFITTING = Statement(
     show=str,
 )
 
-TRACKED = (FIGURE_2, COURSES[0], FIGURE_3, COURSES[1], FIGURE_9, COURSES[2], DECAY)
+TRACKED = (FIGURE_2, FIGURE_2_LONG, COURSES[0], FIGURE_3, COURSES[1], FIGURE_9, COURSES[2], DECAY, STRONG_DECAY)

@@ -76,8 +76,16 @@ def _generic_orbit(widths: Widths, linear: tuple[int, ...]) -> int:
     return modular_rank(orbit_directions(widths, linear, PRIME, translations=False), PRIME)
 
 
-def printed_dimension(case: Mix) -> int:
-    """Σ_{l=0}^{d-1} n_l^R + Σ_{l=1}^{d-1} (n_l^L)², as printed; n_0^R is read as n_0.   [complexity, Prop 4.5, A.10]"""
+def stated_dimension(case: Mix) -> int:
+    """Σ_{l=1}^{d-1} n_l^R + Σ_{l=1}^{d-1} (n_l^L)², as the proof has it; the print starts at l = 0, where n_0^R is not defined.
+
+    [complexity, Prop 4.5, A.10]
+    """
+    return case.dimension
+
+
+def with_inputs(case: Mix) -> int:
+    """The sum begun at l = 0 with n_0 for n_0^R."""
     return case.widths[0] + case.dimension
 
 
@@ -132,34 +140,27 @@ _A_LINEAR_NEURON_MORE = Control(
     breaks={"formula": lambda case: Mix((1, 2, 1), (2,)).dimension},
 )
 
+_FROM_ZERO = Control(
+    "the sum begun at l = 0, with the inputs: even Π GL(n_l) has only dimension Σ n_l²",
+    case=lambda: Mix((1, 1, 1), (0,)),
+    breaks={"formula": with_inputs},
+)
+
 GROUP = Statement(
     paper=PAPER,
     row="4.5, A.10",
     id="4.5",
-    says="the hidden equivalence group of a mixed network has dimension at least Σ_{l≥0} n_l^R + Σ_{l≥1} (n_l^L)²",
+    says="the hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² "
+    "(printed from l = 0, where "
+    "n_0^R is not defined: a misprint, the proof has l = 1)",
     method="exact",
     cases=_mixed_cases,
-    measure=lambda case, formula=printed_dimension: _group_check(case, formula),
-    control=_A_LINEAR_NEURON_MORE,
-    narrower="n_0^R, which the paper does not define, is read as the number of inputs",
+    measure=lambda case, formula=stated_dimension: _group_check(case, formula),
+    control=_FROM_ZERO,
+    exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
     show=str,
-    confirm=lambda case: Check(sum(n * n for n in case.widths[1:-1]), printed_dimension(case), ">="),
-    route="even all of G_hid = Π GL(n_l) has only dimension Σ n_l²",
-    worked="""At (1, (1, 0) | 1), one ReLU neuron, G_hid = GL(1) has dimension 1 and commutes with ReLU where it is positive: dim H
-= 1. The printed sum starts at l = 0 and gives n_0 + n_1 = 2. The inputs are not acted on, so the sum must start at l
-= 1, as it does in the proof of Proposition A.10.""",
-    amended=Statement(
-        paper=PAPER,
-        row="4.5, A.10",
-        id="4.5 (from l = 1)",
-        says="the hidden equivalence group has dimension Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)²",
-        method="exact",
-        cases=_mixed_cases,
-        measure=lambda case, formula=lambda case: case.dimension: _group_check(case, formula),
-        control=_A_LINEAR_NEURON_MORE,
-        exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
-        show=str,
-    ),
+    proof="D₊(n_l^R) × GL(n_l^L) commutes with ReLU on the first neurons and with the identity on the others; its "
+    "dimension is n_l^R + (n_l^L)².",
 )
 
 
@@ -192,29 +193,13 @@ DIMENSION = Statement(
     paper=PAPER,
     row="4.5, A.10",
     id="A.10 (dimension)",
-    says="dim H = Σ_{l≥0} n_l^R + Σ_{l≥1} (n_l^L)²",
+    says="dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has l = 1)",
     method="exact",
     cases=_mixed_cases,
-    measure=lambda case, formula=printed_dimension: _dimension_check(case, formula),
+    measure=lambda case, formula=stated_dimension: _dimension_check(case, formula),
     control=_A_LINEAR_NEURON_MORE,
-    narrower="n_0^R, which the paper does not define, is read as the number of inputs",
+    exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
     show=str,
-    confirm=lambda case: Check(sum(map(commutant_dimension, case.relu, case.linear)), printed_dimension(case)),
-    route="dimension of all matrices that commute with the activation",
-    worked="""At (1, (1, 0) | 1), H = D₊(1) has dimension 1; the printed sum over l ≥ 0 gives n_0^R + n_1^R = 2. The proof sums from
-l = 1.""",
-    amended=Statement(
-        paper=PAPER,
-        row="4.5, A.10",
-        id="A.10 (dimension, from l = 1)",
-        says="dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)²",
-        method="exact",
-        cases=_mixed_cases,
-        measure=lambda case, formula=lambda case: case.dimension: _dimension_check(case, formula),
-        control=_A_LINEAR_NEURON_MORE,
-        exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
-        show=str,
-    ),
 )
 
 

@@ -1,11 +1,14 @@
 """complexity, Sec. 5 and Figs. 1, 8: data sets, initialisation, optimiser and threshold, as printed."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import product
 from typing import Any
 
 import jax
 import numpy as np
 import optax
+import scipy.stats
 
 from neuromanifold import data
 from neuromanifold.data import energy
@@ -48,18 +51,27 @@ def printed_function(name: str, x: np.ndarray) -> np.ndarray:
 
 
 def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[tuple[str, str]]:
-    yield from (("size", name) for name in SIZES)
-    yield from (("values", name) for name in ("g1", "g2", "g3"))
-    yield from (("noise", name) for name in ("f1", "f2", "f3"))
+    yield from (("shapes", name) for name in SIZES)
+    for name in ("f1", "f2", "f3"):
+        yield from ((what, name) for what in ("input mean", "input noise", "output mean", "output noise"))
+    yield from ((what, name) for name in ("g1", "g2", "g3") for what in ("grid", "values"))
 
 
 Function = Callable[[str, np.ndarray], np.ndarray]
 
 
-def noise_of(name: str, function: Function = printed_function) -> np.ndarray:
-    """What was added to the inputs and outputs of a univariate data set."""
+def noise_of(name: str, function: Function = printed_function) -> tuple[np.ndarray, np.ndarray]:
+    """What was added to the inputs and to the outputs of a univariate data set, at 100 equally spaced points."""
     found, grid = data.load(name), np.linspace(0.0, 1.0, 100)[:, None]
-    return np.concatenate([found.x - grid, found.y - function(name, grid)[:, None]])
+    return found.x - grid, found.y - function(name, grid)[:, None]
+
+
+def grid_distance(x: np.ndarray) -> float:
+    """How far the rows are from the 20×20 equally spaced points of [0, 1]², each taken once."""
+    line = np.linspace(0.0, 1.0, 20)
+    wanted = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
+    order = np.lexsort(np.round(x, 9).T[::-1])
+    return float(np.abs(x[order] - wanted).max())
 
 
 def _data(case: tuple[str, str], function: Function = printed_function) -> Check:
@@ -67,45 +79,58 @@ def _data(case: tuple[str, str], function: Function = printed_function) -> Check
     hypotheses = {"data": name, "checked": what}
     if name == "energy" and energy.find() is None:
         return Check(0, 0, hypotheses=hypotheses, drops=inside("the energy data are not on this machine"))
-    if what == "noise":
-        noise = noise_of(name, function)
-        return Check(float(noise.std()) / NOISE, 1.0, "=", SIGMAS / (2 * noise.size) ** 0.5, hypotheses=hypotheses)
     found = data.load(name)
+    if what == "shapes":
+        samples, features, targets = SIZES[name]
+        wrong = sum(
+            a != b for a, b in zip((*found.x.shape, *found.y.shape), (samples, features, samples, targets), strict=True)
+        )
+        return Check(wrong, 0, hypotheses=hypotheses)
+    if what == "grid":
+        return Check(grid_distance(found.x), 0.0, "<=", 64 * EPS, hypotheses=hypotheses)
     if what == "values":
         error = np.abs(found.y[:, 0] - function(name, found.x)).max()
         return Check(float(error), 0.0, "<=", 64 * EPS, hypotheses=hypotheses)
-    samples, features, targets = SIZES[name]
-    return Check(found.x.size + found.y.size, samples * (features + targets), hypotheses=hypotheses)
+    noise = noise_of(name, function)[int(what.startswith("output"))]
+    if what.endswith("mean"):
+        return Check(float(noise.mean()) / NOISE, 0.0, "=", SIGMAS / noise.size**0.5, hypotheses=hypotheses)
+    return Check(float(noise.std()) / NOISE, 1.0, "=", SIGMAS / (2 * noise.size) ** 0.5, hypotheses=hypotheses)
 
 
 DATA = Statement(
     paper=PAPER,
     row="setup",
     id="setup (data)",
-    says="f1, f2, f3 at 100 points with noise of 0.01 on inputs and outputs, g1, g2, g3 on 20×20 points without, "
+    says="f1, f2, f3 at 100 equally spaced points with noise of mean 0 and std 0.01 on inputs and outputs, g1, g2, g3 "
+    "on the 20×20 grid without, "
     "energy 768×8 with two targets",
     method="float64",
     cases=_data_cases,
     measure=_data,
     control=Control(
         "f1's outputs against f3",
-        case=lambda: ("noise", "f1"),
+        case=lambda: ("output noise", "f1"),
         breaks={"function": lambda name, x: printed_function("f3", x)},
     ),
-    exhaustive="the seven data sets",
+    exhaustive="the seven data sets: shapes, grid, values; mean and standard deviation of inputs' and outputs' noise, up to "
+    "five standard errors",
     narrower="the energy data only where they are on this machine",
 )
 
-_WIDTHS = (8, 500, 50)
+FAN_INS = (1, 2, 8, 10)
+"""Of the experiments' layers."""
+_TESTS = ("mean", "mean square", "distance from the normal distribution")
 
 
-def initial_variances(scheme: str) -> list[tuple[float, int, int]]:
-    """For weights and biases of both layers of (8, 500 | 50): mean square, how many numbers, fan_in."""
-    params = jax.jit(lambda key: MLP(_WIDTHS).init(key=key, scheme=scheme))(jax.random.key(5))
+@cache
+def drawn(fan_in: int) -> list[tuple[str, int, np.ndarray]]:
+    """All weights, and all biases, of both layers of one network (fan_in, 5000 | 5), with their fan_in."""
+    widths = (fan_in, 5000, 5)
+    params = MLP(widths).init(key=jax.random.key(5), scheme="he_bias")
     return [
-        (float(np.mean(np.square(np.asarray(a, np.float64)))), int(np.size(a)), fan_in)
-        for layer, fan_in in zip(params, _WIDTHS[:-1], strict=True)
-        for a in layer
+        (part, inputs, np.asarray(array, np.float64).ravel())
+        for pair, inputs in zip(params, widths[:-1], strict=True)
+        for part, array in zip(("weights", "biases"), pair, strict=True)
     ]
 
 
@@ -114,28 +139,37 @@ def printed_variance(fan_in: int) -> float:
     return 2 / fan_in
 
 
-def _variance(case: tuple[float, int, int]) -> Check:
-    found, count, fan_in = case
-    return Check(
-        found / printed_variance(fan_in),
-        1.0,
-        "=",
-        SIGMAS * (2 / count) ** 0.5,
-        hypotheses={"fan_in": fan_in, "numbers": count},
-    )
+def _distribution(case: tuple[int, int, str], variance: Callable[[int], float] = printed_variance) -> Check:
+    """Standard normal after division: mean 0, mean square 1, √n times the Kolmogorov–Smirnov distance at most 2.7.
+
+    The last is exceeded once in a million.
+    """
+    first, index, test = case
+    part, fan_in, found = drawn(first)[index]
+    values = found / variance(fan_in) ** 0.5
+    hypotheses = {"fan_in": fan_in, "part": part, "test": test}
+    if test == "mean":
+        return Check(float(values.mean()), 0.0, "=", SIGMAS / values.size**0.5, hypotheses=hypotheses)
+    if test == "mean square":
+        return Check(float((values**2).mean()), 1.0, "=", SIGMAS * (2 / values.size) ** 0.5, hypotheses=hypotheses)
+    distance = values.size**0.5 * float(scipy.stats.kstest(values, "norm").statistic)
+    return Check(distance, 2.7, "<=", hypotheses=hypotheses)
 
 
 INITIALISATION = Statement(
     paper=PAPER,
     row="setup",
     id="setup (initialisation)",
-    says="weights and biases are drawn from N(0, 2/fan_in)",
+    says="all weights and all biases of a layer are drawn from N(0, 2/fan_in)",
     method="float64",
-    cases=lambda rng, draws: initial_variances("he_bias"),
-    measure=_variance,
-    control=Control("numbers of variance 1 where fan_in is 10", case=lambda: (1.0, 6400, 10)),
-    exhaustive="the four arrays of one network (8, 500 | 50), up to five standard errors",
-    show=lambda case: f"fan_in {case[2]}: mean square {case[0]:.4f} of {case[1]} numbers",
+    cases=lambda rng, draws: product(FAN_INS, range(3), _TESTS),
+    measure=_distribution,
+    control=Control(
+        "1/fan_in in place of 2/fan_in",
+        case=lambda: (10, 0, "mean square"),
+        breaks={"variance": lambda fan_in: 1 / fan_in},
+    ),
+    exhaustive="fan_in 1, 2, 8, 10 and 5000, 5,000 to 50,000 numbers each; up to five standard errors",
 )
 
 

@@ -97,54 +97,6 @@ LEM_9 = Statement(
 )
 
 
-def last_stride(sizes: Any, strides: Any, last: int) -> LinearConvNet:
-    """The network with another last stride."""
-    return LinearConvNet(sizes, (*strides, last))
-
-
-def first_stride(sizes: Any, strides: Any, first: int) -> LinearConvNet:
-    """The network with another first stride."""
-    return LinearConvNet(sizes, (first, *strides[1:], 1))
-
-
-def _irrelevant(case: Any, change: Callable[[Any, Any, int], LinearConvNet] = last_stride) -> Check:
-    sizes, strides, at, last = case
-    net = LinearConvNet(sizes, (*strides, 1))
-    params = symbols([*net.filter_shapes, (1,)])
-    filters, number = params[:-1], params[-1]
-    with_number = [*filters[:at], number, *filters[at:]]
-    # A layer of size 1 and stride 1 at position `at`: the dilation of its place, then those of the rest.
-    dilations = (*net.dilations[:at], net.dilations[min(at, net.depth - 1)], *net.dilations[at:])
-    inserted = differing(compose(with_number, ((1,), *dilations[1:])), net.end_to_end(filters) * number[0])
-    before, after = net.end_to_end(filters), change(sizes, strides, last).end_to_end(filters)
-    changed = differing(before, after) if before.shape == after.shape else 1
-    return Check(inserted + changed, 0, hypotheses=hypotheses(net, position=at, last_stride=last))
-
-
-EQ_8_IRRELEVANT = Statement(
-    paper="riemann",
-    row="Eq 8, Lem 9",
-    id="Eq 8 (irrelevant)",
-    says="a layer of size 1 only multiplies by its number, and the last stride does not enter μ",
-    method="exact",
-    cases=lambda rng, draws: [
-        (sizes, strides, at, last)
-        for depth in (1, 2, 3)
-        for sizes in product((2, 3), repeat=depth)
-        for strides in product((1, 2), repeat=depth - 1)
-        for at in range(depth + 1)
-        for last in (2, 3)
-    ],
-    measure=_irrelevant,
-    control=Control(
-        "the first stride changed instead of the last",
-        case=lambda: ((3, 2), (2,), 0, 1),
-        breaks={"change": first_stride},
-    ),
-    exhaustive="sizes 2–3, inner strides 1–2, H ≤ 3, every position; there for all filters, as a polynomial identity",
-)
-
-
 def positive_solutions(squared: Any, delta: Any) -> int:
     """How many β > 0 solve β_{l+1} − β_l = δ_l, Πβ_l = C, by Descartes' rule: one sign change is exactly one positive root.
 
@@ -387,4 +339,4 @@ DIM = Statement(
     show=show_filters,
 )
 
-GROUP = (EQ_8, EQ_8_IRRELEVANT, LEM_9, P_2, P_2_VALUES, P_12, P_12_VALUES, OBS_3, OBS_3_DERIVATIVE, OBS_3_KERNEL, DIM)
+GROUP = (EQ_8, LEM_9, P_2, P_2_VALUES, P_12, P_12_VALUES, OBS_3, OBS_3_DERIVATIVE, OBS_3_KERNEL, DIM)

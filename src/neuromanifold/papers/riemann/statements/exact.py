@@ -108,6 +108,19 @@ def integer_filters(net: LinearConvNet, rng: np.random.Generator, size: int = 9)
     return tuple(filters)
 
 
+def signed_filters(net: LinearConvNet) -> Iterator[tuple[np.ndarray, ...]]:
+    """All nonzero filters with entries −1, 0, 1, one of each pair ±w."""
+    each = [
+        [
+            np.array(entries, object).reshape(shape)
+            for entries in product((-1, 0, 1), repeat=prod(shape))
+            if next((e for e in entries if e), 0) > 0
+        ]
+        for shape in net.filter_shapes
+    ]
+    yield from product(*each)
+
+
 def gaussian_filters(net: LinearConvNet, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Filters with independent standard normal entries."""
     return tuple(rng.normal(size=shape) for shape in net.filter_shapes)

@@ -14,7 +14,9 @@ from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.papers.riemann.statements.exact import integer_filters
 
-_STEP = 1e-6
+_STEP, _FINE = 1e-6, 1e-5
+_FULL = 1e-11
+"""A second-order rank, about _FINE² relative to the largest singular value, is told from rounding."""
 _APART = 1e-2
 
 
@@ -64,18 +66,33 @@ def _member(v: np.ndarray, sizes: tuple[int, int], stride: int) -> bool:
     return fs.fiber(LinearConvNet(sizes, (stride, 1)), v, starts=1).in_neuromanifold
 
 
-def tangent_spread(net: LinearConvNet, v: np.ndarray, directions: int = 6) -> float:
-    """The largest distance between tangent spaces of M at filters close to v; small exactly where M is a C¹ manifold.
+def nearby(net: LinearConvNet, params: Any, directions: int = 6) -> Iterator[np.ndarray]:
+    """Parameters near a tuple: in random directions, along single coordinates, and along the kernel of dμ.
 
-    Near v the neuromanifold is the union of the images of neighbourhoods of the tuples over v.
+    At a filter over which dμ drops rank, generic directions may all lead to one tangent space and special ones to another: at y⁸,
+    sizes (3, 2, 2), strides (2, 2, 1), to x³y⁵ in the first case and to x⁶y² where w_1 has no middle entry.
     """
-    rng, projectors, dimension = np.random.default_rng(0), [], fs.neuromanifold_dimension(net)
+    rng, theta = np.random.default_rng(0), join(params)
+    size = np.linalg.norm(theta)
+    yield from (theta + _STEP * size * rng.normal(size=theta.shape) for _ in range(directions))
+    _, spectrum, right = np.linalg.svd(fs.filter_jacobian(net, params))
+    kernel = right[int((spectrum > 1e-7 * spectrum[0]).sum()) :]
+    for direction in (*np.eye(theta.size), *kernel):
+        yield from (theta + sign * _FINE * size * direction for sign in (1, -1))
+
+
+def tangent_spread(net: LinearConvNet, v: np.ndarray) -> float:
+    """The largest distance between tangent spaces of M at filters close to v; small where M is a C¹ manifold.
+
+    Near v the neuromanifold is the union of the images of neighbourhoods of the tuples over v. Where dμ has no full rank nearby
+    either, it gives no tangent space and is left out.
+    """
+    projectors, dimension = [], fs.neuromanifold_dimension(net)
     for params in fs.fiber(net, v, 0.0).up_to_signs:
-        theta = join(params)
-        for _ in range(directions):
-            near = theta + _STEP * np.linalg.norm(theta) * rng.normal(size=theta.shape)
-            basis = np.linalg.svd(fs.filter_jacobian(net, split(net, near)))[0][:, :dimension]
-            projectors.append(basis @ basis.T)
+        for near in nearby(net, params):
+            left, spectrum, _ = np.linalg.svd(fs.filter_jacobian(net, split(net, near)))
+            if spectrum[dimension - 1] > _FULL * spectrum[0]:
+                projectors.append(left[:, :dimension] @ left[:, :dimension].T)
     return max((float(np.linalg.norm(P - Q)) for i, P in enumerate(projectors) for Q in projectors[:i]), default=0.0)
 
 

@@ -12,7 +12,14 @@ from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
-from neuromanifold.papers.riemann.statements.exact import hypotheses, integer_filters, line_nets, rank, show_filters
+from neuromanifold.papers.riemann.statements.exact import (
+    hypotheses,
+    integer_filters,
+    line_nets,
+    rank,
+    show_filters,
+    signed_filters,
+)
 from neuromanifold.papers.riemann.statements.locus import (
     complex_tuples,
     contained,
@@ -225,6 +232,12 @@ SING_OUTSIDE = Statement(
 )
 
 
+def _every_sign() -> Iterator[Any]:
+    """All filters with entries −1, 0, 1 of the smallest nets: y⁸ at sizes (3, 2, 2) is one."""
+    nets = (LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((3, 2, 2), (2, 2, 1)))
+    return ((net, params) for net in nets for params in signed_filters(net))
+
+
 def _several(case: Any) -> Check:
     net, params = case
     v = net.end_to_end(params)
@@ -237,7 +250,7 @@ SING_SEVERAL = Statement(
     id="sing (tuples)",
     says="D = 1, inner strides above one: v ≠ 0 is singular exactly when several tuples lie over it or dμ drops rank at the only one",
     method="float64",
-    cases=lambda rng, draws: planted(rng, draws, [*_TWO, *_THREE]),
+    cases=lambda rng, draws: chain(_every_sign(), planted(rng, draws, [*_TWO, *_THREE])),
     measure=_several,
     control=Control(
         "stride one: three tuples over x²y + xy², where M = ℝ⁴",

@@ -22,12 +22,16 @@ from neuromanifold.papers.riemann.statements.exact import (
     line_nets,
     rank,
     show_filters,
+    signed_filters,
 )
+from neuromanifold.papers.riemann.statements.locus import is_singular
 from neuromanifold.papers.statement import Control, Statement
 
 STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
 CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
 SMOOTH = (np.array([1, 2, 3]), np.array([1, 10]))
+SMALLEST = (LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((3, 2, 2), (2, 2, 1)))
+"""Whose filters with entries −1, 0, 1 are enumerated: zeros, repeated and shared roots, several tuples and rank drops occur."""
 
 
 def strided_nets() -> list[LinearConvNet]:
@@ -47,8 +51,11 @@ def _sign_name(delta: Any) -> str:
 
 
 def fibre_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Every small net with small integer filters (zeros, repeated and shared roots occur) and δ = 0, one sign, mixed; then Gaussians."""
+    """Filters with entries −1, 0, 1, all of them; every small net with small integer filters and δ = 0, one sign, mixed; then Gaussians."""
     nets = strided_nets()
+    for net in SMALLEST:
+        for index, params in enumerate(signed_filters(net)):
+            yield net, params, np.full(net.depth - 1, (0.0, 2.0, -1.5)[index % 3])
     for index, net in enumerate(nets):
         yield net, integer_filters(net, rng, 1), np.full(net.depth - 1, (0.0, 2.0, -1.5)[index % 3])
         yield net, integer_filters(net, rng, 4), 3 * rng.normal(size=net.depth - 1)
@@ -62,8 +69,11 @@ def _covered(net: LinearConvNet, delta: Any) -> dict[str, Any]:
 
 
 def not_smooth(net: LinearConvNet, v: np.ndarray) -> Drops:
-    """The drop of a filter that is a singular point of M by the library's test."""
-    return outside("v is not smooth", when=not fs.is_smooth(net, v))
+    """The drop of a filter near which tangent spaces of M are apart.
+
+    Not the library's `is_smooth`: that asks for one tuple over v, which is what the theorems conclude.
+    """
+    return outside("v is not smooth", when=is_singular(net, v))
 
 
 def _count(case: Any) -> Check:

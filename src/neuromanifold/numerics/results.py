@@ -1,0 +1,88 @@
+"""How results show themselves: the answer first, arrays by their size and range, and a way out as plain data."""
+
+import dataclasses
+import html
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold.numerics.precision import is_traced
+
+_MOST_SHOWN = 6
+
+
+class Result:
+    """A base for results, which are dataclasses (`repr=False`) or Equinox modules.
+
+    `repr` is the class with its `headline`, `str` the table where a class writes one, a notebook shows `str`, and `to_dict`
+    gives the fields as NumPy arrays, numbers, text and dictionaries.
+
+    >>> @dataclasses.dataclass(frozen=True, repr=False)
+    ... class Found(Result):
+    ...     count: int
+    ...     values: np.ndarray
+    >>> Found(3, np.arange(12.0))
+    Found(count 3, values 12 numbers from 0 to 11)
+    """
+
+    def headline(self) -> str:
+        """What the result says, in a line."""
+        return ", ".join(f"{name.replace('_', ' ')} {brief(value)}" for name, value in _fields(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.headline()})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain data."""
+        return {name: _plain(value) for name, value in _fields(self)}
+
+
+def _fields(result: Any) -> list[tuple[str, Any]]:
+    return [(field.name, getattr(result, field.name)) for field in dataclasses.fields(result)]
+
+
+def brief(value: Any) -> str:
+    """A value in a few words: numbers to four digits, arrays by size and range, trees by how many numbers they hold."""
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    if isinstance(value, np.ndarray | jax.Array):
+        return _of_array(value)
+    if isinstance(value, dict | tuple | list) and any(
+        isinstance(a, np.ndarray | jax.Array) for a in jax.tree.leaves(value)
+    ):
+        return f"{sum(np.size(a) for a in jax.tree.leaves(value)):,} numbers"
+    if isinstance(value, tuple | list) and len(value) > _MOST_SHOWN:
+        return f"{len(value)} of them"
+    return repr(value) if isinstance(value, str | Result) else str(value)
+
+
+def _of_array(a: Any) -> str:
+    if is_traced(a) or not a.size:
+        return f"{a.dtype}{list(a.shape)}"
+    if a.size == 1:
+        return brief(np.asarray(a).item())
+    if a.dtype.kind == "b":
+        return f"{int(np.sum(a)):,} of {a.size:,}"
+    shape = f"{a.size:,}" if a.ndim == 1 else "×".join(map(str, a.shape))
+    return f"{shape} numbers from {np.min(a):.4g} to {np.max(a):.4g}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | jax.Array):
+        return np.asarray(value)
+    if value is None or isinstance(value, str | bool | int | float | np.generic):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
