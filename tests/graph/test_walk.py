@@ -1,6 +1,5 @@
 """One walk, many arithmetics: values, derivatives and decisions against JAX in float64 and against fractions."""
 
-from fractions import Fraction
 from typing import Any
 
 import flint
@@ -9,61 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from graph.agreement import check_arithmetics
 from graph.architectures import ARCHITECTURES, EXACT, Architecture
 from neuromanifold.graph import NoExactAnswer, programs, trace
-from neuromanifold.graph.arithmetic import Floats
 from neuromanifold.graph.balls import Balls
 from neuromanifold.graph.bounded import Bounded
-from neuromanifold.graph.heights import Heights
-from neuromanifold.graph.numbers import Fractions, Rationals
+from neuromanifold.graph.numbers import Fractions
 from neuromanifold.graph.residues import Residues
-from neuromanifold.graph.support import Support
 from neuromanifold.graph.walk import walk
-from neuromanifold.numerics import modular
 from neuromanifold.regions.decisions import decide
 from neuromanifold.regions.problem import Problem
 
 
-def jacobian(f: Any, params: Any, x: np.ndarray) -> np.ndarray:
-    """By JAX, sample by sample."""
-    with jax.enable_x64(True):
-        blocks = jax.jacrev(lambda p: f(p, jnp.asarray(x)).reshape(len(x), -1))(jax.tree.map(jnp.asarray, params))
-        return np.concatenate([np.asarray(b).reshape(*b.shape[:2], -1) for b in jax.tree.leaves(blocks)], axis=2)
-
-
 @pytest.mark.parametrize("net", EXACT, ids=str)
 def test_every_arithmetic_has_the_jacobian(net: Architecture, rng: np.random.Generator):
-    """Floats and balls enclose JAX's numbers, residues are those of fractions, heights and supports bound them."""
-    params, x = net.draw(rng), net.inputs(rng, 2)
-    problem = Problem.of(net.f, params, x)
-    expected = jacobian(net.f, params, x).reshape(problem.shape)
-    scale = np.abs(expected).max()
-    np.testing.assert_allclose(problem.jacobian(Floats()), expected, atol=1e-13 * scale)
-    bounded = problem.jacobian(Bounded())
-    assert (np.abs(bounded.middle - expected) <= bounded.radius + 1e-12 * scale).all()
-    fractions = problem.jacobian(Fractions())
-    assert float(max(abs(fractions.astype(float) - expected).ravel())) <= 1e-13 * scale
-    assert [_fraction(v) for v in problem.jacobian(Rationals()).flat] == [_fraction(v) for v in fractions.flat]
-    inside = np.array(
-        [
-            abs(float(v) - m) <= r
-            for v, m, r in zip(fractions.flat, bounded.middle.flat, bounded.radius.flat, strict=True)
-        ]
-    )
-    assert inside.all()
-    p = modular.random_prime()
-    residues = [modular.from_fraction(int(v.numerator), int(v.denominator), p) for v in map(_fraction, fractions.flat)]
-    np.testing.assert_array_equal(problem.residues(p).ravel(), residues)
-    height = problem.jacobian(Heights())
-    assert all(abs(float(v)) <= 2.0**height.magnitude for v in fractions.flat)
-    assert all(v == 0 or abs(float(v)) >= 2.0**height.separation for v in fractions.flat)
-    support = problem.jacobian(Support()).flags
-    assert not expected[~support].any()
-
-
-def _fraction(value: Any) -> Fraction:
-    """A number of either arithmetic; zeros that index maps put in are plain integers."""
-    return Fraction(int(value.p), int(value.q)) if isinstance(value, flint.fmpq) else Fraction(value)
+    check_arithmetics(net.f, net.draw(rng), net.inputs(rng, 2))
 
 
 @pytest.mark.parametrize("net", EXACT, ids=str)
