@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, and how it refuses."""
 
+import json
 import subprocess
 import sys
 
@@ -36,6 +37,29 @@ def test_inspect_reads_a_model_and_data_and_writes_the_page(saved, tmp_path):
     assert (tmp_path / "report" / "index.html").is_file()
 
 
+def test_inspect_writes_json_and_markdown_of_a_part_of_the_sample(saved, tmp_path):
+    np.savez(tmp_path / "x.npz", np.random.default_rng(0).normal(size=(30, 2)))
+    options = ["--samples", "7", "--memory", "64M", "--format", "md", "--json", str(tmp_path / "i.json")]
+    arguments = ["inspect", str(saved), str(tmp_path / "x.npz"), *options, "--out", str(tmp_path)]
+    result = RUNNER.invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "i.json").read_text())["samples"] == 7
+    assert "7 of 30, evenly spaced" in (tmp_path / "report.md").read_text()
+
+
+def test_reduce_writes_the_smaller_network(tmp_path):
+    net = nm.MLP((1, 3, 1))
+    hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
+    path = nm.save(tmp_path / "net.safetensors", net, (hidden, nm.Layer(np.ones((1, 3)), np.zeros(1))))
+    np.save(tmp_path / "x.npy", np.array([[-1.0], [1.0], [2.0]]))
+    for arguments, widths in (([], (1, 2, 1)), ([str(tmp_path / "x.npy")], (1, 1, 1))):
+        out = tmp_path / "smaller.safetensors"
+        result = RUNNER.invoke(cli.app, ["reduce", str(path), *arguments, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert nm.load(out)[0].widths == widths
+        assert "hidden neurons" in result.output
+
+
 def test_inspect_without_arguments_trains_the_example(tmp_path):
     result = RUNNER.invoke(cli.app, ["inspect", "--epochs", "3", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
@@ -61,6 +85,7 @@ def test_npz_weights_need_an_activation(saved, tmp_path):
         (["inspect", "missing.safetensors", "f2"], "which does not exist"),
         (["inspect", "{saved}"], "`DATA` is missing"),
         (["inspect", "{saved}", "f2"], "`x` has 1 features but the network takes 2"),
+        (["inspect", "{saved}", "f2", "--format", "pdf"], "`--format` is 'pdf'; pass html or md"),
         (["inspect", "{saved}", "nothing.npy"], "does not exist"),
         (["data", "fetch", "nothing"], "the data sets are f1, f2"),
     ],

@@ -143,6 +143,34 @@ def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, facto
     return net, params, x, y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
 
 
+@app.command("reduce")
+def reduce_network(
+    model: Annotated[str, typer.Argument(help="A network of stacked linear layers: .safetensors, .npz, .pt or .pth.")],
+    data: Annotated[
+        str | None, typer.Argument(help="Samples on which it must stay the same; everywhere when absent.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The smaller network, a .safetensors file.")] = Path("smaller.safetensors"),
+    activation: Annotated[
+        str | None, typer.Option(help="The network's activation, where the file does not say.")
+    ] = None,
+    batchnorm: Annotated[
+        str | None, typer.Option(help="Where batch normalisation stands to the activation: before or after it.")
+    ] = None,
+) -> None:
+    """An equivalent smaller network: redundant neurons removed, with what went and how far the outputs moved."""
+    from neuromanifold.models import MLP, load, save
+    from neuromanifold.symmetry import reduce_width
+
+    with _notes():
+        net, params = load(model, activation=activation, batchnorm=batchnorm)
+    if not isinstance(net, MLP):
+        raise ValueError(f"`MODEL` is {model!r}, which is no stack of linear layers; reduce works on those.")
+    found = reduce_width(net, params, None if data is None else _samples(data)[0])
+    typer.echo(f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}")
+    typer.echo(str(found))
+    typer.echo(f"wrote {save(out, found.net, found.params)}")
+
+
 def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
     """The paper's univariate network, trained on f2 as the paper trains it.   [complexity, Sec. 5]"""
     import jax

@@ -1,5 +1,6 @@
 """`inspect` agrees with the rooms it asks, and its table and page say what it found."""
 
+import dataclasses
 import json
 
 import jax
@@ -55,6 +56,18 @@ def test_smooth_networks_have_no_regions_and_a_numerical_rank():
     assert inspection.regions is None
     assert "numerical" in str(inspection)
     assert inspection.dimension is inspection.float64
+
+
+def test_what_is_not_exact_is_named_and_a_kernel_may_show_full_rank(rng):
+    net = nm.MLP((3, 40, 40, 2), "tanh")
+    found = nm.inspect(net, net.init(key=jax.random.key(0)), rng.normal(size=(10, 3)))
+    reasons = {part.title: part.left_out for part in found.parts}
+    assert reasons["exact rank"].startswith("it needs rational operations, and `f` uses tanh")
+    full = dataclasses.replace(found, float64=None)
+    assert int(full.dimension) == 20
+    assert "numerical, every eigenvalue of the kernel is above rounding" in str(full)
+    twice = nm.spectrum(net, net.init(key=jax.random.key(0)), np.ones((4, 3)))
+    assert dataclasses.replace(full, spectrum=twice).dimension is None
 
 
 def test_any_function_is_inspected():

@@ -8,7 +8,7 @@ import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.units import LayerStatus
-from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.symmetry.account import DimensionAccount
 from neuromanifold.symmetry.reduce import Reduction
 from neuromanifold.tangent.spectrum import Spectrum
@@ -62,8 +62,16 @@ class Inspection:
 
     @property
     def dimension(self) -> Rank | None:
-        """The functional dimension: exact where that was possible, else by float64."""
-        return self.exact if self.exact is not None else self.float64
+        """The functional dimension: exact where that was possible, else by float64, else by a kernel without small eigenvalues."""
+        return next((rank for rank in (self.exact, self.float64, self._by_kernel()) if rank is not None), None)
+
+    def _by_kernel(self) -> Rank | None:
+        """n·o, where every eigenvalue of the kernel lies above rounding; a kernel's small eigenvalues decide nothing."""
+        if self.spectrum is None or not self.spectrum.complete:
+            return None
+        size = self.spectrum.size
+        rank = rank_from_spectrum(self.spectrum.eigenvalues, (size, size))
+        return rank if int(rank) == size else None
 
     @property
     def interrupted(self) -> bool:
@@ -144,8 +152,11 @@ class Inspection:
         rows: list[Row] = []
         if self.exact is not None:
             rows.append(("functional dimension", f"{int(self.exact):,}", str(self.exact.certificate)))
-        elif self.float64 is not None:
-            rows.append(("functional dimension", f"{int(self.float64):,}", f"numerical, {_gap(self.float64)}"))
+        elif self.dimension is not None:
+            how = (
+                _gap(self.dimension) if self.float64 is not None else "every eigenvalue of the kernel is above rounding"
+            )
+            rows.append(("functional dimension", f"{int(self.dimension):,}", f"numerical, {how}"))
         if self.saturated_at is not None and int(self.dimension or 0) < self.rows_of_jacobian:
             remark = f"of {self.n_samples:,} samples, in the order given; the others add nothing"
             rows.append(("  reached after", f"{self.saturated_at:,}", remark))

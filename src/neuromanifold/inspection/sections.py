@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
+from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.mlp import MLP
@@ -52,7 +53,11 @@ def _bent(s: Subject) -> str:
 
 
 def _exactly(s: Subject) -> str:
-    return "" if s.exactly else "the network allows no exact arithmetic, or none was asked for"
+    try:
+        refuse_inexact(s.graph, "it needs")
+    except NoExactAnswer as refusal:
+        return str(refusal).partition(";")[0]
+    return "" if s.exactly else "no exact arithmetic was asked for"
 
 
 def _perceptron(s: Subject) -> str:
@@ -118,7 +123,7 @@ def _float64(s: Subject) -> Rank:
 
 def _cheap(s: Subject) -> str:
     large = s.rows * s.columns > _SMALL
-    return f"the Jacobian has {s.rows:,} × {s.columns:,} entries, and the rank is had without them" if large else ""
+    return f"the Jacobian has {s.rows:,} × {s.columns:,} entries" if large else ""
 
 
 def _float64_seconds(s: Subject) -> float:

@@ -43,7 +43,14 @@ def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[Laye
 def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...], bool]]:
     if isinstance(f, MLP) or count != len(graph.units):
         return [(f"layer {i + 1}", (), True) for i in range(count)]
-    return [(u.name, u.shape[1:] if u.shape[:1] == (1,) else u.shape, u.candidates is None) for u in graph.units]
+    return [
+        (
+            u.name.removesuffix(".bias").removesuffix(".weight"),
+            u.shape[1:] if u.shape[:1] == (1,) else u.shape,
+            u.candidates is None,
+        )
+        for u in graph.units
+    ]
 
 
 def _status(pattern: np.ndarray, name: str, shape: tuple[int, ...]) -> LayerStatus:

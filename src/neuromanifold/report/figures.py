@@ -117,7 +117,9 @@ def parameters_figure(inspection: Inspection) -> Any:
 def _shares(inspection: Inspection) -> list[tuple[str, int]]:
     used = _rank(inspection, inspection.n_params)
     if inspection.account is None:
-        return [("change the function", used), ("change nothing here", inspection.n_params - used)]
+        limited = used == inspection.rows_of_jacobian
+        rest = "not to be seen on so few samples" if limited else "change nothing here"
+        return [("change the function", used), (rest, inspection.n_params - used)]
     _, *others = inspection.account.rows
     return [("change the function", used), *((name, count) for name, count in others if count)]
 
