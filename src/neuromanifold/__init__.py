@@ -62,6 +62,7 @@ from neuromanifold.symmetry import (
 from neuromanifold.tangent import (
     Quadrature,
     alignment,
+    describe,
     empirical_nngp,
     ensemble_flow,
     functional_dimension,
@@ -106,6 +107,7 @@ __all__ = [
     "condensation",
     "conserved_quantities",
     "data",
+    "describe",
     "dimension_account",
     "dimension_bounds",
     "dynamics",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -159,9 +160,9 @@ if __name__ == "__main__":
 """
 
 
-def started(script: Path, folder: Path, workers: int = 0) -> subprocess.Popen:
+def started(script: Path, folder: Path, workers: int = 0, **options: Any) -> subprocess.Popen:
     environment = os.environ | {"PYTHONPATH": str(Path(nm.__file__).parents[1])}
-    return subprocess.Popen([sys.executable, str(script), str(folder), str(workers)], env=environment)
+    return subprocess.Popen([sys.executable, str(script), str(folder), str(workers)], env=environment, **options)
 
 
 def test_kills_change_nothing(tmp_path: Path, rng, draws, tally):
@@ -187,3 +188,35 @@ def test_a_cluster_computes_the_same(tmp_path: Path):
     assert started(script, tmp_path / "alone").wait() == 0
     assert started(script, tmp_path / "cluster", workers=2).wait() == 0
     assert content(tmp_path / "alone") == content(tmp_path / "cluster")
+
+
+KILLED_WORKER = """
+import os, signal, sys, threading, time, jax, numpy as np, neuromanifold as nm
+from pathlib import Path
+from dask.distributed import Client, LocalCluster
+
+def kill(worker):
+    while sum(1 for path in Path(sys.argv[1], "kernel.zarr", "c").rglob("*") if path.is_file()) < 40:
+        time.sleep(0.002)
+    os.kill(worker, signal.SIGKILL)
+    print("killed", flush=True)
+
+if __name__ == "__main__":
+    net = nm.MLP((3, 8, 2))
+    x = np.random.default_rng(0).standard_normal((150, 3), dtype=np.float32)
+    params = net.init(key=jax.random.key(0), scheme=nm.init.he_bias)
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": 0, "dashboard_address": "", "silence_logs": 50}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        victim = next(iter(client.run(os.getpid).values()))
+        threading.Thread(target=kill, args=(victim,), daemon=True).start()
+        nm.gram(net, params, x, store=sys.argv[1], tile=5, scheduler=cluster.scheduler_address)
+"""
+
+
+def test_a_worker_that_is_killed_is_made_up_for(tmp_path: Path):
+    for name, text in (("child.py", CHILD), ("killing.py", KILLED_WORKER)):
+        (tmp_path / name).write_text(text)
+    assert started(tmp_path / "child.py", tmp_path / "alone").wait() == 0
+    child = started(tmp_path / "killing.py", tmp_path / "cluster", stdout=subprocess.PIPE)
+    assert b"killed" in child.communicate()[0] and child.returncode == 0
+    assert content(tmp_path / "cluster") == content(tmp_path / "alone")

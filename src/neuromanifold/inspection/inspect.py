@@ -10,12 +10,12 @@ from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
 from neuromanifold.inspection.progress import Bar, shown
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section
 from neuromanifold.inspection.subject import Subject, default_samples, thinned
-from neuromanifold.models.arguments import Model, check_target, checked
+from neuromanifold.models.arguments import Model, check_model, check_target, checked
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.validation import leading_axis, sample_arrays
+from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
 
 _CURVE_POINTS = 400
 
@@ -71,6 +71,8 @@ def inspect(
 
 def _subject(f: Model, params: Any, x: Any, y: Any, exact: bool | None, samples: Any, memory: Any) -> Subject:
     budget = memory_budget(memory)
+    check_model(f)
+    check_param_types(params)
     x = jax.tree.map(np.asarray, sample_arrays(x))
     if y is not None:
         check_target(f, params, x, y)

@@ -45,10 +45,15 @@ class Signature(NamedTuple):
         return jax.tree.unflatten(self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves])
 
 
-def check_model(f: Any) -> None:
-    """Refuse what is no function, and models that cannot be remembered."""
+def check_callable(f: Any) -> None:
+    """Refuse what is no function."""
     if not callable(f):
         raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
+
+
+def check_model(f: Any) -> None:
+    """Refuse what is no function, and models that cannot be remembered."""
+    check_callable(f)
     try:
         hash(f)
     except TypeError:

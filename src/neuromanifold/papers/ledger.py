@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.papers.evidence import Dropped, Evidence
+from neuromanifold.papers.evidence import FAILS, TRUE_INSTEAD, Dropped, Evidence
 from neuromanifold.papers.examination import examine, seed_of
 from neuromanifold.papers.statement import Statement
 
@@ -123,7 +123,7 @@ def _entry(item: Evidence) -> dict[str, Any]:
     entry: dict[str, Any] = {"verdict": item.kind}
     if item.dropped:
         entry["dropped"] = [str(dropped) for dropped in item.dropped]
-    if item.counterexample is not None:
+    if item.counterexample is not None and item.kind in (FAILS, TRUE_INSTEAD):
         entry |= {"counterexample": item.counterexample, "routes": list(item.routes)}
     if item.amendment is not None:
         entry |= {"amended": item.amendment["statement"], "amended_verdict": item.amendment["verdict"]}

@@ -9,7 +9,10 @@ from jaxtyping import Int8
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.activation import Activation, per_neuron
+from neuromanifold.models.arguments import checked
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.validation import sample_arrays
 from neuromanifold.regions.decisions import Decisions, decide
 
 
@@ -38,6 +41,9 @@ def exact_signs(net: MLP, params: Params, x: np.ndarray, *, balls_only: bool = F
     >>> signs.layers[0].ravel().tolist()
     [1, -1]
     """
+    x = sample_arrays(x)
+    with boundary(params, x):
+        checked(net, params, x)
     graph = trace(net, params, x)
     refuse_inexact(graph, "`exact_signs` needs")
     return signs_of(net, decide(graph, params, x, balls_only=balls_only), len(x))

@@ -10,6 +10,7 @@ from neuromanifold.tangent.gram import Gram, gram
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
     Quadrature,
+    describe,
     infinite_kernels,
     infinite_ntk,
     monte_carlo_kernels,
@@ -34,6 +35,7 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "describe",
     "empirical_nngp",
     "ensemble_flow",
     "functional_dimension",

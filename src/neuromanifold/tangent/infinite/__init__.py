@@ -1,5 +1,6 @@
 """Infinitely wide networks: their covariance, their tangent kernel, and the arithmetic of covariances behind both."""
 
+from neuromanifold.tangent.infinite.description import describe
 from neuromanifold.tangent.infinite.kernels import InfiniteKernels, infinite_kernels, infinite_ntk, nngp
 from neuromanifold.tangent.infinite.monte_carlo import Estimate, MonteCarlo, monte_carlo_kernels
 from neuromanifold.tangent.infinite.quadrature import Quadrature
@@ -9,6 +10,7 @@ __all__ = [
     "InfiniteKernels",
     "MonteCarlo",
     "Quadrature",
+    "describe",
     "infinite_kernels",
     "infinite_ntk",
     "monte_carlo_kernels",

@@ -11,12 +11,14 @@ from neuromanifold.papers.bottleneck.statements import (
     narrow,
     ranks,
     second,
+    setting,
     structure,
     thm3,
 )
 from neuromanifold.papers.statement import Statement
 
 STATEMENTS: tuple[Statement, ...] = (
+    setting.HOMOGENEOUS,
     *cost.STATEMENTS,
     *ranks.STATEMENTS,
     *circle.STATEMENTS,
@@ -24,6 +26,7 @@ STATEMENTS: tuple[Statement, ...] = (
     *second.STATEMENTS,
     *identity.STATEMENTS,
     *structure.STATEMENTS,
+    setting.HESSIAN,
     *narrow.STATEMENTS,
     *interpolants.STATEMENTS,
     *dynamics.STATEMENTS,

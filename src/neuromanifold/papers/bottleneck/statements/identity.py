@@ -26,7 +26,7 @@ from neuromanifold.papers.bottleneck.statements.cost import (
     linear_cost,
 )
 from neuromanifold.papers.bottleneck.statements.first import first_bound, kept
-from neuromanifold.papers.check import Check, inside, outside
+from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.statement import Control
 
 Domain = tuple[np.ndarray, int]
@@ -143,23 +143,44 @@ def _pairs(case: Case) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
         yield J[i], J[j], float(max((a[i] * b[j] for a, b in zip(before, after, strict=True)), default=0.0))
 
 
+BENT_DEPTH, BENT_SLOPE = 40, 0.1
+
+
+def bent_plane(depth: int = BENT_DEPTH, slope: float = BENT_SLOPE) -> Case:
+    """f = (x₁, ε relu x₂), every weight diag(1, ε^{1/L}), on both sides of x₂ = 0: 1-Lipschitz throughout, of cost L + Lε^{2/L}."""
+    return network([np.diag([1.0, slope ** (1 / depth)])] * depth, [[0.5, 0.5], [0.5, -0.5]])
+
+
+def _bent_by_hand(case: Case) -> Check:
+    """R⁽¹⁾(f) ≤ lim L(ε^{2/L} − 1) = 2 log ε, against log ε + log 1 + ε."""
+    return Check(2 * math.log(BENT_SLOPE), math.log(BENT_SLOPE) + BENT_SLOPE, ">=")
+
+
+def bent_first(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    yield bent_plane()
+    yield from relu_networks(rng, draws)
+
+
 def measure_two_points(
-    case: Case, *, finite: bool = False, term: Callable[[float, float], float] = change_term
+    case: Case, *, finite: bool = False, any_rank: bool = False, term: Callable[[float, float], float] = change_term
 ) -> Check:
-    """‖θ‖² − kL against log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*, or its form at finite depth."""
+    """‖θ‖² − kL against log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*, or its form at finite depth.
+
+    k is the larger of both ranks; pairs of unequal rank only where `any_rank` says so.
+    """
     norm, L, checks, unequal = case.squared_norm, case.net.depth, [], 0
     for Jx, Jy, C in _pairs(case):
         sx, sy = kept(Jx), kept(Jy)
         change = term(float(np.linalg.norm(Jx - Jy, ord="nuc")), C)
         if finite:
             left, right = norm, (linear_cost(sx, L) + linear_cost(sy, L)) / 2 + change
-        elif len(sx) == len(sy):
-            left, right = norm - len(sx) * L, (first_bound(sx) + first_bound(sy)) / 2 + change
+        elif any_rank or len(sx) == len(sy):
+            left, right = norm - max(len(sx), len(sy)) * L, (first_bound(sx) + first_bound(sy)) / 2 + change
         else:
             unequal += 1
             continue
         checks.append(compare(left, ">=", right, 64 * EPS * L * (1 + norm + abs(right))))
-    drops = inside("rank Jf(x) ≠ rank Jf(y)", parts=unequal) + outside("one point: no pair", when=len(case.x) < 2)
+    drops = outside("rank Jf(x) ≠ rank Jf(y)", parts=unequal) + outside("one point: no pair", when=len(case.x) < 2)
     return worst(checks, case.hypotheses, drops)
 
 
@@ -176,6 +197,12 @@ def _signed_identity(P: np.ndarray, points: np.ndarray, depth: int) -> Any:
     built = identity_on(("signed", 1.0, 0.0, depth, 0.7))
     return built.net, built.params
 
+
+_TWICE = Control(
+    "twice the last term, at |x|",
+    case=lambda: _ABSOLUTE,
+    breaks={"term": lambda nuclear, squared: 2 * change_term(nuclear, squared)},
+)
 
 STATEMENTS = (
     statement(
@@ -216,15 +243,32 @@ STATEMENTS = (
         "P 13",
         "ReLU, C-uniformly Lipschitz: R⁽¹⁾(f) ≥ log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*",
         method="float64",
-        cases=relu_networks,
-        measure=measure_two_points,
+        cases=bent_first,
+        measure=lambda case, term=change_term: measure_two_points(case, any_rank=True, term=term),
         show=show,
-        narrower="pairs with rank Jf(x) = rank Jf(y), which the print does not ask for",
-        constructive="‖θ‖² − kL of the network at hand stands for R⁽¹⁾(f)",
-        control=Control(
-            "twice the last term, at |x|",
-            case=lambda: _ABSOLUTE,
-            breaks={"term": lambda nuclear, squared: 2 * change_term(nuclear, squared)},
+        constructive="‖θ‖² − kL of the network at hand stands for R⁽¹⁾(f), which it bounds from above: a failure is one of R⁽¹⁾",
+        control=_TWICE,
+        confirm=_bent_by_hand,
+        route="limits by hand",
+        worked="""
+f = (x₁, ε relu x₂) on [0, 1] × [−1, 1], ε = 0.1, every weight matrix diag(1, ε^{1/L}): R⁽⁰⁾ = 2, all representations are
+1-Lipschitz, so C = 1. The cost is L + Lε^{2/L}, so R⁽¹⁾(f) ≤ 2 log ε = −4.61. At x with x₂ > 0 and y with y₂ < 0, |Jf(x)|₊ = ε and
+|Jf(y)|₊ = 1, and the difference has nuclear norm ε: the print demands R⁽¹⁾(f) ≥ log ε + 0 + ε = −2.20. At y the rank is 1 < R⁽⁰⁾, and
+L‖Jf(y)‖ is L, not 2L: the proof subtracts R⁽⁰⁾L from it.
+""",
+        amended=statement(
+            "P 13, amended",
+            "P 13",
+            "the same, where rank Jf(x) = rank Jf(y) = R⁽⁰⁾(f)",
+            method="float64",
+            cases=relu_networks,
+            measure=measure_two_points,
+            show=show,
+            narrower="k = rank Jf(x) = rank Jf(y) stands for R⁽⁰⁾(f)",
+            constructive="‖θ‖² − kL of the network at hand stands for R⁽¹⁾(f)",
+            control=_TWICE,
+            proof="The paper's own at finite depth; there L‖Jf(x)‖^{2/L}_{2/L} − R⁽⁰⁾L → 2 log|Jf(x)|₊ needs rank Jf(x) = R⁽⁰⁾(f), "
+            "and likewise at y.",
         ),
     ),
     statement(

@@ -11,6 +11,7 @@ from neuromanifold.papers.invariant.statements import (
     maps,
     neurons,
     orbits,
+    pseudogroup,
     regularity,
     sets,
 )
@@ -20,6 +21,7 @@ STATEMENTS: tuple[Statement, ...] = (
     orbits.TWO_EXPONENTIALS,
     orbits.GRADIENTS,
     orbits.EQUIVALENT,
+    pseudogroup.EQ_6,
     orbits.ONE_LOSS,
     sets.SET_ALGEBRA,
     sets.LINEAR,

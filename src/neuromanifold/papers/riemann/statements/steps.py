@@ -259,7 +259,7 @@ def hessian(net: LinearConvNet, theta: Any, A: np.ndarray, Au: np.ndarray) -> np
 
 
 def _strict(case: Any) -> Check:
-    """The least vᵀHv found on v = αe_s + e_t with t in the zero filter and s in another, α large and of the right sign."""
+    """Whether vᵀHv < 0 for some v = αe_s + e_t with t in the zero filter and s in another, α large and of the right sign."""
     net, theta, A, Au, _ = case
     H, inside_zero = hessian(net, theta, A, Au), np.concatenate([np.full(w.size, not w.any()) for w in theta])
     found = [
@@ -267,7 +267,7 @@ def _strict(case: Any) -> Check:
         for t in np.flatnonzero(inside_zero)
         for s in np.flatnonzero(~inside_zero)
     ]
-    return Check(min(found), -1, "<=", hypotheses=hypotheses(net))
+    return Check(int(min(found) < 0), 1, hypotheses=hypotheses(net))
 
 
 STRICT = Statement(

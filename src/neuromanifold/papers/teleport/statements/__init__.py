@@ -2,6 +2,7 @@
 
 from neuromanifold.papers.statement import Statement
 from neuromanifold.papers.teleport.statements.alignment import ALIGNMENT
+from neuromanifold.papers.teleport.statements.bounded import A_6, EQ_18, EQ_23
 from neuromanifold.papers.teleport.statements.convex import CONVEX
 from neuromanifold.papers.teleport.statements.descent import SPEED
 from neuromanifold.papers.teleport.statements.extension import EXTENSION
@@ -12,13 +13,18 @@ from neuromanifold.papers.teleport.statements.mean_value import G_1
 from neuromanifold.papers.teleport.statements.nonlinear import NONLINEAR_LAWS
 from neuromanifold.papers.teleport.statements.scaling import SCALINGS
 from neuromanifold.papers.teleport.statements.symmetry import LAWS
+from neuromanifold.papers.teleport.statements.unbounded import LEMMA
 
 STATEMENTS: tuple[Statement, ...] = (
     *SCALINGS,
     *LAWS,
+    EQ_18,
     *NONLINEAR_LAWS,
+    LEMMA,
     *LIMIT,
     *HESSIAN,
+    EQ_23,
+    A_6,
     *ALIGNMENT,
     *SPEED,
     *CONVEX,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from neuromanifold.papers.check import Check
+from neuromanifold.papers.check import Check, inside
 from neuromanifold.papers.recorded import Claims, StudyCases, read_claims
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.limit import RATE
@@ -117,27 +117,6 @@ FIG_3 = Statement(
     route="the ratio of the batches",
 )
 
-FIG_3_CAUSE = Statement(
-    paper="teleport",
-    row="Fig 1, 3",
-    id="Fig 3 (cause)",
-    says="the factors c are larger than one on average, which is why; they stay within 5 % of 1",
-    method="training",
-    cases=StudyCases("teleport", speeds),
-    measure=lambda case: factors(case["c"]),
-    control=Control("c = 1.2 on average", case=lambda: {"c": {"least": 1.0, "mean": 1.2, "largest": 1.4}}),
-    show=lambda case: f"c {case['c']}",
-    confirm=lambda case: Check(case["alignment_gain"], 1.0, ">="),
-    route="the gain of alignment, the mean of c² weighted by the gradient",
-    narrower="c after four steps with the mean of the penalty; the search as printed is Fig 3 (App E)",
-)
-
-
-def factors(c: dict[str, float]) -> Check:
-    """|c − 1| ≤ 5 % everywhere, and the mean above 1; a mean below it counts as the largest deviation of all."""
-    deviation = max(abs(c["least"] - 1), abs(c["largest"] - 1))
-    return Check(deviation if c["mean"] > 1 else float("inf"), WITHIN, "<=")
-
 
 def searches(claims: Claims) -> list[dict[str, Any]]:
     """c after 1, 2, 10 and 100 steps of the search with the penalty as printed."""
@@ -148,6 +127,39 @@ def searches(claims: Claims) -> list[dict[str, Any]]:
     ]
 
 
+def _show_search(case: dict[str, Any]) -> str:
+    return f"{case['steps']}: mean c {case['mean']:.6f}, largest {case['largest']:.6f}"
+
+
+def _after(steps: str) -> dict[str, Any]:
+    """The recorded search after so many steps."""
+    return next(case for case in searches(read_claims("teleport")) if case["steps"] == f"after {steps} steps")
+
+
+FIG_3_CAUSE = Statement(
+    paper="teleport",
+    row="Fig 1, 3",
+    id="Fig 3 (cause)",
+    says="the factors c that the search as printed finds (Adam 0.01, penalty 0.1‖c − 1‖²) are larger than one on average",
+    method="training",
+    cases=StudyCases("teleport", searches),
+    measure=lambda case, least=1.0: Check(case["mean"], least, ">=", hypotheses={"steps": case["steps"]}),
+    control=Control("1.01 in place of 1, after one step", case=lambda: _after("1"), breaks={"least": 1.01}),
+    show=_show_search,
+    worked="""With the penalty as a sum over the parameters, as printed, the mean of c is 1.0037 after one step, 0.9969 after two,
+0.9994 after ten and 1.00001 after a hundred: Adam's first step of 0.01 leaves 1 upwards, and the penalty brings c back.
+With its mean instead, which our figures use, c is 1.008 on average after four steps.""",
+    missing="the number of steps of the search, the loss",
+)
+
+
+def leaves(case: dict[str, Any], within: float = WITHIN) -> Check:
+    """The largest |c − 1| that the run recorded, on both sides of 1 where it did; a step or two of Adam at 0.01 cannot leave 5 %."""
+    deviation = max(abs(case[side] - 1) for side in ("least", "largest") if side in case)
+    few = inside("one or two steps of 0.01 cannot leave 5 %", when=case["steps"] in ("after 1 steps", "after 2 steps"))
+    return Check(deviation, within, "<=", hypotheses={"steps": case["steps"]}, drops=few)
+
+
 FIG_3_SEARCH = Statement(
     paper="teleport",
     row="Fig 1, 3",
@@ -155,12 +167,12 @@ FIG_3_SEARCH = Statement(
     says="the search for c as printed (Adam 0.01, penalty 0.1‖c − 1‖²) stays within 5 % of 1",
     method="training",
     cases=StudyCases("teleport", searches),
-    measure=lambda case: Check(case["largest"] - 1, WITHIN, "<=", hypotheses={"steps": case["steps"]}),
-    control=Control("ten steps of Adam in one direction", case=lambda: {"steps": "10", "largest": 1.01**10}),
-    show=lambda case: f"{case['steps']}: mean c {case['mean']:.6f}, largest {case['largest']:.6f}",
-    confirm=lambda case: Check(abs(case["mean"] - 1), WITHIN, "<="),
-    route="the mean of c",
-    narrower="after 1, 2, 10 and 100 steps (the number is not printed); with this penalty c does not stay above 1 on average",
+    measure=leaves,
+    control=Control(
+        "0.05 % in place of 5 %, after a hundred steps", case=lambda: _after("100"), breaks={"within": 0.0005}
+    ),
+    show=_show_search,
+    narrower="after 10 and 100 steps (the number is not printed); the recorded run holds the mean and the largest c, not the least",
 )
 
 
@@ -217,10 +229,11 @@ FIG_2_VALUE = Statement(
     says="the correlation is r ≈ −0.76, for at least one of the three usual losses (the paper does not name its own)",
     method="training",
     cases=StudyCases("teleport", nearest),
-    measure=lambda case: contains(case, "r_whole_epochs"),
+    measure=lambda case, which="r_whole_epochs": contains(case, which),
     control=Control(
-        "r = 0",
-        case=lambda: {"loss": "", "networks": 0, "r_whole_epochs": {"low": -0.1, "high": 0.1}},
+        "1/A in place of A",
+        case=lambda: nearest(read_claims("teleport"))[0],
+        breaks={"which": "r_interpolated_with_1_over_A"},
     ),
     show=_show,
     confirm=lambda case: contains(case, "r_interpolated"),
@@ -228,6 +241,7 @@ FIG_2_VALUE = Statement(
     worked="""1,000 networks of width 1,024 give, with the halving epoch read as a whole number as printed, −0.53 [−0.57, −0.48] for
 cross-entropy, −0.47 [−0.52, −0.42] for ‖r‖²/2n and −0.89 [−0.90, −0.87] for ‖r‖²/2n·o; interpolated, −0.67, −0.90 and −0.89. The printed
 −0.76 lies between, in none of these intervals: its size depends on loss and reading, its sign does not.""",
+    missing="the loss",
 )
 
 

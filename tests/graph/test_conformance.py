@@ -1,0 +1,46 @@
+"""The table in docs/graph.md is what the code knows: no more, no less."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.balls import Balls
+from neuromanifold.graph.bends import BENDS
+from neuromanifold.graph.bounded import Bounded
+from neuromanifold.graph.heights import Heights
+from neuromanifold.graph.numbers import Rationals
+from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.rules import RULES
+from neuromanifold.graph.support import Support
+
+PAGE = Path(__file__).parents[2] / "docs" / "graph.md"
+ARITHMETICS = {a.name: a for a in (Bounded, Balls, Residues, Rationals, Heights, Support)}
+
+
+def _table() -> tuple[list[str], dict[str, list[str]]]:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("|")
+    ]
+    at = next(i for i, row in enumerate(rows) if row[0] == "operation")
+    body = {row[0]: row[1:] for row in rows[at + 2 :] if len(row) == len(rows[at])}
+    return rows[at][1:], {name: cells for names, cells in body.items() for name in re.split(r",\s*", names)}
+
+
+def test_every_operation_stands_in_the_table_once():
+    _, rows = _table()
+    assert set(rows) == set(RULES) | set(BENDS)
+
+
+@pytest.mark.parametrize("name", ARITHMETICS)
+def test_who_decides_is_said_truly(name: str):
+    names, rows = _table()
+    column = names.index(name)
+    decides = ARITHMETICS[name].sign is not Arithmetic.sign and name != "heights"
+    for operation in BENDS:
+        assert rows[operation][column] == ("decides" if decides else "gates given")
+    for operation in set(RULES) - set(BENDS):
+        assert rows[operation][column] == "values"
