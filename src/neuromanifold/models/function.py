@@ -40,7 +40,8 @@ class FunctionModel:
 
 def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any) -> tuple[int, ...]:
     """The shape of f_θ at one sample, without computing it; of several outputs, how many numbers they are together."""
-    y = jax.eval_shape(f, params, x)
+    # A function of our own: JAX remembers what it read of `f` itself, also for callers without float64.
+    y = jax.eval_shape(lambda *arguments: f(*arguments), params, x)
     n = jax.tree.leaves(x)[0].shape[0]
     leaves = jax.tree.leaves(y)
     for leaf in leaves:
