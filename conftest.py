@@ -1,3 +1,7 @@
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 
@@ -10,3 +14,15 @@ def _names_in_docstring_examples(doctest_namespace: dict[str, object]) -> None:
     import neuromanifold as nm
 
     doctest_namespace.update(nm=nm, jax=jax, jnp=jnp, np=np)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_compiled_programs() -> Iterator[None]:
+    """Every compiled program maps memory, and Linux ends a process with more than 65,530 maps: forget them in time."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and sum(1 for _ in maps.open()) > 25_000:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
