@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 # Test files by the beginning of their names, and the package without which they are not collected.
-NEEDED = {"test_torch_": "torch", "test_flax": "flax", "test_haiku": "haiku", "test_transformers": "transformers"}
+NEEDED = {
+    "test_torch_": "torch",
+    "torch_": "torch",
+    "test_flax": "flax",
+    "test_haiku": "haiku",
+    "test_transformers": "transformers",
+}
 
 
 def missing_package(path: Path) -> str | None:

@@ -190,8 +190,8 @@ def test_bad_npy(write, message: str, tmp_path: Path):
 def test_data_may_be_a_name_a_file_or_a_mistake(tmp_path: Path):
     assert np.array_equal(data.read("g2"), data.load("g2").x)
     with pytest.raises(
-        FileNotFoundError, match=r"`path` is '.*absent.csv', which does not exist; pass a .npy or .csv file"
+        FileNotFoundError, match=r"`path` is '.*absent.csv', which does not exist; pass a .npy, .npz or .csv file"
     ):
         data.read(tmp_path / "absent.csv")
-    with pytest.raises(ValueError, match=r"`path` is 'f4'; pass a .npy or .csv file, or a data set: f1, f2"):
+    with pytest.raises(ValueError, match=r"`path` is 'f4'; pass a .npy, .npz or .csv file, or a data set: f1, f2"):
         data.read("f4")

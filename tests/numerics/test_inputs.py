@@ -65,4 +65,4 @@ def test_inspect_takes_what_is_valid():
         assert nm.inspect(line, line.init(key=jax.random.key(0)), [[0.0], [0.5], [1.0]]).exact == 2
         huge = nm.inspect(NET, PARAMS, 1e300 * X)
     assert int(huge.exact) == 5 and huge.spectrum is None
-    assert "beyond float64" in str(huge)
+    assert "overflow float64" in str(huge)

@@ -23,8 +23,9 @@ def assert_recorded(statement: Statement, draws: Callable[[int], int]) -> None:
     chosen = statement if draws(1) > 1 else thinned(statement)
     evidence, entry = examine(chosen, draws=draws(2)), RECORDED[statement.paper][statement.id]
     assert evidence.kind == entry["verdict"], evidence
-    assert evidence.counterexample == entry.get("counterexample"), evidence
-    assert list(evidence.routes) == entry.get("routes", []), evidence
+    if evidence.kind != "not reproduced":  # which accuses no one: there the recorded studies are the evidence
+        assert evidence.counterexample == entry.get("counterexample"), evidence
+        assert list(evidence.routes) == entry.get("routes", []), evidence
     assert evidence.control_violation is not None
     assert evidence.control_violation > 10 * evidence.control_tolerance
     assert evidence.cases > 0

@@ -82,7 +82,7 @@ def monotonic_case(rng: np.random.Generator) -> Case:
 
 
 def test_region_bound_and_ours_hold_on_every_drawn_case(rng, draws, tally):
-    n = draws(200)
+    n = draws(80)
     attained = {"tight": 0, "symmetry": 0, "regions": 0, "samples": 0, "printed region bound": 0}
     multiple = dead = 0
     for _ in range(n):
@@ -116,7 +116,7 @@ def region_counts(case: Case) -> np.ndarray:
 
 
 def test_theorem_1_holds_on_roughly_monotonic_networks(rng, draws, tally):
-    n, fixed, attained, below = draws(200), 0, 0, 0
+    n, fixed, attained, below = draws(80), 0, 0, 0
     for _ in range(n):
         case = monotonic_case(rng)
         while any((z == 0).any() for z in case.preactivations):

@@ -47,7 +47,7 @@ def kinks(member: cast.Member, params, x: np.ndarray) -> set[tuple[int, int, int
 
 
 def test_exact_rank_is_the_one_over_the_rationals(rng: np.random.Generator, draws, tally):
-    total, deficient, singular = draws(150), 0, 0
+    total, deficient, singular = draws(80), 0, 0
     for number in range(total):
         member = cast.architecture(rng, width=4, depth=4, roots=number % 5 == 0)
         params = cast.coarse(rng, member.draw(rng))
@@ -77,7 +77,7 @@ def test_floats_of_every_width_are_taken_at_their_exact_value(member: cast.Membe
 def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(rng: np.random.Generator, draws, tally):
     """Rows of very different size mislead float64 even so (once in 2,000 networks, by compositions of squares): then
     the exact rank is the larger one, and the one of the Jacobian with rows of length one."""
-    total, clear, deficient, misled = draws(240), 0, 0, 0
+    total, clear, deficient, misled = draws(120), 0, 0, 0
     for _ in range(total):
         member = cast.architecture(rng, width=12, depth=5)
         params, x = member.draw(rng), member.inputs(rng, int(rng.integers(2, 40)))
@@ -94,7 +94,7 @@ def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(rng: np.random
                 rank, gap = naive.singular_rank(jacobian / np.where(lengths > 0, lengths, 1))
                 assert gap > 1e6
             assert exact == rank, (member.model, params, x)
-    assert misled <= total / 200
+    assert misled <= max(1, total / 200)
     tally(
         clear, of=total, what=f"spectra with a gap above 1e6, {total - clear} excluded, {misled} misled by their scale"
     )

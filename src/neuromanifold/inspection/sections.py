@@ -138,7 +138,10 @@ def _dense(s: Subject) -> bool:
 
 
 def _spectrum(s: Subject) -> Spectrum:
-    return spectrum(s.f, s.params, s.x, memory=s.budget, k=None if _dense(s) else min(_LANCZOS_COUNT, s.rows))
+    try:
+        return spectrum(s.f, s.params, s.x, memory=s.budget, k=None if _dense(s) else min(_LANCZOS_COUNT, s.rows))
+    except ArithmeticError:
+        raise LeftOut("its entries overflow float64 at these values") from None
 
 
 def _spectrum_seconds(s: Subject) -> float:
@@ -163,7 +166,10 @@ def _reduction(s: Subject) -> Reduction:
 
 def _bottleneck(s: Subject) -> BottleneckStructure:
     try:
-        return bottleneck_structure(*s.perceptron)
+        with np.errstate(over="raise"):
+            return bottleneck_structure(*s.perceptron)
+    except FloatingPointError:
+        raise LeftOut("its numbers overflow float64 at these values") from None
     except ValueError as error:
         raise LeftOut(str(error)) from None
 

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _neighbour(path)
+    permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
     try:
         write(temporary)
-        _keep_mode(path, temporary)
+        temporary.chmod(permissions)  # some writers put a file of their own in the place of this one
         _flush(temporary)
         temporary.replace(path)
     finally:
@@ -30,11 +32,6 @@ def _neighbour(path: Path) -> Path:
     temporary = path.with_name(name)
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return temporary
-
-
-def _keep_mode(path: Path, temporary: Path) -> None:
-    if path.exists():
-        temporary.chmod(path.stat().st_mode & 0o7777)
 
 
 def _flush(path: Path) -> None:
