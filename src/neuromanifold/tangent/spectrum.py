@@ -54,10 +54,14 @@ class Spectrum(Result):
             import matplotlib.pyplot as plt
 
             axes = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-        order, floor = np.arange(1, len(self.eigenvalues) + 1), 1e-18 * max(self.eigenvalues[0], 1e-300)
-        axes.semilogy(order, np.maximum(self.eigenvalues, floor), ".-", color="#0072B2", lw=0.8, label="eigenvalues")
+        order, positive = np.arange(1, len(self.eigenvalues) + 1), self.eigenvalues > 0
+        hidden = "" if positive.all() else f" ({(~positive).sum()} not positive, not drawn)"
         axes.semilogy(
-            order, np.maximum(self.residuals, floor), color="0.5", lw=0.8, ls=":", label="bound of their error"
+            order[positive], self.eigenvalues[positive], ".-", color="#0072B2", lw=0.8, label=f"eigenvalues{hidden}"
+        )
+        bounded = self.residuals > 0
+        axes.semilogy(
+            order[bounded], self.residuals[bounded], color="0.5", lw=0.8, ls=":", label="bound of their error"
         )
         axes.set(xlabel="order", ylabel="eigenvalue of the tangent kernel")
         axes.set_title(f"stable rank {self.stable_rank:.3g} of {self.size}", fontsize=10)
