@@ -38,7 +38,7 @@ def closure_upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperB
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)
     >>> closure_upper_bound(net, (nm.Layer(np.ones((2, 1))), nm.Layer(np.ones((1, 2)))))
-    UpperBound(value=2, reason='the symmetry leaf has dimension 2')
+    UpperBound(value 2, reason 'the symmetry leaf has dimension 2')
     """
     ring = Reals() if ring is None else ring
     if isinstance(f, MLP):
