@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import itertools
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,24 @@ def test_twenty_tampered_certificates_are_refused(key, rng, tmp_path, tally):
         edited.add(name := _altered(document, rng))
         assert "fails" in {verdict for _, verdict in checker.check(document)}, name
     tally(len(edited), of=11, what="kinds of claims that were altered")
+
+
+def test_primes_are_told_from_composites(rng):
+    """Carmichael numbers without small factors, which Fermat's test lets through, and numbers drawn at random."""
+    found = 0
+    for k in itertools.count(10**5):
+        factors = [6 * k + 1, 12 * k + 1, 18 * k + 1]
+        if all(flint.fmpz(n).is_prime() for n in factors):
+            n = math.prod(factors)
+            assert pow(2, n - 1, n) == 1
+            assert not checker.is_prime(n)
+            found += 1
+        if found == 5:
+            break
+    drawn = [int(n) | 1 for n in rng.integers(2**59, 2**62, size=2_000)]
+    expected = [flint.fmpz(n).is_prime() for n in drawn]
+    assert any(expected)
+    assert [checker.is_prime(n) for n in drawn] == expected
 
 
 def test_a_byte_changed_in_the_file_is_seen_and_the_exit_status_says_so(key, rng, tmp_path):
