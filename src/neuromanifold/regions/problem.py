@@ -66,7 +66,7 @@ class Problem:
     @cached_property
     def fingerprint(self) -> str:
         """A name for network, parameters and data."""
-        digest = hashlib.sha256(repr((self.shape, self.chosen.names, _text(self.graph))).encode())
+        digest = hashlib.sha256(repr((self.shape, self.chosen.names, self.graph.text)).encode())
         for a in (*self.leaves, *self.data):
             digest.update(f"{a.dtype}{a.shape}".encode() + np.ascontiguousarray(a).tobytes())
         return digest.hexdigest()
@@ -207,10 +207,3 @@ class Problem:
 def _real(leaf: Any) -> np.ndarray:
     """Floats of any width as float64, which holds them exactly."""
     return np.asarray(leaf).astype(np.float64) if is_floating(leaf) else np.asarray(leaf)
-
-
-def _text(graph: Graph) -> Any:
-    """The operations of a graph and its constants, as text."""
-    program = graph.program
-    constants = [(a.shape, a.tobytes()) for a in program.constants.values()]
-    return [(node.operation, node.inputs) for node in program.nodes], constants

@@ -7,10 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.layers.base import AbstractLayer, Shape
 from neuromanifold.models.layers.branches import Elementwise, Residual, Sum, apply_all, shapes_through
 from neuromanifold.models.layers.dense import Dense
-from neuromanifold.models.mlp import MLP
 from neuromanifold.models.sequential import Sequential
 from neuromanifold.tangent.infinite.deviations import Deviation, weight_layers
 from neuromanifold.tangent.infinite.duals import Dual
@@ -98,10 +98,7 @@ def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> Pro
     quadrature = quadrature or Quadrature()
     if isinstance(net, Sequential):
         return Program(net.layers, net.input_shape, scaling or net.scaling, quadrature)
-    if not isinstance(net, MLP):
-        raise TypeError(
-            f"`net` is a {type(net).__name__}; infinite width is defined for the descriptions nm.MLP and nm.Sequential."
-        )
+    net = require_perceptron(net, "infinite width is defined for the descriptions nm.MLP and nm.Sequential")
     if net.output_activation.name != "identity":
         raise ValueError(
             f"`net` has the output activation {net.output_activation}; the limit is Gaussian before it: pass a linear output."
