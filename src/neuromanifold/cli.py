@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -196,7 +196,7 @@ def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 @contextlib.contextmanager
-def _notes() -> Iterator[None]:
+def _notes() -> Generator[None]:
     """Warnings of the library as plain lines."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

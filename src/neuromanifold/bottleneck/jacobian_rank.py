@@ -78,7 +78,7 @@ def jacobian_rank(
 
 @jax.jit(static_argnums=0)
 def _input_jacobians(f: Model, params: Any, x: Any) -> Any:
-    def at_one(sample):
+    def at_one(sample: Any):
         J = jax.jacfwd(lambda s: f(params, s[None])[0].ravel())(sample)
         return J.reshape(J.shape[0], -1)
 

@@ -91,7 +91,7 @@ def _tower(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
 def _taylor(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
     from jax.experimental.jet import jet
 
-    def tower(z):
+    def tower(z: Any):
         if order == 0:
             return fn(z)[None]
         series = [jnp.ones_like(z), *[jnp.zeros_like(z)] * (order - 1)]
@@ -106,7 +106,7 @@ def _nested(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
         if k == 0:
             return lambda z: (fn(z),)
 
-        def above(z):
+        def above(z: Any):
             values, slopes = jax.jvp(level(k - 1), (z,), (jnp.ones_like(z),))
             return (*values, slopes[-1])
 

@@ -154,11 +154,11 @@ def _pushed(f: Model, params: Any, theta: Any, V: Any, x: Any, c: Any) -> tuple[
 
 @jax.jit(static_argnums=0)
 def _chains(f: Model, params: Any, theta: Any, x: Any, c: Any) -> Float[Any, "lanes D"]:
-    def unit(x, c):
+    def unit(x: Any, c: Any):
         length = jnp.linalg.norm(_flat_field(f, params, x, c)(theta))
         return _flat_field(f, params, x, c / jnp.where(length > 0, length, 1.0))
 
-    def one(xs, cs):
+    def one(xs: Any, cs: Any):
         return left_normed(*(unit(x, c) for x, c in zip(xs, cs, strict=True)))(theta)
 
     return jax.vmap(one)(x, c)

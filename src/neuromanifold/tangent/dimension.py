@@ -136,7 +136,7 @@ def _exact(f: Model, params: Any, x: Any, wrt: Any, prove: bool) -> Rank:
     return exact_rank(certificate.rank, certificate)
 
 
-def _singular_values(f: Model, params, x, chosen: Selection, budget: int | float) -> tuple[Any, bool, float]:
+def _singular_values(f: Model, params: Any, x: Any, chosen: Selection, budget: int | float) -> tuple[Any, bool, float]:
     """The singular values of J: dense, by QR of row blocks when J is tall, by a Gaussian sketch when it is wide."""
     rows, columns = leading_axis(x) * output_size(f, params, x), chosen.size
     if 3 * 8 * rows * columns <= budget:
@@ -161,7 +161,7 @@ def spectrum_of(matrix: Any) -> Any:
     return np.linalg.svd(a, compute_uv=False)
 
 
-def _triangle(f: Model, params, x, chosen: Selection, budget: int | float) -> Any:
+def _triangle(f: Model, params: Any, x: Any, chosen: Selection, budget: int | float) -> Any:
     """R of J = QR, row block by row block: orthogonal, so it has the singular values of J."""
     per_sample = 3 * 8 * chosen.size * output_size(f, params, x)
     R = jnp.zeros((0, chosen.size))
@@ -173,7 +173,7 @@ def _triangle(f: Model, params, x, chosen: Selection, budget: int | float) -> An
     return R
 
 
-def _sketch(f: Model, params, x, chosen: Selection, width: int, budget: int | float) -> Any:
+def _sketch(f: Model, params: Any, x: Any, chosen: Selection, width: int, budget: int | float) -> Any:
     """J·Ω for a Gaussian Ω of `width` columns with variance 1/width, by forward products."""
     size = 8 * (chosen.size + sum(leaf.size for leaf in jax.tree.leaves(x)))
     keys = jax.random.split(jax.random.key(0), width)
@@ -182,11 +182,11 @@ def _sketch(f: Model, params, x, chosen: Selection, width: int, budget: int | fl
 
 
 @jax.jit(static_argnums=(0, 4))
-def _forward(f: Model, params, x, keys, chosen: Selection) -> Any:
+def _forward(f: Model, params: Any, x: Any, keys: Any, chosen: Selection) -> Any:
     mine, rebuild = chosen.split(params)
     flat, unravel = ravel_pytree(mine)
 
-    def along(key):
+    def along(key: Any):
         direction = jax.random.normal(key, flat.shape, flat.dtype)
         return jax.jvp(lambda p: flat_outputs(f, rebuild(unravel(p)), x), (flat,), (direction,))[1].ravel()
 

@@ -99,7 +99,7 @@ class KernelFlow(Result):
             raise ValueError(
                 "`loss` is no squared error, so its curvature changes on the way; use nm.largest_stable_lr."
             )
-        stiffness = self.curvature * float(self._spectrum[0].max()) + self.ridge
+        stiffness = self.curvature * float(self.modes[0].max()) + self.ridge
         return 2 * (1 + momentum) / stiffness if stiffness > 0 else math.inf
 
     @cached_property
@@ -115,13 +115,14 @@ class KernelFlow(Result):
         return kappa if spread <= 1e-9 * abs(kappa) and kappa > 0 else None
 
     @cached_property
-    def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+    def modes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues of the kernel, none negative, and its eigenvectors."""
         values, vectors = np.linalg.eigh(np.asarray(self.kernel, np.float64))
         return np.maximum(values, 0.0), vectors
 
     def _filtered(self, t: float) -> np.ndarray:
         """a(t) = V diag(κ g(s, t)/s) Vᵀ (f(0) − y) with the stiffnesses s = κλ + ρ."""
-        values, vectors = self._spectrum
+        values, vectors = self.modes
         residual = self._columns(self.start - self.target)
         gain = mode_gains(values, self.curvature or 0.0, self.ridge, self.friction, t)
         return (vectors @ (gain[:, None] * (vectors.T @ residual))).reshape(np.shape(self.start))
@@ -164,11 +165,11 @@ def mode_gains(values: np.ndarray, curvature: float, ridge: float, friction: flo
 def _solve(loss: Loss, heavy: bool, kernel: Any, start: Any, target: Any, t: Any, rtol: Any, ridge: Any, friction: Any):
     import diffrax
 
-    def force(impulse):
+    def force(impulse: Any):
         moved = start - (kernel @ impulse.reshape(len(kernel), -1)).reshape(start.shape)
         return jax.grad(loss)(moved, target) - ridge * impulse
 
-    def velocity(time, state, _):
+    def velocity(time: Any, state: Any, _):
         if not heavy:
             return force(state)
         impulse, speed = state

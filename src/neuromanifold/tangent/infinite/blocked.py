@@ -40,8 +40,8 @@ def blocked_kernels(
         if more is None:
             kernels, errors = _assembled(it, x1, x2, spreads, sides, size, wanted)
             more = next_orders(it, errors)
-        if more is None:
-            return _finite(it, x1, x2, spreads, kernels)
+            if more is None:
+                return _finite(it, x1, x2, spreads, kernels)
         it = it.with_orders(more)
 
 

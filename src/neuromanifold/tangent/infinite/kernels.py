@@ -99,7 +99,17 @@ def nngp(
     return _kernels(net, x1, x2, weight_std, bias_std, None, quadrature, memory, Wanted(nngp=True, ntk=False)).nngp
 
 
-def _kernels(net, x1, x2, weight_std, bias_std, scaling, quadrature, memory, wanted: Wanted) -> InfiniteKernels:
+def _kernels(
+    net: Any,
+    x1: Any,
+    x2: Any,
+    weight_std: Any,
+    bias_std: Any,
+    scaling: Any,
+    quadrature: Any,
+    memory: Any,
+    wanted: Wanted,
+) -> InfiniteKernels:
     it = program(net, scaling, quadrature)
     x1 = _checked_sample(it, x1, "x")
     x2 = None if x2 is None else _checked_sample(it, x2, "x2")
