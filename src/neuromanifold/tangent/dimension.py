@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.scales import spread
-from neuromanifold.graph.selection import Selection, select
+from neuromanifold.graph.selection import Selection, by_leaf, select
 from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.memory import blocks, memory_budget
@@ -36,11 +36,12 @@ def functional_dimension(
     *,
     exact: bool = False,
     wrt: Any = None,
+    by_layer: bool = False,
     rtol: float | None = None,
     prove: bool = False,
     smallest_gap: float = 1e3,
     memory: int | str | None = None,
-) -> Rank:
+) -> Any:
     """The batch functional dimension rank J: how many independent changes of f on the sample parameters can make.   [complexity, Sec. 3.3]
 
     `exact=False`: singular values of J in float64, any model, also under `jit` and `vmap`; the rank counts those above
@@ -52,7 +53,8 @@ def functional_dimension(
     pooled, normalised in evaluation mode, with linear attention. `prove=True` insists on a proof where a failure
     probability (typically 1e-13) would do, at the price of a few hundred primes. Host only.
 
-    `wrt` picks the parameters that count (a name, a pattern, truth values); the others are constants.
+    `wrt` picks the parameters that count (a name, a pattern, truth values); the others are constants. `by_layer=True` gives
+    the rank of each of them alone, a dict by name: their sum is at least the rank of all.
 
     >>> net = nm.MLP((2, 3, 2), "identity", bias=False)
     >>> params = net.init(key=jax.random.key(0))
@@ -60,6 +62,9 @@ def functional_dimension(
     >>> int(rank), rank.certificate.reason           # W₂W₁ ranges over all 2×2 matrices
     (4, 'full rank')
     """
+    if by_layer:
+        options: dict[str, Any] = {"exact": exact, "rtol": rtol, "prove": prove, "smallest_gap": smallest_gap}
+        return by_leaf(lambda it: functional_dimension(f, params, x, wrt=it, memory=memory, **options), params, wrt)
     budget = memory_budget(memory)
     if rtol is not None and not (rtol >= 0 and not exact):
         needed = "leave it out: an exact rank has no threshold" if exact else "pass a nonnegative number"
