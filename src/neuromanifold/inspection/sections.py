@@ -18,7 +18,6 @@ from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.regions.signs import signs_of
 from neuromanifold.symmetry.account import DimensionAccount, account_of
-from neuromanifold.symmetry.equivalence import equivalence_of
 from neuromanifold.symmetry.reduce import Reduction, reduced_by
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
@@ -151,7 +150,7 @@ def _spectrum_seconds(s: Subject) -> float:
 
 
 def _account(s: Subject) -> DimensionAccount:
-    return account_of(equivalence_of(*s.perceptron, s.problem), s.rank)
+    return account_of(s.problem, s.params, s.rank)
 
 
 def _account_obstacle(s: Subject) -> str:
