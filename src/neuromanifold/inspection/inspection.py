@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure
+from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.symmetry.account import DimensionAccount
@@ -32,8 +33,8 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
     rank on the first 1, …, n samples, `closed` how many parameters no open path runs through. `regions` and `layers` belong to
-    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given. What was
-    not computed is `None`, and `parts` says why.
+    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given,
+    `descent` alignment and learning rate. What was not computed is `None`, and `parts` says why.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Inspection:
     affine_dimension: int = 0
     curve: tuple[np.ndarray, np.ndarray] | None = None
     fit: float | None = None
+    descent: Descent | None = None
     exact: Rank | None = None
     growth: np.ndarray | None = None
     float64: Rank | None = None
@@ -93,7 +95,7 @@ class Inspection:
         """(quantity, value, remark) for a table."""
         parts = (
             self._size_rows(), self._rank_rows(), self._account_rows(), self._region_rows(), self._kernel_rows(),
-            self._bottleneck_rows(), self._left_out_rows(),
+            self._descent_rows(), self._bottleneck_rows(), self._left_out_rows(),
         )  # fmt: skip
         return tuple(row for part in parts for row in part)
 
@@ -208,6 +210,19 @@ class Inspection:
         if not np.isnan(s.effective_rank):
             rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
         return [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+
+    def _descent_rows(self) -> list[Row]:
+        d = self.descent
+        if d is None:
+            return []
+        return [
+            ("largest stable learning rate", f"{d.largest_lr:.4g}", f"2 / sharpness; sharpness {d.sharpness:.4g}"),
+            (
+                "  alignment",
+                f"{d.alignment:.4g}",
+                f"of the kernel with the gradient; with the targets {d.kernel_alignment:.3f} of 1",
+            ),
+        ]
 
     def _bottleneck_rows(self) -> list[Row]:
         if self.bottleneck is None:
