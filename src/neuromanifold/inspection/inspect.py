@@ -1,12 +1,13 @@
 """`inspect`: the geometry of one network on one sample, asked of the rooms above and returned as one result."""
 
 import time
+from collections import Counter
 from typing import Any
 
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import trace
+from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
 from neuromanifold.inspection.progress import Bar, shown
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section
@@ -65,6 +66,8 @@ def inspect(
         n_outputs=subject.outputs,
         n_inputs=subject.graph.inputs,
         affine_dimension=subject.graph.affine_dimension if found.get("regions") else 0,
+        program=_program(subject.graph),
+        tensors=_tensors(subject.graph),
         sample=(subject.x, subject.y),
         curve=_curve(subject),
         parts=(*parts, *others),
@@ -143,6 +146,29 @@ def _computed(sections: list[Section], subject: Subject, bar: Bar) -> tuple[dict
         except KeyboardInterrupt:
             return found, [*parts, *(Part(s.title, 0.0, INTERRUPTED) for s in sections[index:])]
     return found, parts
+
+
+def _program(graph: Graph) -> tuple[str, ...]:
+    """What the network is as a program, in a few clauses."""
+    kinds = [
+        ("piecewise linear in its input", graph.piecewise_linear),
+        ("a polynomial", graph.polynomial),
+        ("analytic", graph.analytic and not graph.polynomial),
+        ("open to exact arithmetic", graph.exact),
+    ]
+    used = Counter(node.operation for node in graph.program.nodes)
+    listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in used.most_common())
+    units = [u for u in graph.units if u.candidates is None]
+    return (
+        *(f"it is {name}" for name, holds in kinds if holds),
+        f"{len(graph.program.nodes):,} operations: {listed}",
+        f"{len(graph.units):,} bends with {sum(u.size for u in units):,} units a sample",
+    )
+
+
+def _tensors(graph: Graph) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    leaves = jax.tree.leaves(graph.params)
+    return tuple((name, tuple(leaf.shape)) for name, leaf in zip(graph.parameters, leaves, strict=True))
 
 
 def _curve(s: Subject) -> tuple[np.ndarray, np.ndarray] | None:

@@ -11,6 +11,7 @@ from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.symmetry.account import DimensionAccount
+from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduce import Reduction
 from neuromanifold.tangent.spectrum import Spectrum
 
@@ -34,7 +35,8 @@ class Inspection:
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
     rank on the first 1, …, n samples, `closed` how many parameters no open path runs through. `regions` and `layers` belong to
     piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given,
-    `descent` alignment and learning rate. What was not computed is `None`, and `parts` says why.
+    `descent` alignment and learning rate. `program` says what the network is as a program, `tensors` names its parameters.
+    What was not computed is `None`, and `parts` says why.
     """
 
     model: str
@@ -47,6 +49,8 @@ class Inspection:
     parts: tuple[Part, ...]
     seconds: float
     affine_dimension: int = 0
+    program: tuple[str, ...] = ()
+    tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
     curve: tuple[np.ndarray, np.ndarray] | None = None
     fit: float | None = None
     descent: Descent | None = None
@@ -59,6 +63,7 @@ class Inspection:
     layers: tuple[LayerStatus, ...] | None = None
     closed: int | None = None
     account: DimensionAccount | None = None
+    conserved: ConservedQuantities | None = None
     reduction: Reduction | None = None
     bottleneck: BottleneckStructure | None = None
 
@@ -160,7 +165,8 @@ class Inspection:
             )
             rows.append(("functional dimension", f"{int(self.dimension):,}", f"numerical, {how}"))
         if self.saturated_at is not None and int(self.dimension or 0) < self.rows_of_jacobian:
-            remark = f"of {self.n_samples:,} samples, in the order given; the others add nothing"
+            rest = "the others add nothing" if self.saturated_at < self.n_samples else "the last one still adds"
+            remark = f"of {self.n_samples:,} samples, in the order given; {rest}"
             rows.append(("  reached after", f"{self.saturated_at:,}", remark))
         if self.exact is not None and self.float64 is not None:
             rows.append(("  float64 would say", f"{int(self.float64):,}", _gap(self.float64)))
@@ -177,6 +183,11 @@ class Inspection:
             explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
             free = self.n_params - int(self.account.functional)
             rows.append(("directions that change nothing", f"{free:,}", explained))
+        if self.conserved is not None:
+            count = len(self.conserved)
+            rows.append(
+                ("conserved quantities", f"{count:,}", "what gradient flow keeps, whatever the data and the loss")
+            )
         if self.reduction is not None:
             size = f"{self.reduction.net.n_params:,}"
             rows.append(("equivalent smaller network", size, _reduction_remark(self.reduction)))

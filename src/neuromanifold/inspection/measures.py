@@ -8,13 +8,11 @@ import jax
 import numpy as np
 
 from neuromanifold.inspection.costs import curvature_seconds, exact_bytes_of, exact_seconds, float64_seconds, passes
-from neuromanifold.inspection.sections import bent, float64_rank
+from neuromanifold.inspection.sections import bent, conserved_obstacle, float64_rank
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
-from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.symmetry.conserved import conserved_quantities
+from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
 from neuromanifold.tangent.alignment import alignment
 from neuromanifold.tangent.curvature import sharpness
 from neuromanifold.tangent.ntk import ntk
@@ -101,13 +99,16 @@ def _kernel_drift(s: Subject, reference: Reference) -> Values:
 
 
 def _conserved_obstacle(s: Subject) -> str:
-    if not isinstance(s.f, (MLP, LinearConvNet)):
-        return "known for an nm.MLP and an nm.LinearConvNet only"
-    return "" if len(conserved_quantities(s.f, s.params)) else "the network has no continuous symmetry that gives one"
+    return conserved_obstacle(s) or ("" if len(_quantities(s)) else "no continuous symmetry of the network gives one")
+
+
+def _quantities(s: Subject) -> ConservedQuantities:
+    net: Any = s.f
+    return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
 
 
 def _conserved(s: Subject, reference: Reference) -> Values:
-    found = conserved_quantities(s.f, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+    found = _quantities(s)
     values = np.asarray(found.values)
     if reference.conserved is None:
         reference.conserved = values

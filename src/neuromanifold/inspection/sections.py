@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
@@ -26,12 +27,14 @@ from neuromanifold.inspection.costs import (
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
+from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.regions.signs import signs_of
 from neuromanifold.symmetry.account import DimensionAccount, account_of
+from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
 from neuromanifold.symmetry.equivalence import equivalence_of
 from neuromanifold.symmetry.reduce import Reduction, reduced_by
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
@@ -137,6 +140,16 @@ def _account_obstacle(s: Subject) -> str:
     return _perceptron(s) or _exactly(s) or ("" if small else f"kept to {_LARGEST_ACCOUNT:,} parameters")
 
 
+def conserved_obstacle(s: Subject) -> str:
+    """Why no conserved quantities are known of a network, where none are."""
+    return "" if isinstance(s.f, (MLP, LinearConvNet)) else "known for an nm.MLP and an nm.LinearConvNet only"
+
+
+def _conserved(s: Subject) -> ConservedQuantities:
+    net: Any = s.f
+    return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+
+
 def _reduction(s: Subject) -> Reduction:
     net, params, x = s.perceptron
     return reduced_by(signs_of(net, s.problem.decisions, s.samples), net, params, x)
@@ -170,6 +183,7 @@ SECTIONS = (
         "account", "account of the parameters", _account, _account_obstacle, lambda s: s.columns**3 * PRODUCT,
         lambda s: 3 * 8 * s.columns**2, "exact",
     ),
+    Section("conserved", "conserved quantities", _conserved, conserved_obstacle, lambda s: 0.0),
     Section(
         "reduction", "equivalent smaller network", _reduction, lambda s: _perceptron(s) or _exactly(s),
         lambda s: cubes(s) / 10 + passes(s, 20), needs="regions",

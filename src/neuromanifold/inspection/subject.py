@@ -67,7 +67,7 @@ class Subject:
     @cached_property
     def problem(self) -> Problem:
         """The exact Jacobian with every bend decided: once, for all that ask."""
-        return Problem.of(self.f, self.params, self.x)
+        return Problem.of(self.f, self.params, self.x, memory=self.budget)
 
     @cached_property
     def exact_operations(self) -> float:
