@@ -37,6 +37,7 @@ def opened(browser: Any, pages: dict[str, Any]) -> Iterator[Any]:
         context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(5000)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on(
@@ -106,16 +107,16 @@ def test_dragging_zooms_and_escape_shows_all(opened: Any) -> None:
     plot = page.locator("#samples .plot")
     plot.scroll_into_view_if_needed()
     ticks = page.locator("#samples .xt")
-    before, curve = ticks.inner_text(), page.locator("#samples .curves path").last.get_attribute("d")
+    before, curve = ticks.text_content(), page.locator("#samples .curves path").last.get_attribute("d")
     box = page.locator("#samples .inner").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 20)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60)
     page.mouse.up()
-    assert ticks.inner_text() != before
+    assert ticks.text_content() != before
     plot.focus()
     page.keyboard.press("Escape")
-    assert ticks.inner_text() == before
+    assert ticks.text_content() == before
     assert page.locator("#samples .curves path").last.get_attribute("d") == curve
 
 
@@ -156,7 +157,7 @@ def test_hostile_names_are_text(opened: Any, name: str) -> None:
     page = opened(name)
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     if page.locator(".cells svg").count():
-        page.locator(".cells svg").first.hover()
+        page.locator(".cells svg").first.hover(position={"x": 4, "y": 4})
         assert HOSTILE in page.locator(TIP).inner_text()
     assert page.evaluate("window.hacked") is None
     assert page.locator("img").count() == 0
