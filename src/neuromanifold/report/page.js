@@ -12,11 +12,11 @@
     tip.textContent = text;
     tip.classList.toggle("shown", Boolean(text));
     const box = tip.getBoundingClientRect();
-    tip.style.left = Math.max(4, Math.min(left + 12, innerWidth - box.width - 8)) + "px";
-    tip.style.top = Math.max(4, top - box.height - 12) + "px";
+    const most = document.documentElement.clientWidth - box.width - 8;
+    tip.style.left = scrollX + Math.max(4, Math.min(left + 12, most)) + "px";
+    tip.style.top = scrollY + Math.max(4, top - box.height - 12) + "px";
   };
   const hush = () => say("", 0, 0);
-  addEventListener("scroll", hush, { passive: true });
   const place = (svg, x, y) => new DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
   const within = (svg, event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
   const drawn = (name, attributes, text) => {

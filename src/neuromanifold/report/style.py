@@ -23,7 +23,8 @@ td, th { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(-
 h3 small { font-weight: 400; color: var(--soft); font-size: .92em; }
 figcaption, footer, .soft { color: var(--soft); font-size: .92rem; } footer { margin-top: 2.5rem; }
 details { margin: .2rem 0; color: var(--soft); font-size: .92rem; } summary { cursor: pointer; }
-.tip { position: fixed; z-index: 9; max-width: min(22rem, 92vw); padding: .3rem .55rem; border-radius: .3rem; background: var(--ink);
+.tip { position: absolute; left: 0; top: 0; z-index: 9; max-width: min(22rem, 92vw);
+  padding: .3rem .55rem; border-radius: .3rem; background: var(--ink);
   color: var(--ground); font-size: .85rem; line-height: 1.35; white-space: pre-line; pointer-events: none; opacity: 0; }
 .tip.shown { opacity: 1; }
 @page { margin: 16mm; }
