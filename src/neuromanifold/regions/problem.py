@@ -42,7 +42,14 @@ class Problem:
 
     @staticmethod
     def of(
-        f: Model, params: Any, x: Any, *, wrt: Any = None, balls_only: bool = False, before_output: bool = False
+        f: Model,
+        params: Any,
+        x: Any,
+        *,
+        wrt: Any = None,
+        balls_only: bool = False,
+        before_output: bool = False,
+        memory: int | str | None = None,
     ) -> "Problem":
         """Trace, refuse what has no exact answer, decide. `before_output` leaves out functions that outputs pass through last."""
         graph = trace(f, params, x)
@@ -50,7 +57,7 @@ class Problem:
         refuse_inexact(graph, "exact arithmetic needs")
         leaves = tuple(_real(leaf) for leaf in jax.tree.leaves(params))
         data = tuple(_real(leaf) for leaf in jax.tree.leaves(x))
-        found = decide(graph, leaves, data, balls_only=balls_only)
+        found = decide(graph, leaves, data, balls_only=balls_only, memory=memory)
         return Problem(f, graph, leaves, data, found, select(params, wrt))
 
     @property
