@@ -4,7 +4,7 @@ import hashlib
 import random
 import types
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -50,9 +50,9 @@ class Target:
         return chosen(mutants(self.reached, self.prefix), 4 * count, self.name)
 
 
-def targets(paper: str, only: str | None = None) -> Iterator[Target]:
+def targets(paper: str, only: Sequence[str] = ()) -> Iterator[Target]:
     """Every statement of a paper that answers to `only`, and every amendment under its own name."""
-    for statement in papers.select(paper, [only] if only else ()):
+    for statement in papers.select(paper, list(only)):
         if statement.amended is not None:
             yield Target(f"{statement.id} → {statement.amended.id}", _quick(statement.amended))
         yield Target(statement.id, _quick(statement))

@@ -57,7 +57,8 @@ def measure_closest(case: Case, allowed: Budget = budget) -> Check:
 
 
 def several_layers(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Chains of one neuron with weights −1, 0, 1, then random networks."""
+    """Two large equal layers, which nearly attain the bound; chains of one neuron with weights −1, 0, 1; random networks."""
+    yield network([[[64.0]], [[64.0]]], [[1.0]], kind="nearly attained")
     yield from lattice(((1, 1, 1), (1, 1, 1, 1)))
     yield from random_networks(rng, 3 * draws)
 
