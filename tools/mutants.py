@@ -269,10 +269,14 @@ def _of_check(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
         ("offset", lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), ast.Constant(1)))
     ]
     if not _zero(node.args):
-        sides.append(("factor 1.1", lambda down: ast.BinOp(left, ast.Mult(), ast.Constant(0.9 if down else 1.1))))
+        sides.append(("factor 1.1", lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), _tenth(left))))
     for kind, moved in sides:
         new = _where_least(asked[0], moved(True), moved(False)) if asked and not relations else moved(least)
         yield kind, _with(node, args=[new, *node.args[1:]])
+
+
+def _tenth(side: ast.expr) -> ast.expr:
+    return ast.BinOp(ast.Call(ast.Name("abs", ast.Load()), [side], []), ast.Div(), ast.Constant(10))
 
 
 def _where_least(relation: ast.expr, smaller: ast.expr, larger: ast.expr) -> ast.expr:

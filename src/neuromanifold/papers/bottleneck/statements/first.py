@@ -200,7 +200,7 @@ def measure_stacked(case: tuple[Case, Case]) -> Check:
     missed = float(np.abs(outputs(both.net, both.params, g.x) - wanted).max())
     return worst(
         [
-            compare(both.squared_norm, "<=", f.squared_norm + g.squared_norm, 64 * EPS * (1 + both.squared_norm)),
+            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, 64 * EPS * (1 + both.squared_norm)),
             compare(missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)),
         ],
         {"depths": f"{f.net.depth} + {g.net.depth}"},
@@ -220,8 +220,9 @@ def sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 
 def linear_sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), then larger ones."""
+    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), a pair on two axes, then larger ones."""
     yield None
+    yield np.diag([2.0, 0.0]), np.diag([0.0, 3.0])
     for index in range(4 * draws):
         d = 2 + index % 3
         k = int(rng.integers(1, d))
@@ -292,7 +293,7 @@ def measure_parallel(case: Any) -> Check:
     rounding = 64 * EPS * (1 + both.squared_norm + float(np.abs(wanted).max()))
     return worst(
         [
-            compare(both.squared_norm, "<=", f.squared_norm + g.squared_norm, rounding),
+            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, rounding),
             compare(missed, "=", 0.0, rounding),
         ],
         {"functions": "networks without biases", "slope": f.slope},

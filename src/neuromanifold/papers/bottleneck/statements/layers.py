@@ -205,8 +205,9 @@ def confirm_trace(case: Case) -> Check:
 
 
 def biased_traces(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """One layer, then integer networks with biases."""
+    """One layer, three with a kink in the second, then integer networks with biases."""
     yield network([[[1.0]]], [[1.0]], biases=[[0.0]])
+    yield network([[[1.0]]] * 3, [[1.0]], biases=[[0.0], [-1.0], [0.0]])
     yield from integer_networks(rng, 0)
 
 

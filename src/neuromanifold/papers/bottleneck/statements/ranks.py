@@ -152,7 +152,9 @@ def small_matrices(values: tuple[int, ...] = (-1, 0, 1)) -> np.ndarray:
 def small_rank(M: np.ndarray) -> np.ndarray:
     """The rank of integer 2 × 2 matrices, exactly."""
     det = M[..., 0, 0] * M[..., 1, 1] - M[..., 0, 1] * M[..., 1, 0]
-    return np.where(det != 0, 2, np.any(M != 0, axis=(-1, -2)).astype(int))
+    found = np.where(det != 0, 2, np.any(M != 0, axis=(-1, -2)).astype(int))
+    assert np.array_equal(found, np.linalg.matrix_rank(M))
+    return found
 
 
 def squared_determinant(M: np.ndarray) -> np.ndarray:
@@ -237,7 +239,7 @@ def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: A
     return worst(
         [
             Check(exact_rank(short), allowed, "<="),
-            compare((norm - short.squared_norm) / 8, "<=", allowed, 64 * EPS * norm),
+            compare((norm - short.squared_norm) / 8, "=", allowed, 64 * EPS * norm),
             compare(missed, "=", 0.0, 64 * EPS * (1 + norm) * (1 + float(np.abs(wanted).max()))),
         ],
         {"functions": "networks", "slope": f.slope, "bound": allowed},

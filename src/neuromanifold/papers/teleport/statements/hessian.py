@@ -151,7 +151,13 @@ the print is right.""",
         method="float64",
         cases=shallow,
         measure=logarithmic,
-        control=_STANDARD,
+        control=Control(
+            "norms 5 % larger, σ = identity, where the bound is attained",
+            case=lambda: Layer1("identity", 0.0, 0),
+            breaks={"norms": lambda case: 1.05 * drawn_norms(case)},
+        ),
+        proof="One hidden layer: the Hessian splits into neurons' blocks (vσ'' σ'; σ' 0)/√n, of norm at most (|v||σ''| + |σ'|)/√n, and "
+        "max|v_i|, max|w_i| ≤ 2√(ln n) + R but with probability 4/n. Deeper networks: no proof.",
     ),
 )
 
