@@ -7,6 +7,7 @@
 import os
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,7 +17,11 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 HOME = Path(__file__).parents[1] / "docs" / "tutorials"
-INLINE = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+KERNEL = {
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "PYTHONPATH": str(HOME.parents[1] / "src"),
+    "NO_COLOR": "1",
+}
 BEFORE = "import matplotlib.pyplot as plt\nplt.rcParams.update({'figure.dpi': 110, 'figure.constrained_layout.use': True})"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -40,8 +45,9 @@ def run(script: Path) -> NotebookNode:
     notebook = read(script)
     start = time.perf_counter()
     notebook.cells.insert(0, nbformat.v4.new_code_cell(BEFORE))
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(HOME)}})
-    client.execute(env={**os.environ, **INLINE})
+    with tempfile.TemporaryDirectory() as folder:
+        client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": folder}})
+        client.execute(env={**os.environ, **KERNEL})
     del notebook.cells[0]
     for cell in notebook.cells:
         _settle(cell)
