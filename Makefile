@@ -7,13 +7,14 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pyt
 ADAPTERS = $(wildcard tests/models/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
 TORCH_CPU = --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
 
-.PHONY: help install demo test test-torch acceptance lint docs bench peers
+.PHONY: help install demo test test-torch test-docs acceptance lint docs bench peers
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo        inspect the built-in example network and write report/index.html'
 	@echo 'make test        the whole test suite'
 	@echo 'make test-torch  the tests that need PyTorch (its CPU build), Flax or Haiku, in .venv-torch'
+	@echo 'make test-docs   the built documentation, every tutorial, the wheel in an empty environment'
 	@echo 'make acceptance  the same tests with ten times the random draws'
 	@echo 'make lint        ruff and pyright'
 	@echo 'make docs        the documentation, into site/'
@@ -33,6 +34,9 @@ test-torch: VENV = .venv-torch
 test-torch: .venv-torch/.installed
 	$(PYTEST) $(ADAPTERS) $(ARGS)
 
+test-docs: docs
+	$(PYTEST) tests_site $(ARGS)
+
 acceptance: .venv/.installed
 	$(PYTEST) --draws 10 $(ARGS)
 
@@ -42,7 +46,7 @@ lint: .venv/.installed
 	.venv/bin/pyright
 
 docs: .venv/.installed
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 bench: .venv/.installed-core
 	.venv/bin/neuromanifold bench $(ARGS)
