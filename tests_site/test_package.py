@@ -46,8 +46,16 @@ def test_the_wheel_has_the_package_its_types_and_its_records(built: Path):
 
 def test_the_sdist_has_what_a_packager_needs(built: Path):
     [archive] = built.glob("*.tar.gz")
-    names = {name.partition("/")[2] for name in tarfile.open(archive).getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "tests/cast.py", "docs/index.md", "examples/conserved.py"} <= names
+    with tarfile.open(archive) as content:
+        names = {name.partition("/")[2] for name in content.getnames()}
+    assert {
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        "tests/cast.py",
+        "docs/index.md",
+        "examples/conserved.py",
+    } <= names
     assert not [name for name in names if name.startswith((".venv", "site/"))]
 
 

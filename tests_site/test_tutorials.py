@@ -4,6 +4,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+
 import tutorials
 
 NOTEBOOKS = sorted(tutorials.HOME.glob("*.ipynb"))
@@ -22,7 +23,9 @@ def test_a_tutorial_prints_what_is_shown(script: Path):
 def test_a_notebook_is_its_script_with_outputs(path: Path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    assert [cell.source for cell in notebook.cells] == [cell.source for cell in tutorials.read(path.with_suffix(".py")).cells]
+    assert [cell.source for cell in notebook.cells] == [
+        cell.source for cell in tutorials.read(path.with_suffix(".py")).cells
+    ]
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert not any(output.output_type == "error" or output.get("name") == "stderr" for output in outputs)

@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from nbformat import NotebookNode
 
 sys.path.insert(0, str(Path(__file__).parent))
-import site_names  # noqa: E402
+import site_names
 
 VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)

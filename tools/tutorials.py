@@ -22,7 +22,9 @@ KERNEL = {
     "PYTHONPATH": str(HOME.parents[1] / "src"),
     "NO_COLOR": "1",
 }
-BEFORE = "import matplotlib.pyplot as plt\nplt.rcParams.update({'figure.dpi': 110, 'figure.constrained_layout.use': True})"
+BEFORE = (
+    "import matplotlib.pyplot as plt\nplt.rcParams.update({'figure.dpi': 110, 'figure.constrained_layout.use': True})"
+)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 

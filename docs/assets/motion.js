@@ -31,12 +31,12 @@
   }
 
   // 1. f = v·w at one sample, target 1: the flow keeps v² − w², descent with rate η does not.
-  const start = [2.2, 0.35];
+  const start = [0.9, 0.1];
   const plane = ([w, v]) => [40 + 150 * w, 300 - 150 * v];
   const balance = ([w, v]) => v * v - w * w;
   const move = ([w, v], rate) => [w - rate * (v * w - 1) * v, v - rate * (v * w - 1) * w];
   figure("leaf", {
-    width: 430, height: 330, label: "learning rate", min: 0.01, max: 0.42, step: 0.01, value: 0.3,
+    width: 430, height: 330, label: "learning rate", min: 0.01, max: 0.85, step: 0.01, value: 0.5,
     describe: "Gradient flow moves along a hyperbola; gradient descent leaves it.",
     draw(svg, rate) {
       tag("path", { d: `M40 300H420M40 300V20`, stroke: "currentColor", fill: "none", opacity: 0.5 }, svg);

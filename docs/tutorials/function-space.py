@@ -45,7 +45,9 @@ rng = np.random.default_rng(0)
 
 def paths(network, fibre, goal):
     signals = rng.standard_normal((6, 9))
-    outputs = np.array([[goal @ s[i : i + len(goal)] for i in range(0, 10 - len(goal), network.end_to_end_stride[0])] for s in signals])
+    outputs = np.array(
+        [[goal @ s[i : i + len(goal)] for i in range(0, 10 - len(goal), network.end_to_end_stride[0])] for s in signals]
+    )
     loss = fs.filter_loss(network, signals, outputs / 3)
     return [fs.parameter_flow(network, p, loss=loss, t1=0.3).v for p in fibre.params]
 
