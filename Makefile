@@ -7,7 +7,7 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pyt
 ADAPTERS = $(wildcard tests/models/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
 TORCH_CPU = --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
 
-.PHONY: help install demo test test-torch test-browser acceptance lint docs bench peers
+.PHONY: help install demo test test-torch test-browser test-docs acceptance lint docs bench peers
 .NOTPARALLEL:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo 'make test          the whole test suite'
 	@echo 'make test-torch    the tests that need PyTorch (its CPU build), Flax or Haiku, in .venv-torch'
 	@echo 'make test-browser  the pages in headless Chromium, where there is one'
+	@echo 'make test-docs     the built documentation, every tutorial, the wheel in an empty environment'
 	@echo 'make acceptance    the same tests with ten times the random draws'
 	@echo 'make lint          ruff and pyright'
 	@echo 'make docs          the documentation, into site/'
@@ -44,6 +45,9 @@ test-browser: .venv/.installed
 	  PYTHONPATH=.venv-browser MPLBACKEND=agg .venv/bin/pytest -q tests/test_browser.py $(ARGS); \
 	fi
 
+test-docs: docs
+	$(PYTEST) tests_site $(ARGS)
+
 acceptance: .venv/.installed
 	$(PYTEST) --draws 10 $(ARGS)
 
@@ -53,7 +57,7 @@ lint: .venv/.installed
 	.venv/bin/pyright
 
 docs: .venv/.installed
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 bench: .venv/.installed-core
 	.venv/bin/neuromanifold bench $(ARGS)

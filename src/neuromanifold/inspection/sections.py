@@ -35,7 +35,6 @@ from neuromanifold.numerics.rank import Rank
 from neuromanifold.regions.signs import signs_of
 from neuromanifold.symmetry.account import DimensionAccount, account_of
 from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
-from neuromanifold.symmetry.equivalence import equivalence_of
 from neuromanifold.symmetry.reduce import Reduction, reduced_by
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
