@@ -20,7 +20,7 @@ def residual(n):
 
 
 def attention(n):
-    return nm.Sequential(Attention(n), "erf", Flatten(), Dense(1), input_shape=(3, 2))
+    return nm.Sequential(Attention(n, heads=2), "erf", Flatten(), Dense(1), input_shape=(3, 2))
 
 
 @pytest.mark.parametrize("build", [convolutional, residual, attention])
