@@ -143,7 +143,7 @@ def test_attention_that_has_no_limit(rng):
         return jax.nn.softmax(keys @ keys.swapaxes(-1, -2)) @ (x @ p["v"])
 
     x, w = rng.standard_normal((2, 5, 3)), rng.standard_normal((3, 3))
-    with pytest.raises(ValueError, match=r"independent queries and keys .* use one leaf for both"):
+    with pytest.raises(ValueError, match=r"independent queries and keys, .* use one leaf for both"):
         nm.describe(untied, dict.fromkeys("qkvo", w), x)
     with pytest.raises(ValueError, match=r"describe the network by nm\.Sequential"):
         nm.describe(bare, dict.fromkeys("kv", w), x)

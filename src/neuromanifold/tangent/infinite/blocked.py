@@ -54,8 +54,8 @@ def blocked_diagonals(
         found = [diagonal_pass(it, x[part], spreads, tangent=wanted.ntk) for part in _even(len(x), size)]
         more = next_orders(it, _worst(it, [errors for *_, errors in found]))
         if more is None:
-            columns = zip(*found, strict=True)
-            kernels = [jnp.concatenate(part) if each else None for part, each in zip(columns, wanted, strict=False)]
+            nngp, ntk, _ = zip(*found, strict=True)
+            kernels = (jnp.concatenate(nngp) if wanted.nngp else None, jnp.concatenate(ntk) if wanted.ntk else None)
             return _finite(it, x, None, spreads, kernels)
         it = it.with_orders(more)
 
