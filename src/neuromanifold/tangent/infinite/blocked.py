@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.layers.branches import shapes_through
+from neuromanifold.numerics.devices import in_halves
 from neuromanifold.numerics.memory import blocks
 from neuromanifold.tangent.infinite.deviations import Deviation
 from neuromanifold.tangent.infinite.plan import first_orders, next_orders
@@ -32,7 +33,11 @@ def blocked_kernels(
 ) -> tuple[Any | None, Any | None]:
     """(NNGP, NTK), each where it is wanted, with as many nodes as the estimated errors ask for."""
     it = _started(it, [x for x in (x1, x2) if x is not None], spreads)
-    size = max(1, int(_pairs_at_once(it, budget) ** 0.5))
+    settle = partial(_settled_kernels, it, x1, x2, spreads, wanted)
+    return in_halves(settle, max(1, int(_pairs_at_once(it, budget) ** 0.5)), "samples")
+
+
+def _settled_kernels(it: Program, x1: Any, x2: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
     while True:
         sides, errors = _sides(it, x1, x2, spreads, size)
         more = next_orders(it, errors)
@@ -49,7 +54,10 @@ def blocked_diagonals(
 ) -> tuple[Any | None, Any | None]:
     """The diagonals of (NNGP, NTK), each where it is wanted."""
     it = _started(it, [x], spreads)
-    size = _pairs_at_once(it, budget)
+    return in_halves(partial(_settled_diagonals, it, x, spreads, wanted), _pairs_at_once(it, budget), "samples")
+
+
+def _settled_diagonals(it: Program, x: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
     while True:
         found = [diagonal_pass(it, x[part], spreads, tangent=wanted.ntk) for part in _even(len(x), size)]
         more = next_orders(it, _worst(it, [errors for *_, errors in found]))
