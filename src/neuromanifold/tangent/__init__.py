@@ -10,6 +10,7 @@ from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_
 from neuromanifold.tangent.gram import Gram, gram
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
+    KernelOptions,
     Quadrature,
     describe,
     infinite_kernels,
@@ -30,6 +31,7 @@ __all__ = [
     "InfiniteKernels",
     "JacobianCertificate",
     "KernelFlow",
+    "KernelOptions",
     "Posterior",
     "Quadrature",
     "Spectrum",

@@ -1,8 +1,9 @@
 """What gradient flow does in the kernel regime: outputs at any time, on training and on other samples."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -68,9 +69,11 @@ class KernelFlow(Result):
         Relaxation(self.friction)
 
     def at(self, t: float) -> Outputs:
-        """The outputs at time t ≥ 0."""
-        if not (math.isfinite(t) and t >= 0):
-            raise ValueError(f"`t` is {t}; pass a finite time, zero or later (`limit()` is the infinite one).")
+        """The outputs at time t ≥ 0; at t = ∞ the `limit`."""
+        if not t >= 0:
+            raise ValueError(f"`t` is {t}; pass a time, zero or later.")
+        if math.isinf(t):
+            return self.limit()
         if self.curvature is None:
             return self._moved(self._impulse_by_ode(float(t)))
         return self._moved(self._filtered(t))
@@ -200,10 +203,14 @@ def kernel_flow(
     other: Any = None,
     ridge: float = 0.0,
     friction: float | None = None,
+    kernel: Callable[..., Any] | None = None,
     memory: int | str | None = None,
     rtol: float = 1e-9,
 ) -> KernelFlow:
     """The gradient flow of f linearised at `params`, through its tangent kernel; `other` samples are predicted along.
+
+    With `kernel=nm.infinite_ntk` the flow starts at the same outputs but follows the kernel that f, an `nm.MLP` or `nm.Sequential`, has
+    at infinite width; `nm.ensemble_flow` is the mean and covariance over all starts.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> flow = kernel_flow(lambda params, x: params * x, 0.0, np.array([[1.0]]), np.array([[2.0]]), loss=squared, other=np.array([[3.0]]))
@@ -215,12 +222,13 @@ def kernel_flow(
         params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
         check_target(f, params, x, y)
         others = rest[0] if rest else None
+        theta = partial(ntk, f, params) if kernel is None else partial(kernel, f)
         return KernelFlow(
-            kernel=np.asarray(ntk(f, params, x, memory=memory)),
+            kernel=np.asarray(theta(x, memory=memory)),
             start=np.asarray(f(params, x), np.float64),
             target=np.asarray(y, np.float64),
             loss=loss,
-            cross=None if others is None else np.asarray(ntk(f, params, others, x, memory=memory)),
+            cross=None if others is None else np.asarray(theta(others, x, memory=memory)),
             other_start=None if others is None else np.asarray(f(params, others), np.float64),
             rtol=rtol,
             ridge=ridge,
