@@ -51,7 +51,7 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
     heading, *rest = parts
     seconds = notebook.metadata.get("seconds")
     files = f"[script]({name}.py) · [notebook]({name}.ipynb)"
-    note = f"*Runs in {seconds} s on one core.* {files}" if seconds else files
+    note = f"*Takes {seconds} s of processor time.* {files}" if seconds else files
     title, _, body = heading.partition("\n")
     return "\n\n".join([title, note, body.strip(), *rest]), pictures
 
