@@ -16,9 +16,7 @@ rng = np.random.default_rng(0)
 x = rng.uniform(-1, 1, (60, 2)).astype("float32")
 y = (np.abs(x[:, :1]) - x[:, 1:] ** 2).astype("float32")
 
-step = jax.jit(
-    lambda p: jax.tree.map(lambda a, g: a - 0.15 * g, p, jax.grad(lambda q: nm.losses.mse(net(q, x), y))(p))
-)
+step = jax.jit(lambda p: jax.tree.map(lambda a, g: a - 0.15 * g, p, jax.grad(lambda q: nm.losses.mse(net(q, x), y))(p)))
 
 # %% [markdown]
 # Three lines of yours, two of the tracker's. With PyTorch it would be `nm.Tracker(module, x, y)` and `tracker(number)`.

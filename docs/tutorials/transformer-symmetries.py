@@ -44,7 +44,9 @@ assert int(found.orbit) == expected and found.decided
 # %%
 rank = nm.functional_dimension(block, params, x)
 total = sum(leaf.size for leaf in params.values())
-print(f"functional dimension {int(rank)} of {total}, gap {float(rank.gap):.0e}; {total} − {expected} = {total - expected}")
+print(
+    f"functional dimension {int(rank)} of {total}, gap {float(rank.gap):.0e}; {total} − {expected} = {total - expected}"
+)
 
 # %% [markdown]
 # So a symmetry explains every direction that does nothing. Take a step along one of them, by hand, and compare with a step of the same size elsewhere:
