@@ -66,7 +66,7 @@ for name, params in (("before", start), ("after", trained)):
     print(f"{name}: {int(rank)} of {sum(leaf.size for leaf in params.values())}; {rank.certificate}")
 
 # %% [markdown]
-# Two of the directions that do nothing are known by name: a channel's kernel and bias may be multiplied by $c > 0$ and its rows of the dense layer divided by it, since ReLU and max-pooling let $c$ pass.
+# After training two directions do nothing, and both are known by name: a channel's kernel and bias may be multiplied by $c > 0$ and its rows of the dense layer divided by it, since ReLU and max-pooling let $c$ pass.
 #
 # **How it grows with the sample**, and how the tangent kernel's spectrum falls. Each image brings three outputs, so three dimensions at most.
 
