@@ -13,7 +13,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, follower, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.tangent.fields import Fields
 
@@ -23,17 +23,19 @@ Tree = TypeVar("Tree")
 class Element(eqx.Module):
     """A map g of parameters with `g(params)`, `g.inverse` and `g @ h`, the map θ ↦ g(h(θ)).
 
-    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; concrete results are NumPy.
+    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; results follow them.
     """
 
     def __call__(self, params: Any) -> Any:
         """g(θ)."""
         if is_traced((params, self)):
             return self.act(params)
+        follow = follower(params)
         with arithmetic():
             dtype = widest(params)
             on_host = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), params)
-            return to_host(self.act(on_host))
+            moved = to_host(self.act(on_host))
+        return follow(moved)
 
     @abc.abstractmethod
     def act(self, params: Any) -> Any:
