@@ -2,7 +2,7 @@
 
 from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.certificate import JacobianCertificate
-from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
+from neuromanifold.tangent.curvature import curvatures, largest_stable_lr, output_hessian_norm, sharpness
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
 from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
@@ -35,6 +35,7 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "curvatures",
     "describe",
     "empirical_nngp",
     "ensemble_flow",
