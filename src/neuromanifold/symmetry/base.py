@@ -92,18 +92,17 @@ class AbstractGroup(abc.ABC):
         """A random element."""
 
 
-class ContinuousGroup(AbstractGroup):
+class LieGroup(AbstractGroup):
     """A group with coordinates: `element(ξ)` is the exponential of the Lie algebra element ξ."""
 
     @property
     @abc.abstractmethod
-    def fields(self) -> Fields:
-        """The generators as vector fields on parameter space."""
-
-    @property
     def dimension(self) -> int:
         """The dimension of the group."""
-        return self.fields.count
+
+    @abc.abstractmethod
+    def generators(self, params: Any) -> Float[Any, "g D"]:
+        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)` order."""
 
     @abc.abstractmethod
     def exponential(self, coordinates: Any) -> Element:
@@ -128,6 +127,20 @@ class ContinuousGroup(AbstractGroup):
     def identity(self) -> Element:
         """The neutral element."""
         return self.element(np.zeros(self.dimension))
+
+
+class ContinuousGroup(LieGroup):
+    """A group of an MLP whose generators are sparse fields, so that they are known exactly."""
+
+    @property
+    @abc.abstractmethod
+    def fields(self) -> Fields:
+        """The generators as vector fields on parameter space."""
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the group."""
+        return self.fields.count
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
         """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)` order.
