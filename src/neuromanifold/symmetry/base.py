@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
@@ -180,7 +181,6 @@ def namespace(array: Any) -> Any:
 
 def check_net(net: Any, group: str) -> None:
     """Refuse what is no MLP, and networks without hidden neurons."""
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; {group} acts on the parameters of an nm.MLP.")
+    require_perceptron(net, f"{group} acts on the parameters of an nm.MLP")
     if net.hidden == 0:
         raise ValueError(f"`net` is {net}, which has no hidden neurons for {group} to act on; add a hidden layer.")

@@ -57,7 +57,8 @@ def measure_closest(case: Case, allowed: Budget = budget) -> Check:
 
 
 def several_layers(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Chains of one neuron with weights −1, 0, 1, then random networks."""
+    """Two large equal layers, which nearly attain the bound; chains of one neuron with weights −1, 0, 1; random networks."""
+    yield network([[[64.0]], [[64.0]]], [[1.0]], kind="nearly attained")
     yield from lattice(((1, 1, 1), (1, 1, 1, 1)))
     yield from random_networks(rng, 3 * draws)
 
@@ -204,8 +205,9 @@ def confirm_trace(case: Case) -> Check:
 
 
 def biased_traces(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """One layer, then integer networks with biases."""
+    """One layer, three with a kink in the second, then integer networks with biases."""
     yield network([[[1.0]]], [[1.0]], biases=[[0.0]])
+    yield network([[[1.0]]] * 3, [[1.0]], biases=[[0.0], [-1.0], [0.0]])
     yield from integer_networks(rng, 0)
 
 
