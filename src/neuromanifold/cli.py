@@ -112,6 +112,7 @@ def inspect_network(
 ) -> None:
     """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect, opening
+    from neuromanifold.inspection.checkpoints import numbered
     from neuromanifold.numerics.files import check_folder
     from neuromanifold.report import print_inspection, write, write_json, write_markdown, write_timeline
 
@@ -122,6 +123,8 @@ def inspect_network(
         opening.loss_named(loss),
         {"activation": activation, "batchnorm": batchnorm, "factory": factory},
     )
+    if checkpoints is not None:
+        numbered(checkpoints)
     if model is None:
         net, params, x, y = opening.example(epochs, seed)
     else:

@@ -140,7 +140,7 @@ def _account(s: Subject) -> DimensionAccount:
 
 def _account_obstacle(s: Subject) -> str:
     small = s.columns <= _LARGEST_ACCOUNT
-    return _perceptron(s) or _exactly(s) or ("" if small else f"kept to {_LARGEST_ACCOUNT:,} parameters")
+    return _exactly(s) or ("" if small else f"kept to {_LARGEST_ACCOUNT:,} parameters")
 
 
 def conserved_obstacle(s: Subject) -> str:
