@@ -40,7 +40,7 @@ def spectrum_figure(found: Inspection) -> str:
     rules = tuple(
         Rule(float(cut.threshold), f"{name} cuts here", colour)
         for cut, name, colour in ((found.float32, "float32", "c2"), (found.float64, "float64", "c3"))
-        if cut is not None and cut.threshold > 0
+        if cut is not None and float(cut.threshold) > 0
     )
     below = f" Values below {floor:.0e} are drawn there." if (values < floor).any() else ""
     alt = f"{len(values):,} values from {values[0]:.3g} down to {values[-1]:.3g}; {rank:,} of them count."
