@@ -57,8 +57,8 @@ THM6_LAYERS = statement(
     measure=layers.measure_layer_count,
     show=show,
     control=Control(
-        "two thirds of the bound, at two layers of weight 64: it is passed by the second largest only",
-        case=lambda: network([[[64.0]], [[64.0]]], [[1.0]]),
+        "two thirds of the bound, at two layers of weight 4: it is passed by the second largest only",
+        case=lambda: network([[[4.0]], [[4.0]]], [[1.0]]),
         breaks={"share": lambda total, m: layers.layer_share(total, m) / 1.5},
     ),
 )
