@@ -330,7 +330,7 @@ def test_bad_input(key):
             lie_closure(net, params, key=key, depth=0)
         with pytest.raises(TypeError, match="`key` is 3; pass a JAX key"):
             lie_closure(net, params, key=3)
-        with pytest.raises(TypeError, match="`exact=True` needs a network with polynomial activations"):
+        with pytest.raises(TypeError, match="`exact=True` needs a network of rational operations without bends"):
             lie_closure(net, params, key=key, exact=True)
         with pytest.raises(ValueError, match="`inputs` is None but `f` is a function"):
             lie_closure(lambda t, x: t * x, np.ones(1), key=key)

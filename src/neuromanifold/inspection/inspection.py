@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure
+from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.symmetry.account import DimensionAccount
+from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduce import Reduction
 from neuromanifold.tangent.spectrum import Spectrum
 
@@ -32,8 +34,9 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
     rank on the first 1, …, n samples, `closed` how many parameters no open path runs through. `regions` and `layers` belong to
-    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given. What was
-    not computed is `None`, and `parts` says why.
+    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given,
+    `descent` alignment and learning rate. `program` says what the network is as a program, `tensors` names its parameters.
+    What was not computed is `None`, and `parts` says why.
     """
 
     model: str
@@ -46,8 +49,11 @@ class Inspection:
     parts: tuple[Part, ...]
     seconds: float
     affine_dimension: int = 0
+    program: tuple[str, ...] = ()
+    tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
     curve: tuple[np.ndarray, np.ndarray] | None = None
     fit: float | None = None
+    descent: Descent | None = None
     exact: Rank | None = None
     growth: np.ndarray | None = None
     float64: Rank | None = None
@@ -57,6 +63,7 @@ class Inspection:
     layers: tuple[LayerStatus, ...] | None = None
     closed: int | None = None
     account: DimensionAccount | None = None
+    conserved: ConservedQuantities | None = None
     reduction: Reduction | None = None
     bottleneck: BottleneckStructure | None = None
 
@@ -93,7 +100,7 @@ class Inspection:
         """(quantity, value, remark) for a table."""
         parts = (
             self._size_rows(), self._rank_rows(), self._account_rows(), self._region_rows(), self._kernel_rows(),
-            self._bottleneck_rows(), self._left_out_rows(),
+            self._descent_rows(), self._bottleneck_rows(), self._left_out_rows(),
         )  # fmt: skip
         return tuple(row for part in parts for row in part)
 
@@ -158,7 +165,8 @@ class Inspection:
             )
             rows.append(("functional dimension", f"{int(self.dimension):,}", f"numerical, {how}"))
         if self.saturated_at is not None and int(self.dimension or 0) < self.rows_of_jacobian:
-            remark = f"of {self.n_samples:,} samples, in the order given; the others add nothing"
+            rest = "the others add nothing" if self.saturated_at < self.n_samples else "the last one still adds"
+            remark = f"of {self.n_samples:,} samples, in the order given; {rest}"
             rows.append(("  reached after", f"{self.saturated_at:,}", remark))
         if self.exact is not None and self.float64 is not None:
             rows.append(("  float64 would say", f"{int(self.float64):,}", _gap(self.float64)))
@@ -175,6 +183,11 @@ class Inspection:
             explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
             free = self.n_params - int(self.account.functional)
             rows.append(("directions that change nothing", f"{free:,}", explained))
+        if self.conserved is not None:
+            count = len(self.conserved)
+            rows.append(
+                ("conserved quantities", f"{count:,}", "what gradient flow keeps, whatever the data and the loss")
+            )
         if self.reduction is not None:
             size = f"{self.reduction.net.n_params:,}"
             rows.append(("equivalent smaller network", size, _reduction_remark(self.reduction)))
@@ -208,6 +221,19 @@ class Inspection:
         if not np.isnan(s.effective_rank):
             rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
         return [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+
+    def _descent_rows(self) -> list[Row]:
+        d = self.descent
+        if d is None:
+            return []
+        return [
+            ("largest stable learning rate", f"{d.largest_lr:.4g}", f"2 / sharpness; sharpness {d.sharpness:.4g}"),
+            (
+                "  alignment",
+                f"{d.alignment:.4g}",
+                f"of the kernel with the gradient; with the targets {d.kernel_alignment:.3f} of 1",
+            ),
+        ]
 
     def _bottleneck_rows(self) -> list[Row]:
         if self.bottleneck is None:

@@ -84,7 +84,7 @@ def huber(prediction: Any, target: Any, *, delta: float | int = 1.0) -> Any:
     if not delta > 0:
         raise ValueError(f"`delta` is {delta}; pass a positive number.")
 
-    def loss(p, t):
+    def loss(p: Any, t: Any):
         clipped = jnp.clip(p - t, -delta, delta)
         return jnp.mean(clipped * (p - t) - clipped**2 / 2)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named
+from neuromanifold.models.described import perceptron, require_perceptron
 from neuromanifold.models.files.exported import read_exported
 from neuromanifold.models.files.factory import load_with_factory
 from neuromanifold.models.files.layers import chained, parts_of
@@ -35,8 +36,7 @@ def save(path: str | Path, net: MLP, params: Params) -> Path:
 
     if Path(path).suffix != ".safetensors":
         raise ValueError(f"`path` is {str(path)!r}; give the file a name that ends in .safetensors.")
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; only an nm.MLP has an architecture that a file can hold.")
+    require_perceptron(net, "only an nm.MLP has an architecture that a file can hold")
     net.check_params(params)
     check_params(params)
     tensors = {f"{i}.{name}": np.ascontiguousarray(a) for i, layer in enumerate(params) for name, a in _present(layer)}
@@ -82,8 +82,8 @@ def load(
     params = folded(path, parts, chained(path, parts, keeps_order(path), tensors), batchnorm)
     check_params(params)
     net = _architecture(path, params, metadata.get(_KEY), activation)
-    if isinstance(net, MLP):
-        _check_shapes(path, net, params)
+    if (known := perceptron(net)) is not None:
+        _check_shapes(path, known, params)
     return net, params
 
 

@@ -6,7 +6,7 @@ follow their inputs**: JAX arrays in, JAX arrays out, where they live; NumPy in,
 caller's flag is off: as a JAX array it would decay at the next operation, so it leaves as NumPy. The user's flag is never touched.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ def is_wide() -> bool:
 
 
 @contextmanager
-def arithmetic(precision: str = "highest") -> Iterator[None]:
+def arithmetic(precision: str = "highest") -> Generator[None]:
     """64-bit types available, matrix products at full precision on every device (no silent TF32)."""
     check_fork()
     with jax.enable_x64(True), jax.default_matmul_precision(precision):
@@ -47,7 +47,7 @@ def product_precision(precision: str, dtype: Any) -> str:
 
 
 @contextmanager
-def boundary(*inputs: Any, precision: str = "highest") -> Iterator[Callable[[Any], Any]]:
+def boundary(*inputs: Any, precision: str = "highest") -> Generator[Callable[[Any], Any]]:
     """`arithmetic`, with a function that lets results leave as the inputs came.
 
     >>> with boundary(np.ones(2)) as leave:

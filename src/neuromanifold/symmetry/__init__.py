@@ -1,7 +1,7 @@
 """Groups acting on parameters: actions, generators, orbits, the dimension account, conserved quantities, teleportation, reduction."""
 
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
-from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element
+from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, LieGroup
 from neuromanifold.symmetry.batch import BatchGroup
 from neuromanifold.symmetry.conserved import (
     ConservedQuantities,
@@ -9,8 +9,10 @@ from neuromanifold.symmetry.conserved import (
     conserved_quantities_probe,
 )
 from neuromanifold.symmetry.dense import Dense
+from neuromanifold.symmetry.discover import Discovery, discover
 from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
 from neuromanifold.symmetry.filters import FilterScaling, FilterScalingGroup
+from neuromanifold.symmetry.flow import Flow, FlowGroup
 from neuromanifold.symmetry.hadamard import (
     Extended,
     ExtendedModel,
@@ -40,14 +42,18 @@ __all__ = [
     "ContinuousGroup",
     "Dense",
     "DimensionAccount",
+    "Discovery",
     "Element",
     "Extended",
     "ExtendedModel",
     "FilterScaling",
     "FilterScalingGroup",
+    "Flow",
+    "FlowGroup",
     "GeneralLinearGroup",
     "HadamardGroup",
     "HiddenEquivalence",
+    "LieGroup",
     "MatrixGroup",
     "Monomial",
     "OrthogonalGroup",
@@ -65,6 +71,7 @@ __all__ = [
     "conserved_quantities",
     "conserved_quantities_probe",
     "dimension_account",
+    "discover",
     "gamma_norm",
     "hidden_equivalence",
     "reduce_width",

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
@@ -92,18 +93,17 @@ class AbstractGroup(abc.ABC):
         """A random element."""
 
 
-class ContinuousGroup(AbstractGroup):
+class LieGroup(AbstractGroup):
     """A group with coordinates: `element(ξ)` is the exponential of the Lie algebra element ξ."""
 
     @property
     @abc.abstractmethod
-    def fields(self) -> Fields:
-        """The generators as vector fields on parameter space."""
-
-    @property
     def dimension(self) -> int:
         """The dimension of the group."""
-        return self.fields.count
+
+    @abc.abstractmethod
+    def generators(self, params: Any) -> Float[Any, "g D"]:
+        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)` order."""
 
     @abc.abstractmethod
     def exponential(self, coordinates: Any) -> Element:
@@ -128,6 +128,20 @@ class ContinuousGroup(AbstractGroup):
     def identity(self) -> Element:
         """The neutral element."""
         return self.element(np.zeros(self.dimension))
+
+
+class ContinuousGroup(LieGroup):
+    """A group of an MLP whose generators are sparse fields, so that they are known exactly."""
+
+    @property
+    @abc.abstractmethod
+    def fields(self) -> Fields:
+        """The generators as vector fields on parameter space."""
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the group."""
+        return self.fields.count
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
         """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)` order.
@@ -167,7 +181,6 @@ def namespace(array: Any) -> Any:
 
 def check_net(net: Any, group: str) -> None:
     """Refuse what is no MLP, and networks without hidden neurons."""
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; {group} acts on the parameters of an nm.MLP.")
+    require_perceptron(net, f"{group} acts on the parameters of an nm.MLP")
     if net.hidden == 0:
         raise ValueError(f"`net` is {net}, which has no hidden neurons for {group} to act on; add a hidden layer.")

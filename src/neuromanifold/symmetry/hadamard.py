@@ -9,6 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
@@ -121,8 +122,7 @@ class HadamardGroup(AbstractGroup):
     net: MLP
 
     def __post_init__(self):
-        if not isinstance(self.net, MLP):
-            raise TypeError(f"`net` is a {type(self.net).__name__}; HadamardGroup acts on the parameters of an nm.MLP.")
+        require_perceptron(self.net, "HadamardGroup acts on the parameters of an nm.MLP")
 
     @property
     def model(self) -> ExtendedModel:

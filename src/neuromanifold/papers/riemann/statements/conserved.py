@@ -101,7 +101,7 @@ def _eq_1_flow(case: Any, follow: Callable[..., Any] = fs.parameter_flow) -> Che
     return Check(flow.drift, 0.0, tolerance=rounding, hypotheses=hypotheses(net, flows="Gaussian start"))
 
 
-def _integrated(field: Callable, start: np.ndarray) -> tuple[np.ndarray, int]:
+def _integrated(field: Callable[..., Any], start: np.ndarray) -> tuple[np.ndarray, int]:
     from scipy.integrate import solve_ivp
 
     flow = solve_ivp(lambda _, flat: field(flat), (0.0, _TIME), start, method="DOP853", rtol=_RTOL, atol=1e-13)
