@@ -30,7 +30,9 @@ class Recorder:
         patience: float | int = 10,
     ):
         self._x, self._y, self._patience = x, y, patience
-        self._options = {"exact": exact, "samples": samples, "memory": memory, "loss": loss, "most_rows": _MOST_ROWS}
+        self._options: dict[str, Any] = {
+            "exact": exact, "samples": samples, "memory": memory, "loss": loss, "most_rows": _MOST_ROWS,
+        }  # fmt: skip
         self._reference, self._records, self._left_out = Reference(), dict[int, Values](), dict[str, str]()
 
     def add(self, step: int, f: Any, params: Any) -> None:

@@ -183,7 +183,8 @@ def deep_norms(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> np.nd
         net = MLP((4, width, width, 1), "relu", bias=False, scaling=scaling)
         drawn = [_placed(case, net, rng) for _ in range(DEEP_TRIALS)]
         factor = 1 / np.sqrt(4.0 * width * width) if scaling == "ntk" else 1.0
-        found.append([factor * trilinear_norm(*(np.asarray(p.weight) for p in params), _X) for params in drawn])
+        weights = [[np.asarray(layer.weight) for layer in params] for params in drawn]
+        found.append([factor * trilinear_norm(first, second, third, _X) for first, second, third in weights])
         if width == DEEP_WIDTHS[0]:
             by_library = output_hessian_norm(net, drawn[0], _X[None], rtol=1e-4)[0]
             assert abs(by_library / found[0][0] - 1) < 1e-3
@@ -348,6 +349,7 @@ but ‖H‖ = √5 + 1 ≈ 3.24. The spectral norm of an indefinite matrix is su
             breaks={"absolute": False},
         ),
         show=str,
+        proof="H is symmetric: both are the largest |eigenvalue|.",
     ),
 )
 
