@@ -9,6 +9,7 @@ import numpy as np
 
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.results import Result
@@ -78,16 +79,16 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
     if is_traced((params, x)):
         raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
     check_params(params)
-    if not isinstance(net, MLP):
+    if (layers := perceptron(net)) is None:
         return _of_channels(net, params, x, rtol)
-    net.check_params(params)
+    layers.check_params(params)
     params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
     if x is not None:
-        net.check(params, x)
+        layers.check(params, x)
         check_sample(x)
         x = np.asarray(x, np.float64)
-    signs = exact_signs(net, params, x) if x is not None and _is_exact(net) else None
-    return reduced_by(signs, net, params, x, rtol=rtol)
+    signs = exact_signs(layers, params, x) if x is not None and _is_exact(layers) else None
+    return reduced_by(signs, layers, params, x, rtol=rtol)
 
 
 def _of_channels(f: Model, params: Any, x: Any, rtol: float) -> Reduction:
