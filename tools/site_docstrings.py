@@ -13,15 +13,8 @@ FENCE = "```"
 def as_markdown(docstring: str) -> str:
     """The docstring with its examples fenced; a blank line ends an example, as it does for doctest.
 
-    >>> print(as_markdown("One.\\n>>> 1 + 1\\n2\\n\\nTwo."))
-    One.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
-    Two.
+    >>> as_markdown("One.\\n>>> 1 + 1\\n2\\n\\nTwo.").splitlines()
+    ['One.', '', '```pycon', '>>> 1 + 1', '2', '```', '', 'Two.']
     """
     lines: list[str] = []
     inside = False
