@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
@@ -78,7 +78,7 @@ class AbstractGroup(abc.ABC):
         """The model f(params, x) that the group leaves unchanged."""
         return self.net
 
-    def extend(self, params: Params) -> Any:
+    def extend(self, params: Any) -> Any:
         """The parameters of `model` that stand for `params`."""
         return params
 
