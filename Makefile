@@ -7,19 +7,21 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pyt
 ADAPTERS = $(wildcard tests/models/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
 TORCH_CPU = --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
 
-.PHONY: help install demo test test-torch acceptance lint docs bench peers
+.PHONY: help install demo test test-torch test-browser test-docs acceptance lint docs bench peers
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo        inspect the built-in example network and write report/index.html'
-	@echo 'make test        the whole test suite'
-	@echo 'make test-torch  the tests that need PyTorch (its CPU build), Flax or Haiku, in .venv-torch'
-	@echo 'make acceptance  the same tests with ten times the random draws'
-	@echo 'make lint        ruff and pyright'
-	@echo 'make docs        the documentation, into site/'
-	@echo 'make bench       speed and memory against the alternatives'
-	@echo 'make peers       install those alternatives, each in its own environment'
-	@echo 'make install     .venv with everything the targets above need (they call it themselves)'
+	@echo 'make demo          inspect the built-in example network and write report/index.html'
+	@echo 'make test          the whole test suite'
+	@echo 'make test-torch    the tests that need PyTorch (its CPU build), Flax or Haiku, in .venv-torch'
+	@echo 'make test-browser  the pages in headless Chromium, where there is one'
+	@echo 'make test-docs     the built documentation, every tutorial, the wheel in an empty environment'
+	@echo 'make acceptance    the same tests with ten times the random draws'
+	@echo 'make lint          ruff and pyright'
+	@echo 'make docs          the documentation, into site/'
+	@echo 'make bench         speed and memory against the alternatives'
+	@echo 'make peers         install those alternatives, each in its own environment'
+	@echo 'make install       .venv with everything the targets above need (they call it themselves)'
 
 install: .venv/.installed
 
@@ -33,6 +35,19 @@ test-torch: VENV = .venv-torch
 test-torch: .venv-torch/.installed
 	$(PYTEST) $(ADAPTERS) $(ARGS)
 
+# Playwright drives the browser that the machine has; it stands in a folder of its own, beside .venv.
+test-browser: .venv/.installed
+	@if ! command -v chromium chromium-browser google-chrome >/dev/null; then \
+	  echo 'make test-browser: no Chromium on PATH, so the pages were not opened (Debian and Ubuntu: apt install chromium)'; \
+	elif ! test -f .venv-browser/.installed && ! { $(PIP) --target .venv-browser playwright && touch .venv-browser/.installed; }; then \
+	  echo 'make test-browser: Playwright could not be installed, so the pages were not opened'; \
+	else \
+	  PYTHONPATH=.venv-browser MPLBACKEND=agg .venv/bin/pytest -q tests/test_browser.py $(ARGS); \
+	fi
+
+test-docs: docs
+	$(PYTEST) tests_site $(ARGS)
+
 acceptance: .venv/.installed
 	$(PYTEST) --draws 10 $(ARGS)
 
@@ -42,7 +57,7 @@ lint: .venv/.installed
 	.venv/bin/pyright
 
 docs: .venv/.installed
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
 
 bench: .venv/.installed-core
 	.venv/bin/neuromanifold bench $(ARGS)

@@ -9,9 +9,8 @@ import numpy as np
 
 import neuromanifold as nm
 from neuromanifold.orbits import lie_closure
-from neuromanifold.orbits.family import Family, TracedFamily, network_family
+from neuromanifold.orbits.family import Family, TracedFamily, dense_family
 from neuromanifold.orbits.host import flatten_on_host
-from neuromanifold.orbits.rings import Reals
 
 NETWORKS = [((1, 4, 1), False), ((3, 8, 1), False), ((2, 8, 8, 1), True), ((4, 16, 16, 1), True)]
 DEPTHS = (2, 3, 4, 5, 6, 8)
@@ -35,7 +34,7 @@ def table() -> str:
         net = nm.MLP(widths, "tanh", bias=bias)
         params = net.init(key=jax.random.key(0), dtype="float64")
         inputs = np.random.default_rng(0).normal(size=(2 * net.n_params, widths[0]))
-        fast, nested = network_family(net, inputs, Reals()), TracedFamily(net, params, inputs, widths[-1:])
+        fast, nested = dense_family(net, inputs), TracedFamily(net, params, inputs, widths[-1:])
         cells = [_cell(fast, nested, flatten_on_host(params), depth) for depth in DEPTHS]
         name = "-".join(map(str, widths)) + (" with biases" if bias else "")
         lines.append(f"| {name} | {net.n_params} | " + " | ".join(cells) + " |")

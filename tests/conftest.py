@@ -17,6 +17,7 @@ NEEDED = {
     "test_flax": "flax",
     "test_haiku": "haiku",
     "test_transformers": "transformers",
+    "test_browser": "playwright",
 }
 
 
@@ -106,7 +107,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     missing = {path.name: missing_package(path) for path in sorted(Path(__file__).parent.rglob("test_*.py"))}
     left_out = [f"{name} ({package})" for name, package in missing.items() if package]
     if left_out:
-        terminalreporter.write_line(f"not run here, but by `make test-torch`: {', '.join(left_out)}")
+        terminalreporter.write_line(
+            f"not run here, but by `make test-torch` or `make test-browser`: {', '.join(left_out)}"
+        )
     if lines:
         terminalreporter.section("cases that were not vacuous")
         for line in lines:

@@ -45,8 +45,9 @@ class Mutant:
 def mutants(reached: list[Function], prefix: str) -> Iterator[Mutant]:
     """Every mutant of the functions, nearest first, and of the constants they use."""
     for function in reached:
-        yield from _of_function(function, reached)
-        yield from _of_bound(function)
+        if "hypotheses" not in function.__name__:
+            yield from _of_function(function, reached)
+            yield from _of_bound(function)
     for name, space, value in constants(reached, prefix):
         if not TOLERANT.search(name):
             yield from _of_constant(name, space, value, reached)
@@ -176,7 +177,7 @@ def _parts(node: ast.AST) -> Iterable[ast.AST]:
     if not isinstance(node, ast.Call):
         return ast.iter_child_nodes(node)
     name = _called(node)
-    if name in ("default_rng", "key") or name.startswith("_hypotheses"):
+    if name in ("default_rng", "key") or name.startswith("_hypotheses") or _left_out(node):
         return ()
     if name in ("outside", "inside"):
         return [word for word in node.keywords if word.arg == "when"]
@@ -251,7 +252,7 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     name = _called(node)
     if name in _SWAPPED and isinstance(node.func, ast.Name):
         yield "operator", _with(node, func=ast.Name(_SWAPPED[name], ast.Load()))
-    if name in ("Check", "compare") and len(node.args) > 1:
+    if name in ("Check", "compare") and len(node.args) > 1 and not _left_out(node):
         yield from _of_check(node)
     if name in ("outside", "inside"):
         kept = [word if word.arg != "when" else ast.keyword("when", ast.Constant(False)) for word in node.keywords]
@@ -260,13 +261,33 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _of_check(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
-    """The left side made larger, or smaller where it should be the larger one."""
+    """The left side made larger, or smaller where it should be the larger one; a relation that is a variable is asked."""
     relations = [part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    asked = [part for part in node.args if isinstance(part, ast.Name) and part.id == "relation"]
     least, left = ">=" in relations, node.args[0]
-    changed = [("offset", ast.BinOp(left, ast.Sub() if least else ast.Add(), ast.Constant(1)))]
+    sides: list[tuple[str, Any]] = [
+        ("offset", lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), ast.Constant(1)))
+    ]
     if not _zero(node.args):
-        changed.append(("factor 1.1", ast.BinOp(left, ast.Mult(), ast.Constant(0.9 if least else 1.1))))
-    yield from ((kind, _with(node, args=[new, *node.args[1:]])) for kind, new in changed)
+        sides.append(("factor 1.1", lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), _tenth(left))))
+    for kind, moved in sides:
+        new = _where_least(asked[0], moved(True), moved(False)) if asked and not relations else moved(least)
+        yield kind, _with(node, args=[new, *node.args[1:]])
+
+
+def _tenth(side: ast.expr) -> ast.expr:
+    return ast.BinOp(ast.Call(ast.Name("abs", ast.Load()), [side], []), ast.Div(), ast.Constant(10))
+
+
+def _where_least(relation: ast.expr, smaller: ast.expr, larger: ast.expr) -> ast.expr:
+    return ast.IfExp(ast.Compare(relation, [ast.Eq()], [ast.Constant(">=")]), smaller, larger)
+
+
+def _left_out(node: ast.Call) -> bool:
+    """Whether a check stands for a case that is dropped whatever it measures: its sides play no part."""
+    drops = [word.value for word in node.keywords if word.arg == "drops" and isinstance(word.value, ast.Call)]
+    words = [word.arg for call in drops if _called(call) in ("outside", "inside") for word in call.keywords]
+    return bool(drops) and _called(drops[0]) in ("outside", "inside") and not {"when", "parts"} & {*words}
 
 
 def _zero(parts: list[ast.expr]) -> bool:

@@ -3,8 +3,10 @@
 For each statement and amendment some functions or constants that its `measure` uses are changed, one at a time (`mutants.py`), and it
 is examined again on few cases. A mutant is killed when the verdict or the control changes, or for a failing statement its
 counterexample or the numbers of a route. A survivor is an error that the statement would not notice. A change that alters no measured
-number on these cases is no mutant: it is listed apart, and another one is taken instead. Results go to `results/mutation/<paper>.jsonl`
-as they come, and a later run continues there; `tools/equivalent_mutants.toml` explains survivors that are no errors.
+number on these cases is no mutant: it is listed apart, and another one is taken instead. The verdict of a failing statement rests on
+its counterexample, so for such a one only that number counts. Results go to `results/mutation/<paper>.jsonl`
+as they come, and a later run continues there; `tools/equivalent_mutants.toml` explains survivors: those that are no errors are not
+counted, those with `counts = true` are.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import tomllib
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -67,29 +69,45 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Number:
+    """The sides of one check as text, whether it fails, and whether it is the control's, which only has to fail."""
+
+    text: str
+    fails: bool
+    control: bool
+
+
+def deciding(numbers: list[Number], failing: bool) -> list[str]:
+    """The numbers on which a verdict rests: those of all cases, or of a failing statement those of the first that fails."""
+    cases = [number for number in numbers if not number.control]
+    return [number.text for number in cases if number.fails][:1] if failing else [number.text for number in cases]
+
+
+@dataclass(frozen=True)
 class Baseline:
     """The examination of a target as it is: what the record holds of it, the numbers measured, and how long it took."""
 
     evidence: Evidence
-    numbers: list[str]
+    numbers: list["Number"]
     seconds: float
 
 
 def baseline(target: Target) -> Baseline:
     """Once to compile, once to measure."""
     papers.examine(target.statement, draws=DRAWS)
-    numbers: list[str] = []
+    numbers: list[Number] = []
     start = time.perf_counter()
     evidence = papers.examine(_recorded(target.statement, numbers), draws=DRAWS)
     return Baseline(evidence, numbers, time.perf_counter() - start)
 
 
-def _recorded(statement: Statement, numbers: list[str], *, impatient: bool = False) -> Statement:
+def _recorded(statement: Statement, numbers: list[Number], *, impatient: bool = False) -> Statement:
     """The statement with the sides of every check written down; `impatient` stops at the first case that fails."""
 
     def measure(case: Any, **broken: Any) -> Any:
         check = statement.measure(case, **broken)
-        numbers.append(repr((check.left, check.right, check.relation, check.drops)))
+        text = repr((check.left, check.right, check.relation, check.drops))
+        numbers.append(Number(text, check.fails and check.dropped is None, bool(control)))
         if impatient and not broken and check.fails and check.dropped is None and not control:
             raise Noticed
         return check
@@ -108,7 +126,7 @@ def _flagged(control: papers.Control, running: list[bool]) -> papers.Control:
 
 def noticed(target: Target, before: Baseline) -> str:
     """What the examination notices of the change that is in force."""
-    numbers: list[str] = []
+    numbers: list[Number] = []
     patient = before.evidence.counterexample is not None
     try:
         with time_limit(max(LEAST_SECONDS, SLACK * before.seconds)):
@@ -123,7 +141,7 @@ def noticed(target: Target, before: Baseline) -> str:
         return "control" if after.kind.startswith("worthless") else "verdict"
     if (after.counterexample, after.routes) != (before.evidence.counterexample, before.evidence.routes):
         return "counterexample"
-    return NO_EFFECT if numbers == before.numbers else SURVIVES
+    return NO_EFFECT if deciding(numbers, patient) == deciding(before.numbers, patient) else SURVIVES
 
 
 @contextmanager
@@ -165,15 +183,16 @@ def _clearing(value: Any) -> Callable[[], None] | None:
     return getattr(value, "cache_clear", None) or getattr(value, "clear_cache", None)
 
 
-def run(paper: str, out: Path, count: int, only: str | None) -> None:
+def run(paper: str, out: Path, count: int, only: Sequence[str], again: bool = False) -> None:
     """All mutants of one paper, one line each into `out/<paper>.jsonl`; those that are there already are not run again.
 
-    `out/<paper>.running` holds the mutant at work, so that the supervisor knows it when this process dies of it.
+    `again` runs the survivors a second time, where the tool has changed. `out/<paper>.running` holds the mutant at work, so that the
+    supervisor knows it when this process dies of it.
     """
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     path, marker = out / f"{paper}.jsonl", out / f"{paper}.running"
-    done = results_in(path)
+    done = {key: result for key, result in results_in(path).items() if result.killed != SURVIVES or not again}
     for target in targets(paper, only):
         start = time.perf_counter()
         for result in _tried(target, count, done, marker):
@@ -255,7 +274,7 @@ def results_in(path: Path) -> dict[tuple[str, str, str], Result]:
     return {(r.statement, f"{r.place}: {r.change}", r.source): r for r in read(path)}
 
 
-def current(paper: str, out: Path, count: int, only: str | None) -> list[Result]:
+def current(paper: str, out: Path, count: int, only: Sequence[str]) -> list[Result]:
     """The results that belong to today's code and choice of mutants."""
     found, listed = results_in(out / f"{paper}.jsonl"), []
     for target in targets(paper, only):
@@ -266,13 +285,13 @@ def current(paper: str, out: Path, count: int, only: str | None) -> list[Result]
     return listed
 
 
-def explained(path: Path = ROOT / "tools" / "equivalent_mutants.toml") -> dict[tuple[str, str], str]:
-    """(place, change) of the mutants that are no errors, and why."""
+def explained(path: Path = ROOT / "tools" / "equivalent_mutants.toml") -> dict[tuple[str, str], dict[str, Any]]:
+    """The survivors that have an explanation, by (place, change): its `reason`, and whether it `counts` as one all the same."""
     listed = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", []) if path.exists() else []
-    return {(entry["place"], entry["change"]): entry["reason"] for entry in listed}
+    return {(entry["place"], entry["change"]): {"counts": False, **entry} for entry in listed}
 
 
-def report(names: Iterable[str], out: Path, count: int, only: str | None = None) -> float:
+def report(names: Iterable[str], out: Path, count: int, only: Sequence[str] = ()) -> float:
     """A line per paper, and `out/survivors.md`; the share of killed mutants among those that are not explained."""
     reasons, lines, killed, total = explained(), [], 0, 0
     for paper in names:
@@ -280,12 +299,13 @@ def report(names: Iterable[str], out: Path, count: int, only: str | None = None)
         idle = [r for r in found if r.killed == NO_EFFECT]
         results = [r for r in found if r.killed != NO_EFFECT]
         survivors = [r for r in results if r.killed == SURVIVES]
-        equivalent = sum((r.place, r.change) in reasons for r in survivors)
+        known = [reasons[r.place, r.change] for r in survivors if (r.place, r.change) in reasons]
+        equivalent = sum(not entry["counts"] for entry in known)
         how = Counter(r.killed.partition(":")[0] for r in results if r.killed)
         dead, asked = len(results) - len(survivors), len(results) - equivalent
         killed, total, rate = killed + dead, total + asked, 100 * dead / max(1, asked)
         print(f"{paper}: {len(results)} mutants, {rate:.1f} % killed {dict(how)}; {len(survivors) - equivalent} survive, "
-              f"{equivalent} explained; {len(idle)} changes without effect")  # fmt: skip
+              f"{len(known) - equivalent} of them for a reason; {equivalent} are no errors; {len(idle)} without effect")  # fmt: skip
         counts = Counter(r.statement for r in results)
         few = [target.name for target in targets(paper, only) if counts[target.name] < ENOUGH]
         print(f"  fewer than three mutants: {', '.join(few)}" if few else "  three mutants or more for every statement")
@@ -300,28 +320,30 @@ def report(names: Iterable[str], out: Path, count: int, only: str | None = None)
     return killed / max(1, total)
 
 
-def _listed(results: Iterable[Result], reasons: dict[tuple[str, str], str]) -> Iterator[str]:
+def _listed(results: Iterable[Result], reasons: dict[tuple[str, str], dict[str, Any]]) -> Iterator[str]:
     for r in results:
-        reason = reasons.get((r.place, r.change), "")
+        reason = reasons.get((r.place, r.change), {}).get("reason", "")
         yield f"- **{r.statement}** {r.kind} in `{r.place}`: {r.change}" + (f" ({reason})" if reason else "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("papers", nargs="*", choices=[*papers.PAPERS, []], help="all of them when absent")
-    parser.add_argument("--statement", help="one statement of one paper, by its number")
+    parser.add_argument("--statement", action="append", default=[], help="only this one, by its number; again for more")
     parser.add_argument("--mutants", type=int, default=10, help="how many for each statement")
     parser.add_argument("--jobs", type=int, default=1, help="papers at a time, a process each")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "mutation")
     parser.add_argument("--report", action="store_true", help="only count what was run")
+    parser.add_argument("--again", action="store_true", help="run the survivors again, beside what is missing")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     names = given.papers or list(papers.PAPERS)
     if given.worker:
-        return run(names[0], given.out, given.mutants, given.statement)
+        return run(names[0], given.out, given.mutants, given.statement, given.again)
     if not given.report:
         command = [sys.executable, __file__, "--worker", "--mutants", str(given.mutants), "--out", str(given.out)]
-        command += ["--statement", given.statement] if given.statement else []
+        command += ["--again"] * given.again
+        command += [word for name in given.statement for word in ("--statement", name)]
         with ThreadPoolExecutor(given.jobs) as pool:
             list(pool.map(lambda paper: supervise(paper, given.out, command), names))
     report(names, given.out, given.mutants, given.statement)

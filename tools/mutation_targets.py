@@ -2,12 +2,14 @@
 
 import hashlib
 import random
+import sys
 import types
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from neuromanifold.papers import Statement
 from reachable import Function, classes_of, functions
 
 FIRST, EVERY, DRAWS = 24, 12, 1
+RULES = 2
+"""One more whenever it changes what a mutant is or when it is noticed."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Target:
 
     name: str
     statement: Statement
+    drawn: str = ""
+    """A fingerprint of the module that draws the cases."""
 
     @property
     def prefix(self) -> str:
@@ -41,21 +47,31 @@ class Target:
 
     @cached_property
     def source(self) -> str:
-        """A fingerprint of that code: results of other code are not reused."""
-        codes = sorted(f"{f.__qualname__} {_said(f.__code__)}" for f in self.reached)
-        return hashlib.sha256(repr((self.name, FIRST, EVERY, DRAWS, codes)).encode()).hexdigest()[:16]
+        """A fingerprint of that code, of the control, the second route and the cases: results of other code are not reused."""
+        control = self.statement.control
+        around = [control.case, *control.breaks.values(), self.statement.confirm]
+        listed = {id(f): f for f in (*self.reached, *(f for part in around for f in functions(part, self.prefix)))}
+        codes = sorted(f"{f.__qualname__} {_said(f.__code__)}" for f in listed.values())
+        kept = (self.name, RULES, FIRST, EVERY, DRAWS, codes, self.drawn)
+        return hashlib.sha256(repr(kept).encode()).hexdigest()[:16]
 
     def candidates(self, count: int) -> list[Mutant]:
         """Four times as many changes as mutants are wanted, in the order in which they are tried."""
         return chosen(mutants(self.reached, self.prefix), 4 * count, self.name)
 
 
-def targets(paper: str, only: str | None = None) -> Iterator[Target]:
+def targets(paper: str, only: Sequence[str] = ()) -> Iterator[Target]:
     """Every statement of a paper that answers to `only`, and every amendment under its own name."""
-    for statement in papers.select(paper, [only] if only else ()):
+    for statement in papers.select(paper, list(only)):
         if statement.amended is not None:
-            yield Target(f"{statement.id} → {statement.amended.id}", _quick(statement.amended))
-        yield Target(statement.id, _quick(statement))
+            amended = statement.amended
+            yield Target(f"{statement.id} → {amended.id}", _quick(amended), _text_of(amended.cases))
+        yield Target(statement.id, _quick(statement), _text_of(statement.cases))
+
+
+def _text_of(cases: Any) -> str:
+    path = sys.modules[cases.__module__].__file__ or ""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
 
 
 def _quick(statement: Statement) -> Statement:

@@ -18,7 +18,7 @@ from neuromanifold import (
 )
 from neuromanifold.dynamics import adam_l2, gradient_flow, train
 from neuromanifold.graph import Graph, trace
-from neuromanifold.inspection import Inspection, inspect, probes
+from neuromanifold.inspection import Inspection, Tracker, inspect, probes
 from neuromanifold.models import (
     MLP,
     Activation,
@@ -79,7 +79,6 @@ from neuromanifold.tangent import (
     monte_carlo_kernels,
     nngp,
     ntk,
-    ntk_by_layer,
     ntk_operator,
     output_hessian_norm,
     sharpness,
@@ -100,6 +99,7 @@ __all__ = [
     "Quadrature",
     "Rank",
     "Sequential",
+    "Tracker",
     "activation_patterns",
     "adam_l2",
     "alignment",
@@ -151,7 +151,6 @@ __all__ = [
     "monte_carlo_kernels",
     "nngp",
     "ntk",
-    "ntk_by_layer",
     "ntk_operator",
     "numerics",
     "orbits",

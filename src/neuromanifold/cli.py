@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +40,6 @@ app = typer.Typer(
 data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is, and how to get it.")
 app.add_typer(data_app, name="data")
 
-_EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
 
 
@@ -89,6 +88,14 @@ def inspect_network(
     factory: Annotated[
         str | None, typer.Option(help="package.module:function that builds the network whose weights MODEL holds.")
     ] = None,
+    targets: Annotated[
+        str | None, typer.Option(help="What the outputs should be, one row or one class a sample: .npy or .csv.")
+    ] = None,
+    loss: Annotated[str, typer.Option(help="The loss that alignment and learning rate are about.")] = "mse",
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(help="A folder of weights, epoch-1.pt, epoch-2.pt, …: the same network over training."),
+    ] = None,
     samples: Annotated[
         int | None,
         typer.Option(help="How many of the samples to look at; up to 5,000 rows of the Jacobian when absent.", min=1),
@@ -104,42 +111,52 @@ def inspect_network(
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
     """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
-    from neuromanifold.inspection import inspect
+    from neuromanifold.inspection import inspect, opening
+    from neuromanifold.inspection.checkpoints import numbered
     from neuromanifold.numerics.files import check_folder
-    from neuromanifold.report import print_inspection, write, write_json, write_markdown
+    from neuromanifold.report import print_inspection, write, write_json, write_markdown, write_timeline
 
     check_folder(out, "--out")
     if form not in ("html", "md"):
         raise ValueError(f"`--format` is {form!r}; pass html or md.")
+    objective, reading = (
+        opening.loss_named(loss),
+        {"activation": activation, "batchnorm": batchnorm, "factory": factory},
+    )
+    if checkpoints is not None:
+        numbered(checkpoints)
     if model is None:
-        net, params, dataset = _example(epochs, seed)
-        x, y = dataset.x, dataset.y
+        net, params, x, y = opening.example(epochs, seed)
     else:
-        net, params, x, y = _loaded(model, data, activation, batchnorm, factory)
-    inspection = inspect(net, params, x, y, samples=samples, memory=memory, patience=patience, progress=True)
+        with _notes():
+            net, params, x, y = opening.opened(model, data, targets, reading)
+    options: Any = {"loss": objective, "samples": samples, "memory": memory, "patience": patience}
+    inspection = inspect(net, params, x, y, progress=True, **options)
     print_inspection(inspection)
+    timeline = None if checkpoints is None else _over_training(checkpoints, x, y, reading, options)
     if json is not None:
         typer.echo(f"wrote {write_json(inspection, json)}")
-    typer.echo(f"wrote {(write if form == 'html' else write_markdown)(inspection, out)}")
+    for path in () if timeline is None else write_timeline(timeline, out):
+        typer.echo(f"wrote {path}")
+    page = write(inspection, out, timeline=timeline) if form == "html" else write_markdown(inspection, out)
+    typer.echo(f"wrote {page}")
     if inspection.interrupted:
         raise KeyboardInterrupt("what was finished is above and in the report.")
 
 
-def _loaded(model: str, data: str | None, activation: Any, batchnorm: Any, factory: Any) -> tuple[Any, Any, Any, Any]:
-    import jax
-
+def _over_training(folder: Path, x: Any, y: Any, reading: dict[str, Any], options: dict[str, Any]) -> Any:
+    from neuromanifold.inspection import checkpoints, opening
     from neuromanifold.models import load
-    from neuromanifold.models.function import output_shape
 
-    x, y = (None, None) if data is None else _samples(data)
-    example = None if factory is None or x is None else jax.tree.map(lambda a: a[:3], x)
+    def read(path: Path) -> tuple[Any, Any]:
+        return load(path, example=opening.example_of(reading, x), **reading)
+
     with _notes():
-        net, params = load(model, activation=activation, batchnorm=batchnorm, factory=factory, example=example)
-    if x is None:
-        raise ValueError(
-            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
-        )
-    return net, params, x, y if y is not None and output_shape(net, params, x) == y.shape[1:] else None
+        return checkpoints(folder, x, y, read=read, begin=_counted, **options)
+
+
+def _counted(path: Path, index: int, count: int) -> None:
+    typer.echo(f"{index + 1} of {count}: {path.name}", err=True)
 
 
 @app.command("reduce")
@@ -148,7 +165,9 @@ def reduce_network(
     data: Annotated[
         str | None, typer.Argument(help="Samples on which it must stay the same; everywhere when absent.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The smaller network, a .safetensors file.")] = Path("smaller.safetensors"),
+    out: Annotated[
+        Path, typer.Option(help="The smaller network: .safetensors, or a state dict .pt, .pth where PyTorch is there.")
+    ] = Path("smaller.safetensors"),
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
@@ -157,61 +176,29 @@ def reduce_network(
     ] = None,
 ) -> None:
     """An equivalent smaller network: redundant neurons removed, with what went and how far the outputs moved."""
+    from neuromanifold.inspection.opening import samples
     from neuromanifold.models import MLP, load, save
+    from neuromanifold.models.storage import layer_names
     from neuromanifold.symmetry import reduce_width
 
     with _notes():
         net, params = load(model, activation=activation, batchnorm=batchnorm)
     if not isinstance(net, MLP):
         raise ValueError(f"`MODEL` is {model!r}, which is no stack of linear layers; reduce works on those.")
-    found = reduce_width(net, params, None if data is None else _samples(data)[0])
+    found = reduce_width(net, params, None if data is None else samples(data)[0])
     typer.echo(f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}\n{found}")
-    typer.echo(f"wrote {save(out, found.net, found.params)}")
-
-
-def _example(epochs: int, seed: int) -> tuple[Any, Any, Any]:
-    """The paper's univariate network, trained on f2 as the paper trains it.   [complexity, Sec. 5]"""
-    import jax
-
-    from neuromanifold.data import load
-    from neuromanifold.dynamics import adam_l2, train
-    from neuromanifold.models import MLP, losses
-    from neuromanifold.models.init import he_bias
-
-    net, dataset = MLP(_EXAMPLE_WIDTHS), load("f2")
-    init_key, train_key = jax.random.split(jax.random.key(seed))
-    training = train(
-        net,
-        net.init(key=init_key, scheme=he_bias, runs=1),
-        dataset.x,
-        dataset.y,
-        key=train_key,
-        epochs=epochs,
-        loss=losses.mse,
-        optimizer=adam_l2(0.01, 1e-4),
-        batch_size=16,
-        progress=True,
-    )
-    return net, jax.tree.map(lambda leaf: leaf[0], training.params), dataset
+    names = layer_names(model) if found.net.depth == net.depth else None
+    typer.echo(f"wrote {save(out, found.net, found.params, names=names)}")
 
 
 @contextlib.contextmanager
-def _notes() -> Iterator[None]:
+def _notes() -> Generator[None]:
     """Warnings of the library as plain lines."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for warning in caught:
-        typer.echo(f"note: {warning.message}", err=True)
-
-
-def _samples(data: str) -> tuple[Any, Any]:
-    from neuromanifold.data import load, names, read
-
-    if data not in names():
-        return read(data), None
-    dataset = load(data)
-    return dataset.x, dataset.y
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        typer.echo(f"note: {message}", err=True)
 
 
 @app.command()

@@ -9,6 +9,7 @@ import pytest
 
 import neuromanifold as nm
 from cast import unchecked
+from described import EVERYTHING
 from neuromanifold.models.layers import (
     Attention,
     AvgPool,
@@ -108,22 +109,11 @@ def test_attention_head_by_head(tied, key, rng):
     assert (params.query is None) == tied
 
 
-LAYERS = (
-    Conv(4, 3, weight_std=1.3, bias_std=0.4),
-    "relu",
-    Residual("tanh", Conv(4, 3, bias=False)),
-    Sum(AvgPool(2), (Conv(4, 2, strides=2, padding="VALID"), "erf")),
-    Attention(4, heads=2),
-    LayerNorm(),
-    Flatten(),
-    Dense(2, weight_std=0.9),
-)
-
-
 def test_both_scalings_are_one_network(key, rng):
     """The parameters of standard scaling are those of NTK scaling times their deviations: one key, one function."""
-    nets = [nm.Sequential(*LAYERS, input_shape=(4, 4, 3), scaling=scaling) for scaling in ("ntk", "standard")]
-    x = rng.standard_normal((3, 4, 4, 3))
+    shape = EVERYTHING.input_shape
+    nets = [nm.Sequential(*EVERYTHING.layers, input_shape=shape, scaling=scaling) for scaling in ("ntk", "standard")]
+    x = rng.standard_normal((3, *shape))
     outputs = [net(net.init(key=key, dtype="float64"), x) for net in nets]
     np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-5)
     assert nets[0].n_params == nets[1].n_params == sum(leaf.size for leaf in jax.tree.leaves(nets[0].init(key=key)))

@@ -7,8 +7,9 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import neuromanifold as nm
+from neuromanifold.graph.graph import trace
 from neuromanifold.orbits import induced_field, left_normed, lie_bracket
-from neuromanifold.orbits.family import network_family
+from neuromanifold.orbits.family import dense_family, walked_family
 from neuromanifold.orbits.fields import Control
 from neuromanifold.orbits.nested import iterated_brackets
 from neuromanifold.orbits.rings import Reals, Residues
@@ -102,6 +103,14 @@ NETWORKS = [
 ]
 
 
+def _fields(net, params, x):
+    return (
+        dense_family(net, x).fields
+        if isinstance(net, nm.MLP)
+        else walked_family(trace(net, params, x), x, Reals()).fields
+    )
+
+
 @pytest.mark.parametrize("net, shape, outputs, depth", NETWORKS, ids=["dense", "deep", "convolution"])
 def test_deep_brackets_are_the_nested_ones(net, shape, outputs, depth, rng):
     """The fast sweeps over nilpotents against nested forward mode, for a subset of the fields and for all of them."""
@@ -112,7 +121,7 @@ def test_deep_brackets_are_the_nested_ones(net, shape, outputs, depth, rng):
         controls = [
             Control(rng.normal(size=(lanes, 2, *shape)), rng.normal(size=(lanes, 2, *outputs))) for _ in range(depth)
         ]
-        fields = network_family(net, controls[0].x[0], Reals()).fields
+        fields = _fields(net, params, controls[0].x[0])
         fast, _ = iterated_brackets(fields, np.broadcast_to(theta, (lanes, theta.size)), controls)
 
         @jax.jit
@@ -140,7 +149,9 @@ def test_brackets_modulo_a_prime_are_the_residues_of_rational_ones(rng):
     ]
     values = []
     for r in (Reals(), ring):
-        fields = network_family(net, controls[0][0][0], r).fields
+        fields = walked_family(
+            trace(net, net.init(key=jax.random.key(0)), controls[0][0][0]), controls[0][0][0], r
+        ).fields
         values.append(
             iterated_brackets(fields, r.embed(theta), [Control(*(r.embed(a) for a in c)) for c in controls])[0]
         )
@@ -160,6 +171,6 @@ def test_induced_fields_are_the_rows_of_the_jacobian(rng):
             for o in range(2)
         ]
     np.testing.assert_allclose(np.stack(rows), nm.jacobian(net, params, x), rtol=1e-12)
-    family = network_family(net, x, Reals())
+    family = dense_family(net, x)
     flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(params)])
     np.testing.assert_allclose(family.jacobian(flat), nm.jacobian(net, params, x), rtol=1e-12)

@@ -1,7 +1,10 @@
 """The dimension account against theory, exhaustively over small shapes, every rank exact; and Prop A.8."""
 
 import itertools
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.tangent.certificate import certified_rank
 from neuromanifold.tangent.generators import generators
 
 
@@ -22,6 +26,13 @@ def draw(rng: np.random.Generator, net: nm.MLP):
         nm.Layer(dyadic(rng, (b, a)), dyadic(rng, b) if net.bias else None)
         for a, b in zip(net.widths[:-1], net.widths[1:], strict=True)
     )
+
+
+def left_over(net: nm.MLP, params, x) -> tuple[int, int]:
+    """Rank, and D − rank − dim orbit of the hidden equivalence."""
+    group = S.hidden_equivalence(net, params, x)
+    rank = certified_rank(group.problem, prove=False).rank
+    return rank, net.n_params - rank - int(group.orbit_dimension())
 
 
 def closes(widths: tuple[int, ...]) -> bool:
@@ -41,16 +52,15 @@ def test_generic_deep_linear_networks_close_exactly_when_the_running_minima_allo
     closed = 0
     for widths in shapes:
         net = nm.MLP(widths, "identity", bias=bias)
-        account = S.dimension_account(net, draw(rng, net), dyadic(rng, (widths[0] + 2, widths[0])))
+        rank, rest = left_over(net, draw(rng, net), dyadic(rng, (widths[0] + 2, widths[0])))
         r = min(widths)
-        assert int(account.functional) == r * (widths[0] + widths[-1] - r) + bias * widths[-1]
-        assert account.in_kernel
-        assert account.closes == closes(widths), widths
-        closed += account.closes
+        assert rank == r * (widths[0] + widths[-1] - r) + bias * widths[-1]
+        assert (rest == 0) == closes(widths), widths
+        closed += rest == 0
         if len(widths) == 3:
             d, h, c = widths
             if min(c, d) <= h <= max(c, d):
-                assert account.unexplained == (h - c) * (d - h)
+                assert rest == (h - c) * (d - h)
     tally(len(shapes) - closed, of=len(shapes), what="shapes that do not close")
 
 
@@ -66,14 +76,13 @@ def test_one_hidden_layer_closes_with_at_most_one_or_at_least_n0_active_neurons(
         W, b = W / 64, b / 64
         b[:active] = 64.0
         params, x = (nm.Layer(W, b), out), dyadic(rng, (40 * n_in + 40, n_in), 512.0)
-        account = S.dimension_account(net, params, x)
-        [status] = account.equivalence.layers
-        if len(status.linear) != active or len(status.inactive) or not _well_sampled(account.equivalence, n_in):
+        group = S.hidden_equivalence(net, params, x)
+        [status] = group.layers
+        if len(status.linear) != active or len(status.inactive) or not _well_sampled(group, n_in):
             continue
         cases += 1
         expected = (active - 1) * (n_in - active) if 1 <= active <= n_in else 0
-        assert account.unexplained == expected
-        assert account.closes == (active <= 1 or active >= n_in)
+        assert left_over(net, params, x)[1] == expected == group.relation_dimension()
         residuals += expected > 0
     tally(cases, of=20, what="networks with all kinks sampled")
     assert residuals > 0 or n_in < 3
@@ -86,13 +95,17 @@ def _well_sampled(group: S.HiddenEquivalence, n_in: int) -> bool:
 
 
 def test_the_paper_network_on_100_points(key):
-    """[complexity, Sec. 5]: the parts add up, the generators are in the kernel, and the span agrees with tangent's own kernel vectors."""
+    """[complexity, Sec. 5]: the rows add up, the generators are in the kernel, and the span agrees with tangent's own kernel vectors."""
     net, x = nm.MLP((1, 10, 10, 10, 10, 1)), np.linspace(0, 1, 100)[:, None]
     params = net.init(key=key, dtype="float64")
     account = S.dimension_account(net, params, x)
     assert sum(count for _, count in account.rows) == account.parameters == 361
+    assert min(count for _, count in account.rows) >= 0
+    assert sorted(account.chain) == list(account.chain)
     assert account.in_kernel
-    assert int(account.functional) <= account.sample_limit <= 100
+    assert account.exact
+    assert int(account.functional) == account.chain[0] <= account.sample_limit <= 100
+    assert account.unexplained <= 20
     group, p = account.equivalence, modular.random_prime()
     free, theirs = group.problem.zero_columns(), generators(group.problem, p)
     ours = group.fields.modulo(params, p)
@@ -104,8 +117,103 @@ def test_the_paper_network_on_100_points(key):
         == modular_rank(both, p)
         == account.symmetric
     )
-    assert "unexplained" in str(account)
-    assert f"{account.parameters}" in str(account)
+    assert str(account).startswith("100 samples × 1 output allow at most 100 of 361 parameters\n")
+
+
+def test_rows_add_up_and_a_one_hidden_layer_network_is_explained_by_its_patterns(rng, tally):
+    """One hidden layer: on generic inputs of its regions ker J is what the patterns' relations say, so that nothing is confined or left."""
+    net, related = nm.MLP((2, 5, 2)), 0
+    for case in range(6):
+        params, x = draw(rng, net), dyadic(rng, (3 + case, 2), 8.0)
+        account = S.dimension_account(net, params, x)
+        assert sum(count for _, count in account.rows) == net.n_params
+        assert account.in_kernel
+        assert account.unexplained == 0
+        assert not any(count for name, count in account.explained.items() if name.startswith("confined"))
+        related += account.explained["relations between patterns"] > 0
+        first = S.hidden_equivalence(net, params, x)
+        assert account.chain[1] == net.n_params - first.orbit_dimension() - first.relation_dimension()
+    tally(related, of=6, what="networks with related patterns")
+
+
+def _planted() -> tuple[nm.MLP, Any, np.ndarray]:
+    """Two neurons that bend far outside the sample, one that never does anything, one region with a single sample."""
+    net = nm.MLP((1, 4, 1))
+    hidden = nm.Layer(np.array([[1.0], [1.0], [-1.0], [1.0]]), np.array([0.0, 40.0, -64.0, -1.0]))
+    return (
+        net,
+        (hidden, nm.Layer(np.array([[1.0, 2.0, 3.0, 4.0]]), np.zeros(1))),
+        np.array([[-2.0], [-1.0], [0.5], [0.75], [2.0]]),
+    )
+
+
+def test_the_chain_says_where_directions_are_lost():
+    """Ranks by hand: pieces x < 0, 0 < x < 1, x > 1 with 2, 2 and 1 samples; neuron 1 bends at −40, neuron 2 at −64."""
+    net, params, x = _planted()
+    account = S.dimension_account(net, params, x)
+    # On three pieces f spans 1 and x on all, on x > 0, on x > 1: 6; every kink shows two more directions.
+    assert account.chain == (5, 6, 9, 13)
+    assert (account.everywhere["scalings"], account.unexplained, account.regions) == (4, 0, 3)
+    assert account.reached == 5
+    assert account.explained["too few samples in a region"] == 1
+    assert account.on_regions["inactive neurons"] > 0
+    wide = S.dimension_account(net, params, np.linspace(-99.0, 99.0, 400)[:, None])
+    assert wide.chain == (9, 9, 9, 13)
+    assert sum(wide.on_regions.values()) == 0
+
+
+def test_a_group_that_is_none_is_refuted_and_one_that_is_counts_once(rng):
+    net = nm.MLP((2, 3, 1))
+    params, x = draw(rng, net), dyadic(rng, (40, 2))
+    wrong = S.GeneralLinearGroup(nm.MLP((2, 3, 1), "identity"))
+    plain, offered = S.dimension_account(net, params, x), S.dimension_account(net, params, x, groups=[wrong])
+    assert (plain.in_kernel, offered.in_kernel) == (True, False)
+    assert offered.explained["generallinear group"] == 0
+    assert offered.unexplained == plain.unexplained
+
+
+def _attention(params, x):
+    q, k, v = (x @ params[name] for name in "qkv")
+    return (jax.nn.softmax(q @ jnp.swapaxes(k, 1, 2), axis=-1) @ v @ params["o"]).mean(axis=1)
+
+
+def test_other_networks_have_an_account_too(rng):
+    """Convolutions exactly (2 channel scalings), attention in float64 (GL(2) twice, which no source names)."""
+    shapes = {"conv": {"w": (2, 1, 3), "b": (2,)}, "dense": {"w": (2, 8), "b": (2,)}}
+    params = jax.tree.map(lambda s: dyadic(rng, s, 512.0), shapes, is_leaf=lambda s: isinstance(s, tuple))
+
+    def conv(params, x):
+        y = jax.lax.conv_general_dilated(x[:, None], params["conv"]["w"], (1,), "VALID")
+        y = jax.nn.relu(y + params["conv"]["b"][None, :, None]).reshape(len(x), -1)
+        return y @ params["dense"]["w"].T + params["dense"]["b"]
+
+    account = S.dimension_account(conv, params, dyadic(rng, (30, 6)))
+    assert account.exact
+    assert account.chain == (24, 24, 24, 26)
+    assert sum(count for _, count in account.rows) == 26
+    heads = {name: rng.normal(size=(3, 2)) for name in "qkv"} | {"o": rng.normal(size=(2, 3))}
+    soft = S.dimension_account(_attention, heads, rng.normal(size=(20, 4, 3)))
+    assert (soft.exact, soft.chain, soft.unexplained) == (False, (16, 16, 16, 24), 8)
+    assert soft.gap > 1e6
+
+
+def test_related_patterns_are_directions_of_their_own():
+    """z = x and −x on {±2, ±3}: 1_A + 1_B = 1, nullity 3 = 2 scalings + 1, though no group says so."""
+    x = np.array([[-2.0], [2.0], [-3.0], [3.0]])
+    net, hidden = nm.MLP((1, 2, 1)), nm.Layer(np.array([[1.0], [-1.0]]), np.zeros(2))
+    params = (hidden, nm.Layer(np.array([[1.0, 3.0]]), np.zeros(1)))
+    group = S.hidden_equivalence(net, params, x)
+    assert (group.orbit_dimension(), group.relation_dimension()) == (2, 1)
+    assert left_over(net, params, x) == (4, 1)
+    found = group.relation_directions()
+    assert len(found) == 3
+    assert np.abs(nm.jacobian(net, params, x) @ found.T).max() < 1e-14
+    assert S.dimension_account(net, params, x).explained["relations between patterns"] == 1
+    apart = (nm.Layer(np.array([[1.0], [-1.0]]), np.array([0.0, 2.5])), params[1])
+    assert S.hidden_equivalence(net, apart, x).relation_dimension() == 0
+    ntk = nm.MLP((1, 2, 1), scaling="ntk")
+    found = S.hidden_equivalence(ntk, params, x).relation_directions()
+    assert np.abs(nm.jacobian(ntk, params, x) @ found.T).max() < 1e-14
 
 
 def test_generators_in_floating_point_and_modulo_a_prime_are_the_same_numbers(rng):
@@ -176,6 +284,6 @@ def test_neurons_of_one_sign_pattern_mix_freely():
 def test_bad_input_is_refused(rng):
     net = nm.MLP((1, 2, 1), "tanh")
     with pytest.raises(ValueError, match=r"`f` uses tanh .* has no exact value at rational numbers"):
-        S.dimension_account(net, net_params := draw(rng, net), np.ones((3, 1)))
+        S.hidden_equivalence(net, net_params := draw(rng, net), np.ones((3, 1)))
     with pytest.raises(ValueError, match="`x` has 2 features but the network takes 1"):
         S.dimension_account(nm.MLP((1, 2, 1)), net_params, np.ones((3, 2)))

@@ -6,40 +6,23 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.models.layers import (
-    Attention,
-    AvgPool,
-    Conv,
-    Dense,
-    Flatten,
-    GlobalAvgPool,
-    LayerNorm,
-    Residual,
-    Sum,
-)
+from described import WITH_LIMITS
+from neuromanifold.models.layers import Attention, Conv, Dense, GlobalAvgPool, LayerNorm, Residual
 
-NETS = {
-    "dense": nm.Sequential(Dense(4, weight_std=1.3, bias_std=0.3), "tanh", Dense(2, bias=False), input_shape=(3,)),
-    "pooled": nm.Sequential(
-        Conv(4, 3, strides=2), "relu", AvgPool(2, strides=1), Conv(3, 2, padding="VALID"), "gelu", GlobalAvgPool(), Dense(2),
-        input_shape=(8, 7, 2),
-    ),
-    "residual": nm.Sequential(
-        Conv(4, 3), Residual("relu", Conv(4, 3), "erf", Conv(4, 3, bias=False)), "abs", Flatten(), Dense(1), input_shape=(5, 2)
-    ),
-    "sum": nm.Sequential(Dense(4), "relu", Sum(Dense(3), (Dense(5), "sin", Dense(3))), "relu", Dense(1), input_shape=(3,)),
-}  # fmt: skip
+
+def fan_in(name, leaf):
+    return leaf.shape[-1] if name.endswith(("key", "value")) else np.prod(leaf.shape[1:])
 
 
 @pytest.mark.parametrize("scaling", ["ntk", "standard"])
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", WITH_LIMITS)
 def test_descriptions_survive_their_graph(name, scaling, key, rng):
     """From `Sequential` to a function, to its graph, and back: kernels to rounding, in both scalings."""
-    given = nm.Sequential(*NETS[name].layers, input_shape=NETS[name].input_shape, scaling=scaling)
+    given = nm.Sequential(*WITH_LIMITS[name].layers, input_shape=WITH_LIMITS[name].input_shape, scaling=scaling)
     params, x = given.init(key=key), rng.standard_normal((3, *given.input_shape))
     if scaling == "standard":
         leaves = zip(nm.trace(given, params, x).parameters, jax.tree.leaves(params), strict=True)
-        leaf_std = {n: 0.5 if n.endswith("bias") else 1.2 / np.sqrt(np.prod(leaf.shape[1:])) for n, leaf in leaves}
+        leaf_std = {n: 0.5 if n.endswith("bias") else 1.2 / np.sqrt(fan_in(n, leaf)) for n, leaf in leaves}
         found = nm.describe(lambda p, x: given(p, x), params, x, leaf_std=leaf_std)
         expected = nm.infinite_ntk(given, x, weight_std=1.2, bias_std=0.5)
     else:
@@ -107,8 +90,60 @@ def test_what_is_refused(f, params, options, message, rng):
         nm.describe(f, params, rng.standard_normal((2, 3)), **options)
 
 
-@pytest.mark.parametrize("layer", [LayerNorm(), Attention(2)])
-def test_layers_that_graphs_do_not_show(layer, key, rng):
-    net = nm.Sequential(Dense(2), layer, Flatten(), Dense(1), input_shape=(3, 2))
+def normalised(h):
+    return (h - h.mean(axis=-1, keepdims=True)) / jnp.sqrt(jnp.var(h, axis=-1, keepdims=True) + 1e-5)
+
+
+def one_head(p, x):
+    """Matrices (in, out), one head."""
+    h = normalised(x @ p["e"])
+    keys = h @ p["k"]
+    weights = jax.nn.softmax(keys @ keys.swapaxes(-1, -2) / 4)
+    h = h + weights @ (h @ p["v"]) @ p["o"] * 0.3 + p["b"]
+    return jax.nn.relu(h).mean(axis=1) @ p["w"]
+
+
+def two_heads(p, x):
+    """The same matrices cut into two heads; softmax by hand, as a share of exponentials."""
+    h = jax.nn.standardize(x @ p["e"], epsilon=1e-5)
+    keys, values = ((h @ p[name]).reshape(*h.shape[:-1], 2, -1) for name in "kv")
+    powers = jnp.exp(jnp.einsum("nphk,nqhk->nhpq", keys, keys) / 4)
+    mixed = jnp.einsum("nhpq,nqhv->nphv", powers / powers.sum(axis=-1, keepdims=True), values)
+    h = h + (0.3 * (mixed.reshape(*h.shape[:-1], -1) @ p["o"]) + p["b"])
+    return jax.nn.relu(h).mean(axis=1) @ p["w"]
+
+
+@pytest.mark.parametrize("f, heads", [(one_head, 1), (two_heads, 2)])
+def test_attention_and_layer_norm_of_ones_own(f, heads, rng):
+    """Recognised by what they compute. At infinite width heads only share the keys' width among them, here by the factor 1/4."""
+    shapes = {"e": (3, 6), "k": (6, 4), "v": (6, 4), "o": (4, 6), "b": (6,), "w": (6, 1)}
+    params = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    x = rng.standard_normal((2, 5, 3))
+    found = nm.describe(f, params, x)
+    size = 0.3**0.5
+    attention = Attention(
+        6, key_std=np.sqrt(6 / heads), value_std=size * np.sqrt(6), out_std=size * np.sqrt(4), bias_std=1.0
+    )
+    same = nm.Sequential(
+        Dense(6, weight_std=np.sqrt(3), bias=False), LayerNorm(eps=1e-5), Residual(attention), "relu", GlobalAvgPool(),
+        Dense(1, weight_std=np.sqrt(6), bias=False), input_shape=(5, 3),
+    )  # fmt: skip
+    assert [type(layer).__name__ for layer in found.layers] == [type(layer).__name__ for layer in same.layers]
+    assert found.layers[2].layers[0].heads == heads
+    np.testing.assert_allclose(nm.infinite_ntk(found, x), nm.infinite_ntk(same, x), rtol=1e-10)
+
+
+def test_attention_that_has_no_limit(rng):
+    def untied(p, x):
+        weights = jax.nn.softmax((x @ p["q"]) @ (x @ p["k"]).swapaxes(-1, -2) / 2)
+        return weights @ (x @ p["v"]) @ p["o"]
+
+    def bare(p, x):
+        keys = x @ p["k"]
+        return jax.nn.softmax(keys @ keys.swapaxes(-1, -2)) @ (x @ p["v"])
+
+    x, w = rng.standard_normal((2, 5, 3)), rng.standard_normal((3, 3))
+    with pytest.raises(ValueError, match=r"independent queries and keys, .* use one leaf for both"):
+        nm.describe(untied, dict.fromkeys("qkvo", w), x)
     with pytest.raises(ValueError, match=r"describe the network by nm\.Sequential"):
-        nm.describe(net, net.init(key=key), rng.standard_normal((2, 3, 2)))
+        nm.describe(bare, dict.fromkeys("kv", w), x)

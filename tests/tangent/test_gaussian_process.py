@@ -37,6 +37,9 @@ def test_posterior_is_the_dense_formula(data, kernel):
     np.testing.assert_allclose(found.mean, cross @ inverse @ y, rtol=0, atol=1e-8)
     np.testing.assert_allclose(found.covariance, prior - cross @ inverse @ cross.T, rtol=0, atol=1e-8)
     np.testing.assert_array_equal(found.standard_deviation, np.sqrt(np.diagonal(found.covariance)))
+    alone = gp_posterior(NET, x, y, other, noise_std=0.1, kernel=kernel, diagonal=True, **OPTIONS)
+    np.testing.assert_allclose(alone.standard_deviation, found.standard_deviation, rtol=1e-9)
+    assert alone.covariance.shape == (4,)
     assert found.residual < 1e-12
     assert found.products == 0
 

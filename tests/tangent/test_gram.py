@@ -15,6 +15,8 @@ import pytest
 import neuromanifold as nm
 from cast import unchecked
 from neuromanifold.numerics import krylov
+from neuromanifold.numerics.devices import BlockHalved
+from neuromanifold.tangent import tiles
 
 NET = nm.MLP((3, 8, 2))
 PARAMS = NET.init(key=jax.random.key(0), scheme=nm.init.he_bias)
@@ -67,6 +69,44 @@ def test_what_is_asked_of_the_store_is_what_the_matrix_says(tmp_path: Path, rng)
     prior = np.asarray(nm.ntk(NET, PARAMS, other, trace=True), np.float64)
     np.testing.assert_allclose(mean, cross @ inverse @ y, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(covariance, prior - cross @ inverse @ cross.T, atol=1e-5 * prior.max())
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_bounds_on_the_functional_dimension(trace: bool, tmp_path: Path):
+    """Scalings of hidden neurons leave directions that no kernel sees; half of the digits suffice here, so that the bound is the rank."""
+    params = jax.tree.map(lambda a: np.asarray(a, np.float64), PARAMS)
+    made = nm.gram(NET, params, X.astype(np.float64), store=tmp_path, tile=9, trace=trace)
+    rank = nm.functional_dimension(NET, params, X.astype(np.float64))
+    found = made.functional_dimension_bounds()
+    assert found.upper == min(2 * 23, NET.n_params) > int(rank)
+    J = np.asarray(nm.jacobian(NET, params, X.astype(np.float64))).reshape(23, -1)  # (23, 2·D)
+    assert found.lower == (-(-np.linalg.matrix_rank(J) // 2) if trace else int(rank))
+    assert made.functional_dimension_bounds(3).lower == (2 if trace else 3)
+
+
+def test_bounds_need_float64(tmp_path: Path):
+    made = nm.gram(NET, PARAMS, X, store=tmp_path)
+    with pytest.raises(ValueError, match="`store` holds a float32 kernel, too coarse for a rank"):
+        made.functional_dimension_bounds()
+
+
+def test_tiles_that_do_not_fit_are_computed_in_pieces(tmp_path: Path, monkeypatch):
+    real, sizes = tiles.tile, []
+
+    def small(made, left, right, **options):
+        rows = max(side.samples.shape[0] for side in (left, right))
+        if rows > 4:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")
+        sizes.append(rows)
+        return real(made, left, right, **options)
+
+    monkeypatch.setattr(tiles, "tile", small)
+    with pytest.warns(BlockHalved, match="going on with blocks of 4 samples"):
+        made = nm.gram(NET, PARAMS, X, store=tmp_path / "pieces", tile=9)
+    monkeypatch.undo()
+    whole = nm.gram(NET, PARAMS, X, store=tmp_path / "whole", tile=9).dense()
+    np.testing.assert_allclose(made.dense(), whole, rtol=0, atol=8 * EPS * np.abs(whole).max())
+    assert max(sizes) <= 4
 
 
 def test_regression_of_all_outputs(tmp_path: Path, rng):

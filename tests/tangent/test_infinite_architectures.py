@@ -1,6 +1,7 @@
 """Infinite-width kernels of architectures: neural-tangents' numbers, second routes, and what has no limit."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
+from described import ATTENTIVE, POOLED
 from neuromanifold.models.layers import (
     Attention,
     AvgPool,
@@ -21,6 +23,7 @@ from neuromanifold.models.layers import (
     Sum,
 )
 from neuromanifold.tangent.infinite import infinite_kernels, infinite_ntk, nngp
+from neuromanifold.tangent.infinite.program import program
 
 STORED = dict(np.load(Path(__file__).parents[1] / "data" / "neural_tangents_architectures.npz"))
 WEIGHT, BIAS = float(STORED["weight_std"]), float(STORED["bias_std"])
@@ -123,6 +126,32 @@ def test_equal_positions_are_the_diagonal_of_all_pairs(rng):
         np.testing.assert_allclose(getattr(flat, kind), means, rtol=1e-13)
 
 
+@pytest.mark.parametrize("net", [POOLED, ATTENTIVE], ids=["pooled", "attentive"])
+def test_the_diagonal_alone(net, rng):
+    """Each sample with itself: the diagonal of the whole kernel, with pooling, attention and normalisation, in blocks."""
+    x = rng.standard_normal((7, *net.input_shape))
+    whole, alone = infinite_kernels(net, x), infinite_kernels(net, x, diagonal=True, memory="1M")
+    for kind in ("nngp", "ntk"):
+        np.testing.assert_allclose(getattr(alone, kind), np.diag(getattr(whole, kind)), rtol=1e-12)
+    with pytest.raises(ValueError, match="`x2` is given; leave one of them out"):
+        nngp(net, x, x, diagonal=True)
+
+
+def test_the_diagonal_drops_pairs_of_positions_where_it_can(rng):
+    """A network that keeps its positions: equal ones only; its derivative against a central difference."""
+    x = rng.standard_normal((3, 5, 2))
+    net = nm.Sequential(Conv(1, 3, strides=2), "erf", Conv(1, 2), "relu", input_shape=(5, 2))
+    whole, alone = infinite_kernels(net, x), infinite_kernels(net, x, diagonal=True)
+    assert not replace(program(net, None, None), diagonal=True).full
+    assert program(net, None, None).full
+    for kind in ("nngp", "ntk"):
+        np.testing.assert_allclose(getattr(alone, kind), np.einsum("ipip->ip", getattr(whole, kind)), rtol=1e-12)
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda s: infinite_ntk(net, x, weight_std=s, diagonal=True).sum())(1.5)
+    up, down = (infinite_ntk(net, x, weight_std=1.5 + h, diagonal=True).sum() for h in (1e-5, -1e-5))
+    np.testing.assert_allclose(slope, (up - down) / 2e-5, rtol=1e-8)
+
+
 def test_a_dense_net_three_ways(rng):
     """An MLP, its description, and a convolution whose window is the whole sample."""
     x = rng.standard_normal((4, 5, 2))
@@ -180,6 +209,26 @@ def test_standard_parametrisation_counts_the_fan_in(rng):
     assert error(infinite_ntk(ntk, x), expected) > 0.1
 
 
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("scaling", ["ntk", "standard"])
+def test_attention_by_hand(heads, scaling, rng):
+    """G = softmax(σ_k²Σ), Σ' = σ_v²σ_o² GΣGᵀ + σ_b²; Θ' counts GΣGᵀ once for V and once for O, whatever the number of heads, or
+    fan_in times each in standard scaling: there the heads' number is that of O."""
+    x = rng.standard_normal((3, 4, 6))
+    layer = Attention(5, heads=heads, value_features=7, key_std=0.9, value_std=1.1, out_std=1.2, bias_std=0.3)
+    found = infinite_kernels(nm.Sequential(layer, input_shape=(4, 6), scaling=scaling), x)
+    data = np.einsum("ipc,jqc->ijpq", x, x) / 6
+    weights = np.exp(0.81 * np.stack([data[i, i] for i in range(3)]))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    mixed = np.einsum("ipr,ijrs,jqs->ipjq", weights, data, weights)
+    value, out = 1.1**2, 1.2**2
+    rate, offset = (2 * value * out, 0.09) if scaling == "ntk" else (6 * out + 7 * heads * value, 1.0)
+    np.testing.assert_allclose(found.nngp, value * out * mixed + 0.09, rtol=1e-12)
+    np.testing.assert_allclose(found.ntk, rate * mixed + offset, rtol=1e-12)
+    other = np.einsum("ipr,ijrs,jqs->ipjq", weights**0 / 4, data, weights**0 / 4)
+    assert error(value * out * other + 0.09, found.nngp) > 0.01
+
+
 def test_deviations_given_with_the_call_replace_the_layers_own(rng):
     x = rng.standard_normal((3, 5, 2))
     own = nm.Sequential(
@@ -198,11 +247,8 @@ def test_deviations_given_with_the_call_replace_the_layers_own(rng):
 
 
 def test_blocks_and_the_memory_budget_change_nothing(rng):
-    x, y = rng.standard_normal((7, 5, 5, 2)), rng.standard_normal((4, 5, 5, 2))
-    net = nm.Sequential(
-        Conv(1, 3), "relu", AvgPool(2, strides=1), Conv(1, 2), "tanh", GlobalAvgPool(), Dense(1), input_shape=(5, 5, 2)
-    )
-    whole, cut = infinite_ntk(net, x), infinite_ntk(net, x, memory=16 * 8 * 625 * 9)
+    net, x, y = POOLED, rng.standard_normal((7, 8, 7, 2)), rng.standard_normal((4, 8, 7, 2))
+    whole, cut = infinite_ntk(net, x), infinite_ntk(net, x, memory=16 * 8 * 56**2 * 9)
     assert (whole == whole.T).all()
     np.testing.assert_allclose(cut, whole, rtol=1e-12)
     np.testing.assert_allclose(infinite_ntk(net, x, y), infinite_ntk(net, y, x).T, rtol=1e-12)

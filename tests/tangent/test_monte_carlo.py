@@ -20,7 +20,8 @@ def residual(n):
 
 
 def attention(n):
-    return nm.Sequential(Attention(n), "erf", Flatten(), Dense(1), input_shape=(3, 2))
+    heads = Attention(n, heads=2, key_features=n // 2 or 1, value_features=n // 2 or 1)
+    return nm.Sequential(heads, "erf", Flatten(), Dense(1), input_shape=(3, 2))
 
 
 @pytest.mark.parametrize("build", [convolutional, residual, attention])

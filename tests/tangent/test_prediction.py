@@ -96,7 +96,7 @@ def test_directions_without_kernel_are_never_learned():
     assert flow.at(1e6).other == pytest.approx(slope)
 
 
-def test_an_infinite_kernel_acts_on_each_output(rng):
+def test_an_infinite_kernel_acts_on_each_output(key, rng):
     net = nm.MLP((3, 1, 2), scaling="ntk")
     x, other, y = rng.standard_normal((5, 3)), rng.standard_normal((2, 3)), rng.standard_normal((5, 2))
     small, cross = infinite_ntk(net, x), infinite_ntk(net, other, x)
@@ -105,6 +105,12 @@ def test_an_infinite_kernel_acts_on_each_output(rng):
     eye = np.eye(2)
     two = KernelFlow(np.kron(small, eye), zero, y, half, np.kron(cross, eye), zeros).at(2.0)
     np.testing.assert_allclose(one.other, two.other, rtol=1e-11)
+    params = net.init(key=key, dtype="float64")
+    flow = kernel_flow(net, params, x, y, loss=half, other=other, kernel=infinite_ntk)
+    starts = (np.asarray(net(params, v)) for v in (x, other))
+    by_hand = KernelFlow(small, next(starts), y, half, cross, next(starts)).at(np.inf)
+    np.testing.assert_allclose(flow.at(np.inf).other, by_hand.other, rtol=1e-11)
+    np.testing.assert_array_equal(flow.at(np.inf).other, flow.limit().other)
 
 
 def test_bad_arguments(problem):
@@ -113,8 +119,9 @@ def test_bad_arguments(problem):
     assert flow.at(0.1).other is None
     with pytest.raises(ValueError, match="no squared error"):
         flow.limit()
-    with pytest.raises(ValueError, match=r"`t` is -1\.0"):
-        flow.at(-1.0)
+    for t in (-1.0, np.nan):
+        with pytest.raises(ValueError, match=r"`t` is (-1\.0|nan); pass a time"):
+            flow.at(t)
     with pytest.raises(ValueError, match="`kernel` has shape"):
         KernelFlow(np.eye(3), y, y, half)
     with pytest.raises(ValueError, match="belong together"):

@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.residues import Residues
 from neuromanifold.models.arguments import Model, checked
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.described import perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import boundary
@@ -78,7 +78,7 @@ def jacobian_rank(
 
 @jax.jit(static_argnums=0)
 def _input_jacobians(f: Model, params: Any, x: Any) -> Any:
-    def at_one(sample):
+    def at_one(sample: Any):
         J = jax.jacfwd(lambda s: f(params, s[None])[0].ravel())(sample)
         return J.reshape(J.shape[0], -1)
 
@@ -130,9 +130,9 @@ def _upper_bound(problem: Problem, rank: int) -> tuple[str, float]:
 
 def _open_width(problem: Problem) -> int | None:
     """Over the samples, the largest of the fewest neurons with nonzero slope in a layer; asked of perceptrons."""
-    if not isinstance(problem.model, MLP):
+    if (net := perceptron(problem.model)) is None:
         return None
-    signs = signs_of(problem.model, problem.decisions, problem.samples)
-    slopes = layer_slopes(problem.model, signs)
-    widths = [np.full(problem.samples, w) for w in problem.model.widths]
+    signs = signs_of(net, problem.decisions, problem.samples)
+    slopes = layer_slopes(net, signs)
+    widths = [np.full(problem.samples, w) for w in net.widths]
     return int(np.min([*((slope != 0).sum(axis=1) for slope in slopes), *widths], axis=0).max())

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.activation import activation_slope, apply_activation, per_neuron
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Entry, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced
@@ -79,8 +80,7 @@ class Passage:
 
 def passage(net: MLP, params: Params, x: Any) -> Passage:
     """The sample's passage through the network, in float64; refuses bad arguments in one sentence."""
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; the bottleneck is a property of layers, pass an nm.MLP.")
+    require_perceptron(net, "the bottleneck is a property of layers, pass an nm.MLP")
     if is_traced((params, x)):
         raise TypeError("`params` and `x` must have values here; call this outside jit, vmap and grad.")
     check_params(params)

@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def load() -> Dataset:
 
 
 def _download() -> Path:
-    def table(fetch_openml) -> np.ndarray:
+    def table(fetch_openml: Any) -> np.ndarray:
         frame = fetch_openml(data_id=OPENML_ID, target_column=list(TARGETS), as_frame=True, n_retries=1).frame
         return frame[[*FEATURES, *TARGETS]].astype(float).to_numpy()
 

@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{path} is not a table in CSV ({error}); needed are numbers, separated by commas.") from None
 
 
-def _refuse(path: Path, delimiter: str, header: tuple[str, ...] | None, reason: str) -> Any:
+def _refuse(path: Path, delimiter: str, header: tuple[str, ...] | None, reason: str) -> NoReturn:
     """Say which cell or line could not be read."""
     _check_cells(path, delimiter, header)
     raise ValueError(f"{path} cannot be read ({reason}); needed is a table of numbers in CSV.")

@@ -7,8 +7,8 @@ import numpy as np
 
 from neuromanifold.dynamics.sweep import RESERVED
 from neuromanifold.models.arguments import check_callable
+from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
-from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import dtype_of, promote, widest
 from neuromanifold.numerics.validation import check_params, check_sample
 
@@ -55,7 +55,7 @@ def checked_problem(f: Any, params: Any, x: Any, y: Any, stacked: bool | None, s
 
 
 def _is_stacked(f: Any, ndim: int) -> bool:
-    if ndim <= 2 or isinstance(f, MLP):
+    if ndim <= 2 or perceptron(f):
         return ndim > 2
     raise ValueError(
         f"`x` has {ndim} axes: say `stacked=True` if the first one counts data sets, `stacked=False` if it counts samples."

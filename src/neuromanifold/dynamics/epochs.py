@@ -54,7 +54,7 @@ def permutation(key: Any, n: int) -> Any:
 
 
 def _step(recipe: Recipe, optimizer: Any, learner: Learner, x: Any, y: Any) -> Learner:
-    def objective(params):
+    def objective(params: Any):
         return recipe.loss(recipe.f(params, x), y)
 
     value, gradient = jax.value_and_grad(objective)(learner.params)
@@ -70,7 +70,7 @@ def _epoch(recipe: Recipe, size: int, optimizer: Any, learner: Learner, x: Any, 
     """One pass: full batches by scan, then what is left as a batch of its own, whose loss is the mean over itself."""
     full = len(x) // size * size
 
-    def step(learner, batch):
+    def step(learner: Any, batch: Any):
         return _step(recipe, optimizer, learner, *batch), None
 
     batches = tuple(a[:full].reshape(-1, size, *a.shape[1:]) for a in (x, y))
@@ -85,7 +85,7 @@ def _epochs(recipe: Recipe, learner: Learner, place: Place, data: Any, key: Any,
     if size is None:
         return jax.lax.fori_loop(start, stop, lambda e, l: _step(recipe, optimizer, l, x, y), learner)
 
-    def epoch(e, learner):
+    def epoch(e: Any, learner: Any):
         order = permutation(jax.random.fold_in(jax.random.fold_in(key, e), place.run), len(x))
         return _epoch(recipe, size, optimizer, learner, x[order], y[order])
 
@@ -101,7 +101,7 @@ def _data_of(place: Place, data: Any) -> tuple[Any, Any]:
 def begin(recipe: Recipe, params: Any, place: Place) -> Learner:
     """Each member before its first step; `params` is theirs, with the axis of members in front."""
 
-    def one(params, hyper):
+    def one(params: Any, hyper: Any):
         return Learner(params, optimizer_at(recipe.optimizer, hyper).init(params))
 
     return jax.vmap(one)(params, place.hyper)
@@ -122,7 +122,7 @@ def advance(recipe: Recipe, learners: Learner, places: Place, data: Any, key: An
 def evaluate(f: Any, probes: tuple[Probe, ...], at_once: int, params: Any, places: Place, data: Any) -> dict[str, Any]:
     """The traced probes on all members, `at_once` at a time."""
 
-    def one(member):
+    def one(member: Any):
         params, place = member
         x, y = _data_of(place, data)
         return {probe.name: probe(f, params, x, y) for probe in probes}

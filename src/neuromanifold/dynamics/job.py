@@ -164,7 +164,7 @@ def _traced_values(job: Job, *columns: list[Any]) -> dict[str, np.ndarray]:
     if not _traced(job):
         return {}
 
-    def work(learner, places, data):
+    def work(learner: Any, places: Any, data: Any):
         return evaluate(job.recipe.f, _traced(job), job.probed_at_once, learner.params, places, data[:2])
 
     return job.lanes.gather(job.lanes.each(work, *columns))

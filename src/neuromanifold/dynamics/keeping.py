@@ -1,7 +1,7 @@
 """While a training runs: its progress shown, what is finished kept."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ SHARE = 20
 
 
 @contextmanager
-def kept(file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int) -> Iterator[Callable[[Course], None]]:
+def kept(file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int) -> Generator[Callable[[Course], None]]:
     """A function that takes each course as it comes; the last one is in the file when the block is left, however it is.
 
     `epoch` is what the file holds at the beginning.
@@ -52,7 +52,7 @@ def kept(file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int) ->
 
 
 @contextmanager
-def shown(progress: bool, epochs: int) -> Iterator[Callable[[int], None]]:
+def shown(progress: bool, epochs: int) -> Generator[Callable[[int], None]]:
     """A function that takes the number of finished epochs: a bar with the time left, or nothing."""
     if not progress:
         yield lambda epoch: None

@@ -1,7 +1,6 @@
 """Optimisers: any of optax, torch-style Adam by name, and functions of hyperparameters that return one."""
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
 
@@ -67,7 +66,7 @@ def check_optimizer(optimizer: Any, hyper: dict[str, Any]) -> None:
         raise TypeError(f"`optimizer` returns a {type(found).__name__}; it must return an optax optimiser.")
 
 
-def optimizer_at(optimizer: Optimizer, hyper: dict[str, Any]) -> Callable[..., Any] | Any:
+def optimizer_at(optimizer: Optimizer, hyper: dict[str, Any]) -> Any:
     """The optimiser at these values of the hyperparameters; it takes the extra arguments of line searches."""
     return optax.with_extra_args_support(optimizer if is_optimizer(optimizer) else optimizer(**hyper))
 

@@ -7,7 +7,7 @@ Different choices of atoms are different factorisations, because ℝ[(x, y)^t] h
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def _selections(atoms: Sequence[Atom], remaining: Counts, degree: Counts) -> Ite
             return
 
 
-def _build(built: dict, layer: int, atoms: Sequence[Atom], chosen: Counts) -> np.ndarray:
+def _build(built: dict[Any, np.ndarray], layer: int, atoms: Sequence[Atom], chosen: Counts) -> np.ndarray:
     if (layer, chosen) not in built:
         parts = [atom.coefficients for atom, times in zip(atoms, chosen, strict=True) for _ in range(times)]
         filter_ = product(parts, len(atoms[0].degree))

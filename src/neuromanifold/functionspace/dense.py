@@ -188,7 +188,7 @@ def balanced_flow(
 
     `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of it.
     """
-    from neuromanifold.functionspace.flow import _integrate, gradient_of
+    from neuromanifold.functionspace.flow import gradient_of, integrate
 
     start, gradient = np.asarray(W, np.float64), gradient_of(loss)
 
@@ -196,7 +196,7 @@ def balanced_flow(
         product = flat.reshape(start.shape)
         return -balanced_operator(product, depth)(gradient(product)).ravel()
 
-    t, states, _ = _integrate(field, start.ravel(), t1, times, rtol, atol)
+    t, states, _ = integrate(field, start.ravel(), t1, times, rtol, atol)
     return MatrixFlow(t, states.reshape(len(t), *start.shape), 0.0)
 
 
@@ -204,7 +204,7 @@ def dense_parameter_flow(
     params: Any, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
 ) -> MatrixFlow:
     """Ẇ_l = −∂ℓ(W_H⋯W_1)/∂W_l, pushed forward to the product.   [riemann, Eq 4]"""
-    from neuromanifold.functionspace.flow import _integrate, gradient_of
+    from neuromanifold.functionspace.flow import gradient_of, integrate
 
     matrices, gradient = checked_matrices(params), gradient_of(loss)
     bounds, shapes = np.cumsum([0, *(W.size for W in matrices)]), [W.shape for W in matrices]
@@ -221,7 +221,7 @@ def dense_parameter_flow(
             parts.append((after.T @ slope @ before.T).ravel())
         return -np.concatenate(parts)
 
-    t, states, _ = _integrate(field, np.concatenate([W.ravel() for W in matrices]), t1, times, rtol, atol)
+    t, states, _ = integrate(field, np.concatenate([W.ravel() for W in matrices]), t1, times, rtol, atol)
     start = gram_differences(matrices)
     drift = max(
         (float(np.abs(a - b).max()) for s in states for a, b in zip(gram_differences(cut(s)), start, strict=True)),

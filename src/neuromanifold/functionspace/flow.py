@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.functionspace.fiber import checked_filter, fiber
-from neuromanifold.functionspace.kernel import _jacobian, as_arrays
+from neuromanifold.functionspace.kernel import as_arrays, jacobian_at
 from neuromanifold.functionspace.loss import FilterLoss
 from neuromanifold.functionspace.metric import chosen
 from neuromanifold.functionspace.rescale import Filters, checked_delta, norm_differences, solve_squared_norms
@@ -63,10 +63,10 @@ def riemannian_flow(
         theta = section(here)
         if theta is None:  # a trial step went too far: the integrator takes NaN for a large error and shortens it
             return np.full_like(flat, np.nan)
-        J = _jacobian(net, theta)
+        J = jacobian_at(net, theta)
         return -(J @ (J.T @ gradient(here).ravel()))
 
-    t, states, evaluations = _integrate(field, numbers.ravel(), t1, times, rtol, atol)
+    t, states, evaluations = integrate(field, numbers.ravel(), t1, times, rtol, atol)
     path = states.reshape(len(t), *numbers.shape)
     section.restart(theta)
     tuples = tuple(followed(section, state, t1) for state in path)
@@ -92,9 +92,9 @@ def parameter_flow(
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         theta = split(net, flat)
-        return -(_jacobian(net, theta).T @ gradient(compose(theta, net.dilations)).ravel())
+        return -(jacobian_at(net, theta).T @ gradient(compose(theta, net.dilations)).ravel())
 
-    t, states, evaluations = _integrate(field, join(filters), t1, times, rtol, atol)
+    t, states, evaluations = integrate(field, join(filters), t1, times, rtol, atol)
     tuples = tuple(split(net, state) for state in states)
     start = norm_differences(net, filters)
     drift = max(float(np.abs(norm_differences(net, p) - start).max(initial=0.0)) for p in tuples)
@@ -113,7 +113,7 @@ class _Section:
 
     def restart(self, start: Filters) -> None:
         self.last = start
-        self.inverse = np.linalg.pinv(_jacobian(self.net, start), rcond=1e-10)
+        self.inverse = np.linalg.pinv(jacobian_at(self.net, start), rcond=1e-10)
 
     def __call__(self, v: np.ndarray) -> Filters | None:
         filters, rounds = self._follow(v)
@@ -176,7 +176,10 @@ def gradient_of(loss: FilterLoss | Callable[[Any], Any]) -> Callable[[np.ndarray
     return evaluate
 
 
-def _integrate(field: Callable, start: np.ndarray, t1: float, times: int, rtol: float, atol: float):
+def integrate(
+    field: Callable[..., Any], start: np.ndarray, t1: float, times: int, rtol: float, atol: float
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """(times, states, evaluations) of θ̇ = field(t, θ) from `start`."""
     from scipy.integrate import solve_ivp
 
     if not t1 > 0:

@@ -32,10 +32,10 @@ def filter_jacobian(net: LinearConvNet, params: Any) -> np.ndarray:
     >>> filter_jacobian(net, (np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0]))).astype(int).tolist()
     [[4, 0, 0, 1, 0], [0, 4, 0, 2, 0], [5, 0, 4, 3, 1], [0, 5, 0, 0, 2], [0, 0, 5, 0, 3]]
     """
-    return _jacobian(net, as_arrays(net, params))
+    return jacobian_at(net, as_arrays(net, params))
 
 
-def _jacobian(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> np.ndarray:
+def jacobian_at(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> np.ndarray:
     return np.concatenate(_jacobian_blocks(net, filters), axis=1)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.functionspace.kernel import _jacobian
+from neuromanifold.functionspace.kernel import jacobian_at
 from neuromanifold.functionspace.rescale import Filters, solve_squared_norms
 from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.numerics.randomness import host_generator
@@ -32,7 +32,7 @@ def polish(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int = 
     for _ in range(steps):
         if residual <= target:
             break
-        step = np.linalg.lstsq(_jacobian(net, best), -error.ravel(), rcond=1e-10)[0]
+        step = np.linalg.lstsq(jacobian_at(net, best), -error.ravel(), rcond=1e-10)[0]
         trial = tuple(w + dw for w, dw in zip(best, split(net, step), strict=True))
         error = compose(trial, net.dilations) - v
         if not np.linalg.norm(error) < residual:
@@ -57,7 +57,7 @@ def descend(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int =
     """Levenberg–Marquardt on ‖μ(θ) − v‖²: a critical point and its residual."""
     theta, damping = join(filters), 1.0
     error = (compose(filters, net.dilations) - v).ravel()
-    J = _jacobian(net, filters)
+    J = jacobian_at(net, filters)
     floor = 1e-15 * np.linalg.norm(v)
     for _ in range(steps):
         gram, slope = J.T @ J, J.T @ error
@@ -67,7 +67,7 @@ def descend(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int =
         trial = split(net, theta + step)
         new = (compose(trial, net.dilations) - v).ravel()
         if new @ new < error @ error:
-            theta, error, J = theta + step, new, _jacobian(net, trial)
+            theta, error, J = theta + step, new, jacobian_at(net, trial)
             damping = max(damping / 5, 1e-13)
         else:
             damping *= 3

@@ -85,6 +85,12 @@ class Graph:
         """Whether f is real analytic where it is defined."""
         return not (self._output.bends or self._output.broken)
 
+    @cached_property
+    def text(self) -> str:
+        """Operations, options and constants as text: what tells one program from another."""
+        constants = [(a.shape, a.tobytes()) for a in self.program.constants.values()]
+        return repr(([(n.operation, n.inputs, _plain(n.options)) for n in self.program.nodes], constants))
+
     @property
     def outputs(self) -> int:
         """How many numbers f gives at one sample."""
@@ -205,6 +211,11 @@ def _allows(character: Character) -> str:
         return "smooth"
     kind = "linear" if character.degree <= 1 else "rational" if character.rational else "polynomial"
     return f"piecewise {kind}" if character.bends else kind
+
+
+def _plain(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Options without what has an address in memory instead of a value."""
+    return [(k, text) for k, v in sorted(options.items()) if " at 0x" not in (text := repr(v))]
 
 
 _LAST = {"integer_pow", "square", "exp", "tanh", "logistic", "erf", "sin", "cos", "log1p", "expm1", "exp2"}

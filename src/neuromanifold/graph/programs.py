@@ -68,6 +68,21 @@ def jacobians(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
 
 
 @lru_cache(maxsize=64)
+def gradients(graph: Graph, n: int) -> Program:
+    """(params, x, c) ↦ ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩ at n samples, flat, of a graph without bends."""
+
+    def gradient(params: Any, x: Any, c: Any) -> Any:
+        def paired(params: Any) -> Any:
+            return (c * jax.vmap(lambda sample: graph.gated(params, sample, ()))(x)).sum()
+
+        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(jax.grad(paired)(params))])
+
+    with jax.enable_x64(True):
+        cotangent = jax.ShapeDtypeStruct((n, graph.outputs), jnp.float64)
+        return program_of(gradient, graph.params, stacked(graph.sample, n), cotangent)
+
+
+@lru_cache(maxsize=64)
 def input_jacobians(graph: Graph, n: int) -> Program:
     """(params, x, gates) ↦ the Jacobians (n, o, d) by the real entries of a sample, by reverse mode."""
 

@@ -39,7 +39,7 @@ class Selection:
 
 
 def select(params: Any, wrt: Any) -> Selection:
-    """The leaves that `wrt` names: None for all; a name, a pattern or several; or a pytree of truth values like `params`.
+    """The leaves that `wrt` names: None for all; a name, a pattern or several; truth values like `params`; a selection.
 
     A leaf's name is its path with dots: `0.weight`, `layers.2.bias`. A name stands for all leaves below it.
 
@@ -47,6 +47,8 @@ def select(params: Any, wrt: Any) -> Selection:
     >>> select(params, "first").names, select(params, "*.bias").names, select(params, {"first": False, "last": True}).names
     (('first.bias', 'first.weight'), ('first.bias',), ('last',))
     """
+    if isinstance(wrt, Selection):
+        return wrt
     paths = jax.tree_util.tree_leaves_with_path(params)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
     sizes = [int(np.size(leaf)) for _, leaf in paths]
@@ -54,6 +56,11 @@ def select(params: Any, wrt: Any) -> Selection:
     if not kept:
         raise ValueError(f"`wrt` is {wrt!r}, which names no parameter; the names are {', '.join(names)}.")
     return Selection(tuple(kept), tuple(names[i] for i in kept), tuple(sizes[i] for i in kept))
+
+
+def by_leaf(answer: Callable[[Selection], Any], params: Any, wrt: Any) -> dict[str, Any]:
+    """What is asked of the parameters that `wrt` picks, of each leaf by itself, under its name."""
+    return {alone.names[0]: answer(alone) for alone in select(params, wrt).apart()}
 
 
 def _chosen(params: Any, names: list[str], wrt: Any) -> list[bool]:

@@ -37,6 +37,7 @@ def walk(program: Program, arithmetic: Arithmetic, inputs: Sequence[Any], record
 
 def _apply(A: Arithmetic, node: Node, values: list[Any], real: bool, record: list[Any] | None) -> Sequence[Any]:
     name = node.operation
+    found: Any
     if all(is_discrete(v) for v in values):
         found = A.lift(values[0]) if real and name == "convert_element_type" else DISCRETE[name](node.options, *values)
     elif name in _DECISIONS:

@@ -1,8 +1,12 @@
-"""Asks the rooms about one network on one sample and returns one `Inspection`; gathers the probes of all rooms."""
+"""Asks the rooms about one network on one sample and returns one `Inspection`; tracks networks over training; gathers the probes."""
 
 from neuromanifold.inspection import probes
+from neuromanifold.inspection.checkpoints import checkpoints
+from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.inspect import inspect
 from neuromanifold.inspection.inspection import Inspection, Part
+from neuromanifold.inspection.timeline import Timeline
+from neuromanifold.inspection.tracker import Tracker
 from neuromanifold.inspection.units import LayerStatus
 
-__all__ = ["Inspection", "LayerStatus", "Part", "inspect", "probes"]
+__all__ = ["Descent", "Inspection", "LayerStatus", "Part", "Timeline", "Tracker", "checkpoints", "inspect", "probes"]

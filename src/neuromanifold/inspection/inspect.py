@@ -1,23 +1,27 @@
 """`inspect`: the geometry of one network on one sample, asked of the rooms above and returned as one result."""
 
 import time
+from collections import Counter
 from typing import Any
 
 import jax
 import numpy as np
 
+from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
 from neuromanifold.inspection.progress import Bar, shown
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section
-from neuromanifold.inspection.subject import Subject, default_samples, thinned
+from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
 from neuromanifold.models.function import output_shape
+from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
 
 _CURVE_POINTS = 400
+_OF_TARGETS = ("fit", "descent")
 
 
 def inspect(
@@ -27,6 +31,7 @@ def inspect(
     y: Any = None,
     *,
     exact: bool | None = None,
+    loss: Loss = mse,
     samples: int | None = None,
     memory: int | str | None = None,
     patience: float | int = 600,
@@ -37,8 +42,8 @@ def inspect(
     Any model is accepted; what needs a perceptron, piecewise-linear activations, more `memory` or more than `patience` seconds
     is left out, and the result says why. Sections run in the order of what they are estimated to cost; `progress=True`
     shows them, and the estimate. `exact=None` uses exact arithmetic wherever the network allows it. Of a large sample
-    `samples` are taken, evenly spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). An interrupt (Ctrl-C) ends
-    the section at work; what is done is returned.
+    `samples` are taken, evenly spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). `loss` is what alignment
+    and learning rate are about. An interrupt (Ctrl-C) ends the section at work; what is done is returned.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.linspace(-2, 2, 50)[:, None])
@@ -46,9 +51,9 @@ def inspect(
     (10, True)
     """
     started = time.perf_counter()
-    subject = _subject(f, params, x, y, exact, samples, memory)
-    asked = [s for s in SECTIONS if s.field != "fit" or y is not None]
-    left_out = {s.field: why for s in asked if (why := s.obstacle(subject) or _too_much(s, subject, patience))}
+    subject = subject_of(f, params, x, y, exact, samples, memory, loss)
+    asked = [s for s in SECTIONS if y is not None or s.field not in _OF_TARGETS]
+    left_out = {s.field: why for s in asked if (why := s.obstacle(subject) or too_much(s, subject, patience))}
     chosen = _by_cost([s for s in asked if s.field not in left_out], subject)
     with shown(progress, [(s.title, s.seconds(subject)) for s in chosen]) as bar:
         found, parts = _computed(chosen, subject, bar)
@@ -61,7 +66,10 @@ def inspect(
         n_outputs=subject.outputs,
         n_inputs=subject.graph.inputs,
         affine_dimension=subject.graph.affine_dimension if found.get("regions") else 0,
+        program=_program(subject.graph),
+        tensors=_tensors(subject.graph),
         sample=(subject.x, subject.y),
+        fit_name="accuracy" if loss is cross_entropy else "r²",
         curve=_curve(subject),
         parts=(*parts, *others),
         seconds=time.perf_counter() - started,
@@ -69,7 +77,18 @@ def inspect(
     )
 
 
-def _subject(f: Model, params: Any, x: Any, y: Any, exact: bool | None, samples: Any, memory: Any) -> Subject:
+def subject_of(
+    f: Model,
+    params: Any,
+    x: Any,
+    y: Any,
+    exact: bool | None,
+    samples: Any,
+    memory: Any,
+    loss: Loss,
+    most_rows: int = MOST_ROWS,
+) -> Subject:
+    """What is to be inspected, checked, with as many of the samples as are asked for or can be afforded."""
     budget = memory_budget(memory)
     check_model(f)
     check_param_types(params)
@@ -81,15 +100,16 @@ def _subject(f: Model, params: Any, x: Any, y: Any, exact: bool | None, samples:
         raise ValueError(f"`samples` is {samples!r}; pass how many of the {given} samples to look at.")
     outputs = int(np.prod(output_shape(f, params, x), dtype=int))
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
-    n = min(given, samples or default_samples(outputs, shapes, budget))
+    n = min(given, samples or default_samples(outputs, shapes, budget, most_rows))
     x, y = thinned(x, n), None if y is None else thinned(np.asarray(y), n)
     with boundary(params, x):
         checked(f, params, x)
-    subject = Subject(f, params, x, y, given, False, budget)
-    return Subject(f, params, x, y, given, subject.graph.exact if exact is None else exact, budget)
+    exactly = trace(f, params, x).exact if exact is None else exact
+    return Subject(f, params, x, y, given, exactly, budget, loss)
 
 
-def _too_much(section: Section, subject: Subject, patience: float | int) -> str:
+def too_much(section: Any, subject: Subject, patience: float | int) -> str:
+    """Why a section or a measure costs more than it may, where it does."""
     seconds, size = section.seconds(subject), section.bytes(subject)
     if size > subject.budget:
         return f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass more `memory` or fewer `samples`"
@@ -127,6 +147,29 @@ def _computed(sections: list[Section], subject: Subject, bar: Bar) -> tuple[dict
         except KeyboardInterrupt:
             return found, [*parts, *(Part(s.title, 0.0, INTERRUPTED) for s in sections[index:])]
     return found, parts
+
+
+def _program(graph: Graph) -> tuple[str, ...]:
+    """What the network is as a program, in a few clauses."""
+    kinds = [
+        ("piecewise linear in its input", graph.piecewise_linear),
+        ("a polynomial", graph.polynomial),
+        ("analytic", graph.analytic and not graph.polynomial),
+        ("open to exact arithmetic", graph.exact),
+    ]
+    used = Counter(node.operation for node in graph.program.nodes)
+    listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in used.most_common())
+    units = [u for u in graph.units if u.candidates is None]
+    return (
+        *(f"it is {name}" for name, holds in kinds if holds),
+        f"{len(graph.program.nodes):,} operations: {listed}",
+        f"{len(graph.units):,} bends with {sum(u.size for u in units):,} units a sample",
+    )
+
+
+def _tensors(graph: Graph) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    leaves = jax.tree.leaves(graph.params)
+    return tuple((name, tuple(leaf.shape)) for name, leaf in zip(graph.parameters, leaves, strict=True))
 
 
 def _curve(s: Subject) -> tuple[np.ndarray, np.ndarray] | None:

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure
+from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.symmetry.account import DimensionAccount
+from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduce import Reduction
 from neuromanifold.tangent.spectrum import Spectrum
 
@@ -32,8 +34,10 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
     rank on the first 1, …, n samples, `closed` how many parameters no open path runs through. `regions` and `layers` belong to
-    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given. What was
-    not computed is `None`, and `parts` says why.
+    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² (or what
+    `fit_name` says) where targets were given,
+    `descent` alignment and learning rate. `program` says what the network is as a program, `tensors` names its parameters.
+    What was not computed is `None`, and `parts` says why.
     """
 
     model: str
@@ -46,8 +50,12 @@ class Inspection:
     parts: tuple[Part, ...]
     seconds: float
     affine_dimension: int = 0
+    program: tuple[str, ...] = ()
+    tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
     curve: tuple[np.ndarray, np.ndarray] | None = None
     fit: float | None = None
+    fit_name: str = "r²"
+    descent: Descent | None = None
     exact: Rank | None = None
     growth: np.ndarray | None = None
     float64: Rank | None = None
@@ -57,6 +65,7 @@ class Inspection:
     layers: tuple[LayerStatus, ...] | None = None
     closed: int | None = None
     account: DimensionAccount | None = None
+    conserved: ConservedQuantities | None = None
     reduction: Reduction | None = None
     bottleneck: BottleneckStructure | None = None
 
@@ -93,7 +102,7 @@ class Inspection:
         """(quantity, value, remark) for a table."""
         parts = (
             self._size_rows(), self._rank_rows(), self._account_rows(), self._region_rows(), self._kernel_rows(),
-            self._bottleneck_rows(), self._left_out_rows(),
+            self._descent_rows(), self._bottleneck_rows(), self._left_out_rows(),
         )  # fmt: skip
         return tuple(row for part in parts for row in part)
 
@@ -125,7 +134,10 @@ class Inspection:
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
         if at < n:
-            return f"The first {at:,} samples already show all of it; the other {n - at:,} add nothing."
+            rest = f"the other {n - at:,} add" if n - at > 1 else "the last one adds"
+            return (
+                f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it; {rest} nothing."
+            )
         return f"The rank still grows with the last of the {n:,} samples: more may show more."
 
     def _surplus(self) -> str:
@@ -146,7 +158,7 @@ class Inspection:
             ("parameters", f"{self.n_params:,}", "D"),
             ("samples × outputs", f"{self.n_samples:,} × {self.n_outputs:,}", f"rows of the Jacobian{chosen}"),
         ]
-        return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", "r² on the sample")]
+        return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", f"{self.fit_name} on the sample")]
 
     def _rank_rows(self) -> list[Row]:
         rows: list[Row] = []
@@ -158,7 +170,8 @@ class Inspection:
             )
             rows.append(("functional dimension", f"{int(self.dimension):,}", f"numerical, {how}"))
         if self.saturated_at is not None and int(self.dimension or 0) < self.rows_of_jacobian:
-            remark = f"of {self.n_samples:,} samples, in the order given; the others add nothing"
+            rest = "the others add nothing" if self.saturated_at < self.n_samples else "the last one still adds"
+            remark = f"of {self.n_samples:,} samples, in the order given; {rest}"
             rows.append(("  reached after", f"{self.saturated_at:,}", remark))
         if self.exact is not None and self.float64 is not None:
             rows.append(("  float64 would say", f"{int(self.float64):,}", _gap(self.float64)))
@@ -175,6 +188,11 @@ class Inspection:
             explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
             free = self.n_params - int(self.account.functional)
             rows.append(("directions that change nothing", f"{free:,}", explained))
+        if self.conserved is not None:
+            count = len(self.conserved)
+            rows.append(
+                ("conserved quantities", f"{count:,}", "what gradient flow keeps, whatever the data and the loss")
+            )
         if self.reduction is not None:
             size = f"{self.reduction.net.n_params:,}"
             rows.append(("equivalent smaller network", size, _reduction_remark(self.reduction)))
@@ -208,6 +226,19 @@ class Inspection:
         if not np.isnan(s.effective_rank):
             rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
         return [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+
+    def _descent_rows(self) -> list[Row]:
+        d = self.descent
+        if d is None:
+            return []
+        return [
+            ("largest stable learning rate", f"{d.largest_lr:.4g}", f"2 / sharpness; sharpness {d.sharpness:.4g}"),
+            (
+                "  alignment",
+                f"{d.alignment:.4g}",
+                f"of the kernel with the gradient; with the targets {d.kernel_alignment:.3f} of 1",
+            ),
+        ]
 
     def _bottleneck_rows(self) -> list[Row]:
         if self.bottleneck is None:

@@ -1,6 +1,6 @@
 """A bar over sections that are estimated to take unequal times."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 Bar = Callable[[int], None]
@@ -8,7 +8,7 @@ _LONG = 5.0
 
 
 @contextmanager
-def shown(progress: bool, sections: Sequence[tuple[str, float]]) -> Iterator[Bar]:
+def shown(progress: bool, sections: Sequence[tuple[str, float]]) -> Generator[Bar]:
     """A function that takes the index of the section which begins; the estimate is written first where it is long."""
     if not progress:
         yield lambda index: None

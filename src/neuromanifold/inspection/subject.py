@@ -13,6 +13,7 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.models.function import output_shape
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.validation import leading_axis
@@ -22,7 +23,7 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.tangent.certificate import certified_rank
 from neuromanifold.tangent.jacobian import n_columns
 
-_MOST_ROWS = 5_000
+MOST_ROWS = 5_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,7 @@ class Subject:
     given: int
     exactly: bool
     budget: int
+    loss: Loss = mse
 
     @property
     def samples(self) -> int:
@@ -65,7 +67,7 @@ class Subject:
     @cached_property
     def problem(self) -> Problem:
         """The exact Jacobian with every bend decided: once, for all that ask."""
-        return Problem.of(self.f, self.params, self.x)
+        return Problem.of(self.f, self.params, self.x, memory=self.budget)
 
     @cached_property
     def exact_operations(self) -> float:
@@ -111,9 +113,9 @@ def exact_bytes(rows: int, shapes: Sequence[tuple[int, ...]]) -> int:
     return 8 * min(3 * rows * m + 2 * m * sides, 3 * rows * columns)
 
 
-def default_samples(outputs: int, shapes: Sequence[tuple[int, ...]], budget: int) -> int:
-    """How many samples are looked at when nobody says: up to 5,000 rows of the Jacobian, fewer where the budget is small."""
-    most = max(1, _MOST_ROWS // outputs)
+def default_samples(outputs: int, shapes: Sequence[tuple[int, ...]], budget: int, most_rows: int = MOST_ROWS) -> int:
+    """How many samples are looked at when nobody says: up to so many rows of the Jacobian, fewer where the budget is small."""
+    most = max(1, most_rows // outputs)
     return max([n for n in range(1, most + 1) if exact_bytes(n * outputs, shapes) <= budget], default=1)
 
 

@@ -1,7 +1,7 @@
 """The units of a network by what they do on a sample: on everywhere, off everywhere, or switching."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ class LayerStatus:
     """The units of one hidden layer (of one bend, where the network is no perceptron) on the sample.
 
     `channels` counts the slices along the first axis where units lie in space, as (channels, height, width), and
-    `dead_channels` those that are off at every place and every sample; both are 0 for other units.
+    `dead_channels` those that are off at every place and every sample; both are 0 for other units. `shares` says at which
+    share of samples (and places) each unit, channel or feature (`kind`) is on: 0 and 1 only where it is so everywhere.
     """
 
     width: int
@@ -24,6 +25,8 @@ class LayerStatus:
     name: str = ""
     channels: int = 0
     dead_channels: int = 0
+    kind: str = "unit"
+    shares: np.ndarray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
 
     @property
     def switching(self) -> int:
@@ -57,4 +60,12 @@ def _status(pattern: np.ndarray, name: str, shape: tuple[int, ...]) -> LayerStat
     on, off = pattern.all(axis=0), ~pattern.any(axis=0)
     channels = shape[0] if len(shape) == 3 else 0
     dead = int(off.reshape(channels, -1).all(axis=1).sum()) if channels else 0
-    return LayerStatus(pattern.shape[1], int(on.sum()), int(off.sum()), name, channels, dead)
+    kind, shares = _shares(pattern.mean(axis=0), shape)
+    return LayerStatus(pattern.shape[1], int(on.sum()), int(off.sum()), name, channels, dead, kind, shares)
+
+
+def _shares(on: np.ndarray, shape: tuple[int, ...]) -> tuple[str, np.ndarray]:
+    """By channel where units lie in space, by feature where they belong to tokens, else one by one."""
+    if len(shape) == 3:
+        return "channel", on.reshape(shape[0], -1).mean(axis=1)
+    return ("feature", on.reshape(shape).mean(axis=0)) if len(shape) == 2 else ("unit", on)

@@ -169,7 +169,7 @@ def _largest_slope_step(fn: Callable[[Any], Any], points: int) -> float:
 
 
 def _piecewise_linear(name: str, left: float, right: float) -> Activation:
-    def fn(z):
+    def fn(z: Any):
         return jnp.where(z > 0, right * z, left * z)
 
     linear = left == right
@@ -245,7 +245,7 @@ def _smooth(
     )
 
 
-def _exact_gelu(z):
+def _exact_gelu(z: Any):
     return jax.nn.gelu(z, approximate=False)
 
 

@@ -31,7 +31,7 @@ Scheme = Callable[[Any, Any], tuple[Layer, ...]]
 
 
 def _gaussian(std: Callable[[int, int], tuple[float, float]]) -> Callable[[Any, Any], tuple[Layer, ...]]:
-    def scheme(key, net):
+    def scheme(key: Any, net: Any):
         layers = []
         for fan_in, out, k in zip(net.widths[:-1], net.widths[1:], jax.random.split(key, net.depth), strict=True):
             weight_std, bias_std = std(fan_in, out)

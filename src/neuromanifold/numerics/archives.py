@@ -12,7 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def unreadable(path: Path, problem: str) -> ValueError:
 
 
 @contextmanager
-def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path) -> Generator[zipfile.ZipFile]:
     """A zip archive whose directory is small, whose members are distinct, plain, and fit into memory together."""
     try:
         with path.open("rb") as handle:

@@ -1,6 +1,6 @@
 """Independent tasks on a Dask cluster: a local one of so many processes, or the one at an address."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,7 +8,7 @@ RETRIES = 3
 
 
 @contextmanager
-def cluster(workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
+def cluster(workers: int | None = None, scheduler: str | None = None) -> Generator[Any]:
     """A Dask client; `None` where neither workers nor a scheduler are asked for, and tasks then run in this process."""
     if workers is None and scheduler is None:
         yield None

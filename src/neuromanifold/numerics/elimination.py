@@ -1,6 +1,6 @@
 """Rank and pivots of matrices over a prime field: by BLAS for short primes, by FLINT for long ones."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -47,7 +47,7 @@ def echelon(matrix: Int[np.ndarray, "m n"], p: int) -> Echelon:
     return Echelon(len(rows), rows, _pivots(M))
 
 
-def _pivots(M) -> tuple[int, ...]:
+def _pivots(M: Any) -> tuple[int, ...]:
     reduced, rank = M.rref()
     pivots, column = [], 0
     for row in range(rank):
@@ -59,4 +59,4 @@ def _pivots(M) -> tuple[int, ...]:
 
 def is_invertible(matrix: Int[np.ndarray, "n n"], p: int) -> bool:
     """Whether the determinant is nonzero modulo p."""
-    return to_flint(matrix, p).det() != 0
+    return int(to_flint(matrix, p).det()) != 0

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 SECONDS = 2.0
@@ -25,7 +25,7 @@ if byte:
 
 
 @contextmanager
-def answering(on_disk: str) -> Iterator[None]:
+def answering(on_disk: str) -> Generator[None]:
     """In the block, Ctrl-C ends the program with `on_disk`, a sentence; at the latest after `SECONDS`.
 
     A call into compiled code may hold Python for minutes, and then no handler of it can run. So a small process waits
@@ -40,7 +40,7 @@ def answering(on_disk: str) -> Iterator[None]:
 
 
 @contextmanager
-def _watched(message: str) -> Iterator[None]:
+def _watched(message: str) -> Generator[None]:
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -37,6 +37,7 @@ def largest_eigenpairs(
     rng, block = np.random.default_rng(0), min(block or k + 4, size)
     Q = np.linalg.qr(rng.standard_normal((size, block)))[0]
     AQ = product(Q)
+    values, vectors, residuals = np.zeros(0), Q[:, :0], np.zeros(0)
     for _ in range(_MOST_PASSES):
         values, S = np.linalg.eigh((Q.T @ AQ + AQ.T @ Q) / 2)
         order = np.argsort(-np.abs(values))

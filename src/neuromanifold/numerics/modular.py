@@ -8,7 +8,6 @@ every partial sum is an integer below 2⁵³: one limb for primes of 22 bits, th
 
 import functools
 import secrets
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,22 +23,14 @@ SMALL_BITS = 22
 """Primes of this length multiply matrices in a single product: fast, and enough to prove a lower bound of a rank."""
 
 
-def random_prime(*, bits: int = 61, squares: Iterable[int] = ()) -> int:
-    """A prime drawn uniformly from those of so many bits modulo which every element of `squares` is a square."""
+def random_prime(*, bits: int = 61) -> int:
+    """A prime drawn uniformly from those of so many bits."""
     import flint
 
-    integers = [flint.fmpz(s) for s in set(squares)]
     while True:
         p = flint.fmpz((1 << bits - 1) + 1 + 2 * secrets.randbelow(1 << bits - 2))
-        if p.is_prime() and all(s.jacobi(p) == 1 for s in integers):
+        if p.is_prime():
             return int(p)
-
-
-def square_root(a: int, p: int) -> int:
-    """A root of `z² = a (mod p)`, for an `a` that has one."""
-    import flint
-
-    return int(flint.nmod(a, p).sqrt())
 
 
 def _times_small(a: Residues, c: Any, p: int) -> Residues:

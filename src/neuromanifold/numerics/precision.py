@@ -6,7 +6,7 @@ follow their inputs**: JAX arrays in, JAX arrays out, where they live; NumPy in,
 caller's flag is off: as a JAX array it would decay at the next operation, so it leaves as NumPy. The user's flag is never touched.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ def is_wide() -> bool:
 
 
 @contextmanager
-def arithmetic(precision: str = "highest") -> Iterator[None]:
+def arithmetic(precision: str = "highest") -> Generator[None]:
     """64-bit types available, matrix products at full precision on every device (no silent TF32)."""
     check_fork()
     with jax.enable_x64(True), jax.default_matmul_precision(precision):
@@ -47,7 +47,7 @@ def product_precision(precision: str, dtype: Any) -> str:
 
 
 @contextmanager
-def boundary(*inputs: Any, precision: str = "highest") -> Iterator[Callable[[Any], Any]]:
+def boundary(*inputs: Any, precision: str = "highest") -> Generator[Callable[[Any], Any]]:
     """`arithmetic`, with a function that lets results leave as the inputs came.
 
     >>> with boundary(np.ones(2)) as leave:
@@ -69,6 +69,21 @@ def _leaving(leaf: Any, stays: bool, wide: bool) -> Any:
     if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
         return leaf
     return leaf if stays and (wide or leaf.dtype.itemsize < 8) else np.asarray(leaf)
+
+
+def follower(*inputs: Any) -> Callable[[Tree], Tree]:
+    """A function that makes results of the host JAX arrays where an input was one and no digit is lost. Call it outside `arithmetic`.
+
+    >>> follower(jnp.ones(2))(np.ones(3, np.float32)).dtype.name, type(follower(np.ones(2))(np.ones(3))).__name__
+    ('float32', 'ndarray')
+    """
+    wide = is_wide()
+    stays = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inputs))
+
+    def follow(leaf: Any) -> Any:
+        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) and (wide or leaf.dtype.itemsize < 8) else leaf
+
+    return lambda tree: jax.tree.map(follow, tree) if stays else tree
 
 
 def is_traced(tree: Any) -> bool:

@@ -58,11 +58,6 @@ class Rank(eqx.Module):
         """Whether it is exact, or scales are close enough and the gap wide enough for float64 to tell."""
         return self.exact or (self.spread <= WIDEST_SPREAD and float(self.gap) >= SMALLEST_GAP)
 
-    @property
-    def _number(self) -> Any:
-        """The value as Python has it, or as an array where there are several."""
-        return int(self.value) if np.ndim(self.value) == 0 and not is_traced(self.value) else self.value
-
     def __index__(self) -> int:
         return int(self.value)
 
@@ -79,67 +74,67 @@ class Rank(eqx.Module):
         return np.asarray(self.value).__array__(*args, **options)
 
     def __add__(self, other: Any) -> Any:
-        return self._number + _value(other)
+        return _number(self) + _number(other)
 
     def __radd__(self, other: Any) -> Any:
-        return _value(other) + self._number
+        return _number(other) + _number(self)
 
     def __sub__(self, other: Any) -> Any:
-        return self._number - _value(other)
+        return _number(self) - _number(other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _value(other) - self._number
+        return _number(other) - _number(self)
 
     def __mul__(self, other: Any) -> Any:
-        return self._number * _value(other)
+        return _number(self) * _number(other)
 
     def __rmul__(self, other: Any) -> Any:
-        return _value(other) * self._number
+        return _number(other) * _number(self)
 
     def __truediv__(self, other: Any) -> Any:
-        return self._number / _value(other)
+        return _number(self) / _number(other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _value(other) / self._number
+        return _number(other) / _number(self)
 
     def __floordiv__(self, other: Any) -> Any:
-        return self._number // _value(other)
+        return _number(self) // _number(other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _value(other) // self._number
+        return _number(other) // _number(self)
 
     def __mod__(self, other: Any) -> Any:
-        return self._number % _value(other)
+        return _number(self) % _number(other)
 
     def __rmod__(self, other: Any) -> Any:
-        return _value(other) % self._number
+        return _number(other) % _number(self)
 
     def __neg__(self) -> Any:
-        return -self._number
+        return -_number(self)
 
     def __abs__(self) -> Any:
-        return abs(self._number)
+        return abs(_number(self))
 
     def __eq__(self, other: object) -> Any:
-        return self._number == _value(other)
+        return _number(self) == _number(other)
 
     def __lt__(self, other: Any) -> Any:
-        return self._number < _value(other)
+        return _number(self) < _number(other)
 
     def __le__(self, other: Any) -> Any:
-        return self._number <= _value(other)
+        return _number(self) <= _number(other)
 
     def __gt__(self, other: Any) -> Any:
-        return self._number > _value(other)
+        return _number(self) > _number(other)
 
     def __ge__(self, other: Any) -> Any:
-        return self._number >= _value(other)
+        return _number(self) >= _number(other)
 
     def __hash__(self) -> int:
         return hash(int(self.value))
 
     def __format__(self, specification: str) -> str:
-        return format(self._number, specification) if specification else str(self)
+        return format(_number(self), specification) if specification else str(self)
 
     def __str__(self) -> str:
         if is_traced(self.value) or np.ndim(self.value):
@@ -163,8 +158,11 @@ class Rank(eqx.Module):
         return f"<b>{int(self)}</b> <small>{html.escape(self._evidence)}</small>"
 
 
-def _value(other: Any) -> Any:
-    return other._number if isinstance(other, Rank) else other
+def _number(other: Any) -> Any:
+    """A rank's value as Python has it, or as an array where there are several; anything else as it is."""
+    if not isinstance(other, Rank):
+        return other
+    return int(other.value) if np.ndim(other.value) == 0 and not is_traced(other.value) else other.value
 
 
 def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) -> Rank:

@@ -5,8 +5,9 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 _LOCK = threading.Lock()
@@ -25,7 +26,7 @@ def cores() -> int:
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Generator[None]:
     """OpenBLAS on one thread in the block, and its own number again when the last of overlapping blocks is left.
 
     jaxlib spreads a batch of matrices over the cores already. Its threads wait by spinning, which made the singular values
@@ -41,7 +42,7 @@ def one_blas_thread() -> Iterator[None]:
 
 def _enter() -> None:
     global _users
-    import scipy.linalg  # noqa: F401  jaxlib takes its LAPACK from scipy, and only what is loaded can be limited
+    import_module("scipy.linalg")  # jaxlib takes its LAPACK from scipy, and only what is loaded can be limited
     from threadpoolctl import threadpool_limits
 
     with _LOCK:
@@ -68,7 +69,7 @@ def beside(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int
     [8, 9]
     """
     todo: Any = iter(enumerate(rows))
-    done: queue.SimpleQueue = queue.SimpleQueue()
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     lock = threading.Lock()
 
     def loop() -> None:
@@ -100,7 +101,7 @@ def beside(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int
     return [results[index] for index in range(len(rows))]
 
 
-def _next(done: queue.SimpleQueue) -> Any:
+def _next(done: queue.SimpleQueue[Any]) -> Any:
     """The next entry; looks up now and then, since a signal may have come to another thread than the one that waits."""
     while True:
         try:

@@ -9,6 +9,7 @@ import numpy as np
 
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.results import Result
@@ -41,12 +42,12 @@ def closure_upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperB
     UpperBound(value 2, reason 'the symmetry leaf has dimension 2')
     """
     ring = Reals() if ring is None else ring
-    if isinstance(f, MLP):
-        return _of_network(f, params, ring)
-    if isinstance(f, LinearConvNet) and f.is_linear:
-        forms = filter_forms(f, params, ring)
+    if (net := perceptron(f)) is not None:
+        return _of_network(net, params, ring)
+    if (net := filters(f)) is not None and net.is_linear:
+        forms = filter_forms(net, params, ring)
         rank = _rank(forms, ring)
-        return UpperBound(f.n_params - rank, f"{f.n_params} parameters less {rank} conserved quantities")
+        return UpperBound(net.n_params - rank, f"{net.n_params} parameters less {rank} conserved quantities")
     return UpperBound(n_columns(params), f"there are {n_columns(params)} parameters")
 
 

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import Model, checked
-from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.described import filters, perceptron
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic
@@ -20,9 +20,10 @@ from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
-from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem, is_polynomial
+from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem, has_rational_fields
 from neuromanifold.orbits.family import Brackets, Family, family_of, has_fast_brackets
 from neuromanifold.orbits.host import flatten_on_host, host_rank
+from neuromanifold.orbits.reached import reaching_inputs, regions_met
 from neuromanifold.orbits.transport import Transport, transport
 
 _SPREAD = 1.5  # standard deviation of drawn inputs
@@ -43,7 +44,8 @@ class LieClosure(Result):
     - `upper_bound`, `reason`: no closure is larger here, in words; `certified` where `dimension` meets it.
     - `basis`: orthonormal rows that span Lie_θ, columns in `ravel_pytree(params)` order.
     - `misfit`: sine of the largest angle between the spaces of the two routes, where their dimensions agree.
-    - `route`: how the numbers were computed; `inputs`: where the fields were taken.
+    - `route`: how the numbers were computed; `inputs`: where the fields were taken; `regions`: how many regions of f these
+      meet (`None` where f does not bend). Fields of regions that were not met are not in the family.
     """
 
     dimension: Rank
@@ -55,6 +57,7 @@ class LieClosure(Result):
     misfit: float | None
     route: str
     inputs: np.ndarray
+    regions: int | None = None
 
     @property
     def certified(self) -> bool:
@@ -80,7 +83,10 @@ class LieClosure(Result):
     def __str__(self) -> str:
         depths = ", ".join(str(int(rank)) for rank in self.by_depth)
         known = f"certified: {self.reason}" if self.certified else f"at most {self.upper_bound}: {self.reason}"
-        return f"Lie closure of dimension {int(self.dimension)} of {self.basis.shape[1]} (by depth {depths}; {known})"
+        met = "" if self.regions is None else f"; fields of the {self.regions} regions met"
+        return (
+            f"Lie closure of dimension {int(self.dimension)} of {self.basis.shape[1]} (by depth {depths}; {known}{met})"
+        )
 
 
 def lie_closure(
@@ -101,14 +107,16 @@ def lie_closure(
     The orbit of θ, hence every trajectory of gradient flow from θ, whatever data and loss, lies in a manifold with this
     tangent space; D − dim Lie_θ functions are conserved on it. Two routes. Brackets at θ, depth after depth, as far as
     the second route or the upper bound says there is more to come: at degenerate points the dimension pauses, so that a
-    depth without growth means nothing. And transport of the fields along a random trajectory (analytic models; a function is taken
-    for one), where no growth does mean the end. Depth counts fields: depth 1 are the fields, a depth of 4 nests three brackets.
+    depth without growth means nothing. And transport of the fields along a random trajectory (analytic models), where no growth
+    does mean the end. Depth counts fields: depth 1 are the fields, a depth of 4 nests three brackets.
 
-    `inputs`: where fields are taken, by default drawn N(0, 1.5²), twice as many as parameters; a function needs them.
-    `depth`: brackets of exactly that many depths. `exact`: brackets modulo a random prime, for polynomial networks (there
-    the default); their rank proves the lower bound. `bracket_rtol`: a bracket below this fraction of its factors' lengths, or of the terms
-    it is the difference of, is zero. `rtol`: threshold of ranks, by default 10³·max(rows, D)·2.2e-16, since
-    two digits may be lost before a bracket is weighted down and the fields add a few roundings of their own.
+    `inputs`: where fields are taken, by default drawn N(0, 1.5²), twice as many as parameters, and where f bends also n_0 + 1 in each
+    further region that a search finds; a function needs them.
+    `depth`: brackets of exactly that many depths. `exact`: brackets modulo a random prime, for networks of rational
+    operations without bends (there the default); their rank proves the lower bound.
+    `bracket_rtol`: a bracket below this fraction of its factors' lengths, or of the terms it is the difference of, is zero.
+    `rtol`: threshold of ranks, by default 10³·max(rows, D)·2.2e-16, since two digits may be lost before a bracket is
+    weighted down and the fields add a few roundings of their own.
     `flow_rtol`: tolerance of the flows.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)                                          # [invariant, Ex 3.1]
@@ -117,17 +125,20 @@ def lie_closure(
     >>> [int(rank) for rank in closure.by_depth], closure.certified
     ([2, 3, 4], True)
     """
-    params, points = _checked(f, params, key, depth, inputs, exact, bracket_rtol)
-    exact = is_polynomial(f) if exact is None else exact
+    params, points = _checked(f, params, key, depth, inputs, bracket_rtol)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
-    points = _draw_inputs(f, rng) if points is None else points
+    if points is None:
+        points = _draw_inputs(f, rng)
+        points = points if _is_analytic(f, params, points) else reaching_inputs(f, params, points, rng)
+    exact = _exactly(f, params, points, exact)
     theta, family = flatten_on_host(params), family_of(f, params, points)
     problem = draw_problem(f, params, points) if exact else None
     bound = closure_upper_bound(f, params) if problem is None else problem.bound()
-    second = _second_route(f, family, theta, bound.value, flow_rtol, rng)
+    analytic = _is_analytic(f, params, points)
+    second = _second_route(family, theta, bound.value, flow_rtol, rng) if analytic else None
     if depth is None:
         enough = bound.value if second is None else min(bound.value, int(second.rank))
-        deepest = _deepest(f, len(theta), memory_budget(memory))
+        deepest = _deepest(family, len(theta), memory_budget(memory))
         plan = _Plan(bound.value, enough, deepest, patience=2 if second is None else deepest)
     else:
         plan = _Plan(bound.value, len(theta) + 1, depth, patience=depth)
@@ -150,6 +161,7 @@ def lie_closure(
         misfit=None if second is None or len(second.basis) != len(own) else _largest_sine(own, second.basis),
         route=_route(exact, second),
         inputs=points,
+        regions=None if analytic else regions_met(f, params, points),
     )
 
 
@@ -235,10 +247,8 @@ def _certified(problem: Problem, value: int, depth: int, bound: UpperBound) -> R
 
 
 def _second_route(
-    f: Model, family: Family, theta: np.ndarray, bound: int, flow_rtol: float, rng: np.random.Generator
-) -> Transport | None:
-    if not _is_analytic(f):
-        return None
+    family: Family, theta: np.ndarray, bound: int, flow_rtol: float, rng: np.random.Generator
+) -> Transport:
     return transport(
         family.jacobian,
         lambda: family.draw(rng),
@@ -250,18 +260,23 @@ def _second_route(
     )
 
 
-def _is_analytic(f: Model) -> bool:
-    """Whether flows may be followed across θ-space; of a function it is taken on trust."""
-    if isinstance(f, LinearConvNet):
-        return f.activation.analytic
-    if not isinstance(f, MLP):
-        return True
-    return all(a.analytic for entry in f.activations for a, _ in per_neuron(entry, 1))
+def _is_analytic(f: Model, params: Any, points: np.ndarray) -> bool:
+    """Whether flows may be followed across θ-space: a perceptron's activations say so, of other networks the graph does."""
+    if (net := perceptron(f)) is not None:
+        return all(a.analytic for entry in net.activations for a, _ in per_neuron(entry, 1))
+    return trace(f, params, points).analytic
 
 
-def _deepest(f: Model, D: int, budget: int) -> int:
+def _exactly(f: Model, params: Any, points: np.ndarray, exact: bool | None) -> bool:
+    rational = exact is not False and has_rational_fields(f, params, points)
+    if exact and not rational:
+        raise TypeError("`exact=True` needs a network of rational operations without bends; leave it out for float64.")
+    return rational
+
+
+def _deepest(family: Family, D: int, budget: int) -> int:
     """The largest depth to try: as far as 3^depth products of brackets fit into a quarter of the memory."""
-    if not has_fast_brackets(f):
+    if not has_fast_brackets(family):
         return _DEEPEST_TRACED
     fits = math.floor(math.log(max(3.0, budget / 4 / (8 * D * (D + _LANES))), 3))
     return max(2, min(_DEEPEST, 1 + fits))
@@ -284,18 +299,16 @@ def _route(exact: bool, second: Transport | None) -> str:
 
 
 def _draw_inputs(f: Model, rng: np.random.Generator) -> np.ndarray:
-    if isinstance(f, MLP):
-        shape, outputs = f.widths[:1], f.widths[-1]
-    elif isinstance(f, LinearConvNet):
-        shape, outputs = f.signal_shape((1,) * f.dimension), 1
+    if (net := perceptron(f)) is not None:
+        shape, outputs = net.widths[:1], net.widths[-1]
+    elif (net := filters(f)) is not None:
+        shape, outputs = net.signal_shape((1,) * net.dimension), 1
     else:
         raise ValueError("`inputs` is None but `f` is a function; pass an array of shape (n, *in) of samples for it.")
-    return _SPREAD * rng.standard_normal((math.ceil(2 * f.n_params / outputs) + _LANES, *shape))
+    return _SPREAD * rng.standard_normal((math.ceil(2 * net.n_params / outputs) + _LANES, *shape))
 
 
-def _checked(
-    f: Model, params: Any, key: Any, depth: Any, inputs: Any, exact: Any, bracket_rtol: float
-) -> tuple[Any, Any]:
+def _checked(f: Model, params: Any, key: Any, depth: Any, inputs: Any, bracket_rtol: float) -> tuple[Any, Any]:
     refuse_tracers((params, inputs), "`lie_closure`")
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
@@ -303,10 +316,8 @@ def _checked(
         raise ValueError(f"`depth` is {depth!r}; pass a positive whole number, or None to go as deep as needed.")
     if not 0 <= bracket_rtol < 1:
         raise ValueError(f"`bracket_rtol` is {bracket_rtol}; pass a fraction, at least 0 and below 1.")
-    if exact and not is_polynomial(f):
-        raise TypeError("`exact=True` needs a network with polynomial activations; leave it out for float64.")
-    if isinstance(f, (MLP, LinearConvNet)):
-        f.check_params(params)
+    if (net := perceptron(f) or filters(f)) is not None:
+        net.check_params(params)
     with arithmetic():
         example = _draw_inputs(f, np.random.default_rng(0)) if inputs is None else inputs
         params, points = checked(f, params, example, dtype=np.float64)

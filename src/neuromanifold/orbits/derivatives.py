@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.arithmetic import NoExactAnswer
 from neuromanifold.models.activation import Activation, Mixed, per_neuron
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.orbits.rings import Reals, Ring
@@ -29,6 +30,20 @@ def derivatives(ring: Ring, entry: Activation | Mixed, z: np.ndarray, order: int
         return _of_one(ring, entry, z, order)
     runs = [_of_one(ring, a, z[..., run], order) for a, run in per_neuron(entry, z.shape[-1])]
     return [np.concatenate(parts, axis=-1) for parts in zip(*runs, strict=True)]
+
+
+NAMED = {
+    "tanh", "exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "logistic", "erf", "erfc", "sqrt", "rsqrt", "cbrt",
+    "sinh", "cosh", "asinh", "acosh", "atanh", "atan", "asin", "acos",
+}  # fmt: skip
+"""Functions of one number that `jax.lax` has under the name that programs call them by."""
+
+
+def named_derivatives(ring: Ring, operation: str, z: np.ndarray, order: int) -> list[np.ndarray]:
+    """The same of a function in `NAMED`; residues have none of them."""
+    if operation not in NAMED or not isinstance(ring, Reals):
+        raise NoExactAnswer(f"nilpotent elements know no {operation}")
+    return _of_function(getattr(jax.lax, operation), z, order)
 
 
 def _of_one(ring: Ring, activation: Activation, z: np.ndarray, order: int) -> list[np.ndarray]:
@@ -76,7 +91,7 @@ def _tower(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
 def _taylor(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
     from jax.experimental.jet import jet
 
-    def tower(z):
+    def tower(z: Any):
         if order == 0:
             return fn(z)[None]
         series = [jnp.ones_like(z), *[jnp.zeros_like(z)] * (order - 1)]
@@ -91,7 +106,7 @@ def _nested(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
         if k == 0:
             return lambda z: (fn(z),)
 
-        def above(z):
+        def above(z: Any):
             values, slopes = jax.jvp(level(k - 1), (z,), (jnp.ones_like(z),))
             return (*values, slopes[-1])
 

@@ -1,4 +1,4 @@
-"""Closures of polynomial networks in exact arithmetic: the same brackets modulo a random 61-bit prime."""
+"""Closures of rational networks in exact arithmetic: the same brackets modulo a random 61-bit prime."""
 
 import hashlib
 from typing import Any
@@ -7,14 +7,12 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.activation import per_neuron
-from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.models.mlp import MLP
+from neuromanifold.graph.graph import trace
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.rank import Certificate
 from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
-from neuromanifold.orbits.family import network_family
+from neuromanifold.orbits.family import walked_family
 from neuromanifold.orbits.host import flatten_on_host
 from neuromanifold.orbits.rings import Residues
 
@@ -41,7 +39,7 @@ class ClosureCertificate(Certificate):
 
     def verify(self, net: Any, params: Any, x: Any) -> bool:
         """Recompute modulo another prime with other brackets; False for another network, point or inputs."""
-        problem = Problem(net, params, np.asarray(x, np.float64), _another_prime(net, self.prime))
+        problem = Problem(net, params, np.asarray(x, np.float64), _another_prime(self.prime))
         if problem.fingerprint != self.fingerprint:
             return False
         rng = np.random.default_rng()
@@ -54,12 +52,13 @@ class ClosureCertificate(Certificate):
 
 
 class Problem:
-    """A polynomial network, its parameters and inputs modulo a prime."""
+    """A rational network, its parameters and inputs modulo a prime."""
 
     def __init__(self, net: Any, params: Any, inputs: Float[np.ndarray, "n ..."], p: int):
         self.net, self.params, self.inputs, self.ring = net, params, inputs, Residues(p)
         self.theta = self.ring.embed(flatten_on_host(params))
-        self.family = network_family(net, inputs, self.ring)
+        self.graph = trace(net, params, inputs)
+        self.family = walked_family(self.graph, inputs, self.ring)
 
     @property
     def n_params(self) -> int:
@@ -69,7 +68,7 @@ class Problem:
     @property
     def fingerprint(self) -> str:
         """What the certificate is about."""
-        digest = hashlib.sha256(repr(self.net).encode())
+        digest = hashlib.sha256(self.graph.text.encode())
         for a in (flatten_on_host(self.params), self.inputs):
             digest.update(np.ascontiguousarray(a, np.float64).tobytes())
         return digest.hexdigest()
@@ -86,25 +85,16 @@ class Problem:
 
 
 def draw_problem(net: Any, params: Any, inputs: Float[np.ndarray, "n ..."]) -> Problem:
-    """The problem modulo a random prime fit for the network."""
-    return Problem(net, params, inputs, _prime(net))
+    """The problem modulo a random prime."""
+    return Problem(net, params, inputs, modular.random_prime())
 
 
-def is_polynomial(f: Any) -> bool:
-    """Whether f_θ(x) is a polynomial in θ and x with known coefficients, so that its fields are rational at floats."""
-    if isinstance(f, LinearConvNet):
-        return f.is_linear
-    if not isinstance(f, MLP):
-        return False
-    activations = [a for entry in f.activations for a, _ in per_neuron(entry, 1)]
-    return all(a.polynomial is not None and "polynomial" not in a.measured for a in activations)
+def has_rational_fields(f: Any, params: Any, inputs: Any) -> bool:
+    """Whether f_θ(x) is a rational function of θ and x without bends, so that its fields are rational at floats."""
+    graph = trace(f, params, inputs)
+    return graph.exact and graph.analytic
 
 
-def _prime(net: Any) -> int:
-    squares = net.widths[:-1] if isinstance(net, MLP) and net.scaling == "ntk" else ()
-    return modular.random_prime(squares=squares)
-
-
-def _another_prime(net: Any, p: int) -> int:
-    q = _prime(net)
-    return q if q != p else _another_prime(net, p)
+def _another_prime(p: int) -> int:
+    q = modular.random_prime()
+    return q if q != p else _another_prime(p)

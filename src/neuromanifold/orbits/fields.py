@@ -5,20 +5,23 @@ nilpotent algebra with entries (lanes, D), columns in `ravel_pytree(params)` ord
 """
 
 import abc
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from itertools import pairwise
-from math import prod
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
+from neuromanifold.graph import programs
+from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.walk import walk
 from neuromanifold.models.activation import Activation
-from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Entry
-from neuromanifold.numerics import modular
 from neuromanifold.orbits import nilpotent
 from neuromanifold.orbits.derivatives import derivatives
-from neuromanifold.orbits.rings import Residues, Ring
+from neuromanifold.orbits.elements import Element, Elements
+from neuromanifold.orbits.rings import Reals, Ring
 
 
 class Control(NamedTuple):
@@ -40,10 +43,10 @@ class Fields(abc.ABC):
 
 @dataclass(frozen=True)
 class DenseFields(Fields):
-    """The fields of an MLP."""
+    """The fields of an MLP in float64, whatever bends."""
 
     net: MLP
-    ring: Ring
+    ring: Ring = field(default_factory=Reals)
 
     def __call__(self, theta: np.ndarray, control: Control) -> np.ndarray:
         """∂W_l = δ_lᵀ a_{l−1}, ∂b_l = Σ δ_l, with δ_{l−1} = (δ_l W_l) ∘ σ'(z_{l−1})."""
@@ -81,9 +84,6 @@ class DenseFields(Fields):
     def _scales(self) -> list[np.ndarray | None]:
         if self.net.scaling == "standard":
             return [None] * self.net.depth
-        if isinstance(self.ring, Residues):
-            p = self.ring.p
-            return [np.array(pow(modular.square_root(n, p), -1, p)) for n in self.net.widths[:-1]]
         return [np.array(scale) for scale in self.net.weight_scales]
 
     def _scaled(self, a: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
@@ -98,68 +98,23 @@ class DenseFields(Fields):
 
 
 @dataclass(frozen=True)
-class ConvolutionFields(Fields):
-    """The fields of a linear convolutional net: f is linear in the end-to-end filter μ(θ), a product of polynomials."""
+class WalkedFields(Fields):
+    """The fields of any network without bends, by one walk through the program of the gradient."""
 
-    net: LinearConvNet
+    graph: Graph
     ring: Ring
 
     def __call__(self, theta: np.ndarray, control: Control) -> np.ndarray:
-        """∂w_l[i] = ⟨G_l shifted by t_l i, μ_{l−1}⟩ with μ_l the filter of the first l layers and G_H = ∂⟨c, f⟩/∂μ."""
-        filters, dilations = self._filters(theta), self.net.dilations
-        products = [filters[0]]
-        for w, t in zip(filters[1:], dilations[1:], strict=True):
-            products.append(self._product(products[-1], w, t))
-        G, parts = self._filter_gradient(control)[None], []
-        for l in range(self.net.depth - 1, 0, -1):
-            below = products[l - 1].shape[2:]
-            windows = [_window(G, i, dilations[l], below) for i in np.ndindex(*self.net.filter_shapes[l])]
-            parts.append(np.concatenate([self._dot(window, products[l - 1]) for window in windows], axis=-1))
-            G = self._correlate(filters[l], windows)
-        parts.append(G.reshape(*G.shape[:2], -1))
-        n = nilpotent.generators(theta)
-        return np.concatenate([nilpotent.extend(part, n) for part in reversed(parts)], axis=-1)
-
-    def _filters(self, theta: np.ndarray) -> list[np.ndarray]:
-        stops = np.cumsum([prod(shape) for shape in self.net.filter_shapes])[:-1]
-        parts = np.split(theta, stops, axis=-1)
-        return [w.reshape(*theta.shape[:2], *s) for w, s in zip(parts, self.net.filter_shapes, strict=True)]
-
-    def _product(self, p: np.ndarray, w: np.ndarray, t: tuple[int, ...]) -> np.ndarray:
-        shape = tuple(n + s * (k - 1) for n, s, k in zip(p.shape[2:], t, w.shape[2:], strict=True))
-        total = np.zeros((len(p), p.shape[1], *shape), p.dtype)
-        for index in np.ndindex(*w.shape[2:]):
-            corner = (..., *(slice(s * i, s * i + n) for s, i, n in zip(t, index, p.shape[2:], strict=True)))
-            total[corner] = self.ring.add(total[corner], self._times_entry(w, index, p))
-        return total
-
-    def _correlate(self, w: np.ndarray, windows: list[np.ndarray]) -> np.ndarray:
-        total = np.zeros((1, *windows[0].shape[1:]), windows[0].dtype)
-        for index, window in zip(np.ndindex(*w.shape[2:]), windows, strict=True):
-            total = nilpotent.add(self.ring, total, self._times_entry(w, index, window))
-        return total
-
-    def _times_entry(self, w: np.ndarray, index: tuple[int, ...], a: np.ndarray) -> np.ndarray:
-        entry = w[(..., *index)].reshape(*w.shape[:2], *[1] * (a.ndim - 2))
-        return nilpotent.multiply(self.ring, entry, a)
-
-    def _dot(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        rows, columns = a.reshape(*a.shape[:2], 1, -1), b.reshape(*b.shape[:2], -1, 1)
-        return nilpotent.matmul(self.ring, rows, columns)[..., 0]
-
-    def _filter_gradient(self, control: Control) -> np.ndarray:
-        """G[j] = Σ_i c_i x_{is+j}, over samples and output positions."""
-        x, c = control
-        k, stride = self.net.end_to_end_shape, self.net.end_to_end_stride
-        total = np.zeros((len(x), *k), x.dtype)
-        for sample in range(x.shape[1]):
-            for i in np.ndindex(*c.shape[2:]):
-                patch = x[
-                    (slice(None), sample, *(slice(s * a, s * a + n) for s, a, n in zip(stride, i, k, strict=True)))
-                ]
-                weight = c[(slice(None), sample, *i)].reshape(-1, *[1] * len(k))
-                total = self.ring.add(total, self.ring.multiply(patch, weight))
-        return total
+        leaves, start = [], 0
+        for leaf in jax.tree.leaves(self.graph.params):
+            size = math.prod(leaf.shape)
+            leaves.append(Element(theta[..., start : start + size].reshape(*theta.shape[:2], *leaf.shape)))
+            start += size
+        program = programs.gradients(self.graph, control.x.shape[1])
+        data = (Element(control.x[None]), Element(control.cotangent.reshape(1, *control.cotangent.shape[:2], -1)))
+        [found] = walk(program, Elements(self.ring), [*leaves, *data])
+        lanes = np.broadcast_to(found.entries, (len(found.entries), theta.shape[1], start))
+        return nilpotent.extend(lanes, nilpotent.generators(theta))
 
 
 def _transpose(a: np.ndarray) -> np.ndarray:
@@ -168,7 +123,3 @@ def _transpose(a: np.ndarray) -> np.ndarray:
 
 def _over_samples(b: np.ndarray, z: np.ndarray) -> np.ndarray:
     return np.broadcast_to(b[:, :, None], (*b.shape[:2], z.shape[2], b.shape[-1]))
-
-
-def _window(G: np.ndarray, index: tuple[int, ...], t: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
-    return G[(..., *(slice(s * i, s * i + n) for s, i, n in zip(t, index, shape, strict=True)))]

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.described import perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, to_host
@@ -59,8 +59,8 @@ def _primitive(vector: list[int]) -> list[int]:
 
 def input_features(f: Any, features: int | None) -> int:
     """How many inputs f takes: an MLP says so itself, any other function must be told."""
-    if isinstance(f, MLP):
-        return f.widths[0]
+    if (net := perceptron(f)) is not None:
+        return net.widths[0]
     if features is None:
         raise ValueError("`features` is None; say how many inputs `f` takes, since only an nm.MLP tells.")
     return features

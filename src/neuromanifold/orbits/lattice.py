@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.orbits.partition import Block, InvariantLeaf, generic_point, invariant_leaf, leaf_of
 from neuromanifold.symmetry.monomial import Monomial, monomial
@@ -172,8 +173,7 @@ def leaf_count(net: MLP) -> int:
 
 
 def _check(net: Any) -> None:
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; pass an nm.MLP with one hidden layer.")
+    require_perceptron(net, "pass an nm.MLP with one hidden layer")
     if net.depth != 2:
         raise ValueError(
             f"`net` has {net.depth - 1} hidden layers; all leaves are enumerated for one, take `invariant_leaf` at a point."

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.randomness import host_generator
@@ -145,8 +146,7 @@ def invariant_leaf(net: MLP, params: Params, *, atol: float | int = 0.0) -> Inva
 
 
 def _check(net: Any, params: Any, atol: float | int) -> None:
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; pass an nm.MLP, whose neurons have symmetries.")
+    require_perceptron(net, "pass an nm.MLP, whose neurons have symmetries")
     if not 0 <= atol < np.inf:
         raise ValueError(f"`atol` is {atol}; pass a finite number, 0 or more.")
     refuse_tracers(params, "`invariant_leaf`")

@@ -39,6 +39,10 @@ class Ring(abc.ABC):
         """a·b, entrywise, broadcasting."""
 
     @abc.abstractmethod
+    def inverse(self, a: np.ndarray) -> np.ndarray:
+        """1/a, entrywise; `ZeroDivisionError` where an entry is zero."""
+
+    @abc.abstractmethod
     def matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The matrix product over the last two axes."""
 
@@ -69,6 +73,10 @@ class Reals(Ring):
 
     def multiply(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a * b
+
+    def inverse(self, a: np.ndarray) -> np.ndarray:
+        _refuse_zeros(a)
+        return 1.0 / a
 
     def matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a @ b
@@ -106,6 +114,10 @@ class Residues(Ring):
     def multiply(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return modular.multiply(a, b, self.p)
 
+    def inverse(self, a: np.ndarray) -> np.ndarray:
+        _refuse_zeros(a)
+        return modular.inverse(a, self.p)
+
     def matmul(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return modular.matmul(a, b, self.p)
 
@@ -113,3 +125,8 @@ class Residues(Ring):
         # Halves of 31 and 30 bits: runs of up to 2³² terms sum without overflow.
         high, low = (np.add.reduceat(half, starts, axis=0) for half in (a >> _HALF, a & _HALF_MASK))
         return modular.add(modular.multiply(high % self.p, np.array(1 << _HALF), self.p), low % self.p, self.p)
+
+
+def _refuse_zeros(a: np.ndarray) -> None:
+    if not np.all(a):
+        raise ZeroDivisionError("a field of `f` divides by zero at these parameters and inputs")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.activation import Activation
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.randomness import host_generator
@@ -109,8 +110,7 @@ def zero_rows(net: MLP, neurons: Sequence[Iterable[int]]) -> ZeroManifold:
 
 
 def _chosen(net: Any, neurons: Sequence[Iterable[int]], layers: range) -> list[np.ndarray]:
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; pass an nm.MLP.")
+    require_perceptron(net, "pass an nm.MLP")
     if len(neurons) != len(layers):
         raise ValueError(
             f"`neurons` has {len(neurons)} entries for {len(layers)} layers; give a set for each, empty or not."

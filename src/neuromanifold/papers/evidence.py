@@ -109,7 +109,8 @@ class Evidence:
     def from_dict(cls, item: dict[str, Any]) -> "Evidence":
         """From what `as_dict` gave, through JSON."""
         dropped = tuple(Dropped(**entry) for entry in item["dropped"])
-        return cls(**{**item, "routes": tuple(item["routes"]), "dropped": dropped})
+        known: dict[str, Any] = {**item, "routes": tuple(item["routes"]), "dropped": dropped}
+        return cls(**known)
 
 
 def _finite(value: Any) -> Any:

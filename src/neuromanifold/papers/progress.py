@@ -1,18 +1,18 @@
 """Progress bars on the terminal's error stream, with the time that remains."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
 
 @contextmanager
-def nothing() -> Iterator[Callable[..., None]]:
+def nothing() -> Generator[Callable[..., None]]:
     """A bar that is not shown."""
     yield lambda *_: None
 
 
 @contextmanager
-def counted(what: str, total: int) -> Iterator[Callable[..., None]]:
+def counted(what: str, total: int) -> Generator[Callable[..., None]]:
     """A function to be called once for each of `total` steps; it may be told the name of the step."""
     from rich.console import Console
     from rich.progress import (

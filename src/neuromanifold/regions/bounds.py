@@ -10,6 +10,7 @@ import numpy as np
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import checked
+from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
@@ -125,8 +126,7 @@ def dimension_bounds(f: Any, params: Any, x: Any) -> DimensionBounds:
 
 
 def _theorem1(problem: Problem) -> Bound:
-    net = problem.model
-    if not isinstance(net, MLP):
+    if (net := perceptron(problem.model)) is None:
         return Bound(problem.shape[1], "the theorem is about fully connected networks")
     signs = signs_of(net, problem.decisions, problem.samples)
     return Bound(_theorem1_value(net, _fixed_counts(net, signs)), theorem1_obstacle(net))
@@ -134,8 +134,7 @@ def _theorem1(problem: Problem) -> Bound:
 
 def _symmetry_bound(problem: Problem) -> int:
     """For other networks than perceptrons no orbit is subtracted."""
-    net = problem.model
-    if not isinstance(net, MLP):
+    if (net := perceptron(problem.model)) is None:
         return problem.shape[1]
     return symmetry_bound(net, neuron_status(net, signs_of(net, problem.decisions, problem.samples)))
 

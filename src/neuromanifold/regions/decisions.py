@@ -16,15 +16,17 @@ from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.balls import Balls
 from neuromanifold.graph.bounded import Bounded, is_open
+from neuromanifold.graph.footprint import live_entries
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.residues import Residues
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.numerics.memory import blocks, memory_budget
 
 _FIRST_BITS, _MOST_BITS = 128, 8192
 _AT_ONCE = 256
+_BYTES = 48  # an entry's middle, radius, and the magnitudes that a product takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,21 +68,27 @@ class Decisions:
         return Decisions(self.graph, gates, ties, kinks, self.escalated)
 
 
-def decide(graph: Graph, params: Any, x: Any, *, balls_only: bool = False) -> Decisions:
-    """The side of every bend at float parameters and float data, proved. `balls_only` skips float64: the independent route."""
+def decide(
+    graph: Graph, params: Any, x: Any, *, balls_only: bool = False, memory: int | str | None = None
+) -> Decisions:
+    """The side of every bend at float parameters and float data, proved. `balls_only` skips float64: the independent route.
+
+    As many samples are walked at once as the `memory` budget allows, at least one.
+    """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
     data = [np.asarray(leaf) for leaf in jax.tree.leaves(x)]
     n = len(data[0])
     if not graph.units:
         return Decisions(graph, (), (), (), 0)
     gates, records = _empty(graph, n)
-    undecided = np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records)
+    most = min(_AT_ONCE, max(1, memory_budget(memory) // (_BYTES * live_entries(graph))))
+    undecided = np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records, most)
     rows = np.flatnonzero(undecided)
-    for part in blocks(len(rows), 16):
+    for part in blocks(len(rows), min(16, most)):
         _by_balls(graph, leaves, [a[rows[part]] for a in data], rows[part], gates, records)
     ties = tuple(_tied(units, record) for units, record in zip(graph.units, records, strict=True))
     found = Decisions(graph, tuple(gates), ties, ties, len(rows))
-    return found if not any(t.any() for t in ties) else _without_harmless(found, records, data)
+    return found if not any(t.any() for t in ties) else _without_harmless(found, records, data, most)
 
 
 def _empty(graph: Graph, n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -101,11 +109,13 @@ def _walked(
     return found, record
 
 
-def _by_bounds(graph: Graph, leaves: Any, data: Any, gates: list[np.ndarray], records: list[np.ndarray]) -> np.ndarray:
+def _by_bounds(
+    graph: Graph, leaves: Any, data: Any, gates: list[np.ndarray], records: list[np.ndarray], most: int
+) -> np.ndarray:
     """Fill in what float64 decides; which samples have a decision that it leaves open."""
     undecided = np.zeros(len(data[0]), bool)
     with np.errstate(over="ignore", invalid="ignore"):
-        for part, block in _blocks(data):
+        for part, block in _blocks(data, most):
             found, record = _walked(graph, Bounded(), leaves, block)
             for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
                 gates[k][part], records[k][part] = _kept(gate, part), _kept(_shared(decision), part)
@@ -113,10 +123,10 @@ def _by_bounds(graph: Graph, leaves: Any, data: Any, gates: list[np.ndarray], re
     return undecided
 
 
-def _blocks(data: Sequence[np.ndarray]) -> Iterator[tuple[slice, list[np.ndarray]]]:
+def _blocks(data: Sequence[np.ndarray], most: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
     """Blocks of equal length, the last one filled up with repetitions, so that one program serves all."""
     n = len(data[0])
-    size = -(-n // -(-n // _AT_ONCE))
+    size = -(-n // -(-n // most))
     for start in range(0, n, size):
         at = np.minimum(np.arange(start, start + size), n - 1)
         yield slice(start, min(start + size, n)), [a[at] for a in data]
@@ -159,13 +169,15 @@ def _tied(units: Any, record: np.ndarray) -> np.ndarray:
     return real.sum(axis=-1) > 1
 
 
-def _without_harmless(found: Decisions, records: Sequence[np.ndarray], data: Sequence[np.ndarray]) -> Decisions:
+def _without_harmless(
+    found: Decisions, records: Sequence[np.ndarray], data: Sequence[np.ndarray], most: int
+) -> Decisions:
     """Kinks are ties whose two sides differ as functions of θ: not zero at random parameters modulo a random prime."""
     graph, rows = found.graph, np.flatnonzero(np.any([t.reshape(len(t), -1).any(axis=1) for t in found.ties], axis=0))
     A = Residues(modular.random_prime())
     leaves = [A.random(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
     kinks = [np.zeros_like(t) for t in found.ties]
-    for part in blocks(len(rows), _AT_ONCE):
+    for part in blocks(len(rows), most):
         at = rows[part]
         inputs = [
             *leaves,

@@ -11,7 +11,7 @@ from jaxtyping import Bool, UInt32
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import check_model, check_rows, output_size
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
@@ -79,9 +79,9 @@ def require_piecewise_linear(graph: Graph) -> None:
 def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
     """Gates as columns, one array for each layer of a perceptron (neurons without a kink always on), else for each bend."""
     asked = iter([_flat(units.candidates, gate, n) for units, gate in zip(graph.units, gates, strict=True)])
-    if not isinstance(f, MLP):
+    if (net := perceptron(f)) is None:
         return list(asked) or [np.empty((n, 0), bool)]
-    return [_layer(entry, width, asked, n) for entry, width in zip(f.activation, f.widths[1:], strict=False)] or [
+    return [_layer(entry, width, asked, n) for entry, width in zip(net.activation, net.widths[1:], strict=False)] or [
         np.empty((n, 0), bool)
     ]
 

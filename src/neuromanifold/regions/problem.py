@@ -42,7 +42,14 @@ class Problem:
 
     @staticmethod
     def of(
-        f: Model, params: Any, x: Any, *, wrt: Any = None, balls_only: bool = False, before_output: bool = False
+        f: Model,
+        params: Any,
+        x: Any,
+        *,
+        wrt: Any = None,
+        balls_only: bool = False,
+        before_output: bool = False,
+        memory: int | str | None = None,
     ) -> "Problem":
         """Trace, refuse what has no exact answer, decide. `before_output` leaves out functions that outputs pass through last."""
         graph = trace(f, params, x)
@@ -50,7 +57,7 @@ class Problem:
         refuse_inexact(graph, "exact arithmetic needs")
         leaves = tuple(_real(leaf) for leaf in jax.tree.leaves(params))
         data = tuple(_real(leaf) for leaf in jax.tree.leaves(x))
-        found = decide(graph, leaves, data, balls_only=balls_only)
+        found = decide(graph, leaves, data, balls_only=balls_only, memory=memory)
         return Problem(f, graph, leaves, data, found, select(params, wrt))
 
     @property
@@ -66,7 +73,7 @@ class Problem:
     @cached_property
     def fingerprint(self) -> str:
         """A name for network, parameters and data."""
-        digest = hashlib.sha256(repr((self.shape, self.chosen.names, _text(self.graph))).encode())
+        digest = hashlib.sha256(repr((self.shape, self.chosen.names, self.graph.text)).encode())
         for a in (*self.leaves, *self.data):
             digest.update(f"{a.dtype}{a.shape}".encode() + np.ascontiguousarray(a).tobytes())
         return digest.hexdigest()
@@ -207,10 +214,3 @@ class Problem:
 def _real(leaf: Any) -> np.ndarray:
     """Floats of any width as float64, which holds them exactly."""
     return np.asarray(leaf).astype(np.float64) if is_floating(leaf) else np.asarray(leaf)
-
-
-def _text(graph: Graph) -> Any:
-    """The operations of a graph and its constants, as text."""
-    program = graph.program
-    constants = [(a.shape, a.tobytes()) for a in program.constants.values()]
-    return [(node.operation, node.inputs) for node in program.nodes], constants

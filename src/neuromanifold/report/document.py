@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.inspection import Inspection
+from neuromanifold.inspection import Inspection, LayerStatus, Timeline
 from neuromanifold.numerics.files import write_text
 from neuromanifold.numerics.rank import Rank
 
@@ -36,7 +36,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         "saturated_at": found.saturated_at,
         "parameters_without_effect": found.closed,
         "regions": found.regions,
-        "layers": None if found.layers is None else [{**vars(s), "switching": s.switching} for s in found.layers],
+        "layers": None if found.layers is None else [_layer(s) for s in found.layers],
         "account": None if found.account is None else dict(found.account.rows),
         "reduction": None
         if found.reduction is None
@@ -52,9 +52,19 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         if found.bottleneck is None
         else {"rank": found.bottleneck.rank, "layers": list(found.bottleneck.layers)},
         "fit": found.fit,
+        "descent": None
+        if found.descent is None
+        else {**vars(found.descent), "largest_lr": _finite(found.descent.largest_lr)},
+        "conserved_quantities": None
+        if found.conserved is None
+        else dict(zip(found.conserved.labels, np.asarray(found.conserved.values).tolist(), strict=True)),
         "seconds": {part.title: round(part.seconds, 3) for part in found.parts if not part.left_out},
         "left_out": {part.title: part.left_out for part in found.parts if part.left_out},
     }
+
+
+def _layer(status: LayerStatus) -> dict[str, Any]:
+    return {**vars(status), "switching": status.switching, "shares": status.shares.tolist()}
 
 
 def _exact(rank: Rank | None) -> dict[str, Any] | None:
@@ -68,8 +78,16 @@ def _exact(rank: Rank | None) -> dict[str, Any] | None:
 def _numerical(rank: Rank | None) -> dict[str, Any] | None:
     if rank is None:
         return None
-    gap = float(rank.gap)
-    return {"rank": int(rank), "gap": gap if np.isfinite(gap) else None, "threshold": float(rank.threshold)}
+    return {"rank": int(rank), "gap": _finite(float(rank.gap)), "threshold": float(rank.threshold)}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def write_timeline(timeline: Timeline, folder: str | Path) -> tuple[Path, ...]:
+    """The curves over training as `timeline.csv` and as an event file for TensorBoard in `folder`."""
+    return timeline.to_csv(Path(folder) / "timeline.csv"), timeline.to_tensorboard(folder)
 
 
 def write_markdown(inspection: Inspection, folder: str | Path) -> Path:

@@ -1,168 +1,160 @@
-"""Figures of an inspection, drawn from what it holds; nothing is computed here.
+"""Figures of an inspection, drawn from what it holds; nothing is computed here."""
 
-They are narrow, so that their text can be read on a telephone; ink is a colour that the page replaces by its own.
-"""
-
+import html
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
-from neuromanifold.inspection import Inspection
+from neuromanifold.inspection import Inspection, Timeline
+from neuromanifold.report.chart import Chart, Rule, Series, figure
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
-SKY, PINK, YELLOW = "#56B4E9", "#CC79A7", "#E69F00"
-INK = "#010203"
-_WIDTH = 5.4
-_STYLE: Any = {
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "font.size": 10,
-    "font.family": "sans-serif",
-}
-
-
-def _axes(height: float) -> tuple[Any, Any]:
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained", facecolor="none")
-        axes = figure.add_subplot(facecolor="none")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+_SHARES = ("c1", "c7", "c5", "c3", "c6", "c4", "c2", "c8")
+_GROWTH = (
+    "Where the curve is flat, further samples show nothing new; where it still rises at the right end, the sample was too small to "
+    "show all that the parameters can do."
+)
+_SPECTRUM = (
+    "Singular values of the Jacobian in float64. A rank read off floating point depends on where the line is drawn; the exact "
+    "rank does not."
+)
+_KERNEL = (
+    "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 of the largest is rounding. The exact "
+    "rank does not depend on it."
+)
+_BOTTLENECK = (
+    "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's rank and the others near 0: what L2 "
+    "regularisation makes of deep networks."
+)
 
 
-def _legend(figure: Any, columns: int) -> None:
-    figure.legend(loc="outside upper left", frameon=False, ncols=columns, fontsize=9, labelcolor=INK)
-
-
-def spectrum_figure(inspection: Inspection) -> Any:
+def spectrum_figure(found: Inspection) -> str:
     """Singular values of J on a log scale, with the rank and what the two precisions cut off."""
-    figure, axes = _axes(3.6)
-    values = _singular_values(inspection)
+    values = _singular_values(found)
     floor = max(values[0], 1e-300) * 1e-20
-    index, rank = np.arange(1, len(values) + 1), _rank(inspection, len(values))
+    index, rank = np.arange(1, len(values) + 1), _rank(found, len(values))
     kept, shown = index <= rank, np.maximum(values, floor)
-    axes.semilogy(index[kept], shown[kept], "o", ms=3.5, color=BLUE, label="directions that change the function")
+    series = [Series("change the function", index[kept], shown[kept], "points", "c1")]
     if not kept.all():
-        axes.semilogy(index[~kept], shown[~kept], "o", ms=3.5, color=GREY, label="zero up to rounding")
-        axes.axvline(rank + 0.5, color=INK, lw=1)
-    for found, text, colour in (
-        (inspection.float32, "float32 cuts here", ORANGE),
-        (inspection.float64, "float64 cuts here", GREEN),
-    ):
-        if found is not None:
-            _threshold(axes, float(found.threshold), text, colour, len(values))
-    axes.set_xlabel("index")
-    axes.set_ylabel("singular value of the Jacobian")
-    axes.set_xlim(0, len(values) + 1)
-    _legend(figure, 1)
-    return figure
+        series.append(Series("zero up to rounding", index[~kept], shown[~kept], "points", "soft"))
+    rules = tuple(
+        Rule(float(cut.threshold), f"{name} cuts here", colour)
+        for cut, name, colour in ((found.float32, "float32", "c2"), (found.float64, "float64", "c3"))
+        if cut is not None and float(cut.threshold) > 0
+    )
+    below = f" Values below {floor:.0e} are drawn there." if (values < floor).any() else ""
+    alt = f"{len(values):,} values from {values[0]:.3g} down to {values[-1]:.3g}; {rank:,} of them count."
+    chart = Chart(
+        "Singular values", alt, "index", "singular value", tuple(s for s in series if len(s.x)), rules, log=True
+    )
+    return figure(chart, (_KERNEL if found.float64 is None else _SPECTRUM) + below)
 
 
-def _singular_values(inspection: Inspection) -> np.ndarray:
-    if inspection.float64 is not None:
-        return np.asarray(inspection.float64.spectrum)
-    assert inspection.spectrum is not None
-    return np.sqrt(np.maximum(inspection.spectrum.eigenvalues, 0.0))
+def _singular_values(found: Inspection) -> np.ndarray:
+    if found.float64 is not None:
+        return np.asarray(found.float64.spectrum)
+    assert found.spectrum is not None
+    return np.sqrt(np.maximum(found.spectrum.eigenvalues, 0.0))
 
 
-def _rank(inspection: Inspection, count: int) -> int:
-    return count if inspection.dimension is None else min(count, int(inspection.dimension))
+def _rank(found: Inspection, count: int) -> int:
+    return count if found.dimension is None else min(count, int(found.dimension))
 
 
-def _threshold(axes: Any, height: float, text: str, colour: str, right: int) -> None:
-    if height > 0:
-        axes.axhline(height, color=colour, lw=1, ls="--")
-        axes.annotate(
-            text, (right, height), xytext=(0, 3), textcoords="offset points", ha="right", color=colour, fontsize=9
-        )
-
-
-def growth_figure(inspection: Inspection) -> Any:
+def growth_figure(found: Inspection) -> str:
     """The exact rank against the number of samples, with what that many samples allow."""
-    figure, axes = _axes(3.2)
-    assert inspection.growth is not None
-    n = np.arange(1, len(inspection.growth) + 1)
-    allowed = np.minimum(n * inspection.n_outputs, inspection.n_params)
-    axes.plot(n, allowed, color=GREY, lw=1.2, ls="--", label="the most that this many samples allow")
-    axes.plot(n, inspection.growth, color=BLUE, lw=2, label="functional dimension, exact")
-    axes.set_xlabel("samples, in the order given")
-    axes.set_ylabel("directions")
-    axes.set_ylim(0, 1.15 * float(inspection.growth[-1]) or 1)
-    axes.set_xlim(0, len(n))
-    _legend(figure, 1)
-    return figure
+    assert found.growth is not None
+    n, last = np.arange(1, len(found.growth) + 1), int(found.growth[-1])
+    allowed = np.minimum(n * found.n_outputs, found.n_params).astype(float)
+    allowed[allowed > 1.3 * last] = np.nan
+    series = (
+        Series("the most that so many samples allow", n, allowed, "line", "soft", dashed=True),
+        Series("functional dimension, exact", n, found.growth.astype(float), "line", "c1"),
+    )
+    alt = f"It is {int(found.growth[0]):,} with one sample and {last:,} with {len(n):,}; {last:,} is reached after {found.saturated_at:,}."
+    return figure(
+        Chart(
+            "Functional dimension against samples",
+            alt,
+            "samples, in the order given",
+            "directions",
+            series,
+            from_zero=True,
+        ),
+        _GROWTH,
+    )
 
 
-def parameters_figure(inspection: Inspection) -> Any:
+def parameters_figure(found: Inspection) -> str:
     """One bar: parameter directions that change the function on the sample, and where the others went."""
-    shares = _shares(inspection)
-    figure, axes = _axes(1.2 + 0.22 * len(shares))
-    left = 0
-    for (name, count), colour in zip(shares, (BLUE, GREY, SKY, GREEN, PINK, YELLOW, ORANGE), strict=False):
-        axes.barh([0], [count], left=[left], color=colour, label=f"{name}: {count:,}")
-        left += count
-    axes.set_xlim(0, inspection.n_params)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("parameter directions")
-    _legend(figure, 1)
-    return figure
+    shares = _shares(found)
+    parts, left = [], 0.0
+    for (name, count), colour in zip(shares, cycle(_SHARES), strict=False):
+        width = 480 * count / found.n_params
+        tip = html.escape(f"{name}: {count:,} of {found.n_params:,}")
+        parts.append(f'<rect class="{colour}" x="{left:.2f}" y="0" width="{width:.2f}" height="34" data-tip="{tip}"/>')
+        left += width
+    legend = "".join(
+        f'<li><i class="key dot {colour}"></i>{html.escape(name)}: {count:,}</li>'
+        for (name, count), colour in zip(shares, cycle(_SHARES), strict=False)
+    )
+    label = html.escape("Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares))
+    return (
+        f'<figure><svg class="bar" viewBox="0 0 480 34" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        f'<ul class="legend">{legend}</ul></figure>'
+    )
 
 
-def _shares(inspection: Inspection) -> list[tuple[str, int]]:
-    used = _rank(inspection, inspection.n_params)
-    if inspection.account is None:
-        limited = used == inspection.rows_of_jacobian
+def _shares(found: Inspection) -> list[tuple[str, int]]:
+    used = _rank(found, found.n_params)
+    if found.account is None:
+        limited = used == found.rows_of_jacobian
         rest = "not to be seen on so few samples" if limited else "change nothing here"
-        return [("change the function", used), (rest, inspection.n_params - used)]
-    _, *others = inspection.account.rows
+        return [("change the function", used), (rest, found.n_params - used)]
+    _, *others = found.account.rows
     return [("change the function", used), *((name, count) for name, count in others if count)]
 
 
-def neurons_figure(inspection: Inspection) -> Any:
-    """Units of each layer: the shares that switch, are always on, are always off."""
-    layers = inspection.layers or ()
-    figure, axes = _axes(1.5 + 0.3 * len(layers))
-    positions, left = np.arange(len(layers)), np.zeros(len(layers))
-    for label, colour, counts in (
-        ("switch on and off", BLUE, [s.switching for s in layers]),
-        ("always on (linear here)", GREEN, [s.active for s in layers]),
-        ("always off (dead here)", GREY, [s.inactive for s in layers]),
-    ):
-        shares = 100 * np.array(counts) / [s.width for s in layers]
-        axes.barh(positions, shares, left=left, color=colour, label=label)
-        left += shares
-    axes.set_yticks(positions, [f"{s.name} ({s.width:,})" for s in layers])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 100)
-    axes.set_xlabel("per cent of the units")
-    _legend(figure, 1)
-    return figure
-
-
-def bottleneck_figure(inspection: Inspection) -> Any:
+def bottleneck_figure(found: Inspection) -> str:
     """Singular values of every weight matrix over the layers."""
-    figure, axes = _axes(3.2)
-    assert inspection.bottleneck is not None
-    inspection.bottleneck.plot(axes)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    return figure
+    assert found.bottleneck is not None
+    layers = np.asarray(found.bottleneck.data["layer"].values, float)
+    values = np.asarray(found.bottleneck.data["singular_values"].values, float)
+    curves = [column for column in values.T if np.isfinite(column).any()]
+    series = tuple(
+        Series("singular values" if not k else "", layers, column, "line", "c1") for k, column in enumerate(curves)
+    )
+    bands = tuple(Rule(float(layer), "", "c5", vertical=True, width=1.0) for layer in found.bottleneck.layers)
+    alt = f"Singular values of {len(layers)} weight matrices; {len(found.bottleneck.layers)} layers are in the bottleneck."
+    chart = Chart(
+        "Bottleneck", alt, "layer", "singular value", series, (*bands, Rule(1.0, "the value 1", "soft")), from_zero=True
+    )
+    return figure(chart, _BOTTLENECK)
 
 
-def curve_figure(inspection: Inspection) -> Any:
+def curve_figure(found: Inspection) -> str:
     """The learned function of one variable, with the sample."""
-    figure, axes = _axes(3.2)
-    assert inspection.curve is not None
-    x, y = inspection.sample
-    if y is not None:
-        axes.plot(x[:, 0], y[:, 0], ".", color=GREY, label="data")
-    axes.plot(*inspection.curve, color=BLUE, lw=1.8, label="network")
-    axes.set_xlabel("input x")
-    axes.set_ylabel("output f(x)")
-    _legend(figure, 2)
-    return figure
+    assert found.curve is not None
+    (x, y), (grid, values) = found.sample, found.curve
+    data = () if y is None else (Series("data", x[:, 0], y[:, 0], "points", "soft"),)
+    network = Series("network", grid, values, "line", "c1")
+    alt = f"The network over [{grid[0]:.3g}, {grid[-1]:.3g}], between {values.min():.3g} and {values.max():.3g}."
+    chart = Chart("The function", alt, "input x", "output f(x)", (*data, network), whole=False)
+    return figure(chart, "The network over the range of the sample.")
+
+
+def timeline_figures(timeline: Timeline) -> str:
+    """One plot for each quantity that was measured over training."""
+    return '<div class="panels">' + "".join(_panel(timeline, *panel) for panel in timeline.panels()) + "</div>"
+
+
+def _panel(timeline: Timeline, title: str, curves: dict[str, np.ndarray]) -> str:
+    steps: Any = timeline.steps.astype(float)
+    colours = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
+    series = tuple(
+        Series(label if len(curves) > 1 else "", steps, values, "line", colours[k % 7], dashed=k >= 7)
+        for k, (label, values) in enumerate(curves.items())
+    )
+    first, last = (", ".join(f"{values[i]:.4g}" for values in curves.values()) for i in (0, -1))
+    alt = f"From {first} at step {timeline.steps[0]} to {last} at step {timeline.steps[-1]}."
+    return f"<div><h3>{html.escape(title)}</h3>{figure(Chart(title, alt, 'step', title, series))}</div>"

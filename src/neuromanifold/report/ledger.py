@@ -9,30 +9,21 @@ from typing import Any
 
 from neuromanifold.numerics.files import write_text
 from neuromanifold.papers import NO_PROOF, PAPERS, Dropped, Evidence, coverage, printed_claims
+from neuromanifold.report.page import head
+from neuromanifold.report.style import STYLE
 
 # Column widths are fixed and words may break, so that no column is pushed out of the page; below 45rem every row is a card.
 _STYLE = """
-:root { color-scheme: light dark; --ink: #222; --paper: #fff; --soft: #555; --line: #e5e7eb; --code: #f3f4f6; --alert: #fdecea;
-  --holds: #00664a; --sampled: #005a8f; --fails: #a33d00; --amended: #7a5000; --open: #5b4a8a; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181c; --soft: #a9adb5; --line: #343841; --code: #23262d;
-  --alert: #4a2420; --holds: #4fd1a5; --sampled: #6fbdf0; --fails: #ff9a66; --amended: #e8bb5a; --open: #b8a6f0; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 75rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
-ul { padding-left: 1.2rem; }
-pre { font-size: .85rem; background: var(--code); border-radius: .25em; padding: .6rem; white-space: pre-wrap; }
-table { border-collapse: collapse; width: 100%; table-layout: fixed; font-variant-numeric: tabular-nums; }
-td, th, pre, div { overflow-wrap: anywhere; }
-td, th { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+body { max-width: 75rem; }
+ul { padding-left: 1.2rem; } pre { font-size: .85rem; }
+table { table-layout: fixed; } td, th, pre, div { overflow-wrap: anywhere; } th { font-weight: 600; }
 th:nth-child(1) { width: 14%; } th:nth-child(3) { width: 17%; } th:nth-child(4), th:nth-child(5) { width: 8.5%; }
 td:first-child, .verdict { font-weight: 600; } .number { text-align: right; }
-.holds { color: var(--holds); } .sampled { color: var(--sampled); } .fails { color: var(--fails); }
-.amended { color: var(--amended); } .open { color: var(--open); } .differs { background: var(--alert); }
+.holds { color: var(--good); } .sampled { color: var(--sampled); } .fails { color: var(--bad); }
+.amended { color: var(--amended); } .open { color: var(--open); } .differs { background: var(--differs); }
 .dropped { font-weight: 400; font-size: .85rem; color: var(--soft); } small { color: var(--soft); font-weight: 400; }
-details { margin: .2rem 0; color: var(--soft); font-size: .92rem; } summary { cursor: pointer; }
-footer { color: var(--soft); font-size: .9rem; margin-top: 2.5rem; }
 @media (max-width: 45rem) {
-  body { margin: 1rem auto; } thead { display: none; } table, tbody, td { display: block; width: auto; }
+  thead { display: none; } table, tbody, td { display: block; width: auto; }
   tr { display: flex; flex-direction: column; border-bottom: 1px solid var(--line); padding: .6rem 0; } td { border: 0; padding: .1rem 0; }
   td:first-child { order: -2; } .verdict { order: -1; }
   .number { text-align: left; } .number::before { content: attr(data-name) ": "; color: var(--soft); } .number:empty { display: none; }
@@ -83,7 +74,7 @@ def write_ledger(evidence: Sequence[Evidence], expected: Sequence[str], path: st
 def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
     """The page as a string: a table per paper, each statement with its evidence folded below it."""
     pairs = list(zip(evidence, expected, strict=True))
-    summaries = "".join(f"<li>{html.escape(line)}</li>" for line in summary_lines(evidence))
+    summaries = "".join(map(_linked, summary_lines(evidence)))
     differing = sum(item.kind != recorded for item, recorded in pairs)
     verdict = "Every verdict is the recorded one." if not differing else f"{differing} verdicts differ from the record."
     sections = "\n".join(
@@ -91,22 +82,26 @@ def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
         for paper in PAPERS
         if any(item.paper == paper for item in evidence)
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Every theorem, executed</title><style>{_STYLE}</style></head>
+    return f"""{head("Every theorem, executed", STYLE + _STYLE)}
 <body>
+<main>
 <h1>Every theorem, executed</h1>
-<ul>{summaries}</ul>
+<nav aria-label="Papers"><ul>{summaries}</ul></nav>
 <p>{verdict}</p>
 {sections}
+</main>
 <footer>neuromanifold verify, {sum(item.seconds for item in evidence):.0f} s.</footer>
 </body></html>
 """
 
 
+def _linked(line: str) -> str:
+    paper, _, rest = line.partition(":")
+    return f'<li><a href="#{paper}">{paper}</a>:{html.escape(rest)}</li>'
+
+
 def _section(paper: str, pairs: Sequence[tuple[Evidence, str]]) -> str:
-    return f"<h2>{paper}</h2><p>{html.escape(f'{coverage(paper)}')}.</p>{_unexecuted(paper)}{_table(pairs)}"
+    return f"<h2 id={paper}>{paper}</h2><p>{html.escape(f'{coverage(paper)}')}.</p>{_unexecuted(paper)}{_table(pairs)}"
 
 
 def _unexecuted(paper: str) -> str:
@@ -121,7 +116,8 @@ def _unexecuted(paper: str) -> str:
 
 def _table(pairs: Sequence[tuple[Evidence, str]]) -> str:
     head = (
-        "<tr><th>id</th><th>statement</th><th>verdict</th><th class=number>cases</th><th class=number>margin</th></tr>"
+        "<tr><th scope=col>id</th><th scope=col>statement</th><th scope=col>verdict</th>"
+        "<th scope=col class=number>cases</th><th scope=col class=number>margin</th></tr>"
     )
     return f"<table><thead>{head}</thead><tbody>{''.join(_row(*pair) for pair in pairs)}</tbody></table>"
 

@@ -1,80 +1,99 @@
-"""One self-contained HTML page for an inspection: no scripts, no fonts, nothing from elsewhere."""
+"""One self-contained HTML page for an inspection: nothing from elsewhere, and no script but its own."""
 
+import base64
+import hashlib
 import html
-import io
-import re
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from neuromanifold.inspection import Inspection
+from neuromanifold.inspection import Inspection, Timeline
 from neuromanifold.numerics.files import write_text
 from neuromanifold.report import figures
-from neuromanifold.report.style import STYLE
+from neuromanifold.report.reduction import reduction_section
+from neuromanifold.report.style import PAGE_STYLE, STYLE
+from neuromanifold.report.terms import glossary, linked, row_name
+from neuromanifold.report.unit_map import unit_map
 
-_STYLE = (
-    STYLE
-    + """
-body { max-width: 56rem; }
-.verdict { border-left: 4px solid var(--accent); padding: .1rem 0 .1rem .9rem; margin: 1.2rem 0; }
-.verdict p { margin: .3rem 0; } .verdict p:first-child { font-size: 1.15rem; }
-.facts td { text-align: right; white-space: nowrap; font-weight: 600; }
-.facts td + td { text-align: left; white-space: normal; font-weight: 400; color: var(--soft); }
-.facts .sub th { padding-left: 1.6rem; color: var(--soft); } .facts .none td { font-weight: 400; color: var(--soft); }
-@media (max-width: 40rem) {
-  .facts tr { display: grid; grid-template-columns: 1fr auto; border-bottom: 1px solid var(--line); padding: .3rem 0; }
-  .facts th, .facts td { border: 0; padding: 0 .2rem; } .facts td + td { grid-column: 1 / -1; font-size: .92rem; } }
-"""
+TITLE = "What this network's parameters do"
+_PARAMETERS = (
+    "The other directions leave the function unchanged on the sample; where an account was made, each is shown with the symmetry "
+    "it belongs to."
 )
-_TERMS = (
-    ("functional dimension", "the rank of the Jacobian of all outputs on the sample with respect to all parameters: how many independent "
-     "changes of the function, seen on the sample, parameters can make"),
-    ("exact", "computed with whole numbers modulo a prime at the very parameters and data, floating-point numbers taken as the fractions "
-     "they are; the certificate says why no rounding and no threshold is involved"),
-    ("gap", "the smallest singular value that counts over the largest that does not; near 1 the rank depends on the threshold"),
-    ("linear region", "a set of inputs on which every unit is on or off in the same way, so that the network is affine"),
-    ("always on, always off", "the unit's input is positive, or is not, at every sample looked at"),
-    ("NTK", "the neural tangent kernel, Jacobian times its transpose; its eigenvalues are the squared singular values"),
-    ("effective rank", "exp of the entropy of the normalised eigenvalues: about how many directions carry the trace"),
-    ("stable rank", "trace over largest eigenvalue"),
-    ("bottleneck", "layers whose weights are near a partial isometry of one common rank"),
-)  # fmt: skip
+_UNITS = "On this sample a unit that is always on is linear, and one that is always off could be removed."
+_MOST_LISTED = 200
 
 
-def write(inspection: Inspection, folder: str | Path, *, title: str = "What this network's parameters do") -> Path:
+def write(inspection: Inspection, folder: str | Path, *, title: str = TITLE, timeline: Timeline | None = None) -> Path:
     """Write `index.html` into `folder`, atomically, and return its path."""
-    return write_text(Path(folder) / "index.html", render(inspection, title=title))
+    return write_text(Path(folder) / "index.html", render(inspection, title=title, timeline=timeline))
 
 
-def render(inspection: Inspection, *, title: str = "What this network's parameters do") -> str:
-    """The page as a string; every name from outside is escaped."""
-    sections = "\n".join(_section(*section) for section in _sections(inspection))
+def render(inspection: Inspection, *, title: str = TITLE, timeline: Timeline | None = None) -> str:
+    """The page as a string; every name from outside is escaped, and the page forbids any script but its own."""
+    sections = [(name, heading, text) for name, heading, text in _sections(inspection, timeline) if text]
+    contents = "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections)
+    body = "\n".join(
+        f'<section id="{name}" aria-labelledby="{name}-heading"><h2 id="{name}-heading">{heading}</h2>{text}</section>'
+        for name, heading, text in sections
+    )
     verdict = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in inspection.verdict)
-    return f"""<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{html.escape(title)}</title><style>{_STYLE}</style></head>
+    return f"""{head(title, STYLE + PAGE_STYLE)}
 <body>
+<a class="skip" href="#numbers">to the numbers</a>
 <main>
 <h1>{html.escape(title)}</h1>
-<p><code>{html.escape(inspection.model)}</code></p>
+<p class="model"><code>{html.escape(inspection.model)}</code></p>
 <div class="verdict">{verdict}</div>
-{_table(inspection)}
-{sections}
-<h2 id="terms">The words</h2>
-<dl>{"".join(f"<dt><b>{name}</b></dt><dd>{meaning}.</dd>" for name, meaning in _TERMS)}</dl>
-<h2 id="how">How it was computed</h2>
-{_how(inspection)}
+<nav aria-label="Sections"><ul>{contents}</ul></nav>
+{body}
 </main>
 <footer>neuromanifold, {inspection.seconds:.1f} s. {html.escape(_proof(inspection))}</footer>
+<script>{script()}</script>
 </body></html>
 """
 
 
-def _table(inspection: Inspection) -> str:
+def head(title: str, style: str) -> str:
+    """The beginning of a page whose only script is ours: the browser is told its checksum."""
+    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    return f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{html.escape(title)}</title><link rel="icon" href="data:,"><style>{style}</style></head>"""
+
+
+def script() -> str:
+    """The page's script."""
+    return files("neuromanifold.report").joinpath("page.js").read_text(encoding="utf-8")
+
+
+def _sections(found: Inspection, timeline: Timeline | None) -> list[tuple[str, str, str]]:
+    drawn_spectrum = found.float64 is not None or found.spectrum is not None
+    return [
+        ("numbers", "The numbers", _table(found)),
+        ("parameters", "Where the parameters went", _parameters(found) if found.dimension is not None else ""),
+        ("samples", "How many samples it takes", figures.growth_figure(found) if found.growth is not None else ""),
+        ("spectrum", "Singular values", figures.spectrum_figure(found) if drawn_spectrum else ""),
+        ("units", "What the units do", f"<p>{_UNITS}</p>{unit_map(found)}" if found.layers else ""),
+        ("symmetry", "Symmetries and conserved quantities", _symmetry(found)),
+        ("reduction", "An equivalent smaller network", reduction_section(found)),
+        ("descent", "Alignment and learning rate", _descent(found)),
+        ("bottleneck", "Bottleneck", figures.bottleneck_figure(found) if found.bottleneck is not None else ""),
+        ("function", "The function", figures.curve_figure(found) if found.curve is not None else ""),
+        ("training", "Over training", _training(timeline) if timeline is not None else ""),
+        ("program", "The network as a program", _program(found)),
+        ("how", "How it was computed", _how(found)),
+        ("terms", "The words", glossary()),
+    ]
+
+
+def _table(found: Inspection) -> str:
     rows = "\n".join(
-        f'<tr{_class(name, value)}><th scope="row">{html.escape(name.strip())}</th>'
+        f'<tr{_class(name, value)}><th scope="row">{row_name(name)}</th>'
         f"<td>{html.escape(value)}</td><td>{html.escape(remark)}</td></tr>"
-        for name, value, remark in inspection.rows
+        for name, value, remark in found.rows
     )
     return f'<table class="facts"><tbody>\n{rows}\n</tbody></table>'
 
@@ -83,80 +102,74 @@ def _class(name: str, value: str) -> str:
     return " class=sub" if name.startswith(" ") else " class=none" if value == "not computed" else ""
 
 
-def _how(inspection: Inspection) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{html.escape(part.title)}</th><td>{part.seconds:.1f} s</td></tr>'
-        for part in inspection.parts
-        if not part.left_out
+def _parameters(found: Inspection) -> str:
+    dimension = linked("functional dimension", "functional dimension")
+    return f"<p>The {dimension} counts the directions that change the function. {_PARAMETERS}</p>{figures.parameters_figure(found)}"
+
+
+def _symmetry(found: Inspection) -> str:
+    text = ""
+    if found.account is not None:
+        rows = [(name, f"{count:,}") for name, count in found.account.rows if count]
+        text += f"<p>Directions of the parameters by the {linked('symmetry', 'symmetry')} that explains them.</p>{_pairs(rows)}"
+    if found.conserved is not None and len(found.conserved):
+        values = [
+            (label, f"{value:.6g}") for label, value in zip(found.conserved.labels, found.conserved.values, strict=True)
+        ]
+        name = linked(f"{len(values):,} conserved quantities", "conserved quantity")
+        more = (
+            f"<p>{len(values) - _MOST_LISTED:,} more are in the file of --json.</p>"
+            if len(values) > _MOST_LISTED
+            else ""
+        )
+        text += f"<details><summary>{name} of gradient flow</summary>{_pairs(values[:_MOST_LISTED])}{more}</details>"
+    return text
+
+
+def _descent(found: Inspection) -> str:
+    d = found.descent
+    if d is None:
+        return ""
+    rate, sharp = linked("learning rates", "learning rate"), linked("sharpness", "sharpness")
+    aligned = linked("alignment", "alignment")
+    return (
+        f"<p>With this loss and all the samples at once, {rate} up to <b>{d.largest_lr:.3g}</b> do not overshoot: the {sharp} is "
+        f"{d.sharpness:.4g}. The {aligned} of the kernel with the loss's gradient is {d.alignment:.4g}, and with the targets "
+        f"{d.kernel_alignment:.3f} on a scale from 0 to 1.</p>"
     )
-    return f"<table><tbody>{rows}</tbody></table>"
 
 
-def _sections(inspection: Inspection) -> list[tuple[str, Any, str]]:
-    found = inspection
-    known = found.dimension is not None
-    figured = (
-        (known, "Where the parameters went", figures.parameters_figure, _PARAMETERS),
-        (_still_growing(found), "How many samples it takes", figures.growth_figure, _GROWTH),
-        (
-            found.float64 is not None or found.spectrum is not None,
-            "Singular values",
-            figures.spectrum_figure,
-            _SPECTRUM,
-        ),
-        (bool(found.layers), "What the units do", figures.neurons_figure, _UNITS),
-        (found.bottleneck is not None, "Bottleneck", figures.bottleneck_figure, _BOTTLENECK),
-        (found.curve is not None, "The function", figures.curve_figure, "The network over the range of the sample."),
+def _training(timeline: Timeline) -> str:
+    missing = "".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in timeline.left_out.items())
+    listed = f"<p>Not measured:</p><ul>{missing}</ul>" if missing else ""
+    return f"<p>{len(timeline.steps):,} files of weights, by the step in their names.</p>{figures.timeline_figures(timeline)}{listed}"
+
+
+def _program(found: Inspection) -> str:
+    says = "".join(f"<li>{html.escape(clause)}</li>" for clause in found.program)
+    rows = [(name, " × ".join(map(str, shape)) or "1") for name, shape in found.tensors]
+    more = f"<p>and {len(rows) - _MOST_LISTED:,} more</p>" if len(rows) > _MOST_LISTED else ""
+    tensors = (
+        f"<details><summary>{len(rows):,} arrays of parameters</summary>{_pairs(rows[:_MOST_LISTED])}{more}</details>"
     )
-    return [(heading, draw(found), caption) for there, heading, draw, caption in figured if there]
+    return f"<ul>{says}</ul>{tensors if rows else ''}" if says else ""
 
 
-def _still_growing(inspection: Inspection) -> bool:
-    """A curve that is not just the line of what the samples allow."""
-    return inspection.growth is not None and int(inspection.growth[-1]) < inspection.rows_of_jacobian
+def _how(found: Inspection) -> str:
+    return _pairs([(part.title, f"{part.seconds:.1f} s") for part in found.parts if not part.left_out])
 
 
-_PARAMETERS = (
-    "The functional dimension is the rank of the Jacobian of the outputs on the sample with respect to all parameters. The other "
-    "directions leave the function unchanged on the sample; where an account was made, each is shown with the symmetry it belongs to."
-)
-_GROWTH = (
-    "Where the curve is flat, further samples show nothing new; where it still rises at the right end, the sample was too small to "
-    "show all that the parameters can do."
-)
-_SPECTRUM = (
-    "Singular values of that Jacobian in float64. A rank read off floating point depends on where the line is drawn; the exact rank "
-    "does not."
-)
-_UNITS = "On this sample a unit that is always on is linear and one that is always off could be removed. In brackets: how many units."
-_BOTTLENECK = (
-    "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's rank and the others near 0: what L2 "
-    "regularisation makes of deep networks."
-)
+def _pairs(rows: list[tuple[str, str]]) -> str:
+    listed = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(value)}</td></tr>' for name, value in rows
+    )
+    return f'<table class="pairs"><tbody>{listed}</tbody></table>'
 
 
-def _section(heading: str, figure: Any, caption: str) -> str:
-    name = re.sub(r"\W+", "-", heading.lower())
-    drawn = _svg(figure).replace("<svg ", f'<svg role="img" aria-label="{html.escape(f"{heading}. {caption}")}" ', 1)
-    return f'<h2 id="{name}">{html.escape(heading)}</h2>\n<figure>{drawn}<figcaption>{html.escape(caption)}</figcaption></figure>'
-
-
-def _svg(figure: Any) -> str:
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "neuromanifold", "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None}, facecolor="none")
-    text = buffer.getvalue()
-    for colour, name in ((figures.INK, "currentColor"), (figures.BLUE.lower(), "var(--accent)")):
-        text = text.replace(colour, name)
-    return text[text.index("<svg") :]
-
-
-def _proof(inspection: Inspection) -> str:
-    if inspection.exact is None:
+def _proof(found: Inspection) -> str:
+    if found.exact is None:
         return "The functional dimension is numerical, or was not computed."
     return (
-        f"The functional dimension is {inspection.exact.certificate}; certificate.verify(net, params, x) re-checks it by another "
+        f"The functional dimension is {found.exact.certificate}; certificate.verify(net, params, x) re-checks it by another "
         "prime and another route."
     )

@@ -1,56 +1,113 @@
 """`dimension_account`: where the parameters of a network went."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
-from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics import modular
-from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.rank import Rank, exact_rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result
-from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
+from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
+from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
+from neuromanifold.regions.problem import Problem
+from neuromanifold.symmetry.chain import Chain, ExactRows, FloatRows, chain_of
+from neuromanifold.symmetry.confined import Blocks, confined
+from neuromanifold.symmetry.equivalence import SOURCES, HiddenEquivalence, equivalence_of
+from neuromanifold.symmetry.relations import related_directions
 from neuromanifold.tangent.certificate import certified_rank
+
+FEW = "too few samples in a region"
+RELATED = "relations between patterns"
+CONFINED = ("confined in one unit", "confined in one layer", "confined in two layers")
+Candidates = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, repr=False)
 class DimensionAccount(Result):
-    """D = functional dimension + what each source of symmetry explains + unexplained, every number an exact rank.
+    """Where D parameters went: r_S ≤ r_R ≤ r_∞ ≤ D, and what explains each step, every direction counted once.
 
-    `explained[s]` is by how much source s raises the rank of the generators counted before it. `sample_limit` bounds the
-    functional dimension by the sample alone: n·o rows, and for piecewise-linear networks o·min(points, n_0 + 1) for
-    each region met; where it equals the functional dimension, more data would reveal more. `in_kernel` says that
-    all generators were verified to satisfy Jv = 0.
+    `chain`: the rank of J on the sample, on generic inputs of the sample's regions (signs held), on all regions that wide
+    and new inputs reached (a lower bound of what any input shows), and D. `everywhere[s]`: by how much source s raises the rank of the
+    directions counted before it, among those that change nothing on any region reached (D − r_∞ in all). `on_regions[s]`: the
+    same among directions that change nothing on the sample's regions but something elsewhere (r_∞ − r_R). r_R − r_S
+    directions are lost because a region holds too few samples. What no source explains is `.unexplained`.
+    `regions` and `reached` count regions, `sample_limit` bounds r_S by the sample alone, `refuted` counts generators that
+    were offered and found to change f, `left_out` says what was too large to look at. Exact numbers are modulo a random
+    61-bit prime, r_S certified; otherwise float64, and `gap` is the smallest one in the spectra behind the chain.
     """
 
     parameters: int
     functional: Rank
-    explained: dict[str, int]
+    chain: tuple[int, int, int, int]
+    everywhere: dict[str, int]
+    on_regions: dict[str, int]
     sample_limit: int
-    in_kernel: bool
-    equivalence: HiddenEquivalence
+    samples: tuple[int, int]
+    regions: int
+    reached: int
+    refuted: int
+    left_out: tuple[str, ...]
+    gap: float
+    equivalence: HiddenEquivalence | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether every number is an exact rank."""
+        return self.functional.exact
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether every generator that was offered leaves f unchanged on the sample's regions."""
+        return self.refuted == 0
+
+    @property
+    def explained(self) -> dict[str, int]:
+        """What each source explains, everywhere and on the sample's regions together."""
+        parts = [(*self.everywhere.items(), *self.on_regions.items()), ((FEW, self.chain[1] - self.chain[0]),)]
+        found: dict[str, int] = {}
+        for name, count in (entry for part in parts for entry in part):
+            found[name] = found.get(name, 0) + count
+        return found
 
     @property
     def symmetric(self) -> int:
-        """The dimension of the symmetries: the rank of all generators."""
-        return sum(self.explained.values())
+        """The dimension of the hidden equivalence's orbit on the sample (perceptrons), else of the groups found."""
+        if self.equivalence is not None:
+            return int(self.equivalence.orbit_dimension())
+        named = (RELATED, *CONFINED, FEW)
+        return sum(count for name, count in self.explained.items() if name not in named)
+
+    @property
+    def unexplained_everywhere(self) -> int:
+        """D − r_∞ less what sources explain: directions that changed nothing on any region reached."""
+        return self.chain[3] - self.chain[2] - sum(self.everywhere.values())
+
+    @property
+    def unexplained_on_regions(self) -> int:
+        """r_∞ − r_R less what sources explain."""
+        return self.chain[2] - self.chain[1] - sum(self.on_regions.values())
 
     @property
     def unexplained(self) -> int:
-        """D − functional dimension − symmetries: directions in ker J that no known symmetry accounts for."""
-        return self.parameters - int(self.functional) - self.symmetric
+        """Directions in ker J that no source accounts for."""
+        return self.unexplained_everywhere + self.unexplained_on_regions
 
     @property
     def closes(self) -> bool:
-        """Whether the symmetries account for the whole kernel of J."""
+        """Whether the sources account for the whole kernel of J."""
         return self.unexplained == 0
 
     @property
     def rows(self) -> tuple[tuple[str, int], ...]:
         """(name, number of dimensions), adding up to D; the first is the functional dimension, the last the unexplained part."""
         return (
-            ("functional dimension", int(self.functional)),
+            ("functional dimension", self.chain[0]),
             *self.explained.items(),
             ("unexplained", self.unexplained),
         )
@@ -78,62 +135,164 @@ class DimensionAccount(Result):
         return axes
 
     def __str__(self) -> str:
-        width = max(len(name) for name, _ in self.rows)
-        lines = [f"{name:<{width}}  {count:>7,}  {count / self.parameters:6.1%}" for name, count in self.rows]
-        total = f"{'parameters':<{width}}  {self.parameters:>7,}"
-        note = f"the sample alone limits the functional dimension to {self.sample_limit:,}"
-        return "\n".join([*lines, total, note])
+        n, o = self.samples
+        r_S, r_R, r_all, D = self.chain
+        outputs = f"{o:,} output{'' if o == 1 else 's'}"
+        few = f"{n:,} samples × {outputs} allow at most {n * o:,} of {D:,} parameters\n" if n * o < D else ""
+        steps = f"{r_R:,} on its {self.regions:,} regions ≤ {r_all:,} (at least) on {self.reached:,} regions reached"
+        head = f"{few}rank {r_S:,} on the sample ≤ {steps} ≤ {D:,} parameters"
+        names = list(dict.fromkeys([*self.everywhere, *self.on_regions]))
+        table = [("functional dimension", r_S, "")]
+        table += [(name, *_counts(self.everywhere.get(name, 0), self.on_regions.get(name, 0))) for name in names]
+        table += [(FEW, r_R - r_S, "")]
+        table += [("unexplained", *_counts(self.unexplained_everywhere, self.unexplained_on_regions))]
+        width = max(len(name) for name, *_ in table)
+        lines = [f"{name:<{width}}  {count:>7,}  {count / D:6.1%}  {where}".rstrip() for name, count, where in table]
+        notes = [f"not looked at: {what}" for what in self.left_out]
+        return "\n".join([head, *lines, f"{'parameters':<{width}}  {D:>7,}", *notes])
 
 
-def dimension_account(net: MLP, params: Params, x: Any) -> DimensionAccount:
-    """D = functional dimension + explained by each symmetry source in turn + unexplained, by exact ranks.   [complexity, Sec. 4]
+def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
+    where = f"{everywhere:,} on every region reached, {on_regions:,} on the sample's regions only" if on_regions else ""
+    return everywhere + on_regions, where
 
-    Sources in turn: parameters of inactive neurons, parameters that no open path runs through, scalings, mixing of
-    linear neurons, their translations.
+
+def dimension_account(
+    f: Model, params: Any, x: Any, *, groups: Sequence[Any] = (), key: Any = None
+) -> DimensionAccount:
+    """D = functional dimension + what each source explains in turn + unexplained, for any network.   [complexity, Sec. 4]
+
+    Ranks and spans are exact where f is made of rational operations and comparisons, else float64 with their gap. Sources in turn:
+    parameters of inactive units and of no open path, scalings, mixing of linear neurons and their translations, neurons of one
+    sign pattern (these for `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`), and
+    features or signals that are confined to a subspace in one unit, one layer, two layers in a row. Every direction is tested
+    before it counts. `key` draws the wide inputs behind r_∞.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.ones((2, 1)), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
     >>> account = nm.dimension_account(net, params, np.array([[-1.0], [0.25], [0.75], [2.0], [3.0]]))
-    >>> account.rows[0], account.explained["scalings"], account.unexplained
-    (('functional dimension', 5), 2, 0)
+    >>> account.chain, account.explained["scalings"], account.unexplained
+    ((5, 5, 5, 7), 2, 0)
     """
-    group = hidden_equivalence(net, params, x)
-    certificate = certified_rank(group.problem, prove=False)
-    return account_of(group, exact_rank(certificate.rank, certificate))
+    refuse_tracers((params, x), "`dimension_account`")
+    check_params(params)
+    x = sample_arrays(x)
+    with boundary(params, x):
+        checked(f, params, x)
+    graph = trace(f, params, x)
+    if graph.exact:
+        problem = Problem.of(f, params, x)
+        certificate = certified_rank(problem, prove=False)
+        return account_of(problem, params, exact_rank(certificate.rank, certificate), groups=groups, key=key)
+    return _in_float64(graph, jax.tree.map(lambda a: np.asarray(a, np.float64), params), x, groups, key)
 
 
-def account_of(group: HiddenEquivalence, functional: Rank) -> DimensionAccount:
-    """The account where symmetries and functional dimension are known already."""
-    p = modular.random_prime()
-    limit = group.problem.shape[0]
-    if group.problem.graph.piecewise_linear:
-        limit = min(limit, group.problem.region_bound())
+def _in_float64(graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any) -> DimensionAccount:
+    rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
+    matrix = rows.at(rows.data, rows.gates)
+    functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
+    offered = {_title(group): _unit_rows(np.asarray(group.generators(params), np.float64)) for group in groups}
+    chain = chain_of(rows, _generator(key))
+    return _account(chain, functional, graph, (offered, offered), len(rows.data[0]), len(matrix))
+
+
+def account_of(
+    problem: Problem, params: Any, functional: Rank, *, groups: Sequence[Any] = (), key: Any = None
+) -> DimensionAccount:
+    """The account where the bends are decided and the functional dimension is known already."""
+    spaces = exact_spaces()
+    chain = chain_of(ExactRows(problem, spaces), _generator(key))
+    limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
+    named = {_title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups}
+    if not isinstance(problem.model, MLP):
+        return _account(chain, functional, problem.graph, (named, named), problem.samples, limit)
+    met = chain.reached.data[0]
+    equivalence = equivalence_of(problem.model, params, problem.data[0], problem)
+    wide = equivalence_of(problem.model, params, met, Problem.of(problem.model, params, met))
+    (everywhere, one), (here, two) = (_perceptron(side, params, spaces) for side in (wide, equivalence))
+    left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
+    offered = ({**everywhere, **named}, {**here, **named})
+    return _account(chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out)
+
+
+def _generator(key: Any) -> np.random.Generator:
+    return np.random.default_rng(0 if key is None else np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
+
+
+def _title(group: Any) -> str:
+    return type(group).__name__.removesuffix("Group").lower() + " group"
+
+
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1.0)
+
+
+def _perceptron(side: HiddenEquivalence, params: Any, spaces: ModularSpaces) -> tuple[Candidates, tuple[int, ...]]:
+    """The generators of a hidden equivalence by source, the relations last; and the layers too large for these."""
+    related, left_out = related_directions(side.net, params, side.slopes, spaces)
+    named = {name: fields.modulo(params, spaces.p) for name, fields in side.sources.items()}
+    return {**named, RELATED: related}, left_out
+
+
+def _account(
+    chain: Chain,
+    functional: Rank,
+    graph: Graph,
+    offered: tuple[Candidates, Candidates],
+    samples: int,
+    limit: int,
+    equivalence: HiddenEquivalence | None = None,
+    left_out: tuple[str, ...] = (),
+) -> DimensionAccount:
+    names, shapes = graph.parameters, [tuple(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
+    blocks = Blocks.of(names, shapes)
+    everywhere, _ = _in_turn(chain, chain.everywhere, offered[0], blocks, modulo=None)
+    on_regions, refuted = _in_turn(chain, chain.regions, offered[1], blocks, modulo=chain.everywhere)
+    D = chain.ranks[3]
     return DimensionAccount(
-        parameters=group.net.n_params,
+        parameters=D,
         functional=functional,
-        explained=_in_turn(group, p),
-        sample_limit=min(limit, group.net.n_params),
-        in_kernel=_verified(group, p),
-        equivalence=group,
+        chain=chain.ranks,
+        everywhere=everywhere,
+        on_regions=on_regions,
+        sample_limit=min(limit, D),
+        samples=(samples, graph.outputs),
+        regions=chain.sampled.count,
+        reached=chain.reached.count,
+        refuted=refuted,
+        left_out=(*left_out, *blocks.left_out),
+        gap=chain.gap,
+        equivalence=equivalence,
     )
 
 
-def _in_turn(group: HiddenEquivalence, p: int) -> dict[str, int]:
-    """How much each source adds to the rank of those before it. Unit fields are counted, and leave their columns."""
-    explained, kept = {}, np.ones(group.net.n_params, bool)
-    rows, rank = np.empty((0, group.net.n_params), np.int64), 0
-    for name, fields in group.sources.items():
-        if name in ("inactive neurons", "closed paths"):
-            explained[name] = fields.count
-            kept[fields.target] = False
-            continue
-        rows = np.concatenate([rows, fields.modulo(group.params, p)])
-        total = modular_rank(rows[:, kept], p)
-        explained[name], rank = total - rank, total
-    return explained
+def _in_turn(
+    chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, *, modulo: np.ndarray | None
+) -> tuple[dict[str, int], int]:
+    """How much each source adds to the directions v with Jv = 0 counted before it, modulo the kernel of another matrix.
+
+    Vectors outside the kernel of J do not count; how many there were. With M given, directions in ker M count as zero: the rank of
+    all v in ker J modulo ker M is that of all Mv.
+    """
+    spaces, counts, refuted = chain.spaces, {}, 0
+    most = J.shape[1] - len(J) - (0 if modulo is None else J.shape[1] - len(modulo))
+    have = np.zeros((0, J.shape[1] if modulo is None else len(modulo)), J.dtype)
+    for name, rows in _candidates(J, offered, blocks, spaces):
+        inside = spaces.vanishing(spaces.product(J, rows.T))
+        refuted += int((~inside).sum())
+        seen = rows[inside] if modulo is None else spaces.product(rows[inside], modulo.T)
+        total = spaces.basis(np.concatenate([have, seen])) if len(have) < most and len(seen) else have
+        counts[name] = counts.get(name, 0) + len(total) - len(have)
+        have = total
+    return counts, refuted
 
 
-def _verified(group: HiddenEquivalence, p: int) -> bool:
-    """Whether Jv = 0 modulo p for every generator, by forward products, in blocks of generators."""
-    vectors = group.fields.modulo(group.params, p)
-    return not len(vectors) or not group.problem.products(p, vectors).any()
+def _candidates(J: np.ndarray, offered: Candidates, blocks: Blocks, spaces: Spaces) -> Iterator[tuple[str, np.ndarray]]:
+    free = np.flatnonzero(spaces.vanishing(J))
+    if SOURCES[0] not in offered:
+        yield SOURCES[1], np.eye(J.shape[1], dtype=J.dtype)[free]
+    yield from offered.items()
+    for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
+        found = [confined(J, np.setdiff1d(block, free), spaces) for block in parts]
+        yield name, np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *found])

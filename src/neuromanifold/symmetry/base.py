@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, follower, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.tangent.fields import Fields
 
@@ -22,17 +23,19 @@ Tree = TypeVar("Tree")
 class Element(eqx.Module):
     """A map g of parameters with `g(params)`, `g.inverse` and `g @ h`, the map θ ↦ g(h(θ)).
 
-    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; concrete results are NumPy.
+    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; results follow them.
     """
 
     def __call__(self, params: Any) -> Any:
         """g(θ)."""
         if is_traced((params, self)):
             return self.act(params)
+        follow = follower(params)
         with arithmetic():
             dtype = widest(params)
             on_host = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), params)
-            return to_host(self.act(on_host))
+            moved = to_host(self.act(on_host))
+        return follow(moved)
 
     @abc.abstractmethod
     def act(self, params: Any) -> Any:
@@ -218,7 +221,6 @@ def namespace(array: Any) -> Any:
 
 def check_net(net: Any, group: str) -> None:
     """Refuse what is no MLP, and networks without hidden neurons."""
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; {group} acts on the parameters of an nm.MLP.")
+    require_perceptron(net, f"{group} acts on the parameters of an nm.MLP")
     if net.hidden == 0:
         raise ValueError(f"`net` is {net}, which has no hidden neurons for {group} to act on; add a hidden layer.")

@@ -12,11 +12,13 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import is_traced
 from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.spaces import FloatSpaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, check_sample
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
 from neuromanifold.symmetry import neurons
 from neuromanifold.symmetry.base import check_net, numerical_rank
+from neuromanifold.symmetry.relations import related_directions
 from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation, units
 from neuromanifold.tangent.generators import same_pattern
 
@@ -46,9 +48,10 @@ class HiddenEquivalence(Result):
 
     Scalings for neurons that change their sign on the sample, the affine group (GL without biases) for those that are
     linear on it, GL(m) for m neurons of a layer with one sign pattern on the sample (which the paper's definition leaves out),
-    and free parameters: those of inactive neurons, and those that no open path runs through. More may exist, where patterns are
-    linearly related (z = x and −x: 1_A + 1_B = 1), so that the group is not called the largest. `dimension` counts generators,
-    `orbit_dimension` how many of them are independent at θ: five neurons of one pattern have 25 and 13. The
+    and free parameters: those of inactive neurons, and those that no open path runs through. `dimension` counts generators,
+    `orbit_dimension` how many of them are independent at θ: five neurons of one pattern have 25 and 13. Linear relations between
+    patterns (z = x and −x: 1_A + 1_B = 1) give directions that belong to no group: `relation_dimension`. Whether more exists is
+    not known, so that nothing here is called the largest. The
     action of finite elements is that of a network whose fixed neurons are replaced by linear ones, so it holds as
     long as no neuron changes its sign; the generators are exact.
     """
@@ -69,6 +72,11 @@ class HiddenEquivalence(Result):
     def signs(self) -> Signs:
         """The sign of every hidden neuron on the sample, proved."""
         return signs_of(self.net, self.problem.decisions, len(self.x))
+
+    @cached_property
+    def slopes(self) -> list[np.ndarray]:
+        """σ' of every neuron at every sample, layer by layer; nan where it is no constant."""
+        return layer_slopes(self.net, self.signs)
 
     @cached_property
     def sources(self) -> dict[str, Fields]:
@@ -112,6 +120,17 @@ class HiddenEquivalence(Result):
             return numerical_rank(self.generators())
         p = modular.random_prime()
         return modular_rank(self.fields.modulo(self.params, p), p)
+
+    def relation_dimension(self) -> int:
+        """How many directions linear relations between sign patterns add to the orbit: 1_A + 1_B = 1, for z = x and −x, adds one."""
+        spaces = exact_spaces()
+        own = self.fields.modulo(self.params, spaces.p)
+        related, _ = related_directions(self.net, self.params, self.slopes, spaces)
+        return spaces.rank(np.concatenate([own, related])) - spaces.rank(own)
+
+    def relation_directions(self) -> Float[Any, "r D"]:
+        """Orthonormal vectors v with Jv = 0 that come from relations between patterns, the group's own among them; in float64."""
+        return related_directions(self.net, self.params, self.slopes, FloatSpaces())[0]
 
     def stabiliser_dimension(self, *, exact: bool = True) -> int:
         """dim G − dim Gθ.   [complexity, Eq. 4]"""

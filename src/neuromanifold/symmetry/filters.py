@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.models.described import require_filters
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.symmetry.base import AbstractGroup, Composition, Element
 
@@ -47,10 +47,7 @@ class FilterScalingGroup(AbstractGroup):
     net: Any
 
     def __post_init__(self):
-        if not isinstance(self.net, LinearConvNet):
-            raise TypeError(
-                f"`net` is a {type(self.net).__name__}; FilterScalingGroup acts on the filters of an nm.LinearConvNet."
-            )
+        require_filters(self.net, "FilterScalingGroup acts on the filters of an nm.LinearConvNet")
 
     @property
     def dimension(self) -> int:

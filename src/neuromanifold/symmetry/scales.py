@@ -44,10 +44,10 @@ def hadamard_scales(model: Any, loss: Loss, search: ScaleSearch, weights: Any, x
     gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(model(w, x), y))(weights))
     penalty = search.penalty / (gradient.size if search.mean_penalty else 1)
 
-    def objective(c):
+    def objective(c: Any):
         return jnp.linalg.norm(c * gradient) - penalty * jnp.sum((c - 1) ** 2)
 
-    def step(state, count):
+    def step(state: Any, count: Any):
         c, first, second = state
         slope = jax.grad(objective)(c)
         slope = slope * jnp.minimum(1.0, search.clip / jnp.maximum(jnp.linalg.norm(slope), search.epsilon))

@@ -186,11 +186,11 @@ def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """The best coordinates met, and the gradient norm at each step. Traceable."""
     group, ascent = search.group, search.ascent
 
-    def objective(coordinates):
+    def objective(coordinates: Any):
         size = orbit_norm(group, search.loss, start, coordinates, x, y)
         return size - search.penalty * jnp.sum((jnp.exp(coordinates) - 1) ** 2), size
 
-    def step(carry, _):
+    def step(carry: Any, _):
         coordinates, state, best, best_value = carry
         (value, size), uphill = jax.value_and_grad(objective, has_aux=True)(coordinates)
         better = value > best_value

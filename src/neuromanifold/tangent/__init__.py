@@ -4,11 +4,13 @@ from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.certificate import JacobianCertificate
 from neuromanifold.tangent.curvature import curvatures, largest_stable_lr, output_hessian_norm, sharpness
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
+from neuromanifold.tangent.empirical_nngp import empirical_nngp
 from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
 from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
 from neuromanifold.tangent.gram import Gram, gram
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
+    KernelOptions,
     Quadrature,
     describe,
     infinite_kernels,
@@ -17,7 +19,6 @@ from neuromanifold.tangent.infinite import (
     nngp,
 )
 from neuromanifold.tangent.jacobian import jacobian
-from neuromanifold.tangent.layerwise import empirical_nngp, ntk_by_layer
 from neuromanifold.tangent.linearize import linearize
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import ntk_operator
@@ -30,6 +31,7 @@ __all__ = [
     "InfiniteKernels",
     "JacobianCertificate",
     "KernelFlow",
+    "KernelOptions",
     "Posterior",
     "Quadrature",
     "Spectrum",
@@ -53,7 +55,6 @@ __all__ = [
     "monte_carlo_kernels",
     "nngp",
     "ntk",
-    "ntk_by_layer",
     "ntk_operator",
     "output_hessian_norm",
     "sharpness",

@@ -52,6 +52,7 @@ class BlockedKernel:
         z = precondition(r)
         p, rho = z, _dots(r, z)
         scale = np.maximum(np.linalg.norm(b, axis=0), np.finfo(np.float64).tiny)
+        residual = np.inf
         for step in range(steps):
             residual = float((np.linalg.norm(r, axis=0) / scale).max())
             if residual <= rtol:

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.graph.graph import trace
 from neuromanifold.graph.scales import spread
-from neuromanifold.graph.selection import Selection, select
+from neuromanifold.graph.selection import Selection, by_leaf, select
 from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.memory import blocks, memory_budget
@@ -36,11 +36,12 @@ def functional_dimension(
     *,
     exact: bool = False,
     wrt: Any = None,
+    by_layer: bool = False,
     rtol: float | None = None,
     prove: bool = False,
     smallest_gap: float = 1e3,
     memory: int | str | None = None,
-) -> Rank:
+) -> Any:
     """The batch functional dimension rank J: how many independent changes of f on the sample parameters can make.   [complexity, Sec. 3.3]
 
     `exact=False`: singular values of J in float64, any model, also under `jit` and `vmap`; the rank counts those above
@@ -52,7 +53,8 @@ def functional_dimension(
     pooled, normalised in evaluation mode, with linear attention. `prove=True` insists on a proof where a failure
     probability (typically 1e-13) would do, at the price of a few hundred primes. Host only.
 
-    `wrt` picks the parameters that count (a name, a pattern, truth values); the others are constants.
+    `wrt` picks the parameters that count (a name, a pattern, truth values); the others are constants. `by_layer=True` gives
+    the rank of each of them alone, a dict by name: their sum is at least the rank of all.
 
     >>> net = nm.MLP((2, 3, 2), "identity", bias=False)
     >>> params = net.init(key=jax.random.key(0))
@@ -60,6 +62,9 @@ def functional_dimension(
     >>> int(rank), rank.certificate.reason           # W₂W₁ ranges over all 2×2 matrices
     (4, 'full rank')
     """
+    if by_layer:
+        options: dict[str, Any] = {"exact": exact, "rtol": rtol, "prove": prove, "smallest_gap": smallest_gap}
+        return by_leaf(lambda it: functional_dimension(f, params, x, wrt=it, memory=memory, **options), params, wrt)
     budget = memory_budget(memory)
     if rtol is not None and not (rtol >= 0 and not exact):
         needed = "leave it out: an exact rank has no threshold" if exact else "pass a nonnegative number"
@@ -136,7 +141,7 @@ def _exact(f: Model, params: Any, x: Any, wrt: Any, prove: bool) -> Rank:
     return exact_rank(certificate.rank, certificate)
 
 
-def _singular_values(f: Model, params, x, chosen: Selection, budget: int | float) -> tuple[Any, bool, float]:
+def _singular_values(f: Model, params: Any, x: Any, chosen: Selection, budget: int | float) -> tuple[Any, bool, float]:
     """The singular values of J: dense, by QR of row blocks when J is tall, by a Gaussian sketch when it is wide."""
     rows, columns = leading_axis(x) * output_size(f, params, x), chosen.size
     if 3 * 8 * rows * columns <= budget:
@@ -161,7 +166,7 @@ def spectrum_of(matrix: Any) -> Any:
     return np.linalg.svd(a, compute_uv=False)
 
 
-def _triangle(f: Model, params, x, chosen: Selection, budget: int | float) -> Any:
+def _triangle(f: Model, params: Any, x: Any, chosen: Selection, budget: int | float) -> Any:
     """R of J = QR, row block by row block: orthogonal, so it has the singular values of J."""
     per_sample = 3 * 8 * chosen.size * output_size(f, params, x)
     R = jnp.zeros((0, chosen.size))
@@ -173,7 +178,7 @@ def _triangle(f: Model, params, x, chosen: Selection, budget: int | float) -> An
     return R
 
 
-def _sketch(f: Model, params, x, chosen: Selection, width: int, budget: int | float) -> Any:
+def _sketch(f: Model, params: Any, x: Any, chosen: Selection, width: int, budget: int | float) -> Any:
     """J·Ω for a Gaussian Ω of `width` columns with variance 1/width, by forward products."""
     size = 8 * (chosen.size + sum(leaf.size for leaf in jax.tree.leaves(x)))
     keys = jax.random.split(jax.random.key(0), width)
@@ -182,11 +187,11 @@ def _sketch(f: Model, params, x, chosen: Selection, width: int, budget: int | fl
 
 
 @jax.jit(static_argnums=(0, 4))
-def _forward(f: Model, params, x, keys, chosen: Selection) -> Any:
+def _forward(f: Model, params: Any, x: Any, keys: Any, chosen: Selection) -> Any:
     mine, rebuild = chosen.split(params)
     flat, unravel = ravel_pytree(mine)
 
-    def along(key):
+    def along(key: Any):
         direction = jax.random.normal(key, flat.shape, flat.dtype)
         return jax.jvp(lambda p: flat_outputs(f, rebuild(unravel(p)), x), (flat,), (direction,))[1].ravel()
 

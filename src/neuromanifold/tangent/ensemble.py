@@ -94,7 +94,7 @@ class EnsembleFlow(Result):
         return self.mean_flow.largest_stable_lr(momentum=momentum)
 
     def _gaussians(self, mean: Any, t: float) -> Gaussians:
-        values, vectors = self.mean_flow._spectrum
+        values, vectors = self.mean_flow.modes
         gain = mode_gains(values, self.mean_flow.curvature or 0.0, self.ridge, self.friction, t)
         follow = (vectors * gain) @ vectors.T
         prior = self.kernels.nngp
@@ -134,7 +134,12 @@ def ensemble_flow(
     >>> round(float(mean[0, 0]), 9), abs(float(covariance[0, 0])) < 1e-9
     (0.5, True)
     """
-    options = {"weight_std": weight_std, "bias_std": bias_std, "quadrature": quadrature, "memory": memory}
+    options: dict[str, Any] = {
+        "weight_std": weight_std,
+        "bias_std": bias_std,
+        "quadrature": quadrature,
+        "memory": memory,
+    }
     y = np.asarray(check_sample(y, "y"), np.float64)
     kernels = infinite_kernels(net, x, scaling=scaling, **options)
     if len(y) != len(kernels.ntk):

@@ -20,7 +20,7 @@ InfiniteKernel = Callable[..., Any]
 
 
 class Posterior(NamedTuple):
-    """Mean (m, *out) and covariance (m, m) of the outputs given the data, each output on its own.
+    """Mean (m, *out) and covariance (m, m) of the outputs given the data, each output on its own; or its diagonal (m,) alone.
 
     `residual` is the relative residual of the linear systems behind them, `products` how many products with the kernel they
     took: 0 where it was factorised.
@@ -34,7 +34,8 @@ class Posterior(NamedTuple):
     @property
     def standard_deviation(self) -> np.ndarray:
         """At each sample."""
-        return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
+        variances = self.covariance if self.covariance.ndim == 1 else np.diagonal(self.covariance)
+        return np.sqrt(np.maximum(variances, 0.0))
 
 
 def gp_posterior(
@@ -48,6 +49,7 @@ def gp_posterior(
     weight_std: Any = None,
     bias_std: Any = None,
     quadrature: Quadrature | None = None,
+    diagonal: bool = False,
     memory: int | str | None = None,
     rtol: float = 1e-10,
 ) -> Posterior:
@@ -57,7 +59,8 @@ def gp_posterior(
 
     `kernel` is `nm.nngp` (all layers of an infinitely wide network, sampled given the data) or `nm.infinite_ntk` (what training
     all layers converges to in the mean). K is factorised where three copies of it fit into `memory`; beyond that the systems
-    are solved by conjugate gradients on blocks of the kernel that are computed anew in each step, to `rtol`.
+    are solved by conjugate gradients on blocks of the kernel that are computed anew in each step, to `rtol`. With `diagonal=True`
+    the covariance is its diagonal alone, and K'' is never formed.
 
     >>> line = nm.MLP((1, 1), bias=False)                    # f = wx with w ~ N(0, 1)
     >>> found = gp_posterior(line, np.array([[1.0]]), np.array([[2.0]]), np.array([[3.0]]), noise_std=1.0)
@@ -71,7 +74,7 @@ def gp_posterior(
         raise ValueError(f"`y` has {len(y)} samples but `x` has {len(x)}; pass one target for each sample.")
     covariance = partial(kernel, net, weight_std=weight_std, bias_std=bias_std, quadrature=quadrature, memory=memory)
     budget, shift = memory_budget(memory), float(noise_std) ** 2
-    cross, prior = covariance(other, x), covariance(other)
+    cross, prior = covariance(other, x), covariance(other, **({"diagonal": True} if diagonal else {}))
     right = np.concatenate([y.reshape(len(y), -1), cross.T], axis=1)
     if 3 * 8 * len(x) ** 2 <= budget:
         solved, residual, products = *_factorised(covariance(x), right, shift), 0
@@ -79,8 +82,9 @@ def gp_posterior(
         size = max(1, int((budget / 64) ** 0.5))
         solved, residual, products = BlockedKernel(covariance, x, size).solve(right, shift, rtol=rtol)
     weights, explained = solved[:, : right.shape[1] - len(other)], solved[:, right.shape[1] - len(other) :]
-    spread = prior - cross @ explained
-    return Posterior((cross @ weights).reshape(len(other), *y.shape[1:]), (spread + spread.T) / 2, residual, products)
+    spread = prior - (np.einsum("ij,ji->i", cross, explained) if diagonal else cross @ explained)
+    mean = (cross @ weights).reshape(len(other), *y.shape[1:])
+    return Posterior(mean, (spread + spread.T) / 2, residual, products)
 
 
 def _factorised(kernel: np.ndarray, right: np.ndarray, shift: float) -> tuple[np.ndarray, float]:

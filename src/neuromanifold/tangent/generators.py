@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.described import perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Entry, Params
 from neuromanifold.regions.problem import Problem
@@ -26,7 +27,7 @@ def generator_count(problem: Problem) -> int:
 def _described(problem: Problem) -> MLP | None:
     """The description whose symmetries are known, when nothing is frozen."""
     whole = len(problem.chosen.leaves) == len(problem.leaves)
-    return problem.model if whole and isinstance(problem.model, MLP) else None
+    return perceptron(problem.model) if whole else None
 
 
 def generators(problem: Problem, p: int) -> Int[np.ndarray, "g D"]:

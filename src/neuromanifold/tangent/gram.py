@@ -5,7 +5,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -26,6 +26,15 @@ from neuromanifold.tangent.store import Store, opened
 from neuromanifold.tangent.tiles import Tiles
 
 _DENSE_LIMIT = 4096
+
+
+class DimensionBounds(NamedTuple):
+    """Between which numbers a functional dimension lies; the lower counts the eigenvalues of `spectrum` above `threshold`."""
+
+    lower: int
+    upper: int
+    spectrum: Spectrum
+    threshold: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +111,36 @@ class Gram:
         few, remainder = divmod(left, q) if q > 0 else (0.0, left)
         low = _entropy(p) + few * _term(q) + _term(remainder)
         return float(np.exp(low)), float(np.exp(_entropy(p) + others * _term(left / others)))
+
+    def functional_dimension_bounds(self, k: int | None = None, *, rtol: float | None = None) -> DimensionBounds:
+        """Between which numbers rank J lies, from the eigenvalues of Θ = JJᵀ and the sizes of J.
+
+        Ritz values never exceed eigenvalues, and rounding moves an eigenvalue by at most ‖E‖ ≤ Dε·tr Θ for D parameters: what
+        exceeds `rtol`·tr Θ (by default Dε) counts. Squaring costs half of the digits: singular values of J below √(Dε) of the
+        largest are not seen, so that the lower bound may be far below the rank. The `k` largest eigenvalues are computed; by default
+        all of up to 4,096, else as many as exceed the threshold. Of a kernel summed over o outputs (`trace=True`), whose rank
+        is at most o·rank J, the lower bound is a count divided by o.
+        """
+        if np.dtype(self.store.dtype) != np.float64:
+            raise ValueError(
+                f"`store` holds a {self.store.dtype} kernel, too coarse for a rank; make it from float64 parameters and samples."
+            )
+        parameters = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
+        outputs = output_size(self.f, self.params, self.x)
+        rows = leading_axis(self.x) * outputs
+        threshold = (parameters * np.finfo(np.float64).eps if rtol is None else rtol) * self.trace
+        known = self._above(threshold, k)
+        count = int((known.eigenvalues > threshold).sum())
+        lower = -(-count // outputs) if self.trace_over_outputs else count
+        return DimensionBounds(lower, min(rows, parameters), known, float(threshold))
+
+    def _above(self, threshold: float, k: int | None) -> Spectrum:
+        """The `k` largest eigenvalues, or as many as reach down to the threshold."""
+        size = self.store.size
+        known = self.spectrum(min(size, k or (size if size <= _DENSE_LIMIT else 20)))
+        while k is None and len(known.eigenvalues) < size and known.eigenvalues[-1] > threshold:
+            known = self.spectrum(min(size, 2 * len(known.eigenvalues)))
+        return known
 
     def solve(self, b: Any, *, ridge: float, rtol: float = 1e-8, deflated: int = 20) -> krylov.Solution:
         """(Θ + ridge·1)⁻¹ b by conjugate gradients, preconditioned by the `deflated` largest eigenpairs."""

@@ -34,7 +34,7 @@ def sample_jacobians(f: Model, params: Any, x: Any, chosen: Selection | None = N
     chosen = select(params, None) if chosen is None else chosen
     mine, rebuild = chosen.split(params)
 
-    def at_one(sample):
+    def at_one(sample: Any):
         row = jax.tree.map(lambda a: a[None], sample)
         blocks = jax.jacrev(lambda mine: flat_outputs(f, rebuild(mine), row)[0])(mine)
         return jnp.concatenate([block.reshape(block.shape[0], -1) for block in blocks], axis=1)

@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from neuromanifold.graph.selection import select
+from neuromanifold.graph.selection import by_leaf, select
 from neuromanifold.models.arguments import Model, check_model, check_rows, output_size
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary, is_traced, is_wide, product_precision, promote, widest
@@ -25,24 +24,29 @@ def ntk(
     trace: bool = False,
     diagonal: bool = False,
     wrt: Any = None,
+    by_layer: bool = False,
     memory: int | str | None = None,
     check: bool = False,
     precision: str = "highest",
-) -> Float[Any, "rows columns ..."]:
+) -> Any:
     """The empirical neural tangent kernel Θ[(i,a), (j,b)] = ⟨∇_θ f_a(x1_i), ∇_θ f_b(x2_j)⟩.
 
     Shape (n1·o, n2·o), sample-major; `trace=True` sums over equal outputs, (n1, n2); `diagonal=True` keeps them apart,
     (n1, n2, o). In the widest dtype passed, as the inputs came. Each parameter is followed through the traced network to its
     products, whose inputs and cotangents give its part of the kernel by the cheapest of several ways (`nm.tangent.plan` shows
-    them): for a dense layer (a·a′ + 1)(d·d′), without a Jacobian. `wrt` picks the parameters that count. Temporaries stay
-    within `memory` bytes (default: see `memory_budget`; a device that runs out of memory all the same halves the blocks and
-    warns). Several devices of a process, and several processes, share the samples. `check=True` compares with JVP∘VJP on
-    random probes. `precision` is for float32 on accelerators: full, three passes ("tf32x3", "bf16x3": about 2e-5), "default".
+    them): for a dense layer (a·a′ + 1)(d·d′), without a Jacobian. `wrt` picks the parameters that count;
+    `by_layer=True` gives the part of each of them, a dict by name, whose sum is the kernel. Temporaries stay within
+    `memory` bytes (default: see `memory_budget`; a device that runs out of memory all the same halves the blocks and warns).
+    Several devices of a process, and several processes, share the samples. `check=True` compares with JVP∘VJP on random probes.
+    `precision` is for float32 on accelerators: full, three passes ("tf32x3", "bf16x3": about 2e-5), "default".
 
     >>> nm.ntk(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]])).tolist()
     [[1.0, 3.0], [3.0, 9.0]]
     """
     kind = _kind(trace, diagonal)
+    if by_layer:
+        options: dict[str, Any] = {"trace": trace, "diagonal": diagonal, "memory": memory, "check": check}
+        return by_leaf(lambda alone: ntk(f, params, x1, x2, wrt=alone, precision=precision, **options), params, wrt)
     budget = memory_budget(memory, device=True)
     check_model(f)
     check_param_types(params)

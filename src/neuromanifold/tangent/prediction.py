@@ -1,8 +1,9 @@
 """What gradient flow does in the kernel regime: outputs at any time, on training and on other samples."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -68,9 +69,11 @@ class KernelFlow(Result):
         Relaxation(self.friction)
 
     def at(self, t: float) -> Outputs:
-        """The outputs at time t ≥ 0."""
-        if not (math.isfinite(t) and t >= 0):
-            raise ValueError(f"`t` is {t}; pass a finite time, zero or later (`limit()` is the infinite one).")
+        """The outputs at time t ≥ 0; at t = ∞ the `limit`."""
+        if not t >= 0:
+            raise ValueError(f"`t` is {t}; pass a time, zero or later.")
+        if math.isinf(t):
+            return self.limit()
         if self.curvature is None:
             return self._moved(self._impulse_by_ode(float(t)))
         return self._moved(self._filtered(t))
@@ -99,7 +102,7 @@ class KernelFlow(Result):
             raise ValueError(
                 "`loss` is no squared error, so its curvature changes on the way; use nm.largest_stable_lr."
             )
-        stiffness = self.curvature * float(self._spectrum[0].max()) + self.ridge
+        stiffness = self.curvature * float(self.modes[0].max()) + self.ridge
         return 2 * (1 + momentum) / stiffness if stiffness > 0 else math.inf
 
     @cached_property
@@ -115,13 +118,14 @@ class KernelFlow(Result):
         return kappa if spread <= 1e-9 * abs(kappa) and kappa > 0 else None
 
     @cached_property
-    def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
+    def modes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues of the kernel, none negative, and its eigenvectors."""
         values, vectors = np.linalg.eigh(np.asarray(self.kernel, np.float64))
         return np.maximum(values, 0.0), vectors
 
     def _filtered(self, t: float) -> np.ndarray:
         """a(t) = V diag(κ g(s, t)/s) Vᵀ (f(0) − y) with the stiffnesses s = κλ + ρ."""
-        values, vectors = self._spectrum
+        values, vectors = self.modes
         residual = self._columns(self.start - self.target)
         gain = mode_gains(values, self.curvature or 0.0, self.ridge, self.friction, t)
         return (vectors @ (gain[:, None] * (vectors.T @ residual))).reshape(np.shape(self.start))
@@ -164,11 +168,11 @@ def mode_gains(values: np.ndarray, curvature: float, ridge: float, friction: flo
 def _solve(loss: Loss, heavy: bool, kernel: Any, start: Any, target: Any, t: Any, rtol: Any, ridge: Any, friction: Any):
     import diffrax
 
-    def force(impulse):
+    def force(impulse: Any):
         moved = start - (kernel @ impulse.reshape(len(kernel), -1)).reshape(start.shape)
         return jax.grad(loss)(moved, target) - ridge * impulse
 
-    def velocity(time, state, _):
+    def velocity(time: Any, state: Any, _):
         if not heavy:
             return force(state)
         impulse, speed = state
@@ -199,10 +203,14 @@ def kernel_flow(
     other: Any = None,
     ridge: float = 0.0,
     friction: float | None = None,
+    kernel: Callable[..., Any] | None = None,
     memory: int | str | None = None,
     rtol: float = 1e-9,
 ) -> KernelFlow:
     """The gradient flow of f linearised at `params`, through its tangent kernel; `other` samples are predicted along.
+
+    With `kernel=nm.infinite_ntk` the flow starts at the same outputs but follows the kernel that f, an `nm.MLP` or `nm.Sequential`, has
+    at infinite width; `nm.ensemble_flow` is the mean and covariance over all starts.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> flow = kernel_flow(lambda params, x: params * x, 0.0, np.array([[1.0]]), np.array([[2.0]]), loss=squared, other=np.array([[3.0]]))
@@ -214,12 +222,13 @@ def kernel_flow(
         params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
         check_target(f, params, x, y)
         others = rest[0] if rest else None
+        theta = partial(ntk, f, params) if kernel is None else partial(kernel, f)
         return KernelFlow(
-            kernel=np.asarray(ntk(f, params, x, memory=memory)),
+            kernel=np.asarray(theta(x, memory=memory)),
             start=np.asarray(f(params, x), np.float64),
             target=np.asarray(y, np.float64),
             loss=loss,
-            cross=None if others is None else np.asarray(ntk(f, params, others, x, memory=memory)),
+            cross=None if others is None else np.asarray(theta(others, x, memory=memory)),
             other_start=None if others is None else np.asarray(f(params, others), np.float64),
             rtol=rtol,
             ridge=ridge,

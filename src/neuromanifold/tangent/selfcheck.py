@@ -34,7 +34,9 @@ def check_kernel(f: Model, params: Any, x1: Any, x2: Any, kernel: np.ndarray, *,
             )
 
 
-def _expected(f: Model, params, x1, x2, v: np.ndarray, width: int, kind: str, chosen: Selection) -> np.ndarray:
+def _expected(
+    f: Model, params: Any, x1: Any, x2: Any, v: np.ndarray, width: int, kind: str, chosen: Selection
+) -> np.ndarray:
     """Θv through f on the whole batch; for trace and diagonal, output by output."""
     if kind == "all":
         return np.asarray(_push_pull(f, params, x1, x2, jnp.asarray(v), chosen))
@@ -48,7 +50,7 @@ def _expected(f: Model, params, x1, x2, v: np.ndarray, width: int, kind: str, ch
 
 
 @jax.jit(static_argnums=(0, 5))
-def _push_pull(f: Model, params, x1, x2, cotangent, chosen: Selection) -> Any:
+def _push_pull(f: Model, params: Any, x1: Any, x2: Any, cotangent: Any, chosen: Selection) -> Any:
     mine, rebuild = chosen.split(params)
     y, pullback = jax.vjp(lambda p: flat_outputs(f, rebuild(p), x2), mine)
     (direction,) = pullback(cotangent.astype(y.dtype))

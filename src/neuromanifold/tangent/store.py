@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,8 @@ def _layout(store: Store) -> str:
 def _zarr() -> Any:
     try:
         import zarr
-        import zarr.codecs
+
+        import_module("zarr.codecs")
     except ImportError:
         raise ValueError(
             "`gram` needs Zarr, which is not installed; install it: pip install 'neuromanifold[cluster]'."

@@ -60,11 +60,20 @@ class Tiles:
                     yield row, column, self._tile(made, row, column, over)
 
     def of(self, cuts: list[slice], i: int, columns: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """(j, tile) of the given strips of a symmetric kernel: the i-th with each of `columns`."""
-        over, made = self._prepared(cuts[0].stop)
-        strips = [Strip(cut, cut) for cut in cuts]
+        """(j, tile) of the given strips of a symmetric kernel: the i-th with each of `columns`, in pieces where memory runs out."""
+        size = cuts[0].stop
+        over, made = self._prepared(size)
         for j in columns:
-            yield j, self._tile(made, strips[i], strips[j], over)
+            size, block = in_halves(lambda b, j=j: (b, self._pieces(made, cuts[i], cuts[j], over, b)), size, "samples")
+            yield j, block
+
+    def _pieces(self, made: Any, row: slice, column: slice, over: Mesh | None, largest: int) -> Any:
+        """A tile, computed whole or in pieces of at most that many samples a side."""
+        if max(row.stop - row.start, column.stop - column.start) <= largest:
+            return self._tile(made, Strip(row, row), Strip(column, column), over)
+        made.cache_clear()
+        left, right = ([Strip(p, p) for p in _parts(whole, largest)] for whole in (row, column))
+        return np.block([[np.asarray(self._tile(made, a, b, over)) for b in right] for a in left])
 
     def _prepared(self, largest: int) -> tuple[Mesh | None, Callable[..., Any]]:
         """The devices that share the work, and the factors of a strip, remembered as far as half the budget goes."""
@@ -117,17 +126,27 @@ class Tiles:
         return n if self.x2 is not None or n <= 2 * smallest else max(smallest, -(-n // _STRIPS))
 
 
+def _parts(whole: slice, largest: int) -> list[slice]:
+    return [slice(whole.start + p.start, whole.start + p.stop) for p in blocks(whole.stop - whole.start, largest)]
+
+
 def assembled(tiles: Tiles) -> Any:
     """The whole kernel, where it was computed; each of several processes computes its share and all receive the whole."""
     n1, n2 = leading_axis(tiles.x1), leading_axis(tiles.x1 if tiles.x2 is None else tiles.x2)
     alone = len(devices()) == 1 and jax.process_count() == 1
-    if alone and max(n1, n2) <= tiles.largest:
-        second = tiles.x1 if tiles.x2 is None else tiles.x2
-        block, finite = kernel_block(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
-        if not bool(finite):
-            tiles.refuse()
-        return block
-    return in_halves(functools.partial(_assembled, tiles, n1, n2), tiles.largest, "samples")
+
+    def kernel(largest: int) -> Any:
+        return _at_once(tiles) if alone and max(n1, n2) <= largest else _assembled(tiles, n1, n2, largest)
+
+    return in_halves(kernel, min(tiles.largest, max(n1, n2)), "samples")
+
+
+def _at_once(tiles: Tiles) -> Any:
+    second = tiles.x1 if tiles.x2 is None else tiles.x2
+    block, finite = kernel_block(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
+    if not bool(finite):
+        tiles.refuse()
+    return block
 
 
 def _assembled(tiles: Tiles, n1: int, n2: int, largest: int) -> Any:

@@ -1,7 +1,7 @@
 """Does the translation compute what the module computes? Outputs and a derivative, in float64, on random inputs."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import jax
@@ -112,7 +112,7 @@ def _called(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:
 
 
 @contextlib.contextmanager
-def _widened(own: str) -> Iterator[None]:
+def _widened(own: str) -> Generator[None]:
     """PyTorch with float64 in the place of every floating dtype as wide as the module's own, as the program has it."""
     torch = need("torch")
 

@@ -5,7 +5,7 @@ import io
 import logging
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def _decomposed(exported: Any, torch: Any) -> Any:
 
 
 @contextlib.contextmanager
-def unfused() -> Iterator[None]:
+def unfused() -> Generator[None]:
     """Attention by the steps its module describes, not by the fused one that PyTorch takes where no gradient is asked for."""
     switch = need("torch").backends.mha
     before = switch.get_fastpath_enabled()
@@ -54,7 +54,7 @@ def unfused() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     """Export talks to the screen and warns about its own code."""
     screen, before = io.StringIO(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)

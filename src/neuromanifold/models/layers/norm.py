@@ -13,8 +13,7 @@ from neuromanifold.models.layers.base import AbstractLayer, Shape
 class LayerNorm(AbstractLayer):
     """(x − mean)/√(variance + eps) over the channels, at each position; with `positions=True` over the positions too.
 
-    There are no gains and offsets to learn: a gain's gradient is the activation itself, so that the tangent kernel
-    would have no deterministic limit.
+    There are no gains and offsets to learn; infinite width knows the layer without them.
     """
 
     positions: bool = field(default=False, kw_only=True)

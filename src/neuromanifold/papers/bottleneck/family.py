@@ -52,7 +52,7 @@ class DepthFamily:
         """f_θ(x) of one member."""
         first, hidden, last = params["first"], params["hidden"], params["last"]
 
-        def layer(h, entry):
+        def layer(h: Any, entry: Any):
             weight, bias, is_open = entry
             return jnp.where(is_open > 0, jax.nn.relu(h @ weight.T + bias), h), None
 

@@ -19,7 +19,7 @@ def integers(*entries: int) -> np.ndarray:
     return np.array(entries, object)
 
 
-def printed_blocks(a: Any, b: Any) -> tuple[list, list]:
+def printed_blocks(a: Any, b: Any) -> tuple[list[Any], list[Any]]:
     """K_1 and K_2 as Example 15 prints them."""
     (a0, a1, a2), (b0, b1) = a, b
     K1 = [

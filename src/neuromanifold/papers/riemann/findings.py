@@ -1,6 +1,7 @@
 """Where `riemann` as printed and the computed facts part: the smallest counterexamples found, in exact arithmetic."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +11,11 @@ from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.papers.output import Claim
 
 
-def _exact(*filters) -> tuple[np.ndarray, ...]:
+def _exact(*filters: Any) -> tuple[np.ndarray, ...]:
     return tuple(np.array(w, object) for w in filters)
 
 
-def _invariant(params) -> int:
+def _invariant(params: Any) -> int:
     return int((params[1] ** 2).sum() - (params[0] ** 2).sum())
 
 

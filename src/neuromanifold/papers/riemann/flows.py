@@ -221,7 +221,7 @@ def relu_networks(cases: int, seed: int = 5) -> Relu:
     V = (np.diag([1.0, 0.5]), np.diag([1.0, 2.0]))
     x = rng.normal(size=(50, 2))
 
-    def mlp(params, inputs):
+    def mlp(params: Any, inputs: Any):
         return jax.nn.relu(inputs @ params[0].T) @ params[1].T
 
     with arithmetic():

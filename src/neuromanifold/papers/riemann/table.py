@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,11 +14,11 @@ from neuromanifold.models.convolution import LinearConvNet
 INDEPENDENT = 1e-7
 
 
-def _nets(*described: tuple) -> list[LinearConvNet]:
+def _nets(*described: tuple[Any, ...]) -> list[LinearConvNet]:
     return [LinearConvNet(*entry) for entry in described]
 
 
-def _same(shape, stride, depth: int = 2) -> tuple:
+def _same(shape: Any, stride: Any, depth: int = 2) -> tuple[Any, ...]:
     return (shape,) * depth, (stride,) * depth
 
 

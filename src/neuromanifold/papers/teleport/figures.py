@@ -99,10 +99,10 @@ def beyond_figure(hessian: xr.Dataset, slopes: dict[str, Estimate], speed: xr.Da
     """Left: the output's Hessian norm against width. Right: does the gain of alignment predict the speed-up?"""
     figure, axes = _axes(2)
     widths = hessian.width.values.astype(float)
-    for kind, colour, marker in zip(KINDS, PALETTE, MARKERS, strict=False):
-        mean = hessian.norm.sel(kind=kind).mean(["trial", "sample"]).values
+    means = {kind: hessian.norm.sel(kind=kind).mean(["trial", "sample"]).values for kind in KINDS}
+    for (kind, mean), colour, marker in zip(means.items(), PALETTE, MARKERS, strict=False):
         axes[0].plot(widths, mean, marker, color=colour, mfc="none", label=f"{kind}, slope {slopes[kind]}")
-    axes[0].plot(widths, mean[0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
+    axes[0].plot(widths, means[KINDS[-1]][0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
     axes[0].set(yscale="log", xlabel="width (neurons per layer)", ylabel="spectral norm of the output's Hessian")
     _width_axis(axes[0], widths)
     axes[0].legend(frameon=False, fontsize=8)

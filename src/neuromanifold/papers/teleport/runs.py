@@ -134,7 +134,9 @@ def _times(plan: AlignmentPlan, segments: int) -> np.ndarray:
     return np.concatenate([fine, np.arange(plan.fine_epochs + 1.0, plan.epochs + 1)])
 
 
-def _alignment_chunk(net: MLP, loss, optimizer, segments, plan, start, data: Images) -> dict[str, np.ndarray]:
+def _alignment_chunk(
+    net: MLP, loss: Any, optimizer: Any, segments: Any, plan: Any, start: Any, data: Images
+) -> dict[str, np.ndarray]:
     numbers = jnp.arange(start, min(start + plan.chunk, plan.nets))
     keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.key(plan.seed), number))(numbers)
     params = training.draw(net, keys)
@@ -142,7 +144,7 @@ def _alignment_chunk(net: MLP, loss, optimizer, segments, plan, start, data: Ima
     few = min(plan.aligned, len(data.x))
     with jax.default_matmul_precision("highest"):
         measured = training.measure(net, loss, params, data.x[:few], data.y[:few], data)
-    curves, accuracies = [], []
+    curves, accuracies, accuracy = [], [], None
     for epoch in range(plan.epochs):
         orders = jax.vmap(lambda key, e=epoch: jax.random.fold_in(key, e + 1))(keys)
         indices = training.shuffled(optimizer, len(data.x), segments, orders)
@@ -197,7 +199,7 @@ def width_runs(path: Path, plan: WidthPlan, report: Report) -> dict[str, np.ndar
     return store.arrays
 
 
-def _width_chunk(net: MLP, optimizer, segments, plan: WidthPlan, data: Images) -> dict[str, np.ndarray]:
+def _width_chunk(net: MLP, optimizer: Any, segments: Any, plan: WidthPlan, data: Images) -> dict[str, np.ndarray]:
     loss = LOSSES[plan.loss]
     keys = jax.random.split(jax.random.fold_in(jax.random.key(plan.seed), net.widths[1]), plan.trials)
     weights = training.draw(net, keys)

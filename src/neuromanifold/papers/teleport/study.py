@@ -1,6 +1,6 @@
 """The experiments of [teleport]: linearisation against width, alignment against speed, and what lies beyond them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,7 @@ def _drawn(draw: Callable[[Path, str, runs.Report], list[Claim]], out: Path, sca
 
 
 @contextmanager
-def _reporting(progress: bool) -> Iterator[runs.Report]:
+def _reporting(progress: bool) -> Generator[runs.Report]:
     """A progress bar with the time that remains on stderr, or nothing."""
     if not progress:
         yield lambda what, fraction: None

@@ -87,7 +87,7 @@ class Measures(NamedTuple):
 def measure(net: MLP, loss: Loss, params: Any, x: Any, y: Any, full: Images) -> Measures:
     """The predictors of Figure 2 on (x, y) and the training loss on all samples, network by network."""
 
-    def one(p):
+    def one(p: Any):
         prediction, pullback = jax.vjp(lambda q: net(q, x), p)
         f = jax.grad(loss)(prediction, y)
         return Measures(
@@ -111,8 +111,8 @@ def train_steps(
 ) -> tuple[Any, Any]:
     """Every network along its own batches, `indices` (nets, steps, batch)."""
 
-    def one(params, momenta, indices):
-        def update(state, index):
+    def one(params: Any, momenta: Any, indices: Any):
+        def update(state: Any, index: Any):
             params, momenta = state
             gradient = jax.grad(lambda p: loss(net(p, data.x[index]), data.y[index]))(params)
             return optimizer.step(gradient, params, momenta), None
@@ -126,7 +126,7 @@ def train_steps(
 def evaluate(net: MLP, loss: Loss, params: Any, data: Images) -> tuple[Any, Any]:
     """The training loss and the test accuracy of every network."""
 
-    def one(p):
+    def one(p: Any):
         return loss(net(p, data.x), data.y), accuracy(net(p, data.x_test), data.y_test)
 
     return jax.vmap(one)(params)
@@ -171,17 +171,17 @@ def train_twins(
 ) -> tuple[Twins, Comparison]:
     """One epoch of networks and linearised twins on the same batches, compared after each segment."""
 
-    def one(run, key):
-        def model(moved, x):
+    def one(run: Any, key: Any):
+        def model(moved: Any, x: Any):
             weights = jax.tree.map(lambda c, start, d: c * (start + d), run.scales, run.start, moved)
             return net(weights, x)
 
         origin = jax.tree.map(jnp.zeros_like, run.start)
 
-        def linear_model(moved, x):
+        def linear_model(moved: Any, x: Any):
             return first_order(model, origin, moved, x)
 
-        def update(state, index):
+        def update(state: Any, index: Any):
             x, y = data.x[index], data.y[index]
             moved, momenta, linear, linear_momenta = state
             gradient = jax.grad(lambda d: loss(model(d, x), y))(moved)
@@ -189,7 +189,7 @@ def train_twins(
             one = optimizer.step(gradient, moved, momenta)
             return (*one, *optimizer.step(linear_gradient, linear, linear_momenta)), None
 
-        def segment(state, indices):
+        def segment(state: Any, indices: Any):
             state, _ = jax.lax.scan(update, state, indices)
             outputs, twin = model(state[0], data.x_test), linear_model(state[2], data.x_test)
             rmse = jnp.sqrt(jnp.mean((outputs - twin) ** 2))

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.layers.branches import shapes_through
+from neuromanifold.numerics.devices import in_halves
 from neuromanifold.numerics.memory import blocks
 from neuromanifold.tangent.infinite.deviations import Deviation
 from neuromanifold.tangent.infinite.plan import first_orders, next_orders
-from neuromanifold.tangent.infinite.program import Program, largest_variances, own_pass, pair_pass
+from neuromanifold.tangent.infinite.program import Program, diagonal_pass, largest_variances, own_pass, pair_pass
 
 _ARRAYS_PER_PAIR = 16
 # On a processor the arrays of one block stay in its cache.
@@ -31,25 +32,53 @@ def blocked_kernels(
     it: Program, x1: Any, x2: Any, spreads: tuple[Deviation, ...], budget: int, wanted: Wanted
 ) -> tuple[Any | None, Any | None]:
     """(NNGP, NTK), each where it is wanted, with as many nodes as the estimated errors ask for."""
-    largest = max(float((x**2).mean(axis=-1).max()) for x in (x1, x2) if x is not None)
-    it = it.with_orders(first_orders(it, largest, spreads))
-    size = _block_size(it, budget)
+    it = _started(it, [x for x in (x1, x2) if x is not None], spreads)
+    settle = partial(_settled_kernels, it, x1, x2, spreads, wanted)
+    return in_halves(settle, max(1, int(_pairs_at_once(it, budget) ** 0.5)), "samples")
+
+
+def _settled_kernels(it: Program, x1: Any, x2: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
     while True:
         sides, errors = _sides(it, x1, x2, spreads, size)
         more = next_orders(it, errors)
         if more is None:
             kernels, errors = _assembled(it, x1, x2, spreads, sides, size, wanted)
             more = next_orders(it, errors)
-        if more is None:
-            return _finite(it, x1, x2, spreads, kernels)
+            if more is None:
+                return _finite(it, x1, x2, spreads, kernels)
         it = it.with_orders(more)
 
 
-def _block_size(it: Program, budget: int) -> int:
+def blocked_diagonals(
+    it: Program, x: Any, spreads: tuple[Deviation, ...], budget: int, wanted: Wanted
+) -> tuple[Any | None, Any | None]:
+    """The diagonals of (NNGP, NTK), each where it is wanted."""
+    it = _started(it, [x], spreads)
+    return in_halves(partial(_settled_diagonals, it, x, spreads, wanted), _pairs_at_once(it, budget), "samples")
+
+
+def _settled_diagonals(it: Program, x: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
+    while True:
+        found = [diagonal_pass(it, x[part], spreads, tangent=wanted.ntk) for part in _even(len(x), size)]
+        more = next_orders(it, _worst(it, [errors for *_, errors in found]))
+        if more is None:
+            nngp, ntk, _ = zip(*found, strict=True)
+            kernels = (jnp.concatenate(nngp) if wanted.nngp else None, jnp.concatenate(ntk) if wanted.ntk else None)
+            return _finite(it, x, None, spreads, kernels)
+        it = it.with_orders(more)
+
+
+def _started(it: Program, samples: list[Any], spreads: tuple[Deviation, ...]) -> Program:
+    """The program with the nodes that the size of the samples suggests."""
+    return it.with_orders(first_orders(it, max(float((x**2).mean(axis=-1).max()) for x in samples), spreads))
+
+
+def _pairs_at_once(it: Program, budget: int) -> int:
+    """How many pairs of samples a block may hold."""
     per_pair = 8 * it.entries_per_pair
     within = budget / (_ARRAYS_PER_PAIR * per_pair)
     cached = _CACHE / per_pair if jax.default_backend() == "cpu" else within
-    return max(1, int(min(within, cached) ** 0.5))
+    return max(1, int(min(within, cached)))
 
 
 def _even(n: int, size: int) -> list[slice]:

@@ -10,13 +10,14 @@ from neuromanifold.graph.graph import trace
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.init import Layer
+from neuromanifold.models.layers.attention import Attention, AttentionParams
 from neuromanifold.models.layers.branches import Residual, Sum
 from neuromanifold.models.layers.conv import Conv
 from neuromanifold.models.layers.dense import Dense
 from neuromanifold.models.sequential import Sequential
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.tangent.infinite.reading import Reader
-from neuromanifold.tangent.infinite.steps import Fork, Weights
+from neuromanifold.tangent.infinite.steps import Fork, Heads, Weights
 
 
 def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequential:
@@ -24,8 +25,9 @@ def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequenti
 
     `leaf_std` is one number, or a mapping of names of leaves (or patterns, see `nm.tangent.select`) to numbers; 1 without it. Factors
     of the weights that the graph shows, such as 1/√fan_in, count along. Dense layers, convolutions, means over positions, entrywise
-    functions and sums of branches are understood, channels last; whatever else is refused by name. The description is compared
-    with f at these parameters and samples before it is handed out, and `nm.infinite_ntk` takes it.
+    functions and sums of branches are understood, channels last; LayerNorm (without gains) and attention over all positions whose
+    queries are its keys are recognised by what they compute, however they are written. Whatever else is refused by name. The
+    description is compared with f at these parameters and samples before it is handed out, and `nm.infinite_ntk` takes it.
 
     >>> net = nm.MLP((3, 5, 1), "tanh", scaling="ntk")
     >>> found = nm.describe(net, net.init(key=jax.random.key(0)), np.ones((2, 3)))
@@ -62,10 +64,10 @@ def _spreads(params: Any, names: tuple[str, ...], given: Any) -> list[float]:
     return [value for value in found.values() if value is not None]
 
 
-def _weights(layers: tuple[Any, ...]) -> list[Weights]:
-    found: list[Weights] = []
+def _weights(layers: tuple[Any, ...]) -> list[Weights | Heads]:
+    found: list[Weights | Heads] = []
     for layer in layers:
-        if isinstance(layer, Weights):
+        if isinstance(layer, Weights | Heads):
             found.append(layer)
         elif isinstance(layer, Fork):
             found += [each for branch in layer.branches for each in _weights(branch)]
@@ -74,7 +76,7 @@ def _weights(layers: tuple[Any, ...]) -> list[Weights]:
 
 def _check_leaves(layers: tuple[Any, ...], names: tuple[str, ...]) -> None:
     """Every leaf in one layer, once."""
-    used = [leaf for w in _weights(layers) for leaf in (w.leaf, *(() if w.bias is None else w.bias[:1]))]
+    used = [leaf for w in _weights(layers) for leaf in w.leaves]
     for leaf, name in enumerate(names):
         if used.count(leaf) != 1:
             raise ValueError(
@@ -86,7 +88,7 @@ def _scaling(layers: tuple[Any, ...], spreads: list[float]) -> str:
     """`"ntk"` where all leaves are standard normal, `"standard"` where no weight is multiplied by a factor."""
     if all(value == 1 for value in spreads):
         return "ntk"
-    if all(w.factor == 1 and (w.bias is None or w.bias[1] == 1) for w in _weights(layers)):
+    if all(w.plain for w in _weights(layers)):
         return "standard"
     raise ValueError(
         "`leaf_std` gives deviations to weights that `f` multiplies by factors; move either into the other, "
@@ -103,6 +105,8 @@ def _layer(given: Any, spreads: list[float], scaling: str, leaves: list[np.ndarr
             return Sum(*layers), tuple(params)
         kept = 1 - layers.index(())
         return Residual(*layers[kept]), params[kept]
+    if isinstance(given, Heads):
+        return _attention(given, spreads, leaves)
     if not isinstance(given, Weights):
         return given, ()
     weight = leaves[given.leaf].transpose(given.axes) * np.sign(given.factor)
@@ -119,6 +123,30 @@ def _weight_layer(given: Weights, spreads: list[float]) -> Dense | Conv:
     if len(given.shape) == 2:
         return Dense(given.shape[0], **options)
     return Conv(given.shape[0], given.shape[2:], strides=given.strides, padding=given.padding, **options)
+
+
+def _attention(given: Heads, spreads: list[float], leaves: list[np.ndarray]) -> tuple[Attention, AttentionParams]:
+    (heads, keys, channels), (_, values, features) = given.key.shape, given.out.shape
+    size, bias = abs(given.factor) ** 0.5, given.bias
+    layer = Attention(
+        features,
+        heads=heads,
+        key_features=keys,
+        value_features=values,
+        bias=bias is not None,
+        key_std=spreads[given.key.leaf] * (given.key_factor * keys * channels) ** 0.5,
+        value_std=spreads[given.value.leaf] * size * channels**0.5,
+        out_std=spreads[given.out.leaf] * size * (heads * values) ** 0.5,
+        bias_std=1.0 if bias is None else abs(bias[1]) * spreads[bias[0]],
+    )
+    out = given.out.of(leaves[given.out.leaf]).reshape(heads * values, features).T * np.sign(given.factor)
+    return layer, AttentionParams(
+        key=given.key.of(leaves[given.key.leaf]),
+        query=None,
+        value=given.value.of(leaves[given.value.leaf]),
+        out=out,
+        bias=None if bias is None else leaves[bias[0]] * np.sign(bias[1]),
+    )
 
 
 def _compare(expected: Any, found: Any) -> None:

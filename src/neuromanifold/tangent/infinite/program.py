@@ -7,10 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.layers.base import AbstractLayer, Shape
 from neuromanifold.models.layers.branches import Elementwise, Residual, Sum, apply_all, shapes_through
 from neuromanifold.models.layers.dense import Dense
-from neuromanifold.models.mlp import MLP
 from neuromanifold.models.sequential import Sequential
 from neuromanifold.tangent.infinite.deviations import Deviation, weight_layers
 from neuromanifold.tangent.infinite.duals import Dual
@@ -24,13 +24,17 @@ Layers = tuple[AbstractLayer, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """Layers for samples of one shape, how their parameters are scaled, and the number of nodes for each activation."""
+    """Layers for samples of one shape, how their parameters are scaled, and the number of nodes for each activation.
+
+    `diagonal`: of the kernel only the diagonal is asked for, each sample and position with itself.
+    """
 
     layers: Layers
     shape: Shape
     scaling: str
     quadrature: Quadrature
     orders: tuple[int, ...] = ()
+    diagonal: bool = False
 
     @property
     def preparation(self) -> Layers:
@@ -54,9 +58,14 @@ class Program:
         return len(shapes_through(self.layers, self.shape)[-1]) > 1
 
     @property
+    def pairs_remain(self) -> bool:
+        """Whether the kernel is between different positions of the output."""
+        return self.keeps_positions and not self.diagonal
+
+    @property
     def full(self) -> bool:
         """Whether covariances between different positions of the data are needed."""
-        return needs_pairs_of_positions(self.random, self.keeps_positions)
+        return needs_pairs_of_positions(self.random, self.pairs_remain)
 
     @property
     def asks(self) -> bool:
@@ -98,10 +107,7 @@ def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> Pro
     quadrature = quadrature or Quadrature()
     if isinstance(net, Sequential):
         return Program(net.layers, net.input_shape, scaling or net.scaling, quadrature)
-    if not isinstance(net, MLP):
-        raise TypeError(
-            f"`net` is a {type(net).__name__}; infinite width is defined for the descriptions nm.MLP and nm.Sequential."
-        )
+    net = require_perceptron(net, "infinite width is defined for the descriptions nm.MLP and nm.Sequential")
     if net.output_activation.name != "identity":
         raise ValueError(
             f"`net` has the output activation {net.output_activation}; the limit is Gaussian before it: pass a linear output."
@@ -133,6 +139,14 @@ def pair_pass(
     return *(None if v is None else _samples_apart(v) for v in kernels), tuple(walk.errors)  # pyright: ignore[reportReturnType]
 
 
+def diagonal_pass(
+    it: Program, x: Any, deviations: tuple[Deviation, ...], *, tangent: bool
+) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Variance and tangent kernel of each sample with itself, (n, *positions), and the estimated errors."""
+    walk, pairs = _walk(it, x, x, deviations, None, crossed=False, same=True, tangent=tangent)
+    return pairs.covariance, pairs.tangent, tuple(walk.errors)
+
+
 def _walk(
     it: Program, x1: Any, x2: Any, deviations: Any, own: Any, *, crossed: bool, same: bool, tangent: bool
 ) -> tuple[Walk, Pairs]:
@@ -141,7 +155,7 @@ def _walk(
     x1, x2 = (apply_all(it.preparation, ((),) * len(it.preparation), x, it.scaling) for x in (x1, x2))
     pairs = inputs(x1, x2, crossed=crossed, full=it.full, same=same, tangent=tangent)
     shape = shapes_through(it.preparation, it.shape)[-1]
-    return walk, walk.through(it.random, Channels(pairs), shape, it.keeps_positions, "layers").pairs
+    return walk, walk.through(it.random, Channels(pairs), shape, it.pairs_remain, "layers").pairs
 
 
 def _samples_apart(v: Any) -> Any:

@@ -1,5 +1,6 @@
 """A network's graph read as layers: each value is the data after some layers, an entrywise function of that, or a parameter."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -14,7 +15,23 @@ from neuromanifold.models.activation import BUILT_IN, Activation
 from neuromanifold.models.layers.branches import Elementwise
 from neuromanifold.models.layers.pooling import AvgPool, Flatten, GlobalAvgPool
 from neuromanifold.models.layers.windows import margins
-from neuromanifold.tangent.infinite.steps import ENTRYWISE, Data, Fork, Padded, Parameter, Step, Total, Weights
+from neuromanifold.tangent.infinite.recognition import Region, recognised
+from neuromanifold.tangent.infinite.steps import (
+    ENTRYWISE,
+    Data,
+    Fork,
+    Heads,
+    Padded,
+    Parameter,
+    Step,
+    Total,
+    Unread,
+    Weights,
+)
+
+
+class Unreadable(ValueError):
+    """An operation that is no part of a layer by itself."""
 
 
 class Reader:
@@ -23,8 +40,10 @@ class Reader:
     def __init__(self, graph: Graph):
         self.program, self.names = graph.program, graph.parameters
         *leaves, sample = self.program.inputs
+        self.uses = Counter(i for node in self.program.nodes for i in node.inputs)
         self.root = Step()
         self.ends: dict[int, Step] = {}
+        self.places: dict[Step, int] = {self.root: sample}
         self.known: dict[int, Any] = {sample: Data(self.root, sample)}
         for leaf, i in enumerate(leaves):
             self.known[i] = Parameter(leaf, 1.0, tuple(range(len(self.shape(i)))))
@@ -43,18 +62,50 @@ class Reader:
     def refuse(self, node: Node, why: str) -> NoReturn:
         """Say which operation has no meaning here."""
         where = f" ({node.source})" if node.source else ""
-        raise ValueError(
+        raise Unreadable(
             f"`f` uses {node.operation}{where}, which {why}; describe the network by nm.Sequential instead."
         )
 
     def after(self, node: Node) -> Any:
         """What a node's result is."""
         given = [self.known.get(i) for i in node.inputs]
+        unread = next((v for v in given if isinstance(v, Unread)), None)
+        try:
+            return self.ruled(node, given) if unread is None else self.whole(node, unread.why)
+        except Unreadable as why:
+            return self.whole(node, why)
+
+    def whole(self, node: Node, why: ValueError) -> Data | Unread:
+        """The layer that all since the last step shared by the inputs amounts to, if it does."""
+        origins = [self.origin(i, node) for i in node.inputs]
+        steps = [step for step in origins if step is not None]
+        if not steps:
+            return Unread(None, why)
+        common = next(step for step in steps[0].back() if all(step in other.back() for other in steps))
+        return self.layer(node, common) or Unread(common, why)
+
+    def layer(self, node: Node, before: Any) -> Data | None:
+        """The node's result as the data after a layer that is recognised by what it computes."""
+        found = recognised(Region(self.program, self.places[before], node.outputs[0]))
+        return None if found is None else self.ending(node, before, found)
+
+    def origin(self, i: int, node: Node) -> Step | None:
+        """The last step before a value; `None` for parameters and constants."""
+        match self.known.get(i):
+            case Data():
+                return self.end(i, node)
+            case Unread(step=step) | Padded(step=step) | Total(step=step):
+                return step
+        return None
+
+    def ruled(self, node: Node, given: list[Any]) -> Any:
+        """What a node's result is by the rule for its operation."""
         kinds = [type(v) for v in given if v is not None]
         if kinds and all(kind is Parameter for kind in kinds) and len(kinds) == 1:
             return self.parameter(node, next(v for v in given if v is not None))
-        if isinstance(given[0], Total):
-            return self.mean(node, given[0])
+        total = next((v for v in given if isinstance(v, Total)), None)
+        if total is not None:
+            return self.mean(node, total)
         rule = _RULES.get(node.operation)
         if rule is not None:
             return rule(self, node)
@@ -66,9 +117,9 @@ class Reader:
         """A parameter, rearranged or multiplied by a number."""
         if node.operation == "transpose":
             return replace(given, axes=tuple(given.axes[a] for a in node.options["permutation"]))
-        if node.operation in ("mul", "div"):
-            factor = self.number(node, 1 if node.inputs[0] in self.known else 0)
-            return replace(given, factor=given.factor * (factor if node.operation == "mul" else 1 / factor))
+        factor = self.factor(node, [self.known.get(i) for i in node.inputs])
+        if factor is not None:
+            return replace(given, factor=given.factor * factor)
         shape = self.shape(node.outputs[0])
         if node.operation in ("copy", "convert_element_type"):
             return given
@@ -86,6 +137,8 @@ class Reader:
     def end(self, i: int, node: Node) -> Step:
         """The data at a value as a step, with the entrywise function since the last one as an activation."""
         given = self.known.get(i)
+        if isinstance(given, Unread):
+            raise given.why
         if not isinstance(given, Data):
             self.refuse(node, "takes something that is no layer's output")
         if i == given.source:
@@ -93,6 +146,7 @@ class Reader:
         if i not in self.ends:
             found = self.activation(given.source, i)
             self.ends[i] = given.step if found.name == "identity" else Step(given.step, Elementwise(found))
+            self.places.setdefault(self.ends[i], i)
         return self.ends[i]
 
     def activation(self, source: int, i: int) -> Activation:
@@ -134,25 +188,31 @@ class Reader:
         for i, v in zip(node.inputs, given, strict=True):
             if v is None and np.ptp(self.program.constants[i]) != 0:
                 self.refuse(node, "combines the data with constants that differ from entry to entry")
-        weights = data[0].step.layer
-        at = node.inputs[0] if isinstance(given[0], Data) else node.inputs[-1]
-        is_open = isinstance(weights, Weights) and weights.bias is None and at == data[0].source
-        if is_open and node.operation in ("mul", "div") and len(data) == 1 and isinstance(given[0], Data):
-            factor = self.number(node, 1)
-            factor = factor if node.operation == "mul" else 1 / factor
+        factor = self.factor(node, given)
+        weights, source = data[0].step.layer, data[0].source
+        is_open = isinstance(weights, Weights | Heads) and weights.bias is None
+        if factor is not None and is_open and source in node.inputs and self.uses[source] == 1:
             return self.ending(node, data[0].step.before, replace(weights, factor=weights.factor * factor))
         return data[0]
 
+    def factor(self, node: Node, given: list[Any]) -> float | None:
+        """The number by which the node multiplies its one value, if it does."""
+        if node.operation == "div" and given[1] is None:
+            return 1 / self.number(node, 1)
+        if node.operation == "mul" and None in given:
+            return self.number(node, given.index(None))
+        return None
+
     def biased(self, node: Node, data: list[Data], biases: list[Parameter]) -> Data:
-        """A bias added to the product of weights."""
-        step = data[0].step if len(data) == 1 else Step()
-        fits = node.operation == "add" and len(biases) == 1 and isinstance(step.layer, Weights)
-        bias = biases[0]
+        """A bias added to the product of weights, or to a sum that ends with one."""
+        step, bias = data[0].step if len(data) == 1 else Step(), biases[0]
         features = self.shape(node.outputs[0])[-1]
-        fits = fits and step.layer.bias is None and self.shape(self.program.inputs[bias.leaf]) == (features,)
-        if not fits or data[0].source not in node.inputs:
+        fits = node.operation == "add" and len(biases) == 1
+        fits = fits and self.shape(self.program.inputs[bias.leaf]) == (features,)
+        owner = _with_bias(step.layer, (bias.leaf, bias.factor))
+        if not fits or owner is None or data[0].source not in node.inputs:
             self.refuse(node, f"uses the parameter {self.names[bias.leaf]} as neither weight nor bias of a layer")
-        return self.ending(node, step.before, replace(step.layer, bias=(bias.leaf, bias.factor)))
+        return self.ending(node, step.before, owner)
 
     def forked(self, node: Node) -> Data:
         """A sum of two branches from the last step that they share."""
@@ -164,14 +224,15 @@ class Reader:
 
     def ending(self, node: Node, before: Any, layer: Any) -> Data:
         """The node's result as the data after a layer."""
-        return Data(Step(before, layer), node.outputs[0])
+        step = Step(before, layer)
+        self.places[step] = node.outputs[0]
+        return Data(step, node.outputs[0])
 
     def mean(self, node: Node, total: Total) -> Data:
         """A sum divided by how many it adds."""
-        if node.operation not in ("div", "mul"):
+        factor = self.factor(node, [self.known.get(i) for i in node.inputs])
+        if factor is None:
             self.refuse(node, "uses a sum over positions that is not divided by their number")
-        factor = self.number(node, 1)
-        factor = factor if node.operation == "mul" else 1 / factor
         if abs(factor * total.count - 1) > 1e-12:
             self.refuse(node, f"divides a sum over {total.count} positions by another number")
         return self.ending(node, total.step, total.layer)
@@ -264,6 +325,19 @@ class Reader:
         if isinstance(given, Data) and after in ((1, prod(before)), (prod(before),)):
             return self.ending(node, self.end(node.inputs[0], node), Flatten())
         self.refuse(node, f"turns {before} into {after}")
+
+
+def _with_bias(layer: Any, bias: tuple[int, float]) -> Any | None:
+    """The layer with that bias; of a sum, the first branch whose last layer has none yet."""
+    match layer:
+        case Weights(bias=None) | Heads(bias=None):
+            return replace(layer, bias=bias)
+        case Fork(branches=branches):
+            for index, branch in enumerate(branches):
+                last = _with_bias(branch[-1], bias) if branch else None
+                if last is not None:
+                    return Fork((*branches[:index], (*branch[:-1], last), *branches[index + 1 :]))
+    return None
 
 
 _RULES: dict[str, Callable[[Reader, Node], Any]] = {

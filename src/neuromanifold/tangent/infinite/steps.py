@@ -29,6 +29,57 @@ class Weights:
         """Channels times the size of the window."""
         return prod(self.shape[1:])
 
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The leaves that the layer owns."""
+        return (self.leaf, *(() if self.bias is None else self.bias[:1]))
+
+    @property
+    def plain(self) -> bool:
+        """Whether the leaves enter without factors."""
+        return self.factor == 1 and (self.bias is None or self.bias[1] == 1)
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """A leaf read as (heads, width, channels): cut into three axes, then transposed."""
+
+    leaf: int
+    split: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(heads, width, channels)."""
+        return tuple(self.split[a] for a in self.axes)
+
+    def of(self, leaf: Any) -> Any:
+        """The leaf's numbers in that order."""
+        return leaf.reshape(self.split).transpose(self.axes)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Attention whose queries are its keys: softmax(φ XKᵀKXᵀ) XVᵀO ψ + β b; `out` is read as (heads, width, features)."""
+
+    key: Arranged
+    value: Arranged
+    out: Arranged
+    key_factor: float
+    factor: float
+    bias: tuple[int, float] | None
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The leaves that the layer owns."""
+        return (self.key.leaf, self.value.leaf, self.out.leaf, *(() if self.bias is None else self.bias[:1]))
+
+    @property
+    def plain(self) -> bool:
+        """Whether the leaves enter without factors, but for 1/width of the keys; factors are known to rounding."""
+        factors = (self.key_factor * self.key.shape[1], self.factor, 1.0 if self.bias is None else self.bias[1])
+        return max(abs(factor - 1) for factor in factors) < 1e-12
+
 
 @dataclass(frozen=True)
 class Fork:
@@ -79,6 +130,15 @@ class Padded:
     step: Step
     widths: tuple[tuple[int, int], ...]
     size: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Something computed from the data after `step`, or from parameters alone, that no layer known here is; `why` says what stood in
+    the way. A later value may turn out to be a layer as a whole."""
+
+    step: "Step | None"
+    why: ValueError
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from neuromanifold.numerics.precision import in_float64, is_traced
 from neuromanifold.tangent.infinite.deviations import deviations
 from neuromanifold.tangent.infinite.plan import first_orders, next_orders
-from neuromanifold.tangent.infinite.program import Program, own_pass, pair_pass, poison
+from neuromanifold.tangent.infinite.program import Program, diagonal_pass, own_pass, pair_pass, poison
 
 
 def traced_kernels(
@@ -24,6 +24,9 @@ def _one_block(it: Program, x1: Any, x2: Any, weight_std: Any, bias_std: Any, *,
     same = x2 is None
     x2 = x1 if same else x2
     errors, own = [], ((), ())
+    if it.diagonal:
+        *kernels, pair_errors = diagonal_pass(it, x1, spreads, tangent=tangent)
+        return tuple(poison(kernel, pair_errors, it.quadrature.rtol) for kernel in kernels)  # pyright: ignore[reportReturnType]
     if it.asks:
         first = own_pass(it, x1, spreads)
         second = first if same else own_pass(it, x2, spreads)

@@ -89,7 +89,8 @@ def _counts(length: int, k: int, s: int, p: int, after: int, *, include: bool) -
 
 def adaptive_avg_pool(x: Any, size: Any, *, space: int) -> Any:
     """Means over as many nearly equal bins as asked for: [⌊il/o⌋, ⌈(i+1)l/o⌉)."""
-    for axis, out in zip(range(x.ndim - space, x.ndim), repeated(size, space), strict=True):
+    sizes: Any = repeated(size, space)  # None keeps an axis
+    for axis, out in zip(range(x.ndim - space, x.ndim), sizes, strict=True):
         x = _bin_means(x, axis, x.shape[axis] if out is None else out)
     return x
 

@@ -246,8 +246,8 @@ STATEMENTS = (
         measure=measure_noise,
         show=_show_start,
         control=Control(
-            "half of it, at v = w and E = wwᵀ",
-            case=lambda: (np.array([1.0, 0.0]), np.array([1.0, 0.0]), np.diag([1.0, 0.0])),
+            "half of it, at v = 4w and E = wwᵀ",
+            case=lambda: (np.array([4.0, 0.0]), np.array([1.0, 0.0]), np.diag([1.0, 0.0])),
             breaks={"bound": lambda size, norm: noise_bound(size, norm) / 2},
         ),
     ),

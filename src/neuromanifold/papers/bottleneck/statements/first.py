@@ -97,19 +97,16 @@ Bound = Callable[[Any, Any], Any]
 
 
 def measure_composition(case: Pair, bound: Bound = composed_determinant) -> Check:
-    """2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree; A also on the image of B alone."""
+    """2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree, with equality when A is taken on the image of B alone."""
     if case is None:
         A = small_matrices((0, 1, 2))
         rank, square = small_rank(A), squared_determinant(A)
         both = A[:, None] @ A[None]
         agree = (rank[:, None] == rank[None]) & (small_rank(both) == rank[None])
-        left, right = squared_determinant(both)[agree], bound(square[:, None], square[None])[agree]
-        at = int(np.argmax(left / right))
-        hypotheses, drops = (
-            {"matrices": "all over 0, 1, 2"},
-            outside("the ranks do not agree", parts=int((~agree).sum())),
-        )
-        return Check(int(left[at]), int(right[at]), "<=", hypotheses=hypotheses, cases=len(left), drops=drops)
+        excess = (squared_determinant(both) - bound(square[:, None], square[None]))[agree]
+        hypotheses = {"matrices": "all over 0, 1, 2"}
+        drops = outside("the ranks do not agree", parts=int((~agree).sum()))
+        return Check(int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops)
     A, B = case
     U = np.linalg.svd(B)[0][:, : len(kept(B))]
     k, joined = len(kept(A)), kept(A @ B)
@@ -120,7 +117,7 @@ def measure_composition(case: Pair, bound: Bound = composed_determinant) -> Chec
     return worst(
         [
             compare(both, "<=", math.log(bound(math.exp(f), math.exp(g))), rounding),
-            compare(both, "<=", inner + g, rounding),
+            compare(both, "=", inner + g, rounding),
         ],
         hypotheses,
         drops,
@@ -179,7 +176,10 @@ def stacked(f: Case, g: Case) -> Case:
 
 
 def nonnegative_pairs(rng: np.random.Generator, draws: int) -> Iterator[tuple[Case, Case]]:
-    """ReLU networks f and g of every pair of depths up to 3, g nonnegative on the sample."""
+    """Chains f and g with weights −1, 0, 1, then ReLU networks of every pair of depths up to 3, g nonnegative on the sample."""
+    for u, v, w in itertools.product((1.0, -1.0, 0.0), repeat=3):
+        g = network([[[u]], [[v]]], [[0.0], [1.0]], biases=[[0.0], [1.0]])
+        yield network([[[w]]], outputs(g.net, g.params, g.x), biases=[[0.0]]), g
     for index in range(draws + 9):
         depths = (1 + index % 3, 1 + index // 3 % 3)
         g = _with_biases(rng, (2, *rng.integers(1, 4, size=depths[1] - 1).tolist(), 3), rng.normal(size=(5, 2)))
@@ -203,7 +203,7 @@ def measure_stacked(case: tuple[Case, Case]) -> Check:
     missed = float(np.abs(outputs(both.net, both.params, g.x) - wanted).max())
     return worst(
         [
-            compare(both.squared_norm, "<=", f.squared_norm + g.squared_norm, 64 * EPS * (1 + both.squared_norm)),
+            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, 64 * EPS * (1 + both.squared_norm)),
             compare(missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)),
         ],
         {"depths": f"{f.net.depth} + {g.net.depth}"},
@@ -223,8 +223,9 @@ def sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 
 def linear_sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), then larger ones."""
+    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), a pair on two axes, then larger ones."""
     yield None
+    yield np.diag([2.0, 0.0]), np.diag([0.0, 3.0])
     for index in range(4 * draws):
         d = 2 + index % 3
         k = int(rng.integers(1, d))
@@ -237,10 +238,12 @@ def measure_sum(case: Any) -> Check:
         A = small_matrices((0, 1, 2))
         rank, square, both = small_rank(A), squared_determinant(A), A[:, None] + A[None]
         add = small_rank(both) == rank[:, None] + rank[None]
-        left, right = squared_determinant(both)[add], composed_determinant(square[:, None], square[None])[add]
-        at, drops = int(np.argmax(left / right)), outside("the ranks do not add", parts=int((~add).sum()))
-        hypotheses = {"functions": "linear, all over 0, 1, 2"}
-        return Check(int(left[at]), int(right[at]), "<=", hypotheses=hypotheses, cases=len(left), drops=drops)
+        excess = (squared_determinant(both) - composed_determinant(square[:, None], square[None]))[add]
+        hypotheses, drops = (
+            {"functions": "linear, all over 0, 1, 2"},
+            outside("the ranks do not add", parts=int((~add).sum())),
+        )
+        return Check(int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops)
     if isinstance(case[0], Fraction):
         nets = [network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant") for c in case]
         assert all(outputs(n.net, n.params, n.x).item() == float(c) for n, c in zip(nets, case, strict=True))
@@ -270,7 +273,8 @@ def confirm_constants(case: Any) -> Check:
 
 
 def without_biases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Pairs of bias-free networks of every depth up to 4 and every slope, then linear maps."""
+    """Pairs of bias-free networks: all chains with weights −1, 0, 1, every depth up to 4 and every slope; then linear maps."""
+    yield from itertools.product(lattice(((1, 1, 1),), (0.0,)), repeat=2)
     for index in range(draws + 8):
         depth, slope = 2 + index % 3, float(rng.choice((0.0, 0.5, -0.5)))
         x = rng.normal(size=(5, 2))
@@ -293,7 +297,7 @@ def measure_parallel(case: Any) -> Check:
     rounding = 64 * EPS * (1 + both.squared_norm + float(np.abs(wanted).max()))
     return worst(
         [
-            compare(both.squared_norm, "<=", f.squared_norm + g.squared_norm, rounding),
+            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, rounding),
             compare(missed, "=", 0.0, rounding),
         ],
         {"functions": "networks without biases", "slope": f.slope},

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,6 +16,7 @@ from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.mlp import MLP
 from neuromanifold.papers.bottleneck.statements.cases import (
     EPS,
+    SMALL,
     Case,
     activation,
     compare,
@@ -57,7 +58,8 @@ def measure_closest(case: Case, allowed: Budget = budget) -> Check:
 
 
 def several_layers(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Chains of one neuron with weights −1, 0, 1, then random networks."""
+    """Two large equal layers, which nearly attain the bound; chains of one neuron with weights −1, 0, 1; random networks."""
+    yield network([[[64.0]], [[64.0]]], [[1.0]], kind="nearly attained")
     yield from lattice(((1, 1, 1), (1, 1, 1, 1)))
     yield from random_networks(rng, 3 * draws)
 
@@ -204,8 +206,9 @@ def confirm_trace(case: Case) -> Check:
 
 
 def biased_traces(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """One layer, then integer networks with biases."""
+    """One layer, three with a kink in the second, then integer networks with biases."""
     yield network([[[1.0]]], [[1.0]], biases=[[0.0]])
+    yield network([[[1.0]]] * 3, [[1.0]], biases=[[0.0], [-1.0], [0.0]])
     yield from integer_networks(rng, 0)
 
 
@@ -218,10 +221,14 @@ def balanced_chains(rng: np.random.Generator, draws: int) -> Iterator[Case]:
 
 def balanced_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """The chains, the small lattice where it is balanced, random networks after balancing."""
-    for case in lattice():
-        if balance_defect(case.net, case.params) == 0.0 and case.squared_norm > 0:
-            yield case
+    yield from balanced_lattice(SMALL)
     yield from balanced_chains(rng, draws)
+
+
+def balanced_lattice(shapes: Iterable[tuple[int, ...]]) -> Iterator[Case]:
+    """The networks with weights −1, 0, 1 that are balanced, but for zero."""
+    found = lattice(shapes)
+    return (case for case in found if balance_defect(case.net, case.params) == 0.0 and case.squared_norm > 0)
 
 
 def _conditions(case: Case) -> tuple[list[int], list[float]]:
@@ -263,7 +270,7 @@ def far_point(n: int, eta_squared: Fraction, size: float) -> Case:
 
 
 def planar_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Balanced networks that pass k neurons, samples with every Jf(x_i) of rank k; then those with one far point, ever more points."""
+    """Balanced networks that pass k neurons, samples with every Jf(x_i) of rank k; with one far point; with weights −1, 0, 1."""
     for index in range(draws):
         k, slope = 1 + index % 2, float(rng.choice((0.0, 0.5, -0.5, 1.0)))
         widths = [int(w) for w in rng.integers(3, 6, size=int(rng.integers(4, 9)))]
@@ -274,6 +281,7 @@ def planar_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         yield Case(net, params, np.abs(rng.normal(size=(8, widths[0]))), slope, "nearly isometric")
     for n in (16, 64, 256, 400, 1024):
         yield far_point(n, Fraction(1, math.isqrt(n)), 100.0)
+    yield from balanced_lattice(((1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2)))
 
 
 def measure_planarity(case: Case, *, averaged: bool, bound: Callable[..., PlanarityBound] = planarity_bound) -> Check:

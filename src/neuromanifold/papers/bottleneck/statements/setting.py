@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.papers.bottleneck.statements.cases import statement
-from neuromanifold.papers.check import Check, outside
+from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control
 
 Slopes = tuple[Fraction, Fraction]
@@ -22,17 +22,17 @@ def matched(slopes: Slopes) -> tuple[Fraction, int, Fraction]:
     """Scale c, sign ε and slope a with σ(x) = c σ_a(εx): the larger of |p|, |q| becomes 1."""
     p, q = slopes
     if abs(p) >= abs(q):
-        return (p, 1, q / p) if p else (p, 1, Fraction(0))
+        return (p, 1, q / p if p else Fraction(1))
     return -q, -1, p / q
 
 
 def measure_match(slopes: Slopes, turn: int = 1) -> Check:
-    """How many of seven points, and the condition a ∈ (−1, 1), contradict σ(x) = c σ_a(εx)."""
+    """At how many of seven points σ(x) = c σ_a(εx), and whether a ∈ (−1, 1) exactly when |p| ≠ |q|: both, in all 8 of 8."""
     c, sign, a = matched(slopes)
     points = [Fraction(n, 2) for n in range(-3, 4)]
-    wrong = sum(homogeneous(slopes, x) != c * homogeneous((Fraction(1), a), turn * sign * x) for x in points)
-    special = outside("proportional to the identity, zero or the absolute value", when=abs(slopes[0]) == abs(slopes[1]))
-    return Check(wrong + int(not -1 < a < 1), 0, hypotheses={"input inverted": sign < 0}, drops=special)
+    right = sum(homogeneous(slopes, x) == c * homogeneous((Fraction(1), a), turn * sign * x) for x in points)
+    special = abs(slopes[0]) == abs(slopes[1])
+    return Check(right + int((-1 < a < 1) != special), 8, hypotheses={"input inverted": sign < 0, "special": special})
 
 
 def _slopes(rng: np.random.Generator, draws: int) -> Iterator[Slopes]:
@@ -62,12 +62,12 @@ def interpolation_hessian(seed: int, *, outputs: int, samples: int) -> tuple[np.
         return np.asarray(H), np.asarray(J @ J.T)
 
 
-def measure_hessian(case: tuple[int, int, int], factor: float = 1.0) -> Check:
+def measure_hessian(case: tuple[int, int, int], factors: tuple[float, float] = (1.0, 1.0)) -> Check:
     """‖H‖_op against ‖Θ(X, X)‖_op/N, and Tr H against Tr Θ(X, X)/N: the larger relative difference."""
     seed, outputs, samples = case
     H, kernel = interpolation_hessian(seed, outputs=outputs, samples=samples)
     pairs = [(np.linalg.norm(H, 2), np.linalg.norm(kernel, 2)), (np.trace(H), np.trace(kernel))]
-    gap = max(abs(left / (factor * right / samples) - 1) for left, right in pairs)
+    gap = max(abs(left / (f * right / samples) - 1) for f, (left, right) in zip(factors, pairs, strict=True))
     return Check(float(gap), 0.0, "=", 1e-10, hypotheses={"outputs": outputs, "samples": samples}, comparisons=2)
 
 
@@ -76,7 +76,7 @@ HOMOGENEOUS, HESSIAN = (
         "linear (homogeneous)",
         "linear",
         "every homogeneous nonlinearity that is not proportional to the identity, zero or |x| is σ_a with a in (−1, 1), up to "
-        "scaling and inverting the inputs",
+        "scaling and inverting the inputs; those three have a = 1, a = 1 and a = −1",
         method="exact",
         cases=_slopes,
         measure=measure_match,
@@ -96,7 +96,7 @@ HOMOGENEOUS, HESSIAN = (
         measure=measure_hessian,
         show=repr,
         narrower="a smooth network; the print does not say whether the error is halved: without it both are twice as large",
-        control=Control("without the half", case=lambda: (0, 1, 4), breaks={"factor": 2.0}),
+        control=Control("the trace without the half", case=lambda: (0, 1, 4), breaks={"factors": (1.0, 2.0)}),
         proof="Where the residual vanishes, H = JᵀJ/N, which has the nonzero spectrum of JJᵀ/N.",
     ),
 )

@@ -57,9 +57,9 @@ THM6_LAYERS = statement(
     measure=layers.measure_layer_count,
     show=show,
     control=Control(
-        "a quarter of the bound, at one layer: f = x/2",
-        case=lambda: network([[[0.5]]], [[1.0]]),
-        breaks={"share": lambda total, m: layers.layer_share(total, m) / 4},
+        "two thirds of the bound, at two layers of weight 4: it is passed by the second largest only",
+        case=lambda: network([[[4.0]], [[4.0]]], [[1.0]]),
+        breaks={"share": lambda total, m: layers.layer_share(total, m) / 1.5},
     ),
 )
 CARRIED = statement(
@@ -156,7 +156,12 @@ f(x) = wx + b at w = 1, b = 0, x = 1: ∂f/∂w = x and ∂f/∂b = 1, so Θ(x, 
 Each layer lacks the share ‖J(α̃_l → f)‖² of its bias. Theorem 7 and Corollary 8 only need that the sum is at most the trace,
 which it is.
 """,
-    amended=replace(TRACE, id="trace (without biases) amended", cases=layers.biased_traces),
+    amended=replace(
+        TRACE,
+        id="trace (without biases) amended",
+        cases=layers.biased_traces,
+        proof="The chain rule: ∂f/∂W_l = J(α̃_l → f) ⊗ α_{l-1} and ∂f/∂b_l = J(α̃_l → f).",
+    ),
 )
 THM7 = statement(
     "Thm 7",
@@ -191,7 +196,7 @@ POINTWISE = statement(
     "Cor 8 amended",
     "Cor 8",
     "the same with the trace of each point in its own term, (1/N) Σ_i (Tr Θ(x_i, x_i)/L)·max{1, "
-    "e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})",
+    "e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k}), for every x among the x_i in the first factor",
     method="float64",
     cases=layers.planar_cases,
     draws=20,
@@ -203,13 +208,15 @@ POINTWISE = statement(
         case=lambda: layers.far_point(1024, Fraction(1, 32), 100.0),
         breaks={"averaged": True},
     ),
+    proof="The paper's, with Theorem 7 at each x_i before the mean is taken.",
 )
 COR8 = statement(
     "Cor 8",
     "Cor 8",
     "balanced, (1/N) Tr Θ(X, X) ≤ cL, rank Jf(x_i) = k: for every p in (0, 1) at least (1 − p)L layers have "
     "s_{k+1}(α̃_l(X)/√N) ≤"
-    "√(c₁ − 2 log|Jf(x)|₊)·(√((1/N) Σ_i c·max{1, e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})) + √p)/(p√L)",
+    " √(c₁ − 2 log|Jf(x)|₊)·(√((1/N) Σ_i c·max{1, e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})) + √p)/(p√L); the x of the first factor, left "
+    "open, is read as any of the x_i, as Thm 6 allows",
     method="float64",
     cases=layers.planar_cases,
     draws=20,

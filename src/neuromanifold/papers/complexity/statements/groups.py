@@ -142,7 +142,7 @@ _A_LINEAR_NEURON_MORE = Control(
 
 _FROM_ZERO = Control(
     "the sum begun at l = 0, with the inputs: even Π GL(n_l) has only dimension Σ n_l²",
-    case=lambda: Mix((1, 1, 1), (0,)),
+    case=lambda: Mix((1, 3, 1), (2,)),
     breaks={"formula": with_inputs},
 )
 

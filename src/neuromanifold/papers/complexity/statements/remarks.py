@@ -1,6 +1,6 @@
 """complexity: remarks in passing that have a number or a formula in them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
 
@@ -48,12 +48,20 @@ def _kernels(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     yield from (random_network(rng, (*random_widths(rng, 2, 3)[:-1], 1), 8, size=9) for _ in range(draws))
 
 
-def _semidefinite(case: Network, sign: int = 1) -> Check:
-    """The least of zᵀ(JJᵀ)z over integer z and of the diagonal: k(x, x) ≥ 0 and all Gram matrices positive semi-definite."""
-    gram = sign * _gram(case)
-    z = np.random.default_rng(len(gram)).integers(-9, 10, (len(gram), 20)).astype(object)
-    least = min(min(np.diag(gram)), min(np.diag(z.T @ gram @ z)))
+def _semidefinite(case: Network, form: Callable[[Network], np.ndarray] = _gram) -> Check:
+    """The least of zᵀ(JJᵀ)z over unit vectors and integer z: k(x, x) ≥ 0 and all Gram matrices positive semi-definite."""
+    gram = form(case)
+    drawn = np.random.default_rng(len(gram)).integers(-9, 10, (len(gram), 20))
+    z = np.hstack([np.eye(len(gram), dtype=int), drawn]).astype(object)
+    least = min(np.diag(z.T @ gram @ z))
     return Check(int(least), 0, ">=", hypotheses={"samples": len(gram)}, comparisons=len(gram) + 20)
+
+
+def _one_negative(case: Network) -> np.ndarray:
+    """The Gram matrix with the sign of its first entry changed."""
+    gram = _gram(case)
+    gram[0, 0] = -gram[0, 0]
+    return gram
 
 
 NONNEGATIVE = Statement(
@@ -79,7 +87,7 @@ matrix.""",
         method="exact",
         cases=_kernels,
         measure=_semidefinite,
-        control=Control("the kernel with its sign changed", case=negative_kernel, breaks={"sign": -1}),
+        control=Control("k(x, x) with its sign changed at one x", case=negative_kernel, breaks={"form": _one_negative}),
         show=str,
         proof="zᵀJJᵀz = ‖Jᵀz‖².",
     ),

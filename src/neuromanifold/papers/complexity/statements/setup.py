@@ -87,10 +87,10 @@ def _data(case: tuple[str, str], function: Function = printed_function) -> Check
         )
         return Check(wrong, 0, hypotheses=hypotheses)
     if what == "grid":
-        return Check(grid_distance(found.x), 0.0, "<=", 64 * EPS, hypotheses=hypotheses)
+        return Check(grid_distance(found.x), 0.0, "=", 64 * EPS, hypotheses=hypotheses)
     if what == "values":
         error = np.abs(found.y[:, 0] - function(name, found.x)).max()
-        return Check(float(error), 0.0, "<=", 64 * EPS, hypotheses=hypotheses)
+        return Check(float(error), 0.0, "=", 64 * EPS, hypotheses=hypotheses)
     noise = noise_of(name, function)[int(what.startswith("output"))]
     if what.endswith("mean"):
         return Check(float(noise.mean()) / NOISE, 0.0, "=", SIGMAS / noise.size**0.5, hypotheses=hypotheses)
@@ -152,8 +152,8 @@ def _distribution(case: tuple[int, int, str], variance: Callable[[int], float] =
         return Check(float(values.mean()), 0.0, "=", SIGMAS / values.size**0.5, hypotheses=hypotheses)
     if test == "mean square":
         return Check(float((values**2).mean()), 1.0, "=", SIGMAS * (2 / values.size) ** 0.5, hypotheses=hypotheses)
-    distance = values.size**0.5 * float(scipy.stats.kstest(values, "norm").statistic)
-    return Check(distance, 2.7, "<=", hypotheses=hypotheses)
+    distance = float(scipy.stats.kstest(values, "norm").statistic)
+    return Check(distance, 0.0, "=", 2.7 / values.size**0.5, hypotheses=hypotheses)
 
 
 INITIALISATION = Statement(

@@ -162,6 +162,7 @@ def rank(rows: np.ndarray) -> int:
             rows[found] = rows[found] * pow(int(rows[found, column]), -1, PRIME) % PRIME
             below = rows[found + 1 :, column].copy()
             rows[found + 1 :] = (rows[found + 1 :] - below[:, None] * rows[found] % PRIME) % PRIME
+            assert not rows[found + 1 :, column].any()
             found += 1
     return found
 

@@ -229,8 +229,9 @@ def _symmetry(case: Acting, action: Callable[[list[np.ndarray], str, Params], Pa
     fixed = leaf_of(net, (g,))
     end = trained(rng, net, fixed.sample(key=jax.random.key(case.seed))).end(steps=4)
     product = action([a @ b for a, b in zip(G, H, strict=True)], case.kind, run.template)
+    rounding = max(1.0, float(np.abs(F).max()))
     defects = [
-        float(np.abs(run.outputs(image) - F).max() / max(1.0, float(np.abs(F).max()))),
+        float(np.abs(run.outputs(image) - F).max() / rounding),
         abs(float(np.linalg.norm(image) / np.linalg.norm(theta)) - 1),
         _distance(g(run.template), moved),
         _distance((g @ h)(run.template), product),

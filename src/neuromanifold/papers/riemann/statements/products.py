@@ -148,7 +148,8 @@ def _invertible(case: Any, space: Callable[[np.ndarray, int], np.ndarray] = tang
 def _low_rank(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for m, n, depth in product((1, 2, 3), (1, 2, 3), (2, 3, 4)):
         for r in range(1, min(m, n) + 1):
-            yield fs.end_to_end_matrix(balanced((n, r, m), r, rng)), depth, r
+            W = fs.end_to_end_matrix(balanced((n, r, m), r, rng))
+            yield from ((scale * W, depth, r) for scale in (1.0, 1e-4))
 
 
 INVERTIBLE = Statement(

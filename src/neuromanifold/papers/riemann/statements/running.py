@@ -83,7 +83,7 @@ EX_15_EQUATIONS = Statement(
 )
 
 
-def preimage(v: Any) -> tuple[list, list]:
+def preimage(v: Any) -> tuple[list[Any], list[Any]]:
     """The printed filters over v: (15) when v_1, v_3 ≠ 0, and those for v_1 = 0 or v_3 = 0."""
     if v[1] and v[3]:
         return [Fraction(v[0], v[1]), Fraction(1), Fraction(v[4], v[3])], [v[1], v[3]]

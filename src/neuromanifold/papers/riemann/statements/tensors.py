@@ -29,7 +29,7 @@ THIN = LinearConvNet(((2, 2, 1), (2, 2, 1)), ((1, 1, 2), (1, 1, 1)))
 LINE = LinearConvNet(((3, 1), (2, 1)), ((1, 1), (1, 1)))
 
 
-def space(net: LinearConvNet, layer: int) -> frozenset:
+def space(net: LinearConvNet, layer: int) -> frozenset[Any]:
     """The monomials of ℝ[(x, y)^{t_l}]_{k_l − 1}, as exponents of (x_1, y_1, …, x_D, y_D)."""
     axes = zip(net.filter_shapes[layer], net.dilations[layer], strict=True)
     return frozenset(product(*([(t * (k - 1 - i), t * i) for i in range(k)] for k, t in axes)))

@@ -85,9 +85,9 @@ class Step:
 
 
 def steps(rng: np.random.Generator, count: int) -> Iterator[Step]:
-    """One sample with F = 1 and Θ = 1, ½, ¼, 2 for every loss; then random outputs and kernels of up to four samples."""
-    for kernel in (ONE, HALF, HALF / 2, 2 * ONE):
-        yield from (Step(loss, (ONE,), ((kernel,),)) for loss in LOSSES)
+    """One sample with F = 1 and Θ = 1, ½, ¼, 2, and F = −1, for every loss; then random outputs and kernels of up to four samples."""
+    for start, kernel in ((ONE, ONE), (-ONE, ONE), (ONE, HALF), (ONE, HALF / 2), (ONE, 2 * ONE)):
+        yield from (Step(loss, (start,), ((kernel,),)) for loss in LOSSES)
     names = list(LOSSES)
     for _ in range(count):
         n = int(rng.integers(1, 5))
@@ -155,6 +155,7 @@ _DECREASE = Statement(
     measure=reversed_bound,
     control=Control("a concave loss, −F²/2", case=lambda: Step("−F²/2", (ONE,), ((ONE,),))),
     show=str,
+    proof="A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f(s), ΔF⟩/|X| with ΔF = −Θf(s).",
 )
 
 EQ_87 = Statement(
@@ -233,6 +234,8 @@ f(s+1) = (I − Θ)f(s), that is C'' = 1. A bound C'' ≤ 1 does not help with s
             breaks={"curvatures": {"F²": ONE}},
         ),
         show=str,
+        proof="f(s) = (I − κΘ)^s f(0): with p_i the shares of ‖f(0)‖² on the eigenvectors of Θ, ‖f(s)‖²/‖f(0)‖² = Σ p_i(1 − κλ_i)^{2s} ≥ "
+        "(Σ p_i(1 − κλ_i))^{2s} = (1 − κA)^{2s}, as t ↦ t^{2s} is convex; also for A > 1.",
     ),
 )
 

@@ -54,7 +54,7 @@ def spectra(rng: np.random.Generator, count: int) -> Iterator[Descent]:
     grid = [Fraction(k, 2) for k in range(7)]
     yield from (Descent(((value,),), (Fraction(1),)) for value in grid)
     for (a, b), f in product(product(grid, grid), ((1, 1), (1, 3), (2, -1))):
-        yield Descent(((a, Fraction(0)), (Fraction(0), b)), (Fraction(f[0]), Fraction(f[1])))
+        yield Descent(((a, Fraction(0)), (Fraction(0), b)), (Fraction(f[0], 4), Fraction(f[1], 4)))
     for _ in range(count):
         n = int(rng.integers(2, 5))
         root = rationals(rng.integers(-3, 4, (n, n)))

@@ -139,13 +139,12 @@ def all_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
 
 
 def compared(case: Move | Draw, left: Any, right: Any, tolerance: float = 0.0) -> Check:
-    """Two arrays, entry by entry: their largest difference, relative to the largest entry when rounded."""
+    """Two arrays, entry by entry: their largest difference; `tolerance` is relative to the largest entry."""
     difference = largest(np.asarray(left) - np.asarray(right))
     if isinstance(case, Move):
         return Check(difference, 0, "=", hypotheses=case.hypotheses)
-    size = max(largest(left), largest(right))
     hypotheses = {"symmetry": case.group, "arithmetic": "float64"}
-    return Check(float(difference / (size or 1)), 0.0, "=", tolerance, hypotheses)
+    return Check(float(difference), 0.0, "=", tolerance * float(max(largest(left), largest(right))), hypotheses)
 
 
 def gamma(case: Move | Draw, inverse: Callable[[np.ndarray], np.ndarray] = np.linalg.inv) -> Check:

@@ -11,9 +11,9 @@ import numpy as np
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.limit import (
-    FIXED_HESSIAN,
     RATE,
     ROW,
+    SLOW_HESSIAN,
     Quadratic,
     decays,
     lemma_cases,
@@ -120,7 +120,7 @@ LEMMA = Statement(
     method="float64",
     cases=_printed_cases,
     measure=linearises,
-    control=FIXED_HESSIAN,
+    control=SLOW_HESSIAN,
     draws=20,
     show=str,
     narrower="quadratic models after 6 steps, three losses and rates; tanh and ReLU networks after 8 steps, slope up to 4 errors",

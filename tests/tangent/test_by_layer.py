@@ -9,25 +9,39 @@ import neuromanifold as nm
 
 
 @pytest.mark.parametrize("options", [{}, {"trace": True}])
-def test_layers_add_up_and_each_is_its_columns(key, rng, options):
+def test_parameters_add_up_and_each_is_its_columns(key, rng, options):
     net = nm.MLP((3, 5, 4, 2), "tanh")
     params, x1, x2 = net.init(key=key, dtype="float64"), rng.standard_normal((4, 3)), rng.standard_normal((3, 3))
-    parts = nm.ntk_by_layer(net, params, x1, x2, **options)
-    assert list(parts) == ["0", "1", "2"]
+    parts = nm.ntk(net, params, x1, x2, by_layer=True, **options)
+    assert list(parts) == ["0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"]
     np.testing.assert_allclose(sum(parts.values()), nm.ntk(net, params, x1, x2, **options), rtol=1e-12)
     if not options:
         left, right = (nm.jacobian(net, params, x) for x in (x1, x2))
-        first = net.widths[0] * net.widths[1] + net.widths[1]
-        np.testing.assert_allclose(parts["0"], left[:, :first] @ right[:, :first].T, rtol=0, atol=1e-12)
-        assert np.abs(parts["1"] - parts["0"]).max() > 0.01
+        first = net.widths[0] * net.widths[1]
+        np.testing.assert_allclose(parts["0.weight"], left[:, :first] @ right[:, :first].T, rtol=0, atol=1e-12)
+        assert np.abs(parts["1.weight"] - parts["0.weight"]).max() > 0.01
 
 
-def test_layers_of_nested_and_bare_parameters(rng):
+def test_kernels_and_ranks_of_each_leaf_of_nested_parameters(rng):
+    f = lambda p, x: p["scale"] * (p["body"]["a"] * x + p["body"]["b"])  # noqa: E731
     params = {"body": {"a": np.float64(2.0), "b": np.float64(1.0)}, "scale": np.float64(3.0)}
     x = rng.standard_normal((3, 1))
-    parts = nm.ntk_by_layer(lambda p, x: p["scale"] * (p["body"]["a"] * x + p["body"]["b"]), params, x)
-    assert list(parts) == ["body", "scale"]
-    np.testing.assert_allclose(parts["body"], 9 * (x @ x.T + 1), rtol=1e-13)
+    parts = nm.ntk(f, params, x, by_layer=True)
+    assert list(parts) == ["body.a", "body.b", "scale"]
+    np.testing.assert_allclose(parts["body.a"], 9 * x @ x.T, rtol=1e-13)
+    assert list(nm.ntk(f, params, x, by_layer=True, wrt="body")) == ["body.a", "body.b"]
+
+
+def test_ranks_by_layer_are_those_of_the_columns_alone(key, rng):
+    net = nm.MLP((2, 3, 1))
+    params, x = net.init(key=key, dtype="float64"), rng.standard_normal((20, 2))
+    J = nm.jacobian(net, params, x)
+    for exact in (False, True):
+        ranks = nm.functional_dimension(net, params, x, exact=exact, by_layer=True)
+        blocks = np.split(J, np.cumsum([6, 3, 3]), axis=1)
+        assert [int(rank) for rank in ranks.values()] == [np.linalg.matrix_rank(block) for block in blocks]
+        assert sum(map(int, ranks.values())) >= int(nm.functional_dimension(net, params, x, exact=exact))
+        assert all(rank.exact == exact for rank in ranks.values())
 
 
 def test_empirical_nngp_is_the_mean_product_of_outputs_and_approaches_the_limit(key, rng, x64):

@@ -1,0 +1,37 @@
+"""`Descent`: what a step of gradient descent does from here, by the loss's own slope and curvature."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from neuromanifold.models.arguments import Model
+from neuromanifold.models.losses import Loss
+from neuromanifold.numerics.results import Result
+from neuromanifold.tangent.alignment import alignment, kernel_alignment
+from neuromanifold.tangent.curvature import sharpness
+
+_RTOL = 1e-6
+
+
+@dataclass(frozen=True, repr=False)
+class Descent(Result):
+    """`alignment` gᵀΘg/‖g‖² of the kernel with the loss's gradient, `kernel_alignment` that with the targets, in [0, 1], and the
+    `sharpness` of the loss linearised in the parameters, with the `largest_lr` 2/sharpness at which a step does not overshoot.
+    """
+
+    alignment: float
+    kernel_alignment: float
+    sharpness: float
+
+    @property
+    def largest_lr(self) -> float:
+        """2/sharpness; infinite where nothing bends."""
+        return 2 / self.sharpness if self.sharpness > 0 else float("inf")
+
+
+def descent(f: Model, params: Any, x: Any, y: Any, loss: Loss) -> Descent:
+    """Alignment, sharpness and learning rate of a network on a sample with targets."""
+    return Descent(
+        alignment(f, params, x, y, loss=loss),
+        kernel_alignment(f, params, x, y),
+        sharpness(f, params, x, y, loss=loss, rtol=_RTOL),
+    )

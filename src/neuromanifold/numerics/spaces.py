@@ -1,0 +1,161 @@
+"""Spaces spanned by rows: ranks, kernels and products, modulo a prime or in float64, behind one set of verbs."""
+
+import abc
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.elimination import modular_rank, to_flint
+
+
+class Spaces(abc.ABC):
+    """What is asked of matrices whose rows span a space."""
+
+    exact: bool
+
+    @abc.abstractmethod
+    def lift(self, a: np.ndarray) -> np.ndarray:
+        """Floats as numbers of this kind."""
+
+    @abc.abstractmethod
+    def product(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        """AB."""
+
+    @abc.abstractmethod
+    def basis(self, A: np.ndarray) -> np.ndarray:
+        """As many rows as the rank, spanning what the rows of A span."""
+
+    @abc.abstractmethod
+    def kernel(self, A: np.ndarray) -> np.ndarray:
+        """Rows that span {v : Av = 0}."""
+
+    @abc.abstractmethod
+    def vanishing(self, A: np.ndarray) -> np.ndarray:
+        """Which columns of A, a product of bases with vectors of length about one, are zero."""
+
+    @abc.abstractmethod
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """A basis of what a basis and more rows span; the basis itself where they add nothing."""
+
+    @abc.abstractmethod
+    def gap(self, A: np.ndarray) -> float:
+        """The smallest singular value that counts over the largest that does not; inf where nothing is in doubt."""
+
+    def rank(self, A: np.ndarray) -> int:
+        """The dimension of the span."""
+        return len(self.basis(A))
+
+    def mixed(self, A: np.ndarray, count: int) -> np.ndarray:
+        """At most `count` random combinations of the rows: the same span where its dimension is below `count`."""
+        return A if len(A) <= count else self.product(self.random((count, len(A))), A)
+
+    @abc.abstractmethod
+    def random(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Random numbers of this kind."""
+
+
+@dataclass(frozen=True)
+class ModularSpaces(Spaces):
+    """Modulo a prime of 61 bits: a rank is too small with probability about 10⁻¹³, never too large."""
+
+    p: int
+    exact = True
+
+    def lift(self, a: np.ndarray) -> np.ndarray:
+        return modular.from_floats(np.asarray(a, np.float64), self.p)
+
+    def random(self, shape: tuple[int, ...]) -> np.ndarray:
+        return modular.random_residues(shape, self.p)
+
+    def product(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        return modular.matmul(A, B, self.p)
+
+    def rank(self, A: np.ndarray) -> int:
+        return modular_rank(A, self.p) if A.size else 0
+
+    def basis(self, A: np.ndarray) -> np.ndarray:
+        return self._reduced(A)[0]
+
+    def kernel(self, A: np.ndarray) -> np.ndarray:
+        reduced, pivots = self._reduced(self.mixed(A, A.shape[1] + 2))
+        free = np.setdiff1d(np.arange(A.shape[1]), pivots)
+        found = np.zeros((len(free), A.shape[1]), np.int64)
+        found[np.arange(len(free)), free] = 1
+        found[:, pivots] = (-reduced[:, free].T) % self.p
+        return found
+
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        missing = self.product(rows, self.kernel(basis).T)
+        new = self.rank(self.mixed(missing, missing.shape[1] + 2))
+        return basis if not new else self.basis(np.concatenate([basis, self.mixed(rows, new + 2)]))
+
+    def vanishing(self, A: np.ndarray) -> np.ndarray:
+        return np.asarray(~A.any(axis=0))
+
+    def gap(self, A: np.ndarray) -> float:
+        return np.inf
+
+    def _reduced(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The nonzero rows of the reduced echelon form, and their pivots."""
+        if not A.size:
+            return np.zeros((0, A.shape[1]), np.int64), np.zeros(0, np.int64)
+        form, rank = to_flint(A, self.p).rref()
+        width = A.shape[1]
+        rows = np.array([int(e) for e in form.entries()[: rank * width]], np.int64).reshape(rank, width)
+        return rows, (rows != 0).argmax(axis=1)
+
+
+@dataclass(frozen=True)
+class FloatSpaces(Spaces):
+    """In float64: directions whose singular value is below `rtol` of the largest count as zero."""
+
+    rtol: float = 1e-9
+    exact = False
+
+    def lift(self, a: np.ndarray) -> np.ndarray:
+        return np.asarray(a, np.float64)
+
+    def random(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.random.default_rng(0).standard_normal(shape) / np.sqrt(max(1, shape[-1]))
+
+    def product(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        return A @ B
+
+    def basis(self, A: np.ndarray) -> np.ndarray:
+        spectrum, rows = self._decomposed(A)
+        return rows[: self._count(spectrum)]
+
+    def kernel(self, A: np.ndarray) -> np.ndarray:
+        spectrum, rows = self._decomposed(np.concatenate([A, np.zeros((max(0, A.shape[1] - len(A)), A.shape[1]))]))
+        return rows[self._count(spectrum) :]
+
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        found = self.basis(np.concatenate([basis, rows]))
+        return basis if len(found) == len(basis) else found
+
+    def vanishing(self, A: np.ndarray) -> np.ndarray:
+        return np.abs(A).max(axis=0, initial=0.0) <= self.rtol
+
+    def gap(self, A: np.ndarray) -> float:
+        spectrum = self.spectrum(A)
+        kept = self._count(spectrum)
+        return float(spectrum[kept - 1] / spectrum[kept]) if 0 < kept < len(spectrum) and spectrum[kept] > 0 else np.inf
+
+    def spectrum(self, A: np.ndarray) -> np.ndarray:
+        """Singular values."""
+        return np.linalg.svd(A, compute_uv=False)
+
+    def _count(self, spectrum: np.ndarray) -> int:
+        return int((spectrum > self.rtol * max(spectrum[:1], default=0.0)).sum())
+
+    def _decomposed(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if not A.size:
+            return np.zeros(0), np.eye(A.shape[1])[: len(A)]
+        _, spectrum, rows = np.linalg.svd(A, full_matrices=False)
+        return spectrum, rows
+
+
+def exact_spaces() -> ModularSpaces:
+    """Modulo a random prime."""
+    return ModularSpaces(modular.random_prime())

@@ -1,0 +1,88 @@
+"""The words of the page, each with the one sentence that defines it."""
+
+import html
+import re
+
+TERMS = {
+    "parameters": "every number that training may change; D is how many there are",
+    "rows of the Jacobian": "one for each sample and output: n samples with o outputs cannot show more than n·o independent directions",
+    "functional dimension": "the rank of the Jacobian of all outputs on the sample with respect to all parameters: how many "
+    "independent changes of the function, seen on the sample, parameters can make",
+    "exact": "computed with whole numbers modulo a prime at the very parameters and data, floating-point numbers taken as the "
+    "fractions they are; the certificate says why no rounding and no threshold is involved",
+    "gap": "the smallest singular value that counts over the largest that does not; near 1 the rank depends on the threshold",
+    "singular value": "by how much the outputs on the sample move when the parameters move by one in the direction that belongs to it",
+    "parameter without effect": "one whose column of the Jacobian is zero: every path through it is shut on the whole sample",
+    "symmetry": "a motion of the parameters that leaves the function as it is, on the sample or everywhere",
+    "conserved quantity": "a number made of the parameters that gradient flow cannot change, whatever the data and the loss; "
+    "each belongs to a continuous symmetry",
+    "reduction": "a smaller network that computes the same on the sample: units that are off, linear or copies of others are "
+    "removed and their part moved to the layers beside them",
+    "linear region": "a set of inputs on which every unit is on or off in the same way, so that the network is affine",
+    "always on": "the unit's input is positive at every sample looked at: it is linear there",
+    "always off": "the unit's input is not positive at any sample looked at: it could be removed",
+    "dead channel": "a channel that is off at every place and every sample looked at",
+    "NTK": "the neural tangent kernel, Jacobian times its transpose; its eigenvalues are the squared singular values",
+    "effective rank": "exp of the entropy of the normalised eigenvalues: about how many directions carry the trace",
+    "stable rank": "trace over largest eigenvalue",
+    "alignment": "how much of the kernel acts along the loss's gradient g, gᵀΘg/‖g‖²: the rate at which a small step of gradient "
+    "descent lowers the loss, for the length of g",
+    "sharpness": "the largest curvature of the loss when the network is replaced by its linearisation in the parameters",
+    "learning rate": "beyond 2/sharpness, gradient descent on the linearised network overshoots in some direction and grows",
+    "bottleneck": "layers whose weights are near a partial isometry of one common rank",
+    "fit": "r², one minus the mean squared error over the variance of the targets; for classes the share of samples that are right",
+    "kernel drift": "how far the tangent kernel has moved from its first record, ‖Θ − Θ₀‖/‖Θ₀‖; near 0 training is that of a linear model",
+}
+_ROWS = (
+    ("parameters without effect", "parameter without effect"),
+    ("parameters", "parameters"),
+    ("samples × outputs", "rows of the Jacobian"),
+    ("functional dimension", "functional dimension"),
+    ("reached after", "functional dimension"),
+    ("float", "gap"),
+    ("directions that change nothing", "symmetry"),
+    ("conserved", "conserved quantity"),
+    ("equivalent smaller network", "reduction"),
+    ("linear regions", "linear region"),
+    ("always-active", "always on"),
+    ("always-inactive", "always off"),
+    ("dead channels", "dead channel"),
+    ("NTK", "NTK"),
+    ("effective rank", "effective rank"),
+    ("stable rank", "stable rank"),
+    ("largest stable", "learning rate"),
+    ("alignment", "alignment"),
+    ("bottleneck", "bottleneck"),
+    ("exact rank", "exact"),
+    ("account", "symmetry"),
+    ("units", "always off"),
+    ("kernel", "NTK"),
+    ("rank by", "functional dimension"),
+    ("fit", "fit"),
+)
+
+
+def anchor(term: str) -> str:
+    """The place of a term's definition on the page."""
+    return "term-" + re.sub(r"\W+", "-", term.lower())
+
+
+def linked(text: str, term: str) -> str:
+    """The text as a link to the term's definition, which also shows when the link is pointed at or reached by key."""
+    meaning = html.escape(f"{term}: {TERMS[term]}.")
+    return f'<a class="term" href="#{anchor(term)}" data-tip="{meaning}">{html.escape(text)}</a>'
+
+
+def row_name(name: str) -> str:
+    """A table's row name as a link to what it means."""
+    name = name.strip()
+    return next((linked(name, term) for start, term in _ROWS if name.startswith(start)), html.escape(name))
+
+
+def glossary() -> str:
+    """All definitions."""
+    listed = "".join(
+        f'<dt id="{anchor(term)}">{html.escape(term)}</dt><dd>{html.escape(meaning)}.</dd>'
+        for term, meaning in TERMS.items()
+    )
+    return f"<dl>{listed}</dl>"

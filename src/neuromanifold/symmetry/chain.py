@@ -1,0 +1,246 @@
+"""The chain r_S ≤ r_R ≤ r_∞ ≤ D: what J spans on the sample, on generic inputs of the sampled regions, and on all regions reached.
+
+On a region (its gates held) every row of J is a polynomial in the input. Its span over the region is reached by random inputs, which need
+not lie in the region: rounds of one random input for each region are added until a whole round adds nothing, and then no input
+of these regions can. Rows of the sample lie in that span, so the kernels are nested.
+"""
+
+import abc
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from neuromanifold.graph import programs
+from neuromanifold.graph.arithmetic import Floats
+from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.walk import walk
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
+from neuromanifold.regions.decisions import Decisions, decide
+from neuromanifold.regions.problem import Problem
+from neuromanifold.regions.reach import Data, Known, between, gate_rows, known_regions, wide_inputs
+
+_BATCH = 256
+_PATIENCE = 4  # batches of new inputs without a new direction
+_MOST_BATCHES = 16
+_SPARE = 4
+_FEWEST = 64  # new regions looked at in a batch, beyond twice as many as could show all that is missing
+
+Gates = tuple[np.ndarray, ...]
+
+
+class Rows(abc.ABC):
+    """The rows of J at any inputs, the gates given."""
+
+    graph: Graph
+    spaces: Spaces
+    data: Data
+    gates: Gates
+
+    @abc.abstractmethod
+    def at(self, data: Data, gates: Gates) -> np.ndarray:
+        """J at these inputs, (n·o, D), the bends decided as the gates say."""
+
+    @abc.abstractmethod
+    def decided(self, data: Data) -> tuple[Data, Gates]:
+        """Those of the inputs that lie on no kink, and the gates there."""
+
+    @abc.abstractmethod
+    def quantities(self, data: Data, gates: Gates) -> Gates:
+        """What the decisions are about, in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactRows(Rows):
+    """J modulo a prime; gates are proved."""
+
+    problem: Problem
+    spaces: ModularSpaces
+
+    @property
+    def graph(self) -> Graph:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The network."""
+        return self.problem.graph
+
+    @property
+    def data(self) -> Data:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The sample."""
+        return self.problem.data
+
+    @property
+    def gates(self) -> Gates:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of the sample."""
+        return self.problem.decisions.gates
+
+    def at(self, data: Data, gates: Gates) -> np.ndarray:
+        return self.moved(data, gates).residues(self.spaces.p)
+
+    def moved(self, data: Data, gates: Gates) -> Problem:
+        """The same network at other inputs."""
+        none = tuple(np.zeros(g.shape, bool) for g in gates)
+        return replace(self.problem, data=data, decisions=Decisions(self.graph, gates, none, none, 0))
+
+    def decided(self, data: Data) -> tuple[Data, Gates]:
+        found = decide(self.graph, self.problem.leaves, data)
+        inside = np.ones(len(data[0]), bool)
+        for kinks in found.kinks:
+            inside &= ~kinks.reshape(len(kinks), -1).any(axis=1)
+        return tuple(a[inside] for a in data), tuple(g[inside] for g in found.gates)
+
+    def decided_all(self, data: Data) -> Gates:
+        """The gates at these inputs, whether or not one lies on a kink."""
+        return decide(self.graph, self.problem.leaves, data).gates
+
+    def quantities(self, data: Data, gates: Gates) -> Gates:
+        program = programs.quantities(self.graph, len(data[0]))
+        return tuple(walk(program, Floats(), [*self.problem.leaves, *data, *gates]))
+
+
+@dataclass(frozen=True, eq=False)
+class FloatRows(Rows):
+    """J in float64, each row divided by its length; gates as float64 has them."""
+
+    graph: Graph
+    params: Any
+    data: Data
+    spaces: FloatSpaces
+
+    @cached_property
+    def gates(self) -> Gates:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of the sample."""
+        return self.decided(self.data)[1]
+
+    def at(self, data: Data, gates: Gates) -> np.ndarray:
+        with arithmetic():
+            rows = np.asarray(self._jacobians(self._samples(data), gates)).reshape(
+                len(data[0]) * self.graph.outputs, -1
+            )
+        rows = rows[np.isfinite(rows).all(axis=1)]
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / np.where(lengths > 0, lengths, 1.0)
+
+    def decided(self, data: Data) -> tuple[Data, Gates]:
+        with arithmetic():
+            return data, tuple(np.asarray(gate) for gate in self._decide(self._samples(data)))
+
+    def quantities(self, data: Data, gates: Gates) -> Gates:
+        with arithmetic():
+            return tuple(np.asarray(q) for q in self._quantities(self._samples(data), gates))
+
+    def _samples(self, data: Data) -> Any:
+        return jax.tree.unflatten(jax.tree.structure(self.graph.sample), [jnp.asarray(a) for a in data])
+
+    @cached_property
+    def _decide(self) -> Any:
+        params = jax.tree.map(jnp.asarray, self.params)
+        return jax.jit(jax.vmap(lambda sample: self.graph.decide(params, sample)))
+
+    @cached_property
+    def _quantities(self) -> Any:
+        params = jax.tree.map(jnp.asarray, self.params)
+        return jax.jit(jax.vmap(lambda sample, gates: self.graph.quantities(params, sample, gates)))
+
+    @cached_property
+    def _jacobians(self) -> Any:
+        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, self.params))
+
+        def one(sample: Any, gates: Any) -> Any:
+            return jax.jacrev(lambda theta: self.graph.gated(unravel(theta), sample, gates))(flat)
+
+        return jax.jit(jax.vmap(one))
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Bases of the row spaces of J on the sample, its regions, and all regions reached; `sampled` and `reached` hold these regions."""
+
+    spaces: Spaces
+    sample: np.ndarray
+    regions: np.ndarray
+    everywhere: np.ndarray
+    sampled: Known
+    reached: Known
+    gap: float
+
+    @property
+    def ranks(self) -> tuple[int, int, int, int]:
+        """r_S, r_R, r_∞, D."""
+        return len(self.sample), len(self.regions), len(self.everywhere), self.sample.shape[1]
+
+
+def exact_chain(problem: Problem, rng: np.random.Generator) -> Chain:
+    """The chain modulo a random prime."""
+    return chain_of(ExactRows(problem, exact_spaces()), rng)
+
+
+def chain_of(rows: Rows, rng: np.random.Generator) -> Chain:
+    """Sample, then its regions, then wide and new inputs until batches of them add nothing."""
+    spaces = rows.spaces
+    matrix = _tall(spaces, rows.at(rows.data, rows.gates))
+    sample, gaps = spaces.basis(matrix), [spaces.gap(matrix)]
+    sampled, first = known_regions(rows.data, rows.gates)
+    met = tuple(g[first] for g in rows.gates)
+    regions, gap = _grown(rows, sample, sampled.data, met, rng)
+    everywhere, reached, idle = regions, sampled, 0
+    gaps.append(gap)
+    for batch in range(_MOST_BATCHES):
+        if len(everywhere) == everywhere.shape[1] or idle == _PATIENCE:
+            break
+        before = len(everywhere)
+        data = segments(rows, reached, met, rng) if batch % 2 else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
+        data, gates = rows.decided(data)
+        most = _FEWEST + -(-2 * (everywhere.shape[1] - before) // rows.graph.outputs)
+        reached, fresh = reached.with_new(data, gate_rows(gates, data), most)
+        new = tuple(a[fresh] for a in data), tuple(g[fresh] for g in gates)
+        met = tuple(np.concatenate(pair) for pair in zip(met, new[1], strict=True))
+        everywhere, gap = _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf)
+        gaps.append(gap)
+        idle = 0 if len(everywhere) > before else idle + 1
+    return Chain(spaces, sample, regions, everywhere, sampled, reached, min(gaps))
+
+
+def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
+    """New inputs on segments between those known, by the signs that change there; maxima over several have no sign."""
+    chosen = np.sort(rng.permutation(reached.count)[:_BATCH])
+    known = Known(tuple(a[chosen] for a in reached.data), reached.rows[chosen])
+    found = rows.quantities(known.data, tuple(g[chosen] for g in met))
+    signs = [
+        q.reshape(len(q), -1) for q, units in zip(found, rows.graph.units, strict=True) if units.candidates is None
+    ]
+    return between(known, np.concatenate([np.zeros((known.count, 0)), *signs], axis=1), _BATCH, rng)
+
+
+def _grown(
+    rows: Rows, basis: np.ndarray, data: Data, gates: Gates, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing; and the gap of the last."""
+    size = (
+        1 << (len(data[0]) - 1).bit_length()
+    )  # few sizes, so that few programs are traced; repeated rows span nothing new
+    again = np.minimum(np.arange(size), len(data[0]) - 1)
+    data, gates = tuple(a[again] for a in data), tuple(g[again] for g in gates)
+    spaces, moved, gap = rows.spaces, data, np.inf
+    while len(basis) < basis.shape[1]:
+        new = rows.at(moved, gates)
+        found, gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
+        if found is basis and moved is not data:
+            break
+        basis, moved = found, _generic(rows, data, rng)
+    return basis, gap
+
+
+def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:
+    """Random inputs in place of these, of the sample's spread; whole numbers stay."""
+    return tuple(
+        wide_inputs((full,), len(a), rng, bent=False)[0] if a.dtype.kind == "f" else a
+        for full, a in zip(rows.data, data, strict=True)
+    )
+
+
+def _tall(spaces: Spaces, A: np.ndarray) -> np.ndarray:
+    return spaces.mixed(A, A.shape[1] + _SPARE)

@@ -1,0 +1,121 @@
+"""The built site: every public name is there, every link leads somewhere, nothing comes from elsewhere, examples are code."""
+
+import re
+import subprocess
+import sys
+import zlib
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import site_names
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "site"
+PAGES = sorted(SITE.rglob("*.html"))
+TEXTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "src", "examples", "tools", "tests_site"]
+NOT_TEXT = "*.js,*.css,*.ipynb,*.png,*.json,*.toml"
+WORDS = "arithmetics"
+
+
+class Page(HTMLParser):
+    """The links, resources and anchors of one page."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links: list[str] = []
+        self.resources: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {key: value or "" for key, value in attrs}
+        self.anchors |= {values[key] for key in ("id", "name") if values.get(key)}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in ("script", "img", "iframe", "source") and "src" in values:
+            self.resources.append(values["src"])
+        if tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload"):
+            self.resources.append(values["href"])
+
+
+@cache
+def parsed(path: Path) -> Page:
+    return Page(path.read_text())
+
+
+def broken(path: Path) -> list[str]:
+    """The links of a page that lead to no file, or to no anchor of it."""
+    found = []
+    for link in parsed(path).links:
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = unquote(link).partition("#")
+        goal = (path.parent / target).resolve() if target else path
+        goal = goal / "index.html" if goal.is_dir() else goal
+        if not goal.exists() or (anchor and goal.suffix == ".html" and anchor not in parsed(goal).anchors):
+            found.append(link)
+    return found
+
+
+def test_there_is_a_site():
+    assert len(PAGES) > 40, "run `make docs` first"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PAGES if p.name != "404.html"], ids=lambda p: p.relative_to(SITE).as_posix()
+)
+def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(path: Path):
+    assert broken(path) == []
+    assert [source for source in parsed(path).resources if "//" in source.split("data:")[0]] == []
+    assert [source for source in parsed(path).resources if not (path.parent / unquote(source)).exists()] == []
+
+
+def test_a_broken_link_is_caught(tmp_path: Path):
+    page = tmp_path / "page.html"
+    page.write_text('<a href="#here"></a><a href="gone.html"></a><a id="there" href="#there"></a>')
+    assert broken(page) == ["#here", "gone.html"]
+
+
+def inventory() -> set[str]:
+    """The names that the reference documents, from the inventory that other projects link to."""
+    body = zlib.decompress((SITE / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
+    return {line.split()[0] for line in body.splitlines()}
+
+
+@pytest.mark.parametrize("module", [*site_names.ROOMS, *site_names.MODULES])
+def test_every_public_name_is_in_the_reference(module: str):
+    modules = {f"neuromanifold.{name}" for name in site_names.MODULES}
+    assert {*site_names.exports(module).values()} - modules - inventory() == set()
+
+
+def test_examples_are_code_and_not_quotations():
+    pages = [path for path in PAGES if path.parent.name == "reference"]
+    assert sum("language-pycon" in path.read_text() for path in pages) >= 14
+    assert [path.name for path in pages if re.search(r"<blockquote>\s*<blockquote>", path.read_text())] == []
+
+
+def test_formulas_are_marked_for_the_site_s_own_typesetter():
+    text = (SITE / "nutshell.html").read_text()
+    assert 'class="arithmatex"' in text and "assets/katex/katex.min.js" in text
+
+
+def test_search_works_from_a_disk():
+    assert (SITE / "search" / "search_index.js").stat().st_size > 100_000
+    assert "assets/iframe-worker/shim.js" in (SITE / "index.html").read_text()
+
+
+def test_verdicts_are_on_the_pages_of_the_papers():
+    text = (SITE / "paper" / "riemann.html").read_text()
+    assert text.count('class="fails"') > 5 and text.count('class="holds"') > 50
+    assert "<!-- verdicts" not in text
+
+
+def test_spelling():
+    command = [sys.executable, "-m", "codespell_lib", "--skip", NOT_TEXT, "-L", WORDS, *TEXTS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.splitlines() == []
+    assert done.returncode == 0

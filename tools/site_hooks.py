@@ -1,0 +1,124 @@
+"""What `make docs` adds to the pages: tutorials from their notebooks, and the verdict on every statement of a paper."""
+
+import base64
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from nbformat import NotebookNode
+
+sys.path.insert(0, str(Path(__file__).parent))
+import site_names
+
+VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
+NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
+CLAIMS = re.compile(r"^<!-- claims: (\w+) -->$", re.MULTILINE)
+TALLY = re.compile(r"^<!-- verdicts of all papers -->$", re.MULTILINE)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """A page, and its pictures, for every notebook."""
+    for path in sorted(Path(config.docs_dir, "tutorials").glob("*.ipynb")):
+        text, pictures = page(nbformat.read(path, as_version=4), path.stem)
+        files.append(File.generated(config, f"tutorials/{path.stem}.md", content=text))
+        for name, content in pictures.items():
+            files.append(File.generated(config, f"tutorials/{name}", content=content))
+    return files
+
+
+def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
+    """A notebook as Markdown, with its pictures by name."""
+    pictures: dict[str, bytes] = {}
+    parts = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            if image := output.get("data", {}).get("image/png"):
+                picture = f"{name}-{len(pictures) + 1}.png"
+                pictures[picture] = base64.b64decode(image)
+                parts.append(f"![{cell.metadata.get('alt', name)}]({picture})")
+            else:
+                text = output.get("text") or output.get("data", {}).get("text/plain", "")
+                parts.append(f'<div class="output" markdown>\n\n```text\n{text.rstrip()}\n```\n\n</div>')
+    heading, *rest = parts
+    seconds = notebook.metadata.get("seconds")
+    files = f"[script]({name}.py) · [notebook]({name}.ipynb)"
+    note = f"*Takes {seconds} s of processor time.* {files}" if seconds else files
+    title, _, body = heading.partition("\n")
+    return "\n\n".join([title, note, body.strip(), *rest]), pictures
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The recorded verdicts and the public names, where a page asks for them."""
+    markdown = NAMES.sub(lambda found: site_names.listing(found.group(1)), markdown)
+    markdown = markdown.replace("<!-- names on nm -->", site_names.table())
+    markdown = VERDICTS.sub(lambda found: verdict_table(found.group(1)), markdown)
+    markdown = CLAIMS.sub(lambda found: claim_table(found.group(1)), markdown)
+    return TALLY.sub(lambda _: tally_table(), markdown)
+
+
+def entries(paper: str) -> Iterator[tuple[Any, dict[str, Any], str]]:
+    """Statement, record and verdict in words, of one paper."""
+    from neuromanifold.papers import errata, ledger
+
+    recorded = ledger.recorded_verdicts()
+    for statement in ledger.statements():
+        if statement.paper == paper:
+            entry = dict(recorded[statement.paper][statement.id])
+            yield statement, entry, errata.shown_verdict(statement, entry["verdict"])
+
+
+def verdict_table(paper: str) -> str:
+    """Every statement of one paper and what was found, the failing ones linked to their counterexamples."""
+    rows = ["| statement | says | verdict |", "|---|---|---|"]
+    for statement, entry, verdict in entries(paper):
+        shown = f'<span class="{colour(verdict)}">{verdict}</span>'
+        name = f"[{statement.id}](../errata.md)" if "counterexample" in entry else statement.id
+        rows.append(f"| {escaped(name)} | {escaped(statement.says)} | {shown} |")
+    return "\n".join(rows)
+
+
+def claim_table(paper: str) -> str:
+    """What the paper prints about its figures and tables beside what the recorded study measured, none left out."""
+    from neuromanifold.papers.recorded import read_claims
+    from neuromanifold.report.words import in_words
+
+    rows = ["| where | the paper says | measured | borne out | |", "|---|---|---|---|---|"]
+    for claim in read_claims(paper):
+        cells = (in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out", "note"))
+        rows.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
+    return "\n".join(rows)
+
+
+def tally_table() -> str:
+    """How many statements of each paper have which verdict."""
+    from neuromanifold.papers.ledger import PAPERS
+
+    counts = {paper: Counter(verdict for *_, verdict in entries(paper)) for paper in PAPERS}
+    kinds = sorted({kind for count in counts.values() for kind in count}, key=lambda kind: ("fails" in kind, kind))
+    rows = [f"| paper | {' | '.join(kinds)} | all |", f"|---|{'---|' * (len(kinds) + 1)}"]
+    for paper, count in counts.items():
+        rows.append(f"| [{paper}](paper/{paper}.md) | {' | '.join(str(count[k]) for k in kinds)} | {count.total()} |")
+    total = sum(counts.values(), Counter())
+    return "\n".join([*rows, f"| all | {' | '.join(str(total[k]) for k in kinds)} | {total.total()} |"])
+
+
+def colour(verdict: str) -> str:
+    """A class of the style sheet."""
+    if "fails" in verdict:
+        return "fails"
+    return "holds" if verdict.startswith(("holds", "no counterexample")) else "open"
+
+
+def escaped(cell: str) -> str:
+    """Text that stays in one cell of a table, with its brackets."""
+    return cell.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")
