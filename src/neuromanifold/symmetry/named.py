@@ -96,7 +96,7 @@ def echelon(rows: np.ndarray) -> np.ndarray:
     rows = np.array(rows, np.float64)
     for k in range(len(rows)):
         rest = np.abs(rows[k:])
-        i, j = np.unravel_index(int(np.argmax(rest)), rest.shape)
+        i, j = (int(place) for place in np.unravel_index(int(np.argmax(rest)), rest.shape))
         rows[[k, k + i]] = rows[[k + i, k]]
         rows[k] /= rows[k, j]
         others = np.arange(len(rows)) != k
