@@ -105,7 +105,8 @@ def by_axes(shapes: Sequence[tuple[int, ...]], labels: Sequence[Axes]) -> Ansatz
     terms: list[Term] = []
     for k, shape in enumerate(shapes):
         terms.append(translation(k, shape, labels[k]))
-        long = [i for i, n in enumerate(shape) if n > 1]
+        long = [i for i, n in enumerate(shape) if n > 1] or [0] * bool(shape)
+        terms += [] if shape else [Term(k, k, ",->", (), ())]
         terms += [_mixing(k, shape, labels[k], i) for i in long]
         if len(long) > 2:
             terms += [_mixing(k, shape, labels[k], i, j) for i, j in itertools.permutations(long, 2)]

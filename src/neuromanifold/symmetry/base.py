@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.described import require_perceptron
-from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, to_host, widest
@@ -81,7 +81,7 @@ class AbstractGroup(abc.ABC):
         """The model f(params, x) that the group leaves unchanged."""
         return self.net
 
-    def extend(self, params: Params) -> Any:
+    def extend(self, params: Any) -> Any:
         """The parameters of `model` that stand for `params`."""
         return params
 

@@ -17,9 +17,12 @@ from neuromanifold.numerics.validation import check_finite, check_param_types, r
 from neuromanifold.symmetry.ansatz import Ansatz, by_axes, everything
 from neuromanifold.symmetry.cut import Cut, cut, null_space
 from neuromanifold.symmetry.flow import FlowGroup
+from neuromanifold.symmetry.modulo import rank_modulo
+from neuromanifold.symmetry.named import NamedGroup, named
 from neuromanifold.symmetry.problem import MARGIN, Problem
 
 _MOST_NUMBERS = 2**27
+_NOTHING = 1e-10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,7 +32,8 @@ class Discovery(Result):
     `orbit` is the dimension of their orbit at random parameters, `fields` that of the space of fields, `nullity` that of the kernel of J
     at the same parameters on many random inputs. `orbits` are the dimensions at the keys tried; `conditions`, `spans` and `tangent` the
     cuts in the spectra of the conditions, of the fields at a point, and of J. `candidates` is how many coefficients there are,
-    `unknowns` how many of them renamings of places tell apart.
+    `unknowns` how many of them renamings of places tell apart. `named` are the groups that have a
+    name. `confirmed` says whether the conditions have the same rank modulo a prime (None: f is not rational, or too large for it).
     """
 
     group: FlowGroup
@@ -41,6 +45,18 @@ class Discovery(Result):
     conditions: tuple[Cut, ...]
     spans: tuple[Cut, ...]
     tangent: Cut
+    named: tuple[NamedGroup, ...]
+    confirmed: bool | None
+
+    @property
+    def explained(self) -> int:
+        """The dimension of the orbit of all named groups together."""
+        return sum(each.adds for each in self.named)
+
+    @property
+    def unnamed(self) -> int:
+        """How many dimensions of the orbit no named group explains."""
+        return self.orbit - self.explained
 
     @property
     def orbit(self) -> int:
@@ -59,13 +75,18 @@ class Discovery(Result):
 
     @property
     def decided(self) -> bool:
-        """Whether every spectrum has a gap and all keys agree."""
-        return len(set(self.orbits)) == 1 and self.gap >= SMALLEST_GAP
+        """Whether every spectrum has a gap, all keys agree, and a prime where one was asked."""
+        return len(set(self.orbits)) == 1 and self.gap >= SMALLEST_GAP and self.confirmed is not False
 
     def headline(self) -> str:
         """The dimensions."""
         doubt = "" if self.decided else f" (undecided: {self.orbits}, gap {self.gap:.2g})"
-        return f"orbit {self.orbit}{doubt}, nullity {self.nullity} of {self.parameters} parameters, gap {self.gap:.1g}"
+        rest = f", {self.unnamed} without a name" if self.unnamed else ""
+        return f"orbit {self.orbit}{doubt}{rest}, nullity {self.nullity} of {self.parameters} parameters, gap {self.gap:.1g}"
+
+    def __str__(self) -> str:
+        rows = [f"{each.adds:6}  {each.kind} of {each.space}" for each in self.named]
+        return "\n".join([self.headline(), *rows])
 
 
 def discover(
@@ -100,11 +121,11 @@ def discover(
         candidates = by_axes(problem.shapes, problem.leaf_labels) if ansatz == "axes" else everything(problem.shapes)
         moving = problem.moving if ansatz == "axes" else frozenset()
         rngs = [host_generator(k) for k in jax.random.split(key, keys)]
-        return _discovered(problem, candidates, moving, rngs)
+        return _discovered(problem, candidates, moving, rngs, by_name=ansatz == "axes")
 
 
 def _discovered(
-    problem: Problem, ansatz: Ansatz, moving: frozenset[int], rngs: Sequence[np.random.Generator]
+    problem: Problem, ansatz: Ansatz, moving: frozenset[int], rngs: Sequence[np.random.Generator], by_name: bool
 ) -> Discovery:
     numbers = problem.numbers(ansatz, moving)
     conditions, spans, found = [], [], []
@@ -118,6 +139,8 @@ def _discovered(
     theta, fields = found[0]
     tangent = null_space(_finite(problem.tangent_rows(theta, rngs[0], problem.size + MARGIN)), vectors=False)[1]
     basis = fields.basis()
+    names = named(problem, ansatz, theta, rngs[0]) if by_name else ()
+    exact = rank_modulo(problem, ansatz, numbers, conditions[0].rank, rngs[0])
     labels = tuple(f"field[{k}]" for k in range(len(basis)))
     return Discovery(
         group=FlowGroup(problem.f, ansatz, basis, labels).normalised(),
@@ -129,6 +152,8 @@ def _discovered(
         conditions=tuple(conditions),
         spans=tuple(spans),
         tangent=tangent,
+        named=names,
+        confirmed=None if exact is None else exact == conditions[0].rank,
     )
 
 
@@ -183,7 +208,9 @@ class Fields:
         while True:
             values = self.values(members, points)
             U, s, _ = np.linalg.svd(values, full_matrices=False)
-            found = cut(s, min(values.shape))
+            # Fields that are zero, written in two ways, are rounding: all of them, where nothing is symmetric.
+            something = s.max(initial=0.0) > _NOTHING * np.linalg.norm(members, axis=1).max(initial=0.0)
+            found = cut(s if something else s[:0], min(values.shape))
             if found.rank < 0.9 * len(members) or not self.moving or found.rank == values.shape[1]:
                 return members, found, (U[:, : found.rank] / s[: found.rank]).T
             members = np.concatenate([members, self.members(len(members))])

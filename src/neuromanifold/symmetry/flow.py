@@ -32,20 +32,7 @@ class Flow(Element):
     def act(self, params: Any) -> Any:
         """g(θ)."""
         leaves, structure = jax.tree.flatten(params)
-        leaves = [jnp.asarray(leaf) for leaf in leaves]
-        c = jnp.asarray(self.coefficients, leaves[0].dtype) / self.steps
-
-        def more(carry: Any, k: Any) -> Any:
-            total, term = carry
-            term = [a / k for a in self.ansatz.push(c, term, constant=0.0)]
-            return ([a + b for a, b in zip(total, term, strict=True)], term), None
-
-        def step(theta: Any, _: Any) -> Any:
-            first = self.ansatz.push(c, theta)
-            start = [a + b for a, b in zip(theta, first, strict=True)]
-            return jax.lax.scan(more, (start, first), jnp.arange(2.0, _DEGREE + 1, dtype=leaves[0].dtype))[0][0], None
-
-        return jax.tree.unflatten(structure, jax.lax.scan(step, leaves, None, length=self.steps)[0])
+        return jax.tree.unflatten(structure, _flowed(self.ansatz, self.steps, self.coefficients, leaves))
 
     @property
     def inverse(self) -> "Flow":
@@ -54,6 +41,23 @@ class Flow(Element):
 
     def __matmul__(self, other: Any) -> Composition:
         return Composition((self, *(other.parts if isinstance(other, Composition) else (other,))))
+
+
+@jax.jit(static_argnums=(0, 1))
+def _flowed(ansatz: Ansatz, steps: int, coefficients: Any, leaves: list[Any]) -> list[Any]:
+    c = jnp.asarray(coefficients, leaves[0].dtype) / steps
+
+    def more(carry: Any, k: Any) -> Any:
+        total, term = carry
+        term = [a / k for a in ansatz.push(c, term, constant=0.0)]
+        return ([a + b for a, b in zip(total, term, strict=True)], term), None
+
+    def step(theta: Any, _: Any) -> Any:
+        first = ansatz.push(c, theta)
+        start = [a + b for a, b in zip(theta, first, strict=True)]
+        return jax.lax.scan(more, (start, first), jnp.arange(2.0, _DEGREE + 1, dtype=leaves[0].dtype))[0][0], None
+
+    return jax.lax.scan(step, leaves, None, length=steps)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +107,7 @@ class FlowGroup(LieGroup):
         if is_traced(coordinates):
             return Flow(coordinates @ jnp.asarray(self.coefficients, coordinates.dtype), self.ansatz)
         c = np.asarray(coordinates, np.float64) @ self.coefficients
-        return Flow(c, self.ansatz, max(_STEPS, int(np.ceil(float(to_host(self.norm(c))) / _LENGTH))))
+        return Flow(c, self.ansatz, _steps(float(to_host(self.norm(c)))))
 
     def norm(self, coefficients: Any) -> Any:
         """An upper bound of ‖A‖ for the linear part A of a field: the Frobenius norms of its terms, added for each target and source."""
@@ -137,6 +141,11 @@ class FlowGroup(LieGroup):
     def scaled(self, coordinates: Any, size: float) -> Any:
         """The coordinates made so long that the bound of ‖A‖ is `size`; for translations alone, that their length is."""
         return coordinates * (size / self._length(np.asarray(coordinates) @ self.coefficients))
+
+
+def _steps(length: float) -> int:
+    """A power of two, so that few programs serve all lengths."""
+    return _STEPS * 2 ** max(0, int(np.ceil(np.log2(max(1.0, length / (_STEPS * _LENGTH))))))
 
 
 def _size(a: Any) -> Any:

@@ -149,6 +149,25 @@ class Problem:
         for rng in rngs:
             yield np.concatenate([np.asarray(rows(*self._draws(rng, step))) for _ in range(0, count, step)])
 
+    def products(self, ansatz: Ansatz, fields: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
+        """⟨Jᵀu, V_c(θ)⟩ at random (θ, x, u) for some fields, relative to the lengths of c and of the row over all candidates."""
+        found, step = [], _at_once(ansatz.size, count)
+        for _ in range(0, count, step):
+            rows = np.asarray(self._condition_rows(ansatz)(*self._draws(rng, step)))
+            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            found.append(rows @ fields.T / np.where(lengths > 0, lengths, 1.0))
+        return np.concatenate(found) / np.linalg.norm(fields, axis=1)
+
+    def _condition_rows(self, ansatz: Ansatz) -> Any:
+        if ansatz not in self.compiled:
+            self.compiled[ansatz] = jax.jit(jax.vmap(lambda leaves, x, u: ansatz.pull(self.pull(leaves, x, u), leaves)))
+        return self.compiled[ansatz]
+
+    @cached_property
+    def compiled(self) -> dict[Ansatz, Any]:
+        """What was compiled for an ansatz."""
+        return {}
+
     def _draws(self, rng: np.random.Generator, count: int) -> tuple[Any, Any, Any]:
         return self.draw(rng, count), self.draw_input(rng, count), self.draw_cotangent(rng, count)
 

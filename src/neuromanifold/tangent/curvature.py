@@ -1,6 +1,6 @@
 """Second-order numbers by products alone: the output's Hessian, the sharpness of a loss, and the learning rate it allows."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,7 @@ def output_hessian_norm(
         return leave(jax.lax.map(norm, x))
 
 
+@runtime_checkable
 class Symmetries(Protocol):
     """A group of symmetries, as far as curvature needs it."""
 
