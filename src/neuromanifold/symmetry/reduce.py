@@ -9,6 +9,7 @@ import numpy as np
 
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.results import Result
@@ -78,8 +79,12 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
     if is_traced((params, x)):
         raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
     check_params(params)
-    if not isinstance(net, MLP):
-        return _of_channels(net, params, x, rtol)
+    described = perceptron(net)
+    return _of_channels(net, params, x, rtol) if described is None else _of_neurons(described, params, x, rtol)
+
+
+def _of_neurons(net: MLP, params: Params, x: Any, rtol: float) -> Reduction:
+    """The reduction of a perceptron."""
     net.check_params(params)
     params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
     if x is not None:
