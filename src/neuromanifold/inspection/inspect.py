@@ -14,7 +14,7 @@ from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section
 from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
 from neuromanifold.models.function import output_shape
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary
@@ -69,6 +69,7 @@ def inspect(
         program=_program(subject.graph),
         tensors=_tensors(subject.graph),
         sample=(subject.x, subject.y),
+        fit_name="accuracy" if loss is cross_entropy else "r²",
         curve=_curve(subject),
         parts=(*parts, *others),
         seconds=time.perf_counter() - started,

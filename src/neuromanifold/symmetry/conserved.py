@@ -13,6 +13,8 @@ from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
 from neuromanifold.numerics.results import Result, brief
+from neuromanifold.symmetry.flow import FlowGroup
+from neuromanifold.symmetry.laws import conservation_laws
 from neuromanifold.symmetry.neurons import degree, hidden, linear_slope
 
 
@@ -37,7 +39,7 @@ class ConservedQuantities(Result, eqx.Module):
         return ", ".join(shown[:4]) + (f" and {len(self) - 4} more" if len(self) > 4 else "")
 
 
-def conserved_quantities(net: MLP | LinearConvNet, params: Any) -> ConservedQuantities:
+def conserved_quantities(net: Any, params: Any, *, group: FlowGroup | None = None) -> ConservedQuantities:
     """What the gradient flow θ̇ = −∇L keeps, for every data set and loss.   [riemann, Eq. 1, 5]
 
     A symmetry θ ↦ exp(tM)θ with symmetric M has ⟨∇L, Mθ⟩ = 0, so d/dt ½θᵀMθ = 0. With W, b a neuron's incoming and V
@@ -45,16 +47,21 @@ def conserved_quantities(net: MLP | LinearConvNet, params: Any) -> ConservedQuan
     homogeneous of degree d:  d‖V_{·i}‖² − ‖W_i‖² − b_i²;
     linear neurons of a layer:  Δ = VᵀV − WWᵀ − bbᵀ, its n(n + 1)/2 entries with i ≤ j;
     convolutional layers:  δ_l = ‖w_{l+1}‖² − ‖w_l‖².
-    A step of gradient descent with learning rate η changes such a quantity Q by exactly η²Q(∇L).
+    A step of gradient descent with learning rate η changes such a quantity Q by exactly η²Q(∇L). For any other network pass the
+    `group` that `discover` found: one quantity for each of its `conservation_laws`.
 
     >>> net = nm.MLP((1, 1, 1))
     >>> quantities = nm.conserved_quantities(net, (nm.Layer(np.array([[2.0]]), np.array([1.0])), nm.Layer(np.array([[3.0]]), np.zeros(1))))
     >>> quantities.labels, quantities.values.tolist()        # 3² − 2² − 1²
     (('balance[1, 0]',), [4.0])
     """
+    if group is not None:
+        laws = conservation_laws(group)
+        return ConservedQuantities(laws.quantities(params), laws.symmetric.labels)
     if not isinstance(net, (MLP, LinearConvNet)):
         raise TypeError(
-            f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet."
+            f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet: "
+            "for others pass `group=nm.symmetry.discover(net, params, x, key=key).group`."
         )
     net.check_params(params)
     if isinstance(net, LinearConvNet):
