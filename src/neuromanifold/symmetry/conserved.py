@@ -10,8 +10,9 @@ from jaxtyping import Float
 
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result, brief
 from neuromanifold.symmetry.flow import FlowGroup
 from neuromanifold.symmetry.laws import conservation_laws
@@ -58,21 +59,21 @@ def conserved_quantities(net: Any, params: Any, *, group: FlowGroup | None = Non
     if group is not None:
         laws = conservation_laws(group)
         return ConservedQuantities(laws.quantities(params), laws.symmetric.labels)
-    if not isinstance(net, (MLP, LinearConvNet)):
+    if perceptron(net) is None and filters(net) is None:
         raise TypeError(
             f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet: "
             "for others pass `group=nm.symmetry.discover(net, params, x, key=key).group`."
         )
     net.check_params(params)
-    if isinstance(net, LinearConvNet):
+    if filters(net) is not None:
         labels, values = tuple(f"delta[{layer + 1}]" for layer in range(net.depth - 1)), _filter_values
     else:
         labels = tuple(label for layer in range(net.depth - 1) for label, *_ in _entries(net, layer))
         values = _values
     if is_traced(params):
         return ConservedQuantities(values(net, params), labels)
-    with arithmetic():
-        return ConservedQuantities(to_host(values(net, promote(params, widest(params)))), labels)
+    with boundary(params) as leave:
+        return ConservedQuantities(leave(values(net, promote(params, widest(params)))), labels)
 
 
 @jax.jit(static_argnums=0)

@@ -79,20 +79,16 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
     if is_traced((params, x)):
         raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
     check_params(params)
-    described = perceptron(net)
-    return _of_channels(net, params, x, rtol) if described is None else _of_neurons(described, params, x, rtol)
-
-
-def _of_neurons(net: MLP, params: Params, x: Any, rtol: float) -> Reduction:
-    """The reduction of a perceptron."""
-    net.check_params(params)
+    if (layers := perceptron(net)) is None:
+        return _of_channels(net, params, x, rtol)
+    layers.check_params(params)
     params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
     if x is not None:
-        net.check(params, x)
+        layers.check(params, x)
         check_sample(x)
         x = np.asarray(x, np.float64)
-    signs = exact_signs(net, params, x) if x is not None and _is_exact(net) else None
-    return reduced_by(signs, net, params, x, rtol=rtol)
+    signs = exact_signs(layers, params, x) if x is not None and _is_exact(layers) else None
+    return reduced_by(signs, layers, params, x, rtol=rtol)
 
 
 def _of_channels(f: Model, params: Any, x: Any, rtol: float) -> Reduction:
