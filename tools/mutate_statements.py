@@ -4,7 +4,7 @@ For each statement and amendment some functions or constants that its `measure` 
 is examined again on few cases. A mutant is killed when the verdict or the control changes, or for a failing statement its
 counterexample or the numbers of a route. A survivor is an error that the statement would not notice. A change that alters no measured
 number on these cases is no mutant: it is listed apart, and another one is taken instead. The verdict of a failing statement rests on
-its counterexample and its control alone, so for such a one only their numbers count. Results go to `results/mutation/<paper>.jsonl`
+its counterexample, so for such a one only that number counts. Results go to `results/mutation/<paper>.jsonl`
 as they come, and a later run continues there; `tools/equivalent_mutants.toml` explains survivors: those that are no errors are not
 counted, those with `counts = true` are.
 """
@@ -70,7 +70,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Number:
-    """The sides of one check as text, and whether it decides: a case that counts and fails, or the control."""
+    """The sides of one check as text, whether it fails, and whether it is the control's, which only has to fail."""
 
     text: str
     fails: bool
@@ -78,11 +78,9 @@ class Number:
 
 
 def deciding(numbers: list[Number], failing: bool) -> list[str]:
-    """The numbers on which a verdict rests: all of them, or of a failing statement the first that fails and the control's."""
-    if not failing:
-        return [number.text for number in numbers]
-    cases = [number.text for number in numbers if number.fails and not number.control][:1]
-    return cases + [number.text for number in numbers if number.control]
+    """The numbers on which a verdict rests: those of all cases, or of a failing statement those of the first that fails."""
+    cases = [number for number in numbers if not number.control]
+    return [number.text for number in cases if number.fails][:1] if failing else [number.text for number in cases]
 
 
 @dataclass(frozen=True)
@@ -185,15 +183,16 @@ def _clearing(value: Any) -> Callable[[], None] | None:
     return getattr(value, "cache_clear", None) or getattr(value, "clear_cache", None)
 
 
-def run(paper: str, out: Path, count: int, only: Sequence[str]) -> None:
+def run(paper: str, out: Path, count: int, only: Sequence[str], again: bool = False) -> None:
     """All mutants of one paper, one line each into `out/<paper>.jsonl`; those that are there already are not run again.
 
-    `out/<paper>.running` holds the mutant at work, so that the supervisor knows it when this process dies of it.
+    `again` runs the survivors a second time, where the tool has changed. `out/<paper>.running` holds the mutant at work, so that the
+    supervisor knows it when this process dies of it.
     """
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     path, marker = out / f"{paper}.jsonl", out / f"{paper}.running"
-    done = results_in(path)
+    done = {key: result for key, result in results_in(path).items() if result.killed != SURVIVES or not again}
     for target in targets(paper, only):
         start = time.perf_counter()
         for result in _tried(target, count, done, marker):
@@ -335,13 +334,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="papers at a time, a process each")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "mutation")
     parser.add_argument("--report", action="store_true", help="only count what was run")
+    parser.add_argument("--again", action="store_true", help="run the survivors again, beside what is missing")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     names = given.papers or list(papers.PAPERS)
     if given.worker:
-        return run(names[0], given.out, given.mutants, given.statement)
+        return run(names[0], given.out, given.mutants, given.statement, given.again)
     if not given.report:
         command = [sys.executable, __file__, "--worker", "--mutants", str(given.mutants), "--out", str(given.out)]
+        command += ["--again"] * given.again
         command += [word for name in given.statement for word in ("--statement", name)]
         with ThreadPoolExecutor(given.jobs) as pool:
             list(pool.map(lambda paper: supervise(paper, given.out, command), names))

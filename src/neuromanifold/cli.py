@@ -177,13 +177,14 @@ def reduce_network(
 ) -> None:
     """An equivalent smaller network: redundant neurons removed, with what went and how far the outputs moved."""
     from neuromanifold.inspection.opening import samples
-    from neuromanifold.models import MLP, load, save
+    from neuromanifold.models import load, save
+    from neuromanifold.models.described import perceptron
     from neuromanifold.models.storage import layer_names
     from neuromanifold.symmetry import reduce_width
 
     with _notes():
-        net, params = load(model, activation=activation, batchnorm=batchnorm)
-    if not isinstance(net, MLP):
+        loaded, params = load(model, activation=activation, batchnorm=batchnorm)
+    if (net := perceptron(loaded)) is None:
         raise ValueError(f"`MODEL` is {model!r}, which is no stack of linear layers; reduce works on those.")
     found = reduce_width(net, params, None if data is None else samples(data)[0])
     typer.echo(f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}\n{found}")

@@ -28,9 +28,8 @@ from neuromanifold.inspection.costs import (
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
-from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.losses import cross_entropy
-from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
@@ -79,7 +78,7 @@ def _exactly(s: Subject) -> str:
 
 
 def _perceptron(s: Subject) -> str:
-    return "" if isinstance(s.f, MLP) else "known for perceptrons (nm.MLP) only"
+    return "" if perceptron(s.f) else "known for perceptrons (nm.MLP) only"
 
 
 def _fit(s: Subject) -> float:
@@ -149,7 +148,7 @@ def _account_obstacle(s: Subject) -> str:
 
 def conserved_obstacle(s: Subject) -> str:
     """Why no conserved quantities are known of a network, where none are."""
-    return "" if isinstance(s.f, (MLP, LinearConvNet)) else "known for an nm.MLP and an nm.LinearConvNet only"
+    return "" if perceptron(s.f) or filters(s.f) else "known for an nm.MLP and an nm.LinearConvNet only"
 
 
 def _conserved(s: Subject) -> ConservedQuantities:

@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold.models.activation import Activation, Mixed, activation_named
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch_tensors import from_array
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.described import perceptron, require_perceptron
 from neuromanifold.models.files.exported import read_exported
 from neuromanifold.models.files.factory import load_with_factory
 from neuromanifold.models.files.layers import chained, parts_of
@@ -43,8 +43,7 @@ def save(path: str | Path, net: MLP, params: Params, *, names: Sequence[str] | N
     suffix = Path(path).suffix
     if suffix not in (".safetensors", ".pt", ".pth"):
         raise ValueError(f"`path` is {str(path)!r}; give the file a name that ends in .safetensors (or .pt, .pth).")
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; only an nm.MLP has an architecture that a file can hold.")
+    require_perceptron(net, "only an nm.MLP has an architecture that a file can hold")
     net.check_params(params)
     check_params(params)
     known = [str(i) for i in range(len(params))] if names is None else list(names)

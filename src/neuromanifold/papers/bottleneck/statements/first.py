@@ -176,7 +176,10 @@ def stacked(f: Case, g: Case) -> Case:
 
 
 def nonnegative_pairs(rng: np.random.Generator, draws: int) -> Iterator[tuple[Case, Case]]:
-    """ReLU networks f and g of every pair of depths up to 3, g nonnegative on the sample."""
+    """Chains f and g with weights −1, 0, 1, then ReLU networks of every pair of depths up to 3, g nonnegative on the sample."""
+    for u, v, w in itertools.product((1.0, -1.0, 0.0), repeat=3):
+        g = network([[[u]], [[v]]], [[0.0], [1.0]], biases=[[0.0], [1.0]])
+        yield network([[[w]]], outputs(g.net, g.params, g.x), biases=[[0.0]]), g
     for index in range(draws + 9):
         depths = (1 + index % 3, 1 + index // 3 % 3)
         g = _with_biases(rng, (2, *rng.integers(1, 4, size=depths[1] - 1).tolist(), 3), rng.normal(size=(5, 2)))
@@ -270,7 +273,8 @@ def confirm_constants(case: Any) -> Check:
 
 
 def without_biases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Pairs of bias-free networks of every depth up to 4 and every slope, then linear maps."""
+    """Pairs of bias-free networks: all chains with weights −1, 0, 1, every depth up to 4 and every slope; then linear maps."""
+    yield from itertools.product(lattice(((1, 1, 1),), (0.0,)), repeat=2)
     for index in range(draws + 8):
         depth, slope = 2 + index % 3, float(rng.choice((0.0, 0.5, -0.5)))
         x = rng.normal(size=(5, 2))

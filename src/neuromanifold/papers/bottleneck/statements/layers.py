@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,6 +16,7 @@ from neuromanifold.bottleneck.passage import passage
 from neuromanifold.models.mlp import MLP
 from neuromanifold.papers.bottleneck.statements.cases import (
     EPS,
+    SMALL,
     Case,
     activation,
     compare,
@@ -220,10 +221,14 @@ def balanced_chains(rng: np.random.Generator, draws: int) -> Iterator[Case]:
 
 def balanced_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """The chains, the small lattice where it is balanced, random networks after balancing."""
-    for case in lattice():
-        if balance_defect(case.net, case.params) == 0.0 and case.squared_norm > 0:
-            yield case
+    yield from balanced_lattice(SMALL)
     yield from balanced_chains(rng, draws)
+
+
+def balanced_lattice(shapes: Iterable[tuple[int, ...]]) -> Iterator[Case]:
+    """The networks with weights −1, 0, 1 that are balanced, but for zero."""
+    found = lattice(shapes)
+    return (case for case in found if balance_defect(case.net, case.params) == 0.0 and case.squared_norm > 0)
 
 
 def _conditions(case: Case) -> tuple[list[int], list[float]]:
@@ -265,7 +270,7 @@ def far_point(n: int, eta_squared: Fraction, size: float) -> Case:
 
 
 def planar_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
-    """Balanced networks that pass k neurons, samples with every Jf(x_i) of rank k; then those with one far point, ever more points."""
+    """Balanced networks that pass k neurons, samples with every Jf(x_i) of rank k; with one far point; with weights −1, 0, 1."""
     for index in range(draws):
         k, slope = 1 + index % 2, float(rng.choice((0.0, 0.5, -0.5, 1.0)))
         widths = [int(w) for w in rng.integers(3, 6, size=int(rng.integers(4, 9)))]
@@ -276,6 +281,7 @@ def planar_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         yield Case(net, params, np.abs(rng.normal(size=(8, widths[0]))), slope, "nearly isometric")
     for n in (16, 64, 256, 400, 1024):
         yield far_point(n, Fraction(1, math.isqrt(n)), 100.0)
+    yield from balanced_lattice(((1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2)))
 
 
 def measure_planarity(case: Case, *, averaged: bool, bound: Callable[..., PlanarityBound] = planarity_bound) -> Check:

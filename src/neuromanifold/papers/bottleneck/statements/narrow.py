@@ -108,7 +108,7 @@ def confirm_curvature(case: Case, constant: Any) -> Check:
 
 
 def segments(slopes: Sequence[float] | None) -> Any:
-    """Two ends each: on chains of every slope, then short segments of random networks."""
+    """Two ends each: on chains of every slope, on networks with weights −1, 0, 1, then short segments of random networks."""
 
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         chosen = (0.0, 1.0, 0.5, -0.5, 0.125, -0.125) if slopes is None else slopes
@@ -117,6 +117,9 @@ def segments(slopes: Sequence[float] | None) -> Any:
                 yield network([[[1.0]]] * depth, [[ends[0]], [ends[1]]], slope=slope, kind="chain")
         for depth in (1, 2, 4):
             yield network([[[1.0]]] * depth, [[-1.0], [1.0]], slope=1.0, kind="chain")
+        for case in lattice(((1, 1, 1), (1, 2, 1), (2, 1, 2)), (0.0, 0.5, -0.5)):
+            ends = [[1.0], [2.0]] if case.x.shape[1] == 1 else [[2.0, 1.0], [3.0, 1.0]]
+            yield replace(case, x=np.array(ends))
         for case in random_networks(rng, 4 * draws, slopes=slopes, points=2):
             step = 10.0 ** rng.uniform(-2, 0.5) * rng.normal(size=case.x.shape[1])
             yield replace(case, x=np.stack([case.x[0], case.x[0] + step]))
@@ -156,6 +159,13 @@ _HALF = chain(1.0, 2, -1.0, slope=0.5)
 _SHALLOW = network([[[1.0]]] * 2, [[-1.0], [-0.125]], slope=0.125)
 
 
+_PROOF = (
+    "Let B_l = J(α̃_l → f)(x), u, v with vᵀJf(x)u = s = ‖Jf(x)‖. Then ∂²_{xy}Θ ≥ Σ_l ‖Jα_{l-1}u‖²‖B_lᵀv‖² along (u, v), and by the means "
+    "this is at least L(Π_l ‖Jα_{l-1}u‖‖B_lᵀv‖)^{2/L}. In the product ‖Jα_0u‖ = 1 = ‖B_Lᵀv‖, and the L − 1 pairs ‖B_lᵀv‖‖Jα_lu‖ are at "
+    "least s, as B_l = B_lD_l for ReLU gives s = vᵀB_lJα_lu. "
+)
+
+
 PROVED = statement(
     "P 9 amended",
     "P 9",
@@ -165,6 +175,7 @@ PROVED = statement(
     measure=measure_proved,
     show=show,
     control=Control("2L, at f = x", case=lambda: _ONE, breaks={"constant": printed_constant}),
+    proof=_PROOF,
 )
 
 
@@ -201,6 +212,7 @@ SLOPED = statement(
     measure=measure_sloped,
     show=show,
     control=Control("L for the slope ½", case=lambda: _HALF, breaks={"constant": proved_constant}),
+    proof=_PROOF + "For the slope a, s = vᵀB_lD_l⁻¹Jα_lu and |D_l⁻¹| ≤ 1/|a|: each pair is at least |a|s.",
 )
 
 
@@ -234,6 +246,8 @@ SLOPED_SEGMENT = statement(
     measure=lambda case, sloped=True: measure_segment(case, sloped=sloped),
     show=show,
     control=Control("slope 1/8 with 1 instead of |a|", case=lambda: _SHALLOW, breaks={"sloped": False}),
+    proof="In one region α_{l-1}(y) − α_{l-1}(x) = ‖y − x‖Jα_{l-1}u, and vᵀΘ(x, x)v ≥ Σ_l ‖α_{l-1}(x)‖²‖B_lᵀv‖² with v along Jf(x)u. As "
+    "‖p‖² + ‖q‖² ≥ ½‖p − q‖², both ends together have at least ½‖x − y‖² Σ_l ‖Jα_{l-1}u‖²‖B_lᵀv‖², which P 9 (slopes) amended bounds.",
 )
 
 

@@ -164,8 +164,9 @@ def squared_determinant(M: np.ndarray) -> np.ndarray:
 
 
 def network_pairs(rng: np.random.Generator, draws: int, compose: bool) -> Iterator[Any]:
-    """First all pairs of 2 × 2 matrices (`None`), then pairs of integer networks that can be composed, or added (ℝ⁴ → ℝ⁴)."""
+    """All pairs of 2 × 2 matrices (`None`), maps that annihilate each other, then integer networks to be composed, or added (ℝ⁴ → ℝ⁴)."""
     yield None
+    yield _annihilating(compose)
     for index in range(2 * draws + 16):
         slope = SLOPES[index % len(SLOPES)]
         inner, outer = (tuple(int(w) for w in rng.integers(1, 4, size=3)) for _ in range(2))
@@ -173,6 +174,16 @@ def network_pairs(rng: np.random.Generator, draws: int, compose: bool) -> Iterat
         x = rng.integers(-3, 4, size=(3, first[0]))
         g = _integer_network(rng, first, x, slope)
         yield _integer_network(rng, second, outputs(g.net, g.params, g.x) if compose else x, slope), g
+
+
+def _annihilating(compose: bool) -> tuple[Case, Case]:
+    """Two maps of rank 1 with f∘g = 0, or of rank 4 with f + g = 0, in two layers at positive points."""
+    if compose:
+        g = network([[[1.0, 0.0]], [[1.0], [0.0]]], [[1.0, 2.0]], biases=[[0.0], [0.0, 0.0]])
+        return network([[[0.0, 1.0]], [[1.0], [0.0]]], [[1.0, 0.0]], biases=[[1.0], [0.0, 0.0]]), g
+    same, none = np.eye(4), [np.zeros(4)] * 2
+    f, g = (network([same, sign * same], [[1.0, 2.0, 3.0, 4.0]], biases=none) for sign in (1, -1))
+    return f, g
 
 
 def _integer_network(rng: np.random.Generator, widths: tuple[int, ...], x: Any, slope: float) -> Case:

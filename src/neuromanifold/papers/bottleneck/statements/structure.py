@@ -57,8 +57,8 @@ THM6_LAYERS = statement(
     measure=layers.measure_layer_count,
     show=show,
     control=Control(
-        "two thirds of the bound, at two layers of weight 64: it is passed by the second largest only",
-        case=lambda: network([[[64.0]], [[64.0]]], [[1.0]]),
+        "two thirds of the bound, at two layers of weight 4: it is passed by the second largest only",
+        case=lambda: network([[[4.0]], [[4.0]]], [[1.0]]),
         breaks={"share": lambda total, m: layers.layer_share(total, m) / 1.5},
     ),
 )
@@ -156,7 +156,12 @@ f(x) = wx + b at w = 1, b = 0, x = 1: ∂f/∂w = x and ∂f/∂b = 1, so Θ(x, 
 Each layer lacks the share ‖J(α̃_l → f)‖² of its bias. Theorem 7 and Corollary 8 only need that the sum is at most the trace,
 which it is.
 """,
-    amended=replace(TRACE, id="trace (without biases) amended", cases=layers.biased_traces),
+    amended=replace(
+        TRACE,
+        id="trace (without biases) amended",
+        cases=layers.biased_traces,
+        proof="The chain rule: ∂f/∂W_l = J(α̃_l → f) ⊗ α_{l-1} and ∂f/∂b_l = J(α̃_l → f).",
+    ),
 )
 THM7 = statement(
     "Thm 7",
@@ -203,6 +208,7 @@ POINTWISE = statement(
         case=lambda: layers.far_point(1024, Fraction(1, 32), 100.0),
         breaks={"averaged": True},
     ),
+    proof="The paper's, with Theorem 7 at each x_i before the mean is taken.",
 )
 COR8 = statement(
     "Cor 8",

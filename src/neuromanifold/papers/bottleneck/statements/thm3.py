@@ -7,7 +7,7 @@ import numpy as np
 
 from neuromanifold.papers.bottleneck.statements import first
 from neuromanifold.papers.bottleneck.statements.cases import chain, network, show, statement
-from neuromanifold.papers.statement import Control
+from neuromanifold.papers.statement import NO_PROOF, Control
 
 _ROW = "Thm 3"
 
@@ -66,6 +66,7 @@ STACKED = statement(
     show=first.show_matrices,
     constructive="the stacked network's ‖θ‖² stands for R(f∘g), those of f and g for their costs",
     control=Control("f = g = x on [−1, 1]: the ReLU between them cuts", case=lambda: (_SIGNED, _SIGNED)),
+    proof="Where g(Ω) lies in the orthant the ReLU between the two networks does nothing: the stacked one is f∘g, and the norms add.",
 )
 LEMMA = statement(
     "Thm 3 (1, lemma)",
@@ -104,6 +105,8 @@ WITHOUT_BIASES = statement(
     narrower="networks side by side at every depth, of which the statement is the limit, and linear maps",
     constructive="‖θ‖² of the networks side by side stands for R(f + g)",
     control=Control("output biases: f = g = ½", case=lambda: (Fraction(1, 2), Fraction(1, 2))),
+    proof="Side by side, first layers stacked, last ones joined, blocks between: R(f + g; L) ≤ R(f; L) + R(g; L) at every depth. Subtract "
+    "(R⁽⁰⁾(f) + R⁽⁰⁾(g))L and let L grow.",
 )
 SUM = statement(
     "Thm 3 (2)",
@@ -154,10 +157,13 @@ EXCHANGED = statement(
         case=lambda: (*_TWICE, 3),
         breaks={"weights": first.printed_weights},
     ),
+    proof="On each singular direction ‖θ‖² − L is Σ (κ_l/κ_{l-1} − 1) with κ from 1 to s² in equal steps, the left Riemann sum of ∫dκ/κ = "
+    "2 log s, which it exceeds by (s² − 1)(1 − s⁻²)/L = (s − 1/s)²/L at most.",
 )
 INTERPOLATION = replace(
     EXCHANGED,
     id="Thm 3 (3, interpolation)",
+    proof=NO_PROOF,
     says="with the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊ (appendix, proof "
     "of (3))",
     measure=lambda case, rate=first.construction_rate: first.measure_interpolation(case, first.printed_weights, rate),

@@ -126,6 +126,8 @@ def _shapes() -> list[tuple[int, int, int]]:
 
 
 def _factors(rng: np.random.Generator, draws: int) -> Iterator[Factors]:
+    """Every shape up to 4, generic and with shared rows, the smallest with (U; V) of deficient rank first; then larger ones."""
+    yield Factors(2, 2, 3, True)
     for shape, shared in itertools.product(_shapes(), (False, True)):
         yield Factors(*shape, shared)
     for _ in range(draws):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from inspect import cleandoc
-from itertools import combinations
+from itertools import combinations, product
 from math import isqrt
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import search_fiber
-from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.algebra import rescalings
 from neuromanifold.papers.riemann.statements.exact import (
@@ -139,6 +139,27 @@ def equal_norms(net: LinearConvNet, delta: np.ndarray) -> bool:
     return all(abs(float(np.sum(delta[l:m]))) < 64 * EPS * max(1.0, float(np.abs(delta).max())) for l, m in pairs)
 
 
+EVERY_PAIR = "every pair of 2 × 2 filters over −1, 0, 1, up to sign"
+
+
+def exchange_law(equal: Callable[[LinearConvNet, np.ndarray], bool]) -> Check:
+    """How many pairs contradict the law, exactly, over SQUARE.
+
+    K(θ) = K_1 + K_2 with K_1 = M(w_2)M(w_2)ᵀ, M(w) the multiplication by w, and n_1n_2 K(θ') = n_2²K_2 + n_1²K_1 for the exchanged tuple,
+    n_i = ‖w_i‖².
+    """
+    filters = [w for w in np.array(list(product((-1, 0, 1), repeat=4))) if tuple(w) > (0, 0, 0, 0)]
+    units = [np.reshape(u, (2, 2)) for u in np.eye(4, dtype=int)]
+    maps = [np.stack([compose((u, np.reshape(w, (2, 2))), ((1, 1),) * 2).ravel() for u in units], 1) for w in filters]
+    kernels, norms = [M @ M.T for M in maps], [int(w @ w) for w in filters]
+    wrong, pairs = 0, list(combinations(range(len(filters)), 2))
+    for i, j in pairs:
+        before = norms[i] * norms[j] * (kernels[i] + kernels[j])
+        after = norms[i] ** 2 * kernels[j] + norms[j] ** 2 * kernels[i]
+        wrong += bool((before == after).all()) != equal(SQUARE, np.array([norms[j] - norms[i]]))
+    return Check(wrong, 0, hypotheses={"filters": EVERY_PAIR}, cases=len(pairs))
+
+
 def amended_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     """As printed, and with δ that is not zero but gives interchangeable filters equal norms."""
     yield from _thirteen(rng, draws)
@@ -152,6 +173,8 @@ def amended_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 def _kernel_law(case: Any, equal: Callable[[LinearConvNet, np.ndarray], bool] = equal_norms) -> Check:
     """One kernel exactly when interchangeable filters have equal norms."""
+    if case == EVERY_PAIR:
+        return exchange_law(equal)
     net, _, delta = case
     check = _kernel_13(case)
     if equal(net, delta):
@@ -180,19 +203,22 @@ THM_13_KERNEL = Statement(
         paper="riemann",
         row="Thm 13",
         id="Thm 13 (kernel), amended",
-        says="they have the same NTK exactly when layers with the same space have filters of equal norm: Σ_{i=l}^{L−1} δ_i = 0 (generic v)",
+        says="they have the same NTK exactly when layers with the same space have filters of equal norm: Σ_{i=l}^{L−1} δ_i = 0",
         method="float64",
-        cases=amended_cases,
+        cases=lambda rng, draws: (EVERY_PAIR, *amended_cases(rng, draws)),
         measure=_kernel_law,
         control=Control(
             "like layers, δ = 6, taken for filters of equal norm",
             case=lambda: (SQUARE, FIRST_13, np.array([6.0])),
             breaks={"equal": lambda net, delta: True},
         ),
-        show=show_filters,
+        show=lambda case: case if case == EVERY_PAIR else show_filters(case),
         draws=6,
         proof="If: filters of equal norm can be exchanged without rescaling, which changes neither δ nor the NTK (Obs 11 b). "
-        "Only if: no proof.",
+        "Only if: let layers a, b have the space S and ρ = ‖w_a‖/‖w_b‖ ≠ 1. The tuple with ρw_b and w_a/ρ in their places lies over "
+        "the same (v, δ). K_l = M(P_l)M(P_l)ᵀ with M(p): S_l → pS_l and P_l the product of the other filters, so K_l stays for l ≠ a, b, "
+        "and K_a, K_b become ρ⁻²K_b, ρ²K_a: K' − K = (ρ² − 1)(K_a − ρ⁻²K_b). Were it 0, K_a and K_b had one image, w_bS = w_aS; as 1 "
+        "is in S, each filter would be a multiple of the other, by constants, and then dμ drops rank and v is singular.",
     ),
 )
 
@@ -226,6 +252,7 @@ THM_13_METRIC = Statement(
         control=Control("like layers, δ = 6", case=lambda: (SQUARE, FIRST_13, np.array([6.0]))),
         show=show_filters,
         draws=6,
+        proof="All tuples over (v, δ) have one NTK by Thm 13 (kernel), amended, and at each K⁻¹ is the pushforward by Lem 5, as in Cor 6.",
     ),
 )
 GROUP = (THM_13_COUNT, THM_13_KERNEL, THM_13_METRIC)

@@ -349,6 +349,7 @@ but ‖H‖ = √5 + 1 ≈ 3.24. The spectral norm of an indefinite matrix is su
             breaks={"absolute": False},
         ),
         show=str,
+        proof="H is symmetric: both are the largest |eigenvalue|.",
     ),
 )
 

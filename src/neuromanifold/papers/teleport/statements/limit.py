@@ -250,6 +250,7 @@ conclusion needs no more.""",
         measure=lambda case, run=quadratic_run: decays(case, "function_gradient", rate=RATE, run=run),
         control=SLOW_HESSIAN,
         draws=20,
+        proof="As in Lem 3.1 (amended): ‖θ(s) − θ₀‖ ≤ r_s, fixed in n, and ‖∇²F‖ = O(m_n) on that ball.",
     ),
 )
 
