@@ -144,3 +144,30 @@ def test_inspect_refuses_what_does_not_fit(saved, tmp_path, options, says):
     options = [option.replace("{folder}", str(tmp_path)) for option in options]
     arguments = ["inspect", str(saved), str(tmp_path / "x.npy"), *options, "--out", str(tmp_path / "out")]
     assert says in str(RUNNER.invoke(cli.app, arguments).exception)
+
+
+def test_reduce_keeps_the_names_of_the_layers(tmp_path):
+    rng = np.random.default_rng(0)
+    dead = {"fc1.weight": rng.normal(size=(4, 2)), "fc1.bias": np.array([0.0, 0.0, -99.0, 0.0])}
+    np.savez(tmp_path / "net.npz", **dead, **{"fc2.weight": rng.normal(size=(1, 4)), "fc2.bias": np.zeros(1)})
+    np.save(tmp_path / "x.npy", rng.normal(size=(20, 2)))
+    out = tmp_path / "smaller.safetensors"
+    arguments = [
+        "reduce",
+        str(tmp_path / "net.npz"),
+        str(tmp_path / "x.npy"),
+        "--activation",
+        "relu",
+        "--out",
+        str(out),
+    ]
+    result = RUNNER.invoke(cli.app, arguments)
+    assert "2-4-1 → 2-3-1" in result.output
+    from safetensors.numpy import load_file
+
+    assert set(load_file(out)) == {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}
+    net, params = nm.load(out)
+    assert net.widths == (2, 3, 1)
+    np.testing.assert_array_equal(params[0].weight, np.delete(dead["fc1.weight"], 2, axis=0))
+    with pytest.raises(ValueError, match="`names` has 1 entries but the network has 2 layers"):
+        nm.save(out, net, params, names=["fc1"])
