@@ -7,11 +7,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmarks import alignment, baseline, complexity, exact, growth, infinite, memory, ntk
+from benchmarks import alignment, baseline, complexity, exact, growth, infinite, kernel, memory, ntk
 from benchmarks.row import Row, table, write_json
 
 BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "ntk": ntk.rows,
+    "kernel": kernel.rows,
     "exact": exact.rows,
     "memory": memory.rows,
     "infinite": infinite.rows,

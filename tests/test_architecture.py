@@ -156,6 +156,19 @@ def test_planted_private_names_are_caught(source: str):
     )
 
 
+def test_a_models_class_is_asked_for_in_few_places():
+    """Capabilities are read from graphs; descriptions are told apart in one module, and infinite width knows its own."""
+    asks = re.compile(
+        r"isinstance\([^)]*\b(MLP|LinearConvNet|Sequential|LinearStack|FunctionModel)\b|type\(\w+\) is (MLP|LinearConvNet)"
+    )
+    found = {
+        str(path.relative_to(SOURCE / "neuromanifold"))
+        for path in SOURCE.rglob("*.py")
+        if asks.search(path.read_text())
+    }
+    assert found == {"models/described.py", "tangent/infinite/program.py"}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_a_room_imports_only_rooms_above_it(path: Path):
     module = dotted_name(path)

@@ -103,3 +103,44 @@ def test_the_data_sets_are_listed_with_their_licences():
     assert result.exit_code == 0
     for name in nm.data.names():
         assert name in result.output
+
+
+def test_inspect_draws_checkpoints_and_reads_targets(saved, tmp_path):
+    rng = np.random.default_rng(0)
+    net, params = nm.load(saved)
+    np.save(tmp_path / "x.npy", rng.normal(size=(12, 2)))
+    np.save(tmp_path / "y.npy", rng.normal(size=(12, net.widths[-1])))
+    for step in (1, 2):
+        nm.save(tmp_path / "runs" / f"epoch-{step}.safetensors", net, params)
+    options = [
+        "--targets",
+        str(tmp_path / "y.npy"),
+        "--checkpoints",
+        str(tmp_path / "runs"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    result = RUNNER.invoke(cli.app, ["inspect", str(saved), str(tmp_path / "x.npy"), *options])
+    assert result.exit_code == 0, result.output
+    assert "largest stable learning rate" in result.output
+    assert (tmp_path / "out" / "timeline.csv").read_text().startswith("step,loss,alignment")
+    assert len(list((tmp_path / "out").glob("events.out.tfevents.*"))) == 1
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert 'id="training"' in page
+    assert 'id="descent"' in page
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--loss", "hinge"], "`--loss` is 'hinge'; pass one of mse, cross_entropy"),
+        (["--targets", "{folder}/wrong.npy"], "`--targets` has shape (5, 1) but the outputs have"),
+        (["--checkpoints", "{folder}/nothing"], "has no file of weights"),
+    ],
+)
+def test_inspect_refuses_what_does_not_fit(saved, tmp_path, options, says):
+    np.save(tmp_path / "x.npy", np.zeros((4, 2)))
+    np.save(tmp_path / "wrong.npy", np.zeros((5, 1)))
+    options = [option.replace("{folder}", str(tmp_path)) for option in options]
+    arguments = ["inspect", str(saved), str(tmp_path / "x.npy"), *options, "--out", str(tmp_path / "out")]
+    assert says in str(RUNNER.invoke(cli.app, arguments).exception)

@@ -18,6 +18,7 @@ import site_names
 
 VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
+CLAIMS = re.compile(r"^<!-- claims: (\w+) -->$", re.MULTILINE)
 TALLY = re.compile(r"^<!-- verdicts of all papers -->$", re.MULTILINE)
 
 
@@ -51,7 +52,7 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
     heading, *rest = parts
     seconds = notebook.metadata.get("seconds")
     files = f"[script]({name}.py) · [notebook]({name}.ipynb)"
-    note = f"*Runs in {seconds} s on one core.* {files}" if seconds else files
+    note = f"*Takes {seconds} s of processor time.* {files}" if seconds else files
     title, _, body = heading.partition("\n")
     return "\n\n".join([title, note, body.strip(), *rest]), pictures
 
@@ -61,6 +62,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = NAMES.sub(lambda found: site_names.listing(found.group(1)), markdown)
     markdown = markdown.replace("<!-- names on nm -->", site_names.table())
     markdown = VERDICTS.sub(lambda found: verdict_table(found.group(1)), markdown)
+    markdown = CLAIMS.sub(lambda found: claim_table(found.group(1)), markdown)
     return TALLY.sub(lambda _: tally_table(), markdown)
 
 
@@ -82,6 +84,18 @@ def verdict_table(paper: str) -> str:
         shown = f'<span class="{colour(verdict)}">{verdict}</span>'
         name = f"[{statement.id}](../errata.md)" if "counterexample" in entry else statement.id
         rows.append(f"| {escaped(name)} | {escaped(statement.says)} | {shown} |")
+    return "\n".join(rows)
+
+
+def claim_table(paper: str) -> str:
+    """What the paper prints about its figures and tables beside what the recorded study measured, none left out."""
+    from neuromanifold.papers.recorded import read_claims
+    from neuromanifold.report.words import in_words
+
+    rows = ["| where | the paper says | measured | borne out | |", "|---|---|---|---|---|"]
+    for claim in read_claims(paper):
+        cells = (in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out", "note"))
+        rows.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
     return "\n".join(rows)
 
 

@@ -112,6 +112,7 @@ def inspect_network(
 ) -> None:
     """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect, opening
+    from neuromanifold.inspection.checkpoints import numbered
     from neuromanifold.numerics.files import check_folder
     from neuromanifold.report import print_inspection, write, write_json, write_markdown, write_timeline
 
@@ -122,6 +123,8 @@ def inspect_network(
         opening.loss_named(loss),
         {"activation": activation, "batchnorm": batchnorm, "factory": factory},
     )
+    if checkpoints is not None:
+        numbered(checkpoints)
     if model is None:
         net, params, x, y = opening.example(epochs, seed)
     else:
@@ -162,7 +165,9 @@ def reduce_network(
     data: Annotated[
         str | None, typer.Argument(help="Samples on which it must stay the same; everywhere when absent.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The smaller network, a .safetensors file.")] = Path("smaller.safetensors"),
+    out: Annotated[
+        Path, typer.Option(help="The smaller network: .safetensors, or a state dict .pt, .pth where PyTorch is there.")
+    ] = Path("smaller.safetensors"),
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
@@ -172,16 +177,19 @@ def reduce_network(
 ) -> None:
     """An equivalent smaller network: redundant neurons removed, with what went and how far the outputs moved."""
     from neuromanifold.inspection.opening import samples
-    from neuromanifold.models import MLP, load, save
+    from neuromanifold.models import load, save
+    from neuromanifold.models.described import perceptron
+    from neuromanifold.models.storage import layer_names
     from neuromanifold.symmetry import reduce_width
 
     with _notes():
-        net, params = load(model, activation=activation, batchnorm=batchnorm)
-    if not isinstance(net, MLP):
+        loaded, params = load(model, activation=activation, batchnorm=batchnorm)
+    if (net := perceptron(loaded)) is None:
         raise ValueError(f"`MODEL` is {model!r}, which is no stack of linear layers; reduce works on those.")
     found = reduce_width(net, params, None if data is None else samples(data)[0])
     typer.echo(f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}\n{found}")
-    typer.echo(f"wrote {save(out, found.net, found.params)}")
+    names = layer_names(model) if found.net.depth == net.depth else None
+    typer.echo(f"wrote {save(out, found.net, found.params, names=names)}")
 
 
 @contextlib.contextmanager

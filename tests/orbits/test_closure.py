@@ -346,3 +346,23 @@ def test_bad_input(key):
 
 def test_the_upper_bound_of_a_function_is_its_number_of_parameters():
     assert closure_upper_bound(lambda t, x: t[0] * x, np.ones(3)).value == 3
+
+
+def test_default_inputs_reach_the_regions_of_a_relu_network_wherever_its_kinks_are():
+    """Two lines cut the plane into 4 regions, three points the line into 4; few inputs inside one region see more conserved."""
+    net, line = nm.MLP((2, 2, 2)), nm.MLP((1, 3, 1))
+    for seed in range(3):
+        closure = nm.lie_closure(net, net.init(key=jax.random.key(seed)), key=jax.random.key(0))
+        assert (net.n_params - int(closure.dimension), closure.certified, closure.regions) == (2, True, 4)
+        params = line.init(key=jax.random.key(seed))
+        assert nm.lie_closure(line, params, key=jax.random.key(0)).regions == 4
+    few = nm.lie_closure(line, params, key=jax.random.key(0), inputs=np.array([[100.0], [101.0], [102.0]]))
+    assert few.regions == 1
+    assert not few.certified
+    assert "fields of the 1 regions met" in str(few)
+    assert (
+        nm.lie_closure(
+            nm.MLP((1, 2, 1), "tanh"), nm.MLP((1, 2, 1)).init(key=jax.random.key(0)), key=jax.random.key(0)
+        ).regions
+        is None
+    )

@@ -1,6 +1,6 @@
 """`gradient_flow`: training with infinitely small steps, as an ordinary differential equation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from neuromanifold.dynamics.equation import Equation, Event, Metric, Piece, Tole
 from neuromanifold.models.arguments import check_callable
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
+from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample
 
@@ -23,7 +23,7 @@ STAGES = 20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trajectory(Result):
-    """θ(t) for 0 ≤ t ≤ `t1`, in float64 on the host.
+    """θ(t) for 0 ≤ t ≤ `t1`, in float64; parameters as they came, the rest NumPy.
 
     `times` (T,), `params` (with a leading axis of times) and `losses` (T,) are what was saved; `at(t)` is θ at any time.
     `stopped` says whether the event ended the flow. `stats` has the solver, its tolerances, accepted and rejected steps.
@@ -51,7 +51,8 @@ class Trajectory(Result):
             raise ValueError("`t` is empty; pass at least one time.")
         like = jax.tree.map(lambda a: a[0], self.params)
         points = _interpolate(self.interpolations, like, times.ravel())
-        return jax.tree.map(lambda *leaves: np.stack(leaves).reshape(times.shape + leaves[0].shape), *points)
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(times.shape + leaves[0].shape), *points)
+        return follower(self.params)(stacked)
 
     def plot(self, axes: Any = None) -> Any:
         """The loss at the saved times; returns the axes."""
@@ -128,12 +129,14 @@ def gradient_flow(
     times = _checked_times(saveat, t1)
     tolerance = _checked_tolerance(rtol, atol, dtmin, max_steps)
     equation = Equation(f, loss, metric, event, stiff)
+    follow = follower(params)
     with arithmetic():
         params, *data = promote((params, x, y), np.float64)
         check_targets(f, params, *data)
         length = _steps_per_piece(params, memory_budget(memory))
         pieces = solve(equation, params, tuple(data), float(t1), tolerance, length)
-        return _assemble(equation, params, tuple(data), tolerance, pieces, times, dense)
+        found = _assemble(equation, params, tuple(data), tolerance, pieces, times, dense)
+    return replace(found, params=follow(found.params))
 
 
 def _checked_times(saveat: Any, t1: float | int) -> np.ndarray | None:

@@ -1,6 +1,6 @@
 """`train`: many networks at once, watched by probes, resumable."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from neuromanifold.dynamics.resuming import checkpoint_file, described, identity
 from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
-from neuromanifold.numerics.precision import arithmetic, widest
+from neuromanifold.numerics.precision import arithmetic, follower, widest
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.threads import one_blas_thread
 
@@ -101,6 +101,7 @@ def train(
     >>> bool((done.history.r_squared[:, -1] > done.history.r_squared[:, 0]).all())
     True
     """
+    follow = follower(params)
     with arithmetic():
         budget = memory_budget(memory)
         problem = checked_problem(f, params, x, y, stacked, single)
@@ -124,7 +125,8 @@ def train(
             for current in courses(job, course):
                 keep(course := current)
                 show(course.epoch)
-        return _training(job, course, attributes(recipe, key, widest(params), epochs, job.lanes) | {"memory": budget})
+        made = _training(job, course, attributes(recipe, key, widest(params), epochs, job.lanes) | {"memory": budget})
+    return replace(made, params=follow(made.params))
 
 
 def _sweep(problem: Problem, hyper: dict[str, np.ndarray]) -> Sweep:

@@ -26,7 +26,7 @@ def checkpoints(
     A folder with a file whose name has no number, or the number of another, is refused.
     `read` gives `(f, params)` of a file, `begin` is told of each; the options are those of `nm.Tracker`.
     """
-    found = _numbered(Path(folder))
+    found = numbered(Path(folder))
     recorder = Recorder(x, y, **options)
     for index, (step, path) in enumerate(found):
         begin(path, index, len(found))
@@ -34,7 +34,8 @@ def checkpoints(
     return recorder.timeline
 
 
-def _numbered(folder: Path) -> list[tuple[int, Path]]:
+def numbered(folder: Path) -> list[tuple[int, Path]]:
+    """(step, file) in order; refused where a name does not tell its step."""
     files = sorted(p for p in folder.iterdir() if p.suffix in _FORMATS) if folder.is_dir() else []
     if not files:
         raise FileNotFoundError(

@@ -55,6 +55,17 @@ def float64_seconds(s: Subject) -> float:
     return compiling(s, 2) + passes(s, 3 * (m + 10)) + 4 * s.rows * m * m * _FLOP
 
 
+def float64_bytes(s: Subject) -> int:
+    """Bytes of the Jacobian and its decomposition, or of its sketch where the Jacobian is too large."""
+    dense, sketch = (24 * s.rows * side for side in (s.columns, min(s.rows, s.columns)))
+    return dense if dense <= s.budget else sketch
+
+
+def account_seconds(s: Subject) -> float:
+    """Seconds of the account: about forty bases of the rows met, new ones included, until batches add nothing."""
+    return 40 * max(s.rows, s.columns) * s.columns**2 * PRODUCT
+
+
 def dense_kernel(s: Subject) -> bool:
     """Whether the kernel is small enough for all its eigenvalues."""
     return s.rows <= DENSE_KERNEL and 3 * 8 * s.rows**2 <= s.budget

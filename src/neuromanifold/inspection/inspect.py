@@ -13,9 +13,9 @@ from neuromanifold.inspection.progress import Bar, shown
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section
 from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
+from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
-from neuromanifold.models.losses import Loss, mse
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
@@ -59,7 +59,7 @@ def inspect(
         found, parts = _computed(chosen, subject, bar)
     others = [Part(s.title, 0.0, left_out[s.field]) for s in asked if s.field in left_out]
     return Inspection(
-        model=repr(f) if isinstance(f, MLP) else getattr(f, "__name__", type(f).__name__),
+        model=repr(f) if perceptron(f) else getattr(f, "__name__", type(f).__name__),
         n_params=subject.columns,
         n_samples=subject.samples,
         n_given=subject.given,
@@ -69,6 +69,7 @@ def inspect(
         program=_program(subject.graph),
         tensors=_tensors(subject.graph),
         sample=(subject.x, subject.y),
+        fit_name="accuracy" if loss is cross_entropy else "r²",
         curve=_curve(subject),
         parts=(*parts, *others),
         seconds=time.perf_counter() - started,
@@ -173,7 +174,8 @@ def _tensors(graph: Graph) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 def _curve(s: Subject) -> tuple[np.ndarray, np.ndarray] | None:
     """The function itself, where it is one of a single real variable."""
-    if not isinstance(s.f, MLP) or s.f.widths[0] != 1 or s.f.widths[-1] != 1:
+    net = perceptron(s.f)
+    if net is None or net.widths[0] != 1 or net.widths[-1] != 1:
         return None
     grid = np.linspace(float(np.min(s.x)), float(np.max(s.x)), _CURVE_POINTS)[:, None]
-    return grid[:, 0], np.asarray(s.f(s.params, grid))[:, 0]
+    return grid[:, 0], np.asarray(net(s.params, grid))[:, 0]

@@ -34,7 +34,8 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
     rank on the first 1, …, n samples, `closed` how many parameters no open path runs through. `regions` and `layers` belong to
-    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² where targets were given,
+    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² (or what
+    `fit_name` says) where targets were given,
     `descent` alignment and learning rate. `program` says what the network is as a program, `tensors` names its parameters.
     What was not computed is `None`, and `parts` says why.
     """
@@ -53,6 +54,7 @@ class Inspection:
     tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
     curve: tuple[np.ndarray, np.ndarray] | None = None
     fit: float | None = None
+    fit_name: str = "r²"
     descent: Descent | None = None
     exact: Rank | None = None
     growth: np.ndarray | None = None
@@ -132,7 +134,10 @@ class Inspection:
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
         if at < n:
-            return f"The first {at:,} samples already show all of it; the other {n - at:,} add nothing."
+            rest = f"the other {n - at:,} add" if n - at > 1 else "the last one adds"
+            return (
+                f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it; {rest} nothing."
+            )
         return f"The rank still grows with the last of the {n:,} samples: more may show more."
 
     def _surplus(self) -> str:
@@ -153,7 +158,7 @@ class Inspection:
             ("parameters", f"{self.n_params:,}", "D"),
             ("samples × outputs", f"{self.n_samples:,} × {self.n_outputs:,}", f"rows of the Jacobian{chosen}"),
         ]
-        return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", "r² on the sample")]
+        return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", f"{self.fit_name} on the sample")]
 
     def _rank_rows(self) -> list[Row]:
         rows: list[Row] = []

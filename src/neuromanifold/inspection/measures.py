@@ -7,7 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.inspection.costs import curvature_seconds, exact_bytes_of, exact_seconds, float64_seconds, passes
+from neuromanifold.inspection.costs import (
+    curvature_seconds,
+    exact_bytes_of,
+    exact_seconds,
+    float64_bytes,
+    float64_seconds,
+    passes,
+)
 from neuromanifold.inspection.sections import bent, conserved_obstacle, float64_rank
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
@@ -63,7 +70,7 @@ def _dimension_seconds(s: Subject) -> float:
 
 
 def _dimension_bytes(s: Subject) -> int:
-    return exact_bytes_of(s) if s.exactly else 0
+    return exact_bytes_of(s) if s.exactly else float64_bytes(s)
 
 
 def _units(s: Subject, reference: Reference) -> Values:

@@ -12,13 +12,14 @@ from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_s
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     ENTRY,
-    PRODUCT,
+    account_seconds,
     compiling,
     cubes,
     curvature_seconds,
     dense_kernel,
     exact_bytes_of,
     exact_seconds,
+    float64_bytes,
     float64_seconds,
     growth_seconds,
     passes,
@@ -27,8 +28,8 @@ from neuromanifold.inspection.costs import (
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
-from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.described import filters, perceptron
+from neuromanifold.models.losses import cross_entropy
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
@@ -40,6 +41,7 @@ from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimens
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 _LARGEST_ACCOUNT = 5_000  # parameters; generators of wide linear layers number the square of their width
+_LONGEST_ACCOUNT = 60.0  # seconds
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
 _LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
 _LANCZOS_COUNT = 64  # eigenvalues of a kernel too large for all of them
@@ -76,10 +78,13 @@ def _exactly(s: Subject) -> str:
 
 
 def _perceptron(s: Subject) -> str:
-    return "" if isinstance(s.f, MLP) else "known for perceptrons (nm.MLP) only"
+    return "" if perceptron(s.f) else "known for perceptrons (nm.MLP) only"
 
 
 def _fit(s: Subject) -> float:
+    """r²; for classes, the share of samples whose largest output is theirs."""
+    if s.loss is cross_entropy:
+        return float(np.mean(np.argmax(s.f(s.params, s.x), axis=-1) == np.argmax(s.y, axis=-1)))
     target = np.asarray(s.y, np.float64)
     residual = ((np.asarray(s.f(s.params, s.x)).astype(np.float64) - target) ** 2).sum()
     return float(1 - residual / ((target - target.mean(axis=0)) ** 2).sum())
@@ -135,13 +140,15 @@ def _account(s: Subject) -> DimensionAccount:
 
 
 def _account_obstacle(s: Subject) -> str:
-    small = s.columns <= _LARGEST_ACCOUNT
-    return _perceptron(s) or _exactly(s) or ("" if small else f"kept to {_LARGEST_ACCOUNT:,} parameters")
+    if s.columns > _LARGEST_ACCOUNT:
+        return _exactly(s) or f"kept to {_LARGEST_ACCOUNT:,} parameters"
+    long = account_seconds(s) > _LONGEST_ACCOUNT
+    return _exactly(s) or ("it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else "")
 
 
 def conserved_obstacle(s: Subject) -> str:
     """Why no conserved quantities are known of a network, where none are."""
-    return "" if isinstance(s.f, (MLP, LinearConvNet)) else "known for an nm.MLP and an nm.LinearConvNet only"
+    return "" if perceptron(s.f) or filters(s.f) else "known for an nm.MLP and an nm.LinearConvNet only"
 
 
 def _conserved(s: Subject) -> ConservedQuantities:
@@ -174,12 +181,12 @@ SECTIONS = (
         "closed", "parameters without effect", lambda s: int(s.problem.zero_columns().sum()), _exactly,
         lambda s: s.rows * s.columns * ENTRY, needs="regions",
     ),
-    Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds),
+    Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
     Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float64_seconds),
     Section("descent", "alignment and learning rate", _descent, lambda s: "", curvature_seconds),
     Section("spectrum", "kernel", _spectrum, lambda s: "", spectrum_seconds),
     Section(
-        "account", "account of the parameters", _account, _account_obstacle, lambda s: s.columns**3 * PRODUCT,
+        "account", "account of the parameters", _account, _account_obstacle, account_seconds,
         lambda s: 3 * 8 * s.columns**2, "exact",
     ),
     Section("conserved", "conserved quantities", _conserved, conserved_obstacle, lambda s: 0.0),

@@ -12,6 +12,7 @@ import numpy as np
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model, Signature
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
@@ -86,9 +87,9 @@ class Subject:
     @cached_property
     def perceptron(self) -> tuple[MLP, Params, np.ndarray]:
         """Network, parameters and sample in float64 where the network is an `MLP`."""
-        assert isinstance(self.f, MLP)
+        net = require_perceptron(self.f, "pass an nm.MLP")
         params = jax.tree.map(lambda a: np.asarray(a, np.float64), self.params)
-        return self.f, params, np.asarray(self.x, np.float64)
+        return net, params, np.asarray(self.x, np.float64)
 
     @cached_property
     def patterns(self) -> list[np.ndarray]:

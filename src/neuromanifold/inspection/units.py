@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.described import perceptron
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[Laye
 
 
 def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...], bool]]:
-    if isinstance(f, MLP) or count != len(graph.units):
+    if perceptron(f) or count != len(graph.units):
         return [(f"layer {i + 1}", (), True) for i in range(count)]
     return [
         (

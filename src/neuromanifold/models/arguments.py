@@ -111,7 +111,8 @@ _SEPARATE: dict[Any, bool] = {}
 
 
 def _compare_rows(f: Model, params: Any, x: Any) -> None:
-    error, scale = map(float, _row_error(f, params, x))
+    # Compiled for this call: JAX would keep what it read of a static `f` with float64, also for callers without.
+    error, scale = map(float, jax.jit(lambda *arguments: _row_error(f, *arguments))(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
     if error > _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))):
         raise ArithmeticError(
@@ -120,7 +121,6 @@ def _compare_rows(f: Model, params: Any, x: Any) -> None:
         )
 
 
-@jax.jit(static_argnums=0)
 def _row_error(f: Model, params: Any, x: Any) -> tuple[Any, Any]:
     """The largest difference between f on all rows and f on each alone, and the size of f."""
     whole = flat_outputs(f, params, x)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.numerics.precision import arithmetic, promote, to_host, widest
+from neuromanifold.numerics.precision import boundary, promote, widest
 
 Loss = Callable[[Any, Any], Any]
 
@@ -33,8 +33,8 @@ def _evaluate(loss: Loss, prediction: Any, target: Any) -> Any:
         )
     if not np.shape(prediction):
         raise ValueError("`prediction` is a scalar; pass an array whose first axis counts the samples.")
-    with arithmetic():
-        return to_host(loss(*promote((prediction, target), widest(prediction, target))))
+    with boundary(prediction, target) as leave:
+        return leave(loss(*promote((prediction, target), widest(prediction, target))))
 
 
 def mse(prediction: Any, target: Any) -> Any:

@@ -7,7 +7,7 @@ import jax
 
 from neuromanifold.models.activation import Activation, apply_activation
 from neuromanifold.models.init import Layer
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_sample
 
 Params = tuple[Layer, ...]
@@ -27,9 +27,9 @@ class LinearStack:
         if is_traced((params, x)):
             return _forward(self, params, x)
         x = check_sample(x)
-        with arithmetic():
+        with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return to_host(_forward(self, promote(params, dtype), promote(x, dtype)))
+            return leave(_forward(self, promote(params, dtype), promote(x, dtype)))
 
 
 @jax.jit(static_argnums=0)

@@ -1,12 +1,15 @@
 """`save` and `load`: parameters in safetensors, the architecture in the file's metadata. Nothing is executed on reading."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named
+from neuromanifold.models.adapters.packages import need
+from neuromanifold.models.adapters.torch_tensors import from_array
 from neuromanifold.models.described import perceptron, require_perceptron
 from neuromanifold.models.files.exported import read_exported
 from neuromanifold.models.files.factory import load_with_factory
@@ -22,8 +25,11 @@ from neuromanifold.numerics.validation import check_params
 _KEY = "neuromanifold"
 
 
-def save(path: str | Path, net: MLP, params: Params) -> Path:
+def save(path: str | Path, net: MLP, params: Params, *, names: Sequence[str] | None = None) -> Path:
     """Write network and parameters to one `.safetensors` file, atomically.
+
+    `names` are those of the layers (`["fc1", "fc2"]`), as a PyTorch module has them; 0, 1, … when absent. A `.pt` or `.pth`
+    is a state dict alone, written by PyTorch: it does not say the activation.
 
     >>> import tempfile, jax
     >>> net = MLP((2, 3, 1), "tanh")
@@ -34,14 +40,31 @@ def save(path: str | Path, net: MLP, params: Params) -> Path:
     """
     from safetensors.numpy import save_file
 
-    if Path(path).suffix != ".safetensors":
-        raise ValueError(f"`path` is {str(path)!r}; give the file a name that ends in .safetensors.")
+    suffix = Path(path).suffix
+    if suffix not in (".safetensors", ".pt", ".pth"):
+        raise ValueError(f"`path` is {str(path)!r}; give the file a name that ends in .safetensors (or .pt, .pth).")
     require_perceptron(net, "only an nm.MLP has an architecture that a file can hold")
     net.check_params(params)
     check_params(params)
-    tensors = {f"{i}.{name}": np.ascontiguousarray(a) for i, layer in enumerate(params) for name, a in _present(layer)}
+    known = [str(i) for i in range(len(params))] if names is None else list(names)
+    if len(known) != len(params):
+        raise ValueError(
+            f"`names` has {len(known)} entries but the network has {len(params)} layers; name each of them."
+        )
+    layers = zip(known, params, strict=True)
+    tensors = {f"{name}.{part}": np.ascontiguousarray(a) for name, layer in layers for part, a in _present(layer)}
+    if suffix != ".safetensors":
+        state = {name: from_array(a) for name, a in tensors.items()}
+        return write_atomically(path, lambda temporary: need("torch").save(state, temporary))
     metadata = {_KEY: json.dumps(_describe(net))}
     return write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
+
+
+def layer_names(path: str | Path) -> list[str]:
+    """The names of the layers in a state dict, in the order in which they are applied."""
+    path = Path(path)
+    tensors, _ = read_tensors(path)
+    return [part.name for part in chained(path, parts_of(path, tensors), keeps_order(path), tensors)]
 
 
 def load(

@@ -23,6 +23,7 @@ from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.exact import ClosureCertificate, Problem, draw_problem, has_rational_fields
 from neuromanifold.orbits.family import Brackets, Family, family_of, has_fast_brackets
 from neuromanifold.orbits.host import flatten_on_host, host_rank
+from neuromanifold.orbits.reached import reaching_inputs, regions_met
 from neuromanifold.orbits.transport import Transport, transport
 
 _SPREAD = 1.5  # standard deviation of drawn inputs
@@ -43,7 +44,8 @@ class LieClosure(Result):
     - `upper_bound`, `reason`: no closure is larger here, in words; `certified` where `dimension` meets it.
     - `basis`: orthonormal rows that span Lie_θ, columns in `ravel_pytree(params)` order.
     - `misfit`: sine of the largest angle between the spaces of the two routes, where their dimensions agree.
-    - `route`: how the numbers were computed; `inputs`: where the fields were taken.
+    - `route`: how the numbers were computed; `inputs`: where the fields were taken; `regions`: how many regions of f these
+      meet (`None` where f does not bend). Fields of regions that were not met are not in the family.
     """
 
     dimension: Rank
@@ -55,6 +57,7 @@ class LieClosure(Result):
     misfit: float | None
     route: str
     inputs: np.ndarray
+    regions: int | None = None
 
     @property
     def certified(self) -> bool:
@@ -80,7 +83,10 @@ class LieClosure(Result):
     def __str__(self) -> str:
         depths = ", ".join(str(int(rank)) for rank in self.by_depth)
         known = f"certified: {self.reason}" if self.certified else f"at most {self.upper_bound}: {self.reason}"
-        return f"Lie closure of dimension {int(self.dimension)} of {self.basis.shape[1]} (by depth {depths}; {known})"
+        met = "" if self.regions is None else f"; fields of the {self.regions} regions met"
+        return (
+            f"Lie closure of dimension {int(self.dimension)} of {self.basis.shape[1]} (by depth {depths}; {known}{met})"
+        )
 
 
 def lie_closure(
@@ -104,7 +110,8 @@ def lie_closure(
     depth without growth means nothing. And transport of the fields along a random trajectory (analytic models), where no growth
     does mean the end. Depth counts fields: depth 1 are the fields, a depth of 4 nests three brackets.
 
-    `inputs`: where fields are taken, by default drawn N(0, 1.5²), twice as many as parameters; a function needs them.
+    `inputs`: where fields are taken, by default drawn N(0, 1.5²), twice as many as parameters, and where f bends also n_0 + 1 in each
+    further region that a search finds; a function needs them.
     `depth`: brackets of exactly that many depths. `exact`: brackets modulo a random prime, for networks of rational
     operations without bends (there the default); their rank proves the lower bound.
     `bracket_rtol`: a bracket below this fraction of its factors' lengths, or of the terms it is the difference of, is zero.
@@ -120,7 +127,9 @@ def lie_closure(
     """
     params, points = _checked(f, params, key, depth, inputs, bracket_rtol)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
-    points = _draw_inputs(f, rng) if points is None else points
+    if points is None:
+        points = _draw_inputs(f, rng)
+        points = points if _is_analytic(f, params, points) else reaching_inputs(f, params, points, rng)
     exact = _exactly(f, params, points, exact)
     theta, family = flatten_on_host(params), family_of(f, params, points)
     problem = draw_problem(f, params, points) if exact else None
@@ -152,6 +161,7 @@ def lie_closure(
         misfit=None if second is None or len(second.basis) != len(own) else _largest_sine(own, second.basis),
         route=_route(exact, second),
         inputs=points,
+        regions=None if analytic else regions_met(f, params, points),
     )
 
 

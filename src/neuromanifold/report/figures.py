@@ -18,6 +18,10 @@ _SPECTRUM = (
     "Singular values of the Jacobian in float64. A rank read off floating point depends on where the line is drawn; the exact "
     "rank does not."
 )
+_KERNEL = (
+    "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 of the largest is rounding. The exact "
+    "rank does not depend on it."
+)
 _BOTTLENECK = (
     "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's rank and the others near 0: what L2 "
     "regularisation makes of deep networks."
@@ -43,7 +47,7 @@ def spectrum_figure(found: Inspection) -> str:
     chart = Chart(
         "Singular values", alt, "index", "singular value", tuple(s for s in series if len(s.x)), rules, log=True
     )
-    return figure(chart, _SPECTRUM + below)
+    return figure(chart, (_KERNEL if found.float64 is None else _SPECTRUM) + below)
 
 
 def _singular_values(found: Inspection) -> np.ndarray:
@@ -148,7 +152,7 @@ def _panel(timeline: Timeline, title: str, curves: dict[str, np.ndarray]) -> str
     steps: Any = timeline.steps.astype(float)
     colours = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
     series = tuple(
-        Series(label, steps, values, "line", colours[k % 7], dashed=k >= 7)
+        Series(label if len(curves) > 1 else "", steps, values, "line", colours[k % 7], dashed=k >= 7)
         for k, (label, values) in enumerate(curves.items())
     )
     first, last = (", ".join(f"{values[i]:.4g}" for values in curves.values()) for i in (0, -1))

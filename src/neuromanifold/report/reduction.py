@@ -22,9 +22,13 @@ def reduction_section(found: Inspection) -> str:
     share = 100 * reduction.parameters_saved / found.n_params
     return (
         f"<p>The {linked('reduction', 'reduction')} has the widths <code>{widths}</code> and {reduction.net.n_params:,} of "
-        f"{found.n_params:,} parameters ({share:.0f}% fewer). Its outputs on the sample differ by at most {reduction.deviation:.1e}.</p>"
+        f"{found.n_params:,} parameters ({share:.0f}% fewer). Its outputs on the sample {_deviation(reduction.deviation)}.</p>"
         f"<ul>{removed}</ul>{_download(found)}"
     )
+
+
+def _deviation(size: float) -> str:
+    return f"differ by at most {size:.1e}" if size else "are equal"
 
 
 def _download(found: Inspection) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from neuromanifold.inspection import Inspection
+from neuromanifold.report.words import in_words
 
 
 def print_inspection(inspection: Inspection) -> None:
@@ -35,5 +36,5 @@ def print_claims(summary: dict[str, Any]) -> None:
     for column in ("figure", "claim", "measured", "borne out"):
         table.add_column(column)
     for claim in summary["claims"]:
-        table.add_row(*(str(claim[name]) for name in ("figure", "claim", "measured", "borne_out")))
+        table.add_row(*(in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out")))
     Console(highlight=False).print(table, markup=False)

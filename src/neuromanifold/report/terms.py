@@ -30,7 +30,7 @@ TERMS = {
     "sharpness": "the largest curvature of the loss when the network is replaced by its linearisation in the parameters",
     "learning rate": "beyond 2/sharpness, gradient descent on the linearised network overshoots in some direction and grows",
     "bottleneck": "layers whose weights are near a partial isometry of one common rank",
-    "fit": "r², one minus the mean squared error over the variance of the targets",
+    "fit": "r², one minus the mean squared error over the variance of the targets; for classes the share of samples that are right",
     "kernel drift": "how far the tangent kernel has moved from its first record, ‖Θ − Θ₀‖/‖Θ₀‖; near 0 training is that of a linear model",
 }
 _ROWS = (

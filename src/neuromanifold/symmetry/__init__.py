@@ -21,6 +21,7 @@ from neuromanifold.symmetry.hadamard import (
     Reparametrization,
     TransformedModel,
 )
+from neuromanifold.symmetry.laws import ConservationLaws, conservation_laws
 from neuromanifold.symmetry.linear import AffineGroup, GeneralLinearGroup, OrthogonalGroup
 from neuromanifold.symmetry.monomial import Monomial
 from neuromanifold.symmetry.permutation import PermutationGroup
@@ -38,6 +39,7 @@ __all__ = [
     "AffineGroup",
     "BatchGroup",
     "Composition",
+    "ConservationLaws",
     "ConservedQuantities",
     "ContinuousGroup",
     "Dense",
@@ -68,6 +70,7 @@ __all__ = [
     "Teleportation",
     "Transformation",
     "TransformedModel",
+    "conservation_laws",
     "conserved_quantities",
     "conserved_quantities_probe",
     "dimension_account",

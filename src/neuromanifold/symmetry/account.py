@@ -9,7 +9,7 @@ import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.models.arguments import Model, checked
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.rank import Rank, exact_rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result
@@ -204,11 +204,11 @@ def account_of(
     chain = chain_of(ExactRows(problem, spaces), _generator(key))
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
     named = {_title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups}
-    if not isinstance(problem.model, MLP):
+    if (net := perceptron(problem.model)) is None:
         return _account(chain, functional, problem.graph, (named, named), problem.samples, limit)
     met = chain.reached.data[0]
-    equivalence = equivalence_of(problem.model, params, problem.data[0], problem)
-    wide = equivalence_of(problem.model, params, met, Problem.of(problem.model, params, met))
+    equivalence = equivalence_of(net, params, problem.data[0], problem)
+    wide = equivalence_of(net, params, met, Problem.of(net, params, met))
     (everywhere, one), (here, two) = (_perceptron(side, params, spaces) for side in (wide, equivalence))
     left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
     offered = ({**everywhere, **named}, {**here, **named})

@@ -72,7 +72,7 @@ class Ansatz:
         cuts = zip(self.terms, self.starts, strict=True)
         return [coefficients[start : start + term.size].reshape(term.shape) for term, start in cuts]
 
-    def push(self, coefficients: Any, leaves: Sequence[Any], constant: float = 1.0) -> list[Any]:
+    def push(self, coefficients: Any, leaves: Sequence[Any], constant: Any = 1.0) -> list[Any]:
         """V_c(θ), leaf by leaf; with `constant=0` its linear part alone."""
         found = [jnp.zeros_like(leaf) for leaf in leaves]
         for term, part in zip(self.terms, self.parts(coefficients), strict=True):

@@ -13,7 +13,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.precision import arithmetic, is_traced, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, follower, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.tangent.fields import Fields
 
@@ -23,17 +23,19 @@ Tree = TypeVar("Tree")
 class Element(eqx.Module):
     """A map g of parameters with `g(params)`, `g.inverse` and `g @ h`, the map θ ↦ g(h(θ)).
 
-    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; concrete results are NumPy.
+    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; results follow them.
     """
 
     def __call__(self, params: Any) -> Any:
         """g(θ)."""
         if is_traced((params, self)):
             return self.act(params)
+        follow = follower(params)
         with arithmetic():
             dtype = widest(params)
             on_host = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), params)
-            return to_host(self.act(on_host))
+            moved = to_host(self.act(on_host))
+        return follow(moved)
 
     @abc.abstractmethod
     def act(self, params: Any) -> Any:
@@ -128,6 +130,44 @@ class LieGroup(AbstractGroup):
     def identity(self) -> Element:
         """The neutral element."""
         return self.element(np.zeros(self.dimension))
+
+    def shortest(self, params: Any, *, rtol: float = 1e-12, steps: int = 1000) -> Any:
+        """The point of the orbit's closure that is nearest to the origin, in float64.
+
+        The orbit is left where it is by the group, and for groups closed under transposition the nearest point is unique up to
+        orthogonal elements [Kempf–Ness]: a metric that the group preserves is the Euclidean one there, carried along. Newton's method:
+        ½‖exp(ξ)θ‖² has gradient ⟨V_k, θ⟩ and, for symmetric generators, Hessian 2⟨V_k, V_l⟩, so ξ = −½V⁺θ, halved until it descends.
+
+        >>> net = nm.MLP((1, 1, 1), bias=False)
+        >>> params = (nm.Layer(np.array([[8.0]])), nm.Layer(np.array([[2.0]])))
+        >>> [round(float(layer.weight[0, 0]), 12) for layer in nm.symmetry.ScalingGroup(net).shortest(params)]
+        [4.0, 4.0]
+        """
+        theta = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+        for _ in range(steps):
+            flat = _flat(theta)
+            fields = np.asarray(self.generators(theta))
+            xi = np.linalg.lstsq(fields.T, -flat / 2, rcond=1e-10)[0]
+            if np.linalg.norm(fields.T @ xi) <= rtol * np.linalg.norm(flat):
+                return theta
+            theta = self._descended(theta, xi)
+        raise ArithmeticError(
+            f"no point of the orbit was found to be nearest to the origin in {steps} steps; pass a larger `rtol` than {rtol:.0e}."
+        )
+
+    def _descended(self, theta: Any, xi: np.ndarray) -> Any:
+        """exp(ξ)θ, or with ξ halved until it is shorter than θ."""
+        before = np.linalg.norm(_flat(theta))
+        for _ in range(60):
+            moved = self.element(xi)(theta)
+            if np.linalg.norm(_flat(moved)) <= before:
+                return moved
+            xi = xi / 2
+        return theta
+
+
+def _flat(tree: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 class ContinuousGroup(LieGroup):

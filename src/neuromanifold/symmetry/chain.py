@@ -92,6 +92,10 @@ class ExactRows(Rows):
             inside &= ~kinks.reshape(len(kinks), -1).any(axis=1)
         return tuple(a[inside] for a in data), tuple(g[inside] for g in found.gates)
 
+    def decided_all(self, data: Data) -> Gates:
+        """The gates at these inputs, whether or not one lies on a kink."""
+        return decide(self.graph, self.problem.leaves, data).gates
+
     def quantities(self, data: Data, gates: Gates) -> Gates:
         program = programs.quantities(self.graph, len(data[0]))
         return tuple(walk(program, Floats(), [*self.problem.leaves, *data, *gates]))
@@ -188,7 +192,7 @@ def chain_of(rows: Rows, rng: np.random.Generator) -> Chain:
         if len(everywhere) == everywhere.shape[1] or idle == _PATIENCE:
             break
         before = len(everywhere)
-        data = _between(rows, reached, met, rng) if batch % 2 else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
+        data = segments(rows, reached, met, rng) if batch % 2 else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
         data, gates = rows.decided(data)
         most = _FEWEST + -(-2 * (everywhere.shape[1] - before) // rows.graph.outputs)
         reached, fresh = reached.with_new(data, gate_rows(gates, data), most)
@@ -200,7 +204,7 @@ def chain_of(rows: Rows, rng: np.random.Generator) -> Chain:
     return Chain(spaces, sample, regions, everywhere, sampled, reached, min(gaps))
 
 
-def _between(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
+def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
     """New inputs on segments between those known, by the signs that change there; maxima over several have no sign."""
     chosen = np.sort(rng.permutation(reached.count)[:_BATCH])
     known = Known(tuple(a[chosen] for a in reached.data), reached.rows[chosen])

@@ -10,9 +10,12 @@ from jaxtyping import Float
 
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result, brief
+from neuromanifold.symmetry.flow import FlowGroup
+from neuromanifold.symmetry.laws import conservation_laws
 from neuromanifold.symmetry.neurons import degree, hidden, linear_slope
 
 
@@ -37,7 +40,7 @@ class ConservedQuantities(Result, eqx.Module):
         return ", ".join(shown[:4]) + (f" and {len(self) - 4} more" if len(self) > 4 else "")
 
 
-def conserved_quantities(net: MLP | LinearConvNet, params: Any) -> ConservedQuantities:
+def conserved_quantities(net: Any, params: Any, *, group: FlowGroup | None = None) -> ConservedQuantities:
     """What the gradient flow θ̇ = −∇L keeps, for every data set and loss.   [riemann, Eq. 1, 5]
 
     A symmetry θ ↦ exp(tM)θ with symmetric M has ⟨∇L, Mθ⟩ = 0, so d/dt ½θᵀMθ = 0. With W, b a neuron's incoming and V
@@ -45,27 +48,32 @@ def conserved_quantities(net: MLP | LinearConvNet, params: Any) -> ConservedQuan
     homogeneous of degree d:  d‖V_{·i}‖² − ‖W_i‖² − b_i²;
     linear neurons of a layer:  Δ = VᵀV − WWᵀ − bbᵀ, its n(n + 1)/2 entries with i ≤ j;
     convolutional layers:  δ_l = ‖w_{l+1}‖² − ‖w_l‖².
-    A step of gradient descent with learning rate η changes such a quantity Q by exactly η²Q(∇L).
+    A step of gradient descent with learning rate η changes such a quantity Q by exactly η²Q(∇L). For any other network pass the
+    `group` that `discover` found: one quantity for each of its `conservation_laws`.
 
     >>> net = nm.MLP((1, 1, 1))
     >>> quantities = nm.conserved_quantities(net, (nm.Layer(np.array([[2.0]]), np.array([1.0])), nm.Layer(np.array([[3.0]]), np.zeros(1))))
     >>> quantities.labels, quantities.values.tolist()        # 3² − 2² − 1²
     (('balance[1, 0]',), [4.0])
     """
-    if not isinstance(net, (MLP, LinearConvNet)):
+    if group is not None:
+        laws = conservation_laws(group)
+        return ConservedQuantities(laws.quantities(params), laws.symmetric.labels)
+    if perceptron(net) is None and filters(net) is None:
         raise TypeError(
-            f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet."
+            f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet: "
+            "for others pass `group=nm.symmetry.discover(net, params, x, key=key).group`."
         )
     net.check_params(params)
-    if isinstance(net, LinearConvNet):
+    if filters(net) is not None:
         labels, values = tuple(f"delta[{layer + 1}]" for layer in range(net.depth - 1)), _filter_values
     else:
         labels = tuple(label for layer in range(net.depth - 1) for label, *_ in _entries(net, layer))
         values = _values
     if is_traced(params):
         return ConservedQuantities(values(net, params), labels)
-    with arithmetic():
-        return ConservedQuantities(to_host(values(net, promote(params, widest(params)))), labels)
+    with boundary(params) as leave:
+        return ConservedQuantities(leave(values(net, promote(params, widest(params)))), labels)
 
 
 @jax.jit(static_argnums=0)

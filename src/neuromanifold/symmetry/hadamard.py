@@ -13,7 +13,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.symmetry.base import AbstractGroup, Element, namespace
 from neuromanifold.symmetry.dense import inverse, solve
@@ -51,9 +51,9 @@ class ExtendedModel:
         """F(Γ̃θ)(x)."""
         if is_traced((params, x)):
             return self.f(_product(*params), x)
-        with arithmetic():
+        with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return to_host(self.f(_product(*promote(tuple(params), dtype)), promote(x, dtype)))
+            return leave(self.f(_product(*promote(tuple(params), dtype)), promote(x, dtype)))
 
     def frozen(self, factors: Any) -> "TransformedModel":
         """θ ↦ F(Γ̃θ) with Γ̃ no longer a parameter: what one trains after the transformation."""
@@ -161,9 +161,9 @@ class HadamardGroup(AbstractGroup):
 
     def generators(self, params: Any) -> Float[Any, "g both"]:
         """δc̃_k = c̃_k, δθ_k = −θ_k, one row for each parameter, columns those of `Extended`."""
-        with arithmetic():
+        with boundary(params) as leave:
             factors, theta = (ravel_pytree(promote(part, widest(params)))[0] for part in params)
-            return to_host(jnp.concatenate([jnp.diag(factors), -jnp.diag(theta)], axis=1))
+            return leave(jnp.concatenate([jnp.diag(factors), -jnp.diag(theta)], axis=1))
 
     def sample(self, *, key: Any) -> Reparametrization:
         """log c uniform in [−1, 1]."""

@@ -4,14 +4,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import jax
 import numpy as np
 
 from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.results import Result
-from neuromanifold.numerics.validation import check_params, check_sample
+from neuromanifold.numerics.validation import check_params, check_sample, sample_arrays
 from neuromanifold.regions.signs import Signs, exact_signs
+from neuromanifold.symmetry.narrowing import INACTIVE, narrowed
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
 
 _EXACT_PRODUCTS = 10**6
@@ -28,8 +32,8 @@ class Reduction(Result):
     regions that it meets, or everywhere.
     """
 
-    net: MLP
-    params: Params
+    net: Any
+    params: Any
     deviation: float
     exact: bool
     removed: tuple[Removal, ...]
@@ -51,13 +55,17 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
 
 
-def reduce_width(net: MLP, params: Params, x: Any = None, *, rtol: float = 8 * 2.0**-52) -> Reduction:
+def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52) -> Reduction:
     """A smaller network with the same function: everywhere, or with `x` on the sample and the regions it meets.
 
     Everywhere: neurons without outgoing weights, constant neurons, neurons equal, opposite (odd or even σ) or proportional
     (homogeneous σ) to another; linear layers folded. On the sample also: neurons inactive on all of it, and neurons that
     are linear on all of it, of which a layer needs as many as the rank of their joint contribution. Signs on the
     sample are decided exactly. `rtol` is what counts as equal; parameters come back in float64.
+
+    Other networks than `nm.MLP` are reduced by their channels, read off the graph (which needs `x`): those that nothing reads, that nothing
+    writes, that are zero on the sample, that are equal or proportional to another (where f allows it, tested on the sample and on
+    wide inputs). `net` of the result is f itself where it runs at the smaller parameters, else f with zeros in their place.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
@@ -68,19 +76,40 @@ def reduce_width(net: MLP, params: Params, x: Any = None, *, rtol: float = 8 * 2
     >>> small.net.widths, small.deviation, small.exact
     ((1, 1, 1), 0.0, True)
     """
-    if not isinstance(net, MLP):
-        raise TypeError(f"`net` is a {type(net).__name__}; reduce_width takes an nm.MLP.")
     if is_traced((params, x)):
         raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
     check_params(params)
-    net.check_params(params)
+    if (layers := perceptron(net)) is None:
+        return _of_channels(net, params, x, rtol)
+    layers.check_params(params)
     params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
     if x is not None:
-        net.check(params, x)
+        layers.check(params, x)
         check_sample(x)
         x = np.asarray(x, np.float64)
-    signs = exact_signs(net, params, x) if x is not None and _is_exact(net) else None
-    return reduced_by(signs, net, params, x, rtol=rtol)
+    signs = exact_signs(layers, params, x) if x is not None and _is_exact(layers) else None
+    return reduced_by(signs, layers, params, x, rtol=rtol)
+
+
+def _of_channels(f: Model, params: Any, x: Any, rtol: float) -> Reduction:
+    """The reduction of any network by its channels."""
+    if x is None:
+        raise TypeError(f"`x` is None but `net` is a {type(f).__name__}; pass samples, from which its graph is traced.")
+    x = sample_arrays(x)
+    with boundary(params, x):
+        checked(f, params, x)
+    found = narrowed(f, params, x, rtol)
+    sizes = [sum(np.size(leaf) for leaf in jax.tree.leaves(tree)) for tree in (params, found.params)]
+    return Reduction(
+        net=found.f,
+        params=found.params,
+        deviation=found.deviation,
+        exact=False,
+        removed=found.removed,
+        on_sample=any(removal.reason == INACTIVE for removal in found.removed),
+        neurons_saved=found.channels,
+        parameters_saved=sizes[0] - sizes[1],
+    )
 
 
 def reduced_by(signs: Signs | None, net: MLP, params: Params, x: Any, *, rtol: float = 8 * 2.0**-52) -> Reduction:

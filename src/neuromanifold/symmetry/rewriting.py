@@ -20,9 +20,9 @@ from neuromanifold.symmetry.neurons import is_linear, linear_slope
 
 @dataclass(frozen=True)
 class Removal:
-    """`count` neurons of hidden layer `layer` (counted from 1 in the given network) went, and why."""
+    """`count` neurons of hidden layer `layer` (counted from 1 in the given network; the name of its weights in others) went, and why."""
 
-    layer: int
+    layer: int | str
     count: int
     reason: str
 
@@ -172,7 +172,7 @@ def merge_parallel(work: Work, index: int, rtol: float) -> Work:
     """Neurons whose incoming weights and bias are equal, opposite (odd or even σ) or proportional (homogeneous σ): one stays."""
     layer, (V, c) = work.hidden[index], work.next(index)
     V, rows = V.copy(), np.concatenate([layer.weight, layer.bias[:, None]], axis=1)
-    near = _nearly_parallel(rows, rtol)
+    near = nearly_parallel(rows, rtol)
     kept: list[int] = []
     for i, row in enumerate(rows):
         partner = next(
@@ -195,7 +195,7 @@ def merge_parallel(work: Work, index: int, rtol: float) -> Work:
     return work.put(index, layer.keep(np.array(kept)), V[:, kept], c, removal)
 
 
-def _nearly_parallel(rows: np.ndarray, rtol: float) -> np.ndarray:
+def nearly_parallel(rows: np.ndarray, rtol: float) -> np.ndarray:
     """Which pairs may be proportional: if |r − t·b|_∞ ≤ rtol·|r|_∞ then 1 − |cos| ≤ d·rtol², up to rounding."""
     norms = np.linalg.norm(rows, axis=1)
     unit = rows / np.where(norms > 0, norms, 1.0)[:, None]

@@ -10,17 +10,16 @@ import optax
 
 from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_sample, refuse_tracers
-from neuromanifold.symmetry.base import ContinuousGroup, Element
+from neuromanifold.symmetry.base import Element, LieGroup
 from neuromanifold.symmetry.hadamard import Extended, HadamardGroup
 from neuromanifold.symmetry.product import symmetry_group
 from neuromanifold.symmetry.transformation import gamma_norm
 from neuromanifold.tangent.alignment import alignment
 
-Group = ContinuousGroup | HadamardGroup
+Group = LieGroup | HadamardGroup
 _NUDGE = 1e-3
 
 
@@ -65,8 +64,8 @@ class Teleportation(Result):
 
 
 def teleport(
-    net: MLP,
-    params: Params,
+    net: Any,
+    params: Any,
     x: Any,
     y: Any,
     *,
@@ -85,7 +84,7 @@ def teleport(
     which are not linear, only their mixing part). `penalty` subtracts penalty·‖exp(ξ) − 1‖², `clip` limits the norm
     of each ascent direction; App. E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best
     point of the search is returned, so the gradient norm never falls (without a penalty). The default group is all of
-    `symmetry_group(net)`. That f is unchanged to `rtol` is checked.
+    `symmetry_group(net)`; for a network that is no MLP pass the group that `discover` found. That f is unchanged to `rtol` is checked.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
@@ -128,8 +127,8 @@ def teleport(
         )
 
 
-def check_options(net: MLP, group: Any, steps: Any, bound: Any) -> None:
-    if not isinstance(group, ContinuousGroup | HadamardGroup):
+def check_options(net: Any, group: Any, steps: Any, bound: Any) -> None:
+    if not isinstance(group, LieGroup | HadamardGroup):
         raise TypeError(
             f"`group` is a {type(group).__name__}, which has no coordinates to search over; pass a continuous group "
             "such as nm.symmetry.ScalingGroup(net)."

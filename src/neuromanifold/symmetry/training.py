@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.base import ContinuousGroup
+from neuromanifold.symmetry.base import LieGroup
 from neuromanifold.symmetry.product import symmetry_group
 from neuromanifold.symmetry.teleport import Search, check_options, search_orbit
 
@@ -23,13 +22,13 @@ class TeleportState(NamedTuple):
 
 def teleporting(
     optimizer: optax.GradientTransformation,
-    net: MLP,
+    net: Any,
     x: Any,
     y: Any,
     *,
     loss: Loss = mse,
     at: Sequence[int] = (0,),
-    group: ContinuousGroup | None = None,
+    group: LieGroup | None = None,
     steps: int = 20,
     bound: float = 4.0,
     lr: float = 0.05,

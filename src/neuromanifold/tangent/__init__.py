@@ -2,7 +2,7 @@
 
 from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.certificate import JacobianCertificate
-from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
+from neuromanifold.tangent.curvature import curvatures, largest_stable_lr, output_hessian_norm, sharpness
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.empirical_nngp import empirical_nngp
 from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
@@ -37,6 +37,7 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "curvatures",
     "describe",
     "empirical_nngp",
     "ensemble_flow",

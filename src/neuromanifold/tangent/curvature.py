@@ -1,6 +1,6 @@
 """Second-order numbers by products alone: the output's Hessian, the sharpness of a loss, and the learning rate it allows."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +38,28 @@ def output_hessian_norm(
         return leave(jax.lax.map(norm, x))
 
 
+class Symmetries(Protocol):
+    """A group of symmetries, as far as curvature needs it."""
+
+    def shortest(self, params: Any) -> Any:
+        """The point of the orbit nearest to the origin."""
+        ...
+
+    def generators(self, params: Any) -> Any:
+        """Directions along the orbit, one in each row."""
+        ...
+
+
 def sharpness(
-    f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, kind: str = "gauss-newton", rtol: float = 1e-9
+    f: Model,
+    params: Any,
+    x: Any,
+    y: Any,
+    *,
+    loss: Loss = mse,
+    kind: str = "gauss-newton",
+    rtol: float = 1e-9,
+    modulo: Symmetries | None = None,
 ) -> Any:
     """The largest curvature of a loss: of JᵀHJ, H its Hessian in the outputs (`"gauss-newton"`), or of ∇²_θ loss (`"hessian"`).
 
@@ -47,20 +67,61 @@ def sharpness(
     loss itself, the eigenvalue of largest magnitude with its sign. By Lanczos, in float64, one product a step, never a
     matrix. A float; a 0-d array under `jit`.
 
+    A symmetry multiplies it by any factor. With `modulo=group` it is that of the directions orthogonal to the orbit in a metric that
+    the group preserves, so that moving along the orbit does not change it (see `curvatures`).
+
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> sharpness(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
     10.0
     """
+    found = curvatures(f, params, x, y, k=1, loss=loss, kind=kind, rtol=rtol, modulo=modulo)
+    return found[0] if is_traced(found) else float(found[0])
+
+
+def curvatures(
+    f: Model,
+    params: Any,
+    x: Any,
+    y: Any,
+    *,
+    k: int,
+    loss: Loss = mse,
+    kind: str = "gauss-newton",
+    rtol: float = 1e-9,
+    modulo: Symmetries | None = None,
+) -> Float[Any, " k"]:
+    """The k largest eigenvalues (by magnitude) of the Gauss–Newton matrix or the Hessian of a loss.
+
+    With `modulo=group`: those of PBP at θ*, the point of the orbit nearest to the origin, P the projection on the directions
+    orthogonal to the orbit. θ* is the same for all points of an orbit up to orthogonal elements, so these eigenvalues are too: they
+    are those of B in the metric ⟨Dg v, Dg w⟩, gθ = θ*.
+    """
     if kind not in _KINDS:
         raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
-    with boundary(params, x, y):
-        params, x = checked(f, params, x, dtype=np.float64)
+    with boundary(params, x, y) as leave:
+        params, x = checked(f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64)
         check_target(f, params, x, y)
         fn = _gauss_newton if kind == "gauss-newton" else _loss_hessian
-        found = largest_eigenpairs(
-            Product(fn, (f, loss)), (params, x, promote(y, np.float64)), n_columns(params), 1, rtol=rtol
-        )
-        return found.values[0] if is_traced(found.values) else float(found.values[0])
+        arguments = (params, x, promote(y, np.float64))
+        product, arguments = Product(fn, (f, loss)), arguments
+        if modulo is not None:
+            product, arguments = Product(_beside, (fn, f, loss)), (_along(modulo.generators(params)), *arguments)
+        return leave(largest_eigenpairs(product, arguments, n_columns(params), k, rtol=rtol).values)
+
+
+def _along(generators: Any) -> Any:
+    """An orthonormal basis of the directions along the orbit, one in each row."""
+    _, s, V = np.linalg.svd(np.asarray(generators), full_matrices=False)
+    return jnp.asarray(V[s > 1e-9 * s.max(initial=0.0)])
+
+
+def _beside(fn: Any, f: Model, loss: Loss, along: Any, params: Any, x: Any, y: Any, v: Any) -> Any:
+    """PBPv."""
+
+    def beside(v: Any) -> Any:
+        return v - along.T @ (along @ v)
+
+    return beside(fn(f, loss, params, x, y, beside(v.astype(along.dtype))))
 
 
 def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class AdaptedModel:
         """f_θ(x), in the widest dtype passed."""
         if is_traced((params, x)):
             return self.apply(params, self.state, x)
-        with arithmetic():
+        with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return to_host(_jitted(self, promote(params, dtype), promote(x, dtype)))
+            return leave(_jitted(self, promote(params, dtype), promote(x, dtype)))
 
     @property
     def __name__(self) -> str:

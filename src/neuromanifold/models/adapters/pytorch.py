@@ -13,6 +13,7 @@ from neuromanifold.models.adapters.program import Untranslatable, unknown, unkno
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
 from neuromanifold.models.adapters.torch_export import export, program_of, unfused
+from neuromanifold.models.adapters.torch_resizing import resized
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
 
 _PREFIX = "module."
@@ -133,10 +134,11 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
     return gives
 
 
-def to_torch(module: Any, params: Mapping[str, Any]) -> Any:
+def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) -> Any:
     """A copy of the module with these parameters, named as `from_torch` names them.
 
-    Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values are rounded to its dtypes.
+    Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values are rounded to its dtypes. With
+    `resize=True` linear and convolution layers take the widths of parameters of other shapes (`nm.reduce_width` gives such).
     """
     torch = need("torch")
     module = _checked(module, torch)
@@ -145,6 +147,8 @@ def to_torch(module: Any, params: Mapping[str, Any]) -> Any:
         found = ", ".join(sorted(params)) if isinstance(params, Mapping) else type(params).__name__
         raise ValueError(f"`params` has {found}; the module's own are {', '.join(sorted(own))}.")
     twin = _copied(module)
+    if resize:
+        resized(twin, {name: np.shape(params[name]) for name in own}, tied, torch)
     written = dict(twin.named_parameters(remove_duplicate=False))
     with torch.no_grad():
         for name in own:

@@ -51,7 +51,7 @@ def infinite_kernels(net: Any, x1: Any, x2: Any = None, **options: Unpack[Kernel
     >>> nngp.round(12).tolist(), ntk.round(12).tolist()
     ([[0.5]], [[1.0]])
     """
-    return _kernels(Wanted(nngp=True, ntk=True), net, x1, x2, **options)
+    return _infinite_kernels(Wanted(nngp=True, ntk=True), net, x1, x2, **options)
 
 
 def infinite_ntk(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) -> Any:
@@ -77,7 +77,7 @@ def infinite_ntk(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOpti
     >>> infinite_ntk(net, np.array([[1.0], [2.0]]), diagonal=True).round(12).tolist()
     [1.0, 4.0]
     """
-    return _kernels(Wanted(nngp=False, ntk=True), net, x1, x2, **options).ntk
+    return _infinite_kernels(Wanted(nngp=False, ntk=True), net, x1, x2, **options).ntk
 
 
 def nngp(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) -> Any:
@@ -89,10 +89,10 @@ def nngp(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) ->
     >>> nngp(net, np.array([[1.0]]), np.array([[1.0], [-1.0]])).round(12).tolist()
     [[0.5, 0.0]]
     """
-    return _kernels(Wanted(nngp=True, ntk=False), net, x1, x2, **options).nngp
+    return _infinite_kernels(Wanted(nngp=True, ntk=False), net, x1, x2, **options).nngp
 
 
-def _kernels(
+def _infinite_kernels(
     wanted: Wanted,
     net: Any,
     x1: Any,

@@ -1,0 +1,46 @@
+# %% [markdown]
+# # Track a training
+#
+# The loop is yours, in JAX or PyTorch; `nm.Tracker` looks at the network every so many steps. Here: full-batch gradient descent on a small ReLU network, with a rate chosen large on purpose.
+
+# %%
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+
+import neuromanifold as nm
+
+net = nm.MLP((2, 12, 12, 1), "relu")
+params = net.init(key=jax.random.key(3), scheme=nm.init.he)
+rng = np.random.default_rng(0)
+x = rng.uniform(-1, 1, (60, 2)).astype("float32")
+y = (np.abs(x[:, :1]) - x[:, 1:] ** 2).astype("float32")
+
+step = jax.jit(lambda p: jax.tree.map(lambda a, g: a - 0.15 * g, p, jax.grad(lambda q: nm.losses.mse(net(q, x), y))(p)))
+
+# %% [markdown]
+# Three lines of yours, two of the tracker's. With PyTorch it would be `nm.Tracker(module, x, y)` and `tracker(number)`.
+
+# %%
+tracker = nm.Tracker(net, x, y, every=100, samples=40)
+for number in range(801):
+    tracker(number, params)
+    params = step(params)
+timeline = tracker.timeline
+print(timeline)
+
+# %% [markdown]
+# **What it saw.** The loss falls; the functional dimension, exact at every record, says how many directions the network uses; the kernel leaves its first value, so this is no kernel regime;
+# the conserved quantities drift, as they do for finite steps.
+
+# %% alt="Four panels over the training steps: loss, functional dimension, how far the tangent kernel has moved, and units that are always off or on"
+print(sorted(timeline.data.data_vars))
+names = [name for name in ("loss", "functional_dimension", "kernel_drift", "sharpness") if name in timeline.data]
+figure, axes = plt.subplots(1, len(names), figsize=(2.6 * len(names), 2.6))
+for axis, name in zip(axes, names, strict=True):
+    axis.plot(timeline.steps, timeline.data[name].values, "o-", ms=3)
+    axis.set(title=name.replace("_", " "), xlabel="step")
+plt.show()
+
+# %% [markdown]
+# `folder="runs/first"` writes `timeline.csv` and an event file for TensorBoard at every record. Read on: [Your own network](../your-network.md).

@@ -1,0 +1,145 @@
+"""Channels of any network: axes of parameters that are one hidden axis, the slices that write each channel and those that read it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuromanifold.graph.axes import Axis, axis_labels
+from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.program import Program
+from neuromanifold.graph.uses import Leaf, entries, leaves
+
+Arrays = list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An axis of a leaf that holds the channels, `before` slower and `after` faster places around each; whether it reads them."""
+
+    leaf: int
+    axis: int
+    before: int
+    size: int
+    after: int
+    reads: bool
+
+    def slices(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The entries of each channel, (size, rest)."""
+        return self._viewed(arrays[self.leaf]).reshape(self.size, -1)
+
+    def put(self, arrays: Arrays, slices: np.ndarray) -> None:
+        """Other entries in their place."""
+        a = arrays[self.leaf]
+        shape = self._viewed(a).shape
+        split = (*a.shape[: self.axis], self.before, self.size, self.after, *a.shape[self.axis + 1 :])
+        back = np.moveaxis(slices.reshape(shape).reshape(self.size, *_without(split, self.axis + 1)), 0, self.axis + 1)
+        arrays[self.leaf] = back.reshape(a.shape)
+
+    def kept(self, alive: np.ndarray) -> np.ndarray:
+        """The places of the axis that remain where these channels do."""
+        places = np.arange(self.before * self.size * self.after).reshape(self.before, self.size, self.after)
+        return places[:, alive].ravel()
+
+    def _viewed(self, a: np.ndarray) -> np.ndarray:
+        split = a.reshape(*a.shape[: self.axis], self.before, self.size, self.after, *a.shape[self.axis + 1 :])
+        return np.moveaxis(split, self.axis + 1, 0)
+
+
+def _without(shape: Sequence[int], at: int) -> tuple[int, ...]:
+    return (*shape[:at], *shape[at + 1 :])
+
+
+@dataclass(frozen=True)
+class Channels:
+    """One hidden axis: its name (the first leaf that writes it), how many channels, and where parameters meet them."""
+
+    name: str
+    size: int
+    slots: tuple[Slot, ...]
+
+    def written(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """What makes each channel, (size, rest)."""
+        return self._joined(arrays, False)
+
+    def read(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """What is made of each channel, (size, rest)."""
+        return self._joined(arrays, True)
+
+    def _joined(self, arrays: Sequence[np.ndarray], reads: bool) -> np.ndarray:
+        return np.concatenate([s.slices(arrays) for s in self.slots if s.reads == reads], axis=1)
+
+    def changed(self, arrays: Sequence[np.ndarray], which: np.ndarray, value: float, *, reads_only: bool) -> Arrays:
+        """The parameters with the chosen channels' slices set to a number."""
+        found = list(arrays)
+        for slot in self.slots:
+            if slot.reads or not reads_only:
+                slices = slot.slices(found).copy()
+                slices[which] = value
+                slot.put(found, slices)
+        return found
+
+    def merged(self, arrays: Sequence[np.ndarray], into: np.ndarray, factor: np.ndarray) -> Arrays:
+        """Where channel i is factor[i] times channel into[i]: the readers of the latter take over those of i, which goes."""
+        found, gone = list(arrays), into != np.arange(self.size)
+        for slot in self.slots:
+            slices = slot.slices(found).copy()
+            if slot.reads:
+                np.add.at(slices, into[gone], factor[gone, None] * slices[gone])
+            slices[gone] = 0.0
+            slot.put(found, slices)
+        return found
+
+
+def channels_of(graph: Graph) -> tuple[Channels, ...]:
+    """The hidden axes that parameters write and read by products alone, and that neither sample nor output shares."""
+    program, count = graph.program, len(graph.parameters)
+    labels, uses = axis_labels(program), leaves(program, count)
+    outside = {a for axes in (*labels.inputs[count:], *labels.outputs) for axis in axes for a in axis}
+    found: dict[int, list[Slot]] = {}
+    twice = set(labels.rigid) | outside
+    for index in range(count):
+        reading = _reading_axes(program, uses[index])
+        for axis, atoms in enumerate(labels.inputs[index]):
+            for atom, slot in _slots(index, axis, atoms, labels.sizes, axis in reading):
+                known = found.setdefault(atom, [])
+                twice |= {atom} if any(s.leaf == index and s.reads == slot.reads for s in known) else set()
+                known.append(slot)
+    usable = {a: slots for a, slots in found.items() if a not in twice and len({s.reads for s in slots}) == 2}
+    return tuple(
+        Channels(_writer(graph, uses, slots), slots[0].size, tuple(slots))
+        for slots in usable.values()
+        if slots[0].size > 1
+    )
+
+
+def _writer(graph: Graph, uses: Sequence[Leaf], slots: Sequence[Slot]) -> str:
+    """The name of the leaf whose product writes the channels first, else of the first that touches them."""
+    order = {id(node): at for at, node in enumerate(graph.program.nodes)}
+    first = {
+        s.leaf: min((order[id(use.node)] for use in uses[s.leaf].uses), default=len(order))
+        for s in slots
+        if not s.reads
+    }
+    return graph.parameters[min(first, key=lambda leaf: (first[leaf], leaf))]
+
+
+def _slots(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool) -> Iterator[tuple[int, Slot]]:
+    lengths = [sizes[a] for a in atoms]
+    for k, atom in enumerate(atoms):
+        before, after = math.prod(lengths[:k]), math.prod(lengths[k + 1 :])
+        yield atom, Slot(leaf, axis, before, lengths[k], after, reads)
+
+
+def _reading_axes(program: Program, leaf: Leaf) -> set[int]:
+    """The axes of a leaf that its products sum over."""
+    shape, found = program.values[leaf.value].shape, set()
+    for use in leaf.uses:
+        places = np.unravel_index(entries(program, leaf.value, use.path), shape)
+        numbers = use.node.options["dimension_numbers"]
+        summed = numbers[0][use.operand] if use.node.operation == "dot_general" else numbers.rhs_spec[1:]
+        for axis, place in enumerate(places):
+            if any(place.shape[d] > 1 and np.ptp(place, axis=d).any() for d in summed):
+                found.add(axis)
+    return found

@@ -1,0 +1,197 @@
+"""The exactly equivalent network with fewer channels, for any graph: dead ones removed, proportional ones merged."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.graph.graph import trace
+from neuromanifold.models.arguments import Model
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.regions.reach import wide_inputs
+from neuromanifold.symmetry.channels import Arrays, Channels, channels_of
+from neuromanifold.symmetry.rewriting import Removal, nearly_parallel
+
+_PROBES = 256
+_LOST = 1e4  # roundings that a sum over a layer may add up to, in units of float64's
+
+UNREAD, SILENT, INACTIVE, PARALLEL = (
+    "without outgoing weights", "without incoming weights", "inactive on the sample", "equal or proportional to another",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Narrowed:
+    """A model at the parameters of fewer channels: the others are put back as zeros. A pure function of its parameters."""
+
+    f: Model
+    shapes: tuple[tuple[int, ...], ...]
+    kept: tuple[tuple[np.ndarray, ...], ...]
+
+    def __call__(self, params: Any, x: Any) -> Any:
+        """f with zeros for what was removed."""
+        leaves, structure = jax.tree.flatten(params)
+        full = [
+            jnp.zeros(shape, jnp.asarray(leaf).dtype).at[np.ix_(*kept)].set(leaf) if shape else leaf
+            for leaf, shape, kept in zip(leaves, self.shapes, self.kept, strict=True)
+        ]
+        return self.f(structure.unflatten(full), x)
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Parameters at full size, removed channels as zeros; f on the sample and on wide inputs."""
+
+    values: Callable[[Arrays], np.ndarray]
+    samples: int
+    arrays: Arrays
+    alive: tuple[np.ndarray, ...]
+    removed: tuple[Removal, ...]
+
+    def same(self, arrays: Arrays, *, on_sample: bool) -> bool:
+        """Whether f is what it was, on the sample or on all inputs, to rounding."""
+        before, after = self.values(self.arrays), self.values(arrays)
+        before, after = (a[: self.samples] if on_sample else a for a in (before, after))
+        scale = np.abs(before).reshape(len(before), -1).max(axis=1, initial=np.finfo(np.float64).tiny)
+        off = np.abs(after - before).reshape(len(before), -1).max(axis=1)
+        return bool((off <= _LOST * np.finfo(np.float64).eps * scale).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """(f, params) with fewer channels, what went, how many channels, and the largest difference on the sample."""
+
+    f: Model
+    params: Any
+    removed: tuple[Removal, ...]
+    channels: int
+    deviation: float
+
+
+def narrowed(f: Model, params: Any, x: Any, rtol: float) -> Found:
+    """The rules, until none of them finds anything; f itself at the smaller parameters where it takes them, else `Narrowed`."""
+    graph = trace(f, params, x)
+    leaves, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
+    data = tuple(np.asarray(a) for a in jax.tree.leaves(x))
+    wide = wide_inputs(data, _PROBES, np.random.default_rng(0))
+    both = jax.tree.unflatten(jax.tree.structure(x), [np.concatenate([a, b]) for a, b in zip(data, wide, strict=True)])
+    found = channels_of(graph)
+    compiled = jax.jit(f)
+
+    def values(arrays: Arrays) -> np.ndarray:
+        with arithmetic():
+            outputs = jax.tree.leaves(compiled(structure.unflatten([jnp.asarray(a) for a in arrays]), both))
+            return np.concatenate([np.asarray(y).reshape(len(y), -1) for y in outputs], axis=1)
+
+    work = _Work(values, len(data[0]), leaves, tuple(np.ones(c.size, bool) for c in found), ())
+    before = None
+    while before != work.removed:
+        before = work.removed
+        for k, channels in enumerate(found):
+            for rule in (_unread, _silent, _inactive, _parallel):
+                work = rule(work, k, channels, rtol)
+    smaller, small = _sliced(f, structure, leaves, work, found, x)
+    with arithmetic():
+        pairs = zip(jax.tree.leaves(smaller(small, x)), jax.tree.leaves(f(structure.unflatten(leaves), x)), strict=True)
+        deviation = max(float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs)
+    return Found(smaller, small, work.removed, sum(int((~a).sum()) for a in work.alive), deviation)
+
+
+def _sliced(
+    f: Model, structure: Any, leaves: Arrays, work: _Work, found: tuple[Channels, ...], x: Any
+) -> tuple[Model, Any]:
+    """The parameters without the channels that went, and a model that takes them."""
+    kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
+    for channels, alive in zip(found, work.alive, strict=True):
+        for slot in channels.slots:
+            places = kept[slot.leaf][slot.axis]
+            kept[slot.leaf][slot.axis] = np.intersect1d(places, slot.kept(alive))
+    small = structure.unflatten(
+        [a[np.ix_(*places)] if places else a for a, places in zip(work.arrays, kept, strict=True)]
+    )
+    model = Narrowed(f, tuple(a.shape for a in leaves), tuple(map(tuple, kept)))
+    with arithmetic():
+        expected = jax.tree.leaves(model(small, x))
+        try:
+            own = jax.tree.leaves(f(small, x))
+        except (TypeError, ValueError):
+            return model, small
+    alike = all(
+        np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-12)
+        for a, b in zip(own, expected, strict=True)
+    )
+    return (f if alike else model), small
+
+
+def _gone(work: _Work, k: int, channels: Channels, which: np.ndarray, arrays: Arrays, reason: str) -> _Work:
+    alive = tuple(a & ~which if i == k else a for i, a in enumerate(work.alive))
+    removal = Removal(channels.name, int(which.sum()), reason)
+    return _Work(work.values, work.samples, arrays, alive, (*work.removed, removal))
+
+
+def _unread(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
+    return _dropped(work, k, channels, _zero(channels.read(work.arrays)), UNREAD)
+
+
+def _silent(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
+    return _dropped(work, k, channels, _zero(channels.written(work.arrays)), SILENT)
+
+
+def _zero(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(~rows.any(axis=1))
+
+
+def _dropped(work: _Work, k: int, channels: Channels, which: np.ndarray, reason: str) -> _Work:
+    which = which & work.alive[k]
+    arrays = channels.changed(work.arrays, which, 0.0, reads_only=False)
+    return (
+        _gone(work, k, channels, which, arrays, reason) if which.any() and work.same(arrays, on_sample=False) else work
+    )
+
+
+def _inactive(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
+    """Channels that are zero at every sample: whatever reads them, f stays the same there."""
+    candidates = np.zeros(channels.size, bool)
+    for i in np.flatnonzero(work.alive[k]):
+        loud = channels.changed(work.arrays, np.arange(channels.size) == i, 1e3, reads_only=True)
+        candidates[i] = work.same(loud, on_sample=True)
+    arrays = channels.changed(work.arrays, candidates, 0.0, reads_only=False)
+    kept = candidates.any() and work.same(arrays, on_sample=True)
+    return _gone(work, k, channels, candidates, arrays, INACTIVE) if kept else work
+
+
+def _parallel(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
+    """Channels written by proportional parameters: all factors where f allows it, else equal ones only."""
+    for equal_only in (False, True):
+        into, factor = parallel_to(channels.written(work.arrays), work.alive[k], rtol, equal_only=equal_only)
+        gone = into != np.arange(channels.size)
+        arrays = channels.merged(work.arrays, into, factor)
+        if gone.any() and work.same(arrays, on_sample=False):
+            return _gone(work, k, channels, gone, arrays, PARALLEL)
+    return work
+
+
+def parallel_to(rows: np.ndarray, alive: np.ndarray, rtol: float, *, equal_only: bool) -> tuple[np.ndarray, np.ndarray]:
+    """For each row the first one that it is a positive multiple of (itself where there is none), and the factor."""
+    into, factor = np.arange(len(rows)), np.ones(len(rows))
+    near, kept = nearly_parallel(rows, rtol), []
+    for i in np.flatnonzero(alive):
+        for j in kept:
+            ratio = _ratio(rows[j], rows[i], rtol) if near[i, j] else None
+            if ratio is not None and (not equal_only or abs(ratio - 1.0) <= rtol):
+                into[i], factor[i] = j, ratio
+                break
+        else:
+            kept.append(int(i))
+    return into, factor
+
+
+def _ratio(base: np.ndarray, row: np.ndarray, rtol: float) -> float | None:
+    pivot = int(np.abs(base).argmax())
+    if base[pivot] == 0 or row[pivot] / base[pivot] <= 0:
+        return None
+    ratio = float(row[pivot] / base[pivot])
+    return ratio if np.abs(row - ratio * base).max() <= rtol * np.abs(row).max() else None
