@@ -67,7 +67,7 @@ def added_second(f: Any, g: Any) -> Any:
     return f + g
 
 
-def _seconds(matrices: np.ndarray) -> np.ndarray:
+def _seconds(matrices: np.ndarray) -> Any:
     """½‖log₊AᵀA‖² = 2 Σ log² s of a stack of matrices."""
     s = np.linalg.svd(matrices, compute_uv=False)
     return 2 * np.sum(np.log(np.where(s > 1e-10 * s[..., :1], s, 1.0), where=s > 0, out=np.zeros_like(s)) ** 2, axis=-1)
