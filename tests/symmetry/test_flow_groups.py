@@ -77,7 +77,7 @@ def test_the_spectrum_modulo_a_group_of_an_mlp_is_that_of_the_orbit(rng):
 
 
 def test_teleportation_beats_random_elements_of_the_same_size():
-    f, params, x, y, group = case("cnn")
+    f, params, x, y, group = case("attention")
     jump = S.teleport(f, params, x, y, group=group, steps=100)
     size = float(group.norm(jump.coordinates @ group.coefficients))
     norms = []
