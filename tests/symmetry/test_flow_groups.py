@@ -76,9 +76,10 @@ def test_the_spectrum_modulo_a_group_of_an_mlp_is_that_of_the_orbit(rng):
     np.testing.assert_allclose(second, first, rtol=1e-8)
 
 
-def test_teleportation_beats_random_elements_of_the_same_size():
-    f, params, x, y, group = case("attention")
-    jump = S.teleport(f, params, x, y, group=group, steps=100)
+@pytest.mark.parametrize("name", ["cnn", "attention"])
+def test_teleportation_beats_random_elements_of_the_same_size(name):
+    f, params, x, y, group = case(name)
+    jump = S.teleport(f, params, x, y, group=group, steps=100, starts=6)
     size = float(group.norm(jump.coordinates @ group.coefficients))
     norms = []
     for k in jax.random.split(jax.random.key(0), 10):

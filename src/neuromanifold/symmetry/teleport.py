@@ -10,7 +10,7 @@ import optax
 
 from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.numerics.precision import arithmetic, promote, to_host
+from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_sample, refuse_tracers
 from neuromanifold.symmetry.base import Element, LieGroup
@@ -76,14 +76,16 @@ def teleport(
     penalty: float = 0.0,
     lr: float = 0.05,
     clip: float | None = None,
+    starts: int = 1,
     rtol: float = 1e-10,
 ) -> Teleportation:
     """Maximise ‖∇L(gθ)‖ over the orbit of a symmetry group, in float64.   [teleport, Eq. 25]
 
     Adam on the group's coordinates (log-scalings, Lie algebra) for `steps` steps, kept where ‖Γ‖ ≤ `bound` (for translations,
     which are not linear, only their mixing part). `penalty` subtracts penalty·‖exp(ξ) − 1‖², `clip` limits the norm
-    of each ascent direction; App. E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best
-    point of the search is returned, so the gradient norm never falls (without a penalty). The default group is all of
+    of each ascent direction; ‖∇L‖ has many local maxima on an orbit, so that `starts` climbs, all but the first from far away,
+    reach higher. App. E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best point of the search
+    is returned, so the gradient norm never falls (without a penalty). The default group is all of
     `symmetry_group(net)`; for a network that is no MLP pass the group that `discover` found. That f is unchanged to `rtol` is checked.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
@@ -96,13 +98,16 @@ def teleport(
     refuse_tracers((params, x, y), "`teleport`")
     group = symmetry_group(net) if group is None else group
     check_options(net, group, steps, bound)
+    if not isinstance(starts, int) or starts < 1:
+        raise ValueError(f"`starts` is {starts!r}; pass a positive whole number of climbs.")
+    follow = follower(params)
     with arithmetic():
         params, x = checked(net, params, x, dtype=np.float64)
         check_sample(y, "y")
         check_target(net, params, x, y)
         y = promote(y, np.float64)
         start = group.extend(params)
-        found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip), start, x, y)
+        found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)
         element = group.element(found)
         moved = element(to_host(start))
         before, after = group.model(start, x), group.model(moved, x)
@@ -115,7 +120,7 @@ def teleport(
         norms = Change(*(_norm(m, loss, p, x, y) for m, p in ((net, params), (model, theta))))
         aligned = Change(alignment(net, params, x, y, loss=loss), alignment(model, theta, x, y, loss=loss))
         return Teleportation(
-            params=to_host(theta),
+            params=follow(to_host(theta)),
             model=model,
             element=element,
             coordinates=np.asarray(found),
@@ -156,6 +161,7 @@ class Search:
     penalty: float = 0.0
     lr: float = 0.05
     clip: float | None = None
+    starts: int = 1
 
     @property
     def ascent(self) -> Any:
@@ -201,11 +207,27 @@ def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
     dtype = jax.tree.leaves(start)[0].dtype
     zero = jnp.zeros(group.dimension, dtype)
-    # A balanced point is critical for ‖∇L‖ on its orbit, so the search starts a little beside it.
-    beside = jnp.asarray(_NUDGE * np.random.default_rng(0).standard_normal(group.dimension), dtype)
-    carry = (beside, ascent.init(zero), zero, objective(zero)[0])
-    (_, _, best, _), history = jax.lax.scan(step, carry, None, length=search.steps)
-    return best, history
+
+    def climb(beside: Any) -> tuple[Any, Any, Any]:
+        carry = (group.clip(beside, search.bound), ascent.init(zero), zero, objective(zero)[0])
+        (_, _, best, value), history = jax.lax.scan(step, carry, None, length=search.steps)
+        return best, value, history
+
+    begin = jnp.asarray(_beginnings(search), dtype)
+    if search.starts == 1:
+        best, _, history = climb(begin[0])
+        return best, history
+    found, values, histories = jax.lax.map(climb, begin)
+    chosen = jnp.argmax(values)
+    return found[chosen], histories[chosen]
+
+
+def _beginnings(search: Search) -> np.ndarray:
+    """Where to climb from: a little beside the identity, since a balanced point is critical for ‖∇L‖, and far from it."""
+    rng, D = np.random.default_rng(0), search.group.dimension
+    beside = _NUDGE * rng.standard_normal((1, D))
+    far = rng.standard_normal((search.starts - 1, D)) * np.log(search.bound) / np.sqrt(D)
+    return np.concatenate([beside, far])
 
 
 def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y: Any) -> Any:
