@@ -23,6 +23,7 @@ from neuromanifold.tangent.linearize import linearize
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.operator import ntk_operator
 from neuromanifold.tangent.prediction import KernelFlow, kernel_flow
+from neuromanifold.tangent.routes import Plan, kernel_plan
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "JacobianCertificate",
     "KernelFlow",
     "KernelOptions",
+    "Plan",
     "Posterior",
     "Quadrature",
     "Spectrum",
@@ -49,6 +51,7 @@ __all__ = [
     "jacobian",
     "kernel_alignment",
     "kernel_flow",
+    "kernel_plan",
     "largest_stable_lr",
     "linearize",
     "log_marginal_likelihood",

@@ -33,7 +33,7 @@ def ntk(
 
     Shape (n1·o, n2·o), sample-major; `trace=True` sums over equal outputs, (n1, n2); `diagonal=True` keeps them apart,
     (n1, n2, o). In the widest dtype passed, as the inputs came. Each parameter is followed through the traced network to its
-    products, whose inputs and cotangents give its part of the kernel by the cheapest of several ways (`nm.tangent.plan` shows
+    products, whose inputs and cotangents give its part of the kernel by the cheapest of several ways (`nm.tangent.kernel_plan` shows
     them): for a dense layer (a·a′ + 1)(d·d′), without a Jacobian. `wrt` picks the parameters that count;
     `by_layer=True` gives the part of each of them, a dict by name, whose sum is the kernel. Temporaries stay within
     `memory` bytes (default: see `memory_budget`; a device that runs out of memory all the same halves the blocks and warns).

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from neuromanifold.graph.graph import Graph, trace
-from neuromanifold.graph.selection import Selection
+from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.uses import Entering, Use, entering, leaves
 from neuromanifold.models.arguments import Model, Signature
+from neuromanifold.numerics.validation import sample_arrays
 
 _AMORTISED = 32
 _DIRECT = "jacobian"
@@ -51,6 +52,18 @@ class Plan:
         ]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {way}" for name, way in rows)
+
+
+def kernel_plan(f: Model, params: Any, x: Any, *, trace: bool = False, wrt: Any = None) -> Plan:
+    """By which way each parameter's part of `nm.ntk` is computed at these shapes; printed, a line for each use. A bias
+    goes with its product.
+
+    >>> net = nm.MLP((2, 3, 1))
+    >>> print(nm.tangent.kernel_plan(net, net.init(key=jax.random.key(0)), np.ones((4, 2))))
+    0.weight  hadamard
+    1.weight  hadamard
+    """
+    return plan(f, params, sample_arrays(x, "x"), select(params, wrt), "trace" if trace else "all")
 
 
 def plan(f: Model, params: Any, x: Any, chosen: Selection, kind: str) -> Plan:
