@@ -9,6 +9,7 @@ import numpy as np
 from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
+from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.symmetry.account import DimensionAccount
 from neuromanifold.symmetry.conserved import ConservedQuantities
@@ -194,7 +195,7 @@ class Inspection:
                 ("conserved quantities", f"{count:,}", "what gradient flow keeps, whatever the data and the loss")
             )
         if self.reduction is not None:
-            size = f"{self.reduction.net.n_params:,}"
+            size = f"{self.n_params - self.reduction.parameters_saved:,}"
             rows.append(("equivalent smaller network", size, _reduction_remark(self.reduction)))
         return rows
 
@@ -281,7 +282,9 @@ def _listed(counts: Iterable[int]) -> str:
 
 def _reduction_remark(reduction: Reduction) -> str:
     if not reduction.neurons_saved:
-        return "none found: no neuron is redundant on the sample"
-    widths = "-".join(str(w) for w in reduction.net.widths)
+        return "none found: no neuron or channel is redundant on the sample"
     deviation = f"deviation {reduction.deviation:.0e}" if reduction.deviation else "equal"
+    if (net := perceptron(reduction.net)) is None:
+        return f"parameters: {reduction.neurons_saved} channels fewer, {deviation} on the sample"
+    widths = "-".join(str(w) for w in net.widths)
     return f"parameters in {widths}: {reduction.neurons_saved} neurons fewer, {deviation} on the sample"

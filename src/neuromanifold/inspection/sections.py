@@ -31,12 +31,13 @@ from neuromanifold.inspection.units import statuses
 from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.losses import cross_entropy
 from neuromanifold.numerics import modular
+from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.regions.signs import signs_of
 from neuromanifold.symmetry.account import DimensionAccount, account_of
 from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
-from neuromanifold.symmetry.reduce import Reduction, reduced_by
+from neuromanifold.symmetry.reduce import Reduction, reduce_width, reduced_by
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
@@ -44,6 +45,7 @@ _LARGEST_ACCOUNT = 5_000  # parameters; generators of wide linear layers number 
 _LONGEST_ACCOUNT = 60.0  # seconds
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
 _LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
+_MOST_REDUCED = 200_000  # parameters of a network whose channels are tried one after another
 _LANCZOS_COUNT = 64  # eigenvalues of a kernel too large for all of them
 
 
@@ -157,8 +159,28 @@ def _conserved(s: Subject) -> ConservedQuantities:
 
 
 def _reduction(s: Subject) -> Reduction:
+    if perceptron(s.f) is None:
+        try:
+            return reduce_width(s.f, s.params, s.x)
+        except ValueError as refusal:
+            raise LeftOut(str(refusal).partition(";")[0]) from None
     net, params, x = s.perceptron
     return reduced_by(signs_of(net, s.problem.decisions, s.samples), net, params, x)
+
+
+def _reduction_seconds(s: Subject) -> float:
+    return passes(s, 20) + (cubes(s) / 10 if perceptron(s.f) else compiling(s, 4))
+
+
+def _reduction_obstacle(s: Subject) -> str:
+    """Perceptrons are reduced exactly, others by their channels, which are tried one after another."""
+    if perceptron(s.f):
+        return _exactly(s)
+    if not all(map(is_floating, jax.tree.leaves(s.x))):
+        return "its samples are not real numbers"
+    if s.columns > _MOST_REDUCED:
+        return f"channels are tried up to {_MOST_REDUCED:,} parameters: call nm.reduce_width"
+    return ""
 
 
 def _bottleneck(s: Subject) -> BottleneckStructure:
@@ -191,8 +213,8 @@ SECTIONS = (
     ),
     Section("conserved", "conserved quantities", _conserved, conserved_obstacle, lambda s: 0.0),
     Section(
-        "reduction", "equivalent smaller network", _reduction, lambda s: _perceptron(s) or _exactly(s),
-        lambda s: cubes(s) / 10 + passes(s, 20), needs="regions",
+        "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
+        _reduction_seconds, needs="regions",
     ),
     Section(
         "bottleneck", "bottleneck", _bottleneck, _perceptron, lambda s: cubes(s) + passes(s, 10 * s.outputs)

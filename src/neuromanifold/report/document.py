@@ -40,7 +40,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         "account": None if found.account is None else dict(found.account.rows),
         "reduction": None
         if found.reduction is None
-        else {"parameters": found.reduction.net.n_params, "deviation": found.reduction.deviation},
+        else {"parameters": found.n_params - found.reduction.parameters_saved, "deviation": found.reduction.deviation},
         "kernel": None
         if found.spectrum is None
         else {

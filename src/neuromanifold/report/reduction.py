@@ -5,9 +5,15 @@ import html
 import tempfile
 from pathlib import Path
 
+import jax
+import numpy as np
+from safetensors.numpy import save as dump
+
 from neuromanifold.inspection import Inspection
-from neuromanifold.models import save
+from neuromanifold.models import MLP, save
+from neuromanifold.models.described import perceptron
 from neuromanifold.report.terms import linked
+from neuromanifold.symmetry import Reduction
 
 _LARGEST = 600_000  # bytes of weights in a page that is to stay small
 
@@ -18,10 +24,10 @@ def reduction_section(found: Inspection) -> str:
     if reduction is None or not reduction.neurons_saved:
         return ""
     removed = "".join(f"<li>{html.escape(str(removal))}</li>" for removal in reduction.removed)
-    widths = "-".join(map(str, reduction.net.widths))
-    share = 100 * reduction.parameters_saved / found.n_params
+    net, share = perceptron(reduction.net), 100 * reduction.parameters_saved / found.n_params
+    shape = f"{reduction.neurons_saved} channels fewer" if net is None else f"the widths <code>{_widths(net)}</code>"
     return (
-        f"<p>The {linked('reduction', 'reduction')} has the widths <code>{widths}</code> and {reduction.net.n_params:,} of "
+        f"<p>The {linked('reduction', 'reduction')} has {shape} and {found.n_params - reduction.parameters_saved:,} of "
         f"{found.n_params:,} parameters ({share:.0f}% fewer). Its outputs on the sample {_deviation(reduction.deviation)}.</p>"
         f"<ul>{removed}</ul>{_download(found)}"
     )
@@ -34,10 +40,25 @@ def _deviation(size: float) -> str:
 def _download(found: Inspection) -> str:
     """The file as part of the page; the command that writes it where it is too large for that."""
     assert found.reduction is not None
-    with tempfile.TemporaryDirectory() as folder:
-        data = save(Path(folder) / "smaller.safetensors", found.reduction.net, found.reduction.params).read_bytes()
+    net, data = perceptron(found.reduction.net), _file(found.reduction)
     if len(data) > _LARGEST:
-        return f"<p>Its weights take {len(data) / 1e6:.1f} MB: write them with <code>neuromanifold reduce MODEL DATA</code>.</p>"
+        call = "nm.reduce_width(f, params, x)" if net is None else "neuromanifold reduce MODEL DATA"
+        return f"<p>Its weights take {len(data) / 1e6:.1f} MB: <code>{call}</code> gives them.</p>"
     coded = base64.b64encode(data).decode()
     link = f'<a class="download" download="smaller.safetensors" href="data:application/octet-stream;base64,{coded}">'
-    return f"<p>{link}Download smaller.safetensors</a> ({len(data) / 1000:.0f} kB); <code>nm.load</code> reads it.</p>"
+    reader = "safetensors.numpy.load_file" if net is None else "nm.load"
+    return f"<p>{link}Download smaller.safetensors</a> ({len(data) / 1000:.0f} kB); <code>{reader}</code> reads it.</p>"
+
+
+def _file(reduction: Reduction) -> bytes:
+    """The weights: of a perceptron with its architecture, of other networks under the names of their leaves."""
+    if (net := perceptron(reduction.net)) is None:
+        paths = jax.tree_util.tree_leaves_with_path(reduction.params)
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+        return dump({k: np.ascontiguousarray(leaf) for k, (_, leaf) in zip(names, paths, strict=True)})
+    with tempfile.TemporaryDirectory() as folder:
+        return save(Path(folder) / "smaller.safetensors", net, reduction.params).read_bytes()
+
+
+def _widths(net: MLP) -> str:
+    return "-".join(map(str, net.widths))

@@ -1,0 +1,47 @@
+"""The smaller network of `inspect` for a convolutional one: planted channels go, the page offers the weights."""
+
+import base64
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import load
+
+import neuromanifold as nm
+from neuromanifold.report.reduction import reduction_section
+
+
+def _network(params, x):
+    h = jax.lax.conv_general_dilated(x, params["c"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jax.nn.relu(h + params["b"]).mean(axis=(1, 2)) @ params["w"]
+
+
+def _planted(rng):
+    """Channel 1 is off everywhere, channel 3 is twice channel 0."""
+    params = {"c": rng.normal(size=(3, 3, 1, 4)), "b": rng.normal(size=4), "w": rng.normal(size=(4, 2))}
+    params["b"][1] = -100.0
+    params["c"][..., 3], params["b"][3] = 2 * params["c"][..., 0], 2 * params["b"][0]
+    return params
+
+
+def test_planted_channels_go_and_the_page_offers_the_weights(rng):
+    params, x = _planted(rng), rng.normal(size=(12, 5, 5, 1))
+    found = nm.inspect(_network, params, x)
+    assert found.reduction is not None
+    assert found.reduction.neurons_saved == 2
+    assert found.reduction.parameters_saved == 2 * (9 + 1 + 2)
+    new = rng.normal(size=(20, 5, 5, 1))
+    expected = np.asarray(_network(jax.tree.map(jnp.asarray, params), new))
+    assert np.abs(np.asarray(found.reduction.net(found.reduction.params, new)) - expected).max() < 1e-5
+    assert any("2 channels fewer" in str(row) for row in str(found).splitlines())
+    page = reduction_section(found)
+    data = base64.b64decode(re.search(r"base64,([^\"]+)\"", page)[1])
+    assert {name: a.shape for name, a in load(data).items()} == {"b": (2,), "c": (3, 3, 1, 2), "w": (2, 2)}
+
+
+def test_tokens_and_large_networks_are_left_out_with_the_reason(rng):
+    params = {"e": rng.normal(size=(5, 3))}
+    found = nm.inspect(lambda p, x: p["e"][x].sum(axis=1), params, rng.integers(0, 5, (6, 2)))
+    assert found.reduction is None
+    assert "its samples are not real numbers" in {part.left_out for part in found.parts}
