@@ -35,9 +35,9 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a numerical rank says, `growth` the exact
     rank on the first 1, …, n samples, `closed` how many parameters no open path runs through. `regions` and `layers` belong to
-    piecewise-linear networks, `account`, `reduction` and `bottleneck` to perceptrons. `fit` is r² (or what
-    `fit_name` says) where targets were given,
-    `descent` alignment and learning rate. `program` says what the network is as a program, `tensors` names its parameters.
+    piecewise-linear networks, `bottleneck` to perceptrons; `account` is that of exact graphs, `reduction` goes by neurons or channels.
+    `fit` is r² (or what `fit_name` says) where targets were given, `descent` alignment and learning rate.
+    `program` says what the network is as a program, `tensors` names its parameters.
     What was not computed is `None`, and `parts` says why.
     """
 
