@@ -51,6 +51,8 @@ def test_what_cannot_be_resized_says_so():
         ValueError, match="a BatchNorm1d cannot be resized; linear layers and convolutions without groups can"
     ):
         nm.to_torch(module, narrow, resize=True)
+    with pytest.raises(ValueError, match="the network is constant behind it"):
+        nm.to_torch(module, {**params, "0.weight": np.zeros((0, 2)), "0.bias": np.zeros(0)}, resize=True)
     with pytest.raises(ValueError, match=r"has shape .* the module needs"):
         nm.to_torch(module, narrow)
     assert np.shape(params["0.weight"]) == (3, 2)

@@ -12,6 +12,11 @@ def resized(module: Any, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[st
         old = getattr(layer, leaf)
         if tuple(old.shape) == tuple(shape):
             continue
+        if 0 in shape:
+            raise ValueError(
+                f"`params[{name!r}]` has shape {shape}: the network is constant behind it, and PyTorch has no layers without "
+                "channels; there is nothing to resize, take the constant."
+            )
         if any(name in pair and pair[0] != pair[1] for pair in tied.items()):
             raise ValueError(
                 f"`params[{name!r}]` has shape {shape}, but its weight is shared; such weights keep their shape."
