@@ -158,7 +158,7 @@ def test_an_activation_that_contradicts_the_file_is_refused(key: jax.Array, tmp_
         nm.load(path, activation="relu")
 
 
-@pytest.mark.parametrize("file", ["net.npz", "net.pt", "net"])
+@pytest.mark.parametrize("file", ["net.npz", "net.pkl", "net"])
 def test_a_name_that_could_not_be_read_back_is_refused(file: str, key: jax.Array, tmp_path: Path):
     net = nm.MLP((2, 3, 1))
     with pytest.raises(ValueError, match=r"`path` is .*\.safetensors"):

@@ -157,7 +157,7 @@ def test_mixing_an_active_with_an_inactive_neuron_by_hand():
 def test_the_residual_of_the_account_by_hand():
     """(3, 2 | 1), both active: f = VWx + c has 3 + 1 dimensions of 11; GL(2) and translations take 6, one is left."""
     [found, sampled] = accounts.account(accounts.Shallow(3, 2, 1, 2))
-    assert (found.parameters, int(found.functional), found.symmetric, found.unexplained) == (11, 4, 6, 1)
+    assert (found.parameters, int(found.functional), found.symmetric, found.left) == (11, 4, 6, 1)
     assert sampled
     assert accounts.residual(3, 1, 2) == 1
 
