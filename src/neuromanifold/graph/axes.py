@@ -194,6 +194,10 @@ def _reshape(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], r
     return None if options.get("dimensions") is not None else [table.regroup(axes[0], results[0])]
 
 
+def _squeeze(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+    return [tuple(axis for i, axis in enumerate(axes[0]) if i not in options["dimensions"])]
+
+
 def _transpose(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
     return [tuple(axes[0][i] for i in options["permutation"])]
 
@@ -300,7 +304,7 @@ _RULES = (
     {
         "broadcast_in_dim": _broadcast,
         "reshape": _reshape,
-        "squeeze": _reshape,
+        "squeeze": _squeeze,
         "expand_dims": _reshape,
         "transpose": _transpose,
         "dot_general": _dot,
