@@ -26,7 +26,8 @@ def _planted(rng):
 
 
 def test_planted_channels_go_and_the_page_offers_the_weights(rng):
-    params, x = _planted(rng), rng.normal(size=(12, 5, 5, 1))
+    params, x = _planted(rng), rng.normal(size=(12, 5, 5, 1)).astype(np.float32)
+    params = {name: a.astype(np.float32) for name, a in params.items()}
     found = nm.inspect(_network, params, x)
     assert found.reduction is not None
     assert found.reduction.neurons_saved == 2

@@ -11,7 +11,7 @@ from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import boundary, is_traced
+from neuromanifold.numerics.precision import boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample, sample_arrays
 from neuromanifold.regions.signs import Signs, exact_signs
@@ -98,7 +98,8 @@ def _of_channels(f: Model, params: Any, x: Any, rtol: float) -> Reduction:
     x = sample_arrays(x)
     with boundary(params, x):
         checked(f, params, x)
-    found = narrowed(f, params, x, rtol)
+    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) if is_floating(leaf) else np.asarray(leaf), x)
+    found = narrowed(f, params, wide, rtol)
     sizes = [sum(np.size(leaf) for leaf in jax.tree.leaves(tree)) for tree in (params, found.params)]
     return Reduction(
         net=found.f,
