@@ -29,7 +29,7 @@ ALLOWED = {
     "src/neuromanifold/numerics/precision.py": {"jax.core.Tracer"},
     "src/neuromanifold/graph/tracing.py": {"jax.extend.core"},
 }
-LAZY = ["flint", "plotly", "matplotlib", "sklearn", "dask", "torch", "zarr"]
+LAZY = ["flint", "plotly", "matplotlib", "sklearn", "dask", "torch", "zarr", "xarray", "pandas"]
 SKIPS = {"skip", "skipif", "importorskip", "xfail"}
 
 

@@ -13,8 +13,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.symmetry.monomial import Monomial, monomial
@@ -165,7 +163,7 @@ def components(size: int, *targets: np.ndarray) -> np.ndarray:
     if not targets:
         return np.arange(size)
     rows, columns = np.tile(np.arange(size), len(targets)), np.concatenate(targets)
-    return connected_components(coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size)), directed=False)[1]
+    return _connected(size, rows, columns)
 
 
 def _equal(graph: Graph, colours: Colours, layer: int, atol: float) -> list[np.ndarray]:
@@ -290,10 +288,15 @@ def _split(graph: Graph, colours: Colours, layer: int, atol: float) -> tuple[np.
 
 def components_of_pairs(size: int, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Components of the bipartite graph on 2·size vertices with edges source → size + target."""
-    shape = (2 * size, 2 * size)
-    return connected_components(
-        coo_array((np.ones(len(source)), (source, size + target)), shape=shape), directed=False
-    )[1]
+    return _connected(2 * size, source, size + target)
+
+
+def _connected(size: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The component's number for each of {0, …, size−1}, with edges between rows and columns."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    return connected_components(coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size)), directed=False)[1]
 
 
 def _numbered(labels: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import xarray as xr
 
 from neuromanifold.numerics.files import write_atomically, write_text
 from neuromanifold.numerics.sealed import check_seal, write_sealed
@@ -38,13 +37,15 @@ def save_figure(figure: Any, out: Path, name: str) -> list[Path]:
     ]
 
 
-def save_data(dataset: xr.Dataset, out: Path, name: str) -> Path:
+def save_data(dataset: Any, out: Path, name: str) -> Path:
     """`name.nc` in `out`, atomically, with a checksum at its end, which other programs ignore."""
     return write_sealed(out / f"{name}.nc", lambda path: dataset.to_netcdf(path, engine="h5netcdf"))
 
 
-def read_data(path: Path) -> xr.Dataset:
+def read_data(path: Path) -> Any:
     """What `save_data` wrote, in memory; refused where a bit has changed, or where it claims more than the file holds."""
+    import xarray as xr
+
     check_seal(path, REMEDY)
     try:
         with xr.open_dataset(path, engine="h5netcdf") as file:

@@ -6,7 +6,6 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import expm
 
 from neuromanifold.models.activation import apply_activation
 from neuromanifold.models.init import Layer
@@ -72,6 +71,8 @@ class BatchGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> BatchElement:
         """exp of a matrix with entries N(0, 1/16h)."""
+        from scipy.linalg import expm
+
         h = self.net.widths[1]
         matrix = expm(host_generator(key).standard_normal((h, h)) / (4 * h**0.5))
         return BatchElement(matrix, np.asarray(self.x, np.float64), self.net)

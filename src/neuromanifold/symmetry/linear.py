@@ -7,7 +7,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
 from neuromanifold.models.mlp import MLP
@@ -242,7 +241,9 @@ class OrthogonalGroup(_LinearGroup):
 def _expm(matrix: Any) -> Any:
     """exp of a small matrix. For tracers: Taylor's polynomial at 2⁻⁶ of it, squared six times; accurate for norms up to 16."""
     if isinstance(matrix, np.ndarray):
-        return scipy.linalg.expm(matrix)
+        from scipy.linalg import expm
+
+        return expm(matrix)
     eye = jnp.eye(len(matrix), dtype=matrix.dtype)
     power, small = eye, matrix / 2**_SQUARINGS
     for k in range(_TERMS, 0, -1):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from neuromanifold.numerics.memory import blocks
 
@@ -70,6 +69,8 @@ class BlockedKernel:
 
     def _preconditioner(self, shift: float) -> Callable[[np.ndarray], np.ndarray]:
         """(LLᵀ + δ)⁻¹ by Woodbury, with LLᵀ the Nyström approximation of K from a sample of landmarks."""
+        from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
         count = min(_LANDMARKS, len(self.x))
         chosen = np.sort(np.random.default_rng(0).permutation(len(self.x))[:count])
         landmarks = self.x[chosen]

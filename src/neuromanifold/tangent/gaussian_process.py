@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import cho_solve
 
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
@@ -88,6 +87,8 @@ def gp_posterior(
 
 
 def _factorised(kernel: np.ndarray, right: np.ndarray, shift: float) -> tuple[np.ndarray, float]:
+    from scipy.linalg import cho_solve
+
     shifted = kernel + shift * np.eye(len(kernel))
     factor = _cholesky(shifted)
     solved = cho_solve((factor, True), right)

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import eigvalsh_tridiagonal
 
 from neuromanifold.models.activation import Activation
 from neuromanifold.numerics.precision import arithmetic
@@ -103,6 +102,8 @@ def gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
     The recurrence √(k+1) he_{k+1} = z he_k − √k he_{k−1} runs from he_0 = 1 with its growth kept as a logarithm; each column
     is then normalised, which gives √w_i = 1/√Σ_k he_k(z_i)².
     """
+    from scipy.linalg import eigvalsh_tridiagonal
+
     nodes = np.asarray(eigvalsh_tridiagonal(np.zeros(order), np.sqrt(np.arange(1.0, order))))
     mantissa, exponent = np.empty((order, order)), np.zeros((order, order))
     previous, current, grown = np.zeros(order), np.ones(order), np.zeros(order)
