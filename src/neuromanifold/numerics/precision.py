@@ -46,6 +46,17 @@ def product_precision(precision: str, dtype: Any) -> str:
     return PRODUCTS["highest" if exact else precision]
 
 
+def products_are(*precisions: str) -> bool:
+    """Whether matrices are multiplied with one of these precisions here.
+
+    >>> with arithmetic():
+    ...     products_are("highest"), products_are("tf32x3", "bf16x3")
+    (True, False)
+    """
+    config: Any = jax.config
+    return config.jax_default_matmul_precision in [PRODUCTS[precision] for precision in precisions]
+
+
 @contextmanager
 def boundary(*inputs: Any, precision: str = "highest") -> Generator[Callable[[Any], Any]]:
     """`arithmetic`, with a function that lets results leave as the inputs came.
