@@ -118,8 +118,6 @@ def _recorded(statement: Statement, numbers: list[Number], *, impatient: bool = 
 
 def _flagged(control: papers.Control, running: list[bool]) -> papers.Control:
     """The control, which says when it begins: its case must fail."""
-    if control.case is None:
-        return control
     build = control.case
     return replace(control, case=lambda: (running.append(True), build())[1])
 
