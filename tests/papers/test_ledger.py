@@ -100,9 +100,9 @@ def test_the_errata_page_is_generated_from_the_record() -> None:
 def test_the_errata_page_gives_the_proof_or_says_that_there_is_none() -> None:
     pieces = next(statement for statement in ALL if statement.id == "4.6")
     assert pieces.amended is not None
-    assert "No proof." in errata_page([pieces], RECORDED)
-    proved = replace(pieces, amended=replace(pieces.amended, proof="On a piece each output is affine."))
-    assert "*Proof.* On a piece each output is affine." in errata_page([proved], RECORDED)
+    assert "*Proof.* In the cell of a sign pattern" in errata_page([pieces], RECORDED)
+    unproved = replace(pieces, amended=replace(pieces.amended, proof="no proof"))
+    assert "No proof." in errata_page([unproved], RECORDED)
 
 
 def test_what_is_not_printed_is_not_called_printed() -> None:

@@ -124,7 +124,7 @@ def mean_distances(k: int, n: int, rng: np.random.Generator, at: int = 1) -> flo
     return float(cKDTree(y, boxsize=1.0).query(y, at + 1)[0][:, at].mean())
 
 
-SIZES = (500, 1000, 2000, 4000)
+SIZES, TRIALS = (500, 1000, 2000, 4000), 6
 
 
 def order_of(k: int) -> float:
@@ -137,7 +137,7 @@ def measure_order(case: tuple[int, int, int], order: Callable[[int], float] = or
     from scipy.stats import linregress
 
     k, at, seed = case
-    rng, sizes = np.random.default_rng([k, at, seed]), np.repeat(SIZES, 6)
+    rng, sizes = np.random.default_rng([k, at, seed]), np.repeat(SIZES, TRIALS)
     found: Any = linregress(np.log(sizes), np.log([mean_distances(k, int(n), rng, at) for n in sizes]))
     return Check(float(found.slope), order(k), "=", 4 * float(found.stderr), {"k*": k, "closest": at})
 

@@ -83,6 +83,10 @@ SING_EXIST = Statement(
         measure=_exist_amended,
         control=Control("strides of one", case=lambda: LinearConvNet((3, 2), (1, 1))),
         exhaustive="sizes 2–5, strides 2–4 (H = 2) and sizes 2–4, strides 2–3 (H = 3)",
+        proof="M is a cone, so if it is a manifold at 0 it is its tangent space there, of dimension dim M = Σ(k_l − 1) "
+        "+ 1. But M contains the monomials with the exponents Σ i_lt_l, 0 ≤ i_l < k_l. Raising i_1, then i_2, … "
+        "one by one gives dim M different ones, 0, …, k_1 − 1, k_1 − 1 + t_2, …; and k_1 − 2 + t_2, t_2 = s_1 ≥ "
+        "2, lies strictly between the two last named.",
     ),
 )
 

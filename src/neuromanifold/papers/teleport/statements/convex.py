@@ -166,7 +166,10 @@ _DECREASE = Statement(
     method="exact",
     cases=steps,
     measure=reversed_bound,
-    control=Control("a concave loss, −F²/2", case=lambda: Step("−F²/2", (ONE,), ((ONE,),))),
+    control=Control(
+        "a concave loss, −F²/2, on two samples",
+        case=lambda: Step("−F²/2", (ONE, 0 * ONE), ((ONE, 0 * ONE), (0 * ONE, ONE))),
+    ),
     show=str,
     proof="A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f(s), ΔF⟩/|X| with ΔF = −Θf(s).",
 )
