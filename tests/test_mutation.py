@@ -59,8 +59,8 @@ def exact(case, wanted=hypotenuse):
     return Check(wanted(case) ** 2, case.a**2 + case.b**2, "=", 64 * 1e-16, hypotheses=hypotheses)
 
 
-def loose(case):
-    return Check(0 * hypotenuse(case), 1, "<=")
+def loose(case, excess=0):
+    return Check(0 * hypotenuse(case) + excess, 1, "<=")
 """
 
 
@@ -88,7 +88,7 @@ def target(toy: ModuleType, measure: str = "exact") -> ToyTarget:
         measure=getattr(toy, measure),
         control=Control("no right angle", case=lambda: toy.Triangle(1, 1))
         if measure == "exact"
-        else Control("by hand", check=lambda: Check(1, 0), because="a test"),
+        else Control("an excess of 9", case=lambda: toy.Triangle(3, 4), breaks={"excess": 9}),
         show=str,
     )
     return ToyTarget("1", statement)
