@@ -2,12 +2,19 @@
 
 import dataclasses
 import html
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
 
-from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.precision import follower, is_traced
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Array = Any
+"""What a result holds: a NumPy array, or a JAX array where its inputs were."""
 
 _MOST_SHOWN = 6
 
@@ -86,3 +93,27 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
+
+
+def follows(verb: Callable[P, R]) -> Callable[P, R]:
+    """A verb that computes on the host and whose floating-point results leave as its inputs came (see `precision`).
+
+    >>> with jax.enable_x64(True):
+    ...     type(follows(lambda a: np.asarray(a) + 1)(jnp.ones(2))).__name__
+    'ArrayImpl'
+    """
+
+    @wraps(verb)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        follow = follower(args, kwargs)
+
+        def leave(leaf: Any) -> Any:
+            if isinstance(leaf, Result) and dataclasses.is_dataclass(leaf):
+                fields = {name: jax.tree.map(leave, value) for name, value in _fields(leaf)}
+                moved = {name: value for name, value in fields.items() if value is not getattr(leaf, name)}
+                return dataclasses.replace(leaf, **moved) if moved else leaf
+            return follow(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
+
+        return jax.tree.map(leave, verb(*args, **kwargs))
+
+    return call

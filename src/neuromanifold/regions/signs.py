@@ -10,6 +10,7 @@ from neuromanifold.graph.graph import trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.activation import Activation, per_neuron
 from neuromanifold.models.arguments import checked
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.validation import sample_arrays
@@ -29,7 +30,7 @@ class Signs:
     escalated: int
 
 
-def exact_signs(net: MLP, params: Params, x: np.ndarray, *, balls_only: bool = False) -> Signs:
+def exact_signs(net: MLP, params: Params, x: Any, *, balls_only: bool = False) -> Signs:
     """The signs of all pre-activations at float parameters and float data, proved.
 
     `balls_only` skips the float64 pass: the slower, independent route.
@@ -41,6 +42,7 @@ def exact_signs(net: MLP, params: Params, x: np.ndarray, *, balls_only: bool = F
     >>> signs.layers[0].ravel().tolist()
     [1, -1]
     """
+    require_perceptron(net, "for other networks call nm.activation_patterns(f, params, x, exact=True)")
     x = sample_arrays(x)
     with boundary(params, x):
         checked(net, params, x)

@@ -8,6 +8,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, mse
@@ -158,11 +159,11 @@ def _hessian(f: Model, output: int, params: Any, sample: Any, v: Any) -> Any:
 
 def _gauss_newton(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    prediction, change = jax.jvp(lambda p: f(unravel(p), x), (flat,), (v.astype(flat.dtype),))
+    prediction, change = jax.jvp(lambda p: called(f, unravel(p), x), (flat,), (v.astype(flat.dtype),))
     curved = jax.jvp(lambda z: jax.grad(loss)(z, y), (prediction,), (change,))[1]
-    return jax.vjp(lambda p: f(unravel(p), x), flat)[1](curved)[0]
+    return jax.vjp(lambda p: called(f, unravel(p), x), flat)[1](curved)[0]
 
 
 def _loss_hessian(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    return jax.jvp(jax.grad(lambda p: loss(f(unravel(p), x), y)), (flat,), (v.astype(flat.dtype),))[1]
+    return jax.jvp(jax.grad(lambda p: loss(called(f, unravel(p), x), y)), (flat,), (v.astype(flat.dtype),))[1]

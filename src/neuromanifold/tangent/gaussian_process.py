@@ -10,6 +10,7 @@ import numpy as np
 
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
+from neuromanifold.numerics.results import Array, follows
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.blocked_solve import BlockedKernel
 from neuromanifold.tangent.infinite.kernels import nngp
@@ -25,8 +26,8 @@ class Posterior(NamedTuple):
     took: 0 where it was factorised.
     """
 
-    mean: np.ndarray
-    covariance: np.ndarray
+    mean: Array
+    covariance: Array
     residual: float
     products: int
 
@@ -37,6 +38,7 @@ class Posterior(NamedTuple):
         return np.sqrt(np.maximum(variances, 0.0))
 
 
+@follows
 def gp_posterior(
     net: Any,
     x: Any,

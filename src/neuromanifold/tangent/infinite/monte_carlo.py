@@ -8,6 +8,7 @@ import numpy as np
 
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.results import Array, follows
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.ntk import ntk
 
@@ -15,8 +16,8 @@ from neuromanifold.tangent.ntk import ntk
 class Estimate(NamedTuple):
     """A mean over drawn networks and its standard error, entry by entry; `runs` networks were drawn."""
 
-    mean: np.ndarray
-    standard_error: np.ndarray
+    mean: Array
+    standard_error: Array
     runs: int
 
     def deviation(self, limit: Any) -> float:
@@ -42,6 +43,7 @@ class MonteCarlo(NamedTuple):
     ntk: Estimate
 
 
+@follows
 def monte_carlo_kernels(
     net: Any,
     x1: Any,
