@@ -17,6 +17,7 @@ from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.numerics.precision import is_floating
+from neuromanifold.numerics.results import Shown
 
 _QUESTIONS = {"clamp": 2, "eq": 2, "ne": 2}
 
@@ -40,8 +41,8 @@ class Units:
         return int(np.prod(self.shape, dtype=int))
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph(Shown):
     """A network f(params, x) at one sample, traced once.
 
     `program` takes the leaves of `params` (named `parameters`, in `jax.tree.leaves` order), then those of one sample.
@@ -189,6 +190,10 @@ class Graph:
         ask = Gated(gates)
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.quantities)
+
+    def headline(self) -> str:
+        """How long it is and what it takes."""
+        return f"{len(self.program.nodes)} operations, {len(self.parameters)} parameters, {self.inputs} inputs, {self.outputs} outputs"
 
     def __str__(self) -> str:
         return "\n".join(_table(self))

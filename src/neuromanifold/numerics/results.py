@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -19,23 +20,19 @@ Array = Any
 _MOST_SHOWN = 6
 
 
-class Result:
-    """A base for results, which are dataclasses (`repr=False`) or Equinox modules.
+class Shown:
+    """A base for what is looked at.
 
-    `repr` is the class with its `headline`, `str` the table where a class writes one, a notebook shows `str`, and `to_dict`
-    gives the fields as NumPy arrays, numbers, text and dictionaries.
-
-    >>> @dataclasses.dataclass(frozen=True, repr=False)
-    ... class Found(Result):
-    ...     count: int
-    ...     values: np.ndarray
-    >>> Found(3, np.arange(12.0))
-    Found(count 3, values 12 numbers from 0 to 11)
+    `repr` is the class with its `headline`, `str` the table where a class writes one; a notebook shows `str`.
     """
 
     def headline(self) -> str:
-        """What the result says, in a line."""
-        return ", ".join(f"{name.replace('_', ' ')} {brief(value)}" for name, value in _fields(self))
+        """What it says, in a line: the first of its `str` where it has one of its own."""
+        if type(self).__str__ is not Shown.__str__:
+            return str(self).partition("\n")[0]
+        return ", ".join(
+            f"{name.replace('_', ' ')} {brief(value)}" for name, value in _fields(self) if value is not None
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"
@@ -46,13 +43,33 @@ class Result:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
+
+class Result(Shown):
+    """A base for results, which are dataclasses (`repr=False`) or Equinox modules; `to_dict` gives the fields as plain data.
+
+    >>> @dataclasses.dataclass(frozen=True, repr=False)
+    ... class Found(Result):
+    ...     count: int
+    ...     values: np.ndarray
+    >>> Found(3, np.arange(12.0))
+    Found(count 3, values 12 numbers from 0 to 11)
+    """
+
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data."""
+        """The fields as NumPy arrays, numbers, text and dictionaries."""
         return {name: _plain(value) for name, value in _fields(self)}
 
 
 def _fields(result: Any) -> list[tuple[str, Any]]:
     return [(field.name, getattr(result, field.name)) for field in dataclasses.fields(result)]
+
+
+def named(record: Any) -> str:
+    """A named tuple in a line."""
+    fields = zip(record._fields, record, strict=True)
+    return (
+        f"{type(record).__name__}({', '.join(f'{name} {brief(value)}' for name, value in fields if value is not None)})"
+    )
 
 
 def brief(value: Any) -> str:
@@ -67,7 +84,9 @@ def brief(value: Any) -> str:
         return f"{sum(np.size(a) for a in jax.tree.leaves(value)):,} numbers"
     if isinstance(value, tuple | list) and len(value) > _MOST_SHOWN:
         return f"{len(value)} of them"
-    return repr(value) if isinstance(value, str | Result) else str(value)
+    if inspect.isfunction(value):
+        return value.__name__
+    return repr(value) if isinstance(value, str | Shown) else str(value)
 
 
 def _of_array(a: Any) -> str:

@@ -13,12 +13,13 @@ from neuromanifold.models.arguments import checked
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import sample_arrays
 from neuromanifold.regions.decisions import Decisions, decide
 
 
-@dataclass(frozen=True)
-class Signs:
+@dataclass(frozen=True, repr=False)
+class Signs(Result):
     """The sign (−1, 0, +1) of every pre-activation, layer by layer (output included), with how it was decided.
 
     Neurons without a kink (identity, polynomial) are given +1. `kinks` lists (sample, layer, neuron) with a

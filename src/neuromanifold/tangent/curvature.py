@@ -35,8 +35,13 @@ def output_hessian_norm(
         outputs = output_size(f, params, x)
         if not 0 <= output < outputs:
             raise ValueError(f"`output` is {output} but the model has {outputs} outputs; pass 0 to {outputs - 1}.")
-        norm = lambda sample: _norm(Product(_hessian, (f, output)), (params, sample), n_columns(params), rtol, dtype)  # noqa: E731
-        return leave(jax.lax.map(norm, x))
+        return leave(_hessian_norms(f, output, rtol, np.dtype(dtype), params, x))
+
+
+@jax.jit(static_argnums=(0, 1, 2, 3))
+def _hessian_norms(f: Model, output: int, rtol: float, dtype: np.dtype, params: Any, x: Any) -> Any:
+    size = n_columns(params)
+    return jax.lax.map(lambda row: _norm(Product(_hessian, (f, output)), (params, row), size, rtol, dtype), x)
 
 
 @runtime_checkable

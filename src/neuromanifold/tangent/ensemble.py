@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.numerics.results import Array, Result, follows
+from neuromanifold.numerics.results import Array, Result, follows, named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.infinite.kernels import InfiniteKernels, infinite_kernels, nngp
 from neuromanifold.tangent.infinite.quadrature import Quadrature
@@ -21,6 +21,8 @@ class Gaussian(NamedTuple):
     mean: Array
     covariance: Array
 
+    __repr__ = named
+
     @property
     def standard_deviation(self) -> Array:
         """At each sample."""
@@ -32,6 +34,8 @@ class Gaussians(NamedTuple):
 
     train: Gaussian
     other: Gaussian | None
+
+    __repr__ = named
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
-from neuromanifold.numerics.results import Array, follows
+from neuromanifold.numerics.results import Array, follows, named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.blocked_solve import BlockedKernel
 from neuromanifold.tangent.infinite.kernels import nngp
@@ -30,6 +30,8 @@ class Posterior(NamedTuple):
     covariance: Array
     residual: float
     products: int
+
+    __repr__ = named
 
     @property
     def standard_deviation(self) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.results import Array, follows
+from neuromanifold.numerics.results import Array, follows, named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.ntk import ntk
 
@@ -19,6 +19,8 @@ class Estimate(NamedTuple):
     mean: Array
     standard_error: Array
     runs: int
+
+    __repr__ = named
 
     def deviation(self, limit: Any) -> float:
         """How far one network is from `limit`: the root mean square over networks and entries, relative to the limit's."""
@@ -41,6 +43,8 @@ class MonteCarlo(NamedTuple):
 
     nngp: Estimate
     ntk: Estimate
+
+    __repr__ = named
 
 
 @follows
