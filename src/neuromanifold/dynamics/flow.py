@@ -9,7 +9,7 @@ import numpy as np
 
 from neuromanifold.dynamics.checks import check_hashable, check_targets
 from neuromanifold.dynamics.equation import Equation, Event, Metric, Piece, Tolerance, interpolate, solve
-from neuromanifold.models.arguments import check_callable
+from neuromanifold.models.arguments import check_model
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
@@ -123,7 +123,7 @@ def gradient_flow(
     """
     if is_traced((params, x, y)):
         raise TypeError("`gradient_flow` chooses its steps by value, so not inside jit, vmap or grad; call it outside.")
-    check_callable(f)
+    check_model(f)
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")
     check_hashable(f=f, loss=loss, metric=metric, event=event)

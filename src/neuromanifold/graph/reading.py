@@ -6,6 +6,7 @@ owner, and one read while it is off every later reading with 64 bits. What is ke
 objects, the same numbers.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,7 @@ def called(fn: Callable[..., Any], *arguments: Any) -> Any:
 
 def _bare(fn: Any) -> Any:
     """Without the outermost `jax.jit`, whose reading JAX would keep."""
-    return fn.__wrapped__ if isinstance(fn, jax.stages.Wrapped) else fn
+    return inspect.unwrap(fn, stop=lambda inner: not isinstance(inner, jax.stages.Wrapped))
 
 
 def _closed(closed: Any) -> Any:

@@ -82,7 +82,7 @@ def follower(*inputs: Any) -> Callable[[Tree], Tree]:
     wide = is_wide()
     arrays = [leaf for leaf in jax.tree.leaves(inputs) if isinstance(leaf, jax.Array)]
     places = {device for array in arrays if not isinstance(array, Tracer) for device in array.devices()}
-    place = places.pop() if len(places) == 1 and places != {jnp.zeros(()).device} else None
+    place = places.pop() if len(places) == 1 and places != {jax.local_devices()[0]} else None
 
     def follow(leaf: Any) -> Any:
         moves = isinstance(leaf, np.ndarray) and (wide or leaf.dtype.itemsize < 8)

@@ -13,7 +13,7 @@ from neuromanifold.models.arguments import Model, check_target, checked, output_
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
-from neuromanifold.numerics.precision import boundary, is_traced, promote
+from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
 from neuromanifold.tangent.jacobian import n_columns
 
 _KINDS = ("gauss-newton", "hessian")
@@ -145,7 +145,8 @@ def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse
         raise ValueError(f"`momentum` is {momentum}; pass a number in [0, 1).")
     top = sharpness(f, params, x, y, loss=loss)
     if is_traced(top):
-        return jnp.where(top > 0, 2 * (1 + momentum) / jnp.where(top > 0, top, 1.0), jnp.inf)
+        with arithmetic():
+            return jnp.where(top > 0, 2 * (1 + momentum) / jnp.where(top > 0, top, 1.0), jnp.inf)
     return 2 * (1 + momentum) / top if top > 0 else np.inf
 
 

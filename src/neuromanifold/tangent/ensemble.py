@@ -21,7 +21,8 @@ class Gaussian(NamedTuple):
     mean: Array
     covariance: Array
 
-    __repr__ = named
+    def __repr__(self) -> str:
+        return named(self)
 
     @property
     def standard_deviation(self) -> Array:
@@ -35,7 +36,8 @@ class Gaussians(NamedTuple):
     train: Gaussian
     other: Gaussian | None
 
-    __repr__ = named
+    def __repr__(self) -> str:
+        return named(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -31,7 +31,8 @@ class Posterior(NamedTuple):
     residual: float
     products: int
 
-    __repr__ = named
+    def __repr__(self) -> str:
+        return named(self)
 
     @property
     def standard_deviation(self) -> np.ndarray:

@@ -23,7 +23,8 @@ class InfiniteKernels(NamedTuple):
     nngp: Any
     ntk: Any
 
-    __repr__ = named
+    def __repr__(self) -> str:
+        return named(self)
 
 
 class KernelOptions(TypedDict, total=False):

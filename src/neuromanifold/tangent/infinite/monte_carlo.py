@@ -20,7 +20,8 @@ class Estimate(NamedTuple):
     standard_error: Array
     runs: int
 
-    __repr__ = named
+    def __repr__(self) -> str:
+        return named(self)
 
     def deviation(self, limit: Any) -> float:
         """How far one network is from `limit`: the root mean square over networks and entries, relative to the limit's."""
@@ -44,7 +45,8 @@ class MonteCarlo(NamedTuple):
     nngp: Estimate
     ntk: Estimate
 
-    __repr__ = named
+    def __repr__(self) -> str:
+        return named(self)
 
 
 @follows
