@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.losses import Loss
 
 
@@ -61,7 +62,7 @@ def _as_probe(probe: Any, name: str | None = None) -> Probe:
 @lru_cache(maxsize=64)
 def loss_probe(loss: Loss) -> Probe:
     """The loss on all the data, in the history as `loss`."""
-    return Probe(lambda f, params, x, y: loss(f(params, x), y), "loss")
+    return Probe(lambda f, params, x, y: loss(called(f, params, x), y), "loss")
 
 
 def r_squared(f: Any, params: Any, x: Any, y: Any) -> Any:
@@ -71,7 +72,7 @@ def r_squared(f: Any, params: Any, x: Any, y: Any) -> Any:
     >>> float(r_squared(line, 1.0, np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])))
     1.0
     """
-    residual = jnp.sum((y - f(params, x)) ** 2)
+    residual = jnp.sum((y - called(f, params, x)) ** 2)
     return 1 - residual / jnp.sum((y - jnp.mean(jnp.asarray(y), axis=0)) ** 2)
 
 
