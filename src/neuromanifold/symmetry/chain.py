@@ -26,7 +26,7 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.reach import Data, Known, between, gate_rows, known_regions, wide_inputs
 
 _BATCH = 256
-_PATIENCE = 4  # batches of new inputs without a new direction
+_PATIENCE = 4  # batches of new inputs without a new direction, and rounds in which not all rows are finite
 _MOST_BATCHES = 16
 _SPARE = 4
 _FEWEST = 64  # new regions looked at in a batch, beyond twice as many as could show all that is missing
@@ -237,20 +237,21 @@ def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -
 def _grown(
     rows: Rows, basis: np.ndarray, data: Data, gates: Gates, rng: np.random.Generator
 ) -> tuple[np.ndarray, float, int]:
-    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing; the gap of the last, and how many
-    rows were left out because they are not finite."""
+    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing (a few, where rows are not
+    finite); the gap of the last, and how many rows were left out because they are not finite."""
     size = (
         1 << (len(data[0]) - 1).bit_length()
     )  # few sizes, so that few programs are traced; repeated rows span nothing new
     again = np.minimum(np.arange(size), len(data[0]) - 1)
     data, gates = tuple(a[again] for a in data), tuple(g[again] for g in gates)
-    spaces, moved, gap, dropped = rows.spaces, data, np.inf, 0
+    spaces, moved, gap, dropped, idle = rows.spaces, data, np.inf, 0, 0
     while len(basis) < basis.shape[1]:
         whole = rows.at(moved, gates)
         new = finite(whole)
         dropped += len(whole) - len(new)
         found, gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
-        if found is basis and moved is not data:
+        idle = idle + 1 if found is basis and moved is not data else 0
+        if idle and (len(new) == len(whole) or idle == _PATIENCE):
             break
         basis, moved = found, _generic(rows, data, rng)
     return basis, gap, dropped
