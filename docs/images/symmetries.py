@@ -12,10 +12,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from symmetry.nets import NETS
-
 from neuromanifold import symmetry
 from neuromanifold.numerics.precision import arithmetic
+from symmetry.nets import NETS
 
 
 def main(seeds: int) -> None:
