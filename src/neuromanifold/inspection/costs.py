@@ -33,7 +33,8 @@ def exact_seconds(s: Subject) -> float:
     """Seconds of the exact rank, by the cheaper of its two ways."""
     m = min(s.rows, s.columns)
     dense = s.rows * s.columns * (ENTRY + m * PRODUCT)
-    sketched = s.exact_operations * PRODUCT + s.rows * m * (ENTRY + m * PRODUCT)
+    operations, entries = s.sketch_costs
+    sketched = operations * PRODUCT + entries * ENTRY + s.rows * m * (ENTRY + m * PRODUCT)
     return min(dense, sketched)
 
 

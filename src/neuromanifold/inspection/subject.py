@@ -71,12 +71,13 @@ class Subject:
         return Problem.of(self.f, self.params, self.x, memory=self.budget)
 
     @cached_property
-    def exact_operations(self) -> float:
-        """Multiplications of residues that a sketch of J takes, counted before anything is decided."""
+    def sketch_costs(self) -> tuple[float, int]:
+        """Multiplications of residues that a sketch of J takes, and entries that it makes, counted before anything is decided."""
         leaves, data = ([np.asarray(a) for a in jax.tree.leaves(tree)] for tree in (self.params, self.x))
         undecided = Decisions(self.graph, (), (), (), 0)
         problem = Problem(self.f, self.graph, tuple(leaves), tuple(data), undecided, select(self.params, None))
-        return problem.sketch_operations(min(self.rows, self.columns))
+        m = min(self.rows, self.columns)
+        return problem.sketch_operations(m), self.samples * problem.sketch_entries(m)
 
     @cached_property
     def rank(self) -> Rank:

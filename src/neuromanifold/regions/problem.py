@@ -147,6 +147,11 @@ class Problem:
         most = max((use.batch * use.positions * (self.graph.outputs + 1) * m for use in uses), default=0)
         return most + self.graph.outputs * m
 
+    def sketch_entries(self, m: int) -> int:
+        """Numbers that are made entry by entry for one sample of a sketch with m columns."""
+        uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
+        return sum(use.batch * use.positions for use in uses) * (self.graph.outputs + 1) * m
+
     def sketch_operations(self, m: int) -> float:
         """Multiplications in the matrix products of a sketch with m columns."""
         how, o = entering_exactly(self.graph, self.chosen.leaves), self.graph.outputs

@@ -17,7 +17,7 @@ from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, ex
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.chain import Chain, ExactRows, FloatRows, chain_of
-from neuromanifold.symmetry.confined import Blocks, confined
+from neuromanifold.symmetry.confined import Blocks
 from neuromanifold.symmetry.equivalence import SOURCES, HiddenEquivalence, equivalence_of
 from neuromanifold.symmetry.relations import related_directions
 from neuromanifold.tangent.certificate import certified_rank
@@ -282,7 +282,7 @@ def _in_turn(
         inside = spaces.vanishing(spaces.product(J, rows.T))
         refuted += int((~inside).sum())
         seen = rows[inside] if modulo is None else spaces.product(rows[inside], modulo.T)
-        total = spaces.basis(np.concatenate([have, seen])) if len(have) < most and len(seen) else have
+        total = spaces.extended(have, seen) if len(have) < most and len(seen) else have
         counts[name] = counts.get(name, 0) + len(total) - len(have)
         have = total
     return counts, refuted
@@ -294,5 +294,5 @@ def _candidates(J: np.ndarray, offered: Candidates, blocks: Blocks, spaces: Spac
         yield SOURCES[1], np.eye(J.shape[1], dtype=J.dtype)[free]
     yield from offered.items()
     for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
-        found = [confined(J, np.setdiff1d(block, free), spaces) for block in parts]
+        found = spaces.confined(J, [np.setdiff1d(block, free) for block in parts])
         yield name, np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *found])

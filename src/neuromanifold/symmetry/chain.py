@@ -243,4 +243,5 @@ def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:
 
 
 def _tall(spaces: Spaces, A: np.ndarray) -> np.ndarray:
-    return spaces.mixed(A, A.shape[1] + _SPARE)
+    """Fewer rows of the same span where singular values are to be had; exact elimination takes them in turn."""
+    return A if spaces.exact else spaces.mixed(A, A.shape[1] + _SPARE)
