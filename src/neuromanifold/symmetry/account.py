@@ -189,7 +189,7 @@ def dimension_account(
 
 def _in_float64(graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any) -> DimensionAccount:
     rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
-    matrix = rows.at(rows.data, rows.gates)
+    matrix = rows.of_sample()
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
     offered = {_title(group): _unit_rows(np.asarray(group.generators(params), np.float64)) for group in groups}
     chain = chain_of(rows, _generator(key))
@@ -261,10 +261,14 @@ def _account(
         regions=chain.sampled.count,
         reached=chain.reached.count,
         refuted=refuted,
-        left_out=(*left_out, *blocks.left_out),
+        left_out=(*left_out, *blocks.left_out, *_not_finite(chain)),
         gap=chain.gap,
         equivalence=equivalence,
     )
+
+
+def _not_finite(chain: Chain) -> tuple[str, ...]:
+    return (f"{chain.dropped:,} rows of J at random inputs, which are not finite",) if chain.dropped else ()
 
 
 def _in_turn(

@@ -46,6 +46,16 @@ class Rows(abc.ABC):
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         """J at these inputs, (n·o, D), the bends decided as the gates say."""
 
+    def of_sample(self) -> np.ndarray:
+        """J on the sample, all of whose rows must be finite."""
+        found = self.at(self.data, self.gates)
+        if bad := len(found) - len(finite(found)):
+            raise ArithmeticError(
+                f"`f` has a derivative that is not finite in {bad} of {len(found)} rows of J on `x`; remove these samples, "
+                "or keep roots and divisions away from zero (an ε in the norm)."
+            )
+        return found
+
     @abc.abstractmethod
     def decided(self, data: Data) -> tuple[Data, Gates]:
         """Those of the inputs that lie on no kink, and the gates there."""
@@ -53,6 +63,11 @@ class Rows(abc.ABC):
     @abc.abstractmethod
     def quantities(self, data: Data, gates: Gates) -> Gates:
         """What the decisions are about, in float64."""
+
+
+def finite(rows: np.ndarray) -> np.ndarray:
+    """Those rows that are."""
+    return rows[np.isfinite(rows).all(axis=1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +135,6 @@ class FloatRows(Rows):
             rows = np.asarray(self._jacobians(self._samples(data), gates)).reshape(
                 len(data[0]) * self.graph.outputs, -1
             )
-        rows = rows[np.isfinite(rows).all(axis=1)]
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(lengths > 0, lengths, 1.0)
 
@@ -157,7 +171,10 @@ class FloatRows(Rows):
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Bases of the row spaces of J on the sample, its regions, and all regions reached; `sampled` and `reached` hold these regions."""
+    """Bases of the row spaces of J on the sample, its regions, and all regions reached; `sampled` and `reached` hold these regions.
+
+    `dropped` counts the rows at random and wide inputs that were not finite.
+    """
 
     spaces: Spaces
     sample: np.ndarray
@@ -166,6 +183,7 @@ class Chain:
     sampled: Known
     reached: Known
     gap: float
+    dropped: int
 
     @property
     def ranks(self) -> tuple[int, int, int, int]:
@@ -181,11 +199,11 @@ def exact_chain(problem: Problem, rng: np.random.Generator) -> Chain:
 def chain_of(rows: Rows, rng: np.random.Generator) -> Chain:
     """Sample, then its regions, then wide and new inputs until batches of them add nothing."""
     spaces = rows.spaces
-    matrix = _tall(spaces, rows.at(rows.data, rows.gates))
+    matrix = _tall(spaces, rows.of_sample())
     sample, gaps = spaces.basis(matrix), [spaces.gap(matrix)]
     sampled, first = known_regions(rows.data, rows.gates)
     met = tuple(g[first] for g in rows.gates)
-    regions, gap = _grown(rows, sample, sampled.data, met, rng)
+    regions, gap, dropped = _grown(rows, sample, sampled.data, met, rng)
     everywhere, reached, idle = regions, sampled, 0
     gaps.append(gap)
     for batch in range(_MOST_BATCHES):
@@ -198,10 +216,11 @@ def chain_of(rows: Rows, rng: np.random.Generator) -> Chain:
         reached, fresh = reached.with_new(data, gate_rows(gates, data), most)
         new = tuple(a[fresh] for a in data), tuple(g[fresh] for g in gates)
         met = tuple(np.concatenate(pair) for pair in zip(met, new[1], strict=True))
-        everywhere, gap = _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf)
+        everywhere, gap, lost = _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf, 0)
         gaps.append(gap)
+        dropped += lost
         idle = 0 if len(everywhere) > before else idle + 1
-    return Chain(spaces, sample, regions, everywhere, sampled, reached, min(gaps))
+    return Chain(spaces, sample, regions, everywhere, sampled, reached, min(gaps), dropped)
 
 
 def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
@@ -217,21 +236,24 @@ def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -
 
 def _grown(
     rows: Rows, basis: np.ndarray, data: Data, gates: Gates, rng: np.random.Generator
-) -> tuple[np.ndarray, float]:
-    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing; and the gap of the last."""
+) -> tuple[np.ndarray, float, int]:
+    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing; the gap of the last, and how many
+    rows were left out because they are not finite."""
     size = (
         1 << (len(data[0]) - 1).bit_length()
     )  # few sizes, so that few programs are traced; repeated rows span nothing new
     again = np.minimum(np.arange(size), len(data[0]) - 1)
     data, gates = tuple(a[again] for a in data), tuple(g[again] for g in gates)
-    spaces, moved, gap = rows.spaces, data, np.inf
+    spaces, moved, gap, dropped = rows.spaces, data, np.inf, 0
     while len(basis) < basis.shape[1]:
-        new = rows.at(moved, gates)
+        whole = rows.at(moved, gates)
+        new = finite(whole)
+        dropped += len(whole) - len(new)
         found, gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
         if found is basis and moved is not data:
             break
         basis, moved = found, _generic(rows, data, rng)
-    return basis, gap
+    return basis, gap, dropped
 
 
 def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:

@@ -19,7 +19,8 @@ from neuromanifold.symmetry.base import Composition, Element, LieGroup, numerica
 _STEPS, _DEGREE = 16, 14
 _LENGTH = 0.5
 """A step of length ½ in norm leaves (½)¹⁵/15! ≈ 2·10⁻¹⁷ beyond degree 14."""
-_SMALLEST = 1e-100
+_ROUNDED = 1e-11
+"""A linear part that is smaller than this part of a field is rounding: the field is a translation."""
 
 
 class Flow(Element):
@@ -124,8 +125,8 @@ class FlowGroup(LieGroup):
         return replace(self, coefficients=self.coefficients / np.array(found).reshape(-1, 1))
 
     def _length(self, coefficients: np.ndarray) -> float:
-        size = float(self.norm(coefficients))
-        return size if size > _SMALLEST else float(np.linalg.norm(coefficients))
+        size, whole = float(self.norm(coefficients)), float(np.linalg.norm(coefficients))
+        return size if size > _ROUNDED * whole else whole
 
     def clip(self, coordinates: Any, bound: float) -> Any:
         """Coordinates shortened to where ‖Γ‖ ≤ `bound` is certain: ‖Γ‖ = ‖exp(−Aᵀ)‖ ≤ exp‖A‖."""

@@ -25,13 +25,14 @@ _ORDER = ("GL", "O(", "scaling", "free", "shift", "affine scaling", "scale")
 class NamedGroup(Result):
     """A group with a name: `kind` says what it does with the places of a space, `space` which parameters have that space.
 
-    `adds` is by how much it raises the dimension of the orbit, after the groups before it.
+    `adds` is by how much it raises the dimension of the orbit, after the groups before it; `gap` that of the spectrum it was read from.
     """
 
     kind: str
     space: str
     group: FlowGroup
     adds: int
+    gap: float
 
     @property
     def dimension(self) -> int:
@@ -66,10 +67,10 @@ def _adding(groups: list[tuple[str, str, FlowGroup]], theta: list[np.ndarray]) -
     for kind, name, group in groups:
         values = np.concatenate([known, group.generators(theta)])
         _, s, V = np.linalg.svd(values, full_matrices=False)
-        rank = int((s > _ROUNDED * s[0]).sum())
-        if rank > len(known):
-            yield NamedGroup(kind, name, group, rank - len(known))
-            known = V[:rank]
+        found = cut(s, min(values.shape))
+        if found.rank > len(known):
+            yield NamedGroup(kind, name, group, found.rank - len(known), found.gap)
+            known = V[: found.rank]
 
 
 def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
@@ -82,7 +83,8 @@ def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
         rows = np.concatenate([each.group.coefficients for each in parts])
         labels = tuple(f"{kind} of {name} [{k}]" for k in range(len(rows)))
         group = replace(parts[0].group, coefficients=rows, labels=labels)
-        joined.append(NamedGroup(kind, name, group, sum(each.adds for each in parts)))
+        gap = min(each.gap for each in parts)
+        joined.append(NamedGroup(kind, name, group, sum(each.adds for each in parts), gap))
     return joined
 
 

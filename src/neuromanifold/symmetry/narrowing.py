@@ -79,7 +79,7 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float) -> Found:
     wide = wide_inputs(data, _PROBES, np.random.default_rng(0))
     both = jax.tree.unflatten(jax.tree.structure(x), [np.concatenate([a, b]) for a, b in zip(data, wide, strict=True)])
     found = channels_of(graph)
-    compiled = jax.jit(f)
+    compiled = jax.jit(lambda p, x: f(p, x))  # a new function: JAX would keep what it read of f with float64
 
     def values(arrays: Arrays) -> np.ndarray:
         with arithmetic():

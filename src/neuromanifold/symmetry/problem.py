@@ -27,7 +27,8 @@ class Problem:
     """A network f on inputs shaped like `x` (samples in front), with parameters of the sizes that `params` has, leaf by leaf.
 
     With `batch` the whole of `x` is one input. Parameters are drawn N(0, s²), s the root mean square of the leaf (1 for a leaf of
-    zeros); real inputs likewise, whole numbers uniformly between the smallest and the largest.
+    zeros); real inputs likewise, whole numbers uniformly between the smallest and the largest. JAX is handed lambdas, never f itself: it
+    would keep what it read of f with float64, also for callers without.
     """
 
     f: Model
@@ -58,7 +59,7 @@ class Problem:
     @cached_property
     def labels(self) -> Labels:
         """The labels of the axes of parameters, input and output."""
-        return axis_labels(program_of(self.f, self.params, self.one))
+        return axis_labels(program_of(lambda p, x: self.f(p, x), self.params, self.one))
 
     @property
     def leaf_labels(self) -> tuple[Axes, ...]:
@@ -81,7 +82,7 @@ class Problem:
 
     def draw_cotangent(self, rng: np.random.Generator, count: int) -> Any:
         """Random directions in the space of outputs."""
-        out = jax.eval_shape(self.f, self.params, self.one)
+        out = jax.eval_shape(lambda p, x: self.f(p, x), self.params, self.one)
         return jax.tree.map(lambda a: rng.standard_normal((count, *a.shape)), out)
 
     def pull(self, leaves: Any, x: Any, u: Any) -> list[Any]:
