@@ -21,6 +21,7 @@ from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
 from neuromanifold.regions.patterns import pattern_columns, patterns_by_layer
 from neuromanifold.regions.problem import Problem
+from neuromanifold.symmetry.balances import Scalings, channel_scalings
 from neuromanifold.tangent.certificate import certified_rank
 from neuromanifold.tangent.jacobian import n_columns
 
@@ -98,6 +99,11 @@ class Subject:
         if self.exactly:
             return pattern_columns(self.f, self.graph, self.problem.decisions.gates, self.samples)
         return [np.asarray(a) for a in patterns_by_layer(self.f, self.params, self.x, exact=False)]
+
+    @cached_property
+    def scalings(self) -> Scalings:
+        """The scalings of channels that leave the network unchanged."""
+        return channel_scalings(self.f, self.params, self.x)
 
     @cached_property
     def operations(self) -> float:

@@ -117,8 +117,13 @@ def matmul(a: Residues, b: Residues, p: int) -> Residues:
 
 
 def _summed(total: list[Residues], part: list[Residues], p: int) -> list[Residues]:
-    """Sums of integers below 2⁶² and below 2⁵³, reduced where they have grown beyond."""
-    return [s if (s := a + b).max(initial=0) >> 62 == 0 else s % p for a, b in zip(total, part, strict=True)]
+    """Sums of integers below 2⁶² and below 2⁵³, below 2⁶² again."""
+    return [_below(a + b, 1 << 62, p) for a, b in zip(total, part, strict=True)]
+
+
+def _below(a: Residues, bound: int, p: int) -> Residues:
+    """The same modulo p, reduced only where that is needed to stay below the bound."""
+    return a if a.max(initial=0) < bound else a % p
 
 
 def _limb_plan(bits: int) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ import numpy as np
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank, to_flint
 
-_AT_ONCE = 2048  # rows that are eliminated together; more are first reduced by those
+_AT_ONCE, _FEW = 2048, 256  # rows that are eliminated together: the first, and those that are added
 
 
 class Spaces(abc.ABC):
@@ -43,8 +43,8 @@ class Spaces(abc.ABC):
         """Which columns of A, a product of bases with vectors of length about one, are zero."""
 
     @abc.abstractmethod
-    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """A basis of what a basis and more rows span; the basis itself where they add nothing."""
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A basis of what a basis and more rows span, the basis itself where they add nothing; and which rows may lie outside its span."""
 
     @abc.abstractmethod
     def gap(self, A: np.ndarray) -> float:
@@ -85,7 +85,7 @@ class ModularSpaces(Spaces):
     def basis(self, A: np.ndarray) -> np.ndarray:
         found = self._reduced(A[:_AT_ONCE])
         for start in range(_AT_ONCE, len(A), _AT_ONCE):
-            found = self.extended(found, A[start : start + _AT_ONCE])
+            found = self.extended(found, A[start : start + _AT_ONCE])[0]
         return found
 
     def kernel(self, A: np.ndarray) -> np.ndarray:
@@ -96,29 +96,38 @@ class ModularSpaces(Spaces):
         found[:, pivots] = (-reduced[:, free].T) % self.p
         return found
 
-    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The rows are reduced by the basis, then what is left among itself, then the basis by that: still an echelon form."""
-        basis = basis if _in_echelon_form(basis) else self.basis(basis)
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Few rows at a time, and only such as a random vector of the kernel tells from the span."""
+        found = basis if _in_echelon_form(basis) else self.basis(basis)
+        outside = self._outside(found, rows)
+        left = rows[outside]
+        while len(left):
+            found, left = self._joined(found, left[:_FEW]), left[_FEW:]
+            left = left[self._outside(found, left)]
+        return found, outside
+
+    def _outside(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.product(rows, self.orthogonal(basis)[:, None])[:, 0] != 0
+
+    def orthogonal(self, basis: np.ndarray) -> np.ndarray:
+        """A random vector of the kernel of an echelon form: rows outside its span are not orthogonal to it, but for 1/p of the draws."""
         pivots, free = _pivots(basis)
-        if not len(free):
-            return basis
+        vector = np.zeros(basis.shape[1], np.int64)
+        vector[free] = self.random((len(free),))
+        vector[pivots] = -self.product(basis[:, free], vector[free, None])[:, 0] % self.p
+        return vector
+
+    def _joined(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The rows are reduced by the basis, then what is left among itself, then the basis by that: still an echelon form."""
+        pivots, free = _pivots(basis)
         above = basis[:, free]
-        new = self._reduced(self._left(rows, basis, pivots, free))
-        if not len(new):
-            return basis
+        new = self._reduced((rows[:, free] - self.product(rows[:, pivots], above)) % self.p)
         first = _pivots(new)[0]
         found = np.zeros((len(basis) + len(new), basis.shape[1]), np.int64)
         found[: len(basis), free] = (above - self.product(above[:, first], new)) % self.p
         found[np.arange(len(basis)), pivots] = 1
         found[len(basis) :, free] = new
         return found[np.argsort(np.concatenate([pivots, free[first]]))]
-
-    def outside(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return self._left(rows, basis, *_pivots(basis)).any(axis=1)
-
-    def _left(self, rows: np.ndarray, basis: np.ndarray, pivots: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """What the basis leaves of the rows, in its free columns."""
-        return (rows[:, free] - self.product(rows[:, pivots], basis[:, free])) % self.p
 
     def confined(self, A: np.ndarray, blocks: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
         """In echelon form v is known by its free columns: those outside the block are zero, the pivots outside bind the others."""
@@ -188,9 +197,10 @@ class FloatSpaces(Spaces):
         spectrum, rows = self._decomposed(np.concatenate([A, np.zeros((max(0, A.shape[1] - len(A)), A.shape[1]))]))
         return rows[self._count(spectrum) :]
 
-    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = self.basis(np.concatenate([basis, rows]))
-        return basis if len(found) == len(basis) else found
+        grown = len(found) > len(basis)
+        return found if grown else basis, np.full(len(rows), grown)
 
     def vanishing(self, A: np.ndarray) -> np.ndarray:
         return np.abs(A).max(axis=0, initial=0.0) <= self.rtol

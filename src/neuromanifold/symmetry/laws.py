@@ -75,7 +75,10 @@ def conservation_laws(group: FlowGroup) -> ConservationLaws:
         )  # ⟨u_j, A_k u_i⟩ at (k, i, j)
         linear = linear / max(np.abs(linear).max(initial=0.0), _size(group))
         turned = linear.transpose(0, 2, 1)
-        (symmetric, one), (skew, two) = _subgroup(group, linear - turned, "law"), _subgroup(group, linear + turned, "momentum")
+        (symmetric, one), (skew, two) = (
+            _subgroup(group, linear - turned, "law"),
+            _subgroup(group, linear + turned, "momentum"),
+        )
         (symmetric, three), (skew, four) = _independent(symmetric, points[:2]), _independent(skew, points[:2])
         return ConservationLaws(symmetric, skew, min(one, two, three, four))
 
