@@ -43,8 +43,8 @@ class Spaces(abc.ABC):
         """Which columns of A, a product of bases with vectors of length about one, are zero."""
 
     @abc.abstractmethod
-    def extended(self, basis: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A basis of what a basis and more rows span, the basis itself where they add nothing; and which rows may lie outside its span."""
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """A basis of what a basis and more rows span; the basis itself where they add nothing."""
 
     @abc.abstractmethod
     def gap(self, A: np.ndarray) -> float:
@@ -85,7 +85,7 @@ class ModularSpaces(Spaces):
     def basis(self, A: np.ndarray) -> np.ndarray:
         found = self._reduced(A[:_AT_ONCE])
         for start in range(_AT_ONCE, len(A), _AT_ONCE):
-            found = self.extended(found, A[start : start + _AT_ONCE])[0]
+            found = self.extended(found, A[start : start + _AT_ONCE])
         return found
 
     def kernel(self, A: np.ndarray) -> np.ndarray:
@@ -96,15 +96,12 @@ class ModularSpaces(Spaces):
         found[:, pivots] = (-reduced[:, free].T) % self.p
         return found
 
-    def extended(self, basis: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Few rows at a time, and only such as a random vector of the kernel tells from the span."""
         found = basis if _in_echelon_form(basis) else self.basis(basis)
-        outside = self._outside(found, rows)
-        left = rows[outside]
-        while len(left):
-            found, left = self._joined(found, left[:_FEW]), left[_FEW:]
-            left = left[self._outside(found, left)]
-        return found, outside
+        while len(rows := rows[self._outside(found, rows)]):
+            found, rows = self._joined(found, rows[:_FEW]), rows[_FEW:]
+        return found
 
     def _outside(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return self.product(rows, self.orthogonal(basis)[:, None])[:, 0] != 0
@@ -197,10 +194,9 @@ class FloatSpaces(Spaces):
         spectrum, rows = self._decomposed(np.concatenate([A, np.zeros((max(0, A.shape[1] - len(A)), A.shape[1]))]))
         return rows[self._count(spectrum) :]
 
-    def extended(self, basis: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
         found = self.basis(np.concatenate([basis, rows]))
-        grown = len(found) > len(basis)
-        return found if grown else basis, np.full(len(rows), grown)
+        return basis if len(found) == len(basis) else found
 
     def vanishing(self, A: np.ndarray) -> np.ndarray:
         return np.abs(A).max(axis=0, initial=0.0) <= self.rtol

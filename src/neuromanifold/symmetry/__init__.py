@@ -26,7 +26,8 @@ from neuromanifold.symmetry.laws import ConservationLaws, conservation_laws
 from neuromanifold.symmetry.linear import AffineGroup, GeneralLinearGroup, OrthogonalGroup
 from neuromanifold.symmetry.monomial import Monomial
 from neuromanifold.symmetry.permutation import PermutationGroup
-from neuromanifold.symmetry.product import SymmetryGroup, symmetry_group
+from neuromanifold.symmetry.places import PlaceGroup, Renaming
+from neuromanifold.symmetry.product import NetworkGroup, SymmetryGroup, symmetry_group
 from neuromanifold.symmetry.reduce import Reduction, reduce_width
 from neuromanifold.symmetry.rewriting import Removal
 from neuromanifold.symmetry.scaling import ScalingGroup
@@ -60,10 +61,13 @@ __all__ = [
     "LieGroup",
     "MatrixGroup",
     "Monomial",
+    "NetworkGroup",
     "OrthogonalGroup",
     "PermutationGroup",
+    "PlaceGroup",
     "Reduction",
     "Removal",
+    "Renaming",
     "Reparametrization",
     "ScalingGroup",
     "Scalings",

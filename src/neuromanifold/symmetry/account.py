@@ -297,7 +297,7 @@ def _in_turn(
         inside = spaces.vanishing(_products(J, rows, spaces).T)
         refuted += int((~inside).sum())
         seen = rows[inside] if modulo is None else _products(modulo, rows[inside], spaces)
-        total = spaces.extended(have, seen)[0] if len(have) < most and len(seen) else have
+        total = spaces.extended(have, seen) if len(have) < most and len(seen) else have
         counts[name] = counts.get(name, 0) + len(total) - len(have)
         have = total
     return counts, refuted

@@ -26,7 +26,7 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.reach import Data, Known, between, gate_rows, known_regions, wide_inputs
 
 _BATCH = 256
-_PATIENCE = 4  # batches of new inputs without a new direction
+_PATIENCE = 4  # batches of new inputs without a new direction, and rounds in which not all rows are finite
 MOST_BATCHES = 16
 _SPARE = 4
 _FEWEST = 64  # new regions looked at in a batch, beyond twice as many as could show all that is missing
@@ -255,12 +255,12 @@ def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -
 def _grown(
     rows: Rows, basis: np.ndarray, data: Data, gates: Gates, rng: np.random.Generator
 ) -> tuple[np.ndarray, float, int]:
-    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing; the gap of the last, and how many
-    rows were left out because they are not finite.
+    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing (a few, where rows are not
+    finite); the gap of the last, and how many rows were left out because they are not finite.
 
     Modulo the span, what a region shows is a polynomial in the input: where a random one adds nothing, none will, and the region is done.
     """
-    spaces, gap, dropped, regions = rows.spaces, np.inf, 0, np.arange(len(data[0]))
+    spaces, gap, dropped, idle, regions = rows.spaces, np.inf, 0, 0, np.arange(len(data[0]))
     while len(basis) < basis.shape[1]:
         regions = regions[rows.adding(basis, *_moved(rows, data, gates, _repeated(regions), rng))[: len(regions)]]
         if not len(regions):
@@ -268,8 +268,9 @@ def _grown(
         whole = rows.at(*_moved(rows, data, gates, _repeated(regions), rng))
         new = finite(whole)
         dropped += len(whole) - len(new)
-        (found, _), gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
-        if found is basis:
+        found, gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
+        idle = idle + 1 if found is basis else 0
+        if idle and (len(new) == len(whole) or idle == _PATIENCE):
             break
         basis = found
     return basis, gap, dropped

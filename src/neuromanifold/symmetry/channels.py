@@ -37,10 +37,14 @@ class Slot:
         back = np.moveaxis(slices.reshape(shape).reshape(self.size, *_without(split, self.axis + 1)), 0, self.axis + 1)
         arrays[self.leaf] = back.reshape(a.shape)
 
-    def kept(self, alive: np.ndarray) -> np.ndarray:
-        """The places of the axis that remain where these channels do."""
+    def kept(self, which: np.ndarray) -> np.ndarray:
+        """The places of the axis where these channels are (a mask, or numbers in some order)."""
         places = np.arange(self.before * self.size * self.after).reshape(self.before, self.size, self.after)
-        return places[:, alive].ravel()
+        return places[:, which].ravel()
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """One number for each channel as one for each place of the axis."""
+        return np.tile(np.repeat(values, self.after), self.before)
 
     def _viewed(self, a: np.ndarray) -> np.ndarray:
         split = a.reshape(*a.shape[: self.axis], self.before, self.size, self.after, *a.shape[self.axis + 1 :])
@@ -102,7 +106,7 @@ def channels_of(graph: Graph) -> tuple[Channels, ...]:
     for index in range(count):
         reading = _reading_axes(program, uses[index])
         for axis, atoms in enumerate(labels.inputs[index]):
-            for atom, slot in _slots(index, axis, atoms, labels.sizes, axis in reading):
+            for atom, slot in slots_of(index, axis, atoms, labels.sizes, axis in reading):
                 known = found.setdefault(atom, [])
                 twice |= {atom} if any(s.leaf == index and s.reads == slot.reads for s in known) else set()
                 known.append(slot)
@@ -125,7 +129,8 @@ def _writer(graph: Graph, uses: Sequence[Leaf], slots: Sequence[Slot]) -> str:
     return graph.parameters[min(first, key=lambda leaf: (first[leaf], leaf))]
 
 
-def _slots(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool) -> Iterator[tuple[int, Slot]]:
+def slots_of(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool) -> Iterator[tuple[int, Slot]]:
+    """The atoms of an axis of a leaf, each with where it is."""
     lengths = [sizes[a] for a in atoms]
     for k, atom in enumerate(atoms):
         before, after = math.prod(lengths[:k]), math.prod(lengths[k + 1 :])

@@ -32,9 +32,10 @@ class Discovery(Result):
 
     `orbit` is the dimension of their orbit at random parameters, `fields` that of the space of fields, `nullity` that of the kernel of J
     at the same parameters on many random inputs. `orbits` are the dimensions at the keys tried; `conditions`, `spans` and `tangent` the
-    cuts in the spectra of the conditions, of the fields at a point (the last: at several points together), and of J. `candidates` is how many coefficients there are,
-    `unknowns` how many of them renamings of places tell apart. `named` are the groups that have a
-    name. `confirmed` says whether the conditions have the same rank modulo a prime (None: f is not rational, or too large for it).
+    cuts in the spectra of the conditions, of the fields at a point (the last: at several points together), and of J.
+    `candidates` is how many coefficients there are, `unknowns` how many of them renamings of places tell apart. `named` are the groups
+    that have a name. `confirmed` says whether the conditions have the same rank modulo a prime (None: f is not rational, or too large
+    for it).
     """
 
     group: FlowGroup
@@ -112,17 +113,22 @@ def discover(
     if ansatz not in ("axes", "all"):
         raise ValueError(f"`ansatz` is {ansatz!r}; pass 'axes' or 'all'.")
     refuse_tracers((params, x), "`discover`")
-    check_model(f)
-    check_param_types(params)
     with arithmetic():
-        params, x = promote(params, np.float64), promote(sample_arrays(x, "x"), np.float64)
-        check_finite(params, "params")
-        check_finite(x, "x")
-        problem = Problem(f, params, x, batch)
+        problem = problem_of(f, params, x, batch)
         candidates = by_axes(problem.shapes, problem.leaf_labels) if ansatz == "axes" else everything(problem.shapes)
         moving = problem.moving if ansatz == "axes" else frozenset()
         rngs = [host_generator(k) for k in jax.random.split(key, keys)]
         return _discovered(problem, candidates, moving, rngs, by_name=ansatz == "axes")
+
+
+def problem_of(f: Model, params: Any, x: Any, batch: bool) -> Problem:
+    """The arguments, checked, in float64. Call inside `arithmetic`."""
+    check_model(f)
+    check_param_types(params)
+    params, x = promote(params, np.float64), promote(sample_arrays(x, "x"), np.float64)
+    check_finite(params, "params")
+    check_finite(x, "x")
+    return Problem(f, params, x, batch)
 
 
 def _discovered(

@@ -78,6 +78,9 @@ class FlowGroup(LieGroup):
         """How many fields generate it."""
         return len(self.coefficients)
 
+    def __str__(self) -> str:
+        return f"flows of {self.dimension} fields"
+
     def generators(self, params: Any) -> Float[Any, "g D"]:
         """The fields at θ, one row each, columns in `ravel_pytree(params)` order, in float64 unless traced."""
         if is_traced(params):

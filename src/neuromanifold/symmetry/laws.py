@@ -89,7 +89,7 @@ def _size(group: FlowGroup) -> float:
 
 
 def _subgroup(group: FlowGroup, conditions: np.ndarray, name: str) -> tuple[FlowGroup, float]:
-    """The fields whose conditions, linear in them and of the size of 1, all vanish, and the gap; those of the group itself where they suffice."""
+    """The fields whose conditions, linear in them and of the size of 1, all vanish (the group's own where they suffice), and the gap."""
     if not group.dimension:
         return group, np.inf
     _, s, V = np.linalg.svd(conditions.reshape(group.dimension, -1).T)

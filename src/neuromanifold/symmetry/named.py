@@ -51,7 +51,7 @@ def named(
 
     Those that add nothing to the orbit at θ of those before them are left out.
     """
-    names, labels, sizes = _leaf_names(problem.params), problem.leaf_labels, problem.labels.sizes
+    names, labels, sizes = leaf_names(problem.params), problem.leaf_labels, problem.labels.sizes
     ask = _Questions(problem, Patterns(ansatz, labels, sizes), rng)
     proposed = [space for space in spaces(labels, sizes) if ask.patterns.allows(space)]
     families = [(kind, space.name(names), rows) for space in proposed for kind, rows in ask.families(space)]
@@ -88,7 +88,8 @@ def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
     return joined
 
 
-def _leaf_names(params: Any) -> tuple[str, ...]:
+def leaf_names(params: Any) -> tuple[str, ...]:
+    """The paths of the leaves."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     return tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
 

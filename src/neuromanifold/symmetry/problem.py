@@ -93,9 +93,10 @@ class Problem:
     def moving(self) -> frozenset[int]:
         """The atoms whose places f does not tell apart: a random permutation of each was tried on parameters, input and output."""
         proposed = [a for a, n in sorted(self.labels.sizes.items()) if n > 3 and a not in self.labels.rigid]
-        return frozenset(a for a in proposed if self._is_moving(a))
+        return frozenset(a for a in proposed if self.is_moving(a))
 
-    def _is_moving(self, atom: int) -> bool:
+    def is_moving(self, atom: int) -> bool:
+        """Whether f does not tell the places of an atom apart: a random permutation, tried at random parameters and inputs."""
         rng = np.random.default_rng(atom)
         order = {atom: rng.permutation(self.labels.sizes[atom])}
         leaves, x = self.draw(rng), jax.tree.map(lambda a: a[0], self.draw_input(rng, 1))
