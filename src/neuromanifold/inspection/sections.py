@@ -212,7 +212,7 @@ SECTIONS = (
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
         "closed", "parameters without effect", lambda s: int(s.problem.zero_columns().sum()), _exactly,
-        lambda s: s.rows * s.columns * ENTRY, needs="regions",
+        lambda s: compiling(s, 1) + passes(s, 20) + s.samples * s.columns * ENTRY, needs="regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
     Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float64_seconds),

@@ -186,9 +186,11 @@ class Problem:
 
     def zero_columns(self) -> np.ndarray:
         """Columns of J that vanish at every sample because no open path runs through their parameter."""
-        closed = np.ones(self.shape[1], bool)
-        for block in self.jacobian_blocks(Support()):
-            closed &= ~block.flags.any(axis=0)
+        A, closed = Support(), np.ones(self.shape[1], bool)
+        for _, at in self.parts(self.chosen.size):
+            program = programs.pullbacks(self.graph, len(at), self.chosen.leaves)
+            [block] = walk(program, A, [*self.inputs(A, at), A.lift(np.ones((len(at), self.graph.outputs)))])
+            closed &= ~block.flags
         return closed
 
     def region_bound(self) -> int:

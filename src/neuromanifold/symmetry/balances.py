@@ -4,8 +4,10 @@ A channel that is homogeneous (ReLU, max-pooling, none) does not mind when what 
 by t. With a_s the exponent of slot s of the parameters, Σ_s a_s ‖θ_{s,i}‖² is then conserved for every channel i.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import jax
@@ -22,7 +24,7 @@ from neuromanifold.symmetry.cut import null_space
 from neuromanifold.symmetry.named import echelon
 
 _POINTS, _INPUTS = 2, 4
-_WHOLE = 1e-6  # how near to a whole number an exponent is one
+_ROUNDED, _LARGEST = 1e-6, 12  # exponents this near to a fraction with a denominator up to that are one
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,10 +131,14 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
 
 
 def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
-    """Divided by that of the first that reads the channels (else by the largest), whole where they are nearly."""
-    reading = [k for k, slot in enumerate(channels.slots) if slot.reads and abs(row[k]) > _WHOLE * np.abs(row).max()]
+    """Whole numbers without a common divisor where they are such, positive for the first that reads the channels."""
+    reading = [k for k, slot in enumerate(channels.slots) if slot.reads and abs(row[k]) > _ROUNDED * np.abs(row).max()]
     row = row / row[reading[0] if reading else int(np.abs(row).argmax())]
-    return tuple(float(round(a)) if abs(a - round(a)) < _WHOLE else float(a) for a in row)
+    near = [Fraction(float(a)).limit_denominator(_LARGEST) for a in row]
+    if any(abs(float(q) - a) > _ROUNDED for q, a in zip(near, row, strict=True)):
+        return tuple(map(float, row))
+    whole = math.lcm(*(q.denominator for q in near))
+    return tuple(float(q * whole) for q in near)
 
 
 def _along(slot: Slot, leaves: Sequence[np.ndarray], u: np.ndarray) -> list[np.ndarray]:
