@@ -224,10 +224,15 @@ class Inspection:
         s = self.spectrum
         if s is None:
             return []
-        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, trace {s.trace:.4g}")]
+        trace = "trace not computed: it needs more memory" if np.isnan(s.trace) else f"trace {s.trace:.4g}"
+        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, {trace}")]
         if not np.isnan(s.effective_rank):
             rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
-        return [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+        return (
+            rows
+            if np.isnan(s.trace)
+            else [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+        )
 
     def _descent_rows(self) -> list[Row]:
         d = self.descent

@@ -147,6 +147,11 @@ class Problem:
         most = max((use.batch * use.all_positions * (self.graph.outputs + 1) * m for use in uses), default=0)
         return most + self.graph.outputs * m
 
+    def sketch_entries(self, m: int) -> int:
+        """Numbers that are made entry by entry for one sample of a sketch with m columns."""
+        uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
+        return sum(use.batch * use.positions for use in uses) * (self.graph.outputs + 1) * m
+
     def sketch_operations(self, m: int) -> float:
         """Multiplications in the matrix products of a sketch with m columns."""
         how, o = entering_exactly(self.graph, self.chosen.leaves), self.graph.outputs
@@ -182,9 +187,11 @@ class Problem:
 
     def zero_columns(self) -> np.ndarray:
         """Columns of J that vanish at every sample because no open path runs through their parameter."""
-        closed = np.ones(self.shape[1], bool)
-        for block in self.jacobian_blocks(Support()):
-            closed &= ~block.flags.any(axis=0)
+        A, closed = Support(), np.ones(self.shape[1], bool)
+        for _, at in self.parts(self.chosen.size):
+            program = programs.pullbacks(self.graph, len(at), self.chosen.leaves)
+            [block] = walk(program, A, [*self.inputs(A, at), A.lift(np.ones((len(at), self.graph.outputs)))])
+            closed &= ~block.flags
         return closed
 
     def region_bound(self) -> int:

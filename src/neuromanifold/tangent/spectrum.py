@@ -111,7 +111,8 @@ def spectrum(
 ) -> Spectrum:
     """The eigenvalues of the kernel Θ = JJᵀ on the sample, in float64; with `vectors=True` the eigenvectors too.
 
-    Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by Lanczos on the operator.
+    Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by Lanczos on the operator, and `.trace` is
+    nan where even one sample's rows exceed `memory`.
 
     >>> nm.spectrum(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]])).eigenvalues[:1].round(12).tolist()
     [10.0]
@@ -138,8 +139,10 @@ def _dense(kernel: np.ndarray, vectors: bool) -> Spectrum:
 
 
 def _trace(f: Model, params: Any, x: Any, budget: int) -> float:
-    """‖J‖², block by block."""
+    """‖J‖², block by block; nan where the rows of a single sample are more than the budget holds."""
     made = plan(f, params, x, select(params, None), "trace")
-    parts = blocks(leading_axis(x), int(budget // (8 * (made.per_sample + made.per_pair))))
-    cut = (jax.tree.map(lambda a, part=part: a[part], x) for part in parts)
+    at_once = int(budget // (8 * (made.per_sample + made.per_pair)))
+    if not at_once:
+        return math.nan
+    cut = (jax.tree.map(lambda a, part=part: a[part], x) for part in blocks(leading_axis(x), at_once))
     return float(sum(jnp.sum(self_traces(made, params, part)) for part in cut))
