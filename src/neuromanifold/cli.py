@@ -178,10 +178,13 @@ def reduce_network(
     """An equivalent smaller network: redundant neurons removed, with what went and how far the outputs moved."""
     from neuromanifold.inspection.opening import samples
     from neuromanifold.models import load, save
+    from neuromanifold.models.adapters.packages import need
     from neuromanifold.models.described import perceptron
     from neuromanifold.models.storage import layer_names
     from neuromanifold.symmetry import reduce_width
 
+    if out.suffix in (".pt", ".pth"):
+        need("torch")
     with _notes():
         loaded, params = load(model, activation=activation, batchnorm=batchnorm)
     if (net := perceptron(loaded)) is None:
