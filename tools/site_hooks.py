@@ -19,6 +19,7 @@ from nbformat import NotebookNode
 sys.path.insert(0, str(Path(__file__).parent))
 import site_names
 
+ROOT = Path(__file__).parents[1]
 VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
 CLAIMS = re.compile(r"^<!-- claims: (\w+) -->$", re.MULTILINE)
@@ -113,7 +114,7 @@ def verdict_badges(paper: str) -> dict[str, str]:
 def errata_anchors(paper: str) -> dict[str, str]:
     """Where the Errata page works out each failing statement of a paper."""
     anchors, taken, chapter = {}, set(), ""
-    for mark, title in re.findall(r"^(##+) (.*)$", Path("docs/errata.md").read_text(), re.MULTILINE):
+    for mark, title in re.findall(r"^(##+) (.*)$", (ROOT / "docs" / "errata.md").read_text(), re.MULTILINE):
         anchor = unique(slugify(title, "-"), taken)
         if mark == "##":
             chapter = title
