@@ -235,15 +235,16 @@ def _stripped(value: int, makers: Mapping[int, Node]) -> int:
 def trace(f: Callable[[Any, Any], Any], params: Any, x: Any, *, dtype: Any = np.float64, whole: bool = False) -> Graph:
     """The network as a program, from one sample of `x` (an array with the samples in front, or a pytree of such).
 
-    Real numbers are traced in `dtype`: float64 is what exact answers are about. With `whole=True` functions with derivative
-    rules of their own stay single operations, so that JAX differentiates them as their author says.
+    Real numbers are traced in `dtype`: float64 is what exact answers are about; below it the constants that a model closes over
+    (`x / np.sqrt(d)`) are as narrow as its parameters. With `whole=True` functions with derivative rules of their own stay single
+    operations, so that JAX differentiates them as their author says.
 
     >>> net = nm.MLP((2, 3, 1))
     >>> graph = nm.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2)))
     >>> graph.piecewise_linear, graph.polynomial, [unit.size for unit in graph.units]
     (True, False, [3])
     """
-    with jax.enable_x64(True):
+    with jax.enable_x64(np.dtype(dtype) == np.float64):
         spec = jax.tree.map(lambda leaf: _struct(leaf, dtype), params)
         sample = jax.tree.map(lambda leaf: _struct(leaf, dtype, 1), x)
         return _traced(f, *_hashable(spec), *_hashable(sample), whole)

@@ -144,14 +144,15 @@ class Problem:
     def sketch_size(self, m: int) -> int:
         """Numbers that one sample takes in a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
-        most = max((use.batch * use.positions * (self.graph.outputs + 1) * m for use in uses), default=0)
+        most = max((use.batch * use.all_positions * (self.graph.outputs + 1) * m for use in uses), default=0)
         return most + self.graph.outputs * m
 
     def sketch_operations(self, m: int) -> float:
         """Multiplications in the matrix products of a sketch with m columns."""
         how, o = entering_exactly(self.graph, self.chosen.leaves), self.graph.outputs
         by_use = (
-            u.batch * u.positions * m * (o * u.outer * (1 + (u.constant is not None)) + u.inner) for _, u in how.uses
+            u.batch * u.all_positions * m * (o * u.outer * (1 + (u.constant is not None)) + u.inner)
+            for _, u in how.uses
         )
         by_leaf = (self.leaves[i].size * o * m for i, _ in how.direct)
         return self.samples * float(sum(by_use) + sum(by_leaf))

@@ -1,6 +1,7 @@
 """The kernel of two sets of samples from their factors, by the routes of a plan."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -39,8 +40,14 @@ def tile(plan: Plan, left: Factors, right: Factors, *, kind: str, same: bool) ->
     kernel = combine(plan, left, right, kind)
     columns = kernel.shape[-1] if kind == "trace" else kernel.shape[-2] * kernel.shape[-1]
     matrix = kernel if kind == "diagonal" else kernel.reshape(-1, columns)
-    matrix = (matrix + matrix.swapaxes(0, 1)) / 2 if same else matrix
+    matrix = _symmetric(matrix) if same else matrix
     return matrix, jnp.isfinite(matrix).all()
+
+
+def _symmetric(matrix: Any) -> Any:
+    """Behind a barrier, without which XLA computes the matrix once for itself and once for its transpose."""
+    matrix = jax.lax.optimization_barrier(matrix)
+    return (matrix + jax.lax.optimization_barrier(matrix.swapaxes(0, 1))) / 2
 
 
 @jax.jit(static_argnums=0)
@@ -58,15 +65,18 @@ def combine(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
     """(n1, o, n2, o), (n1, n2) summed over equal outputs, or (n1, n2, o) for each output."""
     total, blocks = _zeros(plan, left, right, kind), list(zip(left.jacobians, right.jacobians, strict=True))
     factors = zip(plan.routes, left.inputs, left.cotangents, right.inputs, right.cotangents, strict=True)
+    together = []
     for route, a, d, b, e in factors:
         if route.way == "block":
             blocks.append((_formed(a, d), _formed(b, e)))
+        elif route.way == "gram" and kind == "all":
+            together.append((route, a, d, b, e))
         else:
             total = total + _WAYS[route.way](route, a, d, b, e, kind)
     if blocks:
         one, two = (jnp.concatenate(part, axis=2) for part in zip(*blocks, strict=True))
         total = total + _contracted(one, two, kind)
-    return total
+    return total + _by_columns(together) if together else total
 
 
 def _zeros(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
@@ -101,19 +111,36 @@ def _hadamard(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
 
 
 def _gram(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
-    S = jnp.einsum("nbtk,mbsk->nbtms", a, b)
-    if kind == "all":
-        return jnp.einsum("nobtc,nbtmpc->nomp", d, jnp.einsum("nbtms,mpbsc->nbtmpc", S, e))
+    S = _similarities(route, a, b, d.dtype)
     if kind == "trace":
         return jnp.einsum("nbtms,nbtms->nm", S, jnp.einsum("nobtc,mobsc->nbtms", d, e))
     return jnp.einsum("nbtms,nobtc,mobsc->nmo", S, d, e)
 
 
-def _half(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
-    G = jnp.einsum("nobtc,nbtk->nobck", d, a)
-    P = jnp.einsum("nobck,mbsk->nobcms", G, b)
-    outputs = {"all": "nobcms,mpbsc->nomp", "trace": "nobcms,mobsc->nm", "diagonal": "nobcms,mobsc->nmo"}[kind]
-    return jnp.einsum(outputs, P, e)
+def _similarities(route: Route, a: Any, b: Any, dtype: Any) -> Any:
+    """a_t·a′_s as (n, b, t, m, s); of two looked-up rows whether they are the same."""
+    if route.use.is_lookup:
+        ours, theirs = a[:, :, :, None, None, 0], jnp.moveaxis(b[..., 0], 0, 1)[None, :, None]
+        return ((ours == theirs) & (ours >= 0)).astype(dtype)
+    return jnp.einsum("nbtk,mbsk->nbtms", a, b)
 
 
-_WAYS = {"hadamard": _hadamard, "gram": _gram, "half": _half}
+def _by_columns(factors: Sequence[tuple[Route, Any, Any, Any, Any]]) -> Any:
+    """`gram` for all pairs of outputs, of all these uses at once, one sample of the right side after the other.
+
+    Y = Σ_t (a_t·a′_s) d_t is as large as d, not as all pairs of samples, and each step ends in one large product with the
+    sample's d′. The left side stays as the devices share it.
+    """
+    routes, inputs, cotangents, others, ends = zip(*factors, strict=True)
+
+    def column(right: tuple[Any, Any]) -> Any:
+        total: Any = 0.0
+        for route, a, d, b, e in zip(routes, inputs, cotangents, *right, strict=True):
+            S = _similarities(route, a, b[None], d.dtype)[:, :, :, 0]
+            total = total + jnp.einsum("nobsc,pbsc->nop", jnp.einsum("nbts,nobtc->nobsc", S, d), e)
+        return total
+
+    return jnp.einsum("mnop->nomp", jax.lax.map(column, (others, ends)))
+
+
+_WAYS = {"hadamard": _hadamard, "gram": _gram}
