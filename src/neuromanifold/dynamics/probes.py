@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 import jax
@@ -56,7 +57,21 @@ def _as_probe(probe: Any, name: str | None = None) -> Probe:
     if isinstance(probe, Probe):
         return Probe(probe.fn, name or probe.name, probe.dims, probe.host)
     given = name or getattr(probe, "__name__", type(probe).__name__)
+    if not _takes_four(probe):
+        raise TypeError(
+            f"`probes` contains {given}, which does not take (f, params, x, y); pass a function that does "
+            "(a maker of probes is called first: nm.probes.loss(nm.losses.mse))."
+        )
     return Probe(probe, given, getattr(probe, "dims", ()), getattr(probe, "host", False))
+
+
+def _takes_four(probe: Callable[..., Any]) -> bool:
+    """Whether `probe(f, params, x, y)` is a call that its signature allows."""
+    try:
+        signature(probe).bind(None, None, None, None)
+    except TypeError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=64)

@@ -20,7 +20,10 @@ def check_param_types(params: Any) -> None:
     """Refuse parameters that are missing, complex or integer."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     if not leaves:
-        raise ValueError("`params` has no arrays; pass the parameters that the function is differentiated by.")
+        raise ValueError(
+            "`params` has no arrays; pass the parameters that the function is differentiated by "
+            "(of a PyTorch module: `f, params = nm.from_torch(module, example=x)`)."
+        )
     for path, leaf in leaves:
         _check_param(f"`params{jax.tree_util.keystr(path)}`", leaf)
 
