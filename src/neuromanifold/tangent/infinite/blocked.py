@@ -10,6 +10,7 @@ import numpy as np
 from neuromanifold.models.layers.branches import shapes_through
 from neuromanifold.numerics.devices import in_halves
 from neuromanifold.numerics.memory import blocks
+from neuromanifold.tangent.contraction import all_finite
 from neuromanifold.tangent.infinite.deviations import Deviation
 from neuromanifold.tangent.infinite.plan import first_orders, next_orders
 from neuromanifold.tangent.infinite.program import Program, diagonal_pass, largest_variances, own_pass, pair_pass
@@ -149,7 +150,7 @@ def _placed(kernel: Any, block: Any, row: Any, column: Any, symmetric: bool, sam
 
 
 def _finite(it: Program, x: Any, x2: Any, spreads: Any, kernels: Any) -> Any:
-    if all(kernel is None or bool(jnp.isfinite(kernel).all()) for kernel in kernels):
+    if bool(all_finite(kernels)):
         return kernels
     found = [v for side in (x, x2) if side is not None for v in largest_variances(it, side, spreads)]
     layer = min((count for count, variance in found if not np.isfinite(variance)), default=len(spreads))
