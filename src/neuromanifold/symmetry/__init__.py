@@ -1,6 +1,7 @@
 """Groups acting on parameters: actions, generators, orbits, the dimension account, conserved quantities, teleportation, reduction."""
 
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
+from neuromanifold.symmetry.balances import Balance, Scalings, channel_scalings
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, LieGroup
 from neuromanifold.symmetry.batch import BatchGroup
 from neuromanifold.symmetry.conserved import (
@@ -38,6 +39,7 @@ from neuromanifold.symmetry.transformation import Transformation, gamma_norm, tr
 __all__ = [
     "AbstractGroup",
     "AffineGroup",
+    "Balance",
     "BatchGroup",
     "Composition",
     "ConservationLaws",
@@ -68,12 +70,14 @@ __all__ = [
     "Renaming",
     "Reparametrization",
     "ScalingGroup",
+    "Scalings",
     "SignGroup",
     "SignedPermutationGroup",
     "SymmetryGroup",
     "Teleportation",
     "Transformation",
     "TransformedModel",
+    "channel_scalings",
     "conservation_laws",
     "conserved_quantities",
     "conserved_quantities_probe",

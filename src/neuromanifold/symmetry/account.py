@@ -16,8 +16,8 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
-from neuromanifold.symmetry.chain import Chain, ExactRows, FloatRows, chain_of
-from neuromanifold.symmetry.confined import Blocks, confined
+from neuromanifold.symmetry.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
+from neuromanifold.symmetry.confined import Blocks
 from neuromanifold.symmetry.equivalence import SOURCES, HiddenEquivalence, equivalence_of
 from neuromanifold.symmetry.named import NamedGroup
 from neuromanifold.symmetry.offered import exact_directions, groups_by_name
@@ -203,11 +203,17 @@ def _in_float64(
 
 
 def account_of(
-    problem: Problem, params: Any, functional: Rank, *, groups: Sequence[Any] | None = None, key: Any = None
+    problem: Problem,
+    params: Any,
+    functional: Rank,
+    *,
+    groups: Sequence[Any] | None = None,
+    key: Any = None,
+    batches: int = MOST_BATCHES,
 ) -> DimensionAccount:
-    """The account where the bends are decided and the functional dimension is known already."""
+    """The account where the bends are decided and the functional dimension is known already; `batches` of inputs seek new regions."""
     spaces = exact_spaces()
-    chain = chain_of(ExactRows(problem, spaces), _generator(key))
+    chain = chain_of(ExactRows(problem, spaces), _generator(key), rank=int(functional), batches=batches)
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
     net = perceptron(problem.model)
     named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
@@ -292,7 +298,7 @@ def _account(
         regions=chain.sampled.count,
         reached=chain.reached.count,
         refuted=refuted,
-        left_out=(*left_out, *blocks.left_out, *_not_finite(chain)),
+        left_out=(*left_out, *blocks.left_out, *_not_finite(chain), *_not_ended(chain)),
         gap=chain.gap,
         equivalence=equivalence,
     )
@@ -300,6 +306,11 @@ def _account(
 
 def _not_finite(chain: Chain) -> tuple[str, ...]:
     return (f"{chain.dropped:,} rows of J at random inputs, which are not finite",) if chain.dropped else ()
+
+
+def _not_ended(chain: Chain) -> tuple[str, ...]:
+    seen = f"regions beyond the {chain.reached.count:,} reached, though new ones were still adding directions"
+    return () if chain.ended else (seen,)
 
 
 def _in_turn(
@@ -314,13 +325,19 @@ def _in_turn(
     most = J.shape[1] - len(J) - (0 if modulo is None else J.shape[1] - len(modulo))
     have = np.zeros((0, J.shape[1] if modulo is None else len(modulo)), J.dtype)
     for name, rows in _candidates(J, offered, blocks, spaces):
-        inside = spaces.vanishing(spaces.product(J, rows.T))
+        inside = spaces.vanishing(_products(J, rows, spaces).T)
         refuted += int((~inside).sum())
-        seen = rows[inside] if modulo is None else spaces.product(rows[inside], modulo.T)
-        total = spaces.basis(np.concatenate([have, seen])) if len(have) < most and len(seen) else have
+        seen = rows[inside] if modulo is None else _products(modulo, rows[inside], spaces)
+        total = spaces.extended(have, seen) if len(have) < most and len(seen) else have
         counts[name] = counts.get(name, 0) + len(total) - len(have)
         have = total
     return counts, refuted
+
+
+def _products(J: np.ndarray, rows: np.ndarray, spaces: Spaces) -> np.ndarray:
+    """J v for each row v, by those columns that any of them has."""
+    used = rows.any(axis=0)
+    return spaces.product(rows[:, used], J[:, used].T)
 
 
 def _candidates(J: np.ndarray, offered: Candidates, blocks: Blocks, spaces: Spaces) -> Iterator[tuple[str, np.ndarray]]:
@@ -329,5 +346,5 @@ def _candidates(J: np.ndarray, offered: Candidates, blocks: Blocks, spaces: Spac
         yield SOURCES[1], np.eye(J.shape[1], dtype=J.dtype)[free]
     yield from offered.items()
     for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
-        found = [confined(J, np.setdiff1d(block, free), spaces) for block in parts]
+        found = spaces.confined(J, [np.setdiff1d(block, free) for block in parts])
         yield name, np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *found])

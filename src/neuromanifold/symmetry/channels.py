@@ -148,9 +148,9 @@ def slots_of(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bo
 
 
 def _reading_axes(program: Program, leaf: Leaf) -> set[int]:
-    """The axes of a leaf that its products sum over."""
+    """The axes of a leaf that its product sums over; none of a leaf that several products share, whose channels stay."""
     shape, found = program.values[leaf.value].shape, set()
-    for use in leaf.uses:
+    for use in (use for use in leaf.uses if not use.tied):
         places = np.unravel_index(entries(program, leaf.value, use.path), shape)
         numbers = use.node.options["dimension_numbers"]
         summed = numbers[0][use.operand] if use.node.operation == "dot_general" else numbers.rhs_spec[1:]
