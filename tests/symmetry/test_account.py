@@ -178,7 +178,7 @@ def _attention(params, x):
 
 
 def test_other_networks_have_an_account_too(rng):
-    """Convolutions exactly (2 channel scalings), attention in float64 (GL(2) twice, which no source names)."""
+    """Convolutions exactly (2 channel scalings, modulo a prime), attention in float64 (GL(2) twice); by name, unless `groups=()`."""
     shapes = {"conv": {"w": (2, 1, 3), "b": (2,)}, "dense": {"w": (2, 8), "b": (2,)}}
     params = jax.tree.map(lambda s: dyadic(rng, s, 512.0), shapes, is_leaf=lambda s: isinstance(s, tuple))
 
@@ -191,9 +191,12 @@ def test_other_networks_have_an_account_too(rng):
     assert account.exact
     assert account.chain == (24, 24, 24, 26)
     assert sum(count for _, count in account.rows) == 26
+    assert account.explained["scaling of conv.b conv.w dense.w"] == 2 and account.closes and account.in_kernel
     heads = {name: rng.normal(size=(3, 2)) for name in "qkv"} | {"o": rng.normal(size=(2, 3))}
-    soft = S.dimension_account(_attention, heads, rng.normal(size=(20, 4, 3)))
-    assert (soft.exact, soft.chain, soft.unexplained) == (False, (16, 16, 16, 24), 8)
+    x = rng.normal(size=(20, 4, 3))
+    soft, bare = S.dimension_account(_attention, heads, x), S.dimension_account(_attention, heads, x, groups=())
+    assert (soft.exact, soft.chain, soft.unexplained, bare.unexplained) == (False, (16, 16, 16, 24), 0, 8)
+    assert soft.explained["GL(2) of k q"] == soft.explained["GL(2) of o v"] == 4
     assert soft.gap > 1e6
 
 

@@ -59,3 +59,34 @@ def test_parameters_that_make_f_undefined_are_refused(key):
 def test_an_unknown_ansatz_is_refused(key):
     with pytest.raises(ValueError, match="`ansatz` is 'some'; pass 'axes' or 'all'"):
         S.discover(lambda p, x: x * p, np.ones(2), np.ones((1, 2)), key=key, ansatz="some")
+
+
+def test_what_the_nullity_has_beyond_the_orbit():
+    """Normalised inputs sum to zero: rational in the gains. A batch in which one unit is off: its five parameters. Gains alone: nothing."""
+    expected = {"layer norm": (2, 0, 0), "normalised batch": (0, 5, 0), "rms norm": (0, 0, 0)}
+    for name, parts in expected.items():
+        net = NETS[name]
+        params, x = net.draw(np.random.default_rng(2))
+        answer = S.discover(net.f, params, x, key=jax.random.key(2), batch=net.batch, keys=1)
+        excess = answer.excess
+        assert (excess.rational, excess.held, excess.rest) == parts, (name, answer)
+        assert excess.total == answer.nullity - answer.orbit
+        assert ("beyond the orbit" in str(answer)) == (excess.total > 0)
+        assert excess.folded == (("g", "b") if name == "layer norm" else ())
+
+
+def test_batch_normalisation_with_an_epsilon_keeps_the_shifts_and_loses_the_scale_of_what_it_normalises(rng, key):
+    """With ε = 0 each channel has three: the shift c (free), W → sW (s of its norm), gain against the next weights.
+
+    With ε > 0 the variance is compared with ε: W → sW changes the function, two are left for each channel.
+    """
+    net = NETS["normalised batch"]
+
+    def steady(p, x):
+        z = x @ p["w"] + p["c"]
+        return jax.nn.relu((z - z.mean(0)) / jnp.sqrt(z.var(0) + 0.5) * p["g"] + p["b"]) @ p["v"]
+
+    params, x = net.draw(rng)
+    answer = S.discover(steady, params, x, key=key, batch=True, keys=2)
+    assert answer.decided and answer.orbit == 4 and answer.unnamed == 0
+    assert sorted((each.kind, each.adds) for each in answer.named) == [("free", 2), ("scaling", 2)]

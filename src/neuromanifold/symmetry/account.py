@@ -19,6 +19,8 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
 from neuromanifold.symmetry.confined import Blocks
 from neuromanifold.symmetry.equivalence import SOURCES, HiddenEquivalence, equivalence_of
+from neuromanifold.symmetry.named import NamedGroup
+from neuromanifold.symmetry.offered import exact_directions, groups_by_name
 from neuromanifold.symmetry.relations import related_directions
 from neuromanifold.tangent.certificate import certified_rank
 
@@ -158,15 +160,15 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
 
 
 def dimension_account(
-    f: Model, params: Any, x: Any, *, groups: Sequence[Any] = (), key: Any = None
+    f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
 ) -> DimensionAccount:
     """D = functional dimension + what each source explains in turn + unexplained, for any network.   [complexity, Sec. 4]
 
     Ranks and spans are exact where f is made of rational operations and comparisons, else float64 with their gap. Sources in turn:
     parameters of inactive units and of no open path, scalings, mixing of linear neurons and their translations, neurons of one
-    sign pattern (these for `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`), and
-    features or signals that are confined to a subspace in one unit, one layer, two layers in a row. Every direction is tested
-    before it counts. `key` draws the wide inputs behind r_∞.
+    sign pattern (these for `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`; where none are
+    given, those that other networks of at most 400 parameters have by name), and features or signals that are confined to a subspace in
+    one unit, one layer, two layers in a row. Every direction is tested before it counts. `key` draws the wide inputs behind r_∞.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.ones((2, 1)), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -184,16 +186,20 @@ def dimension_account(
         problem = Problem.of(f, params, x)
         certificate = certified_rank(problem, prove=False)
         return account_of(problem, params, exact_rank(certificate.rank, certificate), groups=groups, key=key)
-    return _in_float64(graph, jax.tree.map(lambda a: np.asarray(a, np.float64), params), x, groups, key)
+    names, left_out = groups_by_name(f, params, x) if groups is None else ((), ())
+    wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
+    return _in_float64(graph, wide, x, names if groups is None else groups, key, left_out)
 
 
-def _in_float64(graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any) -> DimensionAccount:
+def _in_float64(
+    graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any, left_out: tuple[str, ...]
+) -> DimensionAccount:
     rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
     matrix = rows.of_sample()
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
-    offered = {_title(group): _unit_rows(np.asarray(group.generators(params), np.float64)) for group in groups}
+    offered = {_title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64)) for group in groups}
     chain = chain_of(rows, _generator(key))
-    return _account(chain, functional, graph, (offered, offered), len(rows.data[0]), len(matrix))
+    return _account(chain, functional, graph, (offered, offered), len(rows.data[0]), len(matrix), left_out=left_out)
 
 
 def account_of(
@@ -201,7 +207,7 @@ def account_of(
     params: Any,
     functional: Rank,
     *,
-    groups: Sequence[Any] = (),
+    groups: Sequence[Any] | None = None,
     key: Any = None,
     batches: int = MOST_BATCHES,
 ) -> DimensionAccount:
@@ -209,9 +215,11 @@ def account_of(
     spaces = exact_spaces()
     chain = chain_of(ExactRows(problem, spaces), _generator(key), rank=int(functional), batches=batches)
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
-    named = {_title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups}
-    if (net := perceptron(problem.model)) is None:
-        return _account(chain, functional, problem.graph, (named, named), problem.samples, limit)
+    net = perceptron(problem.model)
+    named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
+    if net is None:
+        offered = (named, named)
+        return _account(chain, functional, problem.graph, offered, problem.samples, limit, left_out=left_out)
     met = chain.reached.data[0]
     equivalence = equivalence_of(net, params, problem.data[0], problem)
     wide = equivalence_of(net, params, met, Problem.of(net, params, met))
@@ -225,7 +233,30 @@ def _generator(key: Any) -> np.random.Generator:
     return np.random.default_rng(0 if key is None else np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
 
 
+def _offered(
+    problem: Problem, params: Any, groups: Sequence[Any] | None, spaces: ModularSpaces
+) -> tuple[Candidates, tuple[str, ...]]:
+    """The generators of groups modulo p; of those that the network has by name, where none are given."""
+    if groups is not None and not any(isinstance(group, NamedGroup) for group in groups):
+        return {_title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups}, ()
+    x = jax.tree.unflatten(jax.tree.structure(problem.graph.sample), problem.data)
+    names, left_out = groups_by_name(problem.model, params, x) if groups is None else (tuple(groups), ())
+    found: Candidates = {}
+    for each in names:
+        found[_title(each)], inexact = exact_directions(each, params, spaces)
+        left_out += (
+            (f"{inexact} fields of {_title(each)}, whose coefficients are not whole numbers",) if inexact else ()
+        )
+    return found, left_out
+
+
+def _fields(group: Any) -> Any:
+    return group.group if isinstance(group, NamedGroup) else group
+
+
 def _title(group: Any) -> str:
+    if isinstance(group, NamedGroup):
+        return f"{group.kind} of {group.space}"
     return type(group).__name__.removesuffix("Group").lower() + " group"
 
 

@@ -16,6 +16,7 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_finite, check_param_types, refuse_tracers, sample_arrays
 from neuromanifold.symmetry.ansatz import Ansatz, by_axes, everything
 from neuromanifold.symmetry.cut import Cut, cut, null_space
+from neuromanifold.symmetry.excess import Excess, excess_of
 from neuromanifold.symmetry.flow import FlowGroup
 from neuromanifold.symmetry.modulo import rank_modulo
 from neuromanifold.symmetry.named import NamedGroup, named
@@ -35,7 +36,7 @@ class Discovery(Result):
     cuts in the spectra of the conditions, of the fields at a point (the last: at several points together), and of J.
     `candidates` is how many coefficients there are, `unknowns` how many of them renamings of places tell apart. `named` are the groups
     that have a name. `confirmed` says whether the conditions have the same rank modulo a prime (None: f is not rational, or too large
-    for it).
+    for it). `excess` explains what the nullity has beyond the orbit (None with `ansatz="all"`).
     """
 
     group: FlowGroup
@@ -49,6 +50,7 @@ class Discovery(Result):
     tangent: Cut
     named: tuple[NamedGroup, ...]
     confirmed: bool | None
+    excess: Excess | None
 
     @property
     def explained(self) -> int:
@@ -88,7 +90,8 @@ class Discovery(Result):
 
     def __str__(self) -> str:
         rows = [f"{each.adds:6}  {each.kind} of {each.space}" for each in self.named]
-        return "\n".join([self.headline(), *rows])
+        beyond = [f"beyond the orbit: {self.excess.headline()}"] if self.excess and self.excess.total else []
+        return "\n".join([self.headline(), *rows, *beyond])
 
 
 def discover(
@@ -161,7 +164,16 @@ def _discovered(
         tangent=tangent,
         named=names,
         confirmed=None if exact is None else exact == conditions[0].rank,
+        excess=excess_of(problem, theta, rngs[0], spans[0].rank, tangent.nullity, _orbit_at) if by_name else None,
     )
+
+
+def _orbit_at(problem: Problem, theta: list[np.ndarray], rng: np.random.Generator) -> int:
+    """The dimension of the orbit of a network's affine fields at a point: one key, no renamings of places."""
+    ansatz = by_axes(problem.shapes, problem.leaf_labels)
+    numbers = problem.numbers(ansatz, frozenset())
+    [rows] = problem.conditions(ansatz, numbers, [rng])
+    return Fields(problem, ansatz, frozenset(), null_space(_finite(rows))[0], rng).span([theta]).rank
 
 
 def _finite(rows: np.ndarray) -> np.ndarray:

@@ -114,6 +114,15 @@ def _values(f: Model, structure: Any, x: Any) -> Callable[[Arrays], np.ndarray]:
     return values
 
 
+def without_scales(f: Model, params: Any, x: Any) -> tuple[tuple[str, ...], Model, Any]:
+    """What folds by name, and (f, params) without it."""
+    leaves, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
+    work = _Work(_values(f, structure, x), len(jax.tree.leaves(x)[0]), leaves, (), ())
+    smaller, work = _without_scales(f, structure, work, trace(f, params, x))
+    names = tuple(name for removal in work.removed for name in str(removal.layer).split())
+    return names, smaller, smaller.parameters(work.arrays) if isinstance(smaller, Folded) else params
+
+
 def _without_scales(f: Model, structure: Any, work: _Work, graph: Graph) -> tuple[Model, _Work]:
     """Scales and shifts that the weights beside them take over: constants of the model from now on."""
     folding, neutral = Folding(graph), dict[int, np.ndarray]()

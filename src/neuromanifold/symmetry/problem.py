@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.axes import Axes, Labels, axis_labels
+from neuromanifold.graph.interpret import bends
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.symmetry.ansatz import Ansatz, orbit_numbers
 
 _AT_ONCE = 2**24
-_INPUTS_PER_ROW = 4
+_INPUTS_PER_ROW = 32
 _EQUAL = 1e-9
 _SMALL_ROW = 1e-2
 MARGIN = 40
@@ -182,13 +183,27 @@ class Problem:
         def row(x: Any, u: Any) -> Any:
             return jnp.concatenate([leaf.reshape(-1) for leaf in self.pull(leaves, x, u)])
 
-        rows = jax.jit(jax.vmap(row))
-        step = _at_once(self.size, _INPUTS_PER_ROW * count)
+        rows, each = jax.jit(jax.vmap(row)), _INPUTS_PER_ROW if self.bends else 4
+        step = each * max(1, _at_once(self.size, each * count) // each)
         found = []
-        for _ in range(0, _INPUTS_PER_ROW * count, step):
-            each = np.asarray(rows(self.draw_input(rng, step), self.draw_cotangent(rng, step)))
-            found.append(each.reshape(-1, _INPUTS_PER_ROW, self.size).sum(1))
+        for _ in range(0, each * count, step):
+            part = np.asarray(rows(self.draw_wide(rng, step), self.draw_cotangent(rng, step)))
+            found.append(part.reshape(-1, each, self.size).sum(1))
         return np.concatenate(found)
+
+    @cached_property
+    def bends(self) -> bool:
+        """Whether f has a bend: its derivative then differs from region to region."""
+        program = program_of(lambda p, x: self.f(p, x), self.params, self.one)
+        return any(bends(program, node) for node in program.nodes)
+
+    def draw_wide(self, rng: np.random.Generator, count: int) -> Any:
+        """Random inputs; where f bends, half of them from a tenth of the size to a hundred times, so that rare units are met."""
+        x = self.draw_input(rng, count)
+        if not self.bends:
+            return x
+        sizes = np.where(rng.random(count) < 0.5, 1.0, 10.0 ** rng.uniform(-1.0, 2.0, count))
+        return jax.tree.map(lambda a: a * sizes.reshape(-1, *[1] * (a.ndim - 1)) if is_floating(a) else a, x)
 
 
 def _at_once(cost: int, count: int) -> int:
