@@ -35,10 +35,13 @@ test-torch: VENV = .venv-torch
 test-torch: .venv-torch/.installed
 	$(PYTEST) $(ADAPTERS) $(ARGS)
 
-# Playwright drives the browser that the machine has; it stands in a folder of its own, beside .venv.
+# Playwright drives the browser that the machine has; it stands in a folder of its own, beside .venv. Without either the pages are not opened, and one line says so.
 test-browser: .venv/.installed
-	@if ! command -v chromium chromium-browser google-chrome >/dev/null; then \
+	@browser=$$(command -v chromium || command -v chromium-browser || command -v google-chrome); \
+	if test -z "$$browser"; then \
 	  echo 'make test-browser: no Chromium on PATH, so the pages were not opened (Debian and Ubuntu: apt install chromium)'; \
+	elif ! timeout 60 "$$browser" --headless --no-sandbox --disable-gpu --dump-dom about:blank >/dev/null 2>&1; then \
+	  echo "make test-browser: $$browser does not start, so the pages were not opened"; \
 	elif ! test -f .venv-browser/.installed && ! { $(PIP) --target .venv-browser playwright && touch .venv-browser/.installed; }; then \
 	  echo 'make test-browser: Playwright could not be installed, so the pages were not opened'; \
 	else \

@@ -161,7 +161,12 @@ def _counted(path: Path, index: int, count: int) -> None:
 
 @app.command("reduce")
 def reduce_network(
-    model: Annotated[str, typer.Argument(help="A network of stacked linear layers: .safetensors, .npz, .pt or .pth.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="Stacked linear layers (.safetensors, .npz, .pt or .pth), or the weights of any network with --factory."
+        ),
+    ],
     data: Annotated[
         str | None, typer.Argument(help="Samples on which it must stay the same; everywhere when absent.")
     ] = None,
@@ -174,22 +179,23 @@ def reduce_network(
     batchnorm: Annotated[
         str | None, typer.Option(help="Where batch normalisation stands to the activation: before or after it.")
     ] = None,
+    factory: Annotated[
+        str | None,
+        typer.Option(help="package.module:function that builds the PyTorch network whose weights MODEL holds."),
+    ] = None,
 ) -> None:
-    """An equivalent smaller network: redundant neurons removed, with what went and how far the outputs moved."""
-    from neuromanifold.inspection.opening import samples
-    from neuromanifold.models import load, save
-    from neuromanifold.models.described import perceptron
-    from neuromanifold.models.storage import layer_names
-    from neuromanifold.symmetry import reduce_width
+    """An equivalent smaller network: redundant neurons or channels removed, with what went and how far the outputs moved."""
+    from neuromanifold.inspection.reducing import reduced_layers, reduced_module
+    from neuromanifold.models.adapters.packages import need
 
+    if out.suffix in (".pt", ".pth"):
+        need("torch")
     with _notes():
-        loaded, params = load(model, activation=activation, batchnorm=batchnorm)
-    if (net := perceptron(loaded)) is None:
-        raise ValueError(f"`MODEL` is {model!r}, which is no stack of linear layers; reduce works on those.")
-    found = reduce_width(net, params, None if data is None else samples(data)[0])
-    typer.echo(f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}\n{found}")
-    names = layer_names(model) if found.net.depth == net.depth else None
-    typer.echo(f"wrote {save(out, found.net, found.params, names=names)}")
+        if factory is not None:
+            said, path = reduced_module(model, data, out, factory)
+        else:
+            said, path = reduced_layers(model, data, out, activation=activation, batchnorm=batchnorm)
+    typer.echo(f"{said}\nwrote {path}")
 
 
 @contextlib.contextmanager

@@ -42,6 +42,16 @@ class Deciding(Oracle):
         return self.gates[-1]
 
 
+class Choosing(Oracle):
+    """Asks JAX and keeps nothing. Of equal candidates the first is the largest, as in the derivative of JAX's own pooling."""
+
+    def positive(self, quantity: Any) -> Any:
+        return jax.lax.gt(quantity, jnp.zeros_like(quantity))
+
+    def largest(self, candidates: Any) -> Any:
+        return jax.lax.argmax(candidates, candidates.ndim - 1, np.int32)
+
+
 class Gated(Oracle):
     """Knows the answers; keeps the quantities that were asked about."""
 

@@ -1,6 +1,6 @@
 """What the kernel of a graph is made of: for every use of a parameter its input and the cotangents of its product."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from neuromanifold.graph.bends import Oracle
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.interpret import interpret
+from neuromanifold.graph.program import Program
 from neuromanifold.graph.uses import Use, canonical_cotangent, canonical_input
 
 
@@ -34,8 +35,8 @@ def factors(
     """
     program, leaves = graph.program, jax.tree.leaves(params)
     data = jax.tree.leaves(sample)
-    wanted = list(dict.fromkeys(use.other for use in uses))
-    products = list(dict.fromkeys(use.output for use in uses))
+    wanted = list(dict.fromkeys(part.other for use in uses for part in use.products))
+    products = list(dict.fromkeys(part.output for use in uses for part in use.products))
 
     def output(added: dict[int, Any], chosen: dict[int, Any]) -> tuple[Any, list[Any]]:
         inputs = [*(chosen.get(i, leaf) for i, leaf in enumerate(leaves)), *data]
@@ -47,10 +48,20 @@ def factors(
     y, pullback, captured = jax.vjp(output, zeros, {i: leaves[i] for i in direct}, has_aux=True)
     by_product, by_leaf = jax.vmap(pullback)(jnp.eye(len(y), dtype=y.dtype))
     known = dict(zip(wanted, captured, strict=True))
-    shapes = [program.values[use.node.inputs[use.operand]].shape for use in uses]
     return Factors(
-        tuple(canonical_input(use, known[use.other], shape) for use, shape in zip(uses, shapes, strict=True)),
-        tuple(canonical_cotangent(use, by_product[use.output]) for use in uses),
+        tuple(_joined([_input(program, part, known) for part in use.products], 1) for use in uses),
+        tuple(
+            _joined([canonical_cotangent(part, by_product[part.output]) for part in use.products], 2) for use in uses
+        ),
         tuple(by_leaf[i].reshape(len(y), -1) for i in direct),
         jnp.zeros((), y.dtype),
     )
+
+
+def _input(program: Program, use: Use, known: Mapping[int, Any]) -> Any:
+    return canonical_input(use, known[use.other], program.values[use.node.inputs[use.operand]].shape)
+
+
+def _joined(parts: Sequence[Any], axis: int) -> Any:
+    """Of one product its own, without a copy."""
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=axis)

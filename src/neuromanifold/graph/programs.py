@@ -68,6 +68,26 @@ def jacobians(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
 
 
 @lru_cache(maxsize=64)
+def pullbacks(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
+    """(params, x, gates, c) ↦ Σ_i J_iᵀ c_i at n samples by the parameter leaves `wrt`, flat: what `jacobians` sums up to, without them."""
+
+    def pulled(params: Any, x: Any, gates: Any, c: Any) -> Any:
+        leaves, structure = jax.tree.flatten(params)
+
+        def paired(chosen: list[Any]) -> Any:
+            mine = dict(zip(wrt, chosen, strict=True))
+            params = structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)])
+            outputs = jax.vmap(lambda sample, gate: graph.gated(params, sample, gate).ravel())(x, gates)
+            return (c * outputs).sum()
+
+        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.grad(paired)([leaves[i] for i in wrt])])
+
+    with jax.enable_x64(True):
+        cotangent = jax.ShapeDtypeStruct((n, graph.outputs), jnp.float64)
+        return program_of(pulled, graph.params, stacked(graph.sample, n), gate_structs(graph, n), cotangent)
+
+
+@lru_cache(maxsize=64)
 def gradients(graph: Graph, n: int) -> Program:
     """(params, x, c) ↦ ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩ at n samples, flat, of a graph without bends."""
 

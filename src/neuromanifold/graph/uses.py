@@ -2,7 +2,9 @@
 
 A use is a product y = W′·a of the rearranged leaf W′ with another operand a (a dot or a convolution), in canonical form
 y[b, t, c] = Σ_k a[b, t, k] W′[b, c, k] with t the positions that share W′. Its part of the Jacobian is Σ_t d[o, b, t, c] a[b, t, k],
-d the cotangent of y: Gram matrices, Jacobian blocks and sketches need no more than a and d.
+d the cotangent of y: Gram matrices, Jacobian blocks and sketches need no more than a and d. Several products that use the leaf in
+the same arrangement W′ (the steps of a recurrent network) are one use with all their positions. A table whose rows are looked up
+is a use too, y[t, c] = W[i_t, c]: its a is a unit vector, of which only the index i_t is kept.
 """
 
 import math
@@ -34,6 +36,7 @@ class Use:
     """A product that is linear in a leaf: its node, which operand the leaf is, and the index maps that brought it there.
 
     Canonical sizes: `batch` products side by side, `positions` that share the leaf, `inner` and `outer` sizes of each.
+    `tied` are further products of the leaf in the same arrangement: their positions come after its own.
     `constant` names the leaf that is added to the product entry by entry, a bias, where it has the same cotangent.
     """
 
@@ -45,6 +48,22 @@ class Use:
     inner: int
     outer: int
     constant: int | None = None
+    tied: tuple["Use", ...] = ()
+
+    @property
+    def products(self) -> tuple["Use", ...]:
+        """Itself and the products tied to it."""
+        return self, *self.tied
+
+    @property
+    def all_positions(self) -> int:
+        """The positions of all its products."""
+        return sum(use.positions for use in self.products)
+
+    @property
+    def is_lookup(self) -> bool:
+        """Whether rows are looked up: the input is their indices."""
+        return self.node.operation == "gather"
 
     @property
     def other(self) -> int:
@@ -113,11 +132,11 @@ def _leaf(program: Program, value: int, consumers: Mapping[int, list[Node]]) -> 
                 return Leaf(value, size, why=f"it enters through {node.operation}")
     if not uses:
         return Leaf(value, size, why=NOT_USED)
-    return (
-        Leaf(value, size, tuple(uses))
-        if _disjoint(program, value, uses)
-        else Leaf(value, size, why="several products share it")
-    )
+    if _disjoint(program, value, uses):
+        return Leaf(value, size, tuple(uses))
+    if _same_arrangement(program, value, uses):
+        return Leaf(value, size, (replace(uses[0], tied=tuple(uses[1:])),))
+    return Leaf(value, size, why="several products share it")
 
 
 def _keeps(program: Program, node: Node) -> bool:
@@ -133,6 +152,21 @@ def _disjoint(program: Program, value: int, uses: list[Use]) -> bool:
     for use in uses:
         counts[entries(program, value, use.path).ravel()] += 1
     return bool((counts <= 1).all())
+
+
+def _same_arrangement(program: Program, value: int, uses: list[Use]) -> bool:
+    """Whether all products see the same W′[b, c, k]."""
+    first, *others = (_arranged(use, entries(program, value, use.path)) for use in uses)
+    return all(np.array_equal(first, other) for other in others)
+
+
+def _arranged(use: Use, at: np.ndarray) -> np.ndarray:
+    """The leaf's operand as W′[b, c, k]."""
+    if use.node.operation == "dot_general":
+        contracted, batched = (pair[use.operand] for pair in use.node.options["dimension_numbers"])
+        free = [d for d in range(at.ndim) if d not in contracted and d not in batched]
+        return np.transpose(at, [*batched, *free, *contracted]).reshape(use.batch, use.outer, use.inner)
+    return np.transpose(at, use.node.options["dimension_numbers"].rhs_spec).reshape(use.batch, use.outer, use.inner)
 
 
 def entries(program: Program, value: int, path: Path) -> np.ndarray:
@@ -224,8 +258,26 @@ def _sum(program: Program, leaf: Leaf, consumers: Mapping[int, list[Node]]) -> i
         at = node.outputs[0]
 
 
+def looked_up(program: Program, leaf: Leaf) -> Use | None:
+    """The use of a table whose rows are looked up once, at indices that are inside it or moved there; `None` for any other leaf."""
+    at = [node for node in program.nodes if leaf.value in node.inputs]
+    if len(at) != 1 or at[0].operation != "gather" or leaf.value in program.outputs:
+        return None
+    [node], table, indices = at, program.values[leaf.value].shape, program.values[at[0].inputs[1]].shape
+    numbers, offset = node.options["dimension_numbers"], len(indices) - 1
+    rows = (
+        numbers.collapsed_slice_dims == numbers.start_index_map == (0,)
+        and numbers.offset_dims == tuple(range(offset, offset + len(table) - 1))
+        and tuple(node.options["slice_sizes"]) == (1, *table[1:])
+        and indices[-1] == 1
+    )
+    return Use(node, 0, (), 1, math.prod(indices), table[0], math.prod(table[1:])) if rows else None
+
+
 def canonical_input(use: Use, other: Any, filters: tuple[int, ...]) -> Any:
     """The other operand as a[b, t, k], in JAX; `filters` is the shape of the leaf's operand."""
+    if use.is_lookup:
+        return _inside(use, other, filters[0]).reshape(1, use.positions, 1)
     if use.node.operation == "dot_general":
         contracted, batched = (pair[1 - use.operand] for pair in use.node.options["dimension_numbers"])
         free = [d for d in range(other.ndim) if d not in contracted and d not in batched]
@@ -234,6 +286,13 @@ def canonical_input(use: Use, other: Any, filters: tuple[int, ...]) -> Any:
     n, _, *_, offsets = patches.shape
     grouped = patches.reshape(n, use.batch, -1, use.positions // n, offsets)  # (n, groups, channels, places, offsets)
     return jnp.transpose(grouped, (1, 0, 3, 2, 4)).reshape(use.batch, use.positions, use.inner)
+
+
+def _inside(use: Use, indices: Any, rows: int) -> Any:
+    """Which row is read; −1 for none."""
+    if use.node.options["mode"] == jax.lax.GatherScatterMode.CLIP:
+        return jnp.clip(indices, 0, rows - 1)
+    return jnp.where((indices >= 0) & (indices < rows), indices, -1)
 
 
 def _patches(node: Node, signal: Any, filters: tuple[int, ...]) -> Any:
@@ -256,6 +315,8 @@ def _patches(node: Node, signal: Any, filters: tuple[int, ...]) -> Any:
 def canonical_cotangent(use: Use, d: Any) -> Any:
     """The cotangents (o, *shape of the product) as d[o, b, t, c]."""
     o = d.shape[0]
+    if use.is_lookup:
+        return d.reshape(o, 1, use.positions, use.outer)
     if use.node.operation == "dot_general":
         shape = (
             (o, use.batch, use.positions, use.outer) if use.operand == 1 else (o, use.batch, use.outer, use.positions)

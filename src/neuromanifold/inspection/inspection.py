@@ -1,5 +1,6 @@
 """`Inspection`: what a network's parameters do on a sample, as numbers, as a table, and in three sentences."""
 
+import html
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ class Part:
     left_out: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """What a network's parameters do on a sample. `print` it for a table; `nm.report.write` makes the page.
 
@@ -223,10 +224,15 @@ class Inspection:
         s = self.spectrum
         if s is None:
             return []
-        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, trace {s.trace:.4g}")]
+        trace = "trace not computed: it needs more memory" if np.isnan(s.trace) else f"trace {s.trace:.4g}"
+        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, {trace}")]
         if not np.isnan(s.effective_rank):
             rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
-        return [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+        return (
+            rows
+            if np.isnan(s.trace)
+            else [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+        )
 
     def _descent_rows(self) -> list[Row]:
         d = self.descent
@@ -253,6 +259,12 @@ class Inspection:
 
     def _left_out_rows(self) -> list[Row]:
         return [(part.title, "not computed", part.left_out) for part in self.parts if part.left_out]
+
+    def __repr__(self) -> str:
+        return f"Inspection({self.headline})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]

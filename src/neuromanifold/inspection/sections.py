@@ -23,6 +23,8 @@ from neuromanifold.inspection.costs import (
     float64_seconds,
     growth_seconds,
     passes,
+    scalings_bytes,
+    scalings_seconds,
     spectrum_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
@@ -42,7 +44,8 @@ from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimens
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
 _LARGEST_ACCOUNT = 5_000  # parameters; generators of wide linear layers number the square of their width
-_LONGEST_ACCOUNT = 60.0  # seconds
+_LONGEST_ACCOUNT = 90.0  # seconds
+_BATCHES = 6  # of inputs that seek regions beyond the sample's
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
 _LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
 _MOST_REDUCED = 200_000  # parameters of a network whose channels are tried one after another
@@ -138,7 +141,8 @@ def _descent(s: Subject) -> Descent:
 
 
 def _account(s: Subject) -> DimensionAccount:
-    return account_of(s.problem, s.params, s.rank)
+    groups = () if perceptron(s.f) else (s.scalings,)
+    return account_of(s.problem, s.params, s.rank, groups=groups, batches=_BATCHES)
 
 
 def _account_obstacle(s: Subject) -> str:
@@ -155,6 +159,13 @@ def conserved_obstacle(s: Subject) -> str:
 
 def _conserved(s: Subject) -> ConservedQuantities:
     net: Any = s.f
+    if conserved_obstacle(s):
+        found = s.scalings.quantities(s.params)
+        if not len(found):
+            raise LeftOut(
+                "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
+            )
+        return found
     return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
 
 
@@ -201,7 +212,7 @@ SECTIONS = (
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
         "closed", "parameters without effect", lambda s: int(s.problem.zero_columns().sum()), _exactly,
-        lambda s: s.rows * s.columns * ENTRY, needs="regions",
+        lambda s: compiling(s, 1) + passes(s, 20) + s.samples * s.columns * ENTRY, needs="regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
     Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float64_seconds),
@@ -211,7 +222,7 @@ SECTIONS = (
         "account", "account of the parameters", _account, _account_obstacle, account_seconds,
         lambda s: 3 * 8 * s.columns**2, "exact",
     ),
-    Section("conserved", "conserved quantities", _conserved, conserved_obstacle, lambda s: 0.0),
+    Section("conserved", "conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
     Section(
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
         _reduction_seconds, needs="regions",

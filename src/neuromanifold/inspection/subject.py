@@ -21,6 +21,7 @@ from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
 from neuromanifold.regions.patterns import pattern_columns, patterns_by_layer
 from neuromanifold.regions.problem import Problem
+from neuromanifold.symmetry.balances import Scalings, channel_scalings
 from neuromanifold.tangent.certificate import certified_rank
 from neuromanifold.tangent.jacobian import n_columns
 
@@ -71,12 +72,13 @@ class Subject:
         return Problem.of(self.f, self.params, self.x, memory=self.budget)
 
     @cached_property
-    def exact_operations(self) -> float:
-        """Multiplications of residues that a sketch of J takes, counted before anything is decided."""
+    def sketch_costs(self) -> tuple[float, int]:
+        """Multiplications of residues that a sketch of J takes, and entries that it makes, counted before anything is decided."""
         leaves, data = ([np.asarray(a) for a in jax.tree.leaves(tree)] for tree in (self.params, self.x))
         undecided = Decisions(self.graph, (), (), (), 0)
         problem = Problem(self.f, self.graph, tuple(leaves), tuple(data), undecided, select(self.params, None))
-        return problem.sketch_operations(min(self.rows, self.columns))
+        m = min(self.rows, self.columns)
+        return problem.sketch_operations(m), self.samples * problem.sketch_entries(m)
 
     @cached_property
     def rank(self) -> Rank:
@@ -97,6 +99,11 @@ class Subject:
         if self.exactly:
             return pattern_columns(self.f, self.graph, self.problem.decisions.gates, self.samples)
         return [np.asarray(a) for a in patterns_by_layer(self.f, self.params, self.x, exact=False)]
+
+    @cached_property
+    def scalings(self) -> Scalings:
+        """The scalings of channels that leave the network unchanged."""
+        return channel_scalings(self.f, self.params, self.x)
 
     @cached_property
     def operations(self) -> float:

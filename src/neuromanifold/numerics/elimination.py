@@ -1,11 +1,12 @@
 """Rank and pivots of matrices over a prime field: by BLAS for short primes, by FLINT for long ones."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
-from neuromanifold.numerics.modular import SMALL_BITS
+from neuromanifold.numerics.modular import SMALL_BITS, matmul, random_residues
 from neuromanifold.numerics.profile import rank_profile
 
 
@@ -55,6 +56,26 @@ def _pivots(M: Any) -> tuple[int, ...]:
             column += 1
         pivots.append(column)
     return tuple(pivots)
+
+
+def minor_spans(matrix: Int[np.ndarray, "m n"], rows: Sequence[int], columns: Sequence[int], p: int) -> bool:
+    """Whether the minor A = matrix[rows][:, columns] is invertible modulo p and the rank is no larger.
+
+    All columns depend on the chosen ones when a random combination b of them does: A z = b on the rows, and then everywhere.
+    Where the rank is larger this is overlooked with probability 1/p.
+
+    >>> p, A = 2**61 - 1, np.array([[1, 2, 3], [2, 4, 6], [0, 0, 5]])
+    >>> minor_spans(A, (0, 2), (0, 2), p), minor_spans(A, (0,), (0,), p), minor_spans(A, (0, 1), (0, 2), p)
+    (True, False, False)
+    """
+    rows, columns = np.asarray(rows, int), np.asarray(columns, int)
+    b = matmul(matrix, random_residues((matrix.shape[1], 1), p), p)
+    try:
+        solution = to_flint(matrix[np.ix_(rows, columns)], p).solve(to_flint(b[rows], p))
+    except ZeroDivisionError:
+        return False
+    z = np.array([int(entry) for entry in solution.entries()], np.int64)[:, None]
+    return np.array_equal(matmul(matrix[:, columns], z, p), b)
 
 
 def is_invertible(matrix: Int[np.ndarray, "n n"], p: int) -> bool:

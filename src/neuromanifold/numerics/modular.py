@@ -109,8 +109,21 @@ def matmul(a: Residues, b: Residues, p: int) -> Residues:
     if a.shape[-1] == 0:
         return np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.int64)
     count, bits, terms = _limb_plan(p.bit_length())
-    parts = (_short_matmul(a[..., part], b[..., part, :], p, count, bits) for part in blocks(a.shape[-1], terms))
-    return functools.reduce(lambda total, part: add(total, part, p), parts)
+    parts = (_products(a[..., part], b[..., part, :], count, bits) for part in blocks(a.shape[-1], terms))
+    sums = functools.reduce(lambda total, part: _summed(total, part, p), parts)
+    return functools.reduce(
+        lambda high, low: add(_times_small(high, 1 << bits, p), low, p), [s % p for s in sums[::-1]]
+    )
+
+
+def _summed(total: list[Residues], part: list[Residues], p: int) -> list[Residues]:
+    """Sums of integers below 2⁶² and below 2⁵³, below 2⁶² again."""
+    return [_below(a + b, 1 << 62, p) for a, b in zip(total, part, strict=True)]
+
+
+def _below(a: Residues, bound: int, p: int) -> Residues:
+    """The same modulo p, reduced only where that is needed to stay below the bound."""
+    return a if a.max(initial=0) < bound else a % p
 
 
 def _limb_plan(bits: int) -> tuple[int, int, int]:
@@ -120,15 +133,11 @@ def _limb_plan(bits: int) -> tuple[int, int, int]:
     return count, limb, max(1, (1 << 53) // (count << (2 * limb)))
 
 
-def _short_matmul(a: Residues, b: Residues, p: int, count: int, bits: int) -> Residues:
+def _products(a: Residues, b: Residues, count: int, bits: int) -> list[Residues]:
+    """The product as a polynomial in 2^bits: integers below 2⁵³, the lowest degree first."""
     A, B = _limbs(a, count, bits), _limbs(b, count, bits)
-    total = None
-    for degree in reversed(range(2 * count - 1)):
-        pairs = [(i, degree - i) for i in range(count) if 0 <= degree - i < count]
-        partial = functools.reduce(np.add, (A[i] @ B[j] for i, j in pairs)).astype(np.int64)
-        total = partial % p if total is None else add(_times_small(total, 1 << bits, p), partial % p, p)
-    assert total is not None
-    return total
+    pairs = [[(i, degree - i) for i in range(count) if 0 <= degree - i < count] for degree in range(2 * count - 1)]
+    return [functools.reduce(np.add, (A[i] @ B[j] for i, j in part)).astype(np.int64) for part in pairs]
 
 
 def _limbs(a: Residues, count: int, bits: int) -> list[np.ndarray]:

@@ -1,12 +1,15 @@
 """Spaces spanned by rows: ranks, kernels and products, modulo a prime or in float64, behind one set of verbs."""
 
 import abc
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank, to_flint
+
+_AT_ONCE, _FEW = 2048, 256  # rows that are eliminated together: the first, and those that are added
 
 
 class Spaces(abc.ABC):
@@ -29,6 +32,11 @@ class Spaces(abc.ABC):
     @abc.abstractmethod
     def kernel(self, A: np.ndarray) -> np.ndarray:
         """Rows that span {v : Av = 0}."""
+
+    def confined(self, A: np.ndarray, blocks: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+        """For each block of columns: rows that span {v : Av = 0, v zero outside the block}; A is a basis."""
+        for block in blocks:
+            yield _placed(self.kernel(self.mixed(A[:, block], len(block) + 2)), block, A.shape[1])
 
     @abc.abstractmethod
     def vanishing(self, A: np.ndarray) -> np.ndarray:
@@ -75,20 +83,57 @@ class ModularSpaces(Spaces):
         return modular_rank(A, self.p) if A.size else 0
 
     def basis(self, A: np.ndarray) -> np.ndarray:
-        return self._reduced(A)[0]
+        found = self._reduced(A[:_AT_ONCE])
+        for start in range(_AT_ONCE, len(A), _AT_ONCE):
+            found = self.extended(found, A[start : start + _AT_ONCE])
+        return found
 
     def kernel(self, A: np.ndarray) -> np.ndarray:
-        reduced, pivots = self._reduced(self.mixed(A, A.shape[1] + 2))
-        free = np.setdiff1d(np.arange(A.shape[1]), pivots)
+        reduced = self.basis(A)
+        pivots, free = _pivots(reduced)
         found = np.zeros((len(free), A.shape[1]), np.int64)
         found[np.arange(len(free)), free] = 1
         found[:, pivots] = (-reduced[:, free].T) % self.p
         return found
 
     def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        missing = self.product(rows, self.kernel(basis).T)
-        new = self.rank(self.mixed(missing, missing.shape[1] + 2))
-        return basis if not new else self.basis(np.concatenate([basis, self.mixed(rows, new + 2)]))
+        """Few rows at a time, and only such as a random vector of the kernel tells from the span."""
+        found = basis if _in_echelon_form(basis) else self.basis(basis)
+        while len(rows := rows[self._outside(found, rows)]):
+            found, rows = self._joined(found, rows[:_FEW]), rows[_FEW:]
+        return found
+
+    def _outside(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.product(rows, self.orthogonal(basis)[:, None])[:, 0] != 0
+
+    def orthogonal(self, basis: np.ndarray) -> np.ndarray:
+        """A random vector of the kernel of an echelon form: rows outside its span are not orthogonal to it, but for 1/p of the draws."""
+        pivots, free = _pivots(basis)
+        vector = np.zeros(basis.shape[1], np.int64)
+        vector[free] = self.random((len(free),))
+        vector[pivots] = -self.product(basis[:, free], vector[free, None])[:, 0] % self.p
+        return vector
+
+    def _joined(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The rows are reduced by the basis, then what is left among itself, then the basis by that: still an echelon form."""
+        pivots, free = _pivots(basis)
+        above = basis[:, free]
+        new = self._reduced((rows[:, free] - self.product(rows[:, pivots], above)) % self.p)
+        first = _pivots(new)[0]
+        found = np.zeros((len(basis) + len(new), basis.shape[1]), np.int64)
+        found[: len(basis), free] = (above - self.product(above[:, first], new)) % self.p
+        found[np.arange(len(basis)), pivots] = 1
+        found[len(basis) :, free] = new
+        return found[np.argsort(np.concatenate([pivots, free[first]]))]
+
+    def confined(self, A: np.ndarray, blocks: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+        """In echelon form v is known by its free columns: those outside the block are zero, the pivots outside bind the others."""
+        pivots, free = _pivots(A)
+        for block in blocks:
+            mine, inside = np.intersect1d(free, block), np.isin(pivots, block)
+            local = self.kernel(self.mixed(A[np.ix_(~inside, mine)], len(mine) + 2))
+            rest = -self.product(local, A[np.ix_(inside, mine)].T) % self.p
+            yield _placed(np.hstack([local, rest]), np.concatenate([mine, pivots[inside]]), A.shape[1])
 
     def vanishing(self, A: np.ndarray) -> np.ndarray:
         return np.asarray(~A.any(axis=0))
@@ -96,14 +141,33 @@ class ModularSpaces(Spaces):
     def gap(self, A: np.ndarray) -> float:
         return np.inf
 
-    def _reduced(self, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The nonzero rows of the reduced echelon form, and their pivots."""
-        if not A.size:
-            return np.zeros((0, A.shape[1]), np.int64), np.zeros(0, np.int64)
+    def _reduced(self, A: np.ndarray) -> np.ndarray:
+        """The nonzero rows of the reduced echelon form."""
+        A = A[A.any(axis=1)]
+        if _in_echelon_form(A):
+            return A
         form, rank = to_flint(A, self.p).rref()
         width = A.shape[1]
-        rows = np.array([int(e) for e in form.entries()[: rank * width]], np.int64).reshape(rank, width)
-        return rows, (rows != 0).argmax(axis=1)
+        return np.array([int(e) for e in form.entries()[: rank * width]], np.int64).reshape(rank, width)
+
+
+def _placed(rows: np.ndarray, block: np.ndarray, width: int) -> np.ndarray:
+    """The rows with zeros outside the block."""
+    found = np.zeros((len(rows), width), rows.dtype)
+    found[:, block] = rows
+    return found
+
+
+def _pivots(reduced: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The pivots of a reduced echelon form without zero rows, and the other columns."""
+    pivots = (reduced != 0).argmax(axis=1) if reduced.size else np.zeros(0, int)
+    return pivots, np.setdiff1d(np.arange(reduced.shape[1]), pivots)
+
+
+def _in_echelon_form(A: np.ndarray) -> bool:
+    """Whether A is its own reduced echelon form."""
+    pivots = (A != 0).argmax(axis=1) if A.size else np.zeros(0, int)
+    return bool((np.diff(pivots) > 0).all() and np.array_equal(A[:, pivots], np.eye(len(A), dtype=A.dtype)))
 
 
 @dataclass(frozen=True)

@@ -144,14 +144,20 @@ class Problem:
     def sketch_size(self, m: int) -> int:
         """Numbers that one sample takes in a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
-        most = max((use.batch * use.positions * (self.graph.outputs + 1) * m for use in uses), default=0)
+        most = max((use.batch * use.all_positions * (self.graph.outputs + 1) * m for use in uses), default=0)
         return most + self.graph.outputs * m
+
+    def sketch_entries(self, m: int) -> int:
+        """Numbers that are made entry by entry for one sample of a sketch with m columns."""
+        uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
+        return sum(use.batch * use.positions for use in uses) * (self.graph.outputs + 1) * m
 
     def sketch_operations(self, m: int) -> float:
         """Multiplications in the matrix products of a sketch with m columns."""
         how, o = entering_exactly(self.graph, self.chosen.leaves), self.graph.outputs
         by_use = (
-            u.batch * u.positions * m * (o * u.outer * (1 + (u.constant is not None)) + u.inner) for _, u in how.uses
+            u.batch * u.all_positions * m * (o * u.outer * (1 + (u.constant is not None)) + u.inner)
+            for _, u in how.uses
         )
         by_leaf = (self.leaves[i].size * o * m for i, _ in how.direct)
         return self.samples * float(sum(by_use) + sum(by_leaf))
@@ -181,9 +187,11 @@ class Problem:
 
     def zero_columns(self) -> np.ndarray:
         """Columns of J that vanish at every sample because no open path runs through their parameter."""
-        closed = np.ones(self.shape[1], bool)
-        for block in self.jacobian_blocks(Support()):
-            closed &= ~block.flags.any(axis=0)
+        A, closed = Support(), np.ones(self.shape[1], bool)
+        for _, at in self.parts(self.chosen.size):
+            program = programs.pullbacks(self.graph, len(at), self.chosen.leaves)
+            [block] = walk(program, A, [*self.inputs(A, at), A.lift(np.ones((len(at), self.graph.outputs)))])
+            closed &= ~block.flags
         return closed
 
     def region_bound(self) -> int:

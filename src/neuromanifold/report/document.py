@@ -45,7 +45,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         if found.spectrum is None
         else {
             "eigenvalues": found.spectrum.eigenvalues.tolist(),
-            "trace": found.spectrum.trace,
+            "trace": None if np.isnan(found.spectrum.trace) else float(found.spectrum.trace),
             "method": found.spectrum.method,
         },
         "bottleneck": None

@@ -1,6 +1,7 @@
 """Groups acting on parameters: actions, generators, orbits, the dimension account, conserved quantities, teleportation, reduction."""
 
 from neuromanifold.symmetry.account import DimensionAccount, dimension_account
+from neuromanifold.symmetry.balances import Balance, Scalings, channel_scalings
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, LieGroup
 from neuromanifold.symmetry.batch import BatchGroup
 from neuromanifold.symmetry.conserved import (
@@ -25,7 +26,8 @@ from neuromanifold.symmetry.laws import ConservationLaws, conservation_laws
 from neuromanifold.symmetry.linear import AffineGroup, GeneralLinearGroup, OrthogonalGroup
 from neuromanifold.symmetry.monomial import Monomial
 from neuromanifold.symmetry.permutation import PermutationGroup
-from neuromanifold.symmetry.product import SymmetryGroup, symmetry_group
+from neuromanifold.symmetry.places import PlaceGroup, Renaming
+from neuromanifold.symmetry.product import NetworkGroup, SymmetryGroup, symmetry_group
 from neuromanifold.symmetry.reduce import Reduction, reduce_width
 from neuromanifold.symmetry.rewriting import Removal
 from neuromanifold.symmetry.scaling import ScalingGroup
@@ -37,6 +39,7 @@ from neuromanifold.symmetry.transformation import Transformation, gamma_norm, tr
 __all__ = [
     "AbstractGroup",
     "AffineGroup",
+    "Balance",
     "BatchGroup",
     "Composition",
     "ConservationLaws",
@@ -58,18 +61,23 @@ __all__ = [
     "LieGroup",
     "MatrixGroup",
     "Monomial",
+    "NetworkGroup",
     "OrthogonalGroup",
     "PermutationGroup",
+    "PlaceGroup",
     "Reduction",
     "Removal",
+    "Renaming",
     "Reparametrization",
     "ScalingGroup",
+    "Scalings",
     "SignGroup",
     "SignedPermutationGroup",
     "SymmetryGroup",
     "Teleportation",
     "Transformation",
     "TransformedModel",
+    "channel_scalings",
     "conservation_laws",
     "conserved_quantities",
     "conserved_quantities_probe",

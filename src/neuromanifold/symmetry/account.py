@@ -16,8 +16,8 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
-from neuromanifold.symmetry.chain import Chain, ExactRows, FloatRows, chain_of
-from neuromanifold.symmetry.confined import Blocks, confined
+from neuromanifold.symmetry.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
+from neuromanifold.symmetry.confined import Blocks
 from neuromanifold.symmetry.equivalence import SOURCES, HiddenEquivalence, equivalence_of
 from neuromanifold.symmetry.relations import related_directions
 from neuromanifold.tangent.certificate import certified_rank
@@ -189,7 +189,7 @@ def dimension_account(
 
 def _in_float64(graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any) -> DimensionAccount:
     rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
-    matrix = rows.at(rows.data, rows.gates)
+    matrix = rows.of_sample()
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
     offered = {_title(group): _unit_rows(np.asarray(group.generators(params), np.float64)) for group in groups}
     chain = chain_of(rows, _generator(key))
@@ -197,11 +197,17 @@ def _in_float64(graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: A
 
 
 def account_of(
-    problem: Problem, params: Any, functional: Rank, *, groups: Sequence[Any] = (), key: Any = None
+    problem: Problem,
+    params: Any,
+    functional: Rank,
+    *,
+    groups: Sequence[Any] = (),
+    key: Any = None,
+    batches: int = MOST_BATCHES,
 ) -> DimensionAccount:
-    """The account where the bends are decided and the functional dimension is known already."""
+    """The account where the bends are decided and the functional dimension is known already; `batches` of inputs seek new regions."""
     spaces = exact_spaces()
-    chain = chain_of(ExactRows(problem, spaces), _generator(key))
+    chain = chain_of(ExactRows(problem, spaces), _generator(key), rank=int(functional), batches=batches)
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
     named = {_title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups}
     if (net := perceptron(problem.model)) is None:
@@ -261,10 +267,19 @@ def _account(
         regions=chain.sampled.count,
         reached=chain.reached.count,
         refuted=refuted,
-        left_out=(*left_out, *blocks.left_out),
+        left_out=(*left_out, *blocks.left_out, *_not_finite(chain), *_not_ended(chain)),
         gap=chain.gap,
         equivalence=equivalence,
     )
+
+
+def _not_finite(chain: Chain) -> tuple[str, ...]:
+    return (f"{chain.dropped:,} rows of J at random inputs, which are not finite",) if chain.dropped else ()
+
+
+def _not_ended(chain: Chain) -> tuple[str, ...]:
+    seen = f"regions beyond the {chain.reached.count:,} reached, though new ones were still adding directions"
+    return () if chain.ended else (seen,)
 
 
 def _in_turn(
@@ -279,13 +294,19 @@ def _in_turn(
     most = J.shape[1] - len(J) - (0 if modulo is None else J.shape[1] - len(modulo))
     have = np.zeros((0, J.shape[1] if modulo is None else len(modulo)), J.dtype)
     for name, rows in _candidates(J, offered, blocks, spaces):
-        inside = spaces.vanishing(spaces.product(J, rows.T))
+        inside = spaces.vanishing(_products(J, rows, spaces).T)
         refuted += int((~inside).sum())
-        seen = rows[inside] if modulo is None else spaces.product(rows[inside], modulo.T)
-        total = spaces.basis(np.concatenate([have, seen])) if len(have) < most and len(seen) else have
+        seen = rows[inside] if modulo is None else _products(modulo, rows[inside], spaces)
+        total = spaces.extended(have, seen) if len(have) < most and len(seen) else have
         counts[name] = counts.get(name, 0) + len(total) - len(have)
         have = total
     return counts, refuted
+
+
+def _products(J: np.ndarray, rows: np.ndarray, spaces: Spaces) -> np.ndarray:
+    """J v for each row v, by those columns that any of them has."""
+    used = rows.any(axis=0)
+    return spaces.product(rows[:, used], J[:, used].T)
 
 
 def _candidates(J: np.ndarray, offered: Candidates, blocks: Blocks, spaces: Spaces) -> Iterator[tuple[str, np.ndarray]]:
@@ -294,5 +315,5 @@ def _candidates(J: np.ndarray, offered: Candidates, blocks: Blocks, spaces: Spac
         yield SOURCES[1], np.eye(J.shape[1], dtype=J.dtype)[free]
     yield from offered.items()
     for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
-        found = [confined(J, np.setdiff1d(block, free), spaces) for block in parts]
+        found = spaces.confined(J, [np.setdiff1d(block, free) for block in parts])
         yield name, np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *found])

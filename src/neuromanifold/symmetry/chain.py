@@ -20,14 +20,14 @@ from neuromanifold.graph.arithmetic import Floats
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
+from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces
 from neuromanifold.regions.decisions import Decisions, decide
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.reach import Data, Known, between, gate_rows, known_regions, wide_inputs
 
 _BATCH = 256
-_PATIENCE = 4  # batches of new inputs without a new direction
-_MOST_BATCHES = 16
+_PATIENCE = 4  # batches of new inputs without a new direction, and rounds in which not all rows are finite
+MOST_BATCHES = 16
 _SPARE = 4
 _FEWEST = 64  # new regions looked at in a batch, beyond twice as many as could show all that is missing
 
@@ -42,9 +42,28 @@ class Rows(abc.ABC):
     data: Data
     gates: Gates
 
+    @property
+    def columns(self) -> int:
+        """D."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.graph.params))
+
     @abc.abstractmethod
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         """J at these inputs, (n·o, D), the bends decided as the gates say."""
+
+    def of_sample(self) -> np.ndarray:
+        """J on the sample, all of whose rows must be finite."""
+        found = self.at(self.data, self.gates)
+        if bad := len(found) - len(finite(found)):
+            raise ArithmeticError(
+                f"`f` has a derivative that is not finite in {bad} of {len(found)} rows of J on `x`; remove these samples, "
+                "or keep roots and divisions away from zero (an ε in the norm)."
+            )
+        return found
+
+    def adding(self, basis: np.ndarray, data: Data, gates: Gates) -> np.ndarray:
+        """Which inputs may have rows outside the span."""
+        return np.ones(len(data[0]), bool)
 
     @abc.abstractmethod
     def decided(self, data: Data) -> tuple[Data, Gates]:
@@ -53,6 +72,11 @@ class Rows(abc.ABC):
     @abc.abstractmethod
     def quantities(self, data: Data, gates: Gates) -> Gates:
         """What the decisions are about, in float64."""
+
+
+def finite(rows: np.ndarray) -> np.ndarray:
+    """Those rows that are."""
+    return rows[np.isfinite(rows).all(axis=1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +103,11 @@ class ExactRows(Rows):
 
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         return self.moved(data, gates).residues(self.spaces.p)
+
+    def adding(self, basis: np.ndarray, data: Data, gates: Gates) -> np.ndarray:
+        """Those whose rows are not orthogonal to a random vector of the kernel: one product, no Jacobian."""
+        found = self.moved(data, gates).products(self.spaces.p, self.spaces.orthogonal(basis)[None])
+        return found.reshape(len(data[0]), -1).any(axis=1)
 
     def moved(self, data: Data, gates: Gates) -> Problem:
         """The same network at other inputs."""
@@ -120,7 +149,6 @@ class FloatRows(Rows):
             rows = np.asarray(self._jacobians(self._samples(data), gates)).reshape(
                 len(data[0]) * self.graph.outputs, -1
             )
-        rows = rows[np.isfinite(rows).all(axis=1)]
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(lengths > 0, lengths, 1.0)
 
@@ -157,38 +185,45 @@ class FloatRows(Rows):
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Bases of the row spaces of J on the sample, its regions, and all regions reached; `sampled` and `reached` hold these regions."""
+    """The rank of J on the sample, bases of its row space on the sample's regions (`sampled`) and on all that were reached.
+
+    `dropped` counts the rows at random and wide inputs that were not finite; `ended`: batches of new inputs added nothing more.
+    """
 
     spaces: Spaces
-    sample: np.ndarray
+    sample: int
     regions: np.ndarray
     everywhere: np.ndarray
     sampled: Known
     reached: Known
     gap: float
+    dropped: int
+    ended: bool
 
     @property
     def ranks(self) -> tuple[int, int, int, int]:
         """r_S, r_R, r_∞, D."""
-        return len(self.sample), len(self.regions), len(self.everywhere), self.sample.shape[1]
+        return self.sample, len(self.regions), len(self.everywhere), self.everywhere.shape[1]
 
 
-def exact_chain(problem: Problem, rng: np.random.Generator) -> Chain:
-    """The chain modulo a random prime."""
-    return chain_of(ExactRows(problem, exact_spaces()), rng)
+def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, batches: int = MOST_BATCHES) -> Chain:
+    """Sample, then its regions, then wide and new inputs until batches of them add nothing.
 
-
-def chain_of(rows: Rows, rng: np.random.Generator) -> Chain:
-    """Sample, then its regions, then wide and new inputs until batches of them add nothing."""
-    spaces = rows.spaces
-    matrix = _tall(spaces, rows.at(rows.data, rows.gates))
-    sample, gaps = spaces.basis(matrix), [spaces.gap(matrix)]
+    Rows of the sample lie in the span of its regions: where its `rank` is known nothing else is asked of it.
+    """
+    spaces, gaps = rows.spaces, []
+    if rank is None:
+        matrix = _tall(spaces, rows.of_sample())
+        basis, gaps = spaces.basis(matrix), [spaces.gap(matrix)]
+        rank = len(basis)
+    else:
+        basis = np.zeros((0, rows.columns), np.int64)
     sampled, first = known_regions(rows.data, rows.gates)
     met = tuple(g[first] for g in rows.gates)
-    regions, gap = _grown(rows, sample, sampled.data, met, rng)
+    regions, gap, dropped = _grown(rows, basis, sampled.data, met, rng)
     everywhere, reached, idle = regions, sampled, 0
     gaps.append(gap)
-    for batch in range(_MOST_BATCHES):
+    for batch in range(batches):
         if len(everywhere) == everywhere.shape[1] or idle == _PATIENCE:
             break
         before = len(everywhere)
@@ -198,10 +233,12 @@ def chain_of(rows: Rows, rng: np.random.Generator) -> Chain:
         reached, fresh = reached.with_new(data, gate_rows(gates, data), most)
         new = tuple(a[fresh] for a in data), tuple(g[fresh] for g in gates)
         met = tuple(np.concatenate(pair) for pair in zip(met, new[1], strict=True))
-        everywhere, gap = _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf)
+        everywhere, gap, lost = _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf, 0)
         gaps.append(gap)
+        dropped += lost
         idle = 0 if len(everywhere) > before else idle + 1
-    return Chain(spaces, sample, regions, everywhere, sampled, reached, min(gaps))
+    ended = idle == _PATIENCE or len(everywhere) == everywhere.shape[1]
+    return Chain(spaces, rank, regions, everywhere, sampled, reached, min(gaps), dropped, ended)
 
 
 def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
@@ -217,21 +254,37 @@ def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -
 
 def _grown(
     rows: Rows, basis: np.ndarray, data: Data, gates: Gates, rng: np.random.Generator
-) -> tuple[np.ndarray, float]:
-    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing; and the gap of the last."""
-    size = (
-        1 << (len(data[0]) - 1).bit_length()
-    )  # few sizes, so that few programs are traced; repeated rows span nothing new
-    again = np.minimum(np.arange(size), len(data[0]) - 1)
-    data, gates = tuple(a[again] for a in data), tuple(g[again] for g in gates)
-    spaces, moved, gap = rows.spaces, data, np.inf
+) -> tuple[np.ndarray, float, int]:
+    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing (a few, where rows are not
+    finite); the gap of the last, and how many rows were left out because they are not finite.
+
+    Modulo the span, what a region shows is a polynomial in the input: where a random one adds nothing, none will, and the region is done.
+    """
+    spaces, gap, dropped, idle, regions = rows.spaces, np.inf, 0, 0, np.arange(len(data[0]))
     while len(basis) < basis.shape[1]:
-        new = rows.at(moved, gates)
-        found, gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
-        if found is basis and moved is not data:
+        regions = regions[rows.adding(basis, *_moved(rows, data, gates, _repeated(regions), rng))[: len(regions)]]
+        if not len(regions):
             break
-        basis, moved = found, _generic(rows, data, rng)
-    return basis, gap
+        whole = rows.at(*_moved(rows, data, gates, _repeated(regions), rng))
+        new = finite(whole)
+        dropped += len(whole) - len(new)
+        found, gap = spaces.extended(basis, new), spaces.gap(np.concatenate([basis, new]))
+        idle = idle + 1 if found is basis else 0
+        if idle and (len(new) == len(whole) or idle == _PATIENCE):
+            break
+        basis = found
+    return basis, gap, dropped
+
+
+def _moved(rows: Rows, data: Data, gates: Gates, regions: np.ndarray, rng: np.random.Generator) -> tuple[Data, Gates]:
+    """Random inputs with the gates of these regions."""
+    return _generic(rows, tuple(a[regions] for a in data), rng), tuple(g[regions] for g in gates)
+
+
+def _repeated(regions: np.ndarray) -> np.ndarray:
+    """These, repeated to one of few numbers, so that few programs are traced."""
+    size = 1 << (max(len(regions), 2 * _FEWEST) - 1).bit_length()
+    return regions[np.arange(size) % len(regions)]
 
 
 def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:
@@ -243,4 +296,5 @@ def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:
 
 
 def _tall(spaces: Spaces, A: np.ndarray) -> np.ndarray:
-    return spaces.mixed(A, A.shape[1] + _SPARE)
+    """Fewer rows of the same span where singular values are to be had; exact elimination takes them in turn."""
+    return A if spaces.exact else spaces.mixed(A, A.shape[1] + _SPARE)

@@ -37,10 +37,14 @@ class Slot:
         back = np.moveaxis(slices.reshape(shape).reshape(self.size, *_without(split, self.axis + 1)), 0, self.axis + 1)
         arrays[self.leaf] = back.reshape(a.shape)
 
-    def kept(self, alive: np.ndarray) -> np.ndarray:
-        """The places of the axis that remain where these channels do."""
+    def kept(self, which: np.ndarray) -> np.ndarray:
+        """The places of the axis where these channels are (a mask, or numbers in some order)."""
         places = np.arange(self.before * self.size * self.after).reshape(self.before, self.size, self.after)
-        return places[:, alive].ravel()
+        return places[:, which].ravel()
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """One number for each channel as one for each place of the axis."""
+        return np.tile(np.repeat(values, self.after), self.before)
 
     def _viewed(self, a: np.ndarray) -> np.ndarray:
         split = a.reshape(*a.shape[: self.axis], self.before, self.size, self.after, *a.shape[self.axis + 1 :])
@@ -80,6 +84,16 @@ class Channels:
                 slot.put(found, slices)
         return found
 
+    def rewritten(self, arrays: Sequence[np.ndarray], written: np.ndarray, read: np.ndarray) -> Arrays:
+        """The parameters with other entries of all channels."""
+        found, starts = list(arrays), [0, 0]
+        for slot in self.slots:
+            whole, start = (read, starts[1]) if slot.reads else (written, starts[0])
+            width = slot.slices(found).shape[1]
+            slot.put(found, whole[:, start : start + width])
+            starts[int(slot.reads)] += width
+        return found
+
     def merged(self, arrays: Sequence[np.ndarray], into: np.ndarray, factor: np.ndarray) -> Arrays:
         """Where channel i is factor[i] times channel into[i]: the readers of the latter take over those of i, which goes."""
         found, gone = list(arrays), into != np.arange(self.size)
@@ -102,7 +116,7 @@ def channels_of(graph: Graph) -> tuple[Channels, ...]:
     for index in range(count):
         reading = _reading_axes(program, uses[index])
         for axis, atoms in enumerate(labels.inputs[index]):
-            for atom, slot in _slots(index, axis, atoms, labels.sizes, axis in reading):
+            for atom, slot in slots_of(index, axis, atoms, labels.sizes, axis in reading):
                 known = found.setdefault(atom, [])
                 twice |= {atom} if any(s.leaf == index and s.reads == slot.reads for s in known) else set()
                 known.append(slot)
@@ -125,7 +139,8 @@ def _writer(graph: Graph, uses: Sequence[Leaf], slots: Sequence[Slot]) -> str:
     return graph.parameters[min(first, key=lambda leaf: (first[leaf], leaf))]
 
 
-def _slots(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool) -> Iterator[tuple[int, Slot]]:
+def slots_of(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool) -> Iterator[tuple[int, Slot]]:
+    """The atoms of an axis of a leaf, each with where it is."""
     lengths = [sizes[a] for a in atoms]
     for k, atom in enumerate(atoms):
         before, after = math.prod(lengths[:k]), math.prod(lengths[k + 1 :])
@@ -133,9 +148,9 @@ def _slots(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool
 
 
 def _reading_axes(program: Program, leaf: Leaf) -> set[int]:
-    """The axes of a leaf that its products sum over."""
+    """The axes of a leaf that its product sums over; none of a leaf that several products share, whose channels stay."""
     shape, found = program.values[leaf.value].shape, set()
-    for use in leaf.uses:
+    for use in (use for use in leaf.uses if not use.tied):
         places = np.unravel_index(entries(program, leaf.value, use.path), shape)
         numbers = use.node.options["dimension_numbers"]
         summed = numbers[0][use.operand] if use.node.operation == "dot_general" else numbers.rhs_spec[1:]

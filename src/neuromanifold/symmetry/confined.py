@@ -12,8 +12,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from neuromanifold.numerics.spaces import Spaces
-
 LARGEST = 1200
 """Parameters that are looked at together; more are not."""
 
@@ -66,11 +64,3 @@ def _layer(name: str) -> str:
 def _places(shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
     starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in shapes)])
     return [np.arange(a, b).reshape(s) for a, b, s in zip(starts[:-1], starts[1:], shapes, strict=True)]
-
-
-def confined(J: np.ndarray, block: np.ndarray, spaces: Spaces) -> np.ndarray:
-    """Rows v, zero outside the block, with Jv = 0."""
-    local = spaces.kernel(spaces.mixed(J[:, block], len(block) + 2))
-    rows = np.zeros((len(local), J.shape[1]), local.dtype)
-    rows[:, block] = local
-    return rows

@@ -51,7 +51,7 @@ def cut(spectrum: np.ndarray, size: int) -> Cut:
 
 
 def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, Cut]:
-    """A basis of the kernel, after rows and columns were brought to length 1, and the cut."""
+    """An orthonormal basis of the kernel, found after rows and columns were brought to length 1, and the cut."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(lengths > 0, lengths, 1.0)
     columns = np.linalg.norm(rows, axis=0)
@@ -62,4 +62,4 @@ def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, C
         return np.empty((0, rows.shape[1])), cut(np.linalg.svd(rows, compute_uv=False), rows.shape[1])
     _, s, V = np.linalg.svd(rows)
     found = cut(s, rows.shape[1])
-    return V[found.rank :] / columns, found
+    return np.linalg.qr((V[found.rank :] / columns).T)[0].T, found

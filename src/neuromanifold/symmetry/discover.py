@@ -23,6 +23,7 @@ from neuromanifold.symmetry.problem import MARGIN, Problem
 
 _MOST_NUMBERS = 2**27
 _NOTHING = 1e-10
+_WRITTEN = 1e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,9 +32,10 @@ class Discovery(Result):
 
     `orbit` is the dimension of their orbit at random parameters, `fields` that of the space of fields, `nullity` that of the kernel of J
     at the same parameters on many random inputs. `orbits` are the dimensions at the keys tried; `conditions`, `spans` and `tangent` the
-    cuts in the spectra of the conditions, of the fields at a point, and of J. `candidates` is how many coefficients there are,
-    `unknowns` how many of them renamings of places tell apart. `named` are the groups that have a
-    name. `confirmed` says whether the conditions have the same rank modulo a prime (None: f is not rational, or too large for it).
+    cuts in the spectra of the conditions, of the fields at a point (the last: at several points together), and of J.
+    `candidates` is how many coefficients there are, `unknowns` how many of them renamings of places tell apart. `named` are the groups
+    that have a name. `confirmed` says whether the conditions have the same rank modulo a prime (None: f is not rational, or too large
+    for it).
     """
 
     group: FlowGroup
@@ -71,7 +73,7 @@ class Discovery(Result):
     @property
     def gap(self) -> float:
         """The narrowest gap."""
-        return min(each.gap for each in (*self.conditions, *self.spans))
+        return min(each.gap for each in (*self.conditions, *self.spans, *self.named))
 
     @property
     def decided(self) -> bool:
@@ -111,17 +113,22 @@ def discover(
     if ansatz not in ("axes", "all"):
         raise ValueError(f"`ansatz` is {ansatz!r}; pass 'axes' or 'all'.")
     refuse_tracers((params, x), "`discover`")
-    check_model(f)
-    check_param_types(params)
     with arithmetic():
-        params, x = promote(params, np.float64), promote(sample_arrays(x, "x"), np.float64)
-        check_finite(params, "params")
-        check_finite(x, "x")
-        problem = Problem(f, params, x, batch)
+        problem = problem_of(f, params, x, batch)
         candidates = by_axes(problem.shapes, problem.leaf_labels) if ansatz == "axes" else everything(problem.shapes)
         moving = problem.moving if ansatz == "axes" else frozenset()
         rngs = [host_generator(k) for k in jax.random.split(key, keys)]
         return _discovered(problem, candidates, moving, rngs, by_name=ansatz == "axes")
+
+
+def problem_of(f: Model, params: Any, x: Any, batch: bool) -> Problem:
+    """The arguments, checked, in float64. Call inside `arithmetic`."""
+    check_model(f)
+    check_param_types(params)
+    params, x = promote(params, np.float64), promote(sample_arrays(x, "x"), np.float64)
+    check_finite(params, "params")
+    check_finite(x, "x")
+    return Problem(f, params, x, batch)
 
 
 def _discovered(
@@ -138,7 +145,7 @@ def _discovered(
         found.append((theta, fields))
     theta, fields = found[0]
     tangent = null_space(_finite(problem.tangent_rows(theta, rngs[0], problem.size + MARGIN)), vectors=False)[1]
-    basis = fields.basis()
+    basis, independent = fields.basis()
     names = named(problem, ansatz, theta, rngs[0]) if by_name else ()
     exact = rank_modulo(problem, ansatz, numbers, conditions[0].rank, rngs[0])
     labels = tuple(f"field[{k}]" for k in range(len(basis)))
@@ -146,11 +153,11 @@ def _discovered(
         group=FlowGroup(problem.f, ansatz, basis, labels).normalised(),
         parameters=problem.size,
         orbits=tuple(each.rank for each in spans),
-        fields=len(basis),
+        fields=independent.rank,
         candidates=ansatz.size,
         unknowns=int(numbers.max(initial=-1)) + 1,
         conditions=tuple(conditions),
-        spans=tuple(spans),
+        spans=(*spans, independent),
         tangent=tangent,
         named=names,
         confirmed=None if exact is None else exact == conditions[0].rank,
@@ -202,10 +209,13 @@ class Fields:
         """The rank of all fields at these points together."""
         return self._spanning(points)[1]
 
-    def _spanning(self, points: Sequence[list[np.ndarray]]) -> tuple[np.ndarray, Cut, np.ndarray]:
+    def _spanning(
+        self, points: Sequence[list[np.ndarray]], members: np.ndarray | None = None
+    ) -> tuple[np.ndarray, Cut, np.ndarray]:
         """Enough members to span, the cut, and the combinations of them that are orthonormal at the points."""
-        members = self.members(64)
+        members = self.members(64) if members is None else members
         while True:
+            self._check_size(len(members))
             values = self.values(members, points)
             U, s, _ = np.linalg.svd(values, full_matrices=False)
             # Fields that are zero, written in two ways, are rounding: all of them, where nothing is symmetric.
@@ -215,10 +225,32 @@ class Fields:
                 return members, found, (U[:, : found.rank] / s[: found.rank]).T
             members = np.concatenate([members, self.members(len(members))])
 
-    def basis(self) -> np.ndarray:
-        """Independent fields, as many as there are: independent at several points together."""
+    def _check_size(self, count: int) -> None:
+        if count * self.ansatz.size > _MOST_NUMBERS:
+            raise ValueError(
+                f"`params` has {self.problem.size} parameters and {count} or more fields of {self.ansatz.size} coefficients each, "
+                f"above {_MOST_NUMBERS} numbers; pass a narrower network of the same architecture."
+            )
+
+    def basis(self) -> tuple[np.ndarray, Cut]:
+        """Independent fields, as many as there are, and the cut that says how many: more points do not tell more of them apart."""
         points = [self.problem.draw(self.rng) for _ in range(3)]
-        members, _, combinations = self._spanning(points)
-        if combinations.shape[0] * self.ansatz.size > _MOST_NUMBERS:
-            return np.empty((0, self.ansatz.size))
-        return combinations @ members
+        members, found, _ = self._spanning(points)
+        while True:
+            # A leaf that f does not read has fields without end: at few points they are more than their values tell apart.
+            points += [self.problem.draw(self.rng) for _ in points]
+            more, wider, combinations = self._spanning(points, members)
+            if wider.rank == found.rank:
+                return _without(combinations @ more, _zero_fields(more, combinations)), wider
+            members, found = more, wider
+
+
+def _zero_fields(members: np.ndarray, combinations: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the coefficients that write the zero field (the identity on one axis less that on another)."""
+    Q = np.linalg.qr(combinations.T, mode="complete")[0][:, len(combinations) :]
+    _, s, V = np.linalg.svd(Q.T @ members, full_matrices=False)
+    return V[s > _WRITTEN * np.linalg.norm(members, axis=1).max(initial=0.0)]
+
+
+def _without(rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    return rows - (rows @ directions.T) @ directions

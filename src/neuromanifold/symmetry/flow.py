@@ -19,7 +19,8 @@ from neuromanifold.symmetry.base import Composition, Element, LieGroup, numerica
 _STEPS, _DEGREE = 16, 14
 _LENGTH = 0.5
 """A step of length ½ in norm leaves (½)¹⁵/15! ≈ 2·10⁻¹⁷ beyond degree 14."""
-_SMALLEST = 1e-100
+_ROUNDED = 1e-11
+"""A linear part that is smaller than this part of a field is rounding: the field is a translation."""
 
 
 class Flow(Element):
@@ -77,6 +78,9 @@ class FlowGroup(LieGroup):
         """How many fields generate it."""
         return len(self.coefficients)
 
+    def __str__(self) -> str:
+        return f"flows of {self.dimension} fields"
+
     def generators(self, params: Any) -> Float[Any, "g D"]:
         """The fields at θ, one row each, columns in `ravel_pytree(params)` order, in float64 unless traced."""
         if is_traced(params):
@@ -124,8 +128,8 @@ class FlowGroup(LieGroup):
         return replace(self, coefficients=self.coefficients / np.array(found).reshape(-1, 1))
 
     def _length(self, coefficients: np.ndarray) -> float:
-        size = float(self.norm(coefficients))
-        return size if size > _SMALLEST else float(np.linalg.norm(coefficients))
+        size, whole = float(self.norm(coefficients)), float(np.linalg.norm(coefficients))
+        return size if size > _ROUNDED * whole else whole
 
     def clip(self, coordinates: Any, bound: float) -> Any:
         """Coordinates shortened to where ‖Γ‖ ≤ `bound` is certain: ‖Γ‖ = ‖exp(−Aᵀ)‖ ≤ exp‖A‖."""

@@ -25,13 +25,14 @@ _ORDER = ("GL", "O(", "scaling", "free", "shift", "affine scaling", "scale")
 class NamedGroup(Result):
     """A group with a name: `kind` says what it does with the places of a space, `space` which parameters have that space.
 
-    `adds` is by how much it raises the dimension of the orbit, after the groups before it.
+    `adds` is by how much it raises the dimension of the orbit, after the groups before it; `gap` that of the spectrum it was read from.
     """
 
     kind: str
     space: str
     group: FlowGroup
     adds: int
+    gap: float
 
     @property
     def dimension(self) -> int:
@@ -50,7 +51,7 @@ def named(
 
     Those that add nothing to the orbit at θ of those before them are left out.
     """
-    names, labels, sizes = _leaf_names(problem.params), problem.leaf_labels, problem.labels.sizes
+    names, labels, sizes = leaf_names(problem.params), problem.leaf_labels, problem.labels.sizes
     ask = _Questions(problem, Patterns(ansatz, labels, sizes), rng)
     proposed = [space for space in spaces(labels, sizes) if ask.patterns.allows(space)]
     families = [(kind, space.name(names), rows) for space in proposed for kind, rows in ask.families(space)]
@@ -66,10 +67,10 @@ def _adding(groups: list[tuple[str, str, FlowGroup]], theta: list[np.ndarray]) -
     for kind, name, group in groups:
         values = np.concatenate([known, group.generators(theta)])
         _, s, V = np.linalg.svd(values, full_matrices=False)
-        rank = int((s > _ROUNDED * s[0]).sum())
-        if rank > len(known):
-            yield NamedGroup(kind, name, group, rank - len(known))
-            known = V[:rank]
+        found = cut(s, min(values.shape))
+        if found.rank > len(known):
+            yield NamedGroup(kind, name, group, found.rank - len(known), found.gap)
+            known = V[: found.rank]
 
 
 def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
@@ -82,11 +83,13 @@ def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
         rows = np.concatenate([each.group.coefficients for each in parts])
         labels = tuple(f"{kind} of {name} [{k}]" for k in range(len(rows)))
         group = replace(parts[0].group, coefficients=rows, labels=labels)
-        joined.append(NamedGroup(kind, name, group, sum(each.adds for each in parts)))
+        gap = min(each.gap for each in parts)
+        joined.append(NamedGroup(kind, name, group, sum(each.adds for each in parts), gap))
     return joined
 
 
-def _leaf_names(params: Any) -> tuple[str, ...]:
+def leaf_names(params: Any) -> tuple[str, ...]:
+    """The paths of the leaves."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     return tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
 
@@ -146,7 +149,9 @@ class _Questions:
         if space.each < 0:
             yield from self._shifts(own, free)
             for leaf in sorted(free):
-                yield "free", np.array([self.patterns.translation(leaf, space, i) for i in range(self.size(space))])
+                whole = len(self.problem.shapes[leaf]) == 1
+                rows = [self.patterns.translation(leaf, space, i) for i in range(self.size(space))]
+                yield "free" if whole else "shift", np.array(rows)
 
     def size(self, space: Space) -> int:
         return self.patterns.sizes[space.atom]

@@ -18,6 +18,7 @@ from neuromanifold.symmetry.ansatz import Ansatz, orbit_numbers
 _AT_ONCE = 2**24
 _INPUTS_PER_ROW = 4
 _EQUAL = 1e-9
+_SMALL_ROW = 1e-2
 MARGIN = 40
 """Rows beyond the unknowns."""
 
@@ -27,7 +28,8 @@ class Problem:
     """A network f on inputs shaped like `x` (samples in front), with parameters of the sizes that `params` has, leaf by leaf.
 
     With `batch` the whole of `x` is one input. Parameters are drawn N(0, s²), s the root mean square of the leaf (1 for a leaf of
-    zeros); real inputs likewise, whole numbers uniformly between the smallest and the largest.
+    zeros); real inputs likewise, whole numbers uniformly between the smallest and the largest. JAX is handed lambdas, never f itself: it
+    would keep what it read of f with float64, also for callers without.
     """
 
     f: Model
@@ -58,7 +60,7 @@ class Problem:
     @cached_property
     def labels(self) -> Labels:
         """The labels of the axes of parameters, input and output."""
-        return axis_labels(program_of(self.f, self.params, self.one))
+        return axis_labels(program_of(lambda p, x: self.f(p, x), self.params, self.one))
 
     @property
     def leaf_labels(self) -> tuple[Axes, ...]:
@@ -81,7 +83,7 @@ class Problem:
 
     def draw_cotangent(self, rng: np.random.Generator, count: int) -> Any:
         """Random directions in the space of outputs."""
-        out = jax.eval_shape(self.f, self.params, self.one)
+        out = jax.eval_shape(lambda p, x: self.f(p, x), self.params, self.one)
         return jax.tree.map(lambda a: rng.standard_normal((count, *a.shape)), out)
 
     def pull(self, leaves: Any, x: Any, u: Any) -> list[Any]:
@@ -92,9 +94,10 @@ class Problem:
     def moving(self) -> frozenset[int]:
         """The atoms whose places f does not tell apart: a random permutation of each was tried on parameters, input and output."""
         proposed = [a for a, n in sorted(self.labels.sizes.items()) if n > 3 and a not in self.labels.rigid]
-        return frozenset(a for a in proposed if self._is_moving(a))
+        return frozenset(a for a in proposed if self.is_moving(a))
 
-    def _is_moving(self, atom: int) -> bool:
+    def is_moving(self, atom: int) -> bool:
+        """Whether f does not tell the places of an atom apart: a random permutation, tried at random parameters and inputs."""
         rng = np.random.default_rng(atom)
         order = {atom: rng.permutation(self.labels.sizes[atom])}
         leaves, x = self.draw(rng), jax.tree.map(lambda a: a[0], self.draw_input(rng, 1))
@@ -155,6 +158,8 @@ class Problem:
         for _ in range(0, count, step):
             rows = np.asarray(self._condition_rows(ansatz)(*self._draws(rng, step)))
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            # A row far below the others (a saturated softmax) is what cancellation left of them: its rounding is theirs.
+            lengths = np.maximum(lengths, _SMALL_ROW * np.sqrt((lengths**2).mean()))
             found.append(rows @ fields.T / np.where(lengths > 0, lengths, 1.0))
         return np.concatenate(found) / np.linalg.norm(fields, axis=1)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.elimination import Echelon, echelon, modular_rank
+from neuromanifold.numerics.elimination import Echelon, echelon, minor_spans, modular_rank
 from neuromanifold.numerics.rank import Certificate
 from neuromanifold.regions.problem import Problem
 from neuromanifold.tangent.exported import Claims, save
@@ -121,7 +121,7 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     reason, probability = _proof(problem, found.rank), 0.0
     if not reason:
         p = modular.random_prime()
-        found = max(found, _reduced(problem, p, sketching), key=lambda echelon: echelon.rank)
+        found = _by_long_prime(problem, p, found, sketching)
         reason = _proof(problem, found.rank)
     if not reason and prove:
         found, reason = _over_enough_primes(problem, found), "primes"
@@ -152,7 +152,8 @@ def _sketch_is_faster(problem: Problem) -> bool:
     rows, columns = problem.shape
     m = min(rows, columns)
     dense = rows * columns * (_SLOW + m * _FAST)
-    return dense > problem.sketch_operations(m) * _FAST + rows * m * (_SLOW + m * _FAST)
+    sketch = problem.sketch_operations(m) * _FAST + problem.samples * problem.sketch_entries(m) * _SLOW
+    return dense > sketch + rows * m * (_SLOW + m * _FAST)
 
 
 def _reduced(problem: Problem, p: int, sketching: bool) -> Echelon:
@@ -161,6 +162,14 @@ def _reduced(problem: Problem, p: int, sketching: bool) -> Echelon:
     matrix, rows_are_those_of_J = problem.sketch(p)
     found = echelon(matrix, p)
     return Echelon(found.rank, found.rows if rows_are_those_of_J else (), ())
+
+
+def _by_long_prime(problem: Problem, p: int, found: Echelon, sketching: bool) -> Echelon:
+    """The rank modulo a long prime: that of a minor found already where all else depends on it, else by elimination."""
+    if sketching:
+        return max(found, _reduced(problem, p, sketching), key=lambda echelon: echelon.rank)
+    J = problem.residues(p)
+    return found if minor_spans(J, found.rows, found.columns, p) else echelon(J, p)
 
 
 def _proof(problem: Problem, rank: int) -> str:

@@ -1,13 +1,34 @@
 """The kernel of two sets of samples from their factors, by the routes of a plan."""
 
 import functools
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from neuromanifold.graph.factors import Factors, factors
-from neuromanifold.tangent.routes import Plan, Route
+from neuromanifold.numerics.devices import devices, multiplies_float64_faster
+from neuromanifold.numerics.precision import products_are
+from neuromanifold.tangent.routes import Plan, Route, columns_together
+
+_LONG = 2048
+"""Sums of so many products repay the conversion to float64."""
+_STATIC = ("plan", "kind", "same")
+
+
+def without_triton(function: Any) -> Any:
+    """One of the functions below as it is called from outside of any `jit`: on a GPU XLA searches 10 to 20 s among Triton's matrix
+    products for 4 % of speed, so they are left out (H200, JAX 0.11.2). Products of three passes need them."""
+    kept = devices()[0].platform != "gpu" or products_are("tf32x3", "bf16x3")
+    return function if kept else _compiled(function.__wrapped__)
+
+
+@functools.cache
+def _compiled(function: Any) -> Any:
+    names = [name for name in _STATIC if name in inspect.signature(function).parameters]
+    return jax.jit(function, static_argnames=names, compiler_options={"xla_gpu_enable_triton_gemm": False})
 
 
 @jax.jit(static_argnums=0)
@@ -17,7 +38,7 @@ def factors_of(plan: Plan, params: Any, x: Any) -> Factors:
     return jax.vmap(lambda sample: factors(plan.graph, uses, plan.direct, params, sample))(x)
 
 
-@functools.partial(jax.jit, static_argnames=("plan", "kind", "same"))
+@functools.partial(jax.jit, static_argnames=_STATIC)
 def kernel_block(plan: Plan, params: Any, x1: Any, x2: Any, *, kind: str, same: bool) -> tuple[Any, Any]:
     """The kernel of two blocks of samples, and whether everything in it is finite."""
     left = factors_of(plan, params, x1)
@@ -33,14 +54,20 @@ def all_finite(tree: Any) -> Any:
     return jnp.stack([jnp.bool_(True), *(jnp.isfinite(leaf).all() for leaf in leaves)]).all()
 
 
-@functools.partial(jax.jit, static_argnames=("plan", "kind", "same"))
+@functools.partial(jax.jit, static_argnames=_STATIC)
 def tile(plan: Plan, left: Factors, right: Factors, *, kind: str, same: bool) -> tuple[Any, Any]:
     """The kernel from the factors of two blocks of samples, and whether it is finite."""
     kernel = combine(plan, left, right, kind)
     columns = kernel.shape[-1] if kind == "trace" else kernel.shape[-2] * kernel.shape[-1]
     matrix = kernel if kind == "diagonal" else kernel.reshape(-1, columns)
-    matrix = (matrix + matrix.swapaxes(0, 1)) / 2 if same else matrix
+    matrix = _symmetric(matrix) if same else matrix
     return matrix, jnp.isfinite(matrix).all()
+
+
+def _symmetric(matrix: Any) -> Any:
+    """Behind a barrier, without which XLA computes the matrix once for itself and once for its transpose."""
+    matrix = jax.lax.optimization_barrier(matrix)
+    return (matrix + jax.lax.optimization_barrier(matrix.swapaxes(0, 1))) / 2
 
 
 @jax.jit(static_argnums=0)
@@ -58,15 +85,18 @@ def combine(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
     """(n1, o, n2, o), (n1, n2) summed over equal outputs, or (n1, n2, o) for each output."""
     total, blocks = _zeros(plan, left, right, kind), list(zip(left.jacobians, right.jacobians, strict=True))
     factors = zip(plan.routes, left.inputs, left.cotangents, right.inputs, right.cotangents, strict=True)
+    together = []
     for route, a, d, b, e in factors:
         if route.way == "block":
             blocks.append((_formed(a, d), _formed(b, e)))
+        elif route.way == "gram" and kind == "all":
+            together.append((route, a, d, b, e))
         else:
             total = total + _WAYS[route.way](route, a, d, b, e, kind)
     if blocks:
         one, two = (jnp.concatenate(part, axis=2) for part in zip(*blocks, strict=True))
         total = total + _contracted(one, two, kind)
-    return total
+    return total + _by_columns(together) if together else total
 
 
 def _zeros(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
@@ -84,10 +114,18 @@ def _formed(a: Any, d: Any) -> Any:
 
 def _contracted(one: Any, two: Any, kind: str) -> Any:
     if kind == "trace":
-        return one.reshape(one.shape[0], -1) @ two.reshape(two.shape[0], -1).T
+        return _full(one.reshape(one.shape[0], -1), two.reshape(two.shape[0], -1))
     if kind == "diagonal":
         return jnp.einsum("ioe,joe->ijo", one, two)
     return jnp.tensordot(one, two, axes=((2,), (2,)))
+
+
+def _full(one: Any, two: Any) -> Any:
+    """one·twoᵀ; long float32 products of full precision go through float64 on devices that multiply it faster."""
+    full = one.dtype == jnp.float32 and products_are("highest")
+    if full and one.shape[1] >= _LONG and multiplies_float64_faster():
+        return (one.astype(jnp.float64) @ two.astype(jnp.float64).T).astype(jnp.float32)
+    return one @ two.T
 
 
 def _hadamard(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
@@ -101,19 +139,36 @@ def _hadamard(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
 
 
 def _gram(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
-    S = jnp.einsum("nbtk,mbsk->nbtms", a, b)
-    if kind == "all":
-        return jnp.einsum("nobtc,nbtmpc->nomp", d, jnp.einsum("nbtms,mpbsc->nbtmpc", S, e))
+    S = _similarities(route, a, b, d.dtype)
     if kind == "trace":
         return jnp.einsum("nbtms,nbtms->nm", S, jnp.einsum("nobtc,mobsc->nbtms", d, e))
     return jnp.einsum("nbtms,nobtc,mobsc->nmo", S, d, e)
 
 
-def _half(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
-    G = jnp.einsum("nobtc,nbtk->nobck", d, a)
-    P = jnp.einsum("nobck,mbsk->nobcms", G, b)
-    outputs = {"all": "nobcms,mpbsc->nomp", "trace": "nobcms,mobsc->nm", "diagonal": "nobcms,mobsc->nmo"}[kind]
-    return jnp.einsum(outputs, P, e)
+def _similarities(route: Route, a: Any, b: Any, dtype: Any) -> Any:
+    """a_t·a′_s as (n, b, t, m, s); of two looked-up rows whether they are the same."""
+    if route.use.is_lookup:
+        ours, theirs = a[:, :, :, None, None, 0], jnp.moveaxis(b[..., 0], 0, 1)[None, :, None]
+        return ((ours == theirs) & (ours >= 0)).astype(dtype)
+    return jnp.einsum("nbtk,mbsk->nbtms", a, b)
 
 
-_WAYS = {"hadamard": _hadamard, "gram": _gram, "half": _half}
+def _by_columns(factors: Sequence[tuple[Route, Any, Any, Any, Any]]) -> Any:
+    """`gram` for all pairs of outputs, of all these uses at once, one sample of the right side (on a GPU 16) after the other.
+
+    Y = Σ_t (a_t·a′_s) d_t is as large as d, not as all pairs of samples, and each step ends in one large product with the
+    sample's d′. The left side stays as the devices share it.
+    """
+    routes, inputs, cotangents, others, ends = zip(*factors, strict=True)
+
+    def column(right: tuple[Any, Any]) -> Any:
+        total: Any = 0.0
+        for route, a, d, b, e in zip(routes, inputs, cotangents, *right, strict=True):
+            S = _similarities(route, a, b[None], d.dtype)[:, :, :, 0]
+            total = total + jnp.einsum("nobsc,pbsc->nop", jnp.einsum("nbts,nobtc->nobsc", S, d), e)
+        return total
+
+    return jnp.einsum("mnop->nomp", jax.lax.map(column, (others, ends), batch_size=columns_together()))
+
+
+_WAYS = {"hadamard": _hadamard, "gram": _gram}

@@ -8,11 +8,15 @@ from typing import Any
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import Selection, select
-from neuromanifold.graph.uses import Entering, Use, entering, leaves
+from neuromanifold.graph.uses import Entering, Leaf, Use, entering, leaves, looked_up
 from neuromanifold.models.arguments import Model, Signature
+from neuromanifold.numerics.devices import devices
 from neuromanifold.numerics.validation import sample_arrays
 
 _AMORTISED = 32
+_SMALL = 3
+"""How much slower products over a few positions are than large ones, and `_NARROW` by how many columns a product is slow."""
+_NARROW = 16
 _DIRECT = "jacobian"
 _MOST_NODES = 20_000
 
@@ -22,7 +26,8 @@ class Route:
     """One use of a parameter and the way it is taken.
 
     `hadamard`: (a·a′ + [bias])(d·d′), one position.   `gram`: Σ_{t,s} (a_t·a′_s)(d_t·d′_s).   `block`: the Jacobian's block
-    G = Σ_t d_t ⊗ a_t on both sides.   `half`: G on one side, a′ and d′ on the other.
+    G = Σ_t d_t ⊗ a_t on both sides.   (G on one side, a′ and d′ on the other is never cheaper than both: with T positions, o outputs
+    and k inputs it beats `block` only if T/o + T/k < 1, and then `gram` beats it.)
     """
 
     use: Use
@@ -78,26 +83,40 @@ def _plan(f: Model, params: Signature, x: Signature, chosen: Selection, kind: st
     outputs = sum(math.prod(graph.program.values[i].shape) for i in graph.program.outputs)
     long = len(graph.program.nodes) > _MOST_NODES
     all_direct = Entering((), tuple((i, "the program is too long to follow it") for i in chosen.leaves))
-    how = all_direct if long else entering(graph.program, leaves(graph.program, len(graph.parameters)), chosen.leaves)
-    routes = tuple(Route(use, graph.parameters[i], _way(use, outputs, kind)) for i, use in how.uses)
-    direct = tuple(i for i, _ in how.direct)
-    reasons = tuple((graph.parameters[i], why) for i, why in how.direct)
-    return Plan(graph, routes, direct, reasons, outputs, *_sizes(graph, routes, direct, outputs, kind))
+    found = () if long else leaves(graph.program, len(graph.parameters))
+    how = all_direct if long else entering(graph.program, found, chosen.leaves)
+    tables = {} if long else _tables(graph, found, how, outputs, kind)
+    uses = (*how.uses, *tables.items())
+    routes = tuple(Route(use, graph.parameters[i], _way(use, outputs, kind)) for i, use in uses)
+    direct = tuple((i, why) for i, why in how.direct if i not in tables)
+    reasons = tuple((graph.parameters[i], why) for i, why in direct)
+    alone = tuple(i for i, _ in direct)
+    return Plan(graph, routes, alone, reasons, outputs, *_sizes(graph, routes, alone, outputs, kind))
+
+
+def _tables(graph: Graph, found: Sequence[Leaf], how: Entering, o: int, kind: str) -> dict[int, Use]:
+    """The tables whose rows are looked up, where products of positions are cheaper than the Jacobian."""
+    uses = {i: looked_up(graph.program, found[i]) for i, _ in how.direct}
+    return {i: use for i, use in uses.items() if use is not None and _way(use, o, kind) == "gram"}
 
 
 def _way(use: Use, o: int, kind: str) -> str:
-    """The fewest multiplications for a pair of samples."""
-    if use.batch == 1 and use.positions == 1:
+    """The fewest multiplications for a pair of samples, at the rates that `bench kernel` shows."""
+    B, T, k, c = use.batch, use.all_positions, use.inner, use.outer
+    if B == T == 1 and not use.is_lookup:
         return "hadamard"
-    B, T, k, c = use.batch, use.positions, use.inner, use.outer
-    pairs = o * o if kind == "all" else o
-    form = o * T * k * c / _AMORTISED
+    pairs, form = o * o if kind == "all" else o, o * T * k * c / _AMORTISED
+    by_columns = _SMALL * T * T * (k + o * c) + o * (o + _NARROW) * T * c
     costs = {
         "block": B * (pairs * k * c + 2 * form),
-        "half": B * (o * T * k * c + pairs * T * c + form),
-        "gram": B * (T * T * k + (T * T * o * c + pairs * T * c if kind == "all" else T * T * o * c)),
+        "gram": B * (by_columns if kind == "all" else T * T * (k + o * c)),
     }
     return min(costs, key=lambda way: costs[way])
+
+
+def columns_together() -> int | None:
+    """How many samples of the right side `gram` takes in one step; one on a CPU, whose cache their products stay in."""
+    return None if devices()[0].platform == "cpu" else 16
 
 
 def _sizes(
@@ -110,12 +129,13 @@ def _sizes(
     pair, held, formed = 3.0 * pair, 0.0, 0.0
     for route in routes:
         u = route.use
-        held += u.batch * u.positions * (u.inner + o * u.outer)
-        if route.way in ("block", "half"):
+        T = u.all_positions
+        held += u.batch * T * ((1 if u.is_lookup else u.inner) + o * u.outer)
+        if route.way == "block":
             formed += o * u.batch * u.inner * u.outer
-        if route.way == "half":
-            pair += o * u.batch * u.outer * u.positions
-        if route.way == "gram":
-            pair += u.batch * u.positions * (u.positions + (o * u.outer if kind == "all" else u.positions))
+        if route.way == "gram" and kind == "all":
+            formed += (columns_together() or 1) * o * u.batch * T * u.outer
+        elif route.way == "gram":
+            pair += 2.0 * u.batch * T**2
     held += o * sum(math.prod(program.values[program.inputs[i]].shape) for i in direct)
     return 2.0 * (passes + held + formed), pair, max(1.0, held)

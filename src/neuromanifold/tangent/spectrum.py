@@ -14,7 +14,7 @@ from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.tangent.contraction import self_traces
 from neuromanifold.tangent.ntk import ntk
@@ -33,12 +33,12 @@ class Spectrum(Result):
     `residuals` bound the error of each eigenvalue: ‖Θv − λv‖, or rounding for the dense method.
     """
 
-    eigenvalues: Float[np.ndarray, " k"]
+    eigenvalues: Float[Array, " k"]
     size: int
     trace: float
     method: str
-    residuals: Float[np.ndarray, " k"]
-    vectors: Float[np.ndarray, "k size"] | None = None
+    residuals: Float[Array, " k"]
+    vectors: Float[Array, "k size"] | None = None
 
     def headline(self) -> str:
         """The largest and the smallest eigenvalue, how many there are, and what carries the trace."""
@@ -105,12 +105,14 @@ class Spectrum(Result):
         return float(self.eigenvalues[0] / self.eigenvalues[-1]) if self.eigenvalues[-1] > 0 else math.inf
 
 
+@follows
 def spectrum(
     f: Model, params: Any, x: Any, *, k: int | None = None, vectors: bool = False, memory: int | str | None = None
 ) -> Spectrum:
     """The eigenvalues of the kernel Θ = JJᵀ on the sample, in float64; with `vectors=True` the eigenvectors too.
 
-    Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by Lanczos on the operator.
+    Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by Lanczos on the operator, and `.trace` is
+    nan where even one sample's rows exceed `memory`.
 
     >>> nm.spectrum(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]])).eigenvalues[:1].round(12).tolist()
     [10.0]
@@ -137,8 +139,10 @@ def _dense(kernel: np.ndarray, vectors: bool) -> Spectrum:
 
 
 def _trace(f: Model, params: Any, x: Any, budget: int) -> float:
-    """‖J‖², block by block."""
+    """‖J‖², block by block; nan where the rows of a single sample are more than the budget holds."""
     made = plan(f, params, x, select(params, None), "trace")
-    parts = blocks(leading_axis(x), int(budget // (8 * (made.per_sample + made.per_pair))))
-    cut = (jax.tree.map(lambda a, part=part: a[part], x) for part in parts)
+    at_once = int(budget // (8 * (made.per_sample + made.per_pair)))
+    if not at_once:
+        return math.nan
+    cut = (jax.tree.map(lambda a, part=part: a[part], x) for part in blocks(leading_axis(x), at_once))
     return float(sum(jnp.sum(self_traces(made, params, part)) for part in cut))

@@ -20,16 +20,28 @@ def load_with_factory(path: Path, factory: str, example: Any) -> tuple[Any, dict
     """
     built = _call(factory)
     tensors, _ = read_tensors(path)
-    torch = loaded("torch")
-    if torch is not None and isinstance(built, torch.nn.Module):
+    if _is_module(built):
         if example is None:
             raise ValueError("`example` is missing; pass one batch of the network's input.")
-        return from_torch(_filled(path, built, tensors, torch).eval(), example=example)
+        return from_torch(_filled(path, built, tensors).eval(), example=example)
     if not callable(built):
         raise TypeError(
             f"`factory` {factory} returned a {type(built).__name__}; return a torch.nn.Module or a function f(params, x)."
         )
     return FunctionModel(built, name=factory), tensors
+
+
+def module_with_factory(path: Path, factory: str) -> Any:
+    """The PyTorch module that `package.module:function` builds, filled from the file, in evaluation mode."""
+    built = _call(factory)
+    if not _is_module(built):
+        raise TypeError(f"`factory` {factory} returned a {type(built).__name__}; return a torch.nn.Module.")
+    return _filled(path, built, read_tensors(path)[0]).eval()
+
+
+def _is_module(built: Any) -> bool:
+    torch = loaded("torch")
+    return torch is not None and isinstance(built, torch.nn.Module)
 
 
 def _call(factory: str) -> Any:
@@ -47,7 +59,7 @@ def _call(factory: str) -> Any:
         sys.path.remove(str(Path.cwd()))
 
 
-def _filled(path: Path, module: Any, tensors: dict[str, Any], torch: Any) -> Any:
+def _filled(path: Path, module: Any, tensors: dict[str, Any]) -> Any:
     """The module with the file's tensors; names may carry the prefix that wrappers put in front of all of them."""
     own = module.state_dict()
     for prefix in ("module.", "_orig_mod."):

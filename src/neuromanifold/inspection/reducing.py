@@ -1,0 +1,68 @@
+"""Files of networks reduced: stacks of layers by their neurons, PyTorch modules by their channels, each in the format it came in."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold.inspection.opening import samples
+from neuromanifold.models import load, save
+from neuromanifold.models.adapters.packages import need
+from neuromanifold.models.adapters.pytorch import from_torch, to_torch
+from neuromanifold.models.described import perceptron
+from neuromanifold.models.files.factory import module_with_factory
+from neuromanifold.models.storage import layer_names
+from neuromanifold.numerics.files import check_output
+from neuromanifold.symmetry.reduce import reduce_width
+
+
+def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
+    """What went of a stack of linear layers, and the file of the rest; everywhere equal where no samples are given."""
+    loaded, params = load(model, **reading)
+    if (net := perceptron(loaded)) is None:
+        raise ValueError(
+            f"`MODEL` is {model!r}, which is no stack of linear layers; pass `--factory package.module:function` that builds it."
+        )
+    found = reduce_width(net, params, None if data is None else samples(data)[0])
+    names = layer_names(model) if found.net.depth == net.depth else None
+    said = f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}\n{found}"
+    return said, save(out, found.net, found.params, names=names)
+
+
+def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tuple[str, Path]:
+    """What went of the PyTorch module that `factory` builds with the weights of the file, and the state dict of the rest.
+
+    Channels that the samples do not need are removed; outputs before and after are compared in PyTorch.
+    """
+    torch = need("torch")
+    if data is None:
+        raise ValueError("`DATA` is missing: channels are tried on samples, for example images.npy.")
+    check_output(out, "--out")
+    if out.suffix not in (".pt", ".pth", ".safetensors"):
+        raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth or .safetensors.")
+    module, x = module_with_factory(Path(model), factory), samples(data)[0]
+    f, params = from_torch(module, example=x)
+    found = reduce_width(f, params, x)
+    small = to_torch(module, found.params, resize=True)
+    batch = jax.tree.map(lambda a: torch.from_numpy(np.ascontiguousarray(a)), x)
+    with torch.no_grad():
+        first, second = (np.asarray(each(batch), np.float64) for each in (module, small))
+    before, after = (sum(p.numel() for p in each.parameters()) for each in (module, small))
+    said = (
+        f"{before:,} → {after:,} parameters, {found.neurons_saved:,} channels fewer\nin PyTorch the outputs differ by "
+        f"{np.abs(first - second).max():.1e} where they are up to {np.abs(first).max():.3g}"
+    )
+    return said, _written(small, out, torch)
+
+
+def _written(module: Any, out: Path, torch: Any) -> Path:
+    """The state dict of a module."""
+    state = {name: tensor.detach().contiguous() for name, tensor in module.state_dict().items()}
+    if out.suffix == ".safetensors":
+        from safetensors.torch import save_file
+
+        save_file(state, str(out))
+    else:
+        torch.save(state, out)
+    return out
