@@ -173,8 +173,8 @@ def test_the_orbit_of_a_saddle_is_critical_and_that_of_a_point_off_it_is_not():
     assert saddle.dropped is None
     assert (saddle.left, saddle.right) == (4, 4)
     off = critical._stays_critical(critical.Saddle(2, (0, 1), 3.0))
-    assert off.dropped is not None
-    assert (off.dropped.reason, off.left) == ("not a critical point", -1)
+    assert off.dropped is None, "the statement says that it is critical: where it is not, it fails"
+    assert (off.left, off.fails) == (-1, True)
 
 
 def test_neurons_of_one_sign_pattern_mix_by_hand():
