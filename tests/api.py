@@ -69,6 +69,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "dynamics.r_squared": lambda f, p, x, y, folder: nm.dynamics.r_squared(f, p, x, y),
     "dynamics.train": lambda f, p, x, y, folder: nm.train(f, p, x, y, key=KEY, epochs=1),
     "dynamics.weight_norm": lambda f, p, x, y, folder: nm.dynamics.weight_norm(f, p, x, y),
+    "symmetry.channel_scalings": lambda f, p, x, y, folder: nm.symmetry.channel_scalings(f, p, x),
     "symmetry.dimension_account": lambda f, p, x, y, folder: nm.dimension_account(f, p, x),
     "symmetry.discover": lambda f, p, x, y, folder: nm.symmetry.discover(f, p, x, key=KEY, keys=1),
     "symmetry.reduce_width": lambda f, p, x, y, folder: nm.reduce_width(f, p, x),

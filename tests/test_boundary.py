@@ -76,7 +76,7 @@ def test_what_runs_on_the_host_says_so_inside_jit(verb: Any):
 
 
 def test_modules_that_hold_their_arrays_are_refused_with_the_line_to_write():
-    module = eqx.nn.MLP(2, 1, 3, 1, key=jax.random.key(0))
+    module: Any = eqx.nn.MLP(2, 1, 3, 1, key=jax.random.key(0))
     line = re.escape("`f, params = nm.from_equinox(module)`")
     with pytest.raises(TypeError, match=line):
         nm.ntk(lambda m, x: jax.vmap(m)(x), module, X)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
@@ -104,7 +105,7 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found
 
 
 def _values(f: Model, structure: Any, x: Any) -> Callable[[Arrays], np.ndarray]:
-    compiled = jax.jit(lambda p, x: f(p, x))  # a new function: JAX would keep what it read of f with float64
+    compiled = jax.jit(lambda p, x: called(f, p, x))
 
     def values(arrays: Arrays) -> np.ndarray:
         with arithmetic():

@@ -11,6 +11,7 @@ import numpy as np
 
 from neuromanifold.graph.axes import Axes, Labels, axis_labels
 from neuromanifold.graph.interpret import bends
+from neuromanifold.graph.reading import called, read
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import is_floating
@@ -84,12 +85,12 @@ class Problem:
 
     def draw_cotangent(self, rng: np.random.Generator, count: int) -> Any:
         """Random directions in the space of outputs."""
-        out = jax.eval_shape(lambda p, x: self.f(p, x), self.params, self.one)
+        out = read(self.f, self.params, self.one)[1]
         return jax.tree.map(lambda a: rng.standard_normal((count, *a.shape)), out)
 
     def pull(self, leaves: Any, x: Any, u: Any) -> list[Any]:
         """Jᵀu."""
-        return jax.vjp(lambda p: self.f(jax.tree.unflatten(self.structure, p), x), leaves)[1](u)[0]
+        return jax.vjp(lambda p: called(self.f, jax.tree.unflatten(self.structure, p), x), leaves)[1](u)[0]
 
     @cached_property
     def moving(self) -> frozenset[int]:
@@ -108,7 +109,7 @@ class Problem:
         def call(values: list[Any]) -> list[Any]:
             cut = len(leaves)
             theta = jax.tree.unflatten(self.structure, values[:cut])
-            return jax.tree.leaves(self.f(theta, jax.tree.unflatten(jax.tree.structure(x), values[cut:])))
+            return jax.tree.leaves(called(self.f, theta, jax.tree.unflatten(jax.tree.structure(x), values[cut:])))
 
         expected = [self.permuted(a, axes, order) for a, axes in zip(call(inputs), self.labels.outputs, strict=True)]
         pairs = zip(call(moved), expected, strict=True)
