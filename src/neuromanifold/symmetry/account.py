@@ -226,7 +226,8 @@ def _generator(key: Any) -> np.random.Generator:
 
 
 def _title(group: Any) -> str:
-    return type(group).__name__.removesuffix("Group").lower() + " group"
+    name = type(group).__name__
+    return f"{name.removesuffix('Group').lower()} group" if name.endswith("Group") else name.lower()
 
 
 def _unit_rows(rows: np.ndarray) -> np.ndarray:
