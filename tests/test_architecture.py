@@ -27,6 +27,7 @@ JAX_FAMILY = {"jax", "jaxlib", "equinox", "optax", "diffrax", "lineax", "jaxtypi
 NOT_PUBLIC = ("jax.core", "jax.extend.core", "jax.interpreters", "equinox.internal")
 ALLOWED = {
     "src/neuromanifold/numerics/precision.py": {"jax.core.Tracer"},
+    "src/neuromanifold/graph/reading.py": {"jax.extend.core"},
     "src/neuromanifold/graph/tracing.py": {"jax.extend.core"},
 }
 LAZY = ["flint", "plotly", "matplotlib", "sklearn", "dask", "torch", "zarr", "xarray", "pandas"]

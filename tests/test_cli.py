@@ -146,6 +146,16 @@ def test_inspect_refuses_what_does_not_fit(saved, tmp_path, options, says):
     assert says in str(RUNNER.invoke(cli.app, arguments).exception)
 
 
+def test_reduce_asks_for_pytorch_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    asked = {
+        suffix: str(RUNNER.invoke(cli.app, ["reduce", "absent.npz", "--out", str(tmp_path / suffix)]).exception)
+        for suffix in ("smaller.pt", "smaller.safetensors")
+    }
+    assert "PyTorch is not installed" in asked["smaller.pt"]
+    assert "absent.npz" in asked["smaller.safetensors"]
+
+
 def test_reduce_keeps_the_names_of_the_layers(tmp_path):
     rng = np.random.default_rng(0)
     dead = {"fc1.weight": rng.normal(size=(4, 2)), "fc1.bias": np.array([0.0, 0.0, -99.0, 0.0])}

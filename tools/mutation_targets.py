@@ -41,7 +41,7 @@ class Target:
     def reached(self) -> list[Function]:
         """What `measure` uses, and what is asked of the cases."""
         cases = list(islice(self.statement.cases(np.random.default_rng(0), DRAWS), 40))
-        cases += [self.statement.control.case()] if self.statement.control.case is not None else []
+        cases.append(self.statement.control.case())
         classes = sorted(set().union(*map(classes_of, cases)), key=lambda c: c.__qualname__)
         return functions(self.statement.measure, self.prefix, classes)
 
@@ -56,8 +56,11 @@ class Target:
         return hashlib.sha256(repr(kept).encode()).hexdigest()[:16]
 
     def candidates(self, count: int) -> list[Mutant]:
-        """Four times as many changes as mutants are wanted, in the order in which they are tried."""
-        return chosen(mutants(self.reached, self.prefix), 4 * count, self.name)
+        """The changes in the order in which they are tried: four times as many as wanted, chosen by kind, then twelve times as many."""
+        found = list({mutant.name: mutant for mutant in mutants(self.reached, self.prefix)}.values())
+        first = chosen(found, 4 * count, self.name)
+        named = {mutant.name for mutant in first}
+        return [*first, *(mutant for mutant in found if mutant.name not in named)][: 16 * count]
 
 
 def targets(paper: str, only: Sequence[str] = ()) -> Iterator[Target]:

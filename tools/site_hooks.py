@@ -1,6 +1,7 @@
 """What `make docs` adds to the pages: tutorials from their notebooks, and the verdict on every statement of a paper."""
 
 import base64
+import html
 import re
 import sys
 from collections import Counter
@@ -9,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from markdown.extensions.toc import slugify, unique
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from nbformat import NotebookNode
 
 sys.path.insert(0, str(Path(__file__).parent))
 import site_names
 
+ROOT = Path(__file__).parents[1]
 VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
 CLAIMS = re.compile(r"^<!-- claims: (\w+) -->$", re.MULTILINE)
+BADGE = re.compile(r"⟨([^⟩\n]+)⟩")
 TALLY = re.compile(r"^<!-- verdicts of all papers -->$", re.MULTILINE)
 
 
@@ -57,8 +62,11 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join([title, note, body.strip(), *rest]), pictures
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The recorded verdicts and the public names, where a page asks for them."""
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """The recorded verdicts and the public names, where a page asks for them; on a paper's page ⟨Thm 1⟩ is a statement with its verdict."""
+    if page.file.src_uri.startswith("paper/"):
+        badges = verdict_badges(Path(page.file.src_uri).stem)
+        markdown = BADGE.sub(lambda found: badges[found.group(1)], markdown)
     markdown = NAMES.sub(lambda found: site_names.listing(found.group(1)), markdown)
     markdown = markdown.replace("<!-- names on nm -->", site_names.table())
     markdown = VERDICTS.sub(lambda found: verdict_table(found.group(1)), markdown)
@@ -78,13 +86,41 @@ def entries(paper: str) -> Iterator[tuple[Any, dict[str, Any], str]]:
 
 
 def verdict_table(paper: str) -> str:
-    """Every statement of one paper and what was found, the failing ones linked to their counterexamples."""
-    rows = ["| statement | says | verdict |", "|---|---|---|"]
-    for statement, entry, verdict in entries(paper):
+    """Every statement of one paper, what was found and where it is executed; the failing ones linked to their counterexamples."""
+    chapters = errata_anchors(paper)
+    rows = ["| statement | says | verdict | executed in |", "|---|---|---|---|"]
+    for row, (statement, _, verdict) in enumerate(entries(paper), 1):
         shown = f'<span class="{colour(verdict)}">{verdict}</span>'
-        name = f"[{statement.id}](../errata.md)" if "counterexample" in entry else statement.id
-        rows.append(f"| {escaped(name)} | {escaped(statement.says)} | {shown} |")
+        name = escaped(statement.id)
+        if anchor := chapters.get(statement.id):
+            name = f"[{name}](../errata.md#{anchor})"
+        file = statement.measure.__module__.rpartition(".")[2]
+        rows.append(f'| <span id="statement-{row}"></span>{name} | {escaped(statement.says)} | {shown} | `{file}.py` |')
     return "\n".join(rows)
+
+
+def verdict_badges(paper: str) -> dict[str, str]:
+    """For every statement of a paper its name and recorded verdict as a link: to the counterexample, or to its row in the table."""
+    chapters = errata_anchors(paper)
+    badges = {}
+    for row, (statement, _, verdict) in enumerate(entries(paper), 1):
+        anchor = chapters.get(statement.id)
+        target = f"../errata.html#{anchor}" if anchor else f"#statement-{row}"
+        words = html.escape(f"{statement.id}: {verdict.partition(';')[0]}")
+        badges[statement.id] = f'<a class="verdict {colour(verdict)}" href="{target}">{words}</a>'
+    return badges
+
+
+def errata_anchors(paper: str) -> dict[str, str]:
+    """Where the Errata page works out each failing statement of a paper."""
+    anchors, taken, chapter = {}, set(), ""
+    for mark, title in re.findall(r"^(##+) (.*)$", (ROOT / "docs" / "errata.md").read_text(), re.MULTILINE):
+        anchor = unique(slugify(title, "-"), taken)
+        if mark == "##":
+            chapter = title
+        elif chapter == paper:
+            anchors[title.rpartition(":")[0]] = anchor
+    return anchors
 
 
 def claim_table(paper: str) -> str:

@@ -1,7 +1,7 @@
 // Moving pictures, drawn as SVG from a slider; no library. Each figure is a <div class="motion" id="…"> on the page.
 (() => {
   const NS = "http://www.w3.org/2000/svg";
-  const COLOURS = ["#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00"];
+  const COLOURS = ["#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#882255", "#44AA99", "#999933", "#AA7744"];
   const tag = (name, attributes, parent, text) => {
     const node = document.createElementNS(NS, name);
     for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -136,7 +136,7 @@
         const width = (390 * count) / record.parameters;
         tag("rect", { x: left, y: 20, width, height: 40, fill: colour(name) }, svg);
         left += width;
-        const [x, y] = [20 + 200 * (i % 2), 90 + 24 * Math.floor(i / 2)];
+        const [x, y] = [20 + 185 * (i % 2), 90 + 24 * Math.floor(i / 2)];
         tag("rect", { x, y: y - 11, width: 12, height: 12, fill: colour(name) }, svg);
         tag("text", { x: x + 18, y }, svg, `${name}: ${count}`);
       });

@@ -186,7 +186,10 @@ def reduce_network(
 ) -> None:
     """An equivalent smaller network: redundant neurons or channels removed, with what went and how far the outputs moved."""
     from neuromanifold.inspection.reducing import reduced_layers, reduced_module
+    from neuromanifold.models.adapters.packages import need
 
+    if out.suffix in (".pt", ".pth"):
+        need("torch")
     with _notes():
         if factory is not None:
             said, path = reduced_module(model, data, out, factory)

@@ -87,6 +87,10 @@ def test_a_square_network_is_one_network(key):
         ({"hyper": {"momentum": [0.9]}}, r"`optimizer` cannot be called with momentum .*unexpected keyword"),
         ({"probes": r_squared}, r"`probes` is <function r_squared.*pass a sequence"),
         ({"probes": [1]}, r"`probes` contains 1; pass functions"),
+        (
+            {"probes": [nm.probes.loss]},
+            r"`probes` contains loss_probe, which does not take \(f, params, x, y\); .* nm.probes.loss\(nm.losses.mse\)",
+        ),
         ({"f": Unhashable()}, r"`f` is a Unhashable, which cannot be hashed; pass a function"),
     ],
 )

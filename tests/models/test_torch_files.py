@@ -164,6 +164,32 @@ def test_a_network_of_ones_own_at_the_command_line(folder: Path):
     assert (folder / "report" / "index.html").is_file()
 
 
+def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(folder: Path):
+    build = _built(folder)
+    module = build()
+    with torch.no_grad():
+        next(module.parameters())[0] = 0.0  # a channel that is a constant
+        list(module.parameters())[1][0] = -1.0  # and off
+    torch.save(module.state_dict(), "weights.pt")
+    np.save("images.npy", np.random.default_rng(0).standard_normal((9, 1, 4, 4)).astype(np.float32))
+    arguments = ["reduce", "weights.pt", "images.npy", "--factory", "owncnn:build", "--out", "smaller.pt"]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "1 channels fewer" in result.output and "in PyTorch the outputs differ by" in result.output
+    state = torch.load("smaller.pt", weights_only=True)
+    assert sum(t.numel() for t in state.values()) < sum(t.numel() for t in module.state_dict().values())
+    result = CliRunner().invoke(cli.app, [*arguments[:-1], "smaller.npz"])
+    assert result.exit_code == 2 and "`--out` is 'smaller.npz'" in result.output
+
+
+def _built(folder: Path):
+    sys.path.insert(0, str(folder))
+    from owncnn import build  # pyright: ignore[reportMissingImports]
+
+    sys.path.remove(str(folder))
+    return build
+
+
 def test_batch_normalisation_is_folded_as_pytorch_computes_it(tmp_path: Path):
     torch.manual_seed(0)
     module = nn.Sequential(

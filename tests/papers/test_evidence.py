@@ -87,19 +87,19 @@ def test_what_is_dropped_inside_the_hypotheses_must_be_said() -> None:
 
 
 def test_parts_of_a_case_are_dropped_and_counted() -> None:
-    def measure(n: int) -> Check:
-        return Check(0, 0, cases=2, comparisons=10, drops=inside("unequal ranks", parts=n))
+    def measure(n: int, right: int = 0) -> Check:
+        return Check(0, right, cases=2, comparisons=10, drops=inside("unequal ranks", parts=n))
 
     evidence = examine(replace(ODD_SQUARES, cases=lambda rng, draws: [0, 3, 4], measure=measure, narrower="equal ranks",
-                               control=Control("by hand", check=lambda: Check(1, 0), because="a test")))  # fmt: skip
+                               control=Control("1 for 0", case=lambda: 0, breaks={"right": 1})))  # fmt: skip
     assert (evidence.cases, evidence.comparisons) == (6, 30)
     assert [str(d) for d in evidence.dropped] == ["7 comparisons inside the hypotheses: unequal ranks"]
-    assert "(by hand: a test)" in evidence.control
 
 
 def test_cases_are_independent_and_comparisons_are_what_was_compared_on_them() -> None:
-    many = replace(ODD_SQUARES, measure=lambda n: Check(1, 1, comparisons=1000), control=EULER.control)
-    evidence = examine(replace(many, control=Control("by hand", check=lambda: Check(1, 0), because="a test")), draws=0)
+    control = Control("0 for 1", case=lambda: 3, breaks={"right": 0})
+    many = replace(ODD_SQUARES, measure=lambda n, right=1: Check(1, right, comparisons=1000), control=control)
+    evidence = examine(many, draws=0)
     assert (evidence.cases, evidence.comparisons, evidence.verdict) == (8, 8000, "holds")
 
 
@@ -192,13 +192,6 @@ def test_a_control_is_measured_by_the_statement_itself() -> None:
     assert examine(blind, draws=0).verdict.startswith("worthless"), "a measure that sees nothing fails its control"
 
 
-def test_a_control_by_hand_gives_its_reason() -> None:
-    with pytest.raises(ValueError, match="has a check by hand without a reason; say it in `because`"):
-        Control("by hand", check=lambda: Check(1, 0))
-    with pytest.raises(ValueError, match="needs either `case` or `check`"):
-        Control("nothing")
-
-
 def test_a_check_that_never_speaks_is_vacuous() -> None:
     evidence = examine(replace(ODD_SQUARES, cases=lambda rng, draws: [2, 4]))
     assert evidence.verdict.startswith("vacuous")
@@ -225,13 +218,15 @@ def test_cases_depend_on_the_key_and_the_statement_alone() -> None:
 
 def test_thinning_keeps_the_smallest_and_a_systematic_sample_of_the_rest() -> None:
     seen: list[int] = []
-    spy = replace(EULER, cases=lambda rng, draws: range(100), measure=lambda n: (seen.append(n), Check(0, 0))[1])
-    examine(
-        thinned(
-            replace(spy, control=Control("by hand", check=lambda: Check(1, 0), because="a test")), first=3, every=10
-        )
+    control = Control("1 for 0", case=lambda: -1, breaks={"right": 1})
+    spy = replace(
+        EULER,
+        cases=lambda rng, draws: range(100),
+        measure=lambda n, right=0: (seen.append(n), Check(0, right))[1],
+        control=control,
     )
-    assert seen == [0, 1, 2, 10, 20, 30, 40, 50, 60, 70, 80, 90]
+    examine(thinned(spy, first=3, every=10))
+    assert seen == [0, 1, 2, 10, 20, 30, 40, 50, 60, 70, 80, 90, -1]
 
 
 @pytest.mark.parametrize(("name", "means"), [("2", True), ("2(euler)", True), ("Euler", False), ("1", False)])

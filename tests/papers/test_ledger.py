@@ -1,7 +1,9 @@
 """The ledger: every row of the theory has its statements, every verdict is the recorded one, every control fails clearly."""
 
+import ast
 import inspect
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,9 +100,9 @@ def test_the_errata_page_is_generated_from_the_record() -> None:
 def test_the_errata_page_gives_the_proof_or_says_that_there_is_none() -> None:
     pieces = next(statement for statement in ALL if statement.id == "4.6")
     assert pieces.amended is not None
-    assert "No proof." in errata_page([pieces], RECORDED)
-    proved = replace(pieces, amended=replace(pieces.amended, proof="On a piece each output is affine."))
-    assert "*Proof.* On a piece each output is affine." in errata_page([proved], RECORDED)
+    assert "*Proof.* In the cell of a sign pattern" in errata_page([pieces], RECORDED)
+    unproved = replace(pieces, amended=replace(pieces.amended, proof="no proof"))
+    assert "No proof." in errata_page([unproved], RECORDED)
 
 
 def test_what_is_not_printed_is_not_called_printed() -> None:
@@ -110,13 +112,6 @@ def test_what_is_not_printed_is_not_called_printed() -> None:
     assert "*THEORY's wording, not printed.*" in page
     assert "Printed" not in page
     assert "fails as printed" not in page.partition("## invariant")[2]
-
-
-def test_controls_by_hand_are_few_and_say_why() -> None:
-    """Every other control is measured by its statement's own `measure`."""
-    by_hand = [(s.paper, s.id) for s in EVERY if s.control.case is None]
-    assert len(by_hand) <= 6, by_hand
-    assert all(len(s.control.because) > 20 for s in EVERY if s.control.case is None)
 
 
 def test_ingredients_that_a_control_breaks_belong_to_the_measure() -> None:
@@ -131,6 +126,51 @@ def test_drops_are_recorded_and_those_inside_the_hypotheses_are_said() -> None:
         if any("inside the hypotheses" in reason for reason in dropped):
             assert statement.narrower, statement_name(statement)
     assert any("dropped" in entry for entry in RECORDED["riemann"].values())
+
+
+def _of_checks() -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Every function of the statements' modules that returns a check."""
+    for path in sorted(source_folder().glob("*/statements/*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+        yield from ((f"{path.name} {f.name}", f) for f in functions if f.returns and ast.unparse(f.returns) == "Check")
+
+
+def test_nothing_is_passed_over_without_being_counted() -> None:
+    """In a measure `continue` follows a count, nothing is caught, and a check of nothing at all gives its reason."""
+    listed = list(_of_checks())
+    assert len(listed) > 300
+    for name, function in listed:
+        for node in ast.walk(function):
+            assert not isinstance(node, ast.Try), (
+                f"{name} catches errors: a case that cannot be measured is dropped in silence"
+            )
+            blocks = [getattr(node, field, None) or [] for field in ("body", "orelse")]
+            for block in blocks if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+                at = next((i for i, statement in enumerate(block) if isinstance(statement, ast.Continue)), None)
+                counted = at is None or (at > 0 and isinstance(block[at - 1], ast.AugAssign))
+                assert counted, f"{name} passes over a part without counting it"
+            if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) and _of_nothing(node.value):
+                assert name in CONFIRMS or any(word.arg == "drops" for word in node.value.keywords), (
+                    f"{name} checks nothing"
+                )
+
+
+def _of_nothing(call: ast.Call) -> bool:
+    """`Check(0, 0, …)`."""
+    zeros = [part for part in call.args[:2] if isinstance(part, ast.Constant) and part.value == 0]
+    return ast.unparse(call.func) == "Check" and len(zeros) == 2
+
+
+# A second route that says nothing confirms nothing, and the verdict says so.
+CONFIRMS = {"theorem13.py _kernel_13_exactly"}
+
+
+def test_a_bottleneck_case_without_checks_must_say_why() -> None:
+    from neuromanifold.papers.bottleneck.statements.cases import worst
+
+    with pytest.raises(ValueError, match="`checks` is empty and `drops` too"):
+        worst([], {})
 
 
 def test_evidence_survives_json_and_a_second_run_keeps_it(tmp_path: Path) -> None:
@@ -243,13 +283,13 @@ def test_the_command_prints_a_line_a_summary_and_writes_the_pages(tmp_path: Path
     )
     assert result.exit_code == 0, result.output
     assert "fails as printed; true instead" in result.output
-    assert "87 printed claims listed: 72 executed, 15 not executable" in result.output
+    assert "91 printed claims listed: 75 executed, 16 not executable" in result.output
     assert "every verdict is the recorded one" in result.output
     listed = json.loads(table.read_text(encoding="utf-8"))
     assert {"paper", "id", "statement", "verdict", "cases", "margin", "counterexample"} <= set(listed[0])
     text = page.read_text(encoding="utf-8")
     assert "Every verdict is the recorded one." in text
-    assert "87 printed claims listed" in text
+    assert "91 printed claims listed" in text
     assert "dropped 40 cases outside" not in text
     assert "x and y are not in one region" in text
 

@@ -9,6 +9,7 @@ from neuromanifold.bottleneck.passage import squared_norm
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import follows
 
 
 def imbalances(net: MLP, params: Params) -> tuple[Float[np.ndarray, " _"], ...]:
@@ -38,6 +39,7 @@ def balance_defect(net: MLP, params: Params) -> float:
     return largest / (norm / net.depth) if norm > 0 else 0.0
 
 
+@follows
 def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 200) -> Params:
     """The cheapest parameters that differ from these by positive scalings of neurons, which leave the function as it is.
 

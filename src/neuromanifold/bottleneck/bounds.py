@@ -9,7 +9,7 @@ from jaxtyping import Float
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.regions.patterns import require_piecewise_linear
 
 
@@ -33,7 +33,7 @@ class NormBound(Result):
 
     squared_norm: float
     bound: float
-    pointwise: Float[np.ndarray, " n"]
+    pointwise: Float[Array, " n"]
     sample: int
     pair: tuple[int, int] | None = None
 
@@ -47,6 +47,7 @@ class NormBound(Result):
         return f"‖θ‖² = {self.squared_norm:.6g}, at least {self.bound:.6g} ({where}), excess {self.excess:.3g}"
 
 
+@follows
 def norm_bound(net: MLP, params: Params, x: Any) -> NormBound:
     """‖θ‖² ≥ max_x L‖Jf(x)‖^{2/L}_{2/L}: no network of this depth has these Jacobians for less.   [bottleneck, Thm 3]
 
@@ -66,6 +67,7 @@ def norm_bound(net: MLP, params: Params, x: Any) -> NormBound:
     return NormBound(float(through.squared_norms.sum()), float(pointwise[best]), pointwise, best)
 
 
+@follows
 def two_point_bound(net: MLP, params: Params, x: Any) -> NormBound:
     """‖θ‖² ≥ ½L‖J(x)‖^{2/L}_{2/L} + ½L‖J(y)‖^{2/L}_{2/L} + C⁻²‖J(x) − J(y)‖_*, over all pairs of the sample.   [bottleneck, P 13]
 

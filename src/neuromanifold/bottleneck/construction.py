@@ -8,8 +8,10 @@ from neuromanifold.bottleneck.cost import checked_depth, checked_matrix, positiv
 from neuromanifold.bottleneck.positivity import completely_positive
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import follows
 
 
+@follows
 def linear_construction(A: Any, points: Any, depth: int) -> tuple[MLP, Params]:
     """A bias-free ReLU network that equals x ↦ Ax on the cone spanned by the points.   [bottleneck, Thm 3(3)]
 

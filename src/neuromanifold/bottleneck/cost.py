@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.init import Layer
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_sample
 
 
@@ -45,6 +45,7 @@ def pseudo_determinant(A: Any, *, rtol: float | None = None) -> float:
     return float(np.prod(positive_singular_values(A, rtol=rtol)))
 
 
+@follows
 def log_plus(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
     """log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by their logarithms.   [bottleneck, Sec. 3]
 
@@ -77,6 +78,7 @@ def representation_cost(A: Any, depth: int, *, rtol: float | None = None) -> flo
     return float(L * np.sum(positive_singular_values(A, rtol=rtol) ** (2 / L)))
 
 
+@follows
 def balanced_factors(A: Any, depth: int, *, width: int | None = None, rtol: float | None = None) -> tuple[Layer, ...]:
     """A factorisation A = W_L⋯W_1 that attains the cost: W_l = U_l S^{1/L} U_{l-1}ᵀ, so W_{l+1}ᵀW_{l+1} = W_lW_lᵀ.
 
@@ -104,7 +106,7 @@ class CostExpansion(Result):
     The paper stops at r2 and calls the rest O(L⁻²); `r3` is the coefficient of that rest.
     """
 
-    singular_values: Float[np.ndarray, " k"]
+    singular_values: Float[Array, " k"]
 
     @property
     def r0(self) -> int:
@@ -147,6 +149,7 @@ class CostExpansion(Result):
         return f"R(A; L) = {self.r0}·L + {self.r1:.6g} + {self.r2:.6g}/L + {self.r3:.6g}/L² + …"
 
 
+@follows
 def cost_expansion(A: Any, *, rtol: float | None = None) -> CostExpansion:
     """The expansion of the representation cost of x ↦ Ax around infinite depth.   [bottleneck, Sec. 3]
 

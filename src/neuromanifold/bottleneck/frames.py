@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,15 +35,15 @@ class Frames(Result):
     """
 
     rank: int
-    left: tuple[np.ndarray, ...]
-    right: tuple[np.ndarray, ...]
+    left: tuple[Array, ...]
+    right: tuple[Array, ...]
     shared: bool
     squared_norm: float
     log_determinant: float
-    residuals: Float[np.ndarray, " L"]
-    closest: Float[np.ndarray, " L"]
-    shares: Float[np.ndarray, " L"]
-    bias_norms: Float[np.ndarray, " L"]
+    residuals: Float[Array, " L"]
+    closest: Float[Array, " L"]
+    shares: Float[Array, " L"]
+    bias_norms: Float[Array, " L"]
 
     @property
     def c1(self) -> float:
@@ -72,6 +72,7 @@ class Frames(Result):
         return bool(self.spent <= self.budget + self.rounding)
 
 
+@follows
 def bottleneck_frames(net: MLP, params: Params, x: Any, *, rank: int | None = None) -> Frames:
     """The factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.   [bottleneck, Thm 6]
 

@@ -11,16 +11,17 @@ from neuromanifold.bottleneck.kernel import ntk_trace_by_layer
 from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import Array, Result, follows
 
 
-@dataclass(frozen=True)
-class Interpolant:
+@dataclass(frozen=True, repr=False)
+class Interpolant(Result):
     """A network that passes the points `x` through one neuron and fits `y` on all of them."""
 
     net: MLP
     params: Params
-    x: np.ndarray
-    y: np.ndarray
+    x: Array
+    y: Array
 
     @property
     def c1(self) -> float:
@@ -91,6 +92,7 @@ def _checked_dimension(dimension: Any) -> int:
     return int(dimension)
 
 
+@follows
 def polyline_interpolant(points: Any, depth: int) -> Interpolant:
     """The identity at any points of [0, 1]^k, fitted by the polyline that visits them in the order of the sum of their coordinates.
 

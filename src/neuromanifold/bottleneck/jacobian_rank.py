@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.heights import Heights
+from neuromanifold.graph.reading import called
 from neuromanifold.graph.residues import Residues
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
@@ -16,6 +17,7 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.rank import Certificate, Rank, exact_rank, rank_from_spectrum
+from neuromanifold.numerics.results import follows
 from neuromanifold.numerics.validation import refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import layer_slopes, signs_of
@@ -49,6 +51,7 @@ class InputJacobianCertificate(Certificate):
         return f"exact, {upper}"
 
 
+@follows
 def jacobian_rank(
     f: Model, params: Any, x: Any, *, tangents: Any = None, exact: bool = False, rtol: float | None = None
 ) -> Rank:
@@ -79,7 +82,7 @@ def jacobian_rank(
 @jax.jit(static_argnums=0)
 def _input_jacobians(f: Model, params: Any, x: Any) -> Any:
     def at_one(sample: Any):
-        J = jax.jacfwd(lambda s: f(params, s[None])[0].ravel())(sample)
+        J = jax.jacfwd(lambda s: called(f, params, s[None])[0].ravel())(sample)
         return J.reshape(J.shape[0], -1)
 
     return jax.vmap(at_one)(x)

@@ -12,10 +12,11 @@ from neuromanifold.bottleneck.frames import frames_everywhere
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.regions.patterns import require_piecewise_linear
 
 
+@follows
 def ntk_trace_by_layer(net: MLP, params: Params, x: Any, *, bias: bool | None = None) -> Float[np.ndarray, "n L"]:
     """What each layer contributes to Tr Θ(x, x): (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F.   [bottleneck, Thm 7]
 
@@ -43,8 +44,8 @@ def trace_by_layer(through: Passage, scales: tuple[float, ...], bias: bool) -> F
 class Sides(Result):
     """Two sides of an inequality at each point, `left ≤ right`, and whether its hypotheses hold there."""
 
-    left: Float[np.ndarray, " n"]
-    right: Float[np.ndarray, " n"]
+    left: Float[Array, " n"]
+    right: Float[Array, " n"]
     hypotheses: dict[str, bool]
 
     @property
@@ -53,6 +54,7 @@ class Sides(Result):
         return bool(np.all(self.left <= self.right * (1 + 1e-12)))
 
 
+@follows
 def activation_bound(net: MLP, params: Params, x: Any, *, rank: int | None = None, atol: float = 1e-8) -> Sides:
     """Σ_l ‖α_{l-1}(x)‖² ≤ Tr Θ(x, x) · max{1, e^{c₁/k}} / (k |Jf(x)|₊^{2/k}) for balanced parameters.   [bottleneck, Thm 7]
 
@@ -90,7 +92,7 @@ class PlanarityBound(Result):
     value must then not exceed bound(m/L), for m = 1 … L, and conversely: that is all fractions p at once.
     """
 
-    values: Float[np.ndarray, " L"]
+    values: Float[Array, " L"]
     budget: float
     activation: float
     hypotheses: dict[str, bool]
@@ -112,6 +114,7 @@ class PlanarityBound(Result):
         return bool(np.all(self.ratios <= 1 + 1e-12))
 
 
+@follows
 def planarity_bound(
     net: MLP, params: Params, x: Any, *, rank: int, averaged: bool = True, atol: float = 1e-8
 ) -> PlanarityBound:
@@ -146,8 +149,8 @@ def planarity_bound(
 class KernelCurvature(Result):
     """‖∂²_{xy}Θ(x, x)‖_op at each point against c·‖Jf(x)‖^{2−2/L}_op, with the constant c printed (2L) and proved (L)."""
 
-    value: Float[np.ndarray, " n"]
-    jacobian_power: Float[np.ndarray, " n"]
+    value: Float[Array, " n"]
+    jacobian_power: Float[Array, " n"]
     depth: int
 
     @property
@@ -166,6 +169,7 @@ class KernelCurvature(Result):
         return float(np.min(self.value / self.proved))
 
 
+@follows
 def kernel_curvature(net: MLP, params: Params, x: Any) -> KernelCurvature:
     """The mixed second derivative of the tangent kernel of a piecewise-linear network on the diagonal.   [bottleneck, P 9]
 
@@ -200,6 +204,7 @@ class SegmentBound(Result):
     one_region: bool
 
 
+@follows
 def segment_bound(net: MLP, params: Params, x: Any) -> SegmentBound:
     """The kernel at one of two ends of a segment without a kink is large when f is steep along it.   [bottleneck, P 9]
 

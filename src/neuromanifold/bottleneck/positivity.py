@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.bottleneck.cost import checked_matrix
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 
 # Horn's copositive form: xᵀHx ≥ 0 on the orthant, and no sum of a positive semidefinite and a nonnegative matrix.
 _HORN = np.array([[(1, -1, 1, 1, -1)[(j - i) % 5] for j in range(5)] for i in range(5)], np.float64)
@@ -25,7 +25,7 @@ class CompletePositivity(Result):
 
     verdict: bool | None
     reason: str
-    embedding: Float[np.ndarray, "m d"] | None = None
+    embedding: Float[Array, "m d"] | None = None
     defect: float = 0.0
     witness: tuple[int, ...] = ()
 
@@ -46,6 +46,7 @@ class CompletePositivity(Result):
         return False
 
 
+@follows
 def completely_positive(points: Any, *, size: int | None = None, tries: int = 20) -> CompletePositivity:
     """Whether the Gram matrix of the points is completely positive: XXᵀ = YYᵀ with Y ≥ 0, Y = XOᵀ.   [bottleneck, Thm 3(3)]
 

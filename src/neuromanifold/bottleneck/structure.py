@@ -12,7 +12,7 @@ from neuromanifold.bottleneck.frames import closest_isometries, frames_at
 from neuromanifold.bottleneck.kernel import trace_by_layer
 from neuromanifold.bottleneck.passage import Passage, passage, require_contraction
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Result, follows
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,6 +81,7 @@ class BottleneckStructure(Result):
         return axes
 
 
+@follows
 def bottleneck_structure(
     net: MLP, params: Params, x: Any, *, rank: int | None = None, threshold: float = 0.5
 ) -> BottleneckStructure:

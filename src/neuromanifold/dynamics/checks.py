@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from neuromanifold.dynamics.sweep import RESERVED
-from neuromanifold.models.arguments import check_callable
+from neuromanifold.models.arguments import check_model
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.numerics.precision import dtype_of, promote, widest
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
 def checked_problem(f: Any, params: Any, x: Any, y: Any, stacked: bool | None, single: bool | None) -> Problem:
     """Decide by shapes what the leading axes of `x`, `y` and `params` count, where the caller has not said it."""
-    check_callable(f)
+    check_model(f)
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")
     stacked = _is_stacked(f, np.ndim(x)) if stacked is None else stacked

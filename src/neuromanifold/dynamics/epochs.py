@@ -10,6 +10,7 @@ import optax
 
 from neuromanifold.dynamics.optimizers import Optimizer, optimizer_at
 from neuromanifold.dynamics.probes import Probe
+from neuromanifold.graph.reading import called
 from neuromanifold.models.losses import Loss
 
 
@@ -55,7 +56,7 @@ def permutation(key: Any, n: int) -> Any:
 
 def _step(recipe: Recipe, optimizer: Any, learner: Learner, x: Any, y: Any) -> Learner:
     def objective(params: Any):
-        return recipe.loss(recipe.f(params, x), y)
+        return recipe.loss(called(recipe.f, params, x), y)
 
     value, gradient = jax.value_and_grad(objective)(learner.params)
     extra = {"value": value, "grad": gradient, "value_fn": objective}

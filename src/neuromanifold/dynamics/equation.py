@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.precision import to_host
 
@@ -34,7 +35,7 @@ class Equation:
 
     def value(self, params: Any, x: Any, y: Any) -> Any:
         """The loss at θ."""
-        return self.loss(self.f(params, x), y)
+        return self.loss(called(self.f, params, x), y)
 
     def velocity(self, params: Any, x: Any, y: Any) -> Any:
         """dθ/dt."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from neuromanifold.dynamics.checks import check_hashable, check_targets
 from neuromanifold.dynamics.equation import Equation, Event, Metric, Piece, Tolerance, interpolate, solve
-from neuromanifold.models.arguments import check_callable
+from neuromanifold.models.arguments import check_model
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_params, check_sample
 
 STEPS_PER_PIECE = 256
@@ -30,9 +30,9 @@ class Trajectory(Result):
     """
 
     t1: float
-    times: np.ndarray
+    times: Array
     params: Any
-    losses: np.ndarray
+    losses: Array
     stopped: bool
     stats: dict[str, Any]
     interpolations: tuple[tuple[float, Any], ...]
@@ -81,6 +81,7 @@ class Trajectory(Result):
         return f"Trajectory(t ≤ {self.t1:.6g}, {ended}, {losses}, {self.stats['accepted']} steps of {self.stats['solver']})"
 
 
+@follows
 def gradient_flow(
     f: Any,
     params: Any,
@@ -122,7 +123,7 @@ def gradient_flow(
     """
     if is_traced((params, x, y)):
         raise TypeError("`gradient_flow` chooses its steps by value, so not inside jit, vmap or grad; call it outside.")
-    check_callable(f)
+    check_model(f)
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")
     check_hashable(f=f, loss=loss, metric=metric, event=event)

@@ -15,6 +15,7 @@ from neuromanifold.dynamics.epochs import Learner, Place, Recipe, advance, begin
 from neuromanifold.dynamics.lanes import Lanes, plan
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.dynamics.sweep import Sweep
+from neuromanifold.graph.reading import called
 from neuromanifold.numerics.precision import widest
 
 Map = Callable[..., list[Any]]
@@ -71,7 +72,9 @@ def _size(tree: Any) -> int:
 def _bytes_of_member(recipe: Recipe, params: Any, x: np.ndarray, y: np.ndarray) -> int:
     """Parameters, gradient, moments before and after; what the gradient of one batch keeps; the shuffled data."""
     batch = slice(0, recipe.batch_size)
-    kept = jax.eval_shape(lambda p: jax.vjp(lambda q: recipe.loss(recipe.f(q, x[batch]), y[batch]), p)[1], params)
+    kept = jax.eval_shape(
+        lambda p: jax.vjp(lambda q: recipe.loss(called(recipe.f, q, x[batch]), y[batch]), p)[1], params
+    )
     return 8 * _size(params) + 2 * _size(kept) + 2 * _size((x, y))
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import signature
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.losses import Loss
 
 
@@ -55,13 +57,27 @@ def _as_probe(probe: Any, name: str | None = None) -> Probe:
     if isinstance(probe, Probe):
         return Probe(probe.fn, name or probe.name, probe.dims, probe.host)
     given = name or getattr(probe, "__name__", type(probe).__name__)
+    if not _takes_four(probe):
+        raise TypeError(
+            f"`probes` contains {given}, which does not take (f, params, x, y); pass a function that does "
+            "(a maker of probes is called first: nm.probes.loss(nm.losses.mse))."
+        )
     return Probe(probe, given, getattr(probe, "dims", ()), getattr(probe, "host", False))
+
+
+def _takes_four(probe: Callable[..., Any]) -> bool:
+    """Whether `probe(f, params, x, y)` is a call that its signature allows."""
+    try:
+        signature(probe).bind(None, None, None, None)
+    except TypeError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=64)
 def loss_probe(loss: Loss) -> Probe:
     """The loss on all the data, in the history as `loss`."""
-    return Probe(lambda f, params, x, y: loss(f(params, x), y), "loss")
+    return Probe(lambda f, params, x, y: loss(called(f, params, x), y), "loss")
 
 
 def r_squared(f: Any, params: Any, x: Any, y: Any) -> Any:
@@ -71,7 +87,7 @@ def r_squared(f: Any, params: Any, x: Any, y: Any) -> Any:
     >>> float(r_squared(line, 1.0, np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])))
     1.0
     """
-    residual = jnp.sum((y - f(params, x)) ** 2)
+    residual = jnp.sum((y - called(f, params, x)) ** 2)
     return 1 - residual / jnp.sum((y - jnp.mean(jnp.asarray(y), axis=0)) ** 2)
 
 

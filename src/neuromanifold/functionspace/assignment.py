@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.functionspace.polynomial import product
+from neuromanifold.numerics.results import Array
 
 Counts = tuple[int, ...]
 
@@ -70,7 +71,7 @@ def _selections(atoms: Sequence[Atom], remaining: Counts, degree: Counts) -> Ite
             return
 
 
-def _build(built: dict[Any, np.ndarray], layer: int, atoms: Sequence[Atom], chosen: Counts) -> np.ndarray:
+def _build(built: dict[Any, Array], layer: int, atoms: Sequence[Atom], chosen: Counts) -> np.ndarray:
     if (layer, chosen) not in built:
         parts = [atom.coefficients for atom, times in zip(atoms, chosen, strict=True) for _ in range(times)]
         filter_ = product(parts, len(atoms[0].degree))

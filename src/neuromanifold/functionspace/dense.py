@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.randomness import host_generator
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 
-Matrices = tuple[np.ndarray, ...]
+Matrices = tuple[Array, ...]
 Matrix = Float[np.ndarray, "m n"]
 
 
@@ -18,7 +18,7 @@ Matrix = Float[np.ndarray, "m n"]
 class MatrixKernel(Result):
     """A sum of operators Z ↦ L Z R on end-to-end matrices; `matrix` acts on Z flattened row by row."""
 
-    terms: tuple[tuple[np.ndarray, np.ndarray], ...]
+    terms: tuple[tuple[Array, Array], ...]
 
     def __call__(self, Z: Any) -> np.ndarray:
         return sum(L @ np.asarray(Z) @ R for L, R in self.terms)  # pyright: ignore[reportReturnType]
@@ -45,11 +45,13 @@ def checked_matrices(params: Any) -> Matrices:
     return matrices
 
 
+@follows
 def end_to_end_matrix(params: Any) -> np.ndarray:
     """W_H⋯W_1."""
     return reduce(lambda product, W: W @ product, checked_matrices(params))
 
 
+@follows
 def dense_kernel(params: Any) -> MatrixKernel:
     """K_θ(Z) = Σ_l (W_H⋯W_{l+1})(W_H⋯W_{l+1})ᵀ Z (W_{l−1}⋯W_1)ᵀ(W_{l−1}⋯W_1).   [riemann, Eq 7]
 
@@ -67,6 +69,7 @@ def dense_kernel(params: Any) -> MatrixKernel:
     return MatrixKernel(tuple((L @ L.T, R.T @ R) for L, R in zip(reversed(after), before, strict=True)))
 
 
+@follows
 def balanced_operator(W: Any, depth: int) -> MatrixKernel:
     """A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced factorisation of W.   [riemann, Eq 6]
 
@@ -87,12 +90,14 @@ def balanced_operator(W: Any, depth: int) -> MatrixKernel:
     return MatrixKernel(tuple(terms))
 
 
+@follows
 def gram_differences(params: Any) -> Matrices:
     """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ, conserved by gradient flow.   [riemann, Eq 5]"""
     matrices = checked_matrices(params)
     return tuple(V.T @ V - W @ W.T for W, V in zip(matrices, matrices[1:], strict=False))
 
 
+@follows
 def balanced_factors(W: Any, depth: int) -> Matrices:
     """One balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W allows.   [riemann, Thm 14]
 
@@ -105,6 +110,7 @@ def balanced_factors(W: Any, depth: int) -> Matrices:
     return (root[:, None] * Vt, *(np.diag(root) for _ in range(depth - 2)), U * root)
 
 
+@follows
 def rotate_factors(params: Any, rotations: Any) -> Matrices:
     """(W_1, …, W_H) ↦ (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}): same product, and same Δ up to G_lᵀΔ_lG_l.   [riemann, Thm 14]"""
     matrices, rotations = checked_matrices(params), [np.asarray(G, np.float64) for G in rotations]
@@ -117,8 +123,8 @@ def rotate_factors(params: Any, rotations: Any) -> Matrices:
     return tuple(L @ W @ R for L, W, R in zip(left, matrices, right, strict=True))
 
 
-@dataclass(frozen=True)
-class Gauge:
+@dataclass(frozen=True, repr=False)
+class Gauge(Result):
     """The matrices G_l that carry one factorisation to another, and how far they are from orthogonal and from doing so."""
 
     rotations: Matrices
@@ -126,6 +132,7 @@ class Gauge:
     residual: float
 
 
+@follows
 def gauge_between(first: Any, second: Any) -> Gauge:
     """The unique G with `rotate(first, G) = second` for square invertible factors of one matrix.   [riemann, Thm 14]
 
@@ -144,6 +151,7 @@ def gauge_between(first: Any, second: Any) -> Gauge:
     return Gauge(rotations, orthogonality, residual)
 
 
+@follows
 def level_set_sample(params: Any, count: int, *, key: Any = None, rtol: float = 1e-11) -> tuple[Matrices, ...]:
     """Other parameters with the same product and the same Δ_l, by least squares from random starts.   [riemann, Ex 20]"""
     from scipy.optimize import least_squares
@@ -176,11 +184,12 @@ def _constraints(matrices: Matrices) -> np.ndarray:
 class MatrixFlow(Result):
     """A gradient flow of end-to-end matrices: `W[i]` at time `t[i]`; `drift` is the largest change of a Δ_l."""
 
-    t: Float[np.ndarray, " n"]
-    W: Float[np.ndarray, "n m k"]
+    t: Float[Array, " n"]
+    W: Float[Array, "n m k"]
     drift: float
 
 
+@follows
 def balanced_flow(
     W: Any, depth: int, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
 ) -> MatrixFlow:
@@ -200,6 +209,7 @@ def balanced_flow(
     return MatrixFlow(t, states.reshape(len(t), *start.shape), 0.0)
 
 
+@follows
 def dense_parameter_flow(
     params: Any, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
 ) -> MatrixFlow:

@@ -15,6 +15,7 @@ import numpy as np
 from neuromanifold.functionspace.assignment import Atom, factorisations
 from neuromanifold.functionspace.polynomial import exact, factor_exactly, is_rational, product
 from neuromanifold.models.convolution import LinearConvNet, Shape
+from neuromanifold.numerics.results import Array
 
 LARGEST_SYSTEM = 900
 
@@ -42,7 +43,7 @@ def tensor_factorisations(
     return factorisations(available, atoms, degrees, limit)
 
 
-def places_of(v: np.ndarray, *, tolerance: float) -> Places:
+def places_of(v: Array, *, tolerance: float) -> Places:
     """The irreducible factors of v over ℂ: exactly grouped when v is rational, numerically otherwise."""
     core, zero, infinity = strip_coordinates(v)
     if is_rational(core):
@@ -78,7 +79,7 @@ def merge_places(parts: list[Places], dilations: tuple[Shape, ...], *, tolerance
     return Places(factors, powers, zero, infinity)
 
 
-def strip_coordinates(v: np.ndarray) -> tuple[np.ndarray, Shape, Shape]:
+def strip_coordinates(v: Array) -> tuple[np.ndarray, Shape, Shape]:
     """v without its factors y_m and x_m (vanishing first and last slices), and their orders."""
     scale = 0 if is_rational(v) else 4 * np.finfo(np.float64).eps * np.abs(v).max()
     support = np.argwhere(np.abs(v) > scale)
@@ -88,7 +89,7 @@ def strip_coordinates(v: np.ndarray) -> tuple[np.ndarray, Shape, Shape]:
     return core, tuple(int(a) for a in first), infinity
 
 
-def absolute_factors(f: np.ndarray, *, tolerance: float) -> list[np.ndarray]:
+def absolute_factors(f: Array, *, tolerance: float) -> list[np.ndarray]:
     """The irreducible factors over ℂ of a real squarefree polynomial without coordinate factors.
 
     >>> whole = product([np.array([[1.0, 2], [3, 5]]), np.array([[1.0, 0, 1]])], 2)
@@ -104,7 +105,7 @@ def absolute_factors(f: np.ndarray, *, tolerance: float) -> list[np.ndarray]:
     return [part.reshape([part.shape[axes.index(m)] if m in axes else 1 for m in range(f.ndim)]) for part in parts]
 
 
-def _linear_factors(f: np.ndarray) -> list[np.ndarray]:
+def _linear_factors(f: Array) -> list[np.ndarray]:
     roots = np.roots(f[::-1]).astype(np.complex128)
     if (
         len(roots) > 1
@@ -115,7 +116,7 @@ def _linear_factors(f: np.ndarray) -> list[np.ndarray]:
     return [_normalised(np.array([-root, 1.0])) for root in roots]
 
 
-def _split(f: np.ndarray, tolerance: float) -> list[np.ndarray]:
+def _split(f: Array, tolerance: float) -> list[np.ndarray]:
     unknowns = sum(f.size // n * (n - 1) for n in f.shape)
     if unknowns > LARGEST_SYSTEM:
         raise NotSquarefree
@@ -138,12 +139,12 @@ def _shifts(operand: Shape, shape: Shape, total: Shape) -> np.ndarray:
     return columns[:, None] + np.ravel_multi_index(np.indices(shape).reshape(len(shape), -1), total)
 
 
-def _derivative(f: np.ndarray, axis: int) -> np.ndarray:
+def _derivative(f: Array, axis: int) -> np.ndarray:
     weights = np.arange(1, f.shape[axis]).reshape([-1 if m == axis else 1 for m in range(f.ndim)])
     return np.take(f, range(1, f.shape[axis]), axis) * weights
 
 
-def _twisted(f: np.ndarray, h: np.ndarray, axis: int, operand: Shape, total: Shape) -> np.ndarray:
+def _twisted(f: Array, h: Array, axis: int, operand: Shape, total: Shape) -> np.ndarray:
     """The matrix of F ↦ f ∂F − h F (∂ along `axis`) on polynomials of shape `operand`."""
     dtype = np.result_type(f, h)
     matrix = np.zeros((int(np.prod(total)), int(np.prod(operand))), dtype)
@@ -155,7 +156,7 @@ def _twisted(f: np.ndarray, h: np.ndarray, axis: int, operand: Shape, total: Sha
     return matrix
 
 
-def _closed_forms(f: np.ndarray, tolerance: float) -> list[list[np.ndarray]]:
+def _closed_forms(f: Array, tolerance: float) -> list[list[np.ndarray]]:
     D = f.ndim
     shapes = [tuple(n - (m == j) for m, n in enumerate(f.shape)) for j in range(D)]
     rows = []
@@ -176,14 +177,14 @@ def _closed_forms(f: np.ndarray, tolerance: float) -> list[list[np.ndarray]]:
     return [[row[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False)] for row in null]
 
 
-def _evaluate(f: np.ndarray, points: np.ndarray) -> np.ndarray:
+def _evaluate(f: Array, points: Array) -> np.ndarray:
     values = np.broadcast_to(f, (len(points), *f.shape))
     for m in range(f.ndim):
         values = np.einsum("pi...,pi->p...", values, points[:, m, None] ** np.arange(f.shape[m]))
     return values
 
 
-def _logarithmic(f: np.ndarray, basis: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
+def _logarithmic(f: Array, basis: list[list[Array]]) -> list[list[np.ndarray]]:
     """The forms d log f_c, told apart by their residues on a generic line."""
     rng = np.random.default_rng(20250706)
     degree = sum(n - 1 for n in f.shape)
@@ -214,7 +215,7 @@ def _logarithmic(f: np.ndarray, basis: list[list[np.ndarray]]) -> list[list[np.n
     ]
 
 
-def _clusters(points: np.ndarray) -> list[np.ndarray]:
+def _clusters(points: Array) -> list[np.ndarray]:
     distance = np.linalg.norm(points[:, None] - points, axis=2)
     near = distance <= 1e-4 * max(distance.max(), np.finfo(np.float64).tiny)
     groups, free = [], np.ones(len(points), bool)
@@ -226,7 +227,7 @@ def _clusters(points: np.ndarray) -> list[np.ndarray]:
     return groups
 
 
-def _integrate(f: np.ndarray, form: list[np.ndarray]) -> np.ndarray:
+def _integrate(f: Array, form: list[Array]) -> np.ndarray:
     """The F with ∂_j F / F = g_j / f; its degree along axis j is the limit of z_j g_j / f."""
     shape = []
     for j, g in enumerate(form):
@@ -239,14 +240,14 @@ def _integrate(f: np.ndarray, form: list[np.ndarray]) -> np.ndarray:
     return _normalised(np.linalg.svd(matrix, full_matrices=False)[2][-1].conj().reshape(shape))
 
 
-def _normalised(factor: np.ndarray) -> np.ndarray:
+def _normalised(factor: Array) -> np.ndarray:
     largest = factor.ravel()[np.abs(factor).argmax()]
     factor = factor * (abs(largest) / largest) / np.linalg.norm(factor)
     real = np.abs(np.imag(factor)).max() <= 1e-7
     return np.real(factor) if real else factor
 
 
-def _find(factor: np.ndarray, factors: list[np.ndarray], tolerance: float) -> int | None:
+def _find(factor: Array, factors: list[Array], tolerance: float) -> int | None:
     for index, other in enumerate(factors):
         if other.shape == factor.shape:
             overlap = abs(np.vdot(factor, other)) / (np.linalg.norm(factor) * np.linalg.norm(other))
@@ -286,7 +287,7 @@ def _atoms(places: Places, t: Shape, degree: tuple[int, ...], tolerance: float) 
     return atoms
 
 
-def _orbit(i: int, factors: list[np.ndarray], t: Shape, tolerance: float) -> tuple[int, ...] | None:
+def _orbit(i: int, factors: list[Array], t: Shape, tolerance: float) -> tuple[int, ...] | None:
     """The images of a factor under z_m ↦ ζ_m z_m with ζ_m^{t_m} = 1, or None when one of them is missing."""
     factor, members = factors[i], {i}
     for turn in pairs_of(*(range(s if k > 1 else 1) for s, k in zip(t, factor.shape, strict=True))):

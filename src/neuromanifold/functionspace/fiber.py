@@ -13,7 +13,7 @@ from neuromanifold.functionspace.rescale import Filters, checked_delta, sign_pat
 from neuromanifold.functionspace.roots import root_factorisations
 from neuromanifold.functionspace.search import join, nearest_filter, normalise, polish
 from neuromanifold.models.convolution import LinearConvNet, compose
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 
 _SHORT = 2.0**24
 
@@ -31,8 +31,8 @@ class Fiber(Result):
     """
 
     net: LinearConvNet
-    v: np.ndarray
-    delta: np.ndarray
+    v: Array
+    delta: Array
     params: tuple[Filters, ...]
     factorisations: int
     residual: float
@@ -75,6 +75,7 @@ class Fiber(Result):
         return f"{len(self)} tuples in {self.factorisations} factorisations (residual {self.residual:.1e}, by {self.method})"
 
 
+@follows
 def fiber(
     net: LinearConvNet,
     v: Any,
@@ -117,9 +118,7 @@ def fiber(
     return Fiber(net, numbers, delta, params, len(tuples), worst / size, worst / size, method)
 
 
-def _accepted(
-    net: LinearConvNet, candidates: list[Filters], v: np.ndarray, allowed: float
-) -> tuple[list[Filters], float]:
+def _accepted(net: LinearConvNet, candidates: list[Filters], v: Array, allowed: float) -> tuple[list[Filters], float]:
     """The distinct candidates that reach v, polished, and the largest residual among them."""
     tuples: list[Filters] = []
     worst = 0.0
@@ -161,7 +160,7 @@ def _float(v: Any) -> np.ndarray:
 
 
 def _candidates(
-    net: LinearConvNet, v: np.ndarray, numbers: np.ndarray, size: float, rtol: float, limit: int, starts: int
+    net: LinearConvNet, v: Array, numbers: Array, size: float, rtol: float, limit: int, starts: int
 ) -> tuple[list[Filters], str]:
     if net.dimension == 1:
         return root_factorisations(net, v, tolerance=max(1e-6, 1e3 * rtol), limit=limit), "roots"
@@ -190,7 +189,7 @@ def _candidates(
     return candidates, "factors" if all(proven for _, proven in layers) else "search"
 
 
-def _exact_candidates(net: LinearConvNet, v: np.ndarray, tolerance: float, limit: int) -> list[Filters]:
+def _exact_candidates(net: LinearConvNet, v: Array, tolerance: float, limit: int) -> list[Filters]:
     """Floats with few binary digits are taken at their word: as rationals, whose repeated factors FLINT finds."""
     if is_rational(v) or not np.array_equal(np.round(v * _SHORT), v * _SHORT):
         return []
@@ -225,7 +224,7 @@ def _known(filters: Filters, tuples: list[Filters]) -> bool:
     )
 
 
-def _signed(filters: Filters, delta: np.ndarray, signs: np.ndarray) -> Iterator[Filters]:
+def _signed(filters: Filters, delta: Array, signs: Array) -> Iterator[Filters]:
     norms = np.array([np.linalg.norm(w) for w in filters])
     scales = np.sqrt(solve_squared_norms(norms, delta)) / norms
     scaled = [s * w for s, w in zip(scales, filters, strict=True)]
@@ -233,7 +232,7 @@ def _signed(filters: Filters, delta: np.ndarray, signs: np.ndarray) -> Iterator[
         yield tuple(w if sign > 0 else -w for sign, w in zip(pattern, scaled, strict=True))
 
 
-def _over_zero(net: LinearConvNet, v: np.ndarray, delta: np.ndarray) -> Fiber:
+def _over_zero(net: LinearConvNet, v: Array, delta: Array) -> Fiber:
     if delta.any():
         return Fiber(net, v, delta, (), 0, 0.0, 0.0, "zero", infinite=True)
     zero = tuple(np.zeros(shape) for shape in net.filter_shapes)

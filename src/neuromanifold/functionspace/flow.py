@@ -14,7 +14,7 @@ from neuromanifold.functionspace.metric import chosen
 from neuromanifold.functionspace.rescale import Filters, checked_delta, norm_differences, solve_squared_norms
 from neuromanifold.functionspace.search import join, polish, split
 from neuromanifold.models.convolution import LinearConvNet, compose
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 
 _CHORDS = 6
 _ROUNDS = 25
@@ -28,14 +28,15 @@ class FilterFlow(Result):
     ‖μ(θ) − v‖/‖v‖ between v and the neuromanifold (both zero up to integration error).
     """
 
-    t: Float[np.ndarray, " n"]
-    v: Float[np.ndarray, "n ..."]
+    t: Float[Array, " n"]
+    v: Float[Array, "n ..."]
     params: tuple[Filters, ...]
     drift: float
     off: float
     evaluations: int
 
 
+@follows
 def riemannian_flow(
     net: LinearConvNet,
     v: Any,
@@ -77,6 +78,7 @@ def riemannian_flow(
     return FilterFlow(t, path, tuples, 0.0, off, evaluations)
 
 
+@follows
 def parameter_flow(
     net: LinearConvNet,
     params: Any,
@@ -149,7 +151,7 @@ class _Section:
         return tuple(s * w for s, w in zip(scales, filters, strict=True))
 
 
-def followed(section: "_Section", v: np.ndarray, t1: float) -> Filters:
+def followed(section: "_Section", v: Array, t1: float) -> Filters:
     """θ(v), or an error where the branch ends."""
     theta = section(v)
     if theta is None:
@@ -177,7 +179,7 @@ def gradient_of(loss: FilterLoss | Callable[[Any], Any]) -> Callable[[np.ndarray
 
 
 def integrate(
-    field: Callable[..., Any], start: np.ndarray, t1: float, times: int, rtol: float, atol: float
+    field: Callable[..., Any], start: Array, t1: float, times: int, rtol: float, atol: float
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """(times, states, evaluations) of θ̇ = field(t, θ) from `start`."""
     from scipy.integrate import solve_ivp

@@ -7,6 +7,7 @@ import numpy as np
 
 from neuromanifold.functionspace.polynomial import multiply, spread
 from neuromanifold.models.convolution import LinearConvNet, Shape
+from neuromanifold.numerics.results import Array, follows
 
 
 def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
@@ -22,6 +23,7 @@ def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
     return tuple(w.astype(np.float64) for w in arrays)
 
 
+@follows
 def filter_jacobian(net: LinearConvNet, params: Any) -> np.ndarray:
     """J = [J_1|…|J_H], the differential of μ: J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H).   [riemann, Obs 3]
 
@@ -35,11 +37,11 @@ def filter_jacobian(net: LinearConvNet, params: Any) -> np.ndarray:
     return jacobian_at(net, as_arrays(net, params))
 
 
-def jacobian_at(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> np.ndarray:
+def jacobian_at(net: LinearConvNet, filters: tuple[Array, ...]) -> np.ndarray:
     return np.concatenate(_jacobian_blocks(net, filters), axis=1)
 
 
-def _jacobian_blocks(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+def _jacobian_blocks(net: LinearConvNet, filters: tuple[Array, ...]) -> list[np.ndarray]:
     size, blocks = int(np.prod(net.end_to_end_shape)), []
     for shape, t, others in zip(net.filter_shapes, net.dilations, _products_of_others(net, filters), strict=True):
         rows = _rows(net.end_to_end_shape, shape, t, others.shape)
@@ -49,7 +51,7 @@ def _jacobian_blocks(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> lis
     return blocks
 
 
-def _products_of_others(net: LinearConvNet, filters: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+def _products_of_others(net: LinearConvNet, filters: tuple[Array, ...]) -> list[np.ndarray]:
     if net.depth == 1:
         return [np.ones((1,) * net.dimension, filters[0].dtype)]
     spreads = [spread(w, t) for w, t in zip(filters, net.dilations, strict=True)]
@@ -71,6 +73,7 @@ def _rows(total: Shape, shape: Shape, t: Shape, others: Shape) -> np.ndarray:
     return offset[:, None] + np.ravel_multi_index(np.indices(others).reshape(len(others), -1), total)
 
 
+@follows
 def filter_kernel(net: LinearConvNet, params: Any) -> np.ndarray:
     """K_θ = J Jᵀ = Σ_l J_l J_lᵀ on end-to-end filters, by its blocks.   [riemann, Obs 3]
 
@@ -81,12 +84,13 @@ def filter_kernel(net: LinearConvNet, params: Any) -> np.ndarray:
     return sum(J @ J.T for J in _jacobian_blocks(net, as_arrays(net, params)))  # pyright: ignore[reportReturnType]
 
 
+@follows
 def filter_kernel_blocks(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
     """(K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.   [riemann, Obs 3]"""
     return tuple(J @ J.T for J in _jacobian_blocks(net, as_arrays(net, params)))
 
 
-def kernel_distance(K: np.ndarray, L: np.ndarray) -> float:
+def kernel_distance(K: Array, L: Array) -> float:
     """‖K − L‖_F / max(‖K‖_F, ‖L‖_F)."""
     return float(np.linalg.norm(K - L) / max(np.linalg.norm(K), np.linalg.norm(L), np.finfo(np.float64).tiny))
 

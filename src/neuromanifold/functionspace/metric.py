@@ -11,7 +11,7 @@ from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel
 from neuromanifold.functionspace.rescale import Filters
 from neuromanifold.functionspace.smoothness import jacobian_rank, neuromanifold_dimension
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,12 +23,12 @@ class Metric(Result):
     their relative distance.
     """
 
-    v: np.ndarray
+    v: Array
     params: Filters
-    kernel: Float[np.ndarray, "k k"]
-    basis: Float[np.ndarray, "k dim"]
-    matrix: Float[np.ndarray, "dim dim"]
-    pushforward: Float[np.ndarray, "dim dim"]
+    kernel: Float[Array, "k k"]
+    basis: Float[Array, "k dim"]
+    matrix: Float[Array, "dim dim"]
+    pushforward: Float[Array, "dim dim"]
     disagreement: float
 
     def __call__(self, a: Any, b: Any) -> float:
@@ -45,6 +45,7 @@ class Metric(Result):
         return coordinates
 
 
+@follows
 def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) -> Metric:
     """g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
 
@@ -99,7 +100,7 @@ def level_set_tangents(net: LinearConvNet, params: Filters) -> np.ndarray:
     return np.linalg.svd(rows)[2][net.depth - 1 :].T if net.depth > 1 else np.eye(net.n_params)
 
 
-def _pushforward(net: LinearConvNet, params: Filters, J: np.ndarray, basis: np.ndarray) -> np.ndarray:
+def _pushforward(net: LinearConvNet, params: Filters, J: Array, basis: Array) -> np.ndarray:
     tangents = level_set_tangents(net, params)
     lifts = np.linalg.lstsq(J @ tangents, basis, rcond=None)[0]
     return lifts.T @ lifts

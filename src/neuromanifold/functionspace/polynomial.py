@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.convolution import LinearConvNet, Shape, dilated_product
+from neuromanifold.numerics.results import Array
 
 
-def multiply(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+def multiply(p: Array, q: Array) -> np.ndarray:
     """The product of two polynomials, in the arithmetic of the arrays (`Fraction` and `int` objects stay exact)."""
     return dilated_product(p, q, (1,) * q.ndim) if q.size <= p.size else dilated_product(q, p, (1,) * q.ndim)
 
 
-def product(factors: Iterable[np.ndarray], ndim: int) -> np.ndarray:
+def product(factors: Iterable[Array], ndim: int) -> np.ndarray:
     """The product of any number of polynomials; of none, the constant 1."""
     total = np.ones((1,) * ndim)
     for factor in factors:
@@ -27,7 +28,7 @@ def product(factors: Iterable[np.ndarray], ndim: int) -> np.ndarray:
     return total
 
 
-def spread(w: np.ndarray, t: Shape) -> np.ndarray:
+def spread(w: Array, t: Shape) -> np.ndarray:
     """w(z^t): the filter with t − 1 zeros put between neighbours.
 
     >>> spread(np.array([1, 2]), (3,)).tolist()
@@ -51,7 +52,7 @@ def exact(w: Any) -> np.ndarray:
     return np.array([*entries, None], object)[:-1].reshape(array.shape)
 
 
-def is_rational(array: np.ndarray) -> bool:
+def is_rational(array: Array) -> bool:
     """Whether the array was given exactly: integers, or objects that are ints or Fractions."""
     if array.dtype == object:
         return all(isinstance(entry, (int, Fraction, np.integer)) for entry in array.ravel())
@@ -63,7 +64,7 @@ def compose_exactly(net: LinearConvNet, params: Any) -> np.ndarray:
     return net.end_to_end(tuple(exact(w) for w in params))
 
 
-def primitive(array: np.ndarray) -> list[int]:
+def primitive(array: Array) -> list[int]:
     """The entries of a rational array, scaled to integers without a common divisor (in C order)."""
     import flint
 
@@ -78,7 +79,7 @@ def primitive(array: np.ndarray) -> list[int]:
     return [int(entry // divisor) for entry in integers] if divisor else [0] * len(entries)
 
 
-def factor_exactly(array: np.ndarray) -> list[tuple[np.ndarray, int]]:
+def factor_exactly(array: Array) -> list[tuple[np.ndarray, int]]:
     """The irreducible factors over ℚ of a nonzero rational polynomial, with multiplicities, constants left out.
 
     >>> [(factor.tolist(), power) for factor, power in factor_exactly(exact([[1, 2, 1], [1, 2, 1]]))]

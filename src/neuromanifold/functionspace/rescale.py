@@ -9,11 +9,12 @@ from jaxtyping import Float, Int
 
 from neuromanifold.functionspace.kernel import as_arrays
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 
-Filters = tuple[np.ndarray, ...]
+Filters = tuple[Array, ...]
 
 
+@follows
 def norm_differences(net: LinearConvNet, params: Any) -> np.ndarray:
     """δ_l = ‖w_{l+1}‖² − ‖w_l‖², conserved by the gradient flow of every loss.   [riemann, Eq 1]
 
@@ -33,8 +34,8 @@ class Rescaling(Result):
     """
 
     params: Filters
-    scales: Float[np.ndarray, " H"]
-    signs: Int[np.ndarray, "patterns H"]
+    scales: Float[Array, " H"]
+    signs: Int[Array, "patterns H"]
     residual: float
 
     def __len__(self) -> int:
@@ -46,6 +47,7 @@ class Rescaling(Result):
         return tuple(tuple(sign * w for sign, w in zip(pattern, self.params, strict=True)) for pattern in self.signs)
 
 
+@follows
 def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
     """The 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the same product.   [riemann, Prop 2, 12]
 
@@ -83,7 +85,7 @@ def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     return delta
 
 
-def solve_squared_norms(norms: np.ndarray, delta: np.ndarray) -> np.ndarray:
+def solve_squared_norms(norms: Array, delta: Array) -> np.ndarray:
     """The positive β with β_{l+1} − β_l = δ_l and Π β_l = Π norms_l².
 
     With β = x + o, o ≥ 0 and min o = 0, the equation Σ log(x + o_l) = log C is convex and increasing in log x with a

@@ -11,15 +11,14 @@ import numpy as np
 from neuromanifold.functionspace.assignment import Atom, factorisations
 from neuromanifold.functionspace.polynomial import is_rational, primitive
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.numerics.results import Array
 
 _EPS = float(np.finfo(np.float64).eps)
 _CLUSTER_RADII = tuple(10.0 ** (-e / 2) for e in range(1, 17))
 _MERGE_ERROR = 1e-12
 
 
-def root_factorisations(
-    net: LinearConvNet, v: np.ndarray, *, tolerance: float, limit: int
-) -> list[tuple[np.ndarray, ...]]:
+def root_factorisations(net: LinearConvNet, v: Array, *, tolerance: float, limit: int) -> list[tuple[np.ndarray, ...]]:
     """All real filter tuples over v up to scalars, to rounding; candidates only when v is off the neuromanifold."""
     at_zero, at_infinity, roots, powers = projective_roots(v)
     available = (*powers, at_zero, at_infinity)
@@ -28,7 +27,7 @@ def root_factorisations(
     return factorisations(available, atoms, degrees, limit)
 
 
-def projective_roots(v: np.ndarray) -> tuple[int, int, np.ndarray, tuple[int, ...]]:
+def projective_roots(v: Array) -> tuple[int, int, np.ndarray, tuple[int, ...]]:
     """(order at 0, order at ∞, the other roots, their multiplicities).
 
     Rational input is treated exactly. In floats an m-fold root is known to about eps^{1/m}; roots that rounding of v
@@ -47,7 +46,7 @@ def projective_roots(v: np.ndarray) -> tuple[int, int, np.ndarray, tuple[int, ..
     return first, len(v) - 1 - last, joined, powers
 
 
-def _exact_roots(v: np.ndarray) -> tuple[int, int, np.ndarray, tuple[int, ...]]:
+def _exact_roots(v: Array) -> tuple[int, int, np.ndarray, tuple[int, ...]]:
     import flint
 
     nonzero = np.flatnonzero(v != 0)
@@ -57,7 +56,7 @@ def _exact_roots(v: np.ndarray) -> tuple[int, int, np.ndarray, tuple[int, ...]]:
     return first, len(v) - 1 - last, np.array([r for r, _ in pairs], np.complex128), tuple(p for _, p in pairs)
 
 
-def _join(roots: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+def _join(roots: Array) -> tuple[np.ndarray, tuple[int, ...]]:
     """Clusters replaced by their means wherever that changes the polynomial by no more than rounding could have."""
     n = len(roots)
     size = np.abs(roots)
@@ -79,7 +78,7 @@ def _join(roots: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     return np.array(means, np.complex128), tuple(len(g) for g in groups)
 
 
-def _components(near: np.ndarray, free: np.ndarray) -> list[np.ndarray]:
+def _components(near: Array, free: Array) -> list[np.ndarray]:
     groups, unseen = [], free.copy()
     for i in np.flatnonzero(free):
         if unseen[i]:
@@ -92,18 +91,18 @@ def _components(near: np.ndarray, free: np.ndarray) -> list[np.ndarray]:
     return groups
 
 
-def _is_one_root(roots: np.ndarray, group: np.ndarray) -> bool:
+def _is_one_root(roots: Array, group: Array) -> bool:
     merged = roots.copy()
     merged[group] = roots[group].mean()
     before, after = np.poly(roots), np.poly(merged)
     return bool(np.linalg.norm(before - after) <= _MERGE_ERROR * np.linalg.norm(before))
 
 
-def _self_conjugate(group: np.ndarray) -> bool:
+def _self_conjugate(group: Array) -> bool:
     return bool(abs(np.imag(group).sum()) <= 4 * len(group) * _EPS * np.abs(group).sum())
 
 
-def _atoms(roots: np.ndarray, t: int, available: tuple[int, ...], tolerance: float) -> list[Atom]:
+def _atoms(roots: Array, t: int, available: tuple[int, ...], tolerance: float) -> list[Atom]:
     n, atoms = len(roots), []
     conjugate, orbits = _symmetries(roots, t, tolerance)
     taken: set[int] = set()
@@ -130,7 +129,7 @@ def _atoms(roots: np.ndarray, t: int, available: tuple[int, ...], tolerance: flo
     return atoms
 
 
-def _symmetries(roots: np.ndarray, t: int, tolerance: float) -> tuple[Any, list[tuple[int, ...] | None]]:
+def _symmetries(roots: Array, t: int, tolerance: float) -> tuple[Any, list[tuple[int, ...] | None]]:
     """The index of each root's conjugate, and the orbit of each root under the t-th roots of unity (None: incomplete)."""
     n = len(roots)
     if n == 0:

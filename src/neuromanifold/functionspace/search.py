@@ -8,9 +8,10 @@ from neuromanifold.functionspace.kernel import jacobian_at
 from neuromanifold.functionspace.rescale import Filters, solve_squared_norms
 from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Array, follows
 
 
-def split(net: LinearConvNet, flat: np.ndarray) -> Filters:
+def split(net: LinearConvNet, flat: Array) -> Filters:
     """A parameter vector as filters."""
     bounds = np.cumsum([0, *(int(np.prod(shape)) for shape in net.filter_shapes)])
     return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], net.filter_shapes, strict=False))
@@ -21,7 +22,7 @@ def join(filters: Filters) -> np.ndarray:
     return np.concatenate([w.ravel() for w in filters])
 
 
-def polish(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int = 8) -> tuple[Filters, float]:
+def polish(net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 8) -> tuple[Filters, float]:
     """Gauss–Newton on μ(θ) = v from a near solution; returns the best iterate and its residual ‖μ(θ) − v‖.
 
     The steps have least norm, so they are orthogonal to the layer rescalings and do not drift along them.
@@ -41,7 +42,7 @@ def polish(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int = 
     return best, residual
 
 
-def normalise(net: LinearConvNet, filters: Filters, v: np.ndarray) -> Filters | None:
+def normalise(net: LinearConvNet, filters: Filters, v: Array) -> Filters | None:
     """The balanced multiple of a projective tuple whose product is closest to v; None when it is orthogonal to v."""
     mu = compose(filters, net.dilations)
     scale = float(np.vdot(mu, v) / np.vdot(mu, mu))
@@ -53,7 +54,7 @@ def normalise(net: LinearConvNet, filters: Filters, v: np.ndarray) -> Filters | 
     return (first * filters[0], *(each / n * w for n, w in zip(norms[1:], filters[1:], strict=True)))
 
 
-def descend(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int = 200) -> tuple[Filters, float]:
+def descend(net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 200) -> tuple[Filters, float]:
     """Levenberg–Marquardt on ‖μ(θ) − v‖²: a critical point and its residual."""
     theta, damping = join(filters), 1.0
     error = (compose(filters, net.dilations) - v).ravel()
@@ -76,7 +77,7 @@ def descend(net: LinearConvNet, filters: Filters, v: np.ndarray, *, steps: int =
     return split(net, theta), float(np.linalg.norm(error))
 
 
-def random_start(net: LinearConvNet, v: np.ndarray, rng: np.random.Generator) -> Filters:
+def random_start(net: LinearConvNet, v: Array, rng: np.random.Generator) -> Filters:
     """Gaussian filters, scaled so that the product has the size of v."""
     filters = tuple(rng.normal(size=shape) for shape in net.filter_shapes)
     size = np.linalg.norm(compose(filters, net.dilations))
@@ -84,8 +85,9 @@ def random_start(net: LinearConvNet, v: np.ndarray, rng: np.random.Generator) ->
     return tuple(factor * w for w in filters)
 
 
+@follows
 def nearest_filter(
-    net: LinearConvNet, v: np.ndarray, *, starts: int = 16, key: Any = None, enough: float = 0.0
+    net: LinearConvNet, v: Array, *, starts: int = 16, key: Any = None, enough: float = 0.0
 ) -> tuple[Filters, float]:
     """The best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v to the neuromanifold.
 
@@ -103,6 +105,7 @@ def nearest_filter(
     return best
 
 
+@follows
 def search_fiber(
     net: LinearConvNet, v: Any, delta: Any, *, starts: int, key: Any = None, rtol: float = 1e-9
 ) -> list[Filters]:

@@ -14,7 +14,7 @@ from neuromanifold.functionspace.rescale import Filters
 from neuromanifold.functionspace.roots import projective_roots
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result
 
 _SLACK = float(np.finfo(np.float64).eps) ** -0.5
 
@@ -167,7 +167,7 @@ def _block(params: Filters, run: list[int]) -> np.ndarray:
     return block
 
 
-def _odd_real_roots(p: np.ndarray) -> int:
+def _odd_real_roots(p: Array) -> int:
     zero, infinity, roots, powers = projective_roots(p)
     return zero % 2 + infinity % 2 + sum(power % 2 for root, power in zip(roots, powers, strict=True) if root.imag == 0)
 

@@ -14,8 +14,10 @@ from neuromanifold.graph.bends import Deciding, Gated, window_inside
 from neuromanifold.graph.character import Character, characters, merged
 from neuromanifold.graph.interpret import bends, interpret
 from neuromanifold.graph.program import Node, Program
+from neuromanifold.graph.reading import called
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.numerics.precision import is_floating
+from neuromanifold.numerics.results import Shown
 
 _QUESTIONS = {"clamp": 2, "eq": 2, "ne": 2}
 
@@ -39,8 +41,8 @@ class Units:
         return int(np.prod(self.shape, dtype=int))
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph(Shown):
     """A network f(params, x) at one sample, traced once.
 
     `program` takes the leaves of `params` (named `parameters`, in `jax.tree.leaves` order), then those of one sample.
@@ -189,6 +191,10 @@ class Graph:
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.quantities)
 
+    def headline(self) -> str:
+        """How long it is and what it takes."""
+        return f"{len(self.program.nodes)} operations, {len(self.parameters)} parameters, {self.inputs} inputs, {self.outputs} outputs"
+
     def __str__(self) -> str:
         return "\n".join(_table(self))
 
@@ -266,7 +272,7 @@ def _traced(f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_stru
     sample = jax.tree.unflatten(sample_structure, [jax.ShapeDtypeStruct(*leaf) for leaf in sample_leaves])
 
     def one(params: Any, sample: Any) -> Any:
-        y = f(params, jax.tree.map(lambda leaf: leaf[None], sample))
+        y = called(f, params, jax.tree.map(lambda leaf: leaf[None], sample))
         return jax.tree.map(lambda leaf: leaf[0], y)
 
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]

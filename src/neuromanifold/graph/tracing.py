@@ -1,4 +1,4 @@
-"""JAX functions as programs: the only file that reads jaxprs.
+"""JAX functions as programs: the only file that interprets jaxprs.
 
 Calls are entered (`jit`, custom derivatives, checkpoints), loops of known length are unrolled, branches on constants are
 chosen, and what depends on constants alone is computed once.
@@ -16,6 +16,7 @@ from jax.extend.source_info_util import summarize
 
 from neuromanifold.graph.folding import fold
 from neuromanifold.graph.program import Node, Program, Value
+from neuromanifold.graph.reading import read
 
 _CALLS = {
     "jit", "pjit", "closed_call", "core_call", "call", "remat", "remat2", "checkpoint", "custom_jvp_call",
@@ -30,7 +31,7 @@ def program_of(fn: Callable[..., Any], *arguments: Any, whole: Sequence[str] = (
 
     Calls named in `whole` stay single operations. Inputs and outputs are the leaves, in `jax.tree.leaves` order.
     """
-    closed = jax.make_jaxpr(fn)(*arguments)
+    closed, _ = read(fn, *arguments)
     builder = _Builder(frozenset(whole))
     inputs = [builder.fresh(var.aval) for var in closed.jaxpr.invars]
     outputs = builder.enter(closed, inputs)

@@ -1,5 +1,6 @@
 """`Inspection`: what a network's parameters do on a sample, as numbers, as a table, and in three sentences."""
 
+import html
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ class Part:
     left_out: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """What a network's parameters do on a sample. `print` it for a table; `nm.report.write` makes the page.
 
@@ -258,6 +259,12 @@ class Inspection:
 
     def _left_out_rows(self) -> list[Row]:
         return [(part.title, "not computed", part.left_out) for part in self.parts if part.left_out]
+
+    def __repr__(self) -> str:
+        return f"Inspection({self.headline})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]

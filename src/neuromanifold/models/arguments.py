@@ -111,7 +111,6 @@ _SEPARATE: dict[Any, bool] = {}
 
 
 def _compare_rows(f: Model, params: Any, x: Any) -> None:
-    # Compiled for this call: JAX would keep what it read of a static `f` with float64, also for callers without.
     error, scale = map(float, jax.jit(lambda *arguments: _row_error(f, *arguments))(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
     if error > _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))):

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.reading import called, read
+
 
 @dataclass(frozen=True)
 class FunctionModel:
@@ -40,8 +42,7 @@ class FunctionModel:
 
 def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any) -> tuple[int, ...]:
     """The shape of f_θ at one sample, without computing it; of several outputs, how many numbers they are together."""
-    # A function of our own: JAX remembers what it read of `f` itself, also for callers without float64.
-    y = jax.eval_shape(lambda *arguments: f(*arguments), params, x)
+    y = read(f, params, x)[1]
     n = jax.tree.leaves(x)[0].shape[0]
     leaves = jax.tree.leaves(y)
     for leaf in leaves:
@@ -58,6 +59,6 @@ def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any) -> tuple[int
 
 def flat_outputs(f: Callable[[Any, Any], Any], params: Any, x: Any) -> Any:
     """f_θ(x) as one array (n, o): the leaves of the output side by side."""
-    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(f(params, x))]
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(called(f, params, x))]
     parts = [leaf.reshape(leaf.shape[0], -1) for leaf in leaves]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)

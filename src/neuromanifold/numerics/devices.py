@@ -26,6 +26,11 @@ def devices() -> list[Any]:
     return [jax.devices(default)[0] if isinstance(default, str) else default]
 
 
+def multiplies_float64_faster() -> bool:
+    """Whether the device multiplies float64 matrices faster than float32 ones at full precision (H200: 62 against 50 TF/s)."""
+    return any(name in devices()[0].device_kind for name in ("H100", "H200"))
+
+
 def mesh() -> Mesh | None:
     """The devices of this process in a row, or `None` where there is one."""
     places = tuple(devices())

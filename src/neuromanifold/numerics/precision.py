@@ -46,6 +46,17 @@ def product_precision(precision: str, dtype: Any) -> str:
     return PRODUCTS["highest" if exact else precision]
 
 
+def products_are(*precisions: str) -> bool:
+    """Whether matrices are multiplied with one of these precisions here.
+
+    >>> with arithmetic():
+    ...     products_are("highest"), products_are("tf32x3", "bf16x3")
+    (True, False)
+    """
+    config: Any = jax.config
+    return config.jax_default_matmul_precision in [PRODUCTS[precision] for precision in precisions]
+
+
 @contextmanager
 def boundary(*inputs: Any, precision: str = "highest") -> Generator[Callable[[Any], Any]]:
     """`arithmetic`, with a function that lets results leave as the inputs came.
@@ -74,16 +85,21 @@ def _leaving(leaf: Any, stays: bool, wide: bool) -> Any:
 def follower(*inputs: Any) -> Callable[[Tree], Tree]:
     """A function that makes results of the host JAX arrays where an input was one and no digit is lost. Call it outside `arithmetic`.
 
+    They go to the device of the inputs, where that is one.
+
     >>> follower(jnp.ones(2))(np.ones(3, np.float32)).dtype.name, type(follower(np.ones(2))(np.ones(3))).__name__
     ('float32', 'ndarray')
     """
     wide = is_wide()
-    stays = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inputs))
+    arrays = [leaf for leaf in jax.tree.leaves(inputs) if isinstance(leaf, jax.Array)]
+    places = {device for array in arrays if not isinstance(array, Tracer) for device in array.devices()}
+    place = places.pop() if len(places) == 1 and places != {jax.local_devices()[0]} else None
 
     def follow(leaf: Any) -> Any:
-        return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) and (wide or leaf.dtype.itemsize < 8) else leaf
+        moves = isinstance(leaf, np.ndarray) and (wide or leaf.dtype.itemsize < 8)
+        return jnp.asarray(leaf, device=place) if moves else leaf
 
-    return lambda tree: jax.tree.map(follow, tree) if stays else tree
+    return lambda tree: jax.tree.map(follow, tree) if arrays else tree
 
 
 def is_traced(tree: Any) -> bool:
@@ -93,13 +109,13 @@ def is_traced(tree: Any) -> bool:
 
 def dtype_of(leaf: Any) -> np.dtype:
     """The leaf's dtype; Python floats are float64, Python ints int64."""
-    return np.dtype(leaf.dtype) if isinstance(leaf, (jax.Array, np.ndarray, np.generic)) else np.asarray(leaf).dtype
+    known = isinstance(leaf, (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct))
+    return np.dtype(leaf.dtype) if known else np.asarray(leaf).dtype
 
 
 def is_floating(leaf: Any) -> bool:
     """Whether the leaf is a real floating-point array (bfloat16 included)."""
-    dtype = leaf.dtype if isinstance(leaf, jax.ShapeDtypeStruct) else dtype_of(leaf)
-    return jnp.issubdtype(dtype, jnp.floating)
+    return jnp.issubdtype(dtype_of(leaf), jnp.floating)
 
 
 def widest(*trees: Any) -> np.dtype:

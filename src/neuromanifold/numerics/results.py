@@ -2,33 +2,37 @@
 
 import dataclasses
 import html
-from typing import Any
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
 
-from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.precision import follower, is_traced
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Array = Any
+"""What a result holds: a NumPy array, or a JAX array where its inputs were."""
 
 _MOST_SHOWN = 6
 
 
-class Result:
-    """A base for results, which are dataclasses (`repr=False`) or Equinox modules.
+class Shown:
+    """A base for what is looked at.
 
-    `repr` is the class with its `headline`, `str` the table where a class writes one, a notebook shows `str`, and `to_dict`
-    gives the fields as NumPy arrays, numbers, text and dictionaries.
-
-    >>> @dataclasses.dataclass(frozen=True, repr=False)
-    ... class Found(Result):
-    ...     count: int
-    ...     values: np.ndarray
-    >>> Found(3, np.arange(12.0))
-    Found(count 3, values 12 numbers from 0 to 11)
+    `repr` is the class with its `headline`, `str` the table where a class writes one; a notebook shows `str`.
     """
 
     def headline(self) -> str:
-        """What the result says, in a line."""
-        return ", ".join(f"{name.replace('_', ' ')} {brief(value)}" for name, value in _fields(self))
+        """What it says, in a line: the first of its `str` where it has one of its own."""
+        if type(self).__str__ is not Shown.__str__:
+            return str(self).partition("\n")[0]
+        return ", ".join(
+            f"{name.replace('_', ' ')} {brief(value)}" for name, value in _fields(self) if value is not None
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.headline()})"
@@ -39,13 +43,33 @@ class Result:
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
+
+class Result(Shown):
+    """A base for results, which are dataclasses (`repr=False`) or Equinox modules; `to_dict` gives the fields as plain data.
+
+    >>> @dataclasses.dataclass(frozen=True, repr=False)
+    ... class Found(Result):
+    ...     count: int
+    ...     values: np.ndarray
+    >>> Found(3, np.arange(12.0))
+    Found(count 3, values 12 numbers from 0 to 11)
+    """
+
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data."""
+        """The fields as NumPy arrays, numbers, text and dictionaries."""
         return {name: _plain(value) for name, value in _fields(self)}
 
 
 def _fields(result: Any) -> list[tuple[str, Any]]:
     return [(field.name, getattr(result, field.name)) for field in dataclasses.fields(result)]
+
+
+def named(record: Any) -> str:
+    """A named tuple in a line."""
+    fields = zip(record._fields, record, strict=True)
+    return (
+        f"{type(record).__name__}({', '.join(f'{name} {brief(value)}' for name, value in fields if value is not None)})"
+    )
 
 
 def brief(value: Any) -> str:
@@ -60,7 +84,9 @@ def brief(value: Any) -> str:
         return f"{sum(np.size(a) for a in jax.tree.leaves(value)):,} numbers"
     if isinstance(value, tuple | list) and len(value) > _MOST_SHOWN:
         return f"{len(value)} of them"
-    return repr(value) if isinstance(value, str | Result) else str(value)
+    if inspect.isfunction(value):
+        return value.__name__
+    return repr(value) if isinstance(value, str | Shown) else str(value)
 
 
 def _of_array(a: Any) -> str:
@@ -86,3 +112,27 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
+
+
+def follows(verb: Callable[P, R]) -> Callable[P, R]:
+    """A verb that computes on the host and whose floating-point results leave as its inputs came (see `precision`).
+
+    >>> with jax.enable_x64(True):
+    ...     type(follows(lambda a: np.asarray(a) + 1)(jnp.ones(2))).__name__
+    'ArrayImpl'
+    """
+
+    @wraps(verb)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        follow = follower(args, kwargs)
+
+        def leave(leaf: Any) -> Any:
+            if isinstance(leaf, Result) and dataclasses.is_dataclass(leaf):
+                fields = {name: jax.tree.map(leave, value) for name, value in _fields(leaf)}
+                moved = {name: value for name, value in fields.items() if value is not getattr(leaf, name)}
+                return dataclasses.replace(leaf, **moved) if moved else leaf
+            return follow(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
+
+        return jax.tree.map(leave, verb(*args, **kwargs))
+
+    return call

@@ -20,7 +20,10 @@ def check_param_types(params: Any) -> None:
     """Refuse parameters that are missing, complex or integer."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     if not leaves:
-        raise ValueError("`params` has no arrays; pass the parameters that the function is differentiated by.")
+        raise ValueError(
+            "`params` has no arrays; pass the parameters that the function is differentiated by "
+            "(of a PyTorch module: `f, params = nm.from_torch(module, example=x)`)."
+        )
     for path, leaf in leaves:
         _check_param(f"`params{jax.tree_util.keystr(path)}`", leaf)
 
@@ -37,6 +40,11 @@ def _check_param(name: str, leaf: Any) -> None:
     if isinstance(leaf, np.ma.MaskedArray) or not dtype.isnative or (dtype.kind == "f" and dtype.itemsize > 8):
         kind = "a masked array" if isinstance(leaf, np.ma.MaskedArray) else f"of dtype {dtype.str}"
         raise TypeError(f"{name} is {kind}; pass a plain array of float16, float32 or float64 in native byte order.")
+    if dtype.kind == "O":
+        raise TypeError(
+            f"{name} is a {type(leaf).__name__}, no array; keep arrays alone in the parameters: "
+            "`f, params = nm.from_equinox(module)`, or `params, rest = eqx.partition(module, eqx.is_inexact_array)`."
+        )
     if not is_floating(leaf):
         raise TypeError(f"{name} has dtype {dtype}, which has no derivative; cast it with `.astype('float32')`.")
 
@@ -109,7 +117,8 @@ def all_finite(leaves: list[Any]) -> bool:
         if isinstance(leaf, np.ndarray | np.generic | float) and is_floating(leaf)
     ]
     on_device = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and is_floating(leaf)]
-    return all(on_host) and (not on_device or bool(_finite(on_device)))
+    with jax.ensure_compile_time_eval():  # constants of a function that is being traced have values
+        return all(on_host) and (not on_device or bool(_finite(on_device)))
 
 
 @jax.jit

@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from neuromanifold.graph.reading import called
+
 Field = Callable[[Any], Any]
 
 
@@ -22,7 +24,7 @@ def induced_field(f: Callable[[Any, Any], Any], x: Any, cotangent: Any = None) -
     """
 
     def paired(params: Any) -> Any:
-        y = f(params, x)
+        y = called(f, params, x)
         return jnp.sum(y if cotangent is None else jnp.asarray(cotangent) * y)
 
     return jax.grad(paired)

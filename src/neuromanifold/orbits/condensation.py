@@ -10,7 +10,7 @@ import numpy as np
 
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Result, follows
 from neuromanifold.orbits.lattice import exchange
 from neuromanifold.orbits.partition import InvariantLeaf, invariant_leaf, leaf_of, on_host
 from neuromanifold.orbits.stabiliser import components
@@ -74,6 +74,7 @@ class Condensation(Result):
         return f"effective widths {widths}: {layers}; next leaf at distance {self.distance:.3g}"
 
 
+@follows
 def condensation(
     net: MLP, params: Params, *, angle: float | int = 0.05, silent: float | int = 1e-6, atol: float | int = 0.0
 ) -> Condensation:

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import bends
+from neuromanifold.graph.reading import called
 from neuromanifold.graph.rules import RULES
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.described import perceptron
@@ -166,7 +167,7 @@ def _chains(f: Model, params: Any, theta: Any, x: Any, c: Any) -> Float[Any, "la
 
 def _flat_field(f: Model, params: Any, x: Any, c: Any) -> Any:
     _, unravel = ravel_pytree(params)
-    return induced_field(lambda theta, x: f(unravel(theta), x), x, c)
+    return induced_field(lambda theta, x: called(f, unravel(theta), x), x, c)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.results import Shown
 from neuromanifold.orbits.partition import Block, InvariantLeaf, generic_point, invariant_leaf, leaf_of
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
@@ -21,8 +22,8 @@ Pieces = tuple[Block, ...]
 _CROWDED = 9
 
 
-@dataclass(frozen=True, eq=False)
-class LeafLattice:
+@dataclass(frozen=True, eq=False, repr=False)
+class LeafLattice(Shown):
     """The leaves of a two-layer network, largest first, with their inclusion order.   [invariant, P 5.1, P 5.2]
 
     They are a partition of parameter space: `leaf(params)` is the one a point lies on. One leaf is below another when its
@@ -31,6 +32,10 @@ class LeafLattice:
 
     net: MLP
     leaves: tuple[InvariantLeaf, ...]
+
+    def headline(self) -> str:
+        """How many leaves, and between which dimensions."""
+        return f"{len(self)} leaves of {self.net}, dimensions {self.dimensions.min()} to {self.dimensions.max()}"
 
     def __len__(self) -> int:
         return len(self.leaves)

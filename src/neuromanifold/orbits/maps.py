@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from neuromanifold.graph.reading import called
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, refuse_tracers
@@ -132,7 +133,7 @@ def _setting(
     scattered = np.asarray(theta) + scales * np.asarray(jax.random.normal(kp, (points, len(theta)), jnp.float64))
 
     def value(v: Any) -> Any:
-        return f(unravel(v), x).reshape(-1)
+        return called(f, unravel(v), x).reshape(-1)
 
     def images(v: Any) -> Any:
         return jnp.stack([ravel_pytree(g(unravel(v)))[0] for g in maps])

@@ -10,6 +10,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.stabiliser import components, images, stabiliser
 from neuromanifold.symmetry.hadamard import flatten, unflatten
@@ -38,8 +39,8 @@ class Block:
         return ("0·" if self.zero else "") + "{" + ", ".join(signed) + "}"
 
 
-@dataclass(frozen=True, eq=False)
-class InvariantLeaf:
+@dataclass(frozen=True, eq=False, repr=False)
+class InvariantLeaf(Shown):
     """The parameters with one stabiliser S: the linear space  Fix(S) = {θ : gθ = θ, g ∈ S}  less smaller leaves.   [invariant, Lem 4.1]
 
     `partition` has the blocks of each hidden layer, `generators` generate S. Fix(S) is spanned by coordinates that are

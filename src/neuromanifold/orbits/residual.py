@@ -11,6 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.checks import check_hashable
+from neuromanifold.graph.reading import called
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.precision import arithmetic, promote, to_host
@@ -139,7 +140,7 @@ def _slope(f: Any, loss: Loss | None, unravel: Callable[[Any], Any], data: Any) 
     """θ ↦ ∇_θ L on vectors."""
     x, y, c = data
     value = partial(random_loss, c) if loss is None else loss
-    return jax.grad(lambda theta: value(f(unravel(theta), x), y))
+    return jax.grad(lambda theta: value(called(f, unravel(theta), x), y))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
-from neuromanifold.papers.evidence import TRUE_INSTEAD
+from neuromanifold.papers.evidence import NOT_REPRODUCED, TRUE_INSTEAD
 from neuromanifold.papers.ledger import PAPERS, Verdicts, recorded_verdicts, statements
 from neuromanifold.papers.statement import NO_PROOF, Statement
 
 _HEADER = """# Errata
 
-Every statement of the five papers is executed by `neuromanifold verify`. This page lists those that fail as printed (or could not be
-reproduced because the print leaves something out), each with its smallest counterexample, worked by hand and confirmed by a second
-computation, and with our proof of what is true instead where there is one; then the verdict on every statement.
+Every statement of the five papers is executed by `neuromanifold verify`. This page lists those that fail as printed, each with its
+smallest counterexample, worked by hand and confirmed by a second computation, and with our proof of what is true instead where there is
+one; those that we could not reproduce, with what the print leaves out; then the verdict on every statement.
 It is generated from `src/neuromanifold/papers` by `neuromanifold verify --errata docs/errata.md`. The counterexamples need
 
 ```python
@@ -38,8 +38,16 @@ def errata_page(listed: Iterable[Statement], recorded: Verdicts) -> str:
         chapters = [_chapter(s, _entry(s, recorded)) for s in failing if s.paper == paper]
         if chapters:
             parts += [f"## {paper}\n", *chapters]
+    missed = [_not_reproduced(s) for s in listed if _entry(s, recorded)["verdict"] == NOT_REPRODUCED]
+    parts += ["## Not reproduced\n", *missed] if missed else []
     parts += ["## All verdicts\n", _table(listed, recorded)]
     return "\n".join(parts)
+
+
+def _not_reproduced(statement: Statement) -> str:
+    lines = [f"### {statement.paper}, {statement.id}: not reproduced\n", f"*{_said_by(statement)}.* {statement.says}\n"]
+    lines += [f"*Left out by the print.* {statement.missing}.\n", f"*Our run.* {statement.worked.strip()}\n"]
+    return "\n".join(lines)
 
 
 def _entry(statement: Statement, recorded: Verdicts) -> dict[str, Any]:
@@ -66,8 +74,6 @@ def _said_by(statement: Statement) -> str:
 def _chapter(statement: Statement, entry: dict[str, Any]) -> str:
     verdict = shown_verdict(statement, entry["verdict"]).partition(";")[0]
     lines = [f"### {statement.id}: {verdict}\n", f"*{_said_by(statement)}.* {statement.says}\n"]
-    if statement.missing:
-        lines.append(f"*Left out by the print.* {statement.missing}\n")
     if statement.amended is not None and "amended" in entry:
         lines += _amendment(statement.amended, entry)
     lines += [f"{statement.worked.strip()}\n", f"```python\n{entry['counterexample']}\n```\n"]

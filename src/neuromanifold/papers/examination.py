@@ -43,7 +43,6 @@ def examine(statement: Statement, *, draws: int | None = None, key: Any = None) 
     amendment = None
     if outcome.failed and statement.amended is not None:
         amendment = examine(replace(statement.amended, source="ours"), draws=draws, key=key)
-    by_hand = f" (by hand: {statement.control.because})" if statement.control.because else ""
     return Evidence(
         paper=statement.paper,
         row=statement.row,
@@ -57,7 +56,7 @@ def examine(statement: Statement, *, draws: int | None = None, key: Any = None) 
         worst=f"{statement.show(outcome.worst_case)}: {outcome.worst}" if outcome.worst is not None else "",
         method=statement.method,
         covered=outcome.covered,
-        control=f"{statement.control.broken}: {control}{by_hand}",
+        control=f"{statement.control.broken}: {control}",
         control_violation=control.violation,
         control_tolerance=control.tolerance,
         counterexample=counterexample,

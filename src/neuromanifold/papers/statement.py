@@ -42,8 +42,8 @@ class Control:
     """A case just outside the hypotheses, or the conclusion broken: the statement's own `measure` must be seen to fail on it.
 
     `case()` is the case. `breaks` replaces named ingredients of `measure`, which takes them as keyword arguments with the true
-    ones as defaults: where the control breaks the conclusion and not the hypotheses. A `check` written out by hand shows that a
-    number differs and not that `measure` would notice, so `because` says why `measure` cannot be used.
+    ones as defaults: where the control breaks the conclusion and not the hypotheses. There is no control by hand: it would show
+    that a number differs and not that `measure` notices.
 
     >>> def measure(n, offset=1):
     ...     return Check(n * n % 8, offset)
@@ -54,23 +54,12 @@ class Control:
     """
 
     broken: str
-    case: Callable[[], Any] | None = None
+    case: Callable[[], Any]
     breaks: Mapping[str, Any] = field(default_factory=dict)
-    check: Callable[[], Check] | None = None
-    because: str = ""
-
-    def __post_init__(self) -> None:
-        if (self.case is None) == (self.check is None):
-            raise ValueError(f"`Control` {self.broken!r} needs either `case` or `check`; pass one of them.")
-        if (self.check is None) != (not self.because):
-            raise ValueError(f"`Control` {self.broken!r} has a check by hand without a reason; say it in `because`.")
 
     def measured(self, measure: Callable[..., Check]) -> Check:
-        """The check that must fail: by `measure`, or by hand."""
-        if self.case is not None:
-            return measure(self.case(), **self.breaks)
-        assert self.check is not None
-        return self.check()
+        """The check that must fail."""
+        return measure(self.case(), **self.breaks)
 
 
 @dataclass(frozen=True)

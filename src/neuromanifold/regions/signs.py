@@ -10,14 +10,16 @@ from neuromanifold.graph.graph import trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.activation import Activation, per_neuron
 from neuromanifold.models.arguments import checked
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import sample_arrays
 from neuromanifold.regions.decisions import Decisions, decide
 
 
-@dataclass(frozen=True)
-class Signs:
+@dataclass(frozen=True, repr=False)
+class Signs(Result):
     """The sign (−1, 0, +1) of every pre-activation, layer by layer (output included), with how it was decided.
 
     Neurons without a kink (identity, polynomial) are given +1. `kinks` lists (sample, layer, neuron) with a
@@ -29,7 +31,7 @@ class Signs:
     escalated: int
 
 
-def exact_signs(net: MLP, params: Params, x: np.ndarray, *, balls_only: bool = False) -> Signs:
+def exact_signs(net: MLP, params: Params, x: Any, *, balls_only: bool = False) -> Signs:
     """The signs of all pre-activations at float parameters and float data, proved.
 
     `balls_only` skips the float64 pass: the slower, independent route.
@@ -41,6 +43,7 @@ def exact_signs(net: MLP, params: Params, x: np.ndarray, *, balls_only: bool = F
     >>> signs.layers[0].ravel().tolist()
     [1, -1]
     """
+    require_perceptron(net, "for other networks call nm.activation_patterns(f, params, x, exact=True)")
     x = sample_arrays(x)
     with boundary(params, x):
         checked(net, params, x)

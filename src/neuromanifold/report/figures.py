@@ -9,7 +9,7 @@ import numpy as np
 from neuromanifold.inspection import Inspection, Timeline
 from neuromanifold.report.chart import Chart, Rule, Series, figure
 
-_SHARES = ("c1", "c7", "c5", "c3", "c6", "c4", "c2", "c8")
+_SHARES = ("c1", "c7", "c5", "c3", "c6", "c4", "c2", "c8", "c9", "c10", "c11", "c12")
 _GROWTH = (
     "Where the curve is flat, further samples show nothing new; where it still rises at the right end, the sample was too small to "
     "show all that the parameters can do."

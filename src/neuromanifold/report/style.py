@@ -3,10 +3,12 @@
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --soft: #555; --line: #e1e4e8; --ground: #fff; --tint: #f3f4f6; --accent: #005f96;
   --good: #00664a; --sampled: #005f96; --bad: #a33d00; --amended: #7a4f00; --open: #5b4a8a; --differs: #fdecea;
-  --c1: #0072b2; --c2: #c04f00; --c3: #00805d; --c4: #8a6100; --c5: #56b4e9; --c6: #b35f8f; --c7: #8d939c; --c8: #333a44; --off: #c3c8cf; }
+  --c1: #0072b2; --c2: #c04f00; --c3: #00805d; --c4: #8a6100; --c5: #56b4e9; --c6: #b35f8f; --c7: #8d939c; --c8: #333a44;
+  --c9: #882255; --c10: #2f8c9b; --c11: #8f8f00; --c12: #6a51a3; --off: #c3c8cf; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #b0b5bd; --line: #3a3f47; --ground: #16181c; --tint: #24272d;
   --accent: #7cc4f2; --good: #4fd0a5; --sampled: #7cc4f2; --bad: #ff9a62; --amended: #e6b450; --open: #b8a6f0; --differs: #3d2320;
   --c1: #56b4e9; --c2: #ff9a62; --c3: #35c399; --c4: #e6b450; --c5: #2f7fb3; --c6: #e39bc4; --c7: #7d838d; --c8: #d9dde3;
+  --c9: #d98aa8; --c10: #7fd4d9; --c11: #d4d47a; --c12: #b3a1e0;
   --off: #4a5058; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto; padding: 1.5rem 1.2rem 3rem; }
@@ -56,7 +58,8 @@ svg .inner { overflow: hidden; } svg text { fill: var(--ink); font: 11.5px syste
 .key.dot { width: .75em; height: .75em; vertical-align: -.05em; border: 0; border-radius: 2px; background: var(--k); }
 .pale { opacity: .5; }
 .c1 { --k: var(--c1); } .c2 { --k: var(--c2); } .c3 { --k: var(--c3); } .c4 { --k: var(--c4); } .c5 { --k: var(--c5); }
-.c6 { --k: var(--c6); } .c7 { --k: var(--c7); } .c8 { --k: var(--c8); } .soft { --k: var(--soft); } .off { --k: var(--off); }
+.c6 { --k: var(--c6); } .c7 { --k: var(--c7); } .c8 { --k: var(--c8); } .c9 { --k: var(--c9); } .c10 { --k: var(--c10); }
+.c11 { --k: var(--c11); } .c12 { --k: var(--c12); } .soft { --k: var(--soft); } .off { --k: var(--off); }
 .on { --k: var(--c3); }
 .s1 { --k: color-mix(in srgb, var(--c1) 35%, var(--ground)); } .s2 { --k: color-mix(in srgb, var(--c1) 65%, var(--ground)); }
 .s3 { --k: var(--c1); }

@@ -221,6 +221,8 @@ def namespace(array: Any) -> Any:
 
 def check_net(net: Any, group: str) -> None:
     """Refuse what is no MLP, and networks without hidden neurons."""
-    require_perceptron(net, f"{group} acts on the parameters of an nm.MLP")
+    require_perceptron(
+        net, f"{group} acts on the parameters of an nm.MLP: `nm.symmetry.discover` finds groups of other networks"
+    )
     if net.hidden == 0:
         raise ValueError(f"`net` is {net}, which has no hidden neurons for {group} to act on; add a hidden layer.")

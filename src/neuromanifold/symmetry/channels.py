@@ -84,6 +84,16 @@ class Channels:
                 slot.put(found, slices)
         return found
 
+    def rewritten(self, arrays: Sequence[np.ndarray], written: np.ndarray, read: np.ndarray) -> Arrays:
+        """The parameters with other entries of all channels."""
+        found, starts = list(arrays), [0, 0]
+        for slot in self.slots:
+            whole, start = (read, starts[1]) if slot.reads else (written, starts[0])
+            width = slot.slices(found).shape[1]
+            slot.put(found, whole[:, start : start + width])
+            starts[int(slot.reads)] += width
+        return found
+
     def merged(self, arrays: Sequence[np.ndarray], into: np.ndarray, factor: np.ndarray) -> Arrays:
         """Where channel i is factor[i] times channel into[i]: the readers of the latter take over those of i, which goes."""
         found, gone = list(arrays), into != np.arange(self.size)

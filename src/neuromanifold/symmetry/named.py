@@ -149,7 +149,9 @@ class _Questions:
         if space.each < 0:
             yield from self._shifts(own, free)
             for leaf in sorted(free):
-                yield "free", np.array([self.patterns.translation(leaf, space, i) for i in range(self.size(space))])
+                whole = len(self.problem.shapes[leaf]) == 1
+                rows = [self.patterns.translation(leaf, space, i) for i in range(self.size(space))]
+                yield "free" if whole else "shift", np.array(rows)
 
     def size(self, space: Space) -> int:
         return self.patterns.sizes[space.atom]

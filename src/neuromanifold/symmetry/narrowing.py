@@ -1,25 +1,29 @@
-"""The exactly equivalent network with fewer channels, for any graph: dead ones removed, proportional ones merged."""
+"""The equivalent network with fewer channels, for any graph: dead ones removed, proportional and linear ones merged, scales folded."""
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.graph import trace
+from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
 from neuromanifold.symmetry.channels import Arrays, Channels, channels_of
+from neuromanifold.symmetry.folding import Folded, Folding, folded, shifted
 from neuromanifold.symmetry.rewriting import Removal, nearly_parallel
 
-_PROBES = 256
+PROBES = 256
+"""Wide inputs on which equality is tested."""
 _LOST = 1e4  # roundings that a sum over a layer may add up to, in units of float64's
 
-UNREAD, SILENT, INACTIVE, PARALLEL = (
+UNREAD, SILENT, INACTIVE, PARALLEL, FOLDED = (
     "without outgoing weights", "without incoming weights", "inactive on the sample", "equal or proportional to another",
+    "folded into the weights beside them",
 )  # fmt: skip
 
 
@@ -71,39 +75,63 @@ class Found:
     deviation: float
 
 
-def narrowed(f: Model, params: Any, x: Any, rtol: float) -> Found:
+def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found:
     """The rules, until none of them finds anything; f itself at the smaller parameters where it takes them, else `Narrowed`."""
-    graph = trace(f, params, x)
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
     data = tuple(np.asarray(a) for a in jax.tree.leaves(x))
-    wide = wide_inputs(data, _PROBES, np.random.default_rng(0))
+    wide = wide_inputs(data, PROBES, np.random.default_rng(0))
     both = jax.tree.unflatten(jax.tree.structure(x), [np.concatenate([a, b]) for a, b in zip(data, wide, strict=True)])
-    found = channels_of(graph)
-    compiled = jax.jit(lambda p, x: f(p, x))  # a new function: JAX would keep what it read of f with float64
-
-    def values(arrays: Arrays) -> np.ndarray:
-        with arithmetic():
-            outputs = jax.tree.leaves(compiled(structure.unflatten([jnp.asarray(a) for a in arrays]), both))
-            return np.concatenate([np.asarray(y).reshape(len(y), -1) for y in outputs], axis=1)
-
-    work = _Work(values, len(data[0]), leaves, tuple(np.ones(c.size, bool) for c in found), ())
+    work = _Work(_values(f, structure, both), len(data[0]), leaves, (), ())
+    smaller, work = _without_scales(f, structure, work, trace(f, params, x)) if fold else (f, work)
+    if isinstance(smaller, Folded):
+        inner = smaller.parameters(work.arrays)
+        own, structure = jax.tree.flatten(inner)
+        work = replace(work, values=_values(smaller, structure, both), arrays=own)
+    found = channels_of(trace(smaller, structure.unflatten(work.arrays), x))
+    work = replace(work, alive=tuple(np.ones(c.size, bool) for c in found))
     before = None
     while before != work.removed:
         before = work.removed
         for k, channels in enumerate(found):
-            for rule in (_unread, _silent, _inactive, _parallel):
+            for rule in (_unread, _silent, _inactive, _parallel, _linear):
                 work = rule(work, k, channels, rtol)
-    smaller, small = _sliced(f, structure, leaves, work, found, x)
+    smaller, small = _sliced(smaller, structure, work, found, x)
     with arithmetic():
-        pairs = zip(jax.tree.leaves(smaller(small, x)), jax.tree.leaves(f(structure.unflatten(leaves), x)), strict=True)
+        whole = jax.tree.unflatten(jax.tree.structure(params), leaves)
+        pairs = zip(jax.tree.leaves(smaller(small, x)), jax.tree.leaves(f(whole, x)), strict=True)
         deviation = max(float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs)
     return Found(smaller, small, work.removed, sum(int((~a).sum()) for a in work.alive), deviation)
 
 
-def _sliced(
-    f: Model, structure: Any, leaves: Arrays, work: _Work, found: tuple[Channels, ...], x: Any
-) -> tuple[Model, Any]:
+def _values(f: Model, structure: Any, x: Any) -> Callable[[Arrays], np.ndarray]:
+    compiled = jax.jit(lambda p, x: f(p, x))  # a new function: JAX would keep what it read of f with float64
+
+    def values(arrays: Arrays) -> np.ndarray:
+        with arithmetic():
+            outputs = jax.tree.leaves(compiled(structure.unflatten([jnp.asarray(a) for a in arrays]), x))
+            return np.concatenate([np.asarray(y).reshape(len(y), -1) for y in outputs], axis=1)
+
+    return values
+
+
+def _without_scales(f: Model, structure: Any, work: _Work, graph: Graph) -> tuple[Model, _Work]:
+    """Scales and shifts that the weights beside them take over: constants of the model from now on."""
+    folding, neutral = Folding(graph), dict[int, np.ndarray]()
+    with arithmetic():
+        for fold, chain in itertools.product((folded, shifted), folding.chains):
+            taken = fold(folding, chain, work.arrays)
+            if taken is None or neutral.keys() & taken[1].keys() or not work.same(taken[0], on_sample=False):
+                continue
+            names = [graph.parameters[k] for k in taken[1]]
+            removal = Removal(" ".join(names), sum(a.size for a in taken[1].values()), FOLDED, "parameter")
+            work = replace(work, arrays=taken[0], removed=(*work.removed, removal))
+            neutral |= taken[1]
+    return (Folded(f, structure, neutral) if neutral else f), work
+
+
+def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], x: Any) -> tuple[Model, Any]:
     """The parameters without the channels that went, and a model that takes them."""
+    leaves = work.arrays
     kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
     for channels, alive in zip(found, work.alive, strict=True):
         for slot in channels.slots:
@@ -129,7 +157,7 @@ def _sliced(
 def _gone(work: _Work, k: int, channels: Channels, which: np.ndarray, arrays: Arrays, reason: str) -> _Work:
     alive = tuple(a & ~which if i == k else a for i, a in enumerate(work.alive))
     removal = Removal(channels.name, int(which.sum()), reason)
-    return _Work(work.values, work.samples, arrays, alive, (*work.removed, removal))
+    return replace(work, arrays=arrays, alive=alive, removed=(*work.removed, removal))
 
 
 def _unread(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
@@ -172,6 +200,40 @@ def _parallel(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
         if gone.any() and work.same(arrays, on_sample=False):
             return _gone(work, k, channels, gone, arrays, PARALLEL)
     return work
+
+
+def _linear(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
+    """Linear channels: where f is the same for (gW, g⁻ᵀR), W what writes them and R what reads them, it depends on RᵀW alone, and as
+    many channels as its rank do what all did. Linear is a channel that may be multiplied by −2; that f is the same then is tested."""
+    W, R = channels.written(work.arrays), channels.read(work.arrays)
+    own = np.array([i for i in np.flatnonzero(work.alive[k]).tolist() if _is_linear(work, channels, i)], int)
+    if len(own) < 2:
+        return work
+    U, s, V = _product_factors(R[own].T, W[own])
+    rank = int((s > rtol * max(W.shape[1], R.shape[1], len(own)) * s[0]).sum()) if s[0] > 0 else 0
+    if rank >= len(own):
+        return work
+    W, R = W.copy(), R.copy()
+    W[own], R[own] = 0.0, 0.0
+    root = np.sqrt(s[:rank, None])
+    W[own[:rank]], R[own[:rank]] = root * V[:rank], root * U[:, :rank].T
+    arrays, gone = channels.rewritten(work.arrays, W, R), np.isin(np.arange(channels.size), own[rank:])
+    if not work.same(arrays, on_sample=False):
+        return work
+    return _gone(work, k, channels, gone, arrays, f"linear: {rank} do what {len(own)} did")
+
+
+def _is_linear(work: _Work, channels: Channels, i: int) -> bool:
+    W, R = channels.written(work.arrays).copy(), channels.read(work.arrays).copy()
+    W[i], R[i] = -2.0 * W[i], -0.5 * R[i]
+    return work.same(channels.rewritten(work.arrays, W, R), on_sample=False)
+
+
+def _product_factors(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The singular value decomposition of AB by those of small matrices: A = QR, Bᵀ = PS, AB = Q(RSᵀ)Pᵀ."""
+    (Q, R), (P, S) = np.linalg.qr(A), np.linalg.qr(B.T)
+    U, s, V = np.linalg.svd(R @ S.T, full_matrices=False)
+    return Q @ U, s, V @ P.T
 
 
 def parallel_to(rows: np.ndarray, alive: np.ndarray, rtol: float, *, equal_only: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from neuromanifold.symmetry.ansatz import Ansatz, orbit_numbers
 _AT_ONCE = 2**24
 _INPUTS_PER_ROW = 4
 _EQUAL = 1e-9
+_SMALL_ROW = 1e-2
 MARGIN = 40
 """Rows beyond the unknowns."""
 
@@ -157,6 +158,8 @@ class Problem:
         for _ in range(0, count, step):
             rows = np.asarray(self._condition_rows(ansatz)(*self._draws(rng, step)))
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            # A row far below the others (a saturated softmax) is what cancellation left of them: its rounding is theirs.
+            lengths = np.maximum(lengths, _SMALL_ROW * np.sqrt((lengths**2).mean()))
             found.append(rows @ fields.T / np.where(lengths > 0, lengths, 1.0))
         return np.concatenate(found) / np.linalg.norm(fields, axis=1)
 

@@ -7,19 +7,24 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.numbers import Rationals
+from neuromanifold.graph.uses import leaves
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result
-from neuromanifold.numerics.validation import check_params, check_sample, sample_arrays
+from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, sample_arrays
+from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, exact_signs
-from neuromanifold.symmetry.narrowing import INACTIVE, narrowed
+from neuromanifold.symmetry.narrowing import INACTIVE, PROBES, narrowed
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
 
 _EXACT_PRODUCTS = 10**6
-_PROBES = 256
+_WALKED_PRODUCTS = 2 * 10**4
+"""A walk makes its rationals one by one, and they grow with depth."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,7 +34,8 @@ class Reduction(Result):
     `deviation` is the largest |f_small − f| over the sample (over random inputs when there is none); `exact` says
     that it was computed in rational arithmetic, so that it is what the parameters' own rounding costs and nothing else.
     `removed` lists what went and why. `on_sample` says whether equality is claimed on the sample and the linear
-    regions that it meets, or everywhere.
+    regions that it meets only. Where it is not, it is claimed everywhere if `proved` (the rules for perceptrons are theorems); else it was
+    tested on the sample and on 256 wide inputs (other networks).
     """
 
     net: Any
@@ -40,13 +46,15 @@ class Reduction(Result):
     on_sample: bool
     neurons_saved: int
     parameters_saved: int
+    proved: bool
 
     def headline(self) -> str:
         """The first line of `str`."""
         return str(self).partition("\n")[0]
 
     def __str__(self) -> str:
-        where = "on the sample" if self.on_sample else "everywhere"
+        beyond = "everywhere" if self.proved else f"on the sample and on {PROBES} wide inputs"
+        where = "on the sample" if self.on_sample else beyond
         how = "exactly computed" if self.exact else "float64"
         head = (
             f"{self.neurons_saved} hidden neurons and {self.parameters_saved} parameters saved; "
@@ -55,7 +63,7 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
 
 
-def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52) -> Reduction:
+def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
     """A smaller network with the same function: everywhere, or with `x` on the sample and the regions it meets.
 
     Everywhere: neurons without outgoing weights, constant neurons, neurons equal, opposite (odd or even σ) or proportional
@@ -64,8 +72,10 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
     sample are decided exactly. `rtol` is what counts as equal; parameters come back in float64.
 
     Other networks than `nm.MLP` are reduced by their channels, read off the graph (which needs `x`): those that nothing reads, that nothing
-    writes, that are zero on the sample, that are equal or proportional to another (where f allows it, tested on the sample and on
-    wide inputs). `net` of the result is f itself where it runs at the smaller parameters, else f with zeros in their place.
+    writes, that are zero on the sample, that are equal or proportional to another, linear ones beyond the rank of what they do (each
+    tested on the sample and on wide inputs). Unless `fold=False`, scales and shifts of parameters alone (normalisation in evaluation
+    mode, gains) are folded into the weights beside them, and are None in `params`. `net` of the result is f itself where it runs at
+    the smaller parameters, else f with zeros in their place and with what was folded at neutral values.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
@@ -80,7 +90,7 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
         raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
     check_params(params)
     if (layers := perceptron(net)) is None:
-        return _of_channels(net, params, x, rtol)
+        return _of_channels(net, params, x, rtol, fold)
     layers.check_params(params)
     params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
     if x is not None:
@@ -91,7 +101,7 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
     return reduced_by(signs, layers, params, x, rtol=rtol)
 
 
-def _of_channels(f: Model, params: Any, x: Any, rtol: float) -> Reduction:
+def _of_channels(f: Model, params: Any, x: Any, rtol: float, fold: bool) -> Reduction:
     """The reduction of any network by its channels."""
     if x is None:
         raise TypeError(f"`x` is None but `net` is a {type(f).__name__}; pass samples, from which its graph is traced.")
@@ -99,25 +109,45 @@ def _of_channels(f: Model, params: Any, x: Any, rtol: float) -> Reduction:
     with boundary(params, x):
         checked(f, params, x)
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) if is_floating(leaf) else np.asarray(leaf), x)
-    found = narrowed(f, params, wide, rtol)
+    found = narrowed(f, params, wide, rtol, fold=fold)
+    exact = _exact_deviation((f, params), (found.f, found.params), wide)
     sizes = [sum(np.size(leaf) for leaf in jax.tree.leaves(tree)) for tree in (params, found.params)]
     return Reduction(
         net=found.f,
         params=found.params,
-        deviation=found.deviation,
-        exact=False,
+        deviation=found.deviation if exact is None else exact,
+        exact=exact is not None,
         removed=found.removed,
         on_sample=any(removal.reason == INACTIVE for removal in found.removed),
         neurons_saved=found.channels,
         parameters_saved=sizes[0] - sizes[1],
+        proved=False,
     )
+
+
+def _exact_deviation(full: tuple[Model, Any], small: tuple[Model, Any], x: Any) -> float | None:
+    """max |f_small − f| over the sample in rational arithmetic; None where a network has none, or has too many products."""
+    found = []
+    for f, params in (full, small):
+        params = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
+        graph = trace(f, params, x)
+        if not graph.exact or leading_axis(x) * _products(graph) > _WALKED_PRODUCTS:
+            return None
+        found.append(Problem.of(f, params, x).values(Rationals()).ravel())
+    return float(max((abs(a - b) for a, b in zip(*found, strict=True)), default=0))
+
+
+def _products(graph: Graph) -> int:
+    """How many products of parameters and values f makes at one sample."""
+    uses = [use for leaf in leaves(graph.program, len(graph.parameters)) for use in leaf.uses]
+    return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
 
 
 def reduced_by(signs: Signs | None, net: MLP, params: Params, x: Any, *, rtol: float = 8 * 2.0**-52) -> Reduction:
     """The reduction of a float64 network where its signs on the sample are known already."""
     work = exhausted(begin(net, params, signs), net.widths[0], rtol)
     smaller, reduced = finish(work, net)
-    points = np.random.default_rng(0).standard_normal((_PROBES, net.widths[0])) if x is None else x
+    points = np.random.default_rng(0).standard_normal((PROBES, net.widths[0])) if x is None else x
     deviation, exact = _deviation((net, params), (smaller, reduced), points)
     return Reduction(
         net=smaller,
@@ -128,6 +158,7 @@ def reduced_by(signs: Signs | None, net: MLP, params: Params, x: Any, *, rtol: f
         on_sample=signs is not None,
         neurons_saved=net.hidden - smaller.hidden,
         parameters_saved=net.n_params - smaller.n_params,
+        proved=True,
     )
 
 

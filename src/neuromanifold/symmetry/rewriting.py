@@ -20,14 +20,18 @@ from neuromanifold.symmetry.neurons import is_linear, linear_slope
 
 @dataclass(frozen=True)
 class Removal:
-    """`count` neurons of hidden layer `layer` (counted from 1 in the given network; the name of its weights in others) went, and why."""
+    """`count` neurons of hidden layer `layer` (counted from 1 in the given network; the name of its weights in others) went, and why.
+
+    `what` says "parameter" where it was no neuron but a scale or shift that others took over.
+    """
 
     layer: int | str
     count: int
     reason: str
+    what: str = "neuron"
 
     def __str__(self) -> str:
-        return f"layer {self.layer}: {self.count} neuron{'' if self.count == 1 else 's'}, {self.reason}"
+        return f"layer {self.layer}: {self.count} {self.what}{'' if self.count == 1 else 's'}, {self.reason}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.results import Result
 
@@ -41,7 +42,7 @@ SEARCH = ScaleSearch()
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def hadamard_scales(model: Any, loss: Loss, search: ScaleSearch, weights: Any, x: Any, y: Any) -> Any:
     """c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1. Traceable."""
-    gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(model(w, x), y))(weights))
+    gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(called(model, w, x), y))(weights))
     penalty = search.penalty / (gradient.size if search.mean_penalty else 1)
 
     def objective(c: Any):

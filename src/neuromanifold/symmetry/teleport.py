@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_sample, refuse_tracers
 from neuromanifold.symmetry.base import Element, LieGroup
 from neuromanifold.symmetry.hadamard import Extended, HadamardGroup
@@ -48,12 +49,12 @@ class Teleportation(Result):
     params: Any
     model: Any
     element: Element
-    coordinates: np.ndarray
+    coordinates: Array
     gradient_norm: Change
     alignment: Change
     gamma_norm: float
     deviation: float
-    history: np.ndarray
+    history: Array
 
     def headline(self) -> str:
         """What changed."""
@@ -63,6 +64,7 @@ class Teleportation(Result):
         )
 
 
+@follows
 def teleport(
     net: Any,
     params: Any,
@@ -110,7 +112,7 @@ def teleport(
         found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)
         element = group.element(found)
         moved = element(to_host(start))
-        before, after = group.model(start, x), group.model(moved, x)
+        before, after = called(group.model, start, x), called(group.model, moved, x)
         deviation = float(np.abs(after - before).max() / max(1e-300, np.abs(before).max()))
         if not deviation <= rtol:
             raise ArithmeticError(
@@ -172,7 +174,7 @@ class Search:
 
 def gradient_norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> Any:
     """‖∇_θ loss(f_θ(x), y)‖."""
-    gradient = jax.grad(lambda p: loss(model(p, x), y))(params)
+    gradient = jax.grad(lambda p: loss(called(model, p, x), y))(params)
     return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(gradient)))
 
 
@@ -234,7 +236,7 @@ def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y
     """‖∇_θ L‖ at the point of the orbit with the given coordinates; of an extended model only θ counts as parameters."""
     moved = group.exponential(coordinates).act(start)
     if isinstance(moved, Extended):
-        return gradient_norm(lambda p, x: group.model(Extended(moved.factors, p), x), loss, moved.params, x, y)
+        return gradient_norm(lambda p, x: called(group.model, Extended(moved.factors, p), x), loss, moved.params, x, y)
     return gradient_norm(group.model, loss, moved, x, y)
 
 

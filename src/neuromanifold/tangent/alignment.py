@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
@@ -36,7 +37,7 @@ def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: fl
 
 @jax.jit(static_argnums=(0, 1))
 def _alignment(f: Model, loss: Loss, params: Any, x: Any, y: Any) -> Any:
-    prediction, pullback = jax.vjp(lambda p: f(p, x), params)
+    prediction, pullback = jax.vjp(lambda p: called(f, p, x), params)
     g = jax.grad(loss)(prediction, y)
     return _squared_norm(pullback(g)) / _squared_norm(g)
 

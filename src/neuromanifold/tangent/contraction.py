@@ -1,6 +1,7 @@
 """The kernel of two sets of samples from their factors, by the routes of a plan."""
 
 import functools
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,26 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.graph.factors import Factors, factors
-from neuromanifold.tangent.routes import Plan, Route
+from neuromanifold.numerics.devices import devices, multiplies_float64_faster
+from neuromanifold.numerics.precision import products_are
+from neuromanifold.tangent.routes import Plan, Route, columns_together
+
+_LONG = 2048
+"""Sums of so many products repay the conversion to float64."""
+_STATIC = ("plan", "kind", "same")
+
+
+def without_triton(function: Any) -> Any:
+    """One of the functions below as it is called from outside of any `jit`: on a GPU XLA searches 10 to 20 s among Triton's matrix
+    products for 4 % of speed, so they are left out (H200, JAX 0.11.2). Products of three passes need them."""
+    kept = devices()[0].platform != "gpu" or products_are("tf32x3", "bf16x3")
+    return function if kept else _compiled(function.__wrapped__)
+
+
+@functools.cache
+def _compiled(function: Any) -> Any:
+    names = [name for name in _STATIC if name in inspect.signature(function).parameters]
+    return jax.jit(function, static_argnames=names, compiler_options={"xla_gpu_enable_triton_gemm": False})
 
 
 @jax.jit(static_argnums=0)
@@ -18,7 +38,7 @@ def factors_of(plan: Plan, params: Any, x: Any) -> Factors:
     return jax.vmap(lambda sample: factors(plan.graph, uses, plan.direct, params, sample))(x)
 
 
-@functools.partial(jax.jit, static_argnames=("plan", "kind", "same"))
+@functools.partial(jax.jit, static_argnames=_STATIC)
 def kernel_block(plan: Plan, params: Any, x1: Any, x2: Any, *, kind: str, same: bool) -> tuple[Any, Any]:
     """The kernel of two blocks of samples, and whether everything in it is finite."""
     left = factors_of(plan, params, x1)
@@ -34,7 +54,7 @@ def all_finite(tree: Any) -> Any:
     return jnp.stack([jnp.bool_(True), *(jnp.isfinite(leaf).all() for leaf in leaves)]).all()
 
 
-@functools.partial(jax.jit, static_argnames=("plan", "kind", "same"))
+@functools.partial(jax.jit, static_argnames=_STATIC)
 def tile(plan: Plan, left: Factors, right: Factors, *, kind: str, same: bool) -> tuple[Any, Any]:
     """The kernel from the factors of two blocks of samples, and whether it is finite."""
     kernel = combine(plan, left, right, kind)
@@ -94,10 +114,18 @@ def _formed(a: Any, d: Any) -> Any:
 
 def _contracted(one: Any, two: Any, kind: str) -> Any:
     if kind == "trace":
-        return one.reshape(one.shape[0], -1) @ two.reshape(two.shape[0], -1).T
+        return _full(one.reshape(one.shape[0], -1), two.reshape(two.shape[0], -1))
     if kind == "diagonal":
         return jnp.einsum("ioe,joe->ijo", one, two)
     return jnp.tensordot(one, two, axes=((2,), (2,)))
+
+
+def _full(one: Any, two: Any) -> Any:
+    """one·twoᵀ; long float32 products of full precision go through float64 on devices that multiply it faster."""
+    full = one.dtype == jnp.float32 and products_are("highest")
+    if full and one.shape[1] >= _LONG and multiplies_float64_faster():
+        return (one.astype(jnp.float64) @ two.astype(jnp.float64).T).astype(jnp.float32)
+    return one @ two.T
 
 
 def _hadamard(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
@@ -126,7 +154,7 @@ def _similarities(route: Route, a: Any, b: Any, dtype: Any) -> Any:
 
 
 def _by_columns(factors: Sequence[tuple[Route, Any, Any, Any, Any]]) -> Any:
-    """`gram` for all pairs of outputs, of all these uses at once, one sample of the right side after the other.
+    """`gram` for all pairs of outputs, of all these uses at once, one sample of the right side (on a GPU 16) after the other.
 
     Y = Σ_t (a_t·a′_s) d_t is as large as d, not as all pairs of samples, and each step ends in one large product with the
     sample's d′. The left side stays as the devices share it.
@@ -140,7 +168,7 @@ def _by_columns(factors: Sequence[tuple[Route, Any, Any, Any, Any]]) -> Any:
             total = total + jnp.einsum("nobsc,pbsc->nop", jnp.einsum("nbts,nobtc->nobsc", S, d), e)
         return total
 
-    return jnp.einsum("mnop->nomp", jax.lax.map(column, (others, ends)))
+    return jnp.einsum("mnop->nomp", jax.lax.map(column, (others, ends), batch_size=columns_together()))
 
 
 _WAYS = {"hadamard": _hadamard, "gram": _gram}

@@ -8,11 +8,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
-from neuromanifold.numerics.precision import boundary, is_traced, promote
+from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
 from neuromanifold.tangent.jacobian import n_columns
 
 _KINDS = ("gauss-newton", "hessian")
@@ -34,8 +35,13 @@ def output_hessian_norm(
         outputs = output_size(f, params, x)
         if not 0 <= output < outputs:
             raise ValueError(f"`output` is {output} but the model has {outputs} outputs; pass 0 to {outputs - 1}.")
-        norm = lambda sample: _norm(Product(_hessian, (f, output)), (params, sample), n_columns(params), rtol, dtype)  # noqa: E731
-        return leave(jax.lax.map(norm, x))
+        return leave(_hessian_norms(f, output, rtol, np.dtype(dtype), params, x))
+
+
+@jax.jit(static_argnums=(0, 1, 2, 3))
+def _hessian_norms(f: Model, output: int, rtol: float, dtype: np.dtype, params: Any, x: Any) -> Any:
+    size = n_columns(params)
+    return jax.lax.map(lambda row: _norm(Product(_hessian, (f, output)), (params, row), size, rtol, dtype), x)
 
 
 @runtime_checkable
@@ -139,7 +145,8 @@ def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse
         raise ValueError(f"`momentum` is {momentum}; pass a number in [0, 1).")
     top = sharpness(f, params, x, y, loss=loss)
     if is_traced(top):
-        return jnp.where(top > 0, 2 * (1 + momentum) / jnp.where(top > 0, top, 1.0), jnp.inf)
+        with arithmetic():
+            return jnp.where(top > 0, 2 * (1 + momentum) / jnp.where(top > 0, top, 1.0), jnp.inf)
     return 2 * (1 + momentum) / top if top > 0 else np.inf
 
 
@@ -158,11 +165,11 @@ def _hessian(f: Model, output: int, params: Any, sample: Any, v: Any) -> Any:
 
 def _gauss_newton(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    prediction, change = jax.jvp(lambda p: f(unravel(p), x), (flat,), (v.astype(flat.dtype),))
+    prediction, change = jax.jvp(lambda p: called(f, unravel(p), x), (flat,), (v.astype(flat.dtype),))
     curved = jax.jvp(lambda z: jax.grad(loss)(z, y), (prediction,), (change,))[1]
-    return jax.vjp(lambda p: f(unravel(p), x), flat)[1](curved)[0]
+    return jax.vjp(lambda p: called(f, unravel(p), x), flat)[1](curved)[0]
 
 
 def _loss_hessian(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    return jax.jvp(jax.grad(lambda p: loss(f(unravel(p), x), y)), (flat,), (v.astype(flat.dtype),))[1]
+    return jax.jvp(jax.grad(lambda p: loss(called(f, unravel(p), x), y)), (flat,), (v.astype(flat.dtype),))[1]

@@ -17,6 +17,7 @@ from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import boundary, is_traced, promote
 from neuromanifold.numerics.rank import WIDEST_SPREAD, Rank, exact_rank, rank_from_spectrum
+from neuromanifold.numerics.results import follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.tangent.certificate import certified_rank
@@ -29,6 +30,7 @@ class UntrustworthyRank(UserWarning):
     """A numerical rank whose spectrum has no clear gap."""
 
 
+@follows
 def functional_dimension(
     f: Model,
     params: Any,
@@ -114,6 +116,7 @@ def _spread_between(J: Any) -> float:
     return max([0.0, *(float(np.log2(s[s > 0].max() / s[s > 0].min())) for s in sides if (s > 0).any())])
 
 
+@follows
 def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
     """The rank that float32 reports, as published experiments computed it.   [complexity, Sec. 5]
 

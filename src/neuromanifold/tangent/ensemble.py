@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows, named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.infinite.kernels import InfiniteKernels, infinite_kernels, nngp
 from neuromanifold.tangent.infinite.quadrature import Quadrature
@@ -18,11 +18,14 @@ from neuromanifold.tangent.prediction import KernelFlow, mode_gains
 class Gaussian(NamedTuple):
     """Mean (n, *out) and covariance (n, n) of outputs that are independent of each other and share the covariance."""
 
-    mean: np.ndarray
-    covariance: np.ndarray
+    mean: Array
+    covariance: Array
+
+    def __repr__(self) -> str:
+        return named(self)
 
     @property
-    def standard_deviation(self) -> np.ndarray:
+    def standard_deviation(self) -> Array:
         """At each sample."""
         return np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0))
 
@@ -32,6 +35,9 @@ class Gaussians(NamedTuple):
 
     train: Gaussian
     other: Gaussian | None
+
+    def __repr__(self) -> str:
+        return named(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,10 +57,10 @@ class EnsembleFlow(Result):
     """
 
     kernels: InfiniteKernels
-    target: np.ndarray
+    target: Array
     loss: Loss
     cross: InfiniteKernels | None = None
-    other_nngp: np.ndarray | None = None
+    other_nngp: Array | None = None
     ridge: float = 0.0
     friction: float | None = None
 
@@ -105,13 +111,14 @@ class EnsembleFlow(Result):
         return Gaussians(train, Gaussian(mean.other, other))
 
 
-def _covariance(prior: np.ndarray, cross: np.ndarray, follow: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _covariance(prior: Array, cross: Array, follow: Array, start: Array) -> Array:
     """K'' − B Kᵀ' − K' Bᵀ + B K Bᵀ with B = Θ'A_t: the covariance of f₀' − B f₀, symmetric to the last digit."""
     mixed = follow @ cross.T
     found = start - mixed - mixed.T + follow @ prior @ follow.T
     return (found + found.T) / 2
 
 
+@follows
 def ensemble_flow(
     net: Any,
     x: Any,

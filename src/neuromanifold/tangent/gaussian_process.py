@@ -10,6 +10,7 @@ import numpy as np
 
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, in_float64, is_traced
+from neuromanifold.numerics.results import Array, follows, named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.blocked_solve import BlockedKernel
 from neuromanifold.tangent.infinite.kernels import nngp
@@ -25,10 +26,13 @@ class Posterior(NamedTuple):
     took: 0 where it was factorised.
     """
 
-    mean: np.ndarray
-    covariance: np.ndarray
+    mean: Array
+    covariance: Array
     residual: float
     products: int
+
+    def __repr__(self) -> str:
+        return named(self)
 
     @property
     def standard_deviation(self) -> np.ndarray:
@@ -37,6 +41,7 @@ class Posterior(NamedTuple):
         return np.sqrt(np.maximum(variances, 0.0))
 
 
+@follows
 def gp_posterior(
     net: Any,
     x: Any,

@@ -17,6 +17,7 @@ from neuromanifold.numerics import krylov
 from neuromanifold.numerics.cluster import cluster, completed
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic, dtype_of, product_precision, to_host, widest
+from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.tangent.contraction import factors_of
 from neuromanifold.tangent.ntk import ntk
@@ -37,8 +38,8 @@ class DimensionBounds(NamedTuple):
     threshold: float
 
 
-@dataclass(frozen=True, eq=False)
-class Gram:
+@dataclass(frozen=True, eq=False, repr=False)
+class Gram(Shown):
     """Θ on a disk. `gram @ v` reads every stored tile once, for both halves; everything else is made of such passes."""
 
     store: Store
@@ -47,6 +48,11 @@ class Gram:
     x: Any
     trace_over_outputs: bool
     memory: int
+
+    def headline(self) -> str:
+        """Its size, its tiles, and where they are."""
+        size, tile = self.store.size, self.store.tile
+        return f"{size:,}×{size:,} {self.store.dtype} in tiles of {tile:,} rows, {self.store.folder}"
 
     @property
     def shape(self) -> tuple[int, int]:

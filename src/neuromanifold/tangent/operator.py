@@ -22,6 +22,9 @@ class NTKOperator(lx.AbstractLinearOperator):
     x: Any
     size: int = eqx.field(static=True)
 
+    def __repr__(self) -> str:
+        return f"NTKOperator({self.size:,}×{self.size:,} {self.in_structure().dtype}, of {self.f})"
+
     def mv(self, vector: Any) -> Any:
         """Θv, as v came."""
         with boundary(vector) as leave:

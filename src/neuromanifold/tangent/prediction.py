@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_sample, refuse_tracers
 from neuromanifold.tangent.ntk import ntk
 from neuromanifold.tangent.relaxation import Relaxation
@@ -22,8 +23,8 @@ from neuromanifold.tangent.relaxation import Relaxation
 class Outputs(NamedTuple):
     """Predicted outputs on the training samples and on the others (`None` where there are none)."""
 
-    train: np.ndarray
-    other: np.ndarray | None
+    train: Array
+    other: Array | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,12 +42,12 @@ class KernelFlow(Result):
     1.5
     """
 
-    kernel: np.ndarray
-    start: np.ndarray
-    target: np.ndarray
+    kernel: Array
+    start: Array
+    target: Array
     loss: Loss
-    cross: np.ndarray | None = None
-    other_start: np.ndarray | None = None
+    cross: Array | None = None
+    other_start: Array | None = None
     rtol: float = 1e-9
     ridge: float = 0.0
     friction: float | None = None
@@ -123,14 +124,14 @@ class KernelFlow(Result):
         values, vectors = np.linalg.eigh(np.asarray(self.kernel, np.float64))
         return np.maximum(values, 0.0), vectors
 
-    def _filtered(self, t: float) -> np.ndarray:
+    def _filtered(self, t: float) -> Array:
         """a(t) = V diag(κ g(s, t)/s) Vᵀ (f(0) − y) with the stiffnesses s = κλ + ρ."""
         values, vectors = self.modes
         residual = self._columns(self.start - self.target)
         gain = mode_gains(values, self.curvature or 0.0, self.ridge, self.friction, t)
         return (vectors @ (gain[:, None] * (vectors.T @ residual))).reshape(np.shape(self.start))
 
-    def _moved(self, impulse: np.ndarray) -> Outputs:
+    def _moved(self, impulse: Array) -> Outputs:
         """f(t) = f(0) − Θa for the training samples and the others."""
         columns = self._columns(impulse)
         train = self.start - (self.kernel @ columns).reshape(np.shape(self.start))
@@ -138,14 +139,14 @@ class KernelFlow(Result):
             return Outputs(train, None)
         return Outputs(train, self.other_start - (self.cross @ columns).reshape(np.shape(self.other_start)))
 
-    def _columns(self, a: np.ndarray) -> np.ndarray:
+    def _columns(self, a: Array) -> Array:
         return np.asarray(a, np.float64).reshape(len(self.kernel), -1)
 
-    def _gradient(self, outputs: np.ndarray) -> np.ndarray:
+    def _gradient(self, outputs: Array) -> Array:
         with arithmetic():
             return np.asarray(jax.grad(self.loss)(jnp.asarray(outputs, jnp.float64), jnp.asarray(self.target)))
 
-    def _impulse_by_ode(self, t: float) -> np.ndarray:
+    def _impulse_by_ode(self, t: float) -> Array:
         """a(t), the solution of ȧ = g(f(0) − Θa) − ρa; one state for training and other samples alike."""
         with arithmetic():
             kernel, start, target = (jnp.asarray(v, jnp.float64) for v in (self.kernel, self.start, self.target))
@@ -154,7 +155,7 @@ class KernelFlow(Result):
             return np.asarray(solution)
 
 
-def mode_gains(values: np.ndarray, curvature: float, ridge: float, friction: float | None, t: float) -> np.ndarray:
+def mode_gains(values: Array, curvature: float, ridge: float, friction: float | None, t: float) -> Array:
     """κ g(s, t)/s for the eigenvalues λ of a kernel, s = κλ + ρ; at t = ∞ what is 0 to rounding stays unlearned."""
     stiffness = curvature * values + ridge
     if not math.isinf(t):
@@ -193,6 +194,7 @@ def _solve(loss: Loss, heavy: bool, kernel: Any, start: Any, target: Any, t: Any
     return (solution.ys[0] if heavy else solution.ys)[0]  # pyright: ignore[reportOptionalSubscript]
 
 
+@follows
 def kernel_flow(
     f: Model,
     params: Any,
@@ -225,11 +227,11 @@ def kernel_flow(
         theta = partial(ntk, f, params) if kernel is None else partial(kernel, f)
         return KernelFlow(
             kernel=np.asarray(theta(x, memory=memory)),
-            start=np.asarray(f(params, x), np.float64),
+            start=np.asarray(called(f, params, x), np.float64),
             target=np.asarray(y, np.float64),
             loss=loss,
             cross=None if others is None else np.asarray(theta(others, x, memory=memory)),
-            other_start=None if others is None else np.asarray(f(params, others), np.float64),
+            other_start=None if others is None else np.asarray(called(f, params, others), np.float64),
             rtol=rtol,
             ridge=ridge,
             friction=friction,

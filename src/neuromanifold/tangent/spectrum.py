@@ -14,7 +14,7 @@ from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.tangent.contraction import self_traces
 from neuromanifold.tangent.ntk import ntk
@@ -33,12 +33,12 @@ class Spectrum(Result):
     `residuals` bound the error of each eigenvalue: ‖Θv − λv‖, or rounding for the dense method.
     """
 
-    eigenvalues: Float[np.ndarray, " k"]
+    eigenvalues: Float[Array, " k"]
     size: int
     trace: float
     method: str
-    residuals: Float[np.ndarray, " k"]
-    vectors: Float[np.ndarray, "k size"] | None = None
+    residuals: Float[Array, " k"]
+    vectors: Float[Array, "k size"] | None = None
 
     def headline(self) -> str:
         """The largest and the smallest eigenvalue, how many there are, and what carries the trace."""
@@ -105,6 +105,7 @@ class Spectrum(Result):
         return float(self.eigenvalues[0] / self.eigenvalues[-1]) if self.eigenvalues[-1] > 0 else math.inf
 
 
+@follows
 def spectrum(
     f: Model, params: Any, x: Any, *, k: int | None = None, vectors: bool = False, memory: int | str | None = None
 ) -> Spectrum:

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from neuromanifold.numerics.devices import devices, in_halves, mesh, spread, whole
 from neuromanifold.numerics.memory import blocks
 from neuromanifold.numerics.validation import explain_not_finite, leading_axis
-from neuromanifold.tangent.contraction import all_finite, factors_of, kernel_block, tile
+from neuromanifold.tangent.contraction import all_finite, factors_of, kernel_block, tile, without_triton
 from neuromanifold.tangent.routes import Plan
 
 _SMALLEST = {"cpu": 512}
@@ -23,6 +23,8 @@ _SMALLEST_ELSEWHERE = 2048
 _STRIPS = 16
 """Of a symmetric kernel in s strips a share of (s+1)/2s is computed."""
 _FEWEST_PER_DEVICE = 32
+_ALIGNED = 256
+"""On an accelerator tiles have a multiple of so many samples a side: products of three passes are then twice as fast."""
 
 
 class Strip(NamedTuple):
@@ -85,21 +87,22 @@ class Tiles:
     def _strips(self, x: Any, largest: int, over: Mesh | None) -> list[Strip]:
         """Strips whose samples the devices share evenly, and what is left."""
         n, each = leading_axis(x), 1 if over is None else over.size
-        parts = [slice(p.start * each, p.stop * each) for p in blocks(n // each, max(1, largest // each))]
+        parts = [slice(p.start * each, p.stop * each) for p in _cut(n // each, max(1, largest // each))]
         parts += [slice(n - n % each, n)] if n % each else []
         o = self.plan.outputs if self.kind == "all" else 1
         return [Strip(part, slice(part.start * o, part.stop * o)) for part in parts]
 
     def _factors(self, params: Any, over: Mesh | None, start: int, stop: int, second: bool) -> Any:
         x = jax.tree.map(lambda a: a[start:stop], self.x2 if second else self.x1)
-        return factors_of(self.plan, params, x if over is None else spread(x, over))
+        return without_triton(factors_of)(self.plan, params, x if over is None else spread(x, over))
 
     def _tile(self, made: Callable[..., Any], row: Strip, column: Strip, over: Mesh | None) -> Any:
         symmetric = self.x2 is None
         same = symmetric and row == column
         left = made(row.samples.start, row.samples.stop, False)
         right = left if same else made(column.samples.start, column.samples.stop, not symmetric)
-        block, finite = tile(self.plan, left, right if over is None else whole(right, over), kind=self.kind, same=same)
+        right = right if over is None else whole(right, over)
+        block, finite = without_triton(tile)(self.plan, left, right, kind=self.kind, same=same)
         if not bool(finite):
             self.refuse()
         return block if over is None else jax.device_put(block, devices()[0])
@@ -116,14 +119,28 @@ class Tiles:
         linear = 2.0 * self.plan.per_sample * self.dtype.itemsize
         quadratic = self.plan.per_pair * self.dtype.itemsize
         fitting = int((math.sqrt(linear**2 + 4 * quadratic * self.budget) - linear) / (2 * quadratic))
-        return max(1, min(fitting, self._saving))
+        most = max(1, min(fitting, self._saving))
+        return most if most >= leading_axis(self.x1) or most < _aligned() else most - most % _aligned()
 
     @property
     def _saving(self) -> int:
         """The side of a tile that leaves out most of a symmetric kernel's second half."""
         n = leading_axis(self.x1)
         smallest = _SMALLEST.get(devices()[0].platform, _SMALLEST_ELSEWHERE)
-        return n if self.x2 is not None or n <= 2 * smallest else max(smallest, -(-n // _STRIPS))
+        share = -(-n // _STRIPS)
+        return n if self.x2 is not None or n <= 2 * smallest else max(smallest, share + -share % _aligned())
+
+
+def _aligned() -> int:
+    """Of how many samples the side of a tile is a multiple."""
+    return 1 if devices()[0].platform == "cpu" else _ALIGNED
+
+
+def _cut(n: int, largest: int) -> Iterator[slice]:
+    """`blocks`, but where they are aligned all have that length except the last."""
+    if _aligned() == 1 or largest % _aligned():
+        return blocks(n, largest)
+    return (slice(start, min(n, start + largest)) for start in range(0, n, largest))
 
 
 def _parts(whole: slice, largest: int) -> list[slice]:
@@ -143,7 +160,8 @@ def assembled(tiles: Tiles) -> Any:
 
 def _at_once(tiles: Tiles) -> Any:
     second = tiles.x1 if tiles.x2 is None else tiles.x2
-    block, finite = kernel_block(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
+    compiled = without_triton(kernel_block)
+    block, finite = compiled(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
     if not bool(finite):
         tiles.refuse()
     return block

@@ -121,7 +121,7 @@ def trained(experiment: Experiment, out: Path, *, progress: bool = False) -> xr.
         y,
         key=jax.random.key(experiment.seed + 1),
         epochs=experiment.epochs,
-        optimizer=_adam,
+        optimizer=adam,
         hyper={"weight_decay": experiment.weight_decay},
         batch_size=BATCH,
         probes=PROBES,
@@ -137,7 +137,8 @@ def trained(experiment: Experiment, out: Path, *, progress: bool = False) -> xr.
     return history
 
 
-def _adam(weight_decay: Any) -> Any:
+def adam(weight_decay: Any) -> Any:
+    """Adam at the paper's rate, with this L2 term."""
     return adam_l2(LEARNING_RATE, weight_decay)
 
 

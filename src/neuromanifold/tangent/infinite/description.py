@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import trace
+from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.init import Layer
@@ -46,7 +47,7 @@ def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequenti
         scaling = _scaling(layers, spreads)
         found = [_layer(layer, spreads, scaling, leaves) for layer in layers]
         net = Sequential(*(layer for layer, _ in found), input_shape=x.shape[1:], scaling=scaling)
-        _compare(f(params, x), net(tuple(own for _, own in found), x))
+        _compare(called(f, params, x), net(tuple(own for _, own in found), x))
         return net
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary, is_traced
+from neuromanifold.numerics.results import named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.infinite.blocked import Wanted, blocked_diagonals, blocked_kernels
 from neuromanifold.tangent.infinite.deviations import deviations
@@ -21,6 +22,9 @@ class InfiniteKernels(NamedTuple):
 
     nngp: Any
     ntk: Any
+
+    def __repr__(self) -> str:
+        return named(self)
 
 
 class KernelOptions(TypedDict, total=False):

@@ -8,6 +8,7 @@ import numpy as np
 
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.results import Array, follows, named
 from neuromanifold.numerics.validation import check_sample
 from neuromanifold.tangent.ntk import ntk
 
@@ -15,9 +16,12 @@ from neuromanifold.tangent.ntk import ntk
 class Estimate(NamedTuple):
     """A mean over drawn networks and its standard error, entry by entry; `runs` networks were drawn."""
 
-    mean: np.ndarray
-    standard_error: np.ndarray
+    mean: Array
+    standard_error: Array
     runs: int
+
+    def __repr__(self) -> str:
+        return named(self)
 
     def deviation(self, limit: Any) -> float:
         """How far one network is from `limit`: the root mean square over networks and entries, relative to the limit's."""
@@ -41,7 +45,11 @@ class MonteCarlo(NamedTuple):
     nngp: Estimate
     ntk: Estimate
 
+    def __repr__(self) -> str:
+        return named(self)
 
+
+@follows
 def monte_carlo_kernels(
     net: Any,
     x1: Any,

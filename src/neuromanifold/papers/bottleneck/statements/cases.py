@@ -176,6 +176,8 @@ def compare(left: Any, relation: Relation, right: Any, rounding: float, **option
 def worst(checks: Iterable[Check], hypotheses: Mapping[str, Any], drops: Drops = ()) -> Check:
     """The check with the smallest margin, standing for all of one case; `drops` are the parts left out, the whole where nothing is left."""
     listed = list(checks)
+    if not listed and not drops:
+        raise ValueError("`checks` is empty and `drops` too; say why nothing was checked, with `inside` or `outside`.")
     if not listed:
         return Check(0, 0, hypotheses=hypotheses, drops=tuple(replace(drop, parts=None) for drop in drops))
     least = min(listed, key=lambda check: check.margin)

@@ -72,6 +72,10 @@ CARRIED = statement(
     measure=layers.measure_carried,
     show=show,
     control=_ONE_SMALLER,
+    proof="Let V_0 be a basis of the row space of Jf(x), and D_lW_lV_{l-1} = V_lP_l the polar decomposition, D_l the "
+    "slopes at x, D_L = 1. Then JfV_0 = V_LP_L⋯P_1, so Π det P_l = |Jf|₊. Where D_l has zeros V_l has zero rows, "
+    "elsewhere W_lV_{l-1} = D_l⁻¹V_lP_l with D_l⁻¹ ≥ 1, so Tr V_lᵀW_lV_{l-1} ≥ Tr P_l ≥ k + log det P_l. Hence Σ "
+    "‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² = Σ ‖W_l‖² + ‖b_l‖² + k − 2 Tr V_lᵀW_lV_{l-1} ≤ ‖θ‖² − kL − 2 log|Jf|₊.",
 )
 SHARED = statement(
     "Thm 6 (shared V)",

@@ -93,7 +93,7 @@ def _action(move: Move, product: Callable[[np.ndarray, np.ndarray], np.ndarray] 
         _distance(unit(move.params), move.params),
     )
     tolerance = ROUNDING * EPS * move.condition
-    return Check(found, 0.0, "<=", tolerance, hypotheses={"hidden layers": len(move.g), "widest": max(move.net.widths)})
+    return Check(found, 0.0, "=", tolerance, hypotheses={"hidden layers": len(move.g), "widest": max(move.net.widths)})
 
 
 def _one_move() -> Move:
@@ -214,7 +214,7 @@ def _equivalence(case: Commuting) -> Check:
     return Check(
         found,
         0.0,
-        "<=",
+        "=",
         ROUNDING * EPS * condition,
         hypotheses={"activation and subgroup": case.kind},
         drops=outside("g does not commute with the activation on X", when=not all(agree)),

@@ -233,6 +233,9 @@ status)`).""",
         measure=lambda case, fields=active_fields: _fields_check(case, fields),
         control=_BENT_AS_LINEAR,
         show=str,
+        proof="Near θ no neuron changes its sign on X. There ReLU is the identity at active neurons: g ∈ GL near 1 and "
+        "translations t of their preactivations pass to the next layer, which undoes them by W g⁻¹ and b − Wt. "
+        "Positive scalings commute with ReLU. An inactive neuron is 0 on X whatever its weights.",
     ),
 )
 
@@ -331,6 +334,10 @@ for each output, and o times it for o outputs. For one output the statement is P
             breaks={"bound": printed_region_bound},
         ),
         show=str,
+        proof="In the cell of a sign pattern s slope and intercept of f are polynomials P_s(θ). For almost all θ, those"
+        " outside the zeros of the differences P_s − P_{s'} that do not vanish identically, two cells with one "
+        "affine map have P_s = P_{s'} for all θ. So on a piece ∇_θf_i(x) is one affine function of x for each "
+        "output i, and its samples give min(samples, n_0 + 1) independent rows at most.",
     ),
 )
 

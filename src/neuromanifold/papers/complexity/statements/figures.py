@@ -34,6 +34,8 @@ class Measured:
     hypotheses: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
+        if isinstance(self.value, Interval):
+            return f"{number(self.value.estimate)}  # {self.what}, {self.value}"
         return f"{number(self.value)}  # {self.what}"
 
 
@@ -300,7 +302,9 @@ COURSES = (
         "Fig 3",
         worked="""On the energy data the mean exact rank is largest before training, 340.2, and falls to 187.9 (heating) and 231.7
 (cooling) after 2,000 epochs; a third to a half of it is lost within 100 epochs. It never rises above its start. On
-f1–f3 it goes from 16 to 31, on g1–g3 from 59 to 117 and back to 93.""",
+f1–f3 it goes from 16 to 31, on g1–g3 from 59 to 117 and back to 93. The inputs are standardised here; the paper does not
+say how it scaled features and loads.""",
+        missing="the scaling of features and loads, the number of epochs",
     ),
     course_statement("Fig 9"),
 )

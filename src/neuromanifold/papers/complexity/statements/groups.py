@@ -296,6 +296,10 @@ alone; so does the paper's own example (1, 5, 4, 3, 2 | 1), with a stabiliser of
         control=_TOO_WIDE,
         exhaustive=_RANGE,
         show=_show_stabiliser,
+        proof="The stabiliser is given by g_l(W_l | b_l) = (W_l g_{l-1} | b_l), g_0 = g_d = 1. For l ≤ m, from the "
+        "input: if g_{l-1} = 1, then g_l fixes the n_{l-1} + 1 ≥ n_l columns of (W_l | b_l), which span ℝ^{n_l} "
+        "for almost all θ, so g_l = 1. For l > m, from the output: if g_{l+1} = 1, then W_{l+1} g_l = W_{l+1}, "
+        "and W_{l+1}, of n_{l+1} ≥ n_l rows, is injective for almost all θ, so g_l = 1.",
     ),
 )
 
@@ -343,5 +347,7 @@ ORBITS = Statement(
         control=_WIDE_ORBIT,
         exhaustive=_MIXED_RANGE,
         show=str,
+        proof="By A.8 (chained) the stabiliser of almost every θ in G_hid is trivial, so that in H ⊂ G_hid is (Lem "
+        "A.7), and dim Hθ = dim H − dim Stab.",
     ),
 )

@@ -300,7 +300,7 @@ def variation(name: str) -> float:
 
 def _more_complex(case: tuple[str, str]) -> Check:
     simple, complicated = case
-    return Check(variation(complicated), variation(simple), ">=", hypotheses={"pair": f"{simple}, {complicated}"})
+    return Check(variation(complicated) / variation(simple), 1.0, ">=", hypotheses={"pair": f"{simple}, {complicated}"})
 
 
 FIGURE_1 = Statement(

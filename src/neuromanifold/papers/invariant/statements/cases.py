@@ -150,13 +150,15 @@ LOSSES: dict[str, Slope] = {
     "sin(s + t)": lambda s, t: np.cos(s + t),
 }
 """∂ℓ/∂s of analytic losses; for every s some t makes it nonzero."""
+SLOPES = LOSSES | {"s²/2": lambda s, t: s}
+"""And of one for which no t does at s = 0."""
 
 
 class Trained:
     """The gradients −∇L of one data set and loss on a network with one output."""
 
     def __init__(self, net: MLP, params: Params, x: np.ndarray, y: np.ndarray, loss: str):
-        self.net, self.x, self.y, self.slope = net, x, y, LOSSES[loss]
+        self.net, self.x, self.y, self.slope = net, x, y, SLOPES[loss]
         self.start, self.template = flatten_on_host(params), params
         self.family = family_of(net, params, x)
 

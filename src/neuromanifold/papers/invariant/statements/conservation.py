@@ -169,6 +169,10 @@ STACKED = Statement(
     draws=20,
     exhaustive="n, m, r ≤ 4, with generic factors and with shared rows (where Δ = UᵀU − VᵀV is degenerate)",
     show=_show,
+    proof="With Z = (U; V), N = n + m, the fields are Ż = MZ, M = ((0, A), (Aᵀ, 0)). For A = e_if_jᵀ and B = e_kf_jᵀ "
+    "the bracket is e_ie_kᵀ − e_ke_iᵀ in the first block, likewise in the second: they generate so(n, m) = {SJ : "
+    "S skew}, J = diag(1, −1). SJZ = 0 when S vanishes on the k = rank Z dimensions of JZ, so dim Lie_θ = "
+    "N(N−1)/2 − (N−k)(N−k−1)/2 = Nk − k(k+1)/2, with k = min(N, r); the rest of Nr is conserved.",
 )
 
 TWO_LAYERS = Statement(

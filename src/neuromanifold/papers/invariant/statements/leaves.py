@@ -254,6 +254,10 @@ REPAIRED = Statement(
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
     show=show_points,
+    proof="θ determines B_1, its zero neurons, the other blocks, neurons equal up to sign, and γ up to a sign for each "
+    "block: the sets are a partition. A signed permutation fixes θ when it keeps the blocks and has the signs "
+    "γ_iγ_{π⁻¹(i)} outside B_1, any signs inside. Conversely the stabiliser shows B_1, the i whose flip alone is "
+    "in it, the blocks, as those that it joins, and the products γ_iγ_j: one stabiliser, one set.",
 )
 
 SIGNED = Statement(

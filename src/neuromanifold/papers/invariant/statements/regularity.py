@@ -63,6 +63,9 @@ SMOOTH = Statement(
     draws=5,
     narrower="F = |θ|^{1+α}/(1+α) · x, 1 ≤ α ≤ 4",
     show=lambda alpha: f"α = {alpha}",
+    proof="M = ∩ ker(g_i − 1) is a linear space, and at its points the gradients lie in ∩ ker(g_iᵀ − 1), which is M for"
+    " normal g_i (proof of Thm 4.1, for which C¹ is enough). So the flow has a solution in M, and by uniqueness, "
+    "for a locally Lipschitz field, no other.",
 )
 
 ONCE_DIFFERENTIABLE = Statement(

@@ -175,6 +175,10 @@ EX_20_WIDTH = Statement(
             "without the permutation of the hidden space", case=lambda: (2, 2), breaks={"pair": _not_permuted}
         ),
         exhaustive="widths 2–5, depths 2–6, by explicit rational matrices; wider and deeper ones are padded with ones in the same way",
+        proof="Take diag(a_l, b_l, 1, …) with a = (1, 1, …), b = (½, 2, 1, …), and the same with a and b exchanged and "
+        "the hidden spaces permuted back. Both products are I; the exchange exchanges the first two entries of "
+        "Δ_l, and the permutations undo it without a change of K. On the entry (1, 1) K is Σ_l Π_{m≠l} w_m², that"
+        " is H for a and Σ 1/b_l² = 17/4 + H − 2 for b.",
     ),
 )
 

@@ -83,12 +83,27 @@ SING_EXIST = Statement(
         measure=_exist_amended,
         control=Control("strides of one", case=lambda: LinearConvNet((3, 2), (1, 1))),
         exhaustive="sizes 2–5, strides 2–4 (H = 2) and sizes 2–4, strides 2–3 (H = 3)",
+        proof="M is a cone, so if it is a manifold at 0 it is its tangent space there, of dimension dim M = Σ(k_l − 1) "
+        "+ 1. But M contains the monomials with the exponents Σ i_lt_l, 0 ≤ i_l < k_l. Raising i_1, then i_2, … "
+        "one by one gives dim M different ones, 0, …, k_1 − 1, k_1 − 1 + t_2, …; and k_1 − 2 + t_2, t_2 = s_1 ≥ "
+        "2, lies strictly between the two last named.",
     ),
 )
 
 
 _TWO = [*line_nets((2, 3), (2, 3), (2,)), *(LinearConvNet(k, (2, 1)) for k in ((4, 2), (4, 3), (5, 2), (5, 3)))]
 _THREE = [LinearConvNet(k, (2, 2, 1)) for k in ((2, 3, 2), (3, 2, 2), (3, 3, 2))]
+
+
+def _every_sign() -> Iterator[Any]:
+    """All filters with entries −1, 0, 1 of the smallest nets: y⁸ at sizes (3, 2, 2) is one."""
+    nets = (LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((3, 2, 2), (2, 2, 1)))
+    return ((net, params) for net in nets for params in signed_filters(net))
+
+
+def _signed_and_planted(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """Filters with entries −1, 0, 1, then tuples with planted factors."""
+    return chain(_every_sign(), planted(rng, draws, [*_TWO, *_THREE]))
 
 
 _EVEN = LinearConvNet((5, 2), (2, 1)), (np.array([1, 0, 0, 0, 1]), np.array([1, 1]))
@@ -115,7 +130,7 @@ _AMENDED = Statement(
     says="D = 1, s_1, …, s_{H−1} > 1, v ≠ 0, over ℂ: several tuples or a rank drop at v exactly when v lies in the complex neuromanifold "
     "of sizes (…, k_l − s_l, k_{l+1} + 1, …) for some l",
     method="exact",
-    cases=lambda rng, draws: planted(rng, draws, [*_TWO, *_THREE]),
+    cases=_signed_and_planted,
     measure=_complex_locus,
     control=Control(
         "real tuples instead of complex ones, over (x⁴ + y⁴)(x² + y²)", case=lambda: _EVEN, breaks={"real": True}
@@ -232,12 +247,6 @@ SING_OUTSIDE = Statement(
 )
 
 
-def _every_sign() -> Iterator[Any]:
-    """All filters with entries −1, 0, 1 of the smallest nets: y⁸ at sizes (3, 2, 2) is one."""
-    nets = (LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((3, 2, 2), (2, 2, 1)))
-    return ((net, params) for net in nets for params in signed_filters(net))
-
-
 def _several(case: Any) -> Check:
     net, params = case
     v = net.end_to_end(params)
@@ -250,7 +259,7 @@ SING_SEVERAL = Statement(
     id="sing (tuples)",
     says="D = 1, inner strides above one: v ≠ 0 is singular exactly when several tuples lie over it or dμ drops rank at the only one",
     method="float64",
-    cases=lambda rng, draws: chain(_every_sign(), planted(rng, draws, [*_TWO, *_THREE])),
+    cases=_signed_and_planted,
     measure=_several,
     control=Control(
         "stride one: three tuples over x²y + xy², where M = ℝ⁴",

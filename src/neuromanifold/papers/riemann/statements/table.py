@@ -357,6 +357,7 @@ WIDE = Statement(
         measure=_independent,
         control=Control("like layers, δ = 6", case=lambda: (SQUARE, np.array([6.0]), 1)),
         show=_show,
+        proof="Thm 13 (kernel), amended.",
     ),
 )
 

@@ -193,6 +193,8 @@ OBS_11_REQUIRES = Statement(
         measure=_where_seen,
         control=_UNLIKE,
         exhaustive="two layers, shapes up to 3 × 2 (D = 2) and of sizes 1–2 (D = 3), strides 1–2",
+        proof="On an axis m where the size of layer l exceeds 1, the least positive exponent of x_m among the "
+        "polynomials of layer l is t_l^(m); filters that can be exchanged have the same polynomials.",
     ),
 )
 
@@ -240,6 +242,7 @@ OBS_11_LINE = Statement(
         measure=_strides_apart,
         control=Control("stride one", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
         exhaustive="sizes 2–3, strides 2–3, H ≤ 4",
+        proof="t_L/t_l = s_l⋯s_{L−1} > 1.",
     ),
 )
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -84,10 +85,22 @@ class Step:
         return f"C = '{self.loss}'; F = [{', '.join(map(str, self.outputs))}]; Theta = [{rows}]"
 
 
+def boundary() -> Iterator[Step]:
+    """Two samples with outputs −1, 0, 1, not both 0, and the kernels 0, ½, of one sample only, and of rank 1, for every loss."""
+    kernels = ((0, 0, 0), (HALF, 0, HALF), (ONE, 0, 0), (HALF, HALF, HALF), (HALF, -HALF, HALF))
+    outputs = [(a, b) for a, b in product((-ONE, 0 * ONE, ONE), repeat=2) if a or b]
+    for (a, b, c), start, loss in product(kernels, outputs, LOSSES):
+        yield Step(loss, start, ((ONE * a, ONE * b), (ONE * b, ONE * c)))
+
+
 def steps(rng: np.random.Generator, count: int) -> Iterator[Step]:
-    """One sample with F = 1 and Θ = 1, ½, ¼, 2, and F = −1, for every loss; then random outputs and kernels of up to four samples."""
+    """One sample with F = 1 and Θ = 1, ½, ¼, 2, and F = −1, for every loss; `boundary`; then random outputs and kernels.
+
+    The random ones have up to four samples.
+    """
     for start, kernel in ((ONE, ONE), (-ONE, ONE), (ONE, HALF), (ONE, HALF / 2), (ONE, 2 * ONE)):
         yield from (Step(loss, (start,), ((kernel,),)) for loss in LOSSES)
+    yield from boundary()
     names = list(LOSSES)
     for _ in range(count):
         n = int(rng.integers(1, 5))
@@ -153,7 +166,10 @@ _DECREASE = Statement(
     method="exact",
     cases=steps,
     measure=reversed_bound,
-    control=Control("a concave loss, −F²/2", case=lambda: Step("−F²/2", (ONE,), ((ONE,),))),
+    control=Control(
+        "a concave loss, −F²/2, on two samples",
+        case=lambda: Step("−F²/2", (ONE, 0 * ONE), ((ONE, 0 * ONE), (0 * ONE, ONE))),
+    ),
     show=str,
     proof="A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f(s), ΔF⟩/|X| with ΔF = −Θf(s).",
 )

@@ -321,6 +321,8 @@ and f(1) = (0, 0). Θ = (1 1; 1 1), and (I − Θ)f = (−1, −1). The factor 1
         measure=lambda case, step=gradient_step: setup_check(case, len(case.start), step),
         control=_NO_STEP,
         show=str,
+        proof="For L = ‖f‖²/(2|X|) a step moves θ by −η∇F f/|X|, and the linear F by −η∇Fᵀ∇F f/|X| = −Θf/|X|; y does "
+        "not move.",
     ),
 )
 

@@ -190,6 +190,7 @@ as before. Its gradient there is (θ₂, θ₁ + 2θ₂) = (3, 4). With ∇F = (
         measure=lambda case, law=lambda factors: factors.T: extended_gradient(case, law),
         control=_LEFT_OUT,
         show=str,
+        proof="The chain rule: ∇_θ F(Γθ) = Γᵀ(∇F)(Γθ), at Γ⁻¹θ.",
     ),
 )
 

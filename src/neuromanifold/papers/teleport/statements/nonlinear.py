@@ -209,6 +209,7 @@ the gradient: Γ∇L = (0, ½, 0, 4), and T·Γ∇L ≠ 0. The factor Γ in Eq. 
         control=_NO_CONSTANT,
         show=str,
         draws=16,
+        proof="By Eq 72 the term is −Γ_{αμ}Γ_{βρ}T_{μρσ}(Γ∇L)_σ, that is −Γ(T·Γ∇L)Γᵀ, and ‖Γ‖ ≤ C.",
     ),
 )
 

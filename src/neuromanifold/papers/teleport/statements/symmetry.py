@@ -298,6 +298,8 @@ of ΓᵀHΓ it is Γ_{21}Γ_{43}H_{w₂v₂} = 4, wrong. They agree where Γ is 
         control=_HALVED,
         show=str,
         draws=24,
+        proof="F∘g = F for all θ. By Eq 15 ∂_α = Γ⁻¹_{αβ}∂'_β, so ∂' = Γ∂; for a linear g, Γ is constant, and ∂'∂' F = "
+        "Γ H Γᵀ.",
     ),
 )
 

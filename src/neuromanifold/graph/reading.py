@@ -1,0 +1,93 @@
+"""Functions of others, read and called without leaving anything behind.
+
+JAX (0.10) remembers its own copy of every NumPy array that a traced function closes over, by the array's identity and whatever the x64
+flag, as long as some jaxpr holds the copy. A float64 constant read while the flag is on would spoil every later `jax.jit` of its
+owner, and one read while it is off every later reading with 64 bits. What is kept of a function therefore holds views of such arrays: other
+objects, the same numbers.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+
+from neuromanifold.numerics.precision import dtype_of, is_wide
+
+
+def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]:
+    """The jaxpr of `fn` at arguments of these shapes, and the shapes of what it returns.
+
+    Arguments of 32 bits are what `fn` gets without the x64 flag, and so it is read: its own constants have 32 bits then.
+    """
+    errors: list[Exception] = []
+
+    # A function of our own: JAX keeps what it read of `fn` itself as long as `fn` lives, and what it has not read to its end for ever.
+    def given(*arguments: Any) -> Any:
+        try:
+            return _bare(fn)(*arguments)
+        except Exception as error:
+            errors.append(error)
+
+    with jax.enable_x64(is_wide() and any(dtype_of(leaf).itemsize >= 8 for leaf in jax.tree.leaves(arguments))):
+        closed, shapes = jax.make_jaxpr(given, return_shape=True)(*arguments)
+    if errors:
+        raise errors[0]
+    return _closed(closed), shapes
+
+
+def called(fn: Callable[..., Any], *arguments: Any) -> Any:
+    """`fn(*arguments)`, by way of its jaxpr."""
+    closed, shapes = read(fn, *arguments)
+    return jax.tree.unflatten(jax.tree.structure(shapes), jex.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments)))
+
+
+def _bare(fn: Any) -> Any:
+    """Without the outermost `jax.jit`, whose reading JAX would keep."""
+    return inspect.unwrap(fn, stop=lambda inner: not isinstance(inner, jax.stages.Wrapped))
+
+
+def _closed(closed: Any) -> Any:
+    return jex.ClosedJaxpr(_opened(closed.jaxpr), [_own(const) for const in closed.consts])
+
+
+def _opened(jaxpr: Any) -> Any:
+    """The jaxpr itself where no constant of it is a NumPy array: JAX knows it again by its identity."""
+    equations = [_equation(equation) for equation in jaxpr.eqns]
+    outputs = [_atom(atom) for atom in jaxpr.outvars]
+    same = all(a is b for a, b in zip((*equations, *outputs), (*jaxpr.eqns, *jaxpr.outvars), strict=True))
+    return jaxpr if same else jaxpr.replace(eqns=equations, outvars=outputs)
+
+
+def _equation(equation: Any) -> Any:
+    atoms = [_atom(atom) for atom in equation.invars]
+    options = {name: _option(option) for name, option in equation.params.items()}
+    same = all(a is b for a, b in zip(atoms, equation.invars, strict=True))
+    same &= all(options[name] is option for name, option in equation.params.items())
+    return equation if same else equation.replace(invars=atoms, params=options)
+
+
+def _option(option: Any) -> Any:
+    if isinstance(option, jex.ClosedJaxpr):
+        consts, jaxpr = [_own(const) for const in option.consts], _opened(option.jaxpr)
+        same = jaxpr is option.jaxpr and all(a is b for a, b in zip(consts, option.consts, strict=True))
+        return option if same else jex.ClosedJaxpr(jaxpr, consts)
+    if isinstance(option, jex.Jaxpr):
+        return _opened(option)
+    if isinstance(option, tuple) and any(isinstance(part, jex.ClosedJaxpr | jex.Jaxpr) for part in option):
+        parts = [_option(part) for part in option]
+        return tuple(parts) if type(option) is tuple else type(option)(*parts)
+    return option
+
+
+def _atom(atom: Any) -> Any:
+    if not isinstance(atom, jex.Literal) or (own := _own(atom.val)) is atom.val:
+        return atom
+    return jex.Literal(own, atom.aval)
+
+
+def _own(array: Any) -> Any:
+    """A view of a NumPy array that JAX holds as its own."""
+    return array.view(np.ndarray) if isinstance(array, np.ndarray) else array

@@ -1,0 +1,336 @@
+"""Scales and shifts of parameters alone, folded into the weights beside them: normalisation in evaluation mode, gains of any norm.
+
+An affine chain of a graph is v = A ⊙ n + B, n a value that depends on the sample, A and B functions of parameters alone (gain, shift, mean,
+variance). Where n is the product with a weight W, or where all readers of v are products with weights W_j, the chain can stand at
+neutral values (gain 1, variance 1, mean 0): W takes over A / A_neutral, the chain's last shift b what is missing of B. Where a shift
+is added to each of the products W_j v, these take over W_j b, and b can be zero. The leaves at neutral values are no parameters any more.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.interpret import interpret
+from neuromanifold.graph.program import Node, Program
+from neuromanifold.graph.uses import Leaf, Use, entries, leaves
+from neuromanifold.models.arguments import Model
+
+Arrays = list[np.ndarray]
+_MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "convert_element_type", "copy")
+_SCALES, _SHIFTS = ("mul", "div"), ("add", "sub", "add_any")
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """A model whose leaves in `neutral` are constants: parameters have None there. A pure function of its parameters."""
+
+    f: Model
+    structure: Any
+    neutral: Mapping[int, np.ndarray]
+
+    def __call__(self, params: Any, x: Any) -> Any:
+        """f with the neutral values in place."""
+        given = iter(jax.tree.leaves(params))
+        count = self.structure.num_leaves
+        full = [jnp.asarray(self.neutral[k]) if k in self.neutral else next(given) for k in range(count)]
+        return self.f(self.structure.unflatten(full), x)
+
+    def parameters(self, arrays: Sequence[Any]) -> Any:
+        """The tree of all leaves without the neutral ones."""
+        return self.structure.unflatten([None if k in self.neutral else a for k, a in enumerate(arrays)])
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """The value where it starts, the nodes of which each reads the last, and the value where it ends."""
+
+    start: int
+    nodes: tuple[tuple[Node, int], ...]
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Folding:
+    """The affine chains of a graph, asked at numbers."""
+
+    graph: Graph
+
+    @property
+    def program(self) -> Program:
+        """The network's program."""
+        return self.graph.program
+
+    @cached_property
+    def uses(self) -> tuple[Leaf, ...]:
+        """How the leaves enter."""
+        return leaves(self.program, len(self.graph.parameters))
+
+    @cached_property
+    def products(self) -> dict[int, tuple[int, Use]]:
+        """The products that one leaf makes once, by the value they give."""
+        found = [(k, leaf.uses[0]) for k, leaf in enumerate(self.uses) if len(leaf.uses) == 1]
+        return {use.output: (k, use) for k, use in found}
+
+    @cached_property
+    def products_of(self) -> dict[int, Use]:
+        """The one product of each leaf that makes one."""
+        return dict(self.products.values())
+
+    @cached_property
+    def consumers(self) -> dict[int, list[Node]]:
+        """The nodes that read each value."""
+        found: dict[int, list[Node]] = defaultdict(list)
+        for node in self.program.nodes:
+            for i in dict.fromkeys(node.inputs):
+                found[i].append(node)
+        return found
+
+    @cached_property
+    def of_sample(self) -> frozenset[int]:
+        """The values that depend on the sample."""
+        return self.program.depending(self.program.inputs[len(self.graph.parameters) :])
+
+    @cached_property
+    def chains(self) -> tuple[Chain, ...]:
+        """All longest chains."""
+        found, inside = [], set[int]()
+        for node in self.program.nodes:
+            for value in node.outputs:
+                if value in self.of_sample and value not in inside:
+                    chain = self.starting(value)
+                    inside |= {n.outputs[0] for n, _ in chain.nodes}
+                    found += [chain] if any(n.operation in (*_SCALES, *_SHIFTS) for n, _ in chain.nodes) else []
+        return tuple(found)
+
+    def starting(self, value: int) -> Chain:
+        """The longest chain that starts at a value."""
+        start, nodes = value, list[tuple[Node, int]]()
+        while len(after := self.consumers[value]) == 1 and value not in self.program.outputs:
+            node = after[0]
+            at = self._position(node, value)
+            if at is None:
+                break
+            nodes.append((node, at))
+            value = node.outputs[0]
+        return Chain(start, tuple(nodes), value)
+
+    def _position(self, node: Node, value: int) -> int | None:
+        """Which operand the chain is, where the node is affine in it and its other operand a matter of parameters."""
+        if node.operation in _MOVES or node.operation == "neg":
+            return 0
+        if node.operation not in (*_SCALES, *_SHIFTS) or node.inputs[0] == node.inputs[1]:
+            return None
+        at = node.inputs.index(value)
+        fits = not (node.operation == "div" and at == 1) and node.inputs[1 - at] not in self.of_sample
+        return at if fits else None
+
+    def leaves_of(self, chain: Chain) -> list[int]:
+        """The leaves that A and B are made of, in the order in which the chain meets them."""
+        found: list[int] = []
+        for node, at in chain.nodes:
+            for other in (i for k, i in enumerate(node.inputs) if k != at and i not in self.program.constants):
+                needed = {i for n in self.program.slice([other]).nodes for i in n.inputs} | {other}
+                found += [
+                    k for k, i in enumerate(self.program.inputs[: len(self.uses)]) if i in needed and k not in found
+                ]
+        return found
+
+    def affine(self, chain: Chain, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
+        """A and B at these parameters, in the shape of the chain's end."""
+        others = [i for node, at in chain.nodes for k, i in enumerate(node.inputs) if k != at]
+        part = self.program.slice(others)
+        sample = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.graph.sample)]
+        known = dict(zip(others, interpret(part, [*map(jnp.asarray, arrays), *sample], None), strict=True))
+        shape = self.program.values[chain.start].shape
+        A, B = jnp.ones(shape), jnp.zeros(shape)
+        for node, at in chain.nodes:
+            if node.operation in _SHIFTS:
+                A, B = _applied(node, at, A, known) - _applied(node, at, 0 * A, known), _applied(node, at, B, known)
+            else:
+                A, B = _applied(node, at, A, known), _applied(node, at, B, known)
+        return np.asarray(A), np.asarray(B)
+
+    def moved(self, chain: Chain, index: np.ndarray) -> np.ndarray:
+        """An array of the start's shape in the shape of the end."""
+        a = jnp.asarray(index)
+        for node, _ in chain.nodes:
+            a = node.evaluate(a)[0] if node.operation in _MOVES else a
+        return np.asarray(a)
+
+    def writer(self, chain: Chain) -> "Weight | None":
+        """The weight whose product starts the chain."""
+        if chain.start not in self.products:
+            return None
+        leaf, use = self.products[chain.start]
+        shape = self.program.values[chain.start].shape
+        places = _given(use, len(shape), len(self._operand(use)))
+        if places is None:
+            return None
+        grid = np.indices(shape)[places[0]].astype(np.float64)
+        place = np.rint(self.moved(chain, grid)).astype(int)
+        return Weight(leaf, self._entries(leaf, use), places[1], place)
+
+    def readers(self, chain: Chain) -> "list[Weight] | None":
+        """The weights of all products that read the end; None where something else does."""
+        found = []
+        shape = self.program.values[chain.end].shape
+        for node in self.consumers[chain.end]:
+            leaf, use = self.products.get(node.outputs[0], (-1, None))
+            places = _summed(use) if use is not None and use.node is node else None
+            if use is None or places is None:
+                return None
+            found.append(Weight(leaf, self._entries(leaf, use), places[1], np.indices(shape)[places[0]]))
+        return found if found and chain.end not in self.program.outputs else None
+
+    def _operand(self, use: Use) -> tuple[int, ...]:
+        return self.program.values[use.node.inputs[use.operand]].shape
+
+    def _entries(self, leaf: int, use: Use) -> np.ndarray:
+        return entries(self.program, self.uses[leaf].value, use.path)
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """A leaf, its entries as its product has them, the axis of these that meets the chain, and the place on it of each entry of the end."""
+
+    leaf: int
+    entries: np.ndarray
+    axis: int
+    place: np.ndarray
+
+    def scaled(self, a: np.ndarray, factor: np.ndarray) -> np.ndarray | None:
+        """The leaf times the factors of the chain's end, or None where entries of one place differ."""
+        scale = np.ones(self.entries.shape[self.axis])
+        scale[self.place.ravel()] = factor.ravel()
+        if not (np.abs(scale[self.place] - factor) <= _SAME * np.abs(factor)).all():
+            return None
+        flat = a.ravel().copy()
+        shape = [-1 if k == self.axis else 1 for k in range(self.entries.ndim)]
+        flat[self.entries] *= np.broadcast_to(scale.reshape(shape), self.entries.shape)
+        return flat.reshape(a.shape)
+
+
+def _applied(node: Node, at: int, a: Any, known: Mapping[int, Any]) -> Any:
+    """The node's result where the chain has the value `a`."""
+    return node.evaluate(*(a if k == at else known[i] for k, i in enumerate(node.inputs)))[0]
+
+
+def _given(use: Use, count: int, axes: int) -> tuple[int, int] | None:
+    """(axis of the product, axis of the weight) where the product has one axis of the weight's own."""
+    if use.node.operation == "conv_general_dilated":
+        numbers = use.node.options["dimension_numbers"]
+        return (numbers.out_spec[1], numbers.rhs_spec[0]) if use.operand == 1 else None
+    contracted, batch = (pair[use.operand] for pair in use.node.options["dimension_numbers"])
+    free = [axis for axis in range(axes) if axis not in (*contracted, *batch)]
+    if len(free) != 1:
+        return None
+    return (count - 1 if use.operand == 1 else len(batch)), free[0]
+
+
+def _summed(use: Use) -> tuple[int, int] | None:
+    """(axis of the other operand, axis of the weight) where one pair is summed."""
+    if use.node.operation == "conv_general_dilated":
+        numbers = use.node.options["dimension_numbers"]
+        plain = use.operand == 1 and use.node.options["feature_group_count"] == 1
+        return (numbers.lhs_spec[1], numbers.rhs_spec[1]) if plain else None
+    contracted = use.node.options["dimension_numbers"][0]
+    return (contracted[1 - use.operand][0], contracted[use.operand][0]) if len(contracted[0]) == 1 else None
+
+
+def folded(folding: Folding, chain: Chain, arrays: Arrays) -> tuple[Arrays, dict[int, np.ndarray]] | None:
+    """The parameters with the chain at neutral values, and those of its leaves that are neutral now; None where it cannot be."""
+    own = folding.leaves_of(chain)
+    written = folding.writer(chain)
+    read = None if written else folding.readers(chain)
+    if not own or (written is None and read is None):
+        return None
+    A, B = folding.affine(chain, arrays)
+    shift = _shift(folding, chain, arrays, own, A)
+    rest = [k for k in own if k != shift]
+    if not rest:
+        return None
+    found = list(arrays)
+    for k in rest:
+        scales = not np.allclose(folding.affine(chain, _put(arrays, k, arrays[k] + 1.0))[0], A, rtol=_SAME)
+        found[k] = np.full_like(arrays[k], 1.0 if scales else 0.0)
+    neutral = {k: found[k] for k in rest}
+    A_neutral, B_neutral = folding.affine(chain, found)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a gain of zero cannot be taken out; refused below
+        factor = A / A_neutral
+        target = B if written else B / factor
+    if not np.isfinite(factor).all() or not np.isfinite(target).all():
+        return None
+    if shift is not None:
+        found[shift] = _solved(folding, chain, found, shift, target)
+        B_neutral = folding.affine(chain, found)[1]
+    size = np.abs(target).max(initial=0.0) + np.abs(B).max(initial=0.0)
+    if not (np.abs(B_neutral - target) <= _SAME * size).all():
+        return None
+    for weight in [written] if written else read or []:
+        scaled = weight.scaled(found[weight.leaf], factor)
+        if scaled is None:
+            return None
+        found[weight.leaf] = scaled
+    return found, neutral
+
+
+def shifted(folding: Folding, chain: Chain, arrays: Arrays) -> tuple[Arrays, dict[int, np.ndarray]] | None:
+    """The parameters with the chain's shift at zero, where every product that reads the chain is followed by a shift that takes it over."""
+    own, read = folding.leaves_of(chain), folding.readers(chain)
+    A, B = folding.affine(chain, arrays)
+    shift = _shift(folding, chain, arrays, own, A) if own and read and chain.start not in folding.products else None
+    if shift is None or read is None:
+        return None
+    found = _put(arrays, shift, np.zeros_like(arrays[shift]))
+    rest = B - folding.affine(chain, found)[1]
+    for weight in read:
+        node = folding.products_of[weight.leaf].node
+        if node.operation != "dot_general":  # at the edge of an image a shift is not the same everywhere
+            return None
+        operand = jnp.asarray(arrays[weight.leaf].ravel()[weight.entries])
+        given = [jnp.asarray(rest) if i == chain.end else operand for i in node.inputs]
+        after = folding.starting(node.outputs[0])
+        A_after, B_after = folding.affine(after, found)
+        target = B_after + A_after * folding.moved(after, np.asarray(node.evaluate(*given)[0]))
+        taker = _shift(folding, after, found, folding.leaves_of(after), A_after)
+        if taker is None:
+            return None
+        found = _put(found, taker, _solved(folding, after, found, taker, target))
+        size = np.abs(target).max(initial=0.0)
+        if not (np.abs(folding.affine(after, found)[1] - target) <= _SAME * size).all():
+            return None
+    return found, {shift: found[shift]}
+
+
+def _put(arrays: Arrays, k: int, a: np.ndarray) -> Arrays:
+    return [a if i == k else other for i, other in enumerate(arrays)]
+
+
+def _shift(folding: Folding, chain: Chain, arrays: Arrays, own: list[int], A: np.ndarray) -> int | None:
+    """The last leaf that is added to the chain and nothing else."""
+    for k in reversed(own):
+        at = [folding.affine(chain, _put(arrays, k, arrays[k] + step)) for step in (0.0, 1.0, 2.0)]
+        once, twice = at[1][1] - at[0][1], at[2][1] - at[0][1]
+        alike = all(np.allclose(a, A, rtol=_SAME) for a, _ in at) and np.allclose(twice, 2 * once, rtol=1e-9)
+        if alike and (once != 0).all():
+            return k
+    return None
+
+
+def _solved(folding: Folding, chain: Chain, arrays: Arrays, k: int, target: np.ndarray) -> np.ndarray:
+    """The shift with which B is the target, as the mean over the entries that it reaches."""
+    index = np.arange(arrays[k].size, dtype=np.float64).reshape(arrays[k].shape)
+    none, ones, numbered = (folding.affine(chain, _put(arrays, k, a))[1] for a in (0 * index, 0 * index + 1, index))
+    slope = ones - none
+    place = np.rint((numbered - none) / slope).astype(int).ravel()
+    wanted = ((target - none) / slope).ravel()
+    sums, counts = np.bincount(place, wanted, index.size), np.bincount(place, minlength=index.size)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), arrays[k].ravel()).reshape(index.shape)
