@@ -107,7 +107,7 @@ class ExactRows(Rows):
     def adding(self, basis: np.ndarray, data: Data, gates: Gates) -> np.ndarray:
         """Those whose rows are not orthogonal to a random vector of the kernel: one product, no Jacobian."""
         found = self.moved(data, gates).products(self.spaces.p, self.spaces.orthogonal(basis)[None])
-        return found.reshape(len(data[0]), -1).any(axis=1)
+        return np.asarray(found.reshape(len(data[0]), -1).any(axis=1))
 
     def moved(self, data: Data, gates: Gates) -> Problem:
         """The same network at other inputs."""
