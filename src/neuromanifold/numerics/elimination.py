@@ -68,14 +68,14 @@ def minor_spans(matrix: Int[np.ndarray, "m n"], rows: Sequence[int], columns: Se
     >>> minor_spans(A, (0, 2), (0, 2), p), minor_spans(A, (0,), (0,), p), minor_spans(A, (0, 1), (0, 2), p)
     (True, False, False)
     """
-    here, chosen = np.asarray(rows, int), np.asarray(columns, int)
+    at, across = np.asarray(rows, int), np.asarray(columns, int)
     b = matmul(matrix, random_residues((matrix.shape[1], 1), p), p)
     try:
-        solution = to_flint(matrix[np.ix_(here, chosen)], p).solve(to_flint(b[here], p))
+        solution = to_flint(matrix[np.ix_(at, across)], p).solve(to_flint(b[at], p))
     except ZeroDivisionError:
         return False
     z = np.array([int(entry) for entry in solution.entries()], np.int64)[:, None]
-    return np.array_equal(matmul(matrix[:, chosen], z, p), b)
+    return np.array_equal(matmul(matrix[:, across], z, p), b)
 
 
 def is_invertible(matrix: Int[np.ndarray, "n n"], p: int) -> bool:
