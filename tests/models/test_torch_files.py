@@ -164,6 +164,33 @@ def test_a_network_of_ones_own_at_the_command_line(folder: Path):
     assert (folder / "report" / "index.html").is_file()
 
 
+PLAIN = """
+from torch import nn
+
+def build():
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+"""
+
+
+def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(folder: Path):
+    (folder / "plaincnn.py").write_text(PLAIN)
+    module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+    with torch.no_grad():
+        module[0].weight[1], module[0].bias[1] = 0.0, -1.0  # pyright: ignore[reportIndexIssue, reportArgumentType]
+    torch.save(module.state_dict(), "weights.pt")
+    np.save("images.npy", np.random.default_rng(0).standard_normal((9, 1, 4, 4)).astype(np.float32))
+    arguments = ["reduce", "weights.pt", "images.npy", "--factory", "plaincnn:build", "--out", "smaller.pt"]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert (
+        "69 → 47 parameters, 1 channels fewer" in result.output and "in PyTorch the outputs differ by" in result.output
+    )
+    state = torch.load("smaller.pt", weights_only=True)
+    assert [tuple(t.shape) for t in state.values()] == [(2, 1, 3, 3), (2,), (3, 8), (3,)]
+    result = CliRunner().invoke(cli.app, [*arguments[:-1], "smaller.npz"])
+    assert result.exit_code == 2 and "smaller.npz" in result.output
+
+
 def test_batch_normalisation_is_folded_as_pytorch_computes_it(tmp_path: Path):
     torch.manual_seed(0)
     module = nn.Sequential(

@@ -89,4 +89,4 @@ def test_inspect_counts_the_balances_and_the_account_explains_them(rng):
     params, x = drawn(rng)
     found = nm.inspect(convolution, params, x)
     assert len(found.conserved) == 7
-    assert found.account.explained["scalings group"] > 0 and found.account.in_kernel
+    assert found.account.explained["scalings"] > 0 and found.account.in_kernel

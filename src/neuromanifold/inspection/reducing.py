@@ -1,5 +1,6 @@
 """Files of networks reduced: stacks of layers by their neurons, PyTorch modules by their channels, each in the format it came in."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from neuromanifold.models.described import perceptron
 from neuromanifold.models.files.factory import module_with_factory
 from neuromanifold.models.storage import layer_names
 from neuromanifold.numerics.files import check_output
+from neuromanifold.numerics.precision import is_floating
 from neuromanifold.symmetry.reduce import reduce_width
 
 
@@ -45,15 +47,33 @@ def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tup
     f, params = from_torch(module, example=x)
     found = reduce_width(f, params, x)
     small = to_torch(module, found.params, resize=True)
-    batch = jax.tree.map(lambda a: torch.from_numpy(np.ascontiguousarray(a)), x)
-    with torch.no_grad():
-        first, second = (np.asarray(each(batch), np.float64) for each in (module, small))
+    first, second = (_outputs(each, x, torch) for each in (module, small))
     before, after = (sum(p.numel() for p in each.parameters()) for each in (module, small))
     said = (
         f"{before:,} → {after:,} parameters, {found.neurons_saved:,} channels fewer\nin PyTorch the outputs differ by "
         f"{np.abs(first - second).max():.1e} where they are up to {np.abs(first).max():.3g}"
     )
     return said, _written(small, out, torch)
+
+
+def _outputs(module: Any, x: Any, torch: Any) -> np.ndarray:
+    """What the module gives in its own dtype, flat, in float64."""
+    dtype = next(module.parameters()).dtype
+    batch = jax.tree.map(lambda a: torch.tensor(a, dtype=dtype if is_floating(a) else None), x)
+    with torch.no_grad():
+        given = (
+            module(**batch) if isinstance(batch, dict) else module(*(batch if isinstance(batch, tuple) else (batch,)))
+        )
+    return np.concatenate([np.ravel(np.asarray(y.double())) for y in _tensors(given)])
+
+
+def _tensors(given: Any) -> Iterator[Any]:
+    """The tensors of nested dictionaries and tuples."""
+    if isinstance(given, Mapping | Sequence):
+        for part in given.values() if isinstance(given, Mapping) else given:
+            yield from _tensors(part)
+    else:
+        yield given
 
 
 def _written(module: Any, out: Path, torch: Any) -> Path:

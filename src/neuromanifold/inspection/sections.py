@@ -1,5 +1,6 @@
 """The sections of an inspection: what each computes, why it is left out where it is, and about what it costs."""
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def _exactly(s: Subject) -> str:
     try:
         refuse_inexact(s.graph, "it needs")
     except NoExactAnswer as refusal:
-        return str(refusal).partition(";")[0]
+        return re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", str(refusal).partition(";")[0])
     return "" if s.exactly else "no exact arithmetic was asked for"
 
 

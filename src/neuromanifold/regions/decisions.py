@@ -81,7 +81,8 @@ def decide(
     if not graph.units:
         return Decisions(graph, (), (), (), 0)
     gates, records = _empty(graph, n)
-    most = min(_AT_ONCE, max(1, memory_budget(memory) // (_BYTES * live_entries(graph))))
+    lifted = 3 * 8 * sum(leaf.size for leaf in leaves)  # parameters with their bounds, and a product's copy of some
+    most = min(_AT_ONCE, max(1, (memory_budget(memory) - lifted) // (_BYTES * live_entries(graph))))
     undecided = np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records, most)
     rows = np.flatnonzero(undecided)
     for part in blocks(len(rows), min(16, most)):

@@ -89,14 +89,15 @@ def parameters_figure(found: Inspection) -> str:
     """One bar: parameter directions that change the function on the sample, and where the others went."""
     shares = _shares(found)
     parts, left = [], 0.0
-    for (name, count), colour in zip(shares, cycle(_SHARES), strict=False):
+    colours = (*_SHARES, *(f"{colour} pale" for colour in _SHARES))
+    for (name, count), colour in zip(shares, cycle(colours), strict=False):
         width = 480 * count / found.n_params
         tip = html.escape(f"{name}: {count:,} of {found.n_params:,}")
         parts.append(f'<rect class="{colour}" x="{left:.2f}" y="0" width="{width:.2f}" height="34" data-tip="{tip}"/>')
         left += width
     legend = "".join(
         f'<li><i class="key dot {colour}"></i>{html.escape(name)}: {count:,}</li>'
-        for (name, count), colour in zip(shares, cycle(_SHARES), strict=False)
+        for (name, count), colour in zip(shares, cycle(colours), strict=False)
     )
     label = html.escape("Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares))
     return (

@@ -13,6 +13,7 @@ from neuromanifold.report.reduction import reduction_section
 from neuromanifold.report.style import PAGE_STYLE, STYLE
 from neuromanifold.report.terms import glossary, linked, row_name
 from neuromanifold.report.unit_map import unit_map
+from neuromanifold.symmetry.account import DimensionAccount
 
 TITLE = "What this network's parameters do"
 _PARAMETERS = (
@@ -112,6 +113,7 @@ def _symmetry(found: Inspection) -> str:
     if found.account is not None:
         rows = [(name, f"{count:,}") for name, count in found.account.rows if count]
         text += f"<p>Directions of the parameters by the {linked('symmetry', 'symmetry')} that explains them.</p>{_pairs(rows)}"
+        text += _chain(found.account)
     if found.conserved is not None and len(found.conserved):
         values = [
             (label, f"{value:.6g}") for label, value in zip(found.conserved.labels, found.conserved.values, strict=True)
@@ -124,6 +126,17 @@ def _symmetry(found: Inspection) -> str:
         )
         text += f"<details><summary>{name} of gradient flow</summary>{_pairs(values[:_MOST_LISTED])}{more}</details>"
     return text
+
+
+def _chain(account: DimensionAccount) -> str:
+    """How the rank grows from the sample to all regions reached, and what was not looked at."""
+    on_sample, on_regions, reached, D = account.chain
+    notes = "".join(f"<li>{html.escape(what)}</li>" for what in account.left_out)
+    listed = f"<details><summary>Not looked at</summary><ul>{notes}</ul></details>" if notes else ""
+    return (
+        f"<p>The rank is {on_sample:,} on the sample, {on_regions:,} on its {account.regions:,} regions, at least {reached:,} "
+        f"on the {account.reached:,} regions reached, of {D:,} parameters.</p>{listed}"
+    )
 
 
 def _descent(found: Inspection) -> str:

@@ -56,6 +56,7 @@ svg .inner { overflow: hidden; } svg text { fill: var(--ink); font: 11.5px syste
 .key { display: inline-block; width: 1.4em; margin-right: .45em; vertical-align: .2em; border-top: 3px solid var(--k); }
 .key.dashed, .key.rule { border-top: 2px dashed var(--k); }
 .key.dot { width: .75em; height: .75em; vertical-align: -.05em; border: 0; border-radius: 2px; background: var(--k); }
+.pale { opacity: .5; }
 .c1 { --k: var(--c1); } .c2 { --k: var(--c2); } .c3 { --k: var(--c3); } .c4 { --k: var(--c4); } .c5 { --k: var(--c5); }
 .c6 { --k: var(--c6); } .c7 { --k: var(--c7); } .c8 { --k: var(--c8); } .c9 { --k: var(--c9); } .c10 { --k: var(--c10); }
 .c11 { --k: var(--c11); } .c12 { --k: var(--c12); } .soft { --k: var(--soft); } .off { --k: var(--off); }

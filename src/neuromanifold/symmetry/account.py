@@ -257,7 +257,8 @@ def _fields(group: Any) -> Any:
 def _title(group: Any) -> str:
     if isinstance(group, NamedGroup):
         return f"{group.kind} of {group.space}"
-    return type(group).__name__.removesuffix("Group").lower() + " group"
+    name = type(group).__name__
+    return f"{name.removesuffix('Group').lower()} group" if name.endswith("Group") else name.lower()
 
 
 def _unit_rows(rows: np.ndarray) -> np.ndarray:
