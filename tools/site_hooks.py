@@ -112,14 +112,14 @@ def verdict_badges(paper: str) -> dict[str, str]:
 
 
 def errata_anchors(paper: str) -> dict[str, str]:
-    """Where the Errata page works out each failing statement of a paper."""
+    """Where the Errata page works out each statement of a paper that fails or was not reproduced."""
     anchors, taken, chapter = {}, set(), ""
     for mark, title in re.findall(r"^(##+) (.*)$", (ROOT / "docs" / "errata.md").read_text(), re.MULTILINE):
         anchor = unique(slugify(title, "-"), taken)
         if mark == "##":
             chapter = title
-        elif chapter == paper:
-            anchors[title.rpartition(":")[0]] = anchor
+        elif chapter == paper or title.startswith(f"{paper}, "):
+            anchors[title.rpartition(":")[0].removeprefix(f"{paper}, ")] = anchor
     return anchors
 
 
