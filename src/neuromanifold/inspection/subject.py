@@ -10,12 +10,14 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
@@ -110,7 +112,8 @@ class Subject:
         """Floating-point operations of f at one sample, as XLA counts them."""
         one = jax.tree.map(lambda a: a[:1], self.x)
         structs = (Signature.of(jax.tree.map(np.asarray, part)).structs() for part in (self.params, one))
-        found = jax.jit(lambda *arguments: self.f(*arguments)).lower(*structs).cost_analysis() or {}
+        with arithmetic():
+            found = jax.jit(lambda *arguments: called(self.f, *arguments)).lower(*structs).cost_analysis() or {}
         return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
 
 

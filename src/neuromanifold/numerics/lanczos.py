@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from neuromanifold.numerics.compiling import compiled
+
 _LARGEST_BASIS = 48
 _MOST_RESTARTS = 200
 
@@ -72,7 +74,7 @@ def largest_eigenpairs(
     return _solve(product, arguments, key, size=size, k=k, basis=basis, rtol=tolerance, dtype=jnp.dtype(dtype).name)
 
 
-@partial(jax.jit, static_argnames=("product", "size", "k", "basis", "rtol", "dtype"))
+@compiled("product", "size", "k", "basis", "rtol", "dtype")
 def _solve(
     product: Product, arguments: Any, key: Any, *, size: int, k: int, basis: int, rtol: float, dtype: str
 ) -> Eigenpairs:

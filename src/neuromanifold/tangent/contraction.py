@@ -1,7 +1,5 @@
 """The kernel of two sets of samples from their factors, by the routes of a plan."""
 
-import functools
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,36 +7,23 @@ import jax
 import jax.numpy as jnp
 
 from neuromanifold.graph.factors import Factors, factors
-from neuromanifold.numerics.devices import devices, multiplies_float64_faster
+from neuromanifold.numerics.compiling import compiled
+from neuromanifold.numerics.devices import multiplies_float64_faster
 from neuromanifold.numerics.precision import products_are
 from neuromanifold.tangent.routes import Plan, Route, columns_together
 
 _LONG = 2048
 """Sums of so many products repay the conversion to float64."""
-_STATIC = ("plan", "kind", "same")
 
 
-def without_triton(function: Any) -> Any:
-    """One of the functions below as it is called from outside of any `jit`: on a GPU XLA searches 10 to 20 s among Triton's matrix
-    products for 4 % of speed, so they are left out (H200, JAX 0.11.2). Products of three passes need them."""
-    kept = devices()[0].platform != "gpu" or products_are("tf32x3", "bf16x3")
-    return function if kept else _compiled(function.__wrapped__)
-
-
-@functools.cache
-def _compiled(function: Any) -> Any:
-    names = [name for name in _STATIC if name in inspect.signature(function).parameters]
-    return jax.jit(function, static_argnames=names, compiler_options={"xla_gpu_enable_triton_gemm": False})
-
-
-@jax.jit(static_argnums=0)
+@compiled("plan")
 def factors_of(plan: Plan, params: Any, x: Any) -> Factors:
     """The factors at every sample."""
     uses = [route.use for route in plan.routes]
     return jax.vmap(lambda sample: factors(plan.graph, uses, plan.direct, params, sample))(x)
 
 
-@functools.partial(jax.jit, static_argnames=_STATIC)
+@compiled("plan", "kind", "same")
 def kernel_block(plan: Plan, params: Any, x1: Any, x2: Any, *, kind: str, same: bool) -> tuple[Any, Any]:
     """The kernel of two blocks of samples, and whether everything in it is finite."""
     left = factors_of(plan, params, x1)
@@ -54,7 +39,7 @@ def all_finite(tree: Any) -> Any:
     return jnp.stack([jnp.bool_(True), *(jnp.isfinite(leaf).all() for leaf in leaves)]).all()
 
 
-@functools.partial(jax.jit, static_argnames=_STATIC)
+@compiled("plan", "kind", "same")
 def tile(plan: Plan, left: Factors, right: Factors, *, kind: str, same: bool) -> tuple[Any, Any]:
     """The kernel from the factors of two blocks of samples, and whether it is finite."""
     kernel = combine(plan, left, right, kind)
@@ -70,7 +55,7 @@ def _symmetric(matrix: Any) -> Any:
     return (matrix + jax.lax.optimization_barrier(matrix.swapaxes(0, 1))) / 2
 
 
-@jax.jit(static_argnums=0)
+@compiled("plan")
 def self_traces(plan: Plan, params: Any, x: Any) -> Any:
     """Tr Θ(x_i, x_i) at every sample."""
 

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from neuromanifold.numerics.devices import devices, in_halves, mesh, spread, whole
 from neuromanifold.numerics.memory import blocks
 from neuromanifold.numerics.validation import explain_not_finite, leading_axis
-from neuromanifold.tangent.contraction import all_finite, factors_of, kernel_block, tile, without_triton
+from neuromanifold.tangent.contraction import all_finite, factors_of, kernel_block, tile
 from neuromanifold.tangent.routes import Plan
 
 _SMALLEST = {"cpu": 512}
@@ -94,15 +94,14 @@ class Tiles:
 
     def _factors(self, params: Any, over: Mesh | None, start: int, stop: int, second: bool) -> Any:
         x = jax.tree.map(lambda a: a[start:stop], self.x2 if second else self.x1)
-        return without_triton(factors_of)(self.plan, params, x if over is None else spread(x, over))
+        return factors_of(self.plan, params, x if over is None else spread(x, over))
 
     def _tile(self, made: Callable[..., Any], row: Strip, column: Strip, over: Mesh | None) -> Any:
         symmetric = self.x2 is None
         same = symmetric and row == column
         left = made(row.samples.start, row.samples.stop, False)
         right = left if same else made(column.samples.start, column.samples.stop, not symmetric)
-        right = right if over is None else whole(right, over)
-        block, finite = without_triton(tile)(self.plan, left, right, kind=self.kind, same=same)
+        block, finite = tile(self.plan, left, right if over is None else whole(right, over), kind=self.kind, same=same)
         if not bool(finite):
             self.refuse()
         return block if over is None else jax.device_put(block, devices()[0])
@@ -160,8 +159,7 @@ def assembled(tiles: Tiles) -> Any:
 
 def _at_once(tiles: Tiles) -> Any:
     second = tiles.x1 if tiles.x2 is None else tiles.x2
-    compiled = without_triton(kernel_block)
-    block, finite = compiled(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
+    block, finite = kernel_block(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
     if not bool(finite):
         tiles.refuse()
     return block

@@ -146,6 +146,10 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
     if not isinstance(params, Mapping) or set(params) != set(own):
         found = ", ".join(sorted(params)) if isinstance(params, Mapping) else type(params).__name__
         raise ValueError(f"`params` has {found}; the module's own are {', '.join(sorted(own))}.")
+    if folded := [name for name in own if params[name] is None]:
+        raise ValueError(
+            f"`params` has None for {', '.join(folded)}, folded into others; reduce with `fold=False` for PyTorch."
+        )
     twin = _copied(module)
     if resize:
         resized(twin, {name: np.shape(params[name]) for name in own}, tied, torch)
