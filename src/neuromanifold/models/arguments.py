@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.function import flat_outputs, output_shape
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import is_floating, is_traced, is_wide, promote, widest
 from neuromanifold.numerics.validation import (
     check_finite,
@@ -111,7 +112,7 @@ _SEPARATE: dict[Any, bool] = {}
 
 
 def _compare_rows(f: Model, params: Any, x: Any) -> None:
-    error, scale = map(float, jax.jit(lambda *arguments: _row_error(f, *arguments))(params, x))
+    error, scale = map(float, compiled()(lambda *arguments: _row_error(f, *arguments))(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
     if error > _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))):
         raise ArithmeticError(

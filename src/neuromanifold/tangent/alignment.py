@@ -9,6 +9,7 @@ import numpy as np
 from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked
 from neuromanifold.models.losses import Loss, mse
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import boundary, is_traced, promote
 from neuromanifold.numerics.validation import refuse_tracers
@@ -35,7 +36,7 @@ def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: fl
         return value if is_traced(value) else float(value)
 
 
-@jax.jit(static_argnums=(0, 1))
+@compiled("f", "loss")
 def _alignment(f: Model, loss: Loss, params: Any, x: Any, y: Any) -> Any:
     prediction, pullback = jax.vjp(lambda p: called(f, p, x), params)
     g = jax.grad(loss)(prediction, y)

@@ -12,6 +12,7 @@ from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.models.losses import Loss, mse
+from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
 from neuromanifold.tangent.jacobian import n_columns
@@ -38,7 +39,7 @@ def output_hessian_norm(
         return leave(_hessian_norms(f, output, rtol, np.dtype(dtype), params, x))
 
 
-@jax.jit(static_argnums=(0, 1, 2, 3))
+@compiled("f", "output", "rtol", "dtype")
 def _hessian_norms(f: Model, output: int, rtol: float, dtype: np.dtype, params: Any, x: Any) -> Any:
     size = n_columns(params)
     return jax.lax.map(lambda row: _norm(Product(_hessian, (f, output)), (params, row), size, rtol, dtype), x)
