@@ -17,10 +17,10 @@ NET = nm.MLP((2, 3, 1))
 X = jnp.array([[0.5, -1.0], [1.5, 0.25], [-0.75, 0.5]])
 Y = jnp.array([[0.1], [0.2], [-0.3]])
 POSITIONAL = {
-    "x", "x2", "y", "delta", "state", "variables", "cotangent", "alpha", "lr", "weight_decay", "frozen", "ring", "record",
+    "params", "x", "x2", "y", "delta", "state", "variables", "cotangent", "alpha", "lr", "weight_decay", "frozen", "ring", "record",
     "precision", "memory",
 }  # fmt: skip
-"""Arguments of formulas (data, points, a slope, a rate) may be left out and given by position; all others are options."""
+"""Arguments of formulas (parameters, data, points, a slope, a rate) may be left out and given by position; all others are options."""
 NO_DEFAULT_LOSS = {
     "functionspace.balanced_flow", "functionspace.dense_parameter_flow", "functionspace.parameter_flow", "functionspace.riemannian_flow"
 }  # fmt: skip

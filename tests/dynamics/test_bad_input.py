@@ -91,7 +91,10 @@ def test_a_square_network_is_one_network(key):
             {"probes": [nm.probes.loss]},
             r"`probes` contains loss_probe, which does not take \(f, params, x, y\); .* nm.probes.loss\(nm.losses.mse\)",
         ),
-        ({"f": Unhashable()}, r"`f` is a Unhashable, which cannot be hashed; pass a function"),
+        (
+            {"f": Unhashable()},
+            r"`f` is a Unhashable, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters",
+        ),
     ],
 )
 def test_things_of_the_wrong_kind(options, message):

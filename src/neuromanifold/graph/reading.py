@@ -6,6 +6,7 @@ owner, and one read while it is off every later reading with 64 bits. What is ke
 objects, the same numbers.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,12 @@ def called(fn: Callable[..., Any], *arguments: Any) -> Any:
     """`fn(*arguments)`, by way of its jaxpr."""
     closed, shapes = read(fn, *arguments)
     return jax.tree.unflatten(jax.tree.structure(shapes), jex.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def evaluated(fn: Callable[..., Any], *arguments: Any) -> Any:
+    """`called` on arrays, compiled once for each function and shapes."""
+    return called(fn, *arguments)
 
 
 def _bare(fn: Any) -> Any:

@@ -59,7 +59,7 @@ def check_model(f: Any) -> None:
         hash(f)
     except TypeError:
         raise TypeError(
-            f"`f` is a {type(f).__name__} that holds arrays; keep them in the parameters: "
+            f"`f` is a {type(f).__name__}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
             "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
         ) from None
 

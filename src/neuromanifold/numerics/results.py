@@ -5,7 +5,7 @@ import html
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import jax
 import numpy as np
@@ -133,6 +133,9 @@ def follows(verb: Callable[P, R]) -> Callable[P, R]:
                 return dataclasses.replace(leaf, **moved) if moved else leaf
             return follow(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
 
-        return jax.tree.map(leave, verb(*args, **kwargs))
+        found = verb(*args, **kwargs)
+        if type(found) is dict:  # JAX would sort its keys
+            return cast(R, {name: jax.tree.map(leave, value) for name, value in found.items()})
+        return jax.tree.map(leave, found)
 
     return call

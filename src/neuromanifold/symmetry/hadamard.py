@@ -9,7 +9,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import called, evaluated
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.losses import Loss, mse
@@ -54,7 +54,7 @@ class ExtendedModel:
             return called(self.f, _product(*params), x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return leave(called(self.f, _product(*promote(tuple(params), dtype)), promote(x, dtype)))
+            return leave(evaluated(self.f, _product(*promote(tuple(params), dtype)), promote(x, dtype)))
 
     def frozen(self, factors: Any) -> "TransformedModel":
         """θ ↦ F(Γ̃θ) with Γ̃ no longer a parameter: what one trains after the transformation."""

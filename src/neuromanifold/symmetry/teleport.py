@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import called, evaluated
 from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
@@ -112,7 +112,7 @@ def teleport(
         found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)
         element = group.element(found)
         moved = element(to_host(start))
-        before, after = called(group.model, start, x), called(group.model, moved, x)
+        before, after = evaluated(group.model, start, x), evaluated(group.model, moved, x)
         deviation = float(np.abs(after - before).max() / max(1e-300, np.abs(before).max()))
         if not deviation <= rtol:
             raise ArithmeticError(
