@@ -14,7 +14,7 @@ from neuromanifold.models.adapters.pytorch import from_torch, to_torch
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.files.factory import module_with_factory
 from neuromanifold.models.storage import layer_names
-from neuromanifold.numerics.files import check_output
+from neuromanifold.numerics.files import check_output, write_atomically
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.symmetry.reduce import reduce_width
 
@@ -45,7 +45,7 @@ def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tup
         raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth or .safetensors.")
     module, x = module_with_factory(Path(model), factory), samples(data)[0]
     f, params = from_torch(module, example=x)
-    found = reduce_width(f, params, x)
+    found = reduce_width(f, params, x, fold=False)
     small = to_torch(module, found.params, resize=True)
     first, second = (_outputs(each, x, torch) for each in (module, small))
     before, after = (sum(p.numel() for p in each.parameters()) for each in (module, small))
@@ -82,7 +82,5 @@ def _written(module: Any, out: Path, torch: Any) -> Path:
     if out.suffix == ".safetensors":
         from safetensors.torch import save_file
 
-        save_file(state, str(out))
-    else:
-        torch.save(state, out)
-    return out
+        return write_atomically(out, lambda path: save_file(state, str(path)))
+    return write_atomically(out, lambda path: torch.save(state, path))
