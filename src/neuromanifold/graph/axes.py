@@ -20,10 +20,11 @@ Axes = tuple[Axis, ...]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The atoms of the axes of every input and output of a program, their sizes, and which of them are rigid."""
+    """The atoms of the axes of every input, output and value of a program, their sizes, and which of them are rigid."""
 
     inputs: tuple[Axes, ...]
     outputs: tuple[Axes, ...]
+    values: dict[int, Axes]
     sizes: dict[int, int]
     rigid: frozenset[int]
 
@@ -50,9 +51,10 @@ def axis_labels(program: Program) -> Labels:
         results = _propagate(table, node, [read(i) for i in node.inputs], *shapes)
         known.update(zip(node.outputs, results, strict=True))
     inputs, outputs = ([table.resolved(read(i)) for i in ids] for ids in (program.inputs, program.outputs))
+    values = {i: table.resolved(axes) for i, axes in known.items()}
     atoms = {a for axes in (*inputs, *outputs) for axis in axes for a in axis}
     sizes = {a: table.size[a] for a in atoms}
-    return Labels(tuple(inputs), tuple(outputs), sizes, frozenset(a for a in atoms if a in table.rigid))
+    return Labels(tuple(inputs), tuple(outputs), values, sizes, frozenset(a for a in atoms if a in table.rigid))
 
 
 @dataclass
@@ -65,8 +67,8 @@ class _Atoms:
     rigid: set[int] = field(default_factory=set)
 
     def atom(self, size: int, rigid: bool = False) -> Axis:
-        """A new axis of one atom, of none where it has one place."""
-        if size == 1:
+        """A new axis of one atom, of none where it has one place or none."""
+        if size < 2:
             return ()
         self.size.append(size)
         self.parent.append(len(self.parent))

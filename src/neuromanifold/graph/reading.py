@@ -35,8 +35,19 @@ def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]
     with jax.enable_x64(is_wide() and any(dtype_of(leaf).itemsize >= 8 for leaf in jax.tree.leaves(arguments))):
         closed, shapes = jax.make_jaxpr(given, return_shape=True)(*arguments)
     if errors:
-        raise errors[0]
+        raise _explained(errors[0], arguments)
     return _closed(closed), shapes
+
+
+def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
+    """The author's own error, with a note of what the function was given."""
+    if not any(note.startswith("`f`") for note in getattr(error, "__notes__", ())):
+        given = ", ".join(f"{dtype_of(leaf)}{list(np.shape(leaf))}" for leaf in jax.tree.leaves(arguments[1:]))
+        error.add_note(
+            f"`f` raised this itself, called as f(params, x) with x = {given} and parameters in the same precision; "
+            "it is made of JAX operations (jnp, not np) and leaves dtypes to its arguments."
+        )
+    return error
 
 
 def called(fn: Callable[..., Any], *arguments: Any) -> Any:
