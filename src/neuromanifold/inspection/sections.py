@@ -37,10 +37,9 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.regions.signs import signs_of
 from neuromanifold.symmetry.account import DimensionAccount, account_of
 from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
-from neuromanifold.symmetry.reduce import Reduction, reduce_width, reduced_by
+from neuromanifold.symmetry.reduce import Reduction, reduction_of
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
@@ -143,7 +142,7 @@ def _descent(s: Subject) -> Descent:
 
 def _account(s: Subject) -> DimensionAccount:
     groups = () if perceptron(s.f) else (s.scalings,)
-    return account_of(s.problem, s.params, s.rank, groups=groups, batches=_BATCHES)
+    return account_of(s.geometry, groups=groups, batches=_BATCHES)
 
 
 def _account_obstacle(s: Subject) -> str:
@@ -171,13 +170,10 @@ def _conserved(s: Subject) -> ConservedQuantities:
 
 
 def _reduction(s: Subject) -> Reduction:
-    if perceptron(s.f) is None:
-        try:
-            return reduce_width(s.f, s.params, s.x)
-        except ValueError as refusal:
-            raise LeftOut(str(refusal).partition(";")[0]) from None
-    net, params, x = s.perceptron
-    return reduced_by(signs_of(net, s.problem.decisions, s.samples), net, params, x)
+    try:
+        return reduction_of(s.geometry)
+    except ValueError as refusal:
+        raise LeftOut(str(refusal).partition(";")[0]) from None
 
 
 def _reduction_seconds(s: Subject) -> float:
@@ -212,7 +208,7 @@ SECTIONS = (
     Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
-        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns().sum()), _exactly,
+        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns.sum()), _exactly,
         lambda s: compiling(s, 1) + passes(s, 20) + s.samples * s.columns * ENTRY, needs="regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),

@@ -51,6 +51,7 @@ class Rows(abc.ABC):
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         """J at these inputs, (n·o, D), the bends decided as the gates say."""
 
+    @cached_property
     def of_sample(self) -> np.ndarray:
         """J on the sample, all of whose rows must be finite."""
         found = self.at(self.data, self.gates)
@@ -185,7 +186,7 @@ class FloatRows(Rows):
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The rank of J on the sample, bases of its row space on the sample's regions (`sampled`) and on all that were reached.
+    """The rank of J on the sample, bases of its row space on the sample's regions (`sampled`) and on all that were reached (their `gates`).
 
     `dropped` counts the rows at random and wide inputs that were not finite; `ended`: batches of new inputs added nothing more.
     """
@@ -196,6 +197,7 @@ class Chain:
     everywhere: np.ndarray
     sampled: Known
     reached: Known
+    gates: Gates
     gap: float
     dropped: int
     ended: bool
@@ -213,7 +215,7 @@ def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, b
     """
     spaces, gaps = rows.spaces, []
     if rank is None:
-        matrix = _tall(spaces, rows.of_sample())
+        matrix = _tall(spaces, rows.of_sample)
         basis, gaps = spaces.basis(matrix), [spaces.gap(matrix)]
         rank = len(basis)
     else:
@@ -238,7 +240,7 @@ def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, b
         dropped += lost
         idle = 0 if len(everywhere) > before else idle + 1
     ended = idle == _PATIENCE or len(everywhere) == everywhere.shape[1]
-    return Chain(spaces, rank, regions, everywhere, sampled, reached, min(gaps), dropped, ended)
+    return Chain(spaces, rank, regions, everywhere, sampled, reached, met, min(gaps), dropped, ended)
 
 
 def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
