@@ -38,6 +38,7 @@ from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.symmetry.account import DimensionAccount, account_of
+from neuromanifold.symmetry.balances import Scalings
 from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
 from neuromanifold.symmetry.reduce import Reduction, reduction_of
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
@@ -152,21 +153,16 @@ def _account_obstacle(s: Subject) -> str:
     return _exactly(s) or ("it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else "")
 
 
-def conserved_obstacle(s: Subject) -> str:
-    """Why no conserved quantities are known of a network, where none are."""
-    return "" if perceptron(s.f) or filters(s.f) else "known for an nm.MLP and an nm.LinearConvNet only"
-
-
-def _conserved(s: Subject) -> ConservedQuantities:
+def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantities:
+    """Those of an `nm.MLP` or `nm.LinearConvNet` by its description, of any other network the balances of its channels."""
     net: Any = s.f
-    if conserved_obstacle(s):
-        found = s.scalings.quantities(s.params)
-        if not len(found):
-            raise LeftOut(
-                "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
-            )
-        return found
-    return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+    if perceptron(net) or filters(net):
+        return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+    if not len(found := scalings().quantities(s.params)):
+        raise LeftOut(
+            "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
+        )
+    return found
 
 
 def _reduction(s: Subject) -> Reduction:
@@ -219,7 +215,10 @@ SECTIONS = (
         "account", "account of the parameters", _account, _account_obstacle, account_seconds,
         lambda s: 3 * 8 * s.columns**2, "exact",
     ),
-    Section("conserved", "conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
+    Section(
+        "conserved", "conserved quantities", lambda s: conserved(s, lambda: s.scalings), lambda s: "",
+        scalings_seconds, scalings_bytes,
+    ),
     Section(
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
         _reduction_seconds, needs="regions",
