@@ -12,7 +12,7 @@ from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
@@ -159,6 +159,7 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
     return everywhere + on_regions, where
 
 
+@follows
 def dimension_account(
     f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
 ) -> DimensionAccount:

@@ -15,7 +15,7 @@ from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, sample_arrays
 from neuromanifold.regions.signs import Signs
 from neuromanifold.symmetry.narrowing import INACTIVE, PROBES, narrowed
@@ -63,6 +63,7 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
 
 
+@follows
 def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
     """A smaller network with the same function: everywhere, or with `x` on the sample and the regions it meets.
 
