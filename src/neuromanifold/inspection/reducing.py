@@ -44,8 +44,8 @@ def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tup
     if out.suffix not in (".pt", ".pth", ".safetensors"):
         raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth or .safetensors.")
     module, x = module_with_factory(Path(model), factory), samples(data)[0]
-    f, params = from_torch(module, example=x)
-    found = reduce_width(f, params, x)
+    f, params = from_torch(module, example=x, statistics=True)
+    found = reduce_width(f, params, x, fold=False)
     small = to_torch(module, found.params, resize=True)
     first, second = (_outputs(each, x, torch) for each in (module, small))
     before, after = (sum(p.numel() for p in each.parameters()) for each in (module, small))
