@@ -11,6 +11,7 @@ import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.reading import called
+from neuromanifold.models.adapters.torch_graph import Smaller
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
@@ -46,6 +47,20 @@ class Narrowed:
         return self.f(structure.unflatten(full), x)
 
 
+def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Smaller]:
+    """Each parameter of a dictionary by name: its values, and where they stood; what was folded at its neutral values."""
+    neutral = model.f.neutral if isinstance(model.f, Folded) else {}
+    given = iter(zip(model.shapes, model.kept, strict=True))
+    found: dict[str, Smaller] = {}
+    for k, name in enumerate(sorted(params)):
+        if k in neutral:
+            found[name] = Smaller(neutral[k], (), neutral[k].shape, fixed=True)
+        else:
+            shape, kept = next(given)
+            found[name] = Smaller(np.asarray(params[name]), kept, shape, fixed=False)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class _Work:
     """Parameters at full size, removed channels as zeros; f on the sample and on wide inputs."""
@@ -67,10 +82,11 @@ class _Work:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """(f, params) with fewer channels, what went, how many channels, and the largest difference on the sample."""
+    """(f, params) with fewer channels, the same with zeros put back, what went, how many channels, the largest difference on the sample."""
 
     f: Model
     params: Any
+    whole: Narrowed
     removed: tuple[Removal, ...]
     channels: int
     deviation: float
@@ -96,12 +112,12 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found
         for k, channels in enumerate(found):
             for rule in (_unread, _silent, _inactive, _parallel, _linear):
                 work = rule(work, k, channels, rtol)
-    smaller, small = _sliced(smaller, structure, work, found, x)
+    smaller, small, padded = _sliced(smaller, structure, work, found, x)
     with arithmetic():
         whole = jax.tree.unflatten(jax.tree.structure(params), leaves)
         pairs = zip(jax.tree.leaves(smaller(small, x)), jax.tree.leaves(f(whole, x)), strict=True)
         deviation = max(float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs)
-    return Found(smaller, small, work.removed, sum(int((~a).sum()) for a in work.alive), deviation)
+    return Found(smaller, small, padded, work.removed, sum(int((~a).sum()) for a in work.alive), deviation)
 
 
 def _values(f: Model, structure: Any, x: Any) -> Callable[[Arrays], np.ndarray]:
@@ -139,8 +155,8 @@ def _without_scales(f: Model, structure: Any, work: _Work, graph: Graph) -> tupl
     return (Folded(f, structure, neutral) if neutral else f), work
 
 
-def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], x: Any) -> tuple[Model, Any]:
-    """The parameters without the channels that went, and a model that takes them."""
+def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], x: Any) -> tuple[Model, Any, Narrowed]:
+    """The parameters without the channels that went, with a model that takes them before, and the one that puts zeros back after them."""
     leaves = work.arrays
     kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
     for channels, alive in zip(found, work.alive, strict=True):
@@ -156,12 +172,12 @@ def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], 
         try:
             own = jax.tree.leaves(f(small, x))
         except (TypeError, ValueError):
-            return model, small
+            return model, small, model
     alike = all(
         np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-12)
         for a, b in zip(own, expected, strict=True)
     )
-    return (f if alike else model), small
+    return (f if alike else model), small, model
 
 
 def _gone(work: _Work, k: int, channels: Channels, which: np.ndarray, arrays: Arrays, reason: str) -> _Work:

@@ -11,6 +11,7 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.adapters.pytorch import to_graph_module
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
@@ -19,7 +20,7 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, exact_signs
-from neuromanifold.symmetry.narrowing import INACTIVE, PROBES, narrowed
+from neuromanifold.symmetry.narrowing import INACTIVE, PROBES, Narrowed, narrowed, smaller_parameters
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
 
 _EXACT_PRODUCTS = 10**6
@@ -35,7 +36,8 @@ class Reduction(Result):
     that it was computed in rational arithmetic, so that it is what the parameters' own rounding costs and nothing else.
     `removed` lists what went and why. `on_sample` says whether equality is claimed on the sample and the linear
     regions that it meets only. Where it is not, it is claimed everywhere if `proved` (the rules for perceptrons are theorems); else it was
-    tested on the sample and on 256 wide inputs (other networks).
+    tested on the sample and on 256 wide inputs (other networks). `whole` is the network at its first widths, with zeros for what went
+    (None for perceptrons).
     """
 
     net: Any
@@ -47,6 +49,19 @@ class Reduction(Result):
     neurons_saved: int
     parameters_saved: int
     proved: bool
+    whole: Narrowed | None = None
+
+    def to_torch(self, module: Any, *, example: Any) -> Any:
+        """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch: `nm.from_torch(module, example=example)`.
+
+        Its graph is the module's at fewer parameters, which are named as before. Where a layer does not take them (a normalisation with
+        its buffers, grouped convolutions), the graph first puts them at their places among zeros; what was folded is a buffer. Values
+        are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers where they can be
+        resized.
+        """
+        if self.whole is None or not isinstance(self.params, dict):
+            raise TypeError(f"the reduced network is a {type(self.net).__name__}, not one that `nm.from_torch` gave.")
+        return to_graph_module(module, smaller_parameters(self.whole, self.params), example)
 
     def headline(self) -> str:
         """The first line of `str`."""
@@ -122,6 +137,7 @@ def _of_channels(f: Model, params: Any, x: Any, rtol: float, fold: bool) -> Redu
         neurons_saved=found.channels,
         parameters_saved=sizes[0] - sizes[1],
         proved=False,
+        whole=found.whole,
     )
 
 
