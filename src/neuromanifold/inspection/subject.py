@@ -17,7 +17,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
@@ -26,6 +26,7 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.balances import Scalings, channel_scalings
 from neuromanifold.tangent.certificate import certified_rank
 from neuromanifold.tangent.jacobian import n_columns
+from neuromanifold.tangent.routes import Plan, plan
 
 MOST_ROWS = 5_000
 
@@ -108,6 +109,20 @@ class Subject:
         return channel_scalings(self.f, self.params, self.x)
 
     @cached_property
+    def kernel(self) -> Plan:
+        """How the kernel of all outputs is computed in float64."""
+        with arithmetic():
+            params, x = (jax.tree.map(_wide, part) for part in (self.params, self.x))
+            return plan(self.f, params, x, select(self.params, None), "all")
+
+    @cached_property
+    def activations(self) -> int:
+        """Numbers that a pass at one sample computes."""
+        program = self.graph.program
+        growing = program.depending(program.inputs[len(self.graph.parameters) :])
+        return sum(math.prod(program.values[i].shape) for i in growing)
+
+    @cached_property
     def operations(self) -> float:
         """Floating-point operations of f at one sample, as XLA counts them."""
         one = jax.tree.map(lambda a: a[:1], self.x)
@@ -115,6 +130,11 @@ class Subject:
         with arithmetic():
             found = jax.jit(lambda *arguments: called(self.f, *arguments)).lower(*structs).cost_analysis() or {}
         return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
+
+
+def _wide(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Its shape, reals in float64."""
+    return jax.ShapeDtypeStruct(np.shape(leaf), np.float64 if is_floating(leaf) else np.asarray(leaf).dtype)
 
 
 def exact_bytes(rows: int, shapes: Sequence[tuple[int, ...]]) -> int:
