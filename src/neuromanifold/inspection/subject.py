@@ -17,7 +17,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, promote, widest
+from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
@@ -26,6 +26,7 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.balances import Scalings, channel_scalings
 from neuromanifold.tangent.certificate import certified_rank
 from neuromanifold.tangent.jacobian import n_columns
+from neuromanifold.tangent.routes import Plan, plan
 
 MOST_ROWS = 5_000
 
@@ -114,6 +115,20 @@ class Subject:
             return np.asarray(called(self.f, *self._alike(self.x)), np.float64)
 
     @cached_property
+    def kernel(self) -> Plan:
+        """How the kernel of all outputs is computed in float64."""
+        with arithmetic():
+            params, x = (jax.tree.map(_wide, part) for part in (self.params, self.x))
+            return plan(self.f, params, x, select(self.params, None), "all")
+
+    @cached_property
+    def activations(self) -> int:
+        """Numbers that a pass at one sample computes."""
+        program = self.graph.program
+        growing = program.depending(program.inputs[len(self.graph.parameters) :])
+        return sum(math.prod(program.values[i].shape) for i in growing)
+
+    @cached_property
     def operations(self) -> float:
         """Floating-point operations of f at one sample, as XLA counts them."""
         with arithmetic():
@@ -124,6 +139,11 @@ class Subject:
     def _alike(self, x: Any) -> tuple[Any, Any]:
         """Parameters and samples in one precision: convolutions do not take two."""
         return promote((self.params, x), widest(self.params, x))
+
+
+def _wide(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Its shape, reals in float64."""
+    return jax.ShapeDtypeStruct(np.shape(leaf), np.float64 if is_floating(leaf) else np.asarray(leaf).dtype)
 
 
 def exact_bytes(rows: int, shapes: Sequence[tuple[int, ...]]) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.footprint import footprint
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.residues import Residues
@@ -20,7 +21,7 @@ from neuromanifold.graph.sketches import draw_sketch, entering_exactly, sketched
 from neuromanifold.graph.support import Support
 from neuromanifold.graph.walk import refuse_inexact, walk
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.regions.decisions import Decisions, decide
 
@@ -39,6 +40,7 @@ class Problem:
     data: tuple[np.ndarray, ...]
     decisions: Decisions
     chosen: Selection
+    budget: int | None = None
 
     @staticmethod
     def of(
@@ -58,7 +60,7 @@ class Problem:
         leaves = tuple(_real(leaf) for leaf in jax.tree.leaves(params))
         data = tuple(_real(leaf) for leaf in jax.tree.leaves(x))
         found = decide(graph, leaves, data, balls_only=balls_only, memory=memory)
-        return Problem(f, graph, leaves, data, found, select(params, wrt))
+        return Problem(f, graph, leaves, data, found, select(params, wrt), memory_budget(memory))
 
     @property
     def samples(self) -> int:
@@ -112,8 +114,10 @@ class Problem:
 
     def parts(self, per_sample: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Blocks of equal length, the last filled up by repeating a sample, so that one program serves all."""
-        n = self.samples
-        count = len(list(blocks(n, max(1, _ENTRIES_AT_ONCE // max(1, per_sample)))))
+        n, size = self.samples, footprint(self.graph)
+        copies = max(self.graph.outputs + 1, -(-per_sample // size.entries))
+        fitting = size.samples(memory_budget(self.budget), copies=copies)
+        count = len(list(blocks(n, min(fitting, max(1, _ENTRIES_AT_ONCE // max(1, per_sample))))))
         size = -(-n // count)
         for start in range(0, n, size):
             yield slice(start, min(start + size, n)), np.minimum(np.arange(start, start + size), n - 1)

@@ -115,7 +115,7 @@ class ExactRows(Rows):
         return replace(self.problem, data=data, decisions=Decisions(self.graph, gates, none, none, 0))
 
     def decided(self, data: Data) -> tuple[Data, Gates]:
-        found = decide(self.graph, self.problem.leaves, data)
+        found = decide(self.graph, self.problem.leaves, data, memory=self.problem.budget)
         inside = np.ones(len(data[0]), bool)
         for kinks in found.kinks:
             inside &= ~kinks.reshape(len(kinks), -1).any(axis=1)
@@ -123,7 +123,7 @@ class ExactRows(Rows):
 
     def decided_all(self, data: Data) -> Gates:
         """The gates at these inputs, whether or not one lies on a kink."""
-        return decide(self.graph, self.problem.leaves, data).gates
+        return decide(self.graph, self.problem.leaves, data, memory=self.problem.budget).gates
 
     def quantities(self, data: Data, gates: Gates) -> Gates:
         program = programs.quantities(self.graph, len(data[0]))
