@@ -128,14 +128,16 @@ def follows(verb: Callable[P, R]) -> Callable[P, R]:
 
         def leave(leaf: Any) -> Any:
             if isinstance(leaf, Result) and dataclasses.is_dataclass(leaf):
-                fields = {name: jax.tree.map(leave, value) for name, value in _fields(leaf)}
+                fields = {name: mapped(value) for name, value in _fields(leaf)}
                 moved = {name: value for name, value in fields.items() if value is not getattr(leaf, name)}
                 return dataclasses.replace(leaf, **moved) if moved else leaf
             return follow(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
 
-        found = verb(*args, **kwargs)
-        if type(found) is dict:  # JAX would sort its keys
-            return cast(R, {name: jax.tree.map(leave, value) for name, value in found.items()})
-        return jax.tree.map(leave, found)
+        def mapped(value: Any) -> Any:
+            if type(value) is dict:  # JAX would sort its keys
+                return {name: mapped(item) for name, item in value.items()}
+            return jax.tree.map(leave, value)
+
+        return cast(R, mapped(verb(*args, **kwargs)))
 
     return call

@@ -171,16 +171,18 @@ def _discovered(
         tangent=tangent,
         named=names,
         confirmed=None if exact is None else exact == conditions[0].rank,
-        excess=excess_of(problem, theta, rngs[0], spans[0].rank, tangent.nullity, _orbit_at) if by_name else None,
+        excess=excess_of(problem, theta, rngs[0], spans[0].rank, tangent.nullity, _fields_at) if by_name else None,
     )
 
 
-def _orbit_at(problem: Problem, theta: list[np.ndarray], rng: np.random.Generator) -> int:
-    """The dimension of the orbit of a network's affine fields at a point: one key, no renamings of places."""
+def _fields_at(problem: Problem, theta: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """An orthonormal basis of a network's affine fields at a point: one key, no renamings of places."""
     ansatz = by_axes(problem.shapes, problem.leaf_labels)
     numbers = problem.numbers(ansatz, frozenset())
     [rows] = problem.conditions(ansatz, numbers, [rng])
-    return Fields(problem, ansatz, frozenset(), null_space(_finite(rows))[0], rng).span([theta]).rank
+    fields = Fields(problem, ansatz, frozenset(), null_space(_finite(rows))[0], rng)
+    rank = fields.span([theta]).rank
+    return np.linalg.svd(fields.values(fields.null, [theta]), full_matrices=False)[2][:rank]
 
 
 def _finite(rows: np.ndarray) -> np.ndarray:
