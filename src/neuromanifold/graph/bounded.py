@@ -61,10 +61,11 @@ class Bounded(Arithmetic):
 
     def dot(self, a: Ball, b: Ball) -> Ball:
         """Some rows of `a` after the other, so that their magnitudes take little beside the factors."""
-        size = _reach(b)
-        present, rows = (size != 0).astype(np.float64), a.middle.shape[-2]
-        parts = blocks(rows, max(_FEWEST_ROWS, _ENTRIES_AT_ONCE * rows // max(1, a.middle.size)))
-        found = [_dot(Ball(a.middle[..., part, :], a.radius[..., part, :]), b, size, present) for part in parts]
+        y, rows = np.abs(b.middle), a.middle.shape[-2]
+        reach = y + b.radius if b.radius.any() else y
+        given = b, y, reach, (reach != 0).astype(np.float64)
+        parts = list(blocks(rows, max(_FEWEST_ROWS, _ENTRIES_AT_ONCE * rows // max(1, a.middle.size)))) or [slice(0, 0)]
+        found = [_dot(Ball(a.middle[..., part, :], a.radius[..., part, :]), *given) for part in parts]
         return found[0] if len(found) == 1 else Ball(*(np.concatenate(z, axis=-2) for z in zip(*found, strict=True)))
 
     def divide(self, a: Ball, b: Ball) -> Ball:
@@ -109,20 +110,14 @@ class Bounded(Arithmetic):
         return np.where(decided, candidate.argmax(axis=-1), -1), candidate
 
 
-def _reach(a: Ball) -> np.ndarray:
-    """The largest size of a number in the ball."""
-    return np.abs(a.middle) + a.radius
-
-
-def _dot(a: Ball, b: Ball, size: np.ndarray, present: np.ndarray) -> Ball:
-    """a @ b, where `size` is how large the numbers of b are and `present` which are not zero."""
-    m = a.middle.shape[-1]
+def _dot(a: Ball, b: Ball, y: np.ndarray, reach: np.ndarray, present: np.ndarray) -> Ball:
+    """a @ b, with |b|, how far the numbers of b reach, and where they are not zero."""
+    m, x = a.middle.shape[-1], np.abs(a.middle)
     gamma = (m + 2) * UNIT / (1 - (m + 2) * UNIT)
-    x = np.abs(a.middle)
-    bound = gamma * (x @ np.abs(b.middle))
+    bound = gamma * (x @ y)
     if a.radius.any():
-        bound = bound + a.radius @ size
-    if b.radius.any():
+        bound = bound + a.radius @ reach
+    if reach is not y:
         bound = bound + x @ b.radius
     terms = (x + a.radius != 0).astype(np.float64) @ present
     return Ball(a.middle @ b.middle, _up(bound + 8 * TINY * terms))

@@ -12,6 +12,7 @@ import numpy as np
 
 from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.footprint import footprint
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.residues import Residues
@@ -21,7 +22,7 @@ from neuromanifold.graph.support import Support
 from neuromanifold.graph.walk import refuse_inexact, walk
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.regions.decisions import Decisions, decide
 from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
@@ -45,6 +46,7 @@ class Problem:
     data: tuple[np.ndarray, ...]
     decisions: Decisions
     chosen: Selection
+    budget: int | None = None
 
     @staticmethod
     def of(
@@ -64,7 +66,7 @@ class Problem:
         leaves = tuple(_real(leaf) for leaf in jax.tree.leaves(params))
         data = tuple(_real(leaf) for leaf in jax.tree.leaves(x))
         found = decide(graph, leaves, data, balls_only=balls_only, memory=memory)
-        return Problem(f, graph, leaves, data, found, select(params, wrt))
+        return Problem(f, graph, leaves, data, found, select(params, wrt), memory_budget(memory))
 
     @property
     def samples(self) -> int:
@@ -133,8 +135,10 @@ class Problem:
 
     def parts(self, per_sample: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Blocks of equal length, the last filled up by repeating a sample, so that one program serves all."""
-        n = self.samples
-        count = len(list(blocks(n, max(1, _ENTRIES_AT_ONCE // max(1, per_sample)))))
+        n, size = self.samples, footprint(self.graph)
+        copies = max(self.graph.outputs + 1, -(-per_sample // size.entries))
+        fitting = size.samples(memory_budget(self.budget), copies=copies)
+        count = len(list(blocks(n, min(fitting, max(1, _ENTRIES_AT_ONCE // max(1, per_sample))))))
         size = -(-n // count)
         for start in range(0, n, size):
             yield slice(start, min(start + size, n)), np.minimum(np.arange(start, start + size), n - 1)
@@ -171,7 +175,7 @@ class Problem:
     def sketch_entries(self, m: int) -> int:
         """Numbers that are made entry by entry for one sample of a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
-        return sum(use.batch * use.positions for use in uses) * (self.graph.outputs + 1) * m
+        return sum(use.batch * use.all_positions for use in uses) * (self.graph.outputs + 1) * m
 
     def sketch_operations(self, m: int) -> float:
         """Multiplications in the matrix products of a sketch with m columns."""

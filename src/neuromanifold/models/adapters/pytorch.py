@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Program, Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import export, program_of, unfused
+from neuromanifold.models.adapters.torch_export import export, exported_whole, program_of, quiet, unfused
+from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
 from neuromanifold.models.adapters.torch_resizing import resized, statistics_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
+from neuromanifold.numerics.files import write_atomically
 
 _PREFIX = "module."
 
@@ -180,6 +183,31 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
         # Copying separates parameters that share memory without being one object.
         written[name].data = written[first].data
     return twin
+
+
+def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:
+    """A copy of the module's graph at fewer parameters (`fx.GraphModule`); `example` is one batch, as for `from_torch`."""
+    module = _copied(_checked(module, need("torch")))
+    return graph_module(module, smaller, *_given(module, example))
+
+
+def save_graph(path: Path, module: Any, example: Any) -> Path:
+    """The module as a `.pt2` file, for any number of samples."""
+    exported = exported_whole(module, *_given(module, example))
+    with quiet():
+        return write_atomically(path, lambda place: need("torch").export.save(exported, str(place)))
+
+
+def _given(module: Any, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Three samples of the example as positional and as named arguments."""
+    parts = example.values() if isinstance(example, Mapping) else example if isinstance(example, tuple) else (example,)
+    if not all(hasattr(part, "shape") for part in parts):
+        raise TypeError(
+            "`example` has arguments that are no arrays; pass a tensor, or a tuple or a dictionary of tensors."
+        )
+    first = next(module.parameters())
+    leaves = _three_samples([to_tensor(part, first.dtype, first.device) for part in parts])
+    return ((), dict(zip(example, leaves, strict=True))) if isinstance(example, Mapping) else (tuple(leaves), {})
 
 
 def _fitting(torch: Any, name: str, value: Any, parameter: Any) -> Any:
