@@ -193,7 +193,10 @@ def reduce_network(
         str | None, typer.Argument(help="Samples on which it must stay the same; everywhere when absent.")
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="The smaller network: .safetensors, or a state dict .pt, .pth where PyTorch is there.")
+        Path,
+        typer.Option(
+            help="The smaller network: .safetensors, a state dict .pt, .pth or, with --factory, its graph .pt2 (PyTorch)."
+        ),
     ] = Path("smaller.safetensors"),
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
@@ -298,6 +301,9 @@ def verify_statements(
         bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
     ] = False,
     errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Examine in so many processes; one per core when absent, at most 4.", min=1)
+    ] = None,
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
     import jax
@@ -319,7 +325,8 @@ def verify_statements(
         chosen = tuple(papers.reading(chosen, _small_summary()))
     held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
-    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held)
+    asked = papers.default_workers(len(chosen)) if workers is None else workers
+    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held, workers=asked)
     found, expected = examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
         print_facts(found, expected)
