@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,10 +107,7 @@ def inspect_network(
     ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
     form: Annotated[str, typer.Option("--format", help="html (a page with figures) or md (the table).")] = "html",
-    json: Annotated[
-        Path | None,
-        typer.Option(help="Write the numbers here as JSON; with - to standard output, and the table elsewhere."),
-    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON; - is standard output.")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
@@ -118,16 +115,14 @@ def inspect_network(
     from neuromanifold.inspection import inspect, opening
     from neuromanifold.inspection.checkpoints import numbered
     from neuromanifold.numerics.files import check_folder
-    from neuromanifold.report import print_inspection, write, write_markdown, write_timeline
+    from neuromanifold.report import numbers, print_inspection, write, write_markdown, write_timeline
 
     check_folder(out, "--out")
-    with _numbers(json) as write_numbers:
+    with numbers(json) as write_numbers:
         if form not in ("html", "md"):
             raise ValueError(f"`--format` is {form!r}; pass html or md.")
-        objective, reading = (
-            opening.loss_named(loss),
-            {"activation": activation, "batchnorm": batchnorm, "factory": factory},
-        )
+        objective = opening.loss_named(loss)
+        reading = {"activation": activation, "batchnorm": batchnorm, "factory": factory}
         if checkpoints is not None:
             numbered(checkpoints)
         if model is None:
@@ -147,23 +142,6 @@ def inspect_network(
         typer.echo(f"wrote {page}")
         if inspection.interrupted:
             raise KeyboardInterrupt("what was finished is above and in the report.")
-
-
-@contextlib.contextmanager
-def _numbers(json: Path | None) -> Generator[Callable[[Any], None]]:
-    """A function that writes an inspection as JSON; where it goes to standard output, all else goes to standard error."""
-    from neuromanifold.numerics.files import check_output
-    from neuromanifold.report import as_json, write_json
-
-    if json is None:
-        yield lambda inspection: None
-    elif str(json) in ("-", "/dev/stdout"):
-        stream = sys.stdout
-        with contextlib.redirect_stdout(sys.stderr):
-            yield lambda inspection: print(as_json(inspection), file=stream)
-    else:
-        check_output(json, "--json")
-        yield lambda inspection: typer.echo(f"wrote {write_json(inspection, json)}")
 
 
 def _over_training(folder: Path, x: Any, y: Any, reading: dict[str, Any], options: dict[str, Any]) -> Any:
