@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import neuromanifold as nm
 from neuromanifold import cli
 from neuromanifold.dynamics.checks import check_targets
+from neuromanifold.graph.reading import coarsest
 from neuromanifold.inspection.inspect import SectionFailed, subject_of
 from neuromanifold.inspection.sections import SECTIONS
 from neuromanifold.inspection.units import statuses
@@ -105,6 +106,19 @@ def test_the_flag_for_64_bits_does_not_part_parameters_and_images():
             conv(CONV, IMAGES)
 
 
+def test_a_model_that_rounds_inside_does_not_mix_its_rows():
+    def rounding(params: Any, x: Any) -> Any:
+        return (x.astype(jnp.bfloat16) @ params["w"].astype(jnp.bfloat16)).astype(jnp.float32)
+
+    x, weights = np.random.default_rng(0).normal(size=(9, 64)), {"w": jax.random.normal(KEYS[0], (64, 1))}
+    assert coarsest(jax.jit(rounding), weights, x) == 2.0**-7 and coarsest(line, LINE, np.eye(3)) == float(
+        np.finfo("float32").eps
+    )
+    assert nm.jacobian(rounding, weights, x).shape == (9, 64)
+    with pytest.raises(ArithmeticError, match="mixes its rows"):
+        nm.jacobian(lambda p, x: rounding(p, x - x.mean(0)), weights, x)
+
+
 def test_a_number_alone_is_trained():
     data = np.ones((2, 1))
     done = nm.train(lambda p, x: p * x, jnp.float32(2.0), data, 0 * data, key=KEYS[0], epochs=1, optimizer=_descent())
@@ -142,6 +156,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "`x` is a tuple of 2 arrays, and `train` takes one",
     ),
     "a list to trace": (lambda: nm.trace(line, LINE, [["a"]]), "`x` has dtype"),
+    "a tracker under jit": (lambda: jax.jit(lambda p: nm.Tracker(line, np.eye(3))(0, p))(LINE), "`Tracker` needs concrete values"),
+    "an inspection under jit": (lambda: jax.jit(lambda p: nm.inspect(line, p, np.eye(3)))(LINE), "`inspect` needs concrete values"),
+    "a training under jit": (
+        lambda: jax.jit(lambda p: nm.train(line, p, np.eye(3), Y[:3], key=KEYS[0], epochs=1).params)(LINE),
+        "`train` needs concrete values",
+    ),
     "text among the parameters": (lambda: nm.Tracker(line, np.eye(3))(0, {"w": LINE["w"], "name": "net"}), r"`params\['name'\]`"),
 }  # fmt: skip
 

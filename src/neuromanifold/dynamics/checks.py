@@ -10,7 +10,7 @@ from neuromanifold.models.arguments import check_model, target_remedy
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.numerics.precision import dtype_of, promote, widest
-from neuromanifold.numerics.validation import check_params, check_sample, leading_axis
+from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, refuse_tracers
 
 
 def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
@@ -38,6 +38,7 @@ class Problem(NamedTuple):
 
 def checked_problem(f: Any, params: Any, x: Any, y: Any, stacked: bool | None, single: bool | None) -> Problem:
     """Decide by shapes what the leading axes of `x`, `y` and `params` count, where the caller has not said it."""
+    refuse_tracers((params, x, y), "`train`")
     check_model(f)
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")

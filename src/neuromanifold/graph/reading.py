@@ -8,11 +8,12 @@ objects, the same numbers.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.numerics.precision import dtype_of, is_wide
@@ -48,6 +49,23 @@ def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
             "it is made of JAX operations (jnp, not np) and leaves dtypes to its arguments."
         )
     return error
+
+
+def coarsest(fn: Callable[..., Any], *arguments: Any) -> float:
+    """The largest unit of rounding among the floating dtypes that `fn` computes in: a model may be narrower inside than its arguments."""
+    found = [dtype for dtype in _dtypes(read(fn, *arguments)[0].jaxpr) if jnp.issubdtype(dtype, jnp.floating)]
+    return max((float(jnp.finfo(dtype).eps) for dtype in found), default=0.0)
+
+
+def _dtypes(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield from (value.aval.dtype for value in equation.outvars if hasattr(value.aval, "dtype"))
+        options = jax.tree.leaves(
+            tuple(equation.params.values()), is_leaf=lambda a: isinstance(a, jex.ClosedJaxpr | jex.Jaxpr)
+        )
+        for option in options:
+            if isinstance(option, jex.ClosedJaxpr | jex.Jaxpr):
+                yield from _dtypes(getattr(option, "jaxpr", option))
 
 
 def called(fn: Callable[..., Any], *arguments: Any) -> Any:

@@ -20,7 +20,7 @@ from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.numerics.archives import first_line
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
+from neuromanifold.numerics.validation import check_param_types, leading_axis, refuse_tracers, sample_arrays
 
 
 class SectionFailed(UserWarning):
@@ -96,6 +96,7 @@ def subject_of(
     most_rows: int = MOST_ROWS,
 ) -> Subject:
     """What is to be inspected, checked, with as many of the samples as are asked for or can be afforded."""
+    refuse_tracers((params, x, y), "`inspect`")
     budget = memory_budget(memory)
     check_model(f)
     check_param_types(params)

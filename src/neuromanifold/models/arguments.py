@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.reading import coarsest
 from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import is_traced, promote, widest
@@ -21,7 +22,7 @@ from neuromanifold.numerics.validation import (
 )
 
 Model = Callable[[Any, Any], Any]
-_SAFETY = 1000.0
+_SAFETY, _ROUNDED_INSIDE = 1000.0, 16.0
 
 
 class Signature(NamedTuple):
@@ -136,7 +137,10 @@ _SEPARATE: dict[Any, bool] = {}
 def _compare_rows(f: Model, params: Any, x: Any, remedy: str) -> None:
     error, scale = map(float, compiled()(lambda *arguments: _row_error(f, *arguments))(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
-    if error > _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))):
+    if error > max(
+        _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))),
+        _ROUNDED_INSIDE * coarsest(f, params, x) * scale,
+    ):
         raise ArithmeticError(
             f"`f` mixes its rows: outputs change by {error:.2g} when other samples are removed; {remedy}."
         )
