@@ -41,8 +41,9 @@ def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]
 
 
 def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
-    """The author's own error, with a note of what the function was given."""
-    if not any(note.startswith("`f`") for note in getattr(error, "__notes__", ())):
+    """The author's own error, with a note of what the function was given; our own sentences need none."""
+    known = (str(error), *getattr(error, "__notes__", ()))
+    if not any(text.startswith("`") for text in known):
         given = ", ".join(f"{dtype_of(leaf)}{list(np.shape(leaf))}" for leaf in jax.tree.leaves(arguments[1:]))
         error.add_note(
             f"`f` raised this itself, called as f(params, x) with x = {given} and parameters in the same precision; "

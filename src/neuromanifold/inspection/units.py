@@ -60,7 +60,7 @@ def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...],
 
 
 def _status(pattern: np.ndarray, name: str, shape: tuple[int, ...], axis: int | None) -> LayerStatus:
-    on, off = pattern.all(axis=0), ~pattern.any(axis=0)
+    on, off = np.asarray(pattern.all(axis=0)), ~np.asarray(pattern.any(axis=0))
     channels = shape[axis] if len(shape) == 3 and axis is not None else 0
     dead = int(_by(axis or 0, off, shape).all(axis=1).sum()) if channels else 0
     kind, shares = _shares(pattern.mean(axis=0), shape, axis)
