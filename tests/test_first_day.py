@@ -240,6 +240,12 @@ def test_where_the_numbers_go_is_checked_before_the_work(files, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="`--json` cannot be written into"):
         CliRunner().invoke(cli.app, [*files, "--json", str(tmp_path / "file" / "numbers.json")], catch_exceptions=False)
+    with pytest.raises(OSError, match="`--out` cannot be written into"):
+        CliRunner().invoke(
+            cli.app,
+            ["reduce", *files[1:], "--out", str(tmp_path / "file" / "small.safetensors")],
+            catch_exceptions=False,
+        )
     with pytest.raises(ValueError, match="`--json` is '-'; name a file"):
         CliRunner().invoke(cli.app, ["verify", "riemann", "Thm 4", "--json", "-"], catch_exceptions=False)
 
