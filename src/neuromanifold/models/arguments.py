@@ -103,9 +103,8 @@ def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
     try:
         return _output_size(f, Signature.of(params), Signature.of(x))
     except (TypeError, ValueError) as error:
-        error.__notes__ = [
-            note for note in error.__notes__ if note.startswith("`f`")
-        ]  # without JAX's remark about its own frames
+        kept = [note for note in getattr(error, "__notes__", ()) if note.startswith("`f`")]
+        error.__notes__ = kept  # without JAX's remark about its own frames
         if name != "x" and str(error).startswith("`x`"):
             raise type(error)(str(error).replace("`x`", f"`{name}`", 1)) from None
         raise
