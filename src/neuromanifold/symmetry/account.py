@@ -12,6 +12,7 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.rank import Rank, exact_rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
@@ -223,7 +224,7 @@ def _in_float64(
     matrix = rows.of_sample()
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
     offered = {_title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64)) for group in groups}
-    chain = chain_of(rows, _generator(key))
+    chain = chain_of(rows, host_generator(key))
     return _account(chain, functional, graph, (offered, offered), len(rows.data[0]), len(matrix), left_out=left_out)
 
 
@@ -238,7 +239,7 @@ def account_of(
 ) -> DimensionAccount:
     """The account where the bends are decided and the functional dimension is known already; `batches` of inputs seek new regions."""
     spaces = exact_spaces()
-    chain = chain_of(ExactRows(problem, spaces), _generator(key), rank=int(functional), batches=batches)
+    chain = chain_of(ExactRows(problem, spaces), host_generator(key), rank=int(functional), batches=batches)
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
     net = perceptron(problem.model)
     named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
@@ -252,10 +253,6 @@ def account_of(
     left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
     offered = ({**everywhere, **named}, {**here, **named})
     return _account(chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out)
-
-
-def _generator(key: Any) -> np.random.Generator:
-    return np.random.default_rng(0 if key is None else np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
 
 
 def _offered(

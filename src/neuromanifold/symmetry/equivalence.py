@@ -35,10 +35,10 @@ class LayerStatus(Result):
     """
 
     linear: Int[np.ndarray, " k"]
-    slopes: Float[np.ndarray, " k"]
+    slopes: Float[Any, " k"]
     inactive: Int[np.ndarray, " d"]
     scaled: Int[np.ndarray, " m"]
-    degrees: Float[np.ndarray, " m"]
+    degrees: Float[Any, " m"]
     mixed: tuple[tuple[int, int, float], ...]
 
 
@@ -58,7 +58,7 @@ class HiddenEquivalence(Result):
 
     net: MLP
     params: Params
-    x: np.ndarray
+    x: Any
     problem: Problem
     layers: tuple[LayerStatus, ...]
     free: Bool[np.ndarray, " D"]
