@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 from typing import Any
 
@@ -33,7 +33,7 @@ class Units:
     operation: str
     shape: tuple[int, ...]
     candidates: int | None = None
-    inside: np.ndarray | None = None
+    inside: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:

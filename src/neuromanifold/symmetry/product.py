@@ -13,6 +13,7 @@ from neuromanifold.models.arguments import Model
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.randomness import check_key
+from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
 from neuromanifold.symmetry.discover import discover, problem_of
@@ -93,8 +94,8 @@ class SymmetryGroup(ContinuousGroup):
         return _sampled(self.factors, key)
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkGroup(AbstractGroup):
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkGroup(Shown, AbstractGroup):
     """The symmetries of any network by its graph: permutations and signs of each hidden axis, and the flows that `discover` found.
 
     `factors` are `PlaceGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along which the graph treats places
@@ -108,6 +109,10 @@ class NetworkGroup(AbstractGroup):
     def names(self) -> tuple[str, ...]:
         """What each factor does."""
         return tuple(map(str, self.factors))
+
+    def headline(self) -> str:
+        """What its factors do."""
+        return "; ".join(self.names) or "the identity alone"
 
     @property
     def flows(self) -> FlowGroup:
