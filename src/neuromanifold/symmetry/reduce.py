@@ -16,7 +16,7 @@ from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result
-from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, sample_arrays
+from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, exact_signs
 from neuromanifold.symmetry.narrowing import INACTIVE, PROBES, narrowed
@@ -104,7 +104,7 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
 def _of_channels(f: Model, params: Any, x: Any, rtol: float, fold: bool) -> Reduction:
     """The reduction of any network by its channels."""
     if x is None:
-        raise TypeError(f"`x` is None but `net` is a {type(f).__name__}; pass samples, from which its graph is traced.")
+        raise TypeError(f"`x` is None but `net` is {indefinite(f)}; pass samples, from which its graph is traced.")
     x = sample_arrays(x)
     with boundary(params, x):
         checked(f, params, x)

@@ -15,6 +15,7 @@ from neuromanifold.models.adapters.structure import filled, numbered
 from neuromanifold.models.adapters.torch_export import export, program_of, unfused
 from neuromanifold.models.adapters.torch_resizing import resized
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
+from neuromanifold.numerics.validation import indefinite
 
 _PREFIX = "module."
 
@@ -59,7 +60,7 @@ def _checked(module: Any, torch: Any) -> Any:
     if isinstance(module, torch.nn.DataParallel):
         module = module.module
     if isinstance(module, torch.jit.ScriptModule) or not isinstance(module, torch.nn.Module):
-        raise TypeError(f"`module` is a {type(module).__name__}; pass a torch.nn.Module in ordinary Python.")
+        raise TypeError(f"`module` is {indefinite(module)}; pass a torch.nn.Module in ordinary Python.")
     return module
 
 

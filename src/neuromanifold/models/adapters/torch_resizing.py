@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from neuromanifold.numerics.validation import indefinite
+
 
 def resized(module: Any, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[str, str], torch: Any) -> None:
     """Give the parameters of linear and convolution layers these shapes, in place; the values are left to the caller."""
@@ -35,6 +37,6 @@ def _renamed(layer: Any, name: str, shape: tuple[int, ...], torch: Any) -> None:
         layer.out_channels, layer.in_channels = shape[:2]
     else:
         raise ValueError(
-            f"`params[{name!r}]` has shape {shape}, but a {type(layer).__name__} cannot be resized; "
+            f"`params[{name!r}]` has shape {shape}, but {indefinite(layer)} cannot be resized; "
             "linear layers and convolutions without groups can."
         )
