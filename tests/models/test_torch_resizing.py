@@ -2,6 +2,7 @@
 
 import copy
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -56,3 +57,94 @@ def test_what_cannot_be_resized_says_so():
     with pytest.raises(ValueError, match=r"has shape .* the module needs"):
         nm.to_torch(module, narrow)
     assert np.shape(params["0.weight"]) == (3, 2)
+
+
+class Residual(nn.Module):
+    """A stream with a grouped convolution and normalisations: layers whose widths are not their own affair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lift, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.up, self.depth, self.down = nn.Conv2d(4, 6, 1), nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Conv2d(6, 4, 1)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.relu(self.norm(self.lift(x)))
+        h = h + self.down(torch.relu(self.depth(torch.relu(self.up(h)))))
+        return self.head(h.mean((2, 3)))
+
+
+def residual() -> nn.Module:
+    """One channel of the branch that nothing reads, one that nothing writes."""
+    torch.manual_seed(1)
+    module = Residual().double().eval()
+    with torch.no_grad():
+        module.norm.running_mean.normal_()
+        module.norm.running_var.uniform_(0.5, 2.0)
+        module.down.weight[:, 2] = 0.0
+        module.up.weight[4], module.up.bias[4], module.depth.bias[4] = 0.0, 0.0, 0.0
+    return module
+
+
+def size(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize("fold", [False, True])
+@pytest.mark.parametrize("make", [lambda: planted(network()), residual], ids=["own layers", "residual"])
+def test_a_reduced_network_comes_back_as_a_graph(make, fold, rng):
+    module, x = make(), rng.normal(size=(30, 1, 8, 8))
+    f, params = nm.from_torch(module, example=torch.from_numpy(x[:2]))
+    small = nm.reduce_width(f, params, x, fold=fold)
+    graph = small.to_torch(module, example=torch.from_numpy(x[:1]))
+    assert isinstance(graph, torch.fx.GraphModule)
+    assert size(graph) == size(module) - small.parameters_saved < size(module)
+    new = torch.from_numpy(rng.normal(size=(7, 1, 8, 8)))
+    assert (graph(new) - module(new)).abs().max() < 1e-12
+    assert set(dict(graph.named_parameters())) == {name for name, value in small.params.items() if value is not None}
+    graph.eval()(new).sum().backward()
+    assert all(p.grad is not None for p in graph.parameters())
+    with torch.no_grad():
+        next(graph.parameters()).mul_(1.5)
+    assert (graph(new) - module(new)).abs().max() > 1e-3
+
+
+def test_a_graph_computes_less_where_its_layers_take_the_smaller_widths(rng):
+    x = rng.normal(size=(30, 1, 8, 8))
+    for module, padded in ((planted(network()), False), (residual(), True)):
+        f, params = nm.from_torch(module, example=torch.from_numpy(x[:2]))
+        graph = nm.reduce_width(f, params, x, fold=False).to_torch(module, example=x)
+        assert any("index_copy" in str(node.target) for node in graph.graph.nodes) is padded
+
+
+def test_a_graph_keeps_names_of_arguments_and_shared_weights(rng):
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.head = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2)
+            self.second.weight = self.first.weight
+
+        def forward(self, *, data: torch.Tensor, shift: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"y": self.head(torch.relu(self.second(torch.relu(self.first(data))) + shift))}
+
+    torch.manual_seed(2)
+    module = Tied().double().eval()
+    with torch.no_grad():
+        module.head.weight[:, 1] = 0.0
+    data = {name: torch.from_numpy(rng.normal(size=(20, 3))) for name in ("data", "shift")}
+    f, params = nm.from_torch(module, example=data)
+    small = nm.reduce_width(f, params, {name: a.numpy() for name, a in data.items()})
+    graph = small.to_torch(module, example=data)
+    assert graph.first.weight is graph.second.weight
+    assert (graph(**data)["y"] - module(**data)["y"]).abs().max() < 1e-12
+    assert size(graph) == size(module) - small.parameters_saved
+
+
+def test_what_did_not_come_from_pytorch_is_no_graph(rng):
+    net = nm.MLP((1, 3, 1))
+    with pytest.raises(TypeError, match=r"the reduced network is a MLP, not one that `nm\.from_torch` gave"):
+        nm.reduce_width(net, net.init(key=jax.random.key(0))).to_torch(nn.Linear(1, 1), example=np.ones((1, 1)))
+    module, x = network(), rng.normal(size=(5, 1, 8, 8))
+    small = nm.reduce_width(*nm.from_torch(module, example=torch.from_numpy(x)), x)
+    with pytest.raises(ValueError, match="`module` has the parameters"):
+        small.to_torch(nn.Linear(1, 1), example=x)

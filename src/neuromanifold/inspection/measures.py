@@ -54,7 +54,7 @@ def _targets(s: Subject) -> str:
 
 def _loss(s: Subject, reference: Reference) -> Values:
     with boundary(s.params, s.x):
-        return {"loss": float(s.loss(*(np.asarray(a, np.float64) for a in (s.f(s.params, s.x), s.y))))}
+        return {"loss": float(s.loss(s.values, np.asarray(s.y, np.float64)))}
 
 
 def _dimension(s: Subject, reference: Reference) -> Values:

@@ -12,12 +12,12 @@ import numpy as np
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, Signature
+from neuromanifold.models.arguments import Model
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, is_floating
+from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
@@ -109,6 +109,12 @@ class Subject:
         return channel_scalings(self.f, self.params, self.x)
 
     @cached_property
+    def values(self) -> np.ndarray:
+        """f_θ at the sample, computed in the widest precision among parameters and sample."""
+        with arithmetic():
+            return np.asarray(called(self.f, *self._alike(self.x)), np.float64)
+
+    @cached_property
     def kernel(self) -> Plan:
         """How the kernel of all outputs is computed in float64."""
         with arithmetic():
@@ -125,11 +131,14 @@ class Subject:
     @cached_property
     def operations(self) -> float:
         """Floating-point operations of f at one sample, as XLA counts them."""
-        one = jax.tree.map(lambda a: a[:1], self.x)
-        structs = (Signature.of(jax.tree.map(np.asarray, part)).structs() for part in (self.params, one))
         with arithmetic():
-            found = jax.jit(lambda *arguments: called(self.f, *arguments)).lower(*structs).cost_analysis() or {}
+            arguments = self._alike(jax.tree.map(lambda a: a[:1], self.x))
+            found = jax.jit(lambda *own: called(self.f, *own)).lower(*arguments).cost_analysis() or {}
         return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
+
+    def _alike(self, x: Any) -> tuple[Any, Any]:
+        """Parameters and samples in one precision: convolutions do not take two."""
+        return promote((self.params, x), widest(self.params, x))
 
 
 def _wide(leaf: Any) -> jax.ShapeDtypeStruct:

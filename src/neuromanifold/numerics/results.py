@@ -5,7 +5,7 @@ import html
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -128,14 +128,22 @@ def follows(verb: Callable[P, R]) -> Callable[P, R]:
 
         def leave(leaf: Any) -> Any:
             if isinstance(leaf, Result) and dataclasses.is_dataclass(leaf):
-                fields = {name: jax.tree.map(leave, value) for name, value in _fields(leaf)}
+                fields = {name: _in_order(leave, value) for name, value in _fields(leaf)}
                 moved = {name: value for name, value in fields.items() if value is not getattr(leaf, name)}
                 return dataclasses.replace(leaf, **moved) if moved else leaf
             return follow(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
 
-        found = verb(*args, **kwargs)
-        if type(found) is dict:  # JAX would sort its keys
-            return cast(R, {name: jax.tree.map(leave, value) for name, value in found.items()})
-        return jax.tree.map(leave, found)
+        return _in_order(leave, verb(*args, **kwargs))
 
     return call
+
+
+def _in_order(change: Callable[[Any], Any], tree: Any) -> Any:
+    """`jax.tree.map`, which would sort the keys of dictionaries."""
+    if type(tree) is dict:
+        return {name: _in_order(change, value) for name, value in tree.items()}
+    return jax.tree.map(
+        lambda leaf: _in_order(change, leaf) if type(leaf) is dict else change(leaf),
+        tree,
+        is_leaf=lambda t: type(t) is dict,
+    )

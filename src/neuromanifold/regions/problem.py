@@ -154,7 +154,7 @@ class Problem:
     def sketch_entries(self, m: int) -> int:
         """Numbers that are made entry by entry for one sample of a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
-        return sum(use.batch * use.positions for use in uses) * (self.graph.outputs + 1) * m
+        return sum(use.batch * use.all_positions for use in uses) * (self.graph.outputs + 1) * m
 
     def sketch_operations(self, m: int) -> float:
         """Multiplications in the matrix products of a sketch with m columns."""

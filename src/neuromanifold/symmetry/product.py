@@ -109,14 +109,29 @@ class NetworkGroup(AbstractGroup):
         return tuple(map(str, self.factors))
 
     @property
+    def flows(self) -> FlowGroup:
+        """The continuous factor, where it was sought."""
+        found = [f for f in self.factors if isinstance(f, FlowGroup)]
+        if not found:
+            raise TypeError(
+                "`group` holds permutations and signs alone: `nm.symmetry_group` was called without a key; "
+                "pass `key=`, so that it seeks the continuous symmetries as well."
+            )
+        return found[0]
+
+    @property
     def dimension(self) -> int:
         """How many independent fields its continuous factor has."""
         return sum(f.dimension for f in self.factors if isinstance(f, FlowGroup))
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """Those of the continuous factor."""
+        """Those of the continuous factor, none where none was sought."""
         flows = [f.generators(params) for f in self.factors if isinstance(f, FlowGroup)]
         return flows[0] if flows else np.zeros((0, sum(np.size(leaf) for leaf in jax.tree.leaves(params))))
+
+    def shortest(self, params: Any) -> Any:
+        """The point of the continuous factor's orbit that is nearest to the origin; the others keep distances."""
+        return self.flows.shortest(params)
 
     @property
     def identity(self) -> Element:

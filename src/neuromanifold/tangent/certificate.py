@@ -176,7 +176,9 @@ def _by_long_prime(problem: Problem, p: int, found: Echelon, sketching: bool) ->
     if sketching:
         return max(found, _reduced(problem, p, sketching), key=lambda echelon: echelon.rank)
     J = problem.residues(p)
-    return found if minor_spans(J, found.rows, found.columns, p) else echelon(J, p)
+    if minor_spans(J, found.rows, found.columns, p):
+        return found
+    return max(found, echelon(J, p), key=lambda form: form.rank)
 
 
 def _proof(problem: Problem, rank: int) -> str:

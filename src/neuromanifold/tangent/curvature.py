@@ -15,6 +15,7 @@ from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
+from neuromanifold.numerics.validation import indefinite
 from neuromanifold.tangent.jacobian import n_columns
 
 _KINDS = ("gauss-newton", "hessian")
@@ -106,6 +107,11 @@ def curvatures(
     """
     if kind not in _KINDS:
         raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
+    if not (modulo is None or isinstance(modulo, Symmetries)):
+        raise TypeError(
+            f"`modulo` is {indefinite(modulo)}, which has no orbit of generators; pass a continuous group such as "
+            "nm.symmetry_group(net), or nm.symmetry.discover(…).group of any network."
+        )
     with boundary(params, x, y) as leave:
         params, x = checked(f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64)
         check_target(f, params, x, y)

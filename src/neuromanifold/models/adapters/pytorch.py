@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import export, program_of, unfused
+from neuromanifold.models.adapters.torch_export import export, exported_whole, program_of, quiet, unfused
+from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
 from neuromanifold.models.adapters.torch_resizing import resized
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
+from neuromanifold.numerics.files import write_atomically
 from neuromanifold.numerics.validation import indefinite
 
 _PREFIX = "module."
@@ -162,6 +165,31 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
         # Copying separates parameters that share memory without being one object.
         written[name].data = written[first].data
     return twin
+
+
+def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:
+    """A copy of the module's graph at fewer parameters (`fx.GraphModule`); `example` is one batch, as for `from_torch`."""
+    module = _copied(_checked(module, need("torch")))
+    return graph_module(module, smaller, *_given(module, example))
+
+
+def save_graph(path: Path, module: Any, example: Any) -> Path:
+    """The module as a `.pt2` file, for any number of samples."""
+    exported = exported_whole(module, *_given(module, example))
+    with quiet():
+        return write_atomically(path, lambda place: need("torch").export.save(exported, str(place)))
+
+
+def _given(module: Any, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Three samples of the example as positional and as named arguments."""
+    parts = example.values() if isinstance(example, Mapping) else example if isinstance(example, tuple) else (example,)
+    if not all(hasattr(part, "shape") for part in parts):
+        raise TypeError(
+            "`example` has arguments that are no arrays; pass a tensor, or a tuple or a dictionary of tensors."
+        )
+    first = next(module.parameters())
+    leaves = _three_samples([to_tensor(part, first.dtype, first.device) for part in parts])
+    return ((), dict(zip(example, leaves, strict=True))) if isinstance(example, Mapping) else (tuple(leaves), {})
 
 
 def _fitting(torch: Any, name: str, value: Any, parameter: Any) -> Any:
