@@ -79,6 +79,19 @@ def test_accounts_and_reductions_follow(verb: str, tmp_path: Path):
     assert all(isinstance(a, np.ndarray) for a in floats(nm.reduce_width(network, P, X)))
 
 
+def test_dictionaries_of_results_keep_their_order_and_keys_say_nothing(key):
+    @dataclasses.dataclass(frozen=True, repr=False)
+    class Counted(Result):
+        counts: dict[str, int]
+        values: np.ndarray
+
+    verb = follows(lambda a, key: Counted({"z": 1, "a": 2}, np.ones(2)))
+    with jax.enable_x64(True):
+        assert list(verb(jnp.ones(2), key).counts) == ["z", "a"]
+        assert isinstance(verb(jnp.ones(2), key).values, jax.Array)
+        assert isinstance(verb(np.ones(2), key).values, np.ndarray)
+
+
 def test_a_verb_that_does_not_follow_is_seen():
     still = lambda a: np.asarray(a) * 2.0  # noqa: E731
     with jax.enable_x64(True):

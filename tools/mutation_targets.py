@@ -49,7 +49,7 @@ class Target:
     def source(self) -> str:
         """A fingerprint of that code, of the control, the second route and the cases: results of other code are not reused."""
         control = self.statement.control
-        around = [control.case, *control.breaks.values(), self.statement.confirm]
+        around = [control.case, control.passes, *control.breaks.values(), self.statement.confirm]
         listed = {id(f): f for f in (*self.reached, *(f for part in around for f in functions(part, self.prefix)))}
         codes = sorted(f"{f.__qualname__} {_said(f.__code__)}" for f in listed.values())
         kept = (self.name, RULES, FIRST, EVERY, DRAWS, codes, self.drawn)

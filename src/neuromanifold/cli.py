@@ -279,6 +279,9 @@ def verify_statements(
         bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
     ] = False,
     errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Examine in so many processes; one per core when absent, at most 4.", min=1)
+    ] = None,
 ) -> None:
     """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
     import jax
@@ -300,7 +303,8 @@ def verify_statements(
         chosen = tuple(papers.reading(chosen, _small_summary()))
     held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
-    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held)
+    asked = papers.default_workers(len(chosen)) if workers is None else workers
+    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held, workers=asked)
     found, expected = examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
         print_facts(found, expected)

@@ -202,6 +202,24 @@ def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(fo
         CliRunner().invoke(cli.app, [*arguments[:-1], "smaller.npz"], catch_exceptions=False)
 
 
+def test_batch_normalisation_shrinks_with_its_channels_at_the_command_line(folder: Path):
+    text = PLAIN.replace("nn.Conv2d(1, 3, 3),", "nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3),")
+    (folder / "normedcnn.py").write_text(text)
+    module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+    with torch.no_grad():
+        module[1].bias[1] = -50.0  # pyright: ignore[reportIndexIssue, reportArgumentType]
+        module[1].running_var.copy_(torch.tensor([1.0, 2.0, 3.0]))  # pyright: ignore[reportCallIssue]
+    torch.save(module.state_dict(), "weights.pt")
+    np.save("images.npy", np.random.default_rng(0).standard_normal((9, 1, 4, 4)).astype(np.float32))
+    arguments = ["reduce", "weights.pt", "images.npy", "--factory", "normedcnn:build", "--out", "smaller.pt"]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "75 → 51 parameters, 1 channels fewer" in result.output
+    state = torch.load("smaller.pt", weights_only=True)
+    assert [tuple(t.shape) for t in state.values()] == [(2, 1, 3, 3), *[(2,)] * 5, (), (3, 8), (3,)]
+    assert state["1.running_var"].tolist() == [1.0, 3.0]
+
+
 def test_batch_normalisation_is_folded_as_pytorch_computes_it(tmp_path: Path):
     torch.manual_seed(0)
     module = nn.Sequential(

@@ -133,6 +133,16 @@ def test_an_amendment_counts_only_when_it_is_true_and_is_ours() -> None:
     assert ours.verdict == "fails; true instead", "what is not printed does not fail as printed"
 
 
+def test_a_case_just_inside_must_hold() -> None:
+    close = replace(DICE, control=replace(DICE.control, passes=lambda: Interval(3.9, 3.85, 3.95)))
+    evidence = examine(close)
+    assert evidence.verdict == "no counterexample in 2"
+    assert evidence.control.endswith("; just inside: 3.9 [3.85, 3.95] <= 4")
+    stricter = replace(close, measure=lambda mean, most=3.8: Check(mean, most, "<="))
+    assert examine(stricter).verdict == "worthless: the case just inside does not hold"
+    assert examine(replace(stricter, control=DICE.control)).verdict == "no counterexample in 2", "there is room"
+
+
 def test_explicit_objects_are_constructive_and_no_counterexample_is_not_said() -> None:
     built = replace(ODD_SQUARES, constructive="the cost of one network stands for the least")
     evidence = examine(built, draws=0)

@@ -17,6 +17,7 @@ from neuromanifold.cli import app
 from neuromanifold.papers import (
     KINDS,
     PAPERS,
+    Evidence,
     StudyCases,
     errata_page,
     examine,
@@ -29,6 +30,7 @@ from neuromanifold.papers import (
     select,
     source_folder,
     statements,
+    thinned,
     verify,
     write_evidence,
     write_verdicts,
@@ -102,7 +104,9 @@ def test_the_errata_page_gives_the_proof_or_says_that_there_is_none() -> None:
     assert pieces.amended is not None
     assert "*Proof.* In the cell of a sign pattern" in errata_page([pieces], RECORDED)
     unproved = replace(pieces, amended=replace(pieces.amended, proof="no proof"))
-    assert "No proof." in errata_page([unproved], RECORDED)
+    assert "No proof. Checked" in errata_page([unproved], RECORDED)
+    told = replace(pieces, amended=replace(pieces.amended, proof="no proof: W is not known"))
+    assert "No proof: W is not known. Checked" in errata_page([told], RECORDED)
 
 
 def test_what_is_not_printed_is_not_called_printed() -> None:
@@ -183,6 +187,24 @@ def test_evidence_survives_json_and_a_second_run_keeps_it(tmp_path: Path) -> Non
     assert other.draws == 3
     [third] = verify(chosen, draws=2, key=jax.random.key(1), finished=read_evidence(path))
     assert third.seed == 1
+
+
+def timeless(item: Evidence) -> Evidence:
+    amendment = None if item.amendment is None else item.amendment | {"seconds": 0.0}
+    return replace(item, seconds=0.0, amendment=amendment)
+
+
+def test_two_processes_find_what_one_finds() -> None:
+    chosen = select("complexity", ["Ass 3.1", "C.3 (proof)", "Fig 8"])
+    apart, here = (list(verify(chosen, draws=2, workers=workers)) for workers in (2, 1))
+    assert [timeless(item) for item in apart] == [timeless(item) for item in here]
+    assert any(item.amendment for item in here)
+
+
+def test_statements_made_to_measure_are_examined_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "in_processes", lambda *_: pytest.fail("it has no name there"))
+    [found] = verify([thinned(statement) for statement in select("complexity", ["Fig 8"])], workers=2)
+    assert found.id == "Fig 8"
 
 
 def test_merging_keeps_what_was_held_and_replaces_what_was_found_again() -> None:

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 from typing import Any
 
@@ -35,7 +35,7 @@ class Units:
     operation: str
     shape: tuple[int, ...]
     candidates: int | None = None
-    inside: np.ndarray | None = None
+    inside: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:

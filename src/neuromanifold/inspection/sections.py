@@ -40,10 +40,10 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.regions.signs import signs_of
 from neuromanifold.symmetry.account import DimensionAccount, account_of
+from neuromanifold.symmetry.balances import Scalings
 from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
-from neuromanifold.symmetry.reduce import Reduction, reduce_width, reduced_by
+from neuromanifold.symmetry.reduce import Reduction, reduction_of
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
@@ -145,7 +145,7 @@ def _descent(s: Subject) -> Descent:
 
 def _account(s: Subject) -> DimensionAccount:
     groups = () if perceptron(s.f) else (s.scalings,)
-    return account_of(s.problem, s.params, s.rank, groups=groups, batches=_BATCHES)
+    return account_of(s.geometry, groups=groups, batches=_BATCHES)
 
 
 def _account_obstacle(s: Subject) -> str:
@@ -155,31 +155,23 @@ def _account_obstacle(s: Subject) -> str:
     return _exactly(s) or ("it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else "")
 
 
-def conserved_obstacle(s: Subject) -> str:
-    """Why no conserved quantities are known of a network, where none are."""
-    return "" if perceptron(s.f) or filters(s.f) else "known for an nm.MLP and an nm.LinearConvNet only"
-
-
-def _conserved(s: Subject) -> ConservedQuantities:
+def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantities:
+    """Those of an `nm.MLP` or `nm.LinearConvNet` by its description, of any other network the balances of its channels."""
     net: Any = s.f
-    if conserved_obstacle(s):
-        found = s.scalings.quantities(s.params)
-        if not len(found):
-            raise LeftOut(
-                "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
-            )
-        return found
-    return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+    if perceptron(net) or filters(net):
+        return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+    if not len(found := scalings().quantities(s.params)):
+        raise LeftOut(
+            "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
+        )
+    return found
 
 
 def _reduction(s: Subject) -> Reduction:
-    if perceptron(s.f) is None:
-        try:
-            return reduce_width(s.f, s.params, s.x)
-        except ValueError as refusal:
-            raise LeftOut(str(refusal).partition(";")[0]) from None
-    net, params, x = s.perceptron
-    return reduced_by(signs_of(net, s.problem.decisions, s.samples), net, params, x)
+    try:
+        return reduction_of(s.geometry)
+    except ValueError as refusal:
+        raise LeftOut(str(refusal).partition(";")[0]) from None
 
 
 def _reduction_seconds(s: Subject) -> float:
@@ -216,7 +208,7 @@ SECTIONS = (
     Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
-        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns().sum()), _exactly,
+        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns.sum()), _exactly,
         lambda s: compiling(s, 1) + passes(s, 20) + s.samples * s.columns * ENTRY, deciding_bytes, "regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
@@ -227,7 +219,10 @@ SECTIONS = (
         "account", "account of the parameters", _account, _account_obstacle, account_seconds,
         lambda s: 6 * 8 * s.columns**2, "exact",
     ),
-    Section("conserved", "conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
+    Section(
+        "conserved", "conserved quantities", lambda s: conserved(s, lambda: s.scalings), lambda s: "",
+        scalings_seconds, scalings_bytes,
+    ),
     Section(
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
         _reduction_seconds, deciding_bytes, "regions",

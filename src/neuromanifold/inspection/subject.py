@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model
@@ -18,13 +18,13 @@ from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
-from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.numerics.rank import Rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
 from neuromanifold.regions.patterns import pattern_columns, patterns_by_layer
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.balances import Scalings, channel_scalings
-from neuromanifold.tangent.certificate import certified_rank
+from neuromanifold.tangent.geometry import Geometry
 from neuromanifold.tangent.jacobian import n_columns
 from neuromanifold.tangent.routes import Plan, plan
 
@@ -64,15 +64,20 @@ class Subject:
         """Its columns, D."""
         return n_columns(self.params)
 
-    @cached_property
+    @property
     def graph(self) -> Graph:
         """The network as a program."""
-        return trace(self.f, self.params, self.x)
+        return self.geometry.graph
 
     @cached_property
+    def geometry(self) -> Geometry:
+        """Bends and rank: once, for all that ask."""
+        return Geometry(self.f, self.params, self.x, memory=self.budget)
+
+    @property
     def problem(self) -> Problem:
-        """The exact Jacobian with every bend decided: once, for all that ask."""
-        return Problem.of(self.f, self.params, self.x, memory=self.budget)
+        """The exact Jacobian with every bend decided."""
+        return self.geometry.problem
 
     @cached_property
     def sketch_costs(self) -> tuple[float, int]:
@@ -83,11 +88,10 @@ class Subject:
         m = min(self.rows, self.columns)
         return problem.sketch_operations(m), self.samples * problem.sketch_entries(m)
 
-    @cached_property
+    @property
     def rank(self) -> Rank:
         """The exact rank of J with its certificate."""
-        certificate = certified_rank(self.problem, prove=False)
-        return exact_rank(certificate.rank, certificate)
+        return self.geometry.rank
 
     @cached_property
     def perceptron(self) -> tuple[MLP, Params, np.ndarray]:

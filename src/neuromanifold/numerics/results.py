@@ -18,6 +18,8 @@ Array = Any
 """What a result holds: a NumPy array, or a JAX array where its inputs were."""
 
 _MOST_SHOWN = 6
+_LONGEST = 240
+"""Characters of a `repr` between the brackets; what is longer ends in an ellipsis, and `str` has all of it."""
 
 
 class Shown:
@@ -35,7 +37,7 @@ class Shown:
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.headline()})"
+        return f"{type(self).__name__}({shortened(self.headline())})"
 
     def __str__(self) -> str:
         return repr(self)
@@ -67,9 +69,17 @@ def _fields(result: Any) -> list[tuple[str, Any]]:
 def named(record: Any) -> str:
     """A named tuple in a line."""
     fields = zip(record._fields, record, strict=True)
-    return (
-        f"{type(record).__name__}({', '.join(f'{name} {brief(value)}' for name, value in fields if value is not None)})"
-    )
+    text = ", ".join(f"{name} {brief(value)}" for name, value in fields if value is not None)
+    return f"{type(record).__name__}({shortened(text)})"
+
+
+def shortened(text: str, most: int = _LONGEST) -> str:
+    """The text, or as much of it as fits with an ellipsis.
+
+    >>> shortened("1 + 1 + 1", 6)
+    '1 + 1…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def brief(value: Any) -> str:

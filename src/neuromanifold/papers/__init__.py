@@ -6,6 +6,7 @@ from neuromanifold.papers.evidence import KINDS, Dropped, Evidence, kind
 from neuromanifold.papers.examination import examine, seen_to_fail, thinned
 from neuromanifold.papers.ledger import (
     PAPERS,
+    default_workers,
     expected,
     merge,
     read_evidence,
@@ -36,6 +37,7 @@ __all__ = [
     "Statement",
     "StudyCases",
     "coverage",
+    "default_workers",
     "errata_page",
     "examine",
     "expected",

@@ -85,7 +85,8 @@ def _chapter(statement: Statement, entry: dict[str, Any]) -> str:
 def _amendment(amended: Statement, entry: dict[str, Any]) -> list[str]:
     true = entry["verdict"] == TRUE_INSTEAD
     lead = f"*True instead* ({entry['amended_verdict']})." if true else "*Tried instead, and not borne out either.*"
-    proof = "No proof." if amended.proof == NO_PROOF else f"*Proof.* {amended.proof.strip()}"
+    unproved = amended.proof.startswith(NO_PROOF)
+    proof = f"N{amended.proof[1:]}." if unproved else f"*Proof.* {amended.proof.strip()}"
     scope = _scope(amended, entry.get("amended_dropped", ()))
     return [f"{lead} {amended.says}\n", f"{proof} Checked ({amended.method}): {scope}.\n"]
 

@@ -36,19 +36,24 @@ def examine(statement: Statement, *, draws: int | None = None, key: Any = None) 
     The random cases depend on `key` (by default `jax.random.key(0)`) and the statement's name only, so a statement sees the same
     ones alone and in the whole run.
     """
-    start, seed = time.perf_counter(), seed_of(key)
+    return examine_seeded(statement, draws, seed_of(key))
+
+
+def examine_seeded(statement: Statement, draws: int | None, seed: int) -> Evidence:
+    """`examine` with the key's number in its place: a number travels to another process."""
+    start = time.perf_counter()
     outcome = _run(statement, draws, seed)
-    control = statement.control.measured(statement.measure)
+    control, near = statement.control.measured(statement.measure), statement.control.inside(statement.measure)
     counterexample, routes, confirmed = _counterexample(statement, outcome)
     amendment = None
     if outcome.failed and statement.amended is not None:
-        amendment = examine(replace(statement.amended, source="ours"), draws=draws, key=key)
+        amendment = examine_seeded(replace(statement.amended, source="ours"), draws, seed)
     return Evidence(
         paper=statement.paper,
         row=statement.row,
         id=statement.id,
         statement=statement.says,
-        verdict=_verdict(statement, outcome, control, confirmed, amendment),
+        verdict=_verdict(statement, outcome, (control, near), confirmed, amendment),
         cases=outcome.cases,
         comparisons=outcome.comparisons,
         dropped=outcome.dropped,
@@ -56,7 +61,7 @@ def examine(statement: Statement, *, draws: int | None = None, key: Any = None) 
         worst=f"{statement.show(outcome.worst_case)}: {outcome.worst}" if outcome.worst is not None else "",
         method=statement.method,
         covered=outcome.covered,
-        control=f"{statement.control.broken}: {control}",
+        control=f"{statement.control.broken}: {control}" + ("" if near is None else f"; just inside: {near}"),
         control_violation=control.violation,
         control_tolerance=control.tolerance,
         counterexample=counterexample,
@@ -186,13 +191,20 @@ def _fails(statement: Statement, case: Any) -> bool:
 
 
 def _verdict(
-    statement: Statement, outcome: _Outcome, control: Check, confirmed: bool, amendment: Evidence | None
+    statement: Statement,
+    outcome: _Outcome,
+    controls: tuple[Check, Check | None],
+    confirmed: bool,
+    amendment: Evidence | None,
 ) -> str:
     """One of the verdicts, or what is wrong with the check itself: such a run never matches the record."""
+    control, near = controls
     if outcome.worst is None:
         return "vacuous: no case says anything"
     if not seen_to_fail(control):
         return "worthless: the negative control passes"
+    if near is not None and not near.holds:
+        return "worthless: the case just inside does not hold"
     if any(entry.inside for entry in outcome.dropped) and not statement.narrower:
         return "silent: it drops cases inside its hypotheses and `narrower` does not say so"
     if not outcome.failed:

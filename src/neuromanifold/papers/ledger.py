@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.numerics.files import write_text
+from neuromanifold.numerics.processes import in_processes
+from neuromanifold.numerics.threads import cores, one_blas_thread
 from neuromanifold.papers.evidence import FAILS, TRUE_INSTEAD, Dropped, Evidence
-from neuromanifold.papers.examination import examine, seed_of
+from neuromanifold.papers.examination import examine_seeded, seed_of
 from neuromanifold.papers.statement import Statement
 
 PAPERS = ("complexity", "invariant", "bottleneck", "teleport", "riemann")
+
+# A process costs the import of JAX (three seconds) and compiles for itself what another has compiled too.
+_MOST_WORKERS, _WORTH_A_PROCESS = 4, 8
 
 Verdicts = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -42,14 +47,49 @@ def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement
 
 
 def verify(
-    chosen: Iterable[Statement], *, draws: int | None = None, key: Any = None, finished: Iterable[Evidence] = ()
+    chosen: Iterable[Statement],
+    *,
+    draws: int | None = None,
+    key: Any = None,
+    finished: Iterable[Evidence] = (),
+    workers: int = 1,
 ) -> Iterator[Evidence]:
-    """The evidence for each statement, one at a time; what `finished` holds from a run with the same draws and key is kept."""
-    known, seed = {_same(item): item for item in finished}, seed_of(key)
-    for statement in chosen:
-        count = statement.draws if draws is None else draws
-        kept = known.get((statement.paper, statement.id, count, seed))
-        yield kept if kept is not None else examine(statement, draws=draws, key=key)
+    """The evidence for each statement, in their order; what `finished` holds from a run with the same draws and key is kept.
+
+    With several `workers` the ledger's own statements are examined in so many processes. Each sees the cases it sees alone, so
+    that nothing but the time depends on them. A statement that was made to measure (thinned, reading another study) has no name
+    that another process would know, and the whole list then stays in this one.
+    """
+    chosen, seed = tuple(chosen), seed_of(key)
+    known = {_same(item): item for item in finished}
+    counts = [statement.draws if draws is None else draws for statement in chosen]
+    kept = [known.get((s.paper, s.id, count, seed)) for s, count in zip(chosen, counts, strict=True)]
+    todo = [statement for statement, item in zip(chosen, kept, strict=True) if item is None]
+    if workers > 1 and all(statement in statements(statement.paper) for statement in todo):
+        found = in_processes(_examined, [(s.paper, s.id, draws, seed) for s in todo], workers)
+    else:
+        found = (_examine(statement, draws, seed) for statement in todo)
+    yield from (next(found) if item is None else item for item in kept)
+
+
+def default_workers(count: int) -> int:
+    """How many processes `count` statements are worth: one per core, at most four, and eight statements for each.
+
+    >>> default_workers(7)
+    1
+    """
+    return max(1, min(cores(), _MOST_WORKERS, count // _WORTH_A_PROCESS))
+
+
+def _examined(paper: str, name: str, draws: int | None, seed: int) -> Evidence:
+    [statement] = [statement for statement in statements(paper) if statement.id == name]
+    return _examine(statement, draws, seed)
+
+
+def _examine(statement: Statement, draws: int | None, seed: int) -> Evidence:
+    """With one BLAS thread, here and elsewhere: so the digits are the same."""
+    with one_blas_thread():
+        return examine_seeded(statement, draws, seed)
 
 
 def _same(item: Evidence) -> tuple[str, str, int, int]:

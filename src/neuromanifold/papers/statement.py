@@ -43,7 +43,8 @@ class Control:
 
     `case()` is the case. `breaks` replaces named ingredients of `measure`, which takes them as keyword arguments with the true
     ones as defaults: where the control breaks the conclusion and not the hypotheses. There is no control by hand: it would show
-    that a number differs and not that `measure` notices.
+    that a number differs and not that `measure` notices. `passes()` is a case just inside, on which `measure` must be seen to hold:
+    where the recorded numbers have room, it notices a threshold that moved away from them.
 
     >>> def measure(n, offset=1):
     ...     return Check(n * n % 8, offset)
@@ -51,15 +52,22 @@ class Control:
     4 = 1
     >>> print(Control("a remainder of 2", case=lambda: 3, breaks={"offset": 2}).measured(measure))
     1 = 2
+    >>> print(Control("an even number", case=lambda: 2, passes=lambda: 5).inside(measure))
+    1 = 1
     """
 
     broken: str
     case: Callable[[], Any]
     breaks: Mapping[str, Any] = field(default_factory=dict)
+    passes: Callable[[], Any] | None = None
 
     def measured(self, measure: Callable[..., Check]) -> Check:
         """The check that must fail."""
         return measure(self.case(), **self.breaks)
+
+    def inside(self, measure: Callable[..., Check]) -> Check | None:
+        """The check that must hold, where there is one."""
+        return None if self.passes is None else measure(self.passes())
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ class Statement:
     `exhaustive` names the range that is enumerated wholly or settled by exact algebra; without it the cases are a sample.
     A statement that fails as printed carries `confirm` (the same case by an independent route), `worked` (the
     counterexample by hand), `smaller(case)` (simpler cases to try when minimising) and, where there is one, `amended`, the
-    nearby true statement, whose `proof` is ours.
+    nearby true statement, whose `proof` is ours; one that begins with `NO_PROOF` may say why there is none.
     `narrower` says where the check covers less than the print; it must where a measure drops cases inside the hypotheses.
     `source` is whose sentence it is: the paper's ("printed"), our own ("ours"), or THEORY's wording of what no paper prints.
     `constructive` names the explicit object whose cost stands for the quantity, and so bounds it from above only.

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,10 +20,13 @@ from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.sketches import draw_sketch, entering_exactly, sketched
 from neuromanifold.graph.support import Support
 from neuromanifold.graph.walk import refuse_inexact, walk
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.regions.decisions import Decisions, decide
+from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
+from neuromanifold.regions.status import LayerStatus, statuses
 
 Model = Callable[[Any, Any], Any]
 _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)
@@ -32,7 +35,10 @@ _ENTRIES_AT_ONCE = 2**21
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The exact Jacobian, implicitly: leaves and data as NumPy arrays, the gates proved."""
+    """The exact Jacobian, implicitly: leaves and data as NumPy arrays, the gates proved.
+
+    What several questions share (signs, status of neurons, columns that vanish) is made when first asked for, and kept.
+    """
 
     model: Model
     graph: Graph
@@ -71,6 +77,21 @@ class Problem:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of J."""
         return self.samples * self.graph.outputs, self.chosen.size
+
+    @cached_property
+    def signs(self) -> Signs:
+        """The sign of every pre-activation, where the network is a perceptron."""
+        return signs_of(require_perceptron(self.model, "pass an nm.MLP"), self.decisions, self.samples)
+
+    @cached_property
+    def slopes(self) -> list[np.ndarray]:
+        """σ' of every neuron at every sample, layer by layer; nan where it is no constant. Perceptrons."""
+        return layer_slopes(require_perceptron(self.model, "pass an nm.MLP"), self.signs)
+
+    @cached_property
+    def layers(self) -> tuple[LayerStatus, ...]:
+        """What the neurons of each hidden layer are on the sample. Perceptrons."""
+        return statuses(require_perceptron(self.model, "pass an nm.MLP"), self.slopes)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -189,6 +210,7 @@ class Problem:
             found.append(block.values[:, : part.stop - part.start].reshape(k, -1))
         return np.concatenate(found, axis=1)
 
+    @cached_property
     def zero_columns(self) -> np.ndarray:
         """Columns of J that vanish at every sample because no open path runs through their parameter."""
         A, closed = Support(), np.ones(self.shape[1], bool)
@@ -204,6 +226,10 @@ class Problem:
         On a region each row of J is an affine function of the sample, a linear one where f has no constant term.
         """
         return self.graph.outputs * int(np.minimum(self.region_counts(), self.graph.affine_dimension).sum())
+
+    def wrt(self, chosen: Selection) -> "Problem":
+        """The same with other parameters that count: bends do not depend on these."""
+        return replace(self, chosen=chosen)
 
     def region_counts(self) -> np.ndarray:
         """How many samples each sampled region holds."""

@@ -160,7 +160,7 @@ def facts(item: Evidence, recorded: str) -> list[tuple[str, str]]:
 
 def _amendment(found: Mapping[str, Any]) -> str:
     """The amended statement, with its verdict, what was dropped, and its proof."""
-    proof = found["proof"] if found["proof"] == NO_PROOF else f"proof: {found['proof']}"
+    proof = found["proof"] if found["proof"].startswith(NO_PROOF) else f"proof: {found['proof']}"
     dropped = [f"dropped {Dropped(**entry)}" for entry in found["dropped"]]
     return f"{found['statement']} ({'; '.join([found['verdict'], *dropped, proof])})"
 

@@ -8,23 +8,23 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import Graph
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.rank import Rank, exact_rank, rank_from_spectrum
+from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, indefinite, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
 from neuromanifold.symmetry.confined import Blocks
-from neuromanifold.symmetry.equivalence import SOURCES, HiddenEquivalence, equivalence_of
+from neuromanifold.symmetry.equivalence import CLOSED, INACTIVE, HiddenEquivalence
 from neuromanifold.symmetry.named import NamedGroup
 from neuromanifold.symmetry.offered import exact_directions, groups_by_name
 from neuromanifold.symmetry.relations import related_directions
 from neuromanifold.symmetry.stretches import looked_at, stretched_directions
-from neuromanifold.tangent.certificate import certified_rank
+from neuromanifold.tangent.geometry import Geometry
 
 FEW = "too few samples in a region"
 RELATED = "relations between patterns"
@@ -188,14 +188,12 @@ def dimension_account(
     x = sample_arrays(x)
     with boundary(params, x):
         checked(f, params, x)
-    graph = trace(f, params, x)
-    if graph.exact:
-        problem = Problem.of(f, params, x)
-        certificate = certified_rank(problem, prove=False)
-        return account_of(problem, params, exact_rank(certificate.rank, certificate), groups=groups, key=key)
+    geometry = Geometry(f, params, x)
+    if geometry.graph.exact:
+        return account_of(geometry, groups=groups, key=key)
     names, left_out = groups_by_name(f, params, x) if groups is None else ((), ())
     wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
-    return _in_float64(graph, wide, x, names if groups is None else groups, key, left_out)
+    return _in_float64(geometry.graph, wide, x, names if groups is None else groups, key, left_out)
 
 
 @runtime_checkable
@@ -220,7 +218,7 @@ def _in_float64(
     graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any, left_out: tuple[str, ...]
 ) -> DimensionAccount:
     rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
-    matrix = rows.of_sample()
+    matrix = rows.of_sample
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
     offered = {_title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64)) for group in groups}
     chain = chain_of(rows, _generator(key))
@@ -228,26 +226,20 @@ def _in_float64(
 
 
 def account_of(
-    problem: Problem,
-    params: Any,
-    functional: Rank,
-    *,
-    groups: Sequence[Any] | None = None,
-    key: Any = None,
-    batches: int = MOST_BATCHES,
+    geometry: Geometry, *, groups: Sequence[Any] | None = None, key: Any = None, batches: int = MOST_BATCHES
 ) -> DimensionAccount:
-    """The account where the bends are decided and the functional dimension is known already; `batches` of inputs seek new regions."""
-    spaces = exact_spaces()
-    chain = chain_of(ExactRows(problem, spaces), _generator(key), rank=int(functional), batches=batches)
+    """The account of a geometry that others may have asked already; `batches` of inputs seek new regions."""
+    problem, functional, params, spaces = geometry.problem, geometry.rank, geometry.params, exact_spaces()
+    rows = ExactRows(problem, spaces)
+    chain = chain_of(rows, _generator(key), rank=int(functional), batches=batches)
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
     net = perceptron(problem.model)
     named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
     if net is None:
         offered = (named, named)
         return _account(chain, functional, problem.graph, offered, problem.samples, limit, left_out=left_out)
-    met = chain.reached.data[0]
-    equivalence = equivalence_of(net, params, problem.data[0], problem)
-    wide = equivalence_of(net, params, met, Problem.of(net, params, met))
+    met = rows.moved(chain.reached.data, chain.met)
+    equivalence, wide = (HiddenEquivalence(net, params, each.data[0], each) for each in (problem, met))
     (everywhere, one), (here, two) = (_perceptron(side, params, spaces) for side in (wide, equivalence))
     left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
     offered = ({**everywhere, **named}, {**here, **named})
@@ -376,8 +368,8 @@ def _candidates(
     """The sources in turn; those that are sought only where something is left to explain as functions."""
     spaces = chain.spaces
     free = np.flatnonzero(spaces.vanishing(J))
-    if SOURCES[0] not in offered:
-        yield SOURCES[1], np.eye(J.shape[1], dtype=J.dtype)[free]
+    if INACTIVE not in offered:
+        yield CLOSED, np.eye(J.shape[1], dtype=J.dtype)[free]
     yield from offered.items()
     for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
         yield name, partial(_confined, spaces, J, [np.setdiff1d(block, free) for block in parts])

@@ -52,6 +52,7 @@ class Rows(abc.ABC):
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         """J at these inputs, (n·o, D), the bends decided as the gates say."""
 
+    @cached_property
     def of_sample(self) -> np.ndarray:
         """J on the sample, all of whose rows must be finite."""
         found = self.at(self.data, self.gates)
@@ -261,7 +262,7 @@ def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, b
     """
     spaces, gaps = rows.spaces, []
     if rank is None:
-        matrix = _tall(spaces, rows.of_sample())
+        matrix = _tall(spaces, rows.of_sample)
         basis, gaps = spaces.basis(matrix), [spaces.gap(matrix)]
         rank = len(basis)
     else:

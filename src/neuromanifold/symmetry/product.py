@@ -12,6 +12,7 @@ from jaxtyping import Float
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
 from neuromanifold.symmetry.discover import discover, problem_of
@@ -92,8 +93,8 @@ class SymmetryGroup(ContinuousGroup):
         return _sampled(self.factors, key)
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkGroup(AbstractGroup):
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkGroup(Shown, AbstractGroup):
     """The symmetries of any network by its graph: permutations and signs of each hidden axis, and the flows that `discover` found.
 
     `factors` are `PlaceGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along which the graph treats places
@@ -107,6 +108,10 @@ class NetworkGroup(AbstractGroup):
     def names(self) -> tuple[str, ...]:
         """What each factor does."""
         return tuple(map(str, self.factors))
+
+    def headline(self) -> str:
+        """What its factors do."""
+        return "; ".join(self.names) or "the identity alone"
 
     @property
     def flows(self) -> FlowGroup:

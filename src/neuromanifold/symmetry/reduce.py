@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.activation import per_neuron
@@ -18,10 +18,10 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, sample_arrays
-from neuromanifold.regions.problem import Problem
-from neuromanifold.regions.signs import Signs, exact_signs
+from neuromanifold.regions.signs import Signs
 from neuromanifold.symmetry.narrowing import PROBES, Narrowed, narrowed, smaller_parameters
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
+from neuromanifold.tangent.geometry import Geometry
 
 _EXACT_PRODUCTS = 10**6
 _WALKED_PRODUCTS = 2 * 10**4
@@ -115,27 +115,30 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
         raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
     check_params(params)
     if (layers := perceptron(net)) is None:
-        return _of_channels(net, params, x, rtol, fold)
+        return reduction_of(Geometry(net, params, _checked_sample(net, params, x)), rtol=rtol, fold=fold)
     layers.check_params(params)
     params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
     if x is not None:
         layers.check(params, x)
         check_sample(x)
-        x = np.asarray(x, np.float64)
-    signs = exact_signs(layers, params, x) if x is not None and _is_exact(layers) else None
-    return reduced_by(signs, layers, params, x, rtol=rtol)
+        return reduction_of(Geometry(layers, params, x), rtol=rtol)
+    return _of_layers(None, layers, params, None, rtol)
 
 
-def _of_channels(f: Model, params: Any, x: Any, rtol: float, fold: bool) -> Reduction:
-    """The reduction of any network by its channels."""
-    if x is None:
-        raise TypeError(f"`x` is None but `net` is {indefinite(f)}; pass samples, from which its graph is traced.")
-    x = sample_arrays(x)
-    with boundary(params, x):
-        checked(f, params, x)
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) if is_floating(leaf) else np.asarray(leaf), x)
+def reduction_of(geometry: Geometry, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
+    """The reduction of a geometry that others may have asked already: of an `nm.MLP` by its neurons, of others by their channels."""
+    if (net := perceptron(geometry.f)) is None:
+        return _of_channels(geometry, rtol, fold)
+    params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), (geometry.params, geometry.x))
+    return _of_layers(geometry.problem.signs if _is_exact(net) else None, net, params, x, rtol)
+
+
+def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
+    f, params = geometry.f, geometry.params
+    wide = jax.tree.map(_widened, geometry.x)
     found = narrowed(f, params, wide, rtol, fold=fold)
-    exact = _exact_deviation((f, params), (found.f, found.params), wide)
+    small = Geometry(found.f, jax.tree.map(_widened, found.params), wide) if found.removed else geometry
+    exact = _exact_deviation(geometry, small)
     sizes = [sum(np.size(leaf) for leaf in jax.tree.leaves(tree)) for tree in (params, found.params)]
     return Reduction(
         net=found.f,
@@ -149,15 +152,26 @@ def _of_channels(f: Model, params: Any, x: Any, rtol: float, fold: bool) -> Redu
     )
 
 
-def _exact_deviation(full: tuple[Model, Any], small: tuple[Model, Any], x: Any) -> float | None:
+def _checked_sample(f: Model, params: Any, x: Any) -> Any:
+    if x is None:
+        raise TypeError(f"`x` is None but `net` is {indefinite(f)}; pass samples, from which its graph is traced.")
+    x = sample_arrays(x)
+    with boundary(params, x):
+        checked(f, params, x)
+    return x
+
+
+def _widened(leaf: Any) -> np.ndarray:
+    return np.asarray(leaf, np.float64) if is_floating(leaf) else np.asarray(leaf)
+
+
+def _exact_deviation(full: Geometry, small: Geometry) -> float | None:
     """max |f_small − f| over the sample in rational arithmetic; None where a network has none, or has too many products."""
     found = []
-    for f, params in (full, small):
-        params = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
-        graph = trace(f, params, x)
-        if not graph.exact or leading_axis(x) * _products(graph) > _WALKED_PRODUCTS:
+    for geometry in (full, small):
+        if not geometry.graph.exact or leading_axis(geometry.x) * _products(geometry.graph) > _WALKED_PRODUCTS:
             return None
-        found.append(Problem.of(f, params, x).values(Rationals()).ravel())
+        found.append(geometry.problem.values(Rationals()).ravel())
     return float(max((abs(a - b) for a, b in zip(*found, strict=True)), default=0))
 
 
@@ -167,8 +181,8 @@ def _products(graph: Graph) -> int:
     return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
 
 
-def reduced_by(signs: Signs | None, net: MLP, params: Params, x: Any, *, rtol: float = 8 * 2.0**-52) -> Reduction:
-    """The reduction of a float64 network where its signs on the sample are known already."""
+def _of_layers(signs: Signs | None, net: MLP, params: Params, x: Any, rtol: float) -> Reduction:
+    """The reduction of a float64 perceptron, its signs on the sample given where these are to count."""
     work = exhausted(begin(net, params, signs), net.widths[0], rtol)
     smaller, reduced = finish(work, net)
     points = np.random.default_rng(0).standard_normal((PROBES, net.widths[0])) if x is None else x

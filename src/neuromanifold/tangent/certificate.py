@@ -12,7 +12,7 @@ from neuromanifold.models.arguments import Model
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import Echelon, echelon, minor_spans, modular_rank
 from neuromanifold.numerics.memory import memory_budget
-from neuromanifold.numerics.rank import Certificate
+from neuromanifold.numerics.rank import Certificate, Rank, exact_rank
 from neuromanifold.regions.problem import Problem
 from neuromanifold.tangent.exported import Claims, save
 from neuromanifold.tangent.generators import generator_count, generators, rational_generators
@@ -110,6 +110,12 @@ class JacobianCertificate(Certificate):
         return f"exact, {upper}{kinks}{rounded}{', sketched' if self.sketched else ''}"
 
 
+def certified(problem: Problem, *, prove: bool) -> Rank:
+    """The exact rank of J, with its certificate."""
+    certificate = certified_rank(problem, prove=prove)
+    return exact_rank(certificate.rank, certificate)
+
+
 def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     """The rank of J at float parameters and float data, exactly.
 
@@ -194,7 +200,7 @@ def _kernel_meets(problem: Problem, rank: int) -> bool:
     rows, columns = problem.shape
     if rows * columns > 16 * _GENERATOR_ENTRIES:
         return False
-    free = problem.zero_columns()
+    free = problem.zero_columns
     nullity, count = columns - rank, generator_count(problem)
     if free.sum() + count < nullity or count * columns > _GENERATOR_ENTRIES:
         return False
@@ -204,7 +210,7 @@ def _kernel_meets(problem: Problem, rank: int) -> bool:
 
 def _kernel_vectors(problem: Problem, p: int) -> np.ndarray:
     """Structurally zero columns as unit vectors, and symmetry generators."""
-    free = np.flatnonzero(problem.zero_columns())
+    free = np.flatnonzero(problem.zero_columns)
     units = np.zeros((len(free), problem.shape[1]), np.int64)
     units[np.arange(len(free)), free] = 1
     return np.concatenate([units, generators(problem, p)])
@@ -213,7 +219,7 @@ def _kernel_vectors(problem: Problem, p: int) -> np.ndarray:
 def _rational_kernel(problem: Problem) -> list[list[Fraction]]:
     """The kernel vectors in rational numbers, without those that depend on the ones before."""
     p = modular.random_prime()
-    columns, free = problem.shape[1], np.flatnonzero(problem.zero_columns())
+    columns, free = problem.shape[1], np.flatnonzero(problem.zero_columns)
     units = [[Fraction(int(i == k)) for i in range(columns)] for k in free]
     kept = echelon(_kernel_vectors(problem, p), p).rows
     vectors = [*units, *rational_generators(problem)]

@@ -104,7 +104,8 @@ class Tiles:
         block, finite = tile(self.plan, left, right if over is None else whole(right, over), kind=self.kind, same=same)
         if not bool(finite):
             self.refuse()
-        return block if over is None else jax.device_put(block, devices()[0])
+        first = devices()[0]
+        return block if block.devices() == {first} else jax.device_put(block, first)
 
     def refuse(self) -> None:
         """Say what is not finite."""

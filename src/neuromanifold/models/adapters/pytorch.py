@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import numpy as np
 from neuromanifold.models.adapters.comparison import compare
 from neuromanifold.models.adapters.model import AdaptedModel, arguments
 from neuromanifold.models.adapters.packages import need
-from neuromanifold.models.adapters.program import Untranslatable, unknown, unknown_operations
+from neuromanifold.models.adapters.program import Program, Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
 from neuromanifold.models.adapters.torch_export import export, exported_whole, program_of, quiet, unfused
 from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
-from neuromanifold.models.adapters.torch_resizing import resized
+from neuromanifold.models.adapters.torch_resizing import resized, statistics_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
 from neuromanifold.numerics.files import write_atomically
 from neuromanifold.numerics.validation import indefinite
@@ -29,6 +30,7 @@ def from_torch(
     example: Any,
     kwargs: Mapping[str, Any] | None = None,
     output: Callable[[Any], Any] | None = None,
+    statistics: bool = False,
 ) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
     """`(f, params)` of a PyTorch module: `f(params, x)` computes what the module does, in JAX.
 
@@ -36,7 +38,9 @@ def from_torch(
     arguments, every array with the sample axis first. `x` has the same form, with any number of samples. `kwargs` are
     further arguments that stay fixed (`{"use_cache": False}`). `output` picks what is meant from the module's output.
 
-    `params` is a dictionary with the module's own names; weights that share memory appear once. Buffers are constants.
+    `params` is a dictionary with the module's own names; weights that share memory appear once. Buffers are constants; with
+    `statistics=True` the running means and variances of batch normalisations are parameters too, so that they follow their channels
+    when `nm.reduce_width` removes some.
     The module must be in evaluation mode where that matters. It is not changed, and before `f` is handed out its outputs
     and a directional derivative are compared with the module's in float64 on random inputs (`f.evidence`).
     """
@@ -55,7 +59,20 @@ def from_torch(
         constants, runner = constants_of(exported, program), ProgramModel(program, takes, gives)
         runner.check(params, constants)
         evidence = compare(twin, runner, params, constants, leaves, tied)
+    if statistics:
+        program, moved = _with_statistics(program, module, torch)
+        runner, params = ProgramModel(program, takes, gives), params | moved
+        constants = {name: constants[name] for name in dict.fromkeys(program.constants.values())}
     return AdaptedModel(runner, constants, f"{type(module).__name__} from PyTorch", evidence), params
+
+
+def _with_statistics(program: Program, module: Any, torch: Any) -> tuple[Program, dict[str, np.ndarray]]:
+    """The program with running statistics among its parameters, and their values."""
+    names, buffers = {_PREFIX + name: name for name in statistics_of(module, torch)}, dict(module.named_buffers())
+    moved = {place: names[name] for place, name in program.constants.items() if name in names}
+    rest = {place: name for place, name in program.constants.items() if place not in moved}
+    values = {name: to_numpy(buffers[name]) for name in moved.values()}
+    return replace(program, parameters={**program.parameters, **moved}, constants=rest), values
 
 
 def _checked(module: Any, torch: Any) -> Any:
@@ -142,24 +159,26 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
     """A copy of the module with these parameters, named as `from_torch` names them.
 
     Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values are rounded to its dtypes. With
-    `resize=True` linear and convolution layers take the widths of parameters of other shapes (`nm.reduce_width` gives such).
+    `resize=True` linear layers, convolutions and batch normalisations take the widths of parameters of other shapes (`nm.reduce_width`
+    gives such); running statistics are written where `params` has them.
     """
     torch = need("torch")
     module = _checked(module, torch)
     own, tied = own_parameters(module)
-    if not isinstance(params, Mapping) or set(params) != set(own):
+    statistics = statistics_of(module, torch)
+    if not isinstance(params, Mapping) or set(params) - set(statistics) != set(own):
         found = ", ".join(sorted(params)) if isinstance(params, Mapping) else type(params).__name__
         raise ValueError(f"`params` has {found}; the module's own are {', '.join(sorted(own))}.")
     if folded := [name for name in own if params[name] is None]:
         raise ValueError(
             f"`params` has None for {', '.join(folded)}, folded into others; reduce with `fold=False` for PyTorch."
         )
-    twin = _copied(module)
+    twin, given = _copied(module), [*own, *(name for name in statistics if name in params)]
     if resize:
-        resized(twin, {name: np.shape(params[name]) for name in own}, tied, torch)
-    written = dict(twin.named_parameters(remove_duplicate=False))
+        resized(twin, {name: np.shape(params[name]) for name in given}, tied, torch)
+    written = {**dict(twin.named_buffers()), **dict(twin.named_parameters(remove_duplicate=False))}
     with torch.no_grad():
-        for name in own:
+        for name in given:
             written[name].copy_(_fitting(torch, name, params[name], written[name]))
     for name, first in tied.items():
         # Copying separates parameters that share memory without being one object.

@@ -3,7 +3,14 @@
 import numpy as np
 import xarray as xr
 
-from neuromanifold.papers.complexity.statistics import correlations, described, finals, increasing, successful
+from neuromanifold.papers.complexity.statistics import (
+    correlations,
+    described,
+    finals,
+    increasing,
+    resampled,
+    successful,
+)
 from neuromanifold.papers.output import Claim
 
 LIMITS = {"univariate": 20, "bivariate": 60, "bivariate_100": 60, "energy": 400}
@@ -11,6 +18,9 @@ LIMITS = {"univariate": 20, "bivariate": 60, "bivariate_100": 60, "energy": 400}
 NEARLY = 0.9
 STRONG = 0.7
 WELL_BELOW = 0.5
+OVER_RUNS, OVER_SEEDS = "95 % interval over runs", "95 % interval over seeds"
+_BOOTSTRAP = "intervals by 10,000 bootstrap resamples"
+_WITHIN = ("dataset", "epoch")
 
 
 def variation(figure: str, amounts: np.ndarray, names: tuple[str, ...]) -> Claim:
@@ -146,13 +156,15 @@ def regions_bound(figure: str, history: xr.Dataset, inputs: int) -> list[Claim]:
         "functional dimension and regions sampled are strongly correlated along training",
         {
             "Pearson, mean over runs": {n: round(float(f.mean()), 2) for n, f in along.items() if len(f)},
+            OVER_RUNS: {n: resampled(f) for n, f in along.items() if len(f)},
             "lowest run": {n: round(float(f.min()), 2) for n, f in along.items() if len(f)},
         },
         bool(means) and (min(means) > STRONG or ("partly" if max(means) > STRONG else False)),
-        f"exact rank against regions along the epochs of each run; strong means a mean above {STRONG}",
+        f"exact rank against regions along the epochs of each run; strong means a mean above {STRONG}; {_BOOTSTRAP} of the runs",
     )
     ratios = {
         f"exact / ({inputs + 1}·regions), mean": round(float(printed.mean()), 3),
+        OVER_SEEDS: resampled((history.exact_dimension / (inputs + 1) / history.sampled_regions).mean(_WITHIN)),
         "exact / Σ min(samples, n_0 + 1), mean": round(float(tight.mean()), 3),
         "snapshots that attain Σ min": f"{100 * float((tight == 1).mean()):.1f} %",
         f"snapshots above {NEARLY} of Σ min": f"{100 * float((tight > NEARLY).mean()):.1f} %",
@@ -170,12 +182,15 @@ def regions_bound(figure: str, history: xr.Dataset, inputs: int) -> list[Claim]:
         f"functional dimension is well below ({inputs} + 1)·regions",
         ratios,
         bool(printed.mean() < WELL_BELOW),
-        f"{everywhere}; well below means a mean ratio under {WELL_BELOW}",
+        f"{everywhere}; well below means a mean ratio under {WELL_BELOW}; {_BOOTSTRAP} of the seeds, each one run on every data set",
     )
     more = Claim(
         figure,
         "the number of regions sampled is typically greater than the functional dimension",
-        {"snapshots with more regions than dimensions": f"{100 * float((sampled > rank).mean()):.1f} %"},
+        {
+            "snapshots with more regions than dimensions": f"{100 * float((sampled > rank).mean()):.1f} %",
+            "seeds": history.sizes["run"],
+        },
         bool((sampled > rank).mean() > 0.5),
         f"{everywhere}; the paper says so of its experiments with one input",
     )

@@ -8,6 +8,7 @@ import xarray as xr
 
 SUCCESS = 0.9
 LEVEL = 0.95
+RESAMPLES = 10_000
 
 
 def successful(history: xr.Dataset) -> xr.DataArray:
@@ -43,6 +44,18 @@ def described(values: Any) -> str:
         return "no successful run"
     mean, half = interval(a)
     return f"{mean:.1f} ± {half:.1f} ({a.size})" if np.isfinite(half) else f"{mean:.1f} (1)"
+
+
+def resampled(values: Any) -> str:
+    """The mean, its 95 % interval by the bootstrap (quantiles of the means of 10,000 resamples, seed 0), and how many values.
+
+    >>> resampled([0.9, 0.95, 1.0, 0.95])
+    '0.950 [0.912, 0.988] (4)'
+    """
+    a = np.asarray(values, np.float64)
+    means = np.random.default_rng(0).choice(a, (RESAMPLES, a.size)).mean(axis=1)
+    low, high = np.quantile(means, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return f"{a.mean():.3f} [{low:.3f}, {high:.3f}] ({a.size})"
 
 
 def finals(history: xr.Dataset, variable: str, where: dict[str, Any]) -> np.ndarray:

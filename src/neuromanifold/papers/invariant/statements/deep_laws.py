@@ -19,7 +19,7 @@ from neuromanifold.orbits.rings import Residues
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.cases import PAPER
 from neuromanifold.papers.invariant.statements.conservation import ROW, Widths
-from neuromanifold.papers.statement import Control, Statement
+from neuromanifold.papers.statement import NO_PROOF, Control, Statement
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,8 @@ DEEP_AMENDED = Statement(
     draws=6,
     exhaustive="two and three layers of width ≤ 2, at one generic point each",
     show=_show_chain,
+    proof=f"{NO_PROOF} beyond two layers, whose proof is that of conservation (two-layer linear): with more, the fields are not linear in "
+    "θ, and one would have to show that brackets of all orders reach every direction that fixes the Δ_l",
 )
 DEEP = Statement(
     paper=PAPER,
@@ -195,6 +197,12 @@ MORE_AMENDED = Statement(
     draws=10,
     exhaustive="one to three hidden layers of width 1 or 2, at one generic point each",
     show=_show_chain,
+    proof="At generic θ. f(x) = c(θ)x: θ moves along ∇c, and D − 1 functions are conserved. All dΔ_l vanish on V exactly when the "
+    "T_l(V) = W_{l+1}ᵀV_{l+1} − V_lW_lᵀ are skew, and T(∇c) = 0. Let layers l and l + 1 be wider than 1, u_j = W_j⋯W_1, v_jᵀ = "
+    "W_L⋯W_{j+1}, W = W_{l+1}, q = WᵀWu_l, p = Wv_l. Take V_{l+1} = u_{l+1}v_lᵀ, add −v_j(W_{j−1}⋯W_{l+1}q)ᵀ to V_j for all j > l and "
+    "−(W_{j+1}ᵀ⋯W_{l+1}ᵀp)u_{j−1}ᵀ for all j ≤ l + 1. In T the added terms cancel but at l and l + 1: T_l = qv_lᵀ − v_lqᵀ, T_{l+1} = "
+    "pu_{l+1}ᵀ − u_{l+1}pᵀ, both skew, and T_l ≠ 0 as q and v_l are not parallel. So V and ∇c are independent, and the dΔ_l have "
+    "rank D − 2 at most.",
 )
 MORE = Statement(
     paper=PAPER,

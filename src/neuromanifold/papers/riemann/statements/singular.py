@@ -123,6 +123,17 @@ def _complex_locus(case: Any, real: bool = False) -> Check:
     return Check(int(smaller), int(singular), hypotheses=hypotheses(net))
 
 
+_LOCUS = """Sizes are at least 2. v is the product of w_l(x^{t_l}, y^{t_l}); with z = x^{t_l} and s = s_l, v lies in the
+neuromanifold with k_l − s, k_{l+1} + 1 exactly when some tuple over v has a w_l with a factor q(z^s), q a linear form: it moves
+between w_l and w_{l+1}. *If:* there u = q w_{l+1} has k_{l+1} ≥ 2 linear factors over ℂ. Were two of them different, each could
+stay in w_l: two tuples. Else u = c q^k with k = k_{l+1}, and for a linear form p not parallel to q the tangent ẇ_l = (w_l/q)p,
+ẇ_{l+1} = −p w_{l+1}/q is no scaling, yet ẇ_l w_{l+1} + w_l ẇ_{l+1} = 0: dμ drops rank. *Only if:* let no w_l have such a factor,
+and v = w_1 u(x^s, y^s), s = s_1 > 1. For each q, q(x^s, y^s) is x^s, y^s, or a product of s different linear forms, and different q
+share none. So the greatest m with q(x^s, y^s)^m | v is the multiplicity of q in u, since w_1 has no such factor: u of any other
+tuple over v divides this one, and has its degree. So u and w_1 are determined up to scalars, and by induction all w_l: one tuple.
+If dμ vanishes on (ẇ_l), then ẇ_1/w_1 is a quotient in (x^s, y^s); in lowest terms a/b, a and b are multiplied by one root of unity
+when x is, so they share a power of x and of y, which is 1, and b = b'(x^s, y^s) divides w_1: b is constant, ẇ_1 a multiple of w_1,
+and by induction all ẇ_l of w_l: dμ has full rank."""
 _AMENDED = Statement(
     paper="riemann",
     row="dim, sing",
@@ -137,6 +148,7 @@ _AMENDED = Statement(
     ),
     show=show_filters,
     draws=20,
+    proof=_LOCUS,
 )
 
 

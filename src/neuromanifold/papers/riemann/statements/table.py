@@ -125,6 +125,17 @@ def _show_dense(case: Any) -> str:
     return f"weights = {[W.tolist() for W in case[0]]}"
 
 
+_DENSE_PROOF = """*Only if:* all pieces are single layers or (1, h, 1), so W = u c_1⋯c_m rᵀ, with numbers c_i. Δ gives the
+difference of the squared norms of neighbouring layers: all are determined by that of the first, a, and grow with it; so does c_i² =
+‖u_i‖²‖v_i‖² + e_2(Δ_i) ≥ 0. Hence ‖W‖² = ‖u‖²‖r‖²Πc_i² grows strictly with a, and W ≠ 0 and Δ determine a, all norms and |c_i|, the
+lines of u and r, and with them K. *If, for two layers* (p, h, q), q ≥ 2 (p ≥ 2: transpose): let P = W_2ᵀW_2, Q = W_1W_1ᵀ. X = S +
+R, S symmetric, R skew, moves W_1 by XW_1 and W_2 by −W_2X, which fixes W, and Δ when S(P + Q) + (P + Q)S = −[Δ, R]; dK =
+−2W_2SW_2ᵀ⊗1 + 1⊗2W_1ᵀSW_1. For h ≤ p + q generically P + Q > 0 and S is determined by R, rationally in the weights, so that one
+point with dK ≠ 0 will do: let W_1 vanish on the first two hidden neurons and W_2 be w = diag(1, 2) on them and two outputs, each
+other neuron having one input or output of its own; R turns the two. Then S ≠ 0 on these two neurons, W_1ᵀSW_1 = 0, W_2SW_2ᵀ = wSwᵀ
+≠ 0. For h > p + q a rotation of the hidden layer leaves p + q neurons with weights. *If, otherwise:* no proof; exact ranks only."""
+
+
 DENSE_UNBALANCED = Statement(
     paper="riemann",
     row="Table 1",
@@ -162,6 +173,7 @@ DENSE_UNBALANCED = Statement(
         exhaustive="widths 1–3 with H = 2, and with H = 3 and sum ≤ 7, at generic integer weights: whether dK vanishes on ker(dW, dΔ), "
         "by exact ranks",
         show=_show_dense,
+        proof=_DENSE_PROOF,
     ),
 )
 
@@ -274,6 +286,17 @@ def _balanced_line(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield net, np.zeros(net.depth - 1), int(rng.integers(1 << 31))
 
 
+_BALANCED_PROOF = """K = Σ M_lM_lᵀ, M_l multiplication by v/w_l on the forms of layer l. *Else:* the products of the layers that
+stride one joins are determined by almost every v up to scalars (sing (locus), amended: strides above one lie between them). Where
+two or more layers are joined they are linear forms, so that the tuples are their orders; δ = 0 gives all filters one norm, which v
+determines. So {±v/w_l} is one set for all tuples, within layers of one size, and K one matrix. (On a set of measure zero a factor
+can cross a stride: over (x² − y²)(x² − 2y²)(x² − 3y²), sizes (2, 2, 3), strides (1, 2, 1), the kernels differ.) *Size above 2:* let
+w_a = ℓA and w_b = mB be joined, ℓ, m linear with real roots, A not constant; the tuple with mA and ℓB, brought to one norm λ' by
+factors, lies over the same v. Let φ be evaluation at the root ρ of ℓ, a simple root of v. φᵀKφ has the term of ρ's own layer only,
+|(v/w)(ρ)|²S(ρ), S = Σ_{i<k} ρ^{2ti}: both kernels agree at φ only if S_a B(ρ)²λ'² = S_b A(ρ)²‖ℓB‖². As a root of A tends to ρ the
+right side tends to 0 and the left does not: near there the kernels differ, on an open set."""
+
+
 LINE_NO_BALANCED = Statement(
     paper="riemann",
     row="Table 1",
@@ -294,12 +317,14 @@ LINE_NO_BALANCED = Statement(
         paper="riemann",
         row="Table 1",
         id="Table 1 (D = 1, stride 1, δ = 0), amended",
-        says="δ = 0: tuples with different NTKs exist exactly when layers joined by stride one include a size above 2",
+        says="δ = 0: where layers joined by stride one include a size above 2, an open set of v has tuples with different NTKs; else "
+        "almost every v has one NTK",
         method="float64",
         cases=_balanced_line,
         measure=_balanced_law,
         control=Control("δ = 1 for sizes (2, 2)", case=lambda: (LinearConvNet((2, 2), (1, 1)), np.ones(1), 1)),
         show=_show,
+        proof=_BALANCED_PROOF,
     ),
 )
 

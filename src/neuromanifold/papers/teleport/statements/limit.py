@@ -312,12 +312,21 @@ Thm 4.1, Fig 1.)""",
         paper="teleport",
         row=ROW,
         id="Lem 3.1 (ReLU, amended)",
-        says="‖∇F − ∇F₀‖ = O(n^{−1/4}) for ReLU networks",
+        says="ReLU networks with one hidden layer: ‖∇F − ∇F₀‖ = O(n^{−1/4}) in probability",
         method="float64",
         cases=kinked_cases,
         draws=20,
         measure=lambda case, name="function_gradient": kinked(case, QUARTER, name),
         control=_OUTPUTS,
+        narrower="widths 256 to 12288",
+        proof="F(x) = Σ v_i max(w_i·x, 0)/√n, normal weights, finitely many samples and steps, a loss of bounded slope; C is a "
+        "constant that may grow from line to line. A step moves v_i and w_i by C(|v_i| + |w_i|)/√n at most, so all steps move "
+        "them by r_i = CM_i/√n, M_i = |v_i| + |w_i| at the start. At a sample x, n‖∇F − ∇F₀‖² ≤ 3|x|² Σ r_i² + 2|x|² Σ v_i² "
+        "1{w_i·x changes sign}. The first sum is O(1). A sign changes only where the part u of w_i along x has |u| ≤ r_i ≤ "
+        "C(|u| + |w_i^⊥| + |v_i|)/√n, so |u| ≤ 2C(|w_i^⊥| + |v_i|)/√n for large n. u is standard normal and independent of "
+        "w_i^⊥ and v_i, so the probability given them is at most that number, and the second sum has an expectation of at most "
+        "n·2C E[v²(|w^⊥| + |v|)]/√n = O(√n). By Markov's inequality ‖∇F − ∇F₀‖² = O(n^{−1/2}). Bounded factors at the weights "
+        "change C alone.",
     ),
 )
 
