@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -41,7 +42,7 @@ class HiddenEquivalence(Result):
 
     net: MLP
     params: Params
-    x: np.ndarray
+    x: np.ndarray | jax.Array
     problem: Problem
 
     def headline(self) -> str:
