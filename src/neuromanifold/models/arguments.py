@@ -15,6 +15,7 @@ from neuromanifold.numerics.validation import (
     check_finite,
     check_param_types,
     check_sample,
+    indefinite,
     leading_axis,
     sample_arrays,
 )
@@ -49,7 +50,7 @@ class Signature(NamedTuple):
 def check_callable(f: Any) -> None:
     """Refuse what is no function."""
     if not callable(f):
-        raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
+        raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
 
 
 def check_model(f: Any) -> None:
@@ -59,7 +60,7 @@ def check_model(f: Any) -> None:
         hash(f)
     except TypeError:
         raise TypeError(
-            f"`f` is a {type(f).__name__}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
+            f"`f` is {indefinite(f)}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
             "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
         ) from None
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called, read
+from neuromanifold.numerics.validation import indefinite
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class FunctionModel:
 
     def __post_init__(self):
         if not callable(self.fn):
-            raise TypeError(f"`fn` is a {type(self.fn).__name__}; pass a function (params, x) → y.")
+            raise TypeError(f"`fn` is {indefinite(self.fn)}; pass a function (params, x) → y.")
 
     def __call__(self, params: Any, x: Any) -> Any:
         """f_θ(x)."""

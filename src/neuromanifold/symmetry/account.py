@@ -16,7 +16,7 @@ from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
-from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
+from neuromanifold.numerics.validation import check_params, indefinite, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
 from neuromanifold.symmetry.confined import Blocks
@@ -210,7 +210,7 @@ def _check_groups(groups: Any) -> None:
     for each in groups if isinstance(groups, list | tuple) else () if groups is None else (groups,):
         if each is groups or not isinstance(each, _Generated | NamedGroup):
             raise TypeError(
-                f"`groups` {'is' if each is groups else 'holds'} a {type(each).__name__}; pass a sequence of continuous groups: "
+                f"`groups` {'is' if each is groups else 'holds'} {indefinite(each)}; pass a sequence of continuous groups: "
                 "`[nm.symmetry.ScalingGroup(net)]`, or `nm.symmetry.discover(…).named`."
             )
 
