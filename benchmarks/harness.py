@@ -8,11 +8,14 @@ from typing import Any
 
 import jax
 
+from benchmarks.peers.turn import once, turn
 from benchmarks.repetition import Repetition
 from benchmarks.row import Row
 from benchmarks.worker import Absent, Worker
 
 REPEATS = 5
+REST = 0.5
+"""Seconds between two turns: giving back the 2.4 GB of one contestant's Jacobian would slow the next one for about 0.3 s."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,26 @@ class Routine:
         pass
 
     def repeat(self) -> Repetition:
-        start = time.perf_counter()
-        result = jax.block_until_ready(self.function())
-        return Repetition((time.perf_counter() - start) / self.units, self.summary(result))
+        seconds, result = turn(self._call)
+        return Repetition(seconds / self.units, self.summary(result))
+
+    def first(self) -> float:
+        """Seconds of one call, its compilation included when it is the first."""
+        return once(self._call)[0] / self.units
+
+    def _call(self) -> Any:
+        return jax.block_until_ready(self.function())
 
 
 def interleave(contestants: list[Routine | Worker], repeats: int) -> list[list[Repetition]]:
     """Each contestant's repetitions, taken in turns, so that a change of the machine's load meets them all."""
-    rounds = [[contestant.repeat() for contestant in contestants] for _ in range(repeats)]
+    rounds = [[_rested(contestant) for contestant in contestants] for _ in range(repeats)]
     return [list(column) for column in zip(*rounds, strict=True)]
+
+
+def _rested(contestant: Routine | Worker) -> Repetition:
+    time.sleep(REST)
+    return contestant.repeat()
 
 
 def compare(
@@ -61,7 +75,7 @@ def compare(
     `tolerance` bounds the relative deviation of the two results; `None` where both are random. A peer that is absent
     or fails is named in the note, and ours is timed alone.
     """
-    first = ours.repeat().seconds
+    first = ours.first()
     try:
         with peer:
             our_repetitions, their_repetitions = interleave([ours, peer], repeats)
@@ -88,7 +102,7 @@ def compare(
 
 def within(name: str, ours: Routine, bound: float, *, repeats: int = REPEATS, note: str = "") -> Row:
     """Our routine against a number of seconds that it must not exceed."""
-    first = ours.repeat().seconds
+    first = ours.first()
     seconds = median_seconds(interleave([ours], repeats)[0])
     return Row(name, seconds, "the bound", bound, 1.0, _compiling(ours, first, seconds), note=note)
 

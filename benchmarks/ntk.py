@@ -39,7 +39,7 @@ LABELS = {
 
 
 def _norm(kernel: np.ndarray) -> float:
-    return float(np.linalg.norm(kernel.astype(np.float64)))
+    return float(np.linalg.norm(np.asarray(kernel, np.float64)))
 
 
 def _row(

@@ -37,11 +37,43 @@ small = nm.MLP((1, 6, 1))
 d = nm.data.load("f1")
 runs = small.init(key=jax.random.key(1), runs=19)
 done = nm.train(small, runs, d.x, d.y, key=jax.random.key(2), epochs=7, batch_size=16, chunk=4, every=3, probes=[nm.dynamics.r_squared])
+def place(a):
+    # On which devices an array is, and whether each has all of it.
+    return [sorted(d.id for d in a.devices()), bool(a.sharding.is_fully_replicated)]
+
+def places():
+    # Where results of the host go: of inputs on a mesh, on one device, and nowhere in particular.
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+    mesh = Mesh(np.array(jax.devices()), ("batch",))
+    rows, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+    at = jax.tree.map(lambda a: np.asarray(a, np.float64), small.init(key=jax.random.key(3)))
+    points = np.linspace(-1, 1, 16)[:, None]
+    with jax.enable_x64(True):
+        put = lambda tree, where: jax.tree.map(lambda a: jax.device_put(a, where), tree)
+        on_mesh, alone = (put(at, whole), put(points, rows)), (put(at, jax.devices()[5]), put(points, jax.devices()[5]))
+        follow = nm.numerics.precision.follower(on_mesh[1])
+        scaled = nm.symmetry.ScalingGroup(small).sample(key=jax.random.key(4))
+        return {
+            "kernel on a mesh": place(nm.ntk(small, *on_mesh)),
+            "spectrum on a mesh": place(nm.spectrum(small, *on_mesh).eigenvalues),
+            "rank on a mesh": place(nm.functional_dimension(small, *on_mesh).spectrum),
+            "rows that fit": place(follow(np.ones((16, 3)))),
+            "rows that do not": place(follow(np.ones(3))),
+            "a number": place(follow(np.array(1.0))),
+            "parameters on a mesh": place(scaled(on_mesh[0])[0].weight),
+            "kernel on a device": place(nm.ntk(small, *alone)),
+            "spectrum on a device": place(nm.spectrum(small, *alone).eigenvalues),
+            "parameters on a device": place(scaled(alone[0])[0].weight),
+            "spectrum anywhere": place(nm.spectrum(small, at, jax.numpy.asarray(points)).eigenvalues),
+            "different devices": place(nm.numerics.precision.follower(alone, on_mesh)(np.ones(3))),
+        }
+
 weights = hashlib.sha256(b"".join(np.asarray(a).tobytes() for a in jax.tree.leaves(done.params))).hexdigest()
 seen = hashlib.sha256(done.history.r_squared.values.tobytes()).hexdigest()
 if jax.process_index() == 0:
     np.savez(sys.argv[1], **{name: np.asarray(kernel) for name, kernel in kernels.items()})
-    print(json.dumps({"devices": jax.device_count(), "weights": weights, "seen": seen}), flush=True)
+    where = places() if jax.local_device_count() == 8 else {}
+    print(json.dumps({"devices": jax.device_count(), "weights": weights, "seen": seen, "places": where}), flush=True)
 """
 
 
@@ -76,10 +108,31 @@ def test_many_devices_give_what_one_gives(devices: int, processes: int, one, tmp
     script.write_text(JOB)
     said, kernels = run(script, tmp_path / "many.npz", devices, processes)
     assert said["devices"] == devices * processes and one[0]["devices"] == 1
+    if devices == 8:
+        check_places(said["places"])
     for name, kernel in one[1].items():
         eps = float(np.finfo(kernel.dtype).eps)
         np.testing.assert_allclose(kernels[name], kernel, rtol=0, atol=16 * eps * np.abs(kernel).max())
     assert (said["weights"], said["seen"]) == (one[0]["weights"], one[0]["seen"]), "training is the same bit for bit"
+
+
+def check_places(places: dict[str, list]) -> None:
+    """Results of the host are where their inputs are: on all eight, in parts or as copies; on the sixth; on the first by default."""
+    everywhere = list(range(8))
+    assert places == {
+        "kernel on a mesh": [everywhere, True],
+        "spectrum on a mesh": [everywhere, True],
+        "rank on a mesh": [everywhere, True],
+        "rows that fit": [everywhere, False],
+        "rows that do not": [everywhere, True],
+        "a number": [everywhere, True],
+        "parameters on a mesh": [everywhere, True],
+        "kernel on a device": [[5], True],
+        "spectrum on a device": [[5], True],
+        "parameters on a device": [[5], True],
+        "spectrum anywhere": [[0], True],
+        "different devices": [[0], True],
+    }
 
 
 def test_a_device_without_memory_halves_the_block_and_says_so(monkeypatch: pytest.MonkeyPatch, rng):

@@ -1,13 +1,14 @@
 """How a peer talks to `benchmarks.worker`: it sets one job up, warms up, says so, and answers each line with one repetition.
 
-Run with the peer's own python: `python SCRIPT JOB '{"option": value}'`. This module needs nothing but the standard library.
+Run with the peer's own python: `python SCRIPT JOB '{"option": value}'`. It needs nothing but the standard library and `turn.py` beside it.
 """
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
+
+from turn import turn
 
 Repetition = Callable[[], Any]
 
@@ -22,7 +23,5 @@ def serve(jobs: dict[str, Callable[..., Repetition]], summary: Callable[[Any], f
     repetition = jobs[sys.argv[1]](**json.loads(sys.argv[2]))
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for _ in sys.stdin:
-        start = time.perf_counter()
-        result = repetition()
-        seconds = time.perf_counter() - start
+        seconds, result = turn(repetition)
         print(json.dumps({"seconds": seconds, "value": summary(result)}), file=answers, flush=True)

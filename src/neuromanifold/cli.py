@@ -171,7 +171,10 @@ def reduce_network(
         str | None, typer.Argument(help="Samples on which it must stay the same; everywhere when absent.")
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="The smaller network: .safetensors, or a state dict .pt, .pth where PyTorch is there.")
+        Path,
+        typer.Option(
+            help="The smaller network: .safetensors, a state dict .pt, .pth or, with --factory, its graph .pt2 (PyTorch)."
+        ),
     ] = Path("smaller.safetensors"),
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")

@@ -1,4 +1,7 @@
-"""What a walk holds at once: counted by hand, and decisions that do not depend on how many samples are walked together."""
+"""What a walk holds at once: counted by hand, measured, and decisions that do not depend on how many samples are walked together."""
+
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -44,3 +47,36 @@ def test_decisions_do_not_depend_on_the_memory(monkeypatch, rng):
     assert sizes == [10] + 10 * [1]
     for a, b in zip(large.gates, small.gates, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+_MEASURED = """
+import re
+import jax, jax.numpy as jnp, numpy as np, neuromanifold as nm
+from neuromanifold.graph.footprint import Footprint
+from neuromanifold.regions.decisions import decide
+
+def f(params, x):
+    for w in params:
+        x = jnp.maximum(jax.lax.conv_general_dilated(x, w, (1, 1), "SAME"), 0)
+    return x.sum((2, 3))
+
+rng = np.random.default_rng(0)
+params, x = [rng.normal(size=(8, 8, 3, 3)) for _ in range(2)], rng.normal(size=(8, 8, 48, 48))
+graph, peak = nm.trace(f, params, x), lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+decide(graph, params, x[:1], memory="96M")
+before = peak()
+decide(graph, params, x, memory="96M")
+decide(graph, params, x, balls_only=True, memory="96M")
+kept = peak()
+Footprint.samples = lambda self, budget, **_: budget // (48 * self.entries)
+decide(graph, params, x, balls_only=True, memory="96M")
+print(kept - before, peak() - before)
+"""
+
+
+def test_decisions_keep_to_the_memory():
+    """Resident memory of a process of its own: FLINT's matrices are nobody else's to see. With 48 bytes for every entry of a ball,
+    as was once thought, the budget is exceeded, so the measurement would show it."""
+    found = subprocess.run([sys.executable, "-c", _MEASURED], capture_output=True, text=True, check=True).stdout
+    kept, careless = (int(word) * 2**10 for word in found.split())
+    assert kept <= 96 * 2**20 < careless

@@ -142,22 +142,6 @@ def test_an_interrupt_keeps_what_is_done(inspected, monkeypatch):
     assert "interrupted" in str(inspection)
 
 
-def test_bends_are_decided_once(inspected, monkeypatch):
-    params, x, _ = inspected
-    calls = []
-    from neuromanifold.regions import problem
-
-    original = problem.decide
-
-    def decide(graph, leaves, data, **options):
-        calls.append(np.array_equal(data[0], x))  # the account also decides points of its own
-        return original(graph, leaves, data, **options)
-
-    monkeypatch.setattr(problem, "decide", decide)
-    nm.inspect(NET, params, x)
-    assert calls.count(True) == 1
-
-
 def test_named_inputs_are_inspected():
     def f(params, x):
         return (x["a"] @ params["w"]) * x["mask"][:, None]

@@ -69,6 +69,60 @@ def test_a_step_of_descent_moves_conserved_quantities_by_its_square(tracked):
     assert float(data["conserved_drift"][1]) == np.abs(found[1] - found[0]).max() > 0
 
 
+IMAGES = np.random.default_rng(0).normal(size=(8, 1, 6, 6))
+LABELS = np.random.default_rng(1).normal(size=(8, 2))
+
+
+def convolutional(params, x):
+    """Two convolutions and a linear layer, ReLUs between: no description that the library knows."""
+    for name in ("first", "second"):
+        y = jax.lax.conv_general_dilated(x, params[name]["kernel"], (1, 1), "VALID")
+        x = jax.nn.relu(y + params[name]["bias"][:, None, None])
+    return x.reshape(len(x), -1) @ params["last"]
+
+
+def _weights(rng):
+    sizes = {"first": (3, 1, 3, 3), "second": (2, 3, 3, 3)}
+    layers = {
+        name: {"kernel": 0.5 * rng.normal(size=s), "bias": 0.1 * rng.normal(size=s[0])} for name, s in sizes.items()
+    }
+    return {**layers, "last": 0.5 * rng.normal(size=(8, 2))}
+
+
+@jax.jit
+def _gradient(params):
+    return jax.grad(lambda p: nm.losses.mse(convolutional(p, IMAGES), LABELS))(params)
+
+
+def _trained(params, steps, update):
+    """The timeline of the first and the last step, and the gradients in between."""
+    tracker, gradients = nm.Tracker(convolutional, IMAGES, exact=False, every=steps), []
+    with jax.enable_x64(True):
+        for step in range(steps + 1):
+            tracker(step, params)
+            gradients.append(jax.tree.map(np.asarray, _gradient(params)))
+            params = jax.tree.map(lambda p, g: np.asarray(p + update(p, g)), params, gradients[-1])
+    return tracker.timeline.data, gradients[:-1]
+
+
+def test_balances_of_channels_are_kept_by_descent_up_to_its_rate_and_by_nothing_else(rng):
+    """Of any network: a step of rate η moves Σ a_s‖θ_s‖² by η² Σ a_s‖g_s‖², since generators are orthogonal to the gradient."""
+    params, drift = _weights(rng), {}
+    for steps, lr in ((10, 2e-3), (20, 1e-3)):
+        data, gradients = _trained(params, steps, lambda p, g, lr=lr: -lr * g)
+        found = nm.symmetry.channel_scalings(convolutional, params, IMAGES)
+        moved = sum(lr**2 * np.asarray(found.quantities(g).values) for g in gradients)
+        values = data["conserved_quantities"].values
+        assert data["quantity"].values.tolist() == list(found.quantities(params).labels)
+        assert len(values[0]) == 3 + 2
+        np.testing.assert_allclose(values[1] - values[0], moved, rtol=1e-6, atol=1e-13)
+        drift[lr] = float(data["conserved_drift"][1])
+    assert drift[1e-3] / drift[2e-3] == pytest.approx(0.5, abs=0.05)
+    decay, _ = _trained(params, 20, lambda p, g: -1e-3 * (g + p))
+    signs, _ = _trained(params, 20, lambda p, g: -1e-3 * g / (np.abs(g) + 1e-12))  # Adam's first step, and sign descent
+    assert min(float(decay["conserved_drift"][1]), float(signs["conserved_drift"][1])) > 10 * drift[1e-3]
+
+
 def test_the_table_of_the_folder_holds_every_digit(tracked):
     timeline, _, folder = tracked
     rows = list(csv.DictReader((folder / "timeline.csv").read_text().splitlines()))
@@ -139,7 +193,7 @@ def test_a_function_without_units_or_symmetries_is_tracked_too():
     assert float(timeline.data["functional_dimension"][0]) == 1
     assert np.isinf(timeline.data["gap"].values[0])
     assert timeline.left_out["units"] == "the network is not piecewise linear"
-    assert timeline.left_out["conserved quantities"] == "known for an nm.MLP and an nm.LinearConvNet only"
+    assert timeline.left_out["conserved quantities"].startswith("no scaling of a channel leaves the network unchanged")
 
 
 def test_a_folder_of_weights_gives_the_same_curves(tracked, tmp_path):

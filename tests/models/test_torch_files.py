@@ -8,11 +8,13 @@ import sys
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 from typer.testing import CliRunner
@@ -187,8 +189,35 @@ def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(fo
     )
     state = torch.load("smaller.pt", weights_only=True)
     assert [tuple(t.shape) for t in state.values()] == [(2, 1, 3, 3), (2,), (3, 8), (3,)]
-    result = CliRunner().invoke(cli.app, [*arguments[:-1], "smaller.npz"])
-    assert result.exit_code == 2 and "smaller.npz" in result.output
+    result = CliRunner().invoke(cli.app, [*arguments[:-1], "smaller.pt2"])
+    assert result.exit_code == 0 and "69 → 47 parameters" in result.output
+    f, params = nm.load("smaller.pt2")
+    new = np.random.default_rng(1).standard_normal((4, 1, 4, 4)).astype(np.float32)
+    expected = module(torch.from_numpy(new)).detach().numpy()
+    np.testing.assert_allclose(f(params, new), expected, rtol=1e-5, atol=1e-6)
+    assert sum(np.size(a) for a in params.values()) == 47
+    with pytest.raises(
+        ValueError, match=r"`--out` is 'smaller\.npz'; pass a file that ends in \.pt, \.pth, \.safetensors or \.pt2"
+    ):
+        CliRunner().invoke(cli.app, [*arguments[:-1], "smaller.npz"], catch_exceptions=False)
+
+
+def test_batch_normalisation_shrinks_with_its_channels_at_the_command_line(folder: Path):
+    text = PLAIN.replace("nn.Conv2d(1, 3, 3),", "nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3),")
+    (folder / "normedcnn.py").write_text(text)
+    module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+    with torch.no_grad():
+        module[1].bias[1] = -50.0  # pyright: ignore[reportIndexIssue, reportArgumentType]
+        module[1].running_var.copy_(torch.tensor([1.0, 2.0, 3.0]))  # pyright: ignore[reportCallIssue]
+    torch.save(module.state_dict(), "weights.pt")
+    np.save("images.npy", np.random.default_rng(0).standard_normal((9, 1, 4, 4)).astype(np.float32))
+    arguments = ["reduce", "weights.pt", "images.npy", "--factory", "normedcnn:build", "--out", "smaller.pt"]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "75 → 51 parameters, 1 channels fewer" in result.output
+    state = torch.load("smaller.pt", weights_only=True)
+    assert [tuple(t.shape) for t in state.values()] == [(2, 1, 3, 3), *[(2,)] * 5, (), (3, 8), (3,)]
+    assert state["1.running_var"].tolist() == [1.0, 3.0]
 
 
 def test_batch_normalisation_is_folded_as_pytorch_computes_it(tmp_path: Path):
@@ -212,9 +241,19 @@ def test_the_pages_about_pytorch_run_as_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "your-network.md").read_text()
     blocks = re.findall(r"^```py\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    layers = [nn.Linear(64, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 10)]
+    safetensors.torch.save_file(nn.Sequential(*layers).state_dict(), "smaller.safetensors")
+    cnn = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+    with torch.no_grad():
+        cnn[3].weight[:, :4] = 0.0  # pyright: ignore[reportIndexIssue]
+    images, y = torch.randn(9, 1, 4, 4), np.zeros((50, 2))
+    lightning = SimpleNamespace(Callback=object)
+    namespace = {"cnn": cnn, "images": images, "y": y, "loader": [(images, y)], "lightning": lightning}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
-        namespace = {"__name__": "__main__"}
-        for block in [blocks[0], blocks[3], *blocks[1:3]]:
+        for block in blocks:
             exec(compile(block, "your-network.md", "exec"), namespace)
+    assert len(blocks) == 7 and len(namespace["tracker"].timeline.steps) == 1
+    graph = namespace["graph"]
+    assert sum(p.numel() for p in graph.parameters()) < sum(p.numel() for p in cnn.parameters())
+    assert (graph(images) - cnn(images)).abs().max() < 1e-5

@@ -107,7 +107,7 @@ def test_the_paper_network_on_100_points(key):
     assert int(account.functional) == account.chain[0] <= account.sample_limit <= 100
     assert account.unexplained <= 20
     group, p = account.equivalence, modular.random_prime()
-    free, theirs = group.problem.zero_columns(), generators(group.problem, p)
+    free, theirs = group.problem.zero_columns, generators(group.problem, p)
     ours = group.fields.modulo(params, p)
     units = np.eye(net.n_params, dtype=np.int64)[free]
     both = np.concatenate([ours, theirs, units])

@@ -90,3 +90,36 @@ def test_batch_normalisation_with_an_epsilon_keeps_the_shifts_and_loses_the_scal
     answer = S.discover(steady, params, x, key=key, batch=True, keys=2)
     assert answer.decided and answer.orbit == 4 and answer.unnamed == 0
     assert sorted((each.kind, each.adds) for each in answer.named) == [("free", 2), ("scaling", 2)]
+
+
+def test_batch_normalisation_in_training_mode_takes_the_batch_as_one_input(rng, key):
+    """Scale and shift of what is normalised are absorbed: W → sW and c → c + t for each channel, beside gain against what reads it.
+
+    Without `batch=True` the rows of such a model influence each other, and it is refused; so does every other function. Negative
+    controls: in evaluation mode c is no longer free, and a model without statistics is the same either way.
+    """
+    net = NETS["normalised batch"]
+    params, x = net.draw(rng)
+    answer = S.discover(net.f, params, x, key=key, batch=True, keys=1)
+    names = {(each.kind, each.space): each.adds for each in answer.named}
+    assert answer.orbit == 6 and sum(count for (kind, _), count in names.items() if kind == "free") == 2
+    assert sum(count for (kind, _), count in names.items() if kind == "scaling") == 4
+    for absorbed in ({**params, "w": 3.0 * params["w"]}, {**params, "c": params["c"] + 2.0}):
+        with arithmetic():
+            np.testing.assert_allclose(net.f(absorbed, x), net.f(params, x), rtol=1e-12)
+    for rows in (x, x[:1]):
+        with pytest.raises(
+            ArithmeticError, match=r"`f` mixes its rows: .*; pass `batch=True`, so that all of `x` is one input"
+        ):
+            S.discover(net.f, params, rows, key=key)
+    for call in (S.channel_scalings, S.reduce_width, S.dimension_account, lambda f, p, x: S.symmetry_group(f, p, x)):
+        with pytest.raises(ArithmeticError, match="`f` mixes its rows"):
+            call(net.f, params, x)
+    fixed = NETS["normalised"]
+    with arithmetic():
+        moved = np.abs(fixed.f({**params, "c": params["c"] + 2.0}, x) - fixed.f(params, x)).max()
+    assert moved > 1e-3
+    plain = lambda p, x: jax.nn.relu(x @ p["w"] + p["c"]) @ p["v"]  # noqa: E731
+    few = {name: params[name] for name in ("w", "c", "v")}
+    orbits = [S.discover(plain, few, x, key=key, batch=batch, keys=1).orbit for batch in (False, True)]
+    assert orbits == [2, 2]

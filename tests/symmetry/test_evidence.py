@@ -28,7 +28,8 @@ def test_laws_without_a_gap_say_so(rng):
     params = (rng.normal(size=(3, 2)), rng.normal(size=(2, 3)))
     group = S.discover(f, params, np.ones((1, 3)), key=jax.random.key(0), keys=1).group
     symmetric = S.conservation_laws(group).symmetric
-    spoilt = symmetric.coefficients + np.array([[1e-4], [1e-6], [1e-8]]) * rng.normal(size=symmetric.coefficients.shape)
+    plain = symmetric.combinations @ group.coefficients
+    spoilt = plain + np.array([[1e-4], [1e-6], [1e-8]]) * rng.normal(size=plain.shape)
     laws = S.conservation_laws(S.FlowGroup(f, group.ansatz, spoilt, symmetric.labels))
     assert not laws.decided and "undecided" in repr(laws)
 

@@ -54,5 +54,5 @@ def test_other_networks_are_refused():
         TypeError, match=r"`net` is a MLP; FilterScalingGroup acts on the filters of an nm.LinearConvNet"
     ):
         nm.symmetry.FilterScalingGroup(nm.MLP((1, 2, 1)))
-    with pytest.raises(ValueError, match=r"`coordinates` has shape \(3,\) but the group has dimension 2"):
+    with pytest.raises(ValueError, match=r"`coordinates` has shape \(3,\) but FilterScalingGroup has dimension 2"):
         nm.symmetry.FilterScalingGroup(NETS[0]).element(np.zeros(3))

@@ -20,7 +20,6 @@ from neuromanifold.numerics.rank import Certificate, Rank, exact_rank, rank_from
 from neuromanifold.numerics.results import follows
 from neuromanifold.numerics.validation import refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
-from neuromanifold.regions.signs import layer_slopes, signs_of
 
 _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)
 
@@ -135,7 +134,5 @@ def _open_width(problem: Problem) -> int | None:
     """Over the samples, the largest of the fewest neurons with nonzero slope in a layer; asked of perceptrons."""
     if (net := perceptron(problem.model)) is None:
         return None
-    signs = signs_of(net, problem.decisions, problem.samples)
-    slopes = layer_slopes(net, signs)
     widths = [np.full(problem.samples, w) for w in net.widths]
-    return int(np.min([*((slope != 0).sum(axis=1) for slope in slopes), *widths], axis=0).max())
+    return int(np.min([*((slope != 0).sum(axis=1) for slope in problem.slopes), *widths], axis=0).max())

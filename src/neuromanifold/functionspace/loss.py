@@ -7,11 +7,12 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_sample
 
 
-@dataclass(frozen=True)
-class FilterLoss:
+@dataclass(frozen=True, repr=False)
+class FilterLoss(Shown):
     """ℓ(v) = (v − u)ᵀ A (v − u) + constant, with A symmetric positive definite.   [riemann, ℓ_{A,u} before Lem 18]
 
     >>> loss = FilterLoss(np.eye(2), np.array([1.0, 0.0]))

@@ -20,12 +20,18 @@ Axes = tuple[Axis, ...]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The atoms of the axes of every input and output of a program, their sizes, and which of them are rigid."""
+    """The atoms of the axes of every input, output and other value of a program, their sizes, and which of them are rigid."""
 
     inputs: tuple[Axes, ...]
     outputs: tuple[Axes, ...]
+    values: dict[int, Axes]
     sizes: dict[int, int]
     rigid: frozenset[int]
+
+    @property
+    def outer(self) -> frozenset[int]:
+        """The atoms of inputs and outputs."""
+        return frozenset(a for axes in (*self.inputs, *self.outputs) for axis in axes for a in axis)
 
 
 def axis_labels(program: Program) -> Labels:
@@ -50,9 +56,10 @@ def axis_labels(program: Program) -> Labels:
         results = _propagate(table, node, [read(i) for i in node.inputs], *shapes)
         known.update(zip(node.outputs, results, strict=True))
     inputs, outputs = ([table.resolved(read(i)) for i in ids] for ids in (program.inputs, program.outputs))
-    atoms = {a for axes in (*inputs, *outputs) for axis in axes for a in axis}
+    values = {i: table.resolved(axes) for i, axes in known.items()}
+    atoms = {a for axes in values.values() for axis in axes for a in axis}
     sizes = {a: table.size[a] for a in atoms}
-    return Labels(tuple(inputs), tuple(outputs), sizes, frozenset(a for a in atoms if a in table.rigid))
+    return Labels(tuple(inputs), tuple(outputs), values, sizes, frozenset(a for a in atoms if a in table.rigid))
 
 
 @dataclass

@@ -10,15 +10,25 @@ from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.bounded import OPEN
 from neuromanifold.graph.heights import Height, Heights
 from neuromanifold.graph.numbers import Rationals, object_array
+from neuromanifold.numerics.memory import blocks
 
 _HEIGHTS = Heights()
+_ENTRIES_AT_ONCE = 2**18  # of the right factor of a product
 
 
 class Enclosure(NamedTuple):
-    """Balls that contain the exact numbers, and the height of those numbers."""
+    """Balls that contain the exact numbers, and the height of those numbers.
 
-    balls: np.ndarray
+    Floats that nothing was computed with yet are kept as they are in `entries`: they are exact, and a tenth as large.
+    """
+
+    entries: np.ndarray
     height: Height
+
+    @property
+    def balls(self) -> np.ndarray:
+        """The entries, each a ball."""
+        return self.entries if self.entries.dtype == object else _Arbs().lift(self.entries)
 
 
 class _Arbs(Rationals):
@@ -36,8 +46,11 @@ class _Arbs(Rationals):
 
         if 0 in (*a.shape, *b.shape):
             return object_array([flint.arb(0)] * (a.shape[0] * b.shape[1]), (a.shape[0], b.shape[1]))
-        product = flint.arb_mat(a.tolist()) * flint.arb_mat(b.tolist())
-        return object_array(product.entries(), (a.shape[0], b.shape[1]))
+        left, out = flint.arb_mat(a.tolist()), np.empty((a.shape[0], b.shape[1]), object)
+        for part in blocks(b.shape[1], _ENTRIES_AT_ONCE // len(b)):
+            product = left * flint.arb_mat(b[:, part].tolist())
+            out[:, part] = object_array(product.entries(), (len(a), part.stop - part.start))
+        return out
 
 
 class Balls(Arithmetic):
@@ -52,14 +65,16 @@ class Balls(Arithmetic):
         self._balls = _Arbs()
 
     def lift(self, a: np.ndarray) -> Enclosure:
-        return Enclosure(self._balls.lift(a), _HEIGHTS.lift(a))
+        kept = a.dtype == np.float64 and np.isfinite(a).all()
+        return Enclosure(a if kept else self._balls.lift(a), _HEIGHTS.lift(a))
 
     def rearrange(self, fn: Callable[..., np.ndarray], *values: Enclosure) -> Enclosure:
         height = _HEIGHTS.rearrange(fn, *(v.height for v in values))
-        return Enclosure(fn(*(v.balls for v in values)), height)
+        floats = all(v.entries.dtype != object for v in values)
+        return Enclosure(fn(*(v.entries if floats else v.balls for v in values)), height)
 
     def shape(self, a: Enclosure) -> tuple[int, ...]:
-        return a.balls.shape
+        return a.entries.shape
 
     def add(self, a: Enclosure, b: Enclosure) -> Enclosure:
         return Enclosure(self._balls.add(a.balls, b.balls), _HEIGHTS.add(a.height, b.height))
@@ -71,7 +86,7 @@ class Balls(Arithmetic):
         return Enclosure(self._balls.multiply(a.balls, b.balls), _HEIGHTS.multiply(a.height, b.height))
 
     def dot(self, a: Enclosure, b: Enclosure) -> Enclosure:
-        return Enclosure(self._balls.dot(a.balls, b.balls), _HEIGHTS.dot(a.height, b.height))
+        return Enclosure(self._balls.dot(a.entries, b.entries), _HEIGHTS.dot(a.height, b.height))
 
     def divide(self, a: Enclosure, b: Enclosure) -> Enclosure:
         return Enclosure(self._balls.divide(a.balls, b.balls), _HEIGHTS.divide(a.height, b.height))
@@ -85,13 +100,13 @@ class Balls(Arithmetic):
 
     def sign(self, a: Enclosure) -> np.ndarray:
         smallest = _power_of_two(a.height.separation)
-        return np.array([_sign(ball, smallest) for ball in a.balls.ravel()], np.int8).reshape(a.balls.shape)
+        return np.array([_sign(ball, smallest) for ball in a.balls.ravel()], np.int8).reshape(self.shape(a))
 
     def largest(self, a: Enclosure) -> tuple[np.ndarray, np.ndarray]:
         """By differences from a candidate, each decided as a sign is."""
-        rows = a.balls.reshape(-1, a.balls.shape[-1])
+        rows = a.balls.reshape(-1, self.shape(a)[-1])
         smallest = _power_of_two(_HEIGHTS.add(a.height, a.height).separation)
-        tied = np.array([_tied(list(row), smallest) for row in rows], bool).reshape(a.balls.shape)
+        tied = np.array([_tied(list(row), smallest) for row in rows], bool).reshape(self.shape(a))
         return np.where(tied.any(axis=-1), tied.argmax(axis=-1), -1), tied
 
 

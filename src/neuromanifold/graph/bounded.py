@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.numerics.memory import blocks
 
 UNIT = 2.0**-53
 TINY = 2.0**-1022
+_ENTRIES_AT_ONCE, _FEWEST_ROWS = 2**18, 64  # of the left factor of a product
 OPEN = 2
 """What stands for a sign that the bound leaves open."""
 
@@ -58,17 +60,13 @@ class Bounded(Arithmetic):
         return Ball(middle, np.where(zero, 0.0, _up(spread + rounding)))
 
     def dot(self, a: Ball, b: Ball) -> Ball:
-        middle = a.middle @ b.middle
-        x, y = np.abs(a.middle), np.abs(b.middle)
-        m = a.middle.shape[-1]
-        terms = ((x + a.radius) != 0).astype(np.float64) @ ((y + b.radius) != 0).astype(np.float64)
-        gamma = (m + 2) * UNIT / (1 - (m + 2) * UNIT)
-        bound = gamma * (x @ y)
-        if a.radius.any():
-            bound = bound + a.radius @ (y + b.radius)
-        if b.radius.any():
-            bound = bound + x @ b.radius
-        return Ball(middle, _up(bound + 8 * TINY * terms))
+        """Some rows of `a` after the other, so that their magnitudes take little beside the factors."""
+        y, rows = np.abs(b.middle), a.middle.shape[-2]
+        reach = y + b.radius if b.radius.any() else y
+        given = b, y, reach, (reach != 0).astype(np.float64)
+        parts = list(blocks(rows, max(_FEWEST_ROWS, _ENTRIES_AT_ONCE * rows // max(1, a.middle.size)))) or [slice(0, 0)]
+        found = [_dot(Ball(a.middle[..., part, :], a.radius[..., part, :]), *given) for part in parts]
+        return found[0] if len(found) == 1 else Ball(*(np.concatenate(z, axis=-2) for z in zip(*found, strict=True)))
 
     def divide(self, a: Ball, b: Ball) -> Ball:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -110,6 +108,19 @@ class Bounded(Arithmetic):
         exact = ((a.radius == 0) | ~candidate).all(axis=-1)
         decided = (exact | (candidate.sum(axis=-1) == 1)) & np.isfinite(a.middle + a.radius).all(axis=-1)
         return np.where(decided, candidate.argmax(axis=-1), -1), candidate
+
+
+def _dot(a: Ball, b: Ball, y: np.ndarray, reach: np.ndarray, present: np.ndarray) -> Ball:
+    """a @ b, with |b|, how far the numbers of b reach, and where they are not zero."""
+    m, x = a.middle.shape[-1], np.abs(a.middle)
+    gamma = (m + 2) * UNIT / (1 - (m + 2) * UNIT)
+    bound = gamma * (x @ y)
+    if a.radius.any():
+        bound = bound + a.radius @ reach
+    if reach is not y:
+        bound = bound + x @ b.radius
+    terms = (x + a.radius != 0).astype(np.float64) @ present
+    return Ball(a.middle @ b.middle, _up(bound + 8 * TINY * terms))
 
 
 def _up(bound: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
 from typing import Any
 
@@ -33,7 +33,7 @@ class Units:
     operation: str
     shape: tuple[int, ...]
     candidates: int | None = None
-    inside: np.ndarray | None = None
+    inside: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -145,6 +145,11 @@ class Graph(Shown):
                 at += 1
         return tuple(found)
 
+    @property
+    def decisions(self) -> int:
+        """How many scalar decisions it makes at one sample."""
+        return sum(unit.size for unit in self.units)
+
     def _candidates(self, node: Node) -> tuple[int | None, np.ndarray | None]:
         shape = self.program.values[node.inputs[0]].shape
         if node.operation.startswith("reduce_window"):
@@ -191,12 +196,37 @@ class Graph(Shown):
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.quantities)
 
+    @cached_property
+    def rectifies(self) -> bool:
+        """Whether every bend is max(q, 0): what a unit gives where it is off is zero."""
+        constants = self.program.constants
+        zero = [any(i in constants and not np.any(constants[i]) for i in node.inputs) for node in self.bending]
+        return all(node.operation == "max" and is_zero for node, is_zero in zip(self.bending, zero, strict=True))
+
+    def opened(self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any]) -> tuple[Any, Any]:
+        """All outputs at one sample and what every decision was about, flat: the gates held, `added` to what each bend gives."""
+        ask, at = Gated(gates), {node.outputs[0]: a for node, a in zip(self.bending, added, strict=True)}
+        found = interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask, added=at)
+        return _flat(found), _flat(ask.quantities)
+
+    def stretch(self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any], c: Any) -> Any:
+        """∇_θ⟨c, Φ⟩ for Φ = (f, q) of `opened`, then for each decision c_q q − r ∂_r⟨c, Φ⟩, r what was added to it: what ⟨c, Φ⟩ changes
+        by when q and r are multiplied by a number."""
+        paired = lambda p, r: (c * jnp.concatenate(self.opened(p, sample, gates, r))).sum()  # noqa: E731
+        by_params, by_added = jax.grad(paired, (0, 1))(params, added)
+        q, mine = self.opened(params, sample, gates, added)[1], c[self.outputs :]
+        return jnp.concatenate([_flat(jax.tree.leaves(by_params)), mine * q - _flat(added) * _flat(by_added)])
+
     def headline(self) -> str:
         """How long it is and what it takes."""
         return f"{len(self.program.nodes)} operations, {len(self.parameters)} parameters, {self.inputs} inputs, {self.outputs} outputs"
 
     def __str__(self) -> str:
         return "\n".join(_table(self))
+
+
+def _flat(values: Sequence[Any]) -> Any:
+    return jnp.concatenate([value.reshape(-1) for value in values])
 
 
 def _table(graph: Graph) -> list[str]:

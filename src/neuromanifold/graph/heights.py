@@ -11,6 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.numerics.memory import blocks
+
+_AT_ONCE = 2**18
 
 
 class Height(NamedTuple):
@@ -85,12 +88,15 @@ def size_of(a: np.ndarray) -> tuple[float, float]:
     if a.dtype.kind in "iub":
         return math.log2(max(1, int(np.abs(a.astype(object)).max(initial=1)))), 0.0
     nonzero = np.asarray(a, np.float64)[a != 0]
-    if not nonzero.size:
-        return 0.0, 0.0
+    sizes = [_size_of(nonzero[part]) for part in blocks(nonzero.size, _AT_ONCE)]
+    return max((0.0, *(high for high, _ in sizes))), max((0.0, *(low for _, low in sizes)))
+
+
+def _size_of(nonzero: np.ndarray) -> tuple[float, float]:
     mantissas, exponents = np.frexp(nonzero)
     integers = np.abs(mantissas * 2.0**53).astype(np.int64)
     trailing = np.log2((integers & -integers).astype(np.float64)).astype(np.int64)
-    return max(0.0, float(exponents.max())), max(0.0, float((53 - exponents - trailing).max()))
+    return float(exponents.max()), float((53 - exponents - trailing).max())
 
 
 def _shape(shape: tuple[int, ...]) -> np.ndarray:

@@ -123,7 +123,8 @@ def _convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
         by_group = v.reshape(split, rows, *places, out // split)
         return np.moveaxis(by_group, (0, -1), (1, 2)).reshape(rows, out, *places).transpose(order)
 
-    return A.rearrange(arranged, A.dot(A.rearrange(left, patches), A.rearrange(right, w)))
+    patches = A.rearrange(left, patches)  # under the same name, so that the other copy goes
+    return A.rearrange(arranged, A.dot(patches, A.rearrange(right, w)))
 
 
 def _window_sum(A: Arithmetic, options: Options, a: Any) -> Any:

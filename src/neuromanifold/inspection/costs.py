@@ -3,10 +3,12 @@
 import jax
 import numpy as np
 
+from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.models.described import filters, perceptron
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
+LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
 _FLOP, PRODUCT, ENTRY = 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a matrix product of residues, an entry of residues."""
@@ -39,9 +41,14 @@ def exact_seconds(s: Subject) -> float:
     return min(dense, sketched)
 
 
+def deciding_bytes(s: Subject) -> int:
+    """Bytes of deciding the bends at a single sample; further samples are taken as far as there is room."""
+    return footprint(s.graph).bytes(bits=FIRST_BITS) if s.exactly and s.graph.units else 0
+
+
 def exact_bytes_of(s: Subject) -> int:
-    """Bytes that the exact rank keeps."""
-    return exact_bytes(s.rows, [np.shape(leaf) for leaf in jax.tree.leaves(s.params)])
+    """Bytes that the exact rank keeps, or that the bends behind it take."""
+    return max(deciding_bytes(s), exact_bytes(s.rows, [np.shape(leaf) for leaf in jax.tree.leaves(s.params)]))
 
 
 def growth_seconds(s: Subject) -> float:
@@ -70,7 +77,19 @@ def account_seconds(s: Subject) -> float:
 
 def dense_kernel(s: Subject) -> bool:
     """Whether the kernel is small enough for all its eigenvalues."""
-    return s.rows <= DENSE_KERNEL and 3 * 8 * s.rows**2 <= s.budget
+    return s.rows <= DENSE_KERNEL and _kernel_bytes(s) <= s.budget
+
+
+def _kernel_bytes(s: Subject) -> int:
+    """Bytes of the kernel with its eigenvalues, the parameters in float64, and the factors of a single sample."""
+    return 8 * int(3 * s.rows**2 + 2 * s.columns + 2 * s.kernel.per_sample + s.kernel.per_pair)
+
+
+def spectrum_bytes(s: Subject) -> int:
+    """Bytes of the whole kernel, or of Lanczos: parameters and their directions, what a pass keeps, and the basis twice."""
+    if dense_kernel(s):
+        return _kernel_bytes(s)
+    return 8 * (4 * s.columns + 2 * s.samples * s.activations + 4 * (LANCZOS_COUNT + 16) * s.rows)
 
 
 def spectrum_seconds(s: Subject) -> float:
@@ -89,9 +108,10 @@ def scalings_seconds(s: Subject) -> float:
 
 
 def scalings_bytes(s: Subject) -> int:
-    """Bytes of three copies of the parameters in float64, and of the places of the largest one."""
+    """Bytes of six copies of the parameters in float64 (two points, each with a direction, and the device's), and of the places
+    of the largest one."""
     largest = max(np.size(leaf) for leaf in jax.tree.leaves(s.params))
-    return 0 if perceptron(s.f) or filters(s.f) else 8 * (4 * s.columns + 6 * largest)
+    return 0 if perceptron(s.f) or filters(s.f) else 8 * (6 * s.columns + 6 * largest)
 
 
 def curvature_seconds(s: Subject) -> float:

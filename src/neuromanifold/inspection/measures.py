@@ -14,12 +14,14 @@ from neuromanifold.inspection.costs import (
     float64_bytes,
     float64_seconds,
     passes,
+    scalings_bytes,
+    scalings_seconds,
 )
-from neuromanifold.inspection.sections import bent, conserved_obstacle, float64_rank
+from neuromanifold.inspection.sections import LeftOut, bent, conserved, float64_rank
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
+from neuromanifold.symmetry.balances import Scalings
 from neuromanifold.tangent.alignment import alignment
 from neuromanifold.tangent.curvature import sharpness
 from neuromanifold.tangent.ntk import ntk
@@ -30,16 +32,17 @@ _SHARPNESS_RTOL = 1e-6
 
 @dataclass
 class Reference:
-    """What the first record held: the kernel and the conserved quantities, to measure drift from."""
+    """What the first record held: the kernel and the conserved quantities, to measure drift from; the scalings of channels, found once."""
 
     kernel: np.ndarray | None = None
+    scalings: Scalings | None = None
     conserved: np.ndarray | None = None
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """`compute` gives named values; a list of values has the labels that it leaves in the reference under its name."""
+    """`compute` gives named values, or raises `LeftOut`; a list of values has the labels that it leaves in the reference under its name."""
 
     title: str
     compute: Callable[[Subject, Reference], Values]
@@ -54,7 +57,7 @@ def _targets(s: Subject) -> str:
 
 def _loss(s: Subject, reference: Reference) -> Values:
     with boundary(s.params, s.x):
-        return {"loss": float(s.loss(*(np.asarray(a, np.float64) for a in (s.f(s.params, s.x), s.y))))}
+        return {"loss": float(s.loss(s.values, np.asarray(s.y, np.float64)))}
 
 
 def _dimension(s: Subject, reference: Reference) -> Values:
@@ -105,17 +108,15 @@ def _kernel_drift(s: Subject, reference: Reference) -> Values:
     return {"kernel_drift": float(np.linalg.norm(kernel - reference.kernel) / size) if size > 0 else np.nan}
 
 
-def _conserved_obstacle(s: Subject) -> str:
-    return conserved_obstacle(s) or ("" if len(_quantities(s)) else "no continuous symmetry of the network gives one")
-
-
-def _quantities(s: Subject) -> ConservedQuantities:
-    net: Any = s.f
-    return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
-
-
 def _conserved(s: Subject, reference: Reference) -> Values:
-    found = _quantities(s)
+    def scalings() -> Scalings:
+        """A property of the function: those of the first record serve all."""
+        reference.scalings = reference.scalings or s.scalings
+        return reference.scalings
+
+    found = conserved(s, scalings)
+    if not len(found):
+        raise LeftOut("no continuous symmetry of the network gives one")
     values = np.asarray(found.values)
     if reference.conserved is None:
         reference.conserved = values
@@ -130,7 +131,7 @@ MEASURES = (
     Measure("loss", _loss, _targets, lambda s: passes(s, 1)),
     Measure("alignment", _alignment, _targets, lambda s: passes(s, 3)),
     Measure("units", _units, bent, lambda s: passes(s, 20)),
-    Measure("conserved quantities", _conserved, _conserved_obstacle, lambda s: 0.0),
+    Measure("conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
     Measure(
         "kernel drift", _kernel_drift, lambda s: "", lambda s: passes(s, 2 * s.outputs), lambda s: 24 * s.samples**2
     ),

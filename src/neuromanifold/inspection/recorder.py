@@ -7,6 +7,7 @@ import numpy as np
 
 from neuromanifold.inspection.inspect import subject_of, too_much
 from neuromanifold.inspection.measures import MEASURES, Measure, Reference, Values
+from neuromanifold.inspection.sections import LeftOut
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.models.losses import Loss, mse
@@ -44,6 +45,11 @@ class Recorder:
             self._left_out[f"step {step}"] = "its parameters are not finite"
 
     @property
+    def count(self) -> int:
+        """How many steps were measured."""
+        return len(self._records)
+
+    @property
     def timeline(self) -> Timeline:
         """What was measured so far, in the order of the steps."""
         return Timeline(_dataset(dict(sorted(self._records.items())), self._reference.labels, self._left_out))
@@ -63,6 +69,9 @@ class Recorder:
         """A loop that trains must not end because a number overflows."""
         try:
             return measure.compute(subject, self._reference)
+        except LeftOut as reason:
+            self._left_out[measure.title] = str(reason)
+            return {}
         except ArithmeticError as error:
             self._left_out[f"{measure.title} at some steps"] = str(error)
             return {}

@@ -10,11 +10,11 @@ import numpy as np
 from neuromanifold.inspection.opening import samples
 from neuromanifold.models import load, save
 from neuromanifold.models.adapters.packages import need
-from neuromanifold.models.adapters.pytorch import from_torch, to_torch
+from neuromanifold.models.adapters.pytorch import from_torch, save_graph, to_torch
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.files.factory import module_with_factory
 from neuromanifold.models.storage import layer_names
-from neuromanifold.numerics.files import check_output
+from neuromanifold.numerics.files import check_output, write_atomically
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.symmetry.reduce import reduce_width
 
@@ -33,27 +33,29 @@ def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> t
 
 
 def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tuple[str, Path]:
-    """What went of the PyTorch module that `factory` builds with the weights of the file, and the state dict of the rest.
+    """What went of the PyTorch module that `factory` builds with the weights of the file, and the file of the rest.
 
-    Channels that the samples do not need are removed; outputs before and after are compared in PyTorch.
+    Channels that the samples do not need are removed; outputs before and after are compared in PyTorch. `.pt`, `.pth` and `.safetensors`
+    get the state dict of the same layers at smaller widths, `.pt2` the graph of any network, with normalisations folded where they can be.
     """
     torch = need("torch")
     if data is None:
         raise ValueError("`DATA` is missing: channels are tried on samples, for example images.npy.")
     check_output(out, "--out")
-    if out.suffix not in (".pt", ".pth", ".safetensors"):
-        raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth or .safetensors.")
+    if out.suffix not in (".pt", ".pth", ".safetensors", ".pt2"):
+        raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth, .safetensors or .pt2.")
     module, x = module_with_factory(Path(model), factory), samples(data)[0]
-    f, params = from_torch(module, example=x)
-    found = reduce_width(f, params, x)
-    small = to_torch(module, found.params, resize=True)
+    graph = out.suffix == ".pt2"
+    f, params = from_torch(module, example=x, statistics=not graph)
+    found = reduce_width(f, params, x, fold=graph)
+    small = found.to_torch(module, example=x) if graph else to_torch(module, found.params, resize=True)
     first, second = (_outputs(each, x, torch) for each in (module, small))
     before, after = (sum(p.numel() for p in each.parameters()) for each in (module, small))
     said = (
         f"{before:,} → {after:,} parameters, {found.neurons_saved:,} channels fewer\nin PyTorch the outputs differ by "
         f"{np.abs(first - second).max():.1e} where they are up to {np.abs(first).max():.3g}"
     )
-    return said, _written(small, out, torch)
+    return said, save_graph(out, small, x) if graph else _written(small, out, torch)
 
 
 def _outputs(module: Any, x: Any, torch: Any) -> np.ndarray:
@@ -82,7 +84,5 @@ def _written(module: Any, out: Path, torch: Any) -> Path:
     if out.suffix == ".safetensors":
         from safetensors.torch import save_file
 
-        save_file(state, str(out))
-    else:
-        torch.save(state, out)
-    return out
+        return write_atomically(out, lambda path: save_file(state, str(path)))
+    return write_atomically(out, lambda path: torch.save(state, path))

@@ -13,10 +13,12 @@ from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_s
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     ENTRY,
+    LANCZOS_COUNT,
     account_seconds,
     compiling,
     cubes,
     curvature_seconds,
+    deciding_bytes,
     dense_kernel,
     exact_bytes_of,
     exact_seconds,
@@ -26,6 +28,7 @@ from neuromanifold.inspection.costs import (
     passes,
     scalings_bytes,
     scalings_seconds,
+    spectrum_bytes,
     spectrum_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
@@ -37,10 +40,10 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.regions.signs import signs_of
 from neuromanifold.symmetry.account import DimensionAccount, account_of
+from neuromanifold.symmetry.balances import Scalings
 from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
-from neuromanifold.symmetry.reduce import Reduction, reduce_width, reduced_by
+from neuromanifold.symmetry.reduce import Reduction, reduction_of
 from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 from neuromanifold.tangent.spectrum import Spectrum, spectrum
 
@@ -50,7 +53,6 @@ _BATCHES = 6  # of inputs that seek regions beyond the sample's
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
 _LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
 _MOST_REDUCED = 200_000  # parameters of a network whose channels are tried one after another
-_LANCZOS_COUNT = 64  # eigenvalues of a kernel too large for all of them
 
 
 class LeftOut(Exception):
@@ -90,9 +92,9 @@ def _perceptron(s: Subject) -> str:
 def _fit(s: Subject) -> float:
     """r²; for classes, the share of samples whose largest output is theirs."""
     if s.loss is cross_entropy:
-        return float(np.mean(np.argmax(s.f(s.params, s.x), axis=-1) == np.argmax(s.y, axis=-1)))
+        return float(np.mean(np.argmax(s.values, axis=-1) == np.argmax(s.y, axis=-1)))
     target = np.asarray(s.y, np.float64)
-    residual = ((np.asarray(s.f(s.params, s.x)).astype(np.float64) - target) ** 2).sum()
+    residual = ((s.values - target) ** 2).sum()
     return float(1 - residual / ((target - target.mean(axis=0)) ** 2).sum())
 
 
@@ -129,7 +131,7 @@ def _cheap(s: Subject) -> str:
 
 def _spectrum(s: Subject) -> Spectrum:
     try:
-        return spectrum(s.f, s.params, s.x, memory=s.budget, k=None if dense_kernel(s) else min(_LANCZOS_COUNT, s.rows))
+        return spectrum(s.f, s.params, s.x, memory=s.budget, k=None if dense_kernel(s) else min(LANCZOS_COUNT, s.rows))
     except ArithmeticError:
         raise LeftOut("its entries overflow float64 at these values") from None
 
@@ -143,7 +145,7 @@ def _descent(s: Subject) -> Descent:
 
 def _account(s: Subject) -> DimensionAccount:
     groups = () if perceptron(s.f) else (s.scalings,)
-    return account_of(s.problem, s.params, s.rank, groups=groups, batches=_BATCHES)
+    return account_of(s.geometry, groups=groups, batches=_BATCHES)
 
 
 def _account_obstacle(s: Subject) -> str:
@@ -153,31 +155,23 @@ def _account_obstacle(s: Subject) -> str:
     return _exactly(s) or ("it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else "")
 
 
-def conserved_obstacle(s: Subject) -> str:
-    """Why no conserved quantities are known of a network, where none are."""
-    return "" if perceptron(s.f) or filters(s.f) else "known for an nm.MLP and an nm.LinearConvNet only"
-
-
-def _conserved(s: Subject) -> ConservedQuantities:
+def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantities:
+    """Those of an `nm.MLP` or `nm.LinearConvNet` by its description, of any other network the balances of its channels."""
     net: Any = s.f
-    if conserved_obstacle(s):
-        found = s.scalings.quantities(s.params)
-        if not len(found):
-            raise LeftOut(
-                "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
-            )
-        return found
-    return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+    if perceptron(net) or filters(net):
+        return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+    if not len(found := scalings().quantities(s.params)):
+        raise LeftOut(
+            "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
+        )
+    return found
 
 
 def _reduction(s: Subject) -> Reduction:
-    if perceptron(s.f) is None:
-        try:
-            return reduce_width(s.f, s.params, s.x)
-        except ValueError as refusal:
-            raise LeftOut(str(refusal).partition(";")[0]) from None
-    net, params, x = s.perceptron
-    return reduced_by(signs_of(net, s.problem.decisions, s.samples), net, params, x)
+    try:
+        return reduction_of(s.geometry)
+    except ValueError as refusal:
+        raise LeftOut(str(refusal).partition(";")[0]) from None
 
 
 def _reduction_seconds(s: Subject) -> float:
@@ -207,26 +201,31 @@ def _bottleneck(s: Subject) -> BottleneckStructure:
 
 SECTIONS = (
     Section("fit", "fit", _fit, lambda s: "", lambda s: passes(s, 1)),
-    Section("regions", "linear regions", _regions, bent, lambda s: compiling(s, 1) + passes(s, 20)),
-    Section("layers", "units", lambda s: statuses(s.f, s.graph, s.patterns), bent, lambda s: 0.0, needs="regions"),
+    Section("regions", "linear regions", _regions, bent, lambda s: compiling(s, 1) + passes(s, 20), deciding_bytes),
+    Section(
+        "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns), bent, lambda s: 0.0, deciding_bytes, "regions"
+    ),
     Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
-        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns().sum()), _exactly,
-        lambda s: compiling(s, 1) + passes(s, 20) + s.samples * s.columns * ENTRY, needs="regions",
+        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns.sum()), _exactly,
+        lambda s: compiling(s, 1) + passes(s, 20) + s.samples * s.columns * ENTRY, deciding_bytes, "regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
     Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float64_seconds),
     Section("descent", "alignment and learning rate", _descent, lambda s: "", curvature_seconds),
-    Section("spectrum", "kernel", _spectrum, lambda s: "", spectrum_seconds),
+    Section("spectrum", "kernel", _spectrum, lambda s: "", spectrum_seconds, spectrum_bytes),
     Section(
         "account", "account of the parameters", _account, _account_obstacle, account_seconds,
-        lambda s: 3 * 8 * s.columns**2, "exact",
+        lambda s: 6 * 8 * s.columns**2, "exact",
     ),
-    Section("conserved", "conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
+    Section(
+        "conserved", "conserved quantities", lambda s: conserved(s, lambda: s.scalings), lambda s: "",
+        scalings_seconds, scalings_bytes,
+    ),
     Section(
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
-        _reduction_seconds, needs="regions",
+        _reduction_seconds, deciding_bytes, "regions",
     ),
     Section(
         "bottleneck", "bottleneck", _bottleneck, _perceptron, lambda s: cubes(s) + passes(s, 10 * s.outputs)

@@ -9,23 +9,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
-from neuromanifold.models.arguments import Model, Signature
+from neuromanifold.models.arguments import Model
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.rank import Rank, exact_rank
+from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
+from neuromanifold.numerics.rank import Rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
 from neuromanifold.regions.patterns import pattern_columns, patterns_by_layer
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.balances import Scalings, channel_scalings
-from neuromanifold.tangent.certificate import certified_rank
+from neuromanifold.tangent.geometry import Geometry
 from neuromanifold.tangent.jacobian import n_columns
+from neuromanifold.tangent.routes import Plan, plan
 
 MOST_ROWS = 5_000
 
@@ -63,15 +64,20 @@ class Subject:
         """Its columns, D."""
         return n_columns(self.params)
 
-    @cached_property
+    @property
     def graph(self) -> Graph:
         """The network as a program."""
-        return trace(self.f, self.params, self.x)
+        return self.geometry.graph
 
     @cached_property
+    def geometry(self) -> Geometry:
+        """Bends and rank: once, for all that ask."""
+        return Geometry(self.f, self.params, self.x, memory=self.budget)
+
+    @property
     def problem(self) -> Problem:
-        """The exact Jacobian with every bend decided: once, for all that ask."""
-        return Problem.of(self.f, self.params, self.x, memory=self.budget)
+        """The exact Jacobian with every bend decided."""
+        return self.geometry.problem
 
     @cached_property
     def sketch_costs(self) -> tuple[float, int]:
@@ -82,11 +88,10 @@ class Subject:
         m = min(self.rows, self.columns)
         return problem.sketch_operations(m), self.samples * problem.sketch_entries(m)
 
-    @cached_property
+    @property
     def rank(self) -> Rank:
         """The exact rank of J with its certificate."""
-        certificate = certified_rank(self.problem, prove=False)
-        return exact_rank(certificate.rank, certificate)
+        return self.geometry.rank
 
     @cached_property
     def perceptron(self) -> tuple[MLP, Params, np.ndarray]:
@@ -108,13 +113,41 @@ class Subject:
         return channel_scalings(self.f, self.params, self.x)
 
     @cached_property
+    def values(self) -> np.ndarray:
+        """f_θ at the sample, computed in the widest precision among parameters and sample."""
+        with arithmetic():
+            return np.asarray(called(self.f, *self._alike(self.x)), np.float64)
+
+    @cached_property
+    def kernel(self) -> Plan:
+        """How the kernel of all outputs is computed in float64."""
+        with arithmetic():
+            params, x = (jax.tree.map(_wide, part) for part in (self.params, self.x))
+            return plan(self.f, params, x, select(self.params, None), "all")
+
+    @cached_property
+    def activations(self) -> int:
+        """Numbers that a pass at one sample computes."""
+        program = self.graph.program
+        growing = program.depending(program.inputs[len(self.graph.parameters) :])
+        return sum(math.prod(program.values[i].shape) for i in growing)
+
+    @cached_property
     def operations(self) -> float:
         """Floating-point operations of f at one sample, as XLA counts them."""
-        one = jax.tree.map(lambda a: a[:1], self.x)
-        structs = (Signature.of(jax.tree.map(np.asarray, part)).structs() for part in (self.params, one))
         with arithmetic():
-            found = jax.jit(lambda *arguments: called(self.f, *arguments)).lower(*structs).cost_analysis() or {}
+            arguments = self._alike(jax.tree.map(lambda a: a[:1], self.x))
+            found = jax.jit(lambda *own: called(self.f, *own)).lower(*arguments).cost_analysis() or {}
         return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
+
+    def _alike(self, x: Any) -> tuple[Any, Any]:
+        """Parameters and samples in one precision: convolutions do not take two."""
+        return promote((self.params, x), widest(self.params, x))
+
+
+def _wide(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Its shape, reals in float64."""
+    return jax.ShapeDtypeStruct(np.shape(leaf), np.float64 if is_floating(leaf) else np.asarray(leaf).dtype)
 
 
 def exact_bytes(rows: int, shapes: Sequence[tuple[int, ...]]) -> int:

@@ -69,6 +69,9 @@ class Tracker:
             self._events = self._events or events.new_file(self._folder)
             events.append(self._events, step, dict(timeline.records())[step])
 
+    def __repr__(self) -> str:
+        return f"Tracker({self._recorder.count} records, every {self._every} steps)"
+
     @property
     def timeline(self) -> Timeline:
         """What was measured so far."""

@@ -96,13 +96,16 @@ def _output_size(f: Model, params: Signature, x: Signature) -> int:
     return int(np.prod(output_shape(f, params.structs(), x.structs()), dtype=int))
 
 
-def check_rows(f: Model, params: Any, x: Any) -> None:
+EVALUATION = "pass a model in evaluation mode, without batch statistics"
+
+
+def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> None:
     """Refuse models whose rows influence each other; tried once for each model and shape of a sample."""
     if is_traced((params, x)) or leading_axis(x) == 1:
         return
     key = (f, Signature.of(params), Signature.of_sample(x))
     if key not in _SEPARATE:
-        _compare_rows(f, params, jax.tree.map(lambda a: a[:3], x))
+        _compare_rows(f, params, jax.tree.map(lambda a: a[:3], x), remedy)
         _SEPARATE[key] = True
         if len(_SEPARATE) > 4096:
             _SEPARATE.clear()
@@ -111,21 +114,23 @@ def check_rows(f: Model, params: Any, x: Any) -> None:
 _SEPARATE: dict[Any, bool] = {}
 
 
-def _compare_rows(f: Model, params: Any, x: Any) -> None:
+def _compare_rows(f: Model, params: Any, x: Any, remedy: str) -> None:
     error, scale = map(float, compiled()(lambda *arguments: _row_error(f, *arguments))(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
     if error > _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))):
         raise ArithmeticError(
-            f"`f` mixes its rows: outputs change by {error:.2g} when other samples are removed; "
-            "pass a model in evaluation mode, without batch statistics."
+            f"`f` mixes its rows: outputs change by {error:.2g} when other samples are removed; {remedy}."
         )
 
 
 def _row_error(f: Model, params: Any, x: Any) -> tuple[Any, Any]:
-    """The largest difference between f on all rows and f on each alone, and the size of f."""
+    """The largest difference between f on all rows and f on each alone, infinite where one of them is finite, and the size of f."""
     whole = flat_outputs(f, params, x)
     alone = jax.vmap(lambda row: flat_outputs(f, params, jax.tree.map(lambda a: a[None], row))[0])(x)
-    return jnp.abs(whole - alone).max(), jnp.maximum(jnp.abs(whole).max(), jnp.abs(alone).max())
+    one, other = jnp.isfinite(whole), jnp.isfinite(alone)
+    difference = jnp.where(one & other, jnp.abs(whole - alone), jnp.where(one == other, 0.0, jnp.inf))
+    sizes = [jnp.where(finite, jnp.abs(y), 0.0).max() for finite, y in ((one, whole), (other, alone))]
+    return difference.max(), jnp.maximum(*sizes)
 
 
 def check_target(f: Model, params: Any, x: Any, y: Any) -> None:

@@ -6,7 +6,7 @@ follow their inputs**: JAX arrays in, JAX arrays out, where they live; NumPy in,
 caller's flag is off: as a JAX array it would decay at the next operation, so it leaves as NumPy. The user's flag is never touched.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from neuromanifold.numerics.forks import check_fork
 
@@ -70,7 +71,9 @@ def boundary(*inputs: Any, precision: str = "highest") -> Generator[Callable[[An
     stays = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inputs))
 
     def leave(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: _leaving(leaf, stays, wide), tree)
+        left = jax.tree.map(lambda leaf: _leaving(leaf, stays, wide), tree)
+        put = _committed(inputs) if stays else set()
+        return jax.tree.map(lambda leaf: _brought(leaf, put), left) if put else left
 
     with arithmetic(precision):
         yield leave
@@ -82,24 +85,75 @@ def _leaving(leaf: Any, stays: bool, wide: bool) -> Any:
     return leaf if stays and (wide or leaf.dtype.itemsize < 8) else np.asarray(leaf)
 
 
+def _brought(leaf: Any, put: Set[Sharding]) -> Any:
+    """An array on the devices that the inputs were put on: what some of them computed for all is elsewhere."""
+    if isinstance(leaf, Tracer) or not isinstance(leaf, jax.Array):
+        return leaf
+    place = _place(put, leaf.shape)
+    return leaf if place is None or leaf.devices() == place.device_set else jax.device_put(leaf, place)
+
+
 def follower(*inputs: Any) -> Callable[[Tree], Tree]:
     """A function that makes results of the host JAX arrays where an input was one and no digit is lost. Call it outside `arithmetic`.
 
-    They go to the device of the inputs, where that is one.
+    They go where the inputs are: to their one device; with their one sharding where that fits a result's shape; else to every device of
+    their mesh. Inputs on different devices say nothing, and results stay on the default one.
 
     >>> follower(jnp.ones(2))(np.ones(3, np.float32)).dtype.name, type(follower(np.ones(2))(np.ones(3))).__name__
     ('float32', 'ndarray')
     """
     wide = is_wide()
-    arrays = [leaf for leaf in jax.tree.leaves(inputs) if isinstance(leaf, jax.Array)]
-    places = {device for array in arrays if not isinstance(array, Tracer) for device in array.devices()}
-    place = places.pop() if len(places) == 1 and places != {jax.local_devices()[0]} else None
+    arrays = [leaf for leaf in jax.tree.leaves(inputs) if isinstance(leaf, jax.Array) and not _is_key(leaf)]
+    shardings = _committed(arrays) or _elsewhere(arrays)
 
     def follow(leaf: Any) -> Any:
         moves = isinstance(leaf, np.ndarray) and (wide or leaf.dtype.itemsize < 8)
-        return jnp.asarray(leaf, device=place) if moves else leaf
+        return jnp.asarray(leaf, device=_place(shardings, leaf.shape)) if moves else leaf
 
     return lambda tree: jax.tree.map(follow, tree) if arrays else tree
+
+
+def _is_key(array: jax.Array) -> bool:
+    """Whether it is a key, which JAX alone has and which says nothing of where numbers are."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def _committed(inputs: Any) -> Set[Sharding]:
+    """Where somebody put those of the inputs that were put anywhere."""
+    arrays = (leaf for leaf in jax.tree.leaves(inputs) if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer))
+    return {array.sharding for array in arrays if array.committed}
+
+
+def _elsewhere(arrays: Sequence[jax.Array]) -> Set[Sharding]:
+    """Where arrays are, if that is not where JAX puts what nobody places."""
+    default = {jax.local_devices()[0]}
+    return {a.sharding for a in arrays if not isinstance(a, Tracer) and a.devices() != default}
+
+
+def _place(shardings: Set[Sharding], shape: tuple[int, ...]) -> Sharding | None:
+    """Where a result of this shape goes: the inputs' one sharding where it fits, else a copy on each of their devices."""
+    owners = {frozenset(sharding.device_set) for sharding in shardings}
+    if len(owners) != 1 or not all(sharding.is_fully_addressable for sharding in shardings):
+        return None
+    found = next(iter(shardings))
+    if len(shardings) == 1 and _fits(found, shape):
+        return found
+    return NamedSharding(_mesh(found), PartitionSpec())
+
+
+def _mesh(sharding: Sharding) -> Mesh | AbstractMesh:
+    by_number = sorted(sharding.device_set, key=lambda device: device.id)
+    return sharding.mesh if isinstance(sharding, NamedSharding) else Mesh(np.array(by_number), ("devices",))
+
+
+def _fits(sharding: Sharding, shape: tuple[int, ...]) -> bool:
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
+        return False
+    try:
+        sharding.shard_shape(shape)
+    except ValueError:
+        return False
+    return True
 
 
 def is_traced(tree: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.results import Shown
 
 Array = jax.Array | np.ndarray | np.generic
 SMALLEST_GAP = 1e3
@@ -18,8 +19,14 @@ WIDEST_SPREAD = 26.0
 """Half the bits of a float64: of 400 drawn nets with weights scaled by 10^±8, all 50 wrong ranks lay beyond (docs/precision.md)."""
 
 
-class Certificate(eqx.Module):
+class Certificate(Shown, eqx.Module):
     """Why an exact rank is right, in a form that can be checked again."""
+
+    rank: eqx.AbstractVar[int]
+
+    def headline(self) -> str:
+        """The rank, and why."""
+        return f"{self.rank}, {self}"
 
     @abc.abstractmethod
     def verify(self, net: Any, params: Any, x: Any) -> bool:

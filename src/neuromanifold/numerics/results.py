@@ -5,7 +5,7 @@ import html
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -18,6 +18,8 @@ Array = Any
 """What a result holds: a NumPy array, or a JAX array where its inputs were."""
 
 _MOST_SHOWN = 6
+_LONGEST = 240
+"""Characters of a `repr` between the brackets; what is longer ends in an ellipsis, and `str` has all of it."""
 
 
 class Shown:
@@ -35,7 +37,7 @@ class Shown:
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.headline()})"
+        return f"{type(self).__name__}({shortened(self.headline())})"
 
     def __str__(self) -> str:
         return repr(self)
@@ -67,9 +69,17 @@ def _fields(result: Any) -> list[tuple[str, Any]]:
 def named(record: Any) -> str:
     """A named tuple in a line."""
     fields = zip(record._fields, record, strict=True)
-    return (
-        f"{type(record).__name__}({', '.join(f'{name} {brief(value)}' for name, value in fields if value is not None)})"
-    )
+    text = ", ".join(f"{name} {brief(value)}" for name, value in fields if value is not None)
+    return f"{type(record).__name__}({shortened(text)})"
+
+
+def shortened(text: str, most: int = _LONGEST) -> str:
+    """The text, or as much of it as fits with an ellipsis.
+
+    >>> shortened("1 + 1 + 1", 6)
+    '1 + 1…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def brief(value: Any) -> str:
@@ -128,14 +138,22 @@ def follows(verb: Callable[P, R]) -> Callable[P, R]:
 
         def leave(leaf: Any) -> Any:
             if isinstance(leaf, Result) and dataclasses.is_dataclass(leaf):
-                fields = {name: jax.tree.map(leave, value) for name, value in _fields(leaf)}
+                fields = {name: _in_order(leave, value) for name, value in _fields(leaf)}
                 moved = {name: value for name, value in fields.items() if value is not getattr(leaf, name)}
                 return dataclasses.replace(leaf, **moved) if moved else leaf
             return follow(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
 
-        found = verb(*args, **kwargs)
-        if type(found) is dict:  # JAX would sort its keys
-            return cast(R, {name: jax.tree.map(leave, value) for name, value in found.items()})
-        return jax.tree.map(leave, found)
+        return _in_order(leave, verb(*args, **kwargs))
 
     return call
+
+
+def _in_order(change: Callable[[Any], Any], tree: Any) -> Any:
+    """`jax.tree.map`, which would sort the keys of dictionaries."""
+    if type(tree) is dict:
+        return {name: _in_order(change, value) for name, value in tree.items()}
+    return jax.tree.map(
+        lambda leaf: _in_order(change, leaf) if type(leaf) is dict else change(leaf),
+        tree,
+        is_leaf=lambda t: type(t) is dict,
+    )

@@ -115,8 +115,12 @@ class ModularSpaces(Spaces):
         return vector
 
     def _joined(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The rows are reduced by the basis, then what is left among itself, then the basis by that: still an echelon form."""
+        """The rows are reduced by the basis, then what is left among itself, then the basis by that: still an echelon form.
+
+        Columns in which all of them are zero stay so.
+        """
         pivots, free = _pivots(basis)
+        free = free[basis[:, free].any(axis=0) | rows[:, free].any(axis=0)]
         above = basis[:, free]
         new = self._reduced((rows[:, free] - self.product(rows[:, pivots], above)) % self.p)
         first = _pivots(new)[0]

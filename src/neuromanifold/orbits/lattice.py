@@ -103,8 +103,8 @@ class LeafLattice(Shown):
         return axes
 
 
-@dataclass(frozen=True)
-class InvariantSet:
+@dataclass(frozen=True, repr=False)
+class InvariantSet(Shown):
     """A union of leaves. Complements, unions and intersections are invariant again.   [invariant, P 3.2]
 
     >>> lattice = invariant_leaves(nm.MLP((1, 2, 1), "exp", bias=False))
@@ -115,6 +115,10 @@ class InvariantSet:
 
     lattice: LeafLattice
     members: frozenset[int]
+
+    def headline(self) -> str:
+        """How many leaves, and which."""
+        return f"{len(self)} of {len(self.lattice)} leaves: {', '.join(map(str, sorted(self.members))) or 'none'}"
 
     def __len__(self) -> int:
         return len(self.members)

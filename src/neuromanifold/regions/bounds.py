@@ -14,7 +14,7 @@ from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
-from neuromanifold.regions.generic import generic_rank, neuron_status, symmetry_bound
+from neuromanifold.regions.generic import generic_rank, symmetry_bound
 from neuromanifold.regions.patterns import (
     activation_patterns,
     fixed_neurons,
@@ -22,7 +22,7 @@ from neuromanifold.regions.patterns import (
     require_piecewise_linear,
 )
 from neuromanifold.regions.problem import Problem
-from neuromanifold.regions.signs import Signs, signs_of
+from neuromanifold.regions.signs import Signs
 
 
 class Bound(int):
@@ -128,15 +128,14 @@ def dimension_bounds(f: Any, params: Any, x: Any) -> DimensionBounds:
 def _theorem1(problem: Problem) -> Bound:
     if (net := perceptron(problem.model)) is None:
         return Bound(problem.shape[1], "the theorem is about fully connected networks")
-    signs = signs_of(net, problem.decisions, problem.samples)
-    return Bound(_theorem1_value(net, _fixed_counts(net, signs)), theorem1_obstacle(net))
+    return Bound(_theorem1_value(net, _fixed_counts(problem.signs)), theorem1_obstacle(net))
 
 
 def _symmetry_bound(problem: Problem) -> int:
     """For other networks than perceptrons no orbit is subtracted."""
     if (net := perceptron(problem.model)) is None:
         return problem.shape[1]
-    return symmetry_bound(net, neuron_status(net, signs_of(net, problem.decisions, problem.samples)))
+    return symmetry_bound(net, problem.layers)
 
 
 def _counts(patterns: np.ndarray) -> np.ndarray:
@@ -145,7 +144,7 @@ def _counts(patterns: np.ndarray) -> np.ndarray:
     return np.unique(np.packbits(patterns, axis=1), axis=0, return_counts=True)[1]
 
 
-def _fixed_counts(net: MLP, signs: Signs) -> list[int]:
+def _fixed_counts(signs: Signs) -> list[int]:
     return [int(((s > 0).all(axis=0) | (s <= 0).all(axis=0)).sum()) for s in signs.layers[:-1]]
 
 

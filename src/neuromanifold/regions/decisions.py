@@ -5,7 +5,7 @@ growing precision, until each ball excludes zero or lies below the separation bo
 where that would take too many bits, over the rationals.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.balls import Balls
 from neuromanifold.graph.bounded import Bounded, is_open
-from neuromanifold.graph.footprint import live_entries
+from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.residues import Residues
@@ -24,9 +24,8 @@ from neuromanifold.graph.walk import walk
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.memory import blocks, memory_budget
 
-_FIRST_BITS, _MOST_BITS = 128, 8192
-_AT_ONCE = 256
-_BYTES = 48  # an entry's middle, radius, and the magnitudes that a product takes
+_BITS = (FIRST_BITS, 512, 2048, 8192)
+_AT_ONCE, _BALLS_AT_ONCE = 256, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +80,11 @@ def decide(
     if not graph.units:
         return Decisions(graph, (), (), (), 0)
     gates, records = _empty(graph, n)
-    lifted = 3 * 8 * sum(leaf.size for leaf in leaves)  # parameters with their bounds, and a product's copy of some
-    most = min(_AT_ONCE, max(1, (memory_budget(memory) - lifted) // (_BYTES * live_entries(graph))))
+    size, budget = footprint(graph), memory_budget(memory)
+    most = min(_AT_ONCE, size.samples(budget))
     undecided = np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records, most)
     rows = np.flatnonzero(undecided)
-    for part in blocks(len(rows), min(16, most)):
-        _by_balls(graph, leaves, [a[rows[part]] for a in data], rows[part], gates, records)
+    _by_balls(graph, leaves, data, rows, gates, records, lambda bits: size.samples(budget, bits=bits))
     ties = tuple(_tied(units, record) for units, record in zip(graph.units, records, strict=True))
     found = Decisions(graph, tuple(gates), ties, ties, len(rows))
     return found if not any(t.any() for t in ties) else _without_harmless(found, records, data, most)
@@ -142,24 +140,27 @@ def _shared(decision: Any) -> np.ndarray:
 
 
 def _by_balls(
-    graph: Graph, leaves: Any, data: Any, rows: np.ndarray, gates: list[np.ndarray], records: list[np.ndarray]
+    graph: Graph,
+    leaves: Any,
+    data: Any,
+    rows: np.ndarray,
+    gates: list[np.ndarray],
+    records: list[np.ndarray],
+    fitting: Callable[[int], int],
 ) -> None:
-    found, record = _exactly(graph, leaves, data)
-    for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
-        gates[k][rows], records[k][rows] = gate, _shared(decision)
-
-
-def _exactly(graph: Graph, leaves: Any, data: Any) -> tuple[list[Any], list[Any]]:
+    """Fill in these samples, those that stay open with more bits; in the end over the rationals."""
     import flint
 
-    bits = _FIRST_BITS
-    while bits <= _MOST_BITS:
-        with flint.ctx.workprec(bits):
-            found, record = _walked(graph, Balls(), leaves, data)
-        if not any(is_open(decision).any() for decision in record):
-            return found, record
-        bits *= 4
-    return _walked(graph, Rationals(), leaves, data)
+    for bits in (*_BITS, None):
+        still = np.zeros(len(rows), bool)
+        for part in blocks(len(rows), min(_BALLS_AT_ONCE, fitting(bits or _BITS[-1]))):
+            at = rows[part]
+            with flint.ctx.workprec(bits or _BITS[-1]):
+                found, record = _walked(graph, Balls() if bits else Rationals(), leaves, [a[at] for a in data])
+            for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
+                gates[k][at], records[k][at] = gate, _shared(decision)
+                still[part] |= is_open(decision).reshape(len(at), -1).any(axis=1)
+        rows = rows[still]
 
 
 def _tied(units: Any, record: np.ndarray) -> np.ndarray:

@@ -4,45 +4,29 @@ With the sign of every neuron at every sample held, f_θ(X) is a polynomial map 
 every θ: at each single θ it can only be smaller. A random θ modulo a random 61-bit prime finds that largest rank.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from neuromanifold.graph.residues import Residues
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.regions.problem import Problem
-from neuromanifold.regions.signs import Signs, layer_slopes
+from neuromanifold.regions.status import LayerStatus
 
 
-@dataclass(frozen=True)
-class Status:
-    """What each hidden neuron is on the sample, layer by layer: `linear` (one slope ≠ 0), `bent` (several slopes).
+def reduced_layers(layers: Sequence[LayerStatus]) -> tuple[tuple[int, int], ...]:
+    """How many linear and bent neurons each hidden layer keeps on the sample.
 
     The others are dead, or lie before a layer that is dead throughout: no parameter of theirs changes the outputs.
     """
-
-    linear: tuple[Bool[np.ndarray, " _"], ...]
-    bent: tuple[Bool[np.ndarray, " _"], ...]
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The hidden widths that remain when the other neurons are removed."""
-        return tuple(int(a.sum() + b.sum()) for a, b in zip(self.linear, self.bent, strict=True))
-
-
-def neuron_status(net: MLP, signs: Signs) -> Status:
-    """Which neurons are linear and which are bent on the sample."""
-    linear, bent = [], []
-    reaches = True
-    for slope in reversed(layer_slopes(net, signs)[:-1]):
-        constant = (slope == slope[0]).all(axis=0)
-        linear.append(constant & (slope[0] != 0) & reaches)
-        bent.append(~constant & reaches)
-        reaches = reaches and bool((linear[-1] | bent[-1]).any())
-    return Status(tuple(reversed(linear)), tuple(reversed(bent)))
+    found, reaches = [], True
+    for layer in reversed(layers):
+        found.append((len(layer.linear) * reaches, len(layer.bent) * reaches))
+        reaches = any(found[-1])
+    return tuple(reversed(found))
 
 
 def generic_rank(problem: Problem) -> int:
@@ -57,16 +41,17 @@ def generic_rank(problem: Problem) -> int:
     return modular_rank(matrix, A.p)
 
 
-def symmetry_bound(net: MLP, status: Status) -> int:
+def symmetry_bound(net: MLP, layers: Sequence[LayerStatus]) -> int:
     """Parameters that remain when dead neurons are removed, less the dimension of their generic orbit of symmetries.
 
     Positive scalings of bent neurons, GL(a) of the a linear neurons of a layer, and translations of these, which the
     next layer's biases undo:  d − dim Lie(Π D₊(r_l) × (GL(a_l) ⋉ ℝ^{a_l}))·θ  at generic θ.   [complexity, Prop A.10]
     """
-    widths = (net.widths[0], *status.widths, net.widths[-1])
+    kept = reduced_layers(layers)
+    widths = (net.widths[0], *(linear + bent for linear, bent in kept), net.widths[-1])
     n_params = sum(out * (fan_in + net.bias) for fan_in, out in zip(widths[:-1], widths[1:], strict=True))
     p = modular.random_prime()
-    vectors = orbit_directions(widths, tuple(int(a.sum()) for a in status.linear), p, bias=net.bias)
+    vectors = orbit_directions(widths, tuple(linear for linear, _ in kept), p, bias=net.bias)
     return n_params - (modular_rank(vectors, p) if len(vectors) else 0)
 
 

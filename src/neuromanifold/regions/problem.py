@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.footprint import footprint
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.residues import Residues
@@ -19,10 +20,13 @@ from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.sketches import draw_sketch, entering_exactly, sketched
 from neuromanifold.graph.support import Support
 from neuromanifold.graph.walk import refuse_inexact, walk
+from neuromanifold.models.described import require_perceptron
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.regions.decisions import Decisions, decide
+from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
+from neuromanifold.regions.status import LayerStatus, statuses
 
 Model = Callable[[Any, Any], Any]
 _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)
@@ -31,7 +35,10 @@ _ENTRIES_AT_ONCE = 2**21
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The exact Jacobian, implicitly: leaves and data as NumPy arrays, the gates proved."""
+    """The exact Jacobian, implicitly: leaves and data as NumPy arrays, the gates proved.
+
+    What several questions share (signs, status of neurons, columns that vanish) is made when first asked for, and kept.
+    """
 
     model: Model
     graph: Graph
@@ -39,6 +46,7 @@ class Problem:
     data: tuple[np.ndarray, ...]
     decisions: Decisions
     chosen: Selection
+    budget: int | None = None
 
     @staticmethod
     def of(
@@ -58,7 +66,7 @@ class Problem:
         leaves = tuple(_real(leaf) for leaf in jax.tree.leaves(params))
         data = tuple(_real(leaf) for leaf in jax.tree.leaves(x))
         found = decide(graph, leaves, data, balls_only=balls_only, memory=memory)
-        return Problem(f, graph, leaves, data, found, select(params, wrt))
+        return Problem(f, graph, leaves, data, found, select(params, wrt), memory_budget(memory))
 
     @property
     def samples(self) -> int:
@@ -69,6 +77,21 @@ class Problem:
     def shape(self) -> tuple[int, int]:
         """Rows and columns of J."""
         return self.samples * self.graph.outputs, self.chosen.size
+
+    @cached_property
+    def signs(self) -> Signs:
+        """The sign of every pre-activation, where the network is a perceptron."""
+        return signs_of(require_perceptron(self.model, "pass an nm.MLP"), self.decisions, self.samples)
+
+    @cached_property
+    def slopes(self) -> list[np.ndarray]:
+        """σ' of every neuron at every sample, layer by layer; nan where it is no constant. Perceptrons."""
+        return layer_slopes(require_perceptron(self.model, "pass an nm.MLP"), self.signs)
+
+    @cached_property
+    def layers(self) -> tuple[LayerStatus, ...]:
+        """What the neurons of each hidden layer are on the sample. Perceptrons."""
+        return statuses(require_perceptron(self.model, "pass an nm.MLP"), self.slopes)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -112,8 +135,10 @@ class Problem:
 
     def parts(self, per_sample: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Blocks of equal length, the last filled up by repeating a sample, so that one program serves all."""
-        n = self.samples
-        count = len(list(blocks(n, max(1, _ENTRIES_AT_ONCE // max(1, per_sample)))))
+        n, size = self.samples, footprint(self.graph)
+        copies = max(self.graph.outputs + 1, -(-per_sample // size.entries))
+        fitting = size.samples(memory_budget(self.budget), copies=copies)
+        count = len(list(blocks(n, min(fitting, max(1, _ENTRIES_AT_ONCE // max(1, per_sample))))))
         size = -(-n // count)
         for start in range(0, n, size):
             yield slice(start, min(start + size, n)), np.minimum(np.arange(start, start + size), n - 1)
@@ -150,7 +175,7 @@ class Problem:
     def sketch_entries(self, m: int) -> int:
         """Numbers that are made entry by entry for one sample of a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
-        return sum(use.batch * use.positions for use in uses) * (self.graph.outputs + 1) * m
+        return sum(use.batch * use.all_positions for use in uses) * (self.graph.outputs + 1) * m
 
     def sketch_operations(self, m: int) -> float:
         """Multiplications in the matrix products of a sketch with m columns."""
@@ -185,6 +210,7 @@ class Problem:
             found.append(block.values[:, : part.stop - part.start].reshape(k, -1))
         return np.concatenate(found, axis=1)
 
+    @cached_property
     def zero_columns(self) -> np.ndarray:
         """Columns of J that vanish at every sample because no open path runs through their parameter."""
         A, closed = Support(), np.ones(self.shape[1], bool)
@@ -200,6 +226,10 @@ class Problem:
         On a region each row of J is an affine function of the sample, a linear one where f has no constant term.
         """
         return self.graph.outputs * int(np.minimum(self.region_counts(), self.graph.affine_dimension).sum())
+
+    def wrt(self, chosen: Selection) -> "Problem":
+        """The same with other parameters that count: bends do not depend on these."""
+        return replace(self, chosen=chosen)
 
     def region_counts(self) -> np.ndarray:
         """How many samples each sampled region holds."""

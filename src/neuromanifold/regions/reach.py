@@ -68,7 +68,8 @@ def between(known: Known, quantities: np.ndarray, count: int, rng: np.random.Gen
         return tuple(a[:0] for a in known.data)
     first, second = rng.integers(0, known.count, (2, count))
     share = np.array([_part(quantities[i], quantities[j], rng) for i, j in zip(first, second, strict=True)])
-    return tuple(_mixed(a, first, second, share) for a in known.data)
+    apart = first != second  # the others are known
+    return tuple(_mixed(a, first[apart], second[apart], share[apart]) for a in known.data)
 
 
 def _part(a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> float:

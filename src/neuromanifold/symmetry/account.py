@@ -1,33 +1,37 @@
 """`dimension_account`: where the parameters of a network went."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import Graph
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.rank import Rank, exact_rank, rank_from_spectrum
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
 from neuromanifold.symmetry.confined import Blocks
-from neuromanifold.symmetry.equivalence import SOURCES, HiddenEquivalence, equivalence_of
+from neuromanifold.symmetry.equivalence import CLOSED, INACTIVE, HiddenEquivalence
 from neuromanifold.symmetry.named import NamedGroup
 from neuromanifold.symmetry.offered import exact_directions, groups_by_name
 from neuromanifold.symmetry.relations import related_directions
-from neuromanifold.tangent.certificate import certified_rank
+from neuromanifold.symmetry.stretches import looked_at, stretched_directions
+from neuromanifold.tangent.geometry import Geometry
 
 FEW = "too few samples in a region"
 RELATED = "relations between patterns"
+STRETCHED = "linear stretches"
 CONFINED = ("confined in one unit", "confined in one layer", "confined in two layers")
 Candidates = dict[str, np.ndarray]
+Found = np.ndarray | Callable[[], np.ndarray]
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,7 +86,7 @@ class DimensionAccount(Result):
         """The dimension of the hidden equivalence's orbit on the sample (perceptrons), else of the groups found."""
         if self.equivalence is not None:
             return int(self.equivalence.orbit_dimension())
-        named = (RELATED, *CONFINED, FEW)
+        named = (RELATED, STRETCHED, *CONFINED, FEW)
         return sum(count for name, count in self.explained.items() if name not in named)
 
     @property
@@ -159,6 +163,7 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
     return everywhere + on_regions, where
 
 
+@follows
 def dimension_account(
     f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
 ) -> DimensionAccount:
@@ -167,8 +172,9 @@ def dimension_account(
     Ranks and spans are exact where f is made of rational operations and comparisons, else float64 with their gap. Sources in turn:
     parameters of inactive units and of no open path, scalings, mixing of linear neurons and their translations, neurons of one
     sign pattern (these for `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`; where none are
-    given, those that other networks of at most 400 parameters have by name), and features or signals that are confined to a subspace in
-    one unit, one layer, two layers in a row. Every direction is tested before it counts. `key` draws the wide inputs behind r_∞.
+    given, those that other networks of at most 400 parameters have by name), features or signals that are confined to a subspace in
+    one unit, one layer, two layers in a row, and linear stretches between rectified units that switch. Every direction is tested
+    before it counts. `key` draws the wide inputs behind r_∞.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.ones((2, 1)), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -177,25 +183,42 @@ def dimension_account(
     ((5, 5, 5, 7), 2, 0)
     """
     refuse_tracers((params, x), "`dimension_account`")
+    _check_groups(groups)
     check_params(params)
     x = sample_arrays(x)
     with boundary(params, x):
         checked(f, params, x)
-    graph = trace(f, params, x)
-    if graph.exact:
-        problem = Problem.of(f, params, x)
-        certificate = certified_rank(problem, prove=False)
-        return account_of(problem, params, exact_rank(certificate.rank, certificate), groups=groups, key=key)
+    geometry = Geometry(f, params, x)
+    if geometry.graph.exact:
+        return account_of(geometry, groups=groups, key=key)
     names, left_out = groups_by_name(f, params, x) if groups is None else ((), ())
     wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
-    return _in_float64(graph, wide, x, names if groups is None else groups, key, left_out)
+    return _in_float64(geometry.graph, wide, x, names if groups is None else groups, key, left_out)
+
+
+@runtime_checkable
+class _Generated(Protocol):
+    """What is offered as a source."""
+
+    def generators(self, params: Any) -> Any:
+        """Directions, one in each row."""
+        ...
+
+
+def _check_groups(groups: Any) -> None:
+    for each in groups if isinstance(groups, list | tuple) else () if groups is None else (groups,):
+        if each is groups or not isinstance(each, _Generated | NamedGroup):
+            raise TypeError(
+                f"`groups` {'is' if each is groups else 'holds'} a {type(each).__name__}; pass a sequence of continuous groups: "
+                "`[nm.symmetry.ScalingGroup(net)]`, or `nm.symmetry.discover(…).named`."
+            )
 
 
 def _in_float64(
     graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any, left_out: tuple[str, ...]
 ) -> DimensionAccount:
     rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
-    matrix = rows.of_sample()
+    matrix = rows.of_sample
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
     offered = {_title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64)) for group in groups}
     chain = chain_of(rows, _generator(key))
@@ -203,26 +226,20 @@ def _in_float64(
 
 
 def account_of(
-    problem: Problem,
-    params: Any,
-    functional: Rank,
-    *,
-    groups: Sequence[Any] | None = None,
-    key: Any = None,
-    batches: int = MOST_BATCHES,
+    geometry: Geometry, *, groups: Sequence[Any] | None = None, key: Any = None, batches: int = MOST_BATCHES
 ) -> DimensionAccount:
-    """The account where the bends are decided and the functional dimension is known already; `batches` of inputs seek new regions."""
-    spaces = exact_spaces()
-    chain = chain_of(ExactRows(problem, spaces), _generator(key), rank=int(functional), batches=batches)
+    """The account of a geometry that others may have asked already; `batches` of inputs seek new regions."""
+    problem, functional, params, spaces = geometry.problem, geometry.rank, geometry.params, exact_spaces()
+    rows = ExactRows(problem, spaces)
+    chain = chain_of(rows, _generator(key), rank=int(functional), batches=batches)
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
     net = perceptron(problem.model)
     named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
     if net is None:
         offered = (named, named)
         return _account(chain, functional, problem.graph, offered, problem.samples, limit, left_out=left_out)
-    met = chain.reached.data[0]
-    equivalence = equivalence_of(net, params, problem.data[0], problem)
-    wide = equivalence_of(net, params, met, Problem.of(net, params, met))
+    met = rows.moved(chain.reached.data, chain.met)
+    equivalence, wide = (HiddenEquivalence(net, params, each.data[0], each) for each in (problem, met))
     (everywhere, one), (here, two) = (_perceptron(side, params, spaces) for side in (wide, equivalence))
     left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
     offered = ({**everywhere, **named}, {**here, **named})
@@ -288,6 +305,7 @@ def _account(
     everywhere, _ = _in_turn(chain, chain.everywhere, offered[0], blocks, modulo=None)
     on_regions, refuted = _in_turn(chain, chain.regions, offered[1], blocks, modulo=chain.everywhere)
     D = chain.ranks[3]
+    left_out += (f"linear stretches of {D:,} parameters",) if graph.bending and not looked_at(graph, D) else ()
     return DimensionAccount(
         parameters=D,
         functional=functional,
@@ -325,11 +343,14 @@ def _in_turn(
     spaces, counts, refuted = chain.spaces, {}, 0
     most = J.shape[1] - len(J) - (0 if modulo is None else J.shape[1] - len(modulo))
     have = np.zeros((0, J.shape[1] if modulo is None else len(modulo)), J.dtype)
-    for name, rows in _candidates(J, offered, blocks, spaces):
+    sampled = modulo is not None
+    for name, found in _candidates(chain, J, offered, blocks, sampled):
+        left = len(have) < most
+        rows = (found() if left else J[:0]) if callable(found) else found
         inside = spaces.vanishing(_products(J, rows, spaces).T)
         refuted += int((~inside).sum())
         seen = rows[inside] if modulo is None else _products(modulo, rows[inside], spaces)
-        total = spaces.extended(have, seen) if len(have) < most and len(seen) else have
+        total = spaces.extended(have, seen) if left and len(seen) else have
         counts[name] = counts.get(name, 0) + len(total) - len(have)
         have = total
     return counts, refuted
@@ -341,11 +362,21 @@ def _products(J: np.ndarray, rows: np.ndarray, spaces: Spaces) -> np.ndarray:
     return spaces.product(rows[:, used], J[:, used].T)
 
 
-def _candidates(J: np.ndarray, offered: Candidates, blocks: Blocks, spaces: Spaces) -> Iterator[tuple[str, np.ndarray]]:
+def _candidates(
+    chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, sampled: bool
+) -> Iterator[tuple[str, Found]]:
+    """The sources in turn; those that are sought only where something is left to explain as functions."""
+    spaces = chain.spaces
     free = np.flatnonzero(spaces.vanishing(J))
-    if SOURCES[0] not in offered:
-        yield SOURCES[1], np.eye(J.shape[1], dtype=J.dtype)[free]
+    if INACTIVE not in offered:
+        yield CLOSED, np.eye(J.shape[1], dtype=J.dtype)[free]
     yield from offered.items()
     for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
-        found = spaces.confined(J, [np.setdiff1d(block, free) for block in parts])
-        yield name, np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *found])
+        yield name, partial(_confined, spaces, J, [np.setdiff1d(block, free) for block in parts])
+    known = chain.sampled if sampled else chain.reached
+    gates = tuple(g[: known.count] for g in chain.met)
+    yield STRETCHED, lambda: stretched_directions(chain.rows, known, gates, np.random.default_rng(0))
+
+
+def _confined(spaces: Spaces, J: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *spaces.confined(J, parts)])

@@ -74,11 +74,20 @@ class Ansatz:
 
     def push(self, coefficients: Any, leaves: Sequence[Any], constant: Any = 1.0) -> list[Any]:
         """V_c(θ), leaf by leaf; with `constant=0` its linear part alone."""
+        self.check(leaves)
         found = [jnp.zeros_like(leaf) for leaf in leaves]
         for term, part in zip(self.terms, self.parts(coefficients), strict=True):
             factor = constant if term.source < 0 else 1.0
             found[term.target] = found[term.target] + factor * term.push(part, leaves)
         return found
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """Refuse leaves of other shapes."""
+        if (given := tuple(np.shape(leaf) for leaf in leaves)) != self.shapes:
+            raise ValueError(
+                f"`params` has arrays of shapes {given} but the group acts on {self.shapes}; "
+                "pass parameters of the network that it was found for."
+            )
 
     def pull(self, cotangents: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """The row (⟨cotangent, V_a(θ)⟩)_a over the coefficients."""

@@ -14,10 +14,11 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import trace
-from neuromanifold.models.arguments import Model
+from neuromanifold.models.arguments import Model, checked
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.channels import Channels, Slot, channels_of
 from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.cut import null_space
@@ -101,6 +102,9 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
     >>> found.balances, found.quantities(params).values.tolist()         # 1 − 3
     ((Balance(‖out‖² − ‖in‖²),), [-2.0, -2.0])
     """
+    refuse_tracers((params, x), "`channel_scalings`")
+    with arithmetic():
+        checked(f, params, x)
     graph, rng = trace(f, params, x), host_generator(jax.random.key(0) if key is None else key)
     with arithmetic():
         some = jax.tree.map(lambda a: np.asarray(a[:_INPUTS], np.float64 if is_floating(a) else None), x)

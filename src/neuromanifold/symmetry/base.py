@@ -15,12 +15,13 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.results import Shown
 from neuromanifold.tangent.fields import Fields
 
 Tree = TypeVar("Tree")
 
 
-class Element(eqx.Module):
+class Element(Shown, eqx.Module):
     """A map g of parameters with `g(params)`, `g.inverse` and `g @ h`, the map θ ↦ g(h(θ)).
 
     An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; results follow them.

@@ -11,6 +11,7 @@ from neuromanifold.models.activation import apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.base import AbstractGroup, Element, check_net
 from neuromanifold.symmetry.dense import inverse
 
@@ -44,8 +45,8 @@ class BatchElement(Element):
         return BatchElement(self.matrix @ other.matrix, self.x, self.net)
 
 
-@dataclass(frozen=True, eq=False)
-class BatchGroup(AbstractGroup):
+@dataclass(frozen=True, eq=False, repr=False)
+class BatchGroup(Shown, AbstractGroup):
     """GL(h) near the identity acting on a network with one hidden layer of width h, for a batch of h samples.
 
     g·(V, b, U) = (gV, gb, U σ(Z)σ(gZ)⁻¹), Z = VXᵀ + b. Any activation will do, where σ(Z) and σ(gZ) are invertible. The

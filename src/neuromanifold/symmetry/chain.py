@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Floats
 from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.residues import Residue, Residues
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces
@@ -51,6 +52,7 @@ class Rows(abc.ABC):
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         """J at these inputs, (n·o, D), the bends decided as the gates say."""
 
+    @cached_property
     def of_sample(self) -> np.ndarray:
         """J on the sample, all of whose rows must be finite."""
         found = self.at(self.data, self.gates)
@@ -72,6 +74,19 @@ class Rows(abc.ABC):
     @abc.abstractmethod
     def quantities(self, data: Data, gates: Gates) -> Gates:
         """What the decisions are about, in float64."""
+
+    @abc.abstractmethod
+    def stretches(self, held: Gates, cut: Gates, count: int, rng: np.random.Generator) -> np.ndarray:
+        """`Graph.stretch` for `count` random inputs and cotangents, units held on (or off) and cut."""
+
+    def _sampled(self, count: int, rng: np.random.Generator) -> list[int]:
+        """Samples, for inputs that are whole numbers."""
+        return rng.integers(0, len(self.data[0]), count).tolist()
+
+    def _cotangents(self, cut: Gates, count: int, drawn: Any) -> Any:
+        """Random numbers for outputs and for what the units that are cut decide on, zeros for the others."""
+        where = np.concatenate([np.ones(self.graph.outputs, bool), *(c.ravel() for c in cut)])
+        return np.where(where, drawn((count, len(where))), 0)
 
 
 def finite(rows: np.ndarray) -> np.ndarray:
@@ -115,7 +130,7 @@ class ExactRows(Rows):
         return replace(self.problem, data=data, decisions=Decisions(self.graph, gates, none, none, 0))
 
     def decided(self, data: Data) -> tuple[Data, Gates]:
-        found = decide(self.graph, self.problem.leaves, data)
+        found = decide(self.graph, self.problem.leaves, data, memory=self.problem.budget)
         inside = np.ones(len(data[0]), bool)
         for kinks in found.kinks:
             inside &= ~kinks.reshape(len(kinks), -1).any(axis=1)
@@ -123,11 +138,21 @@ class ExactRows(Rows):
 
     def decided_all(self, data: Data) -> Gates:
         """The gates at these inputs, whether or not one lies on a kink."""
-        return decide(self.graph, self.problem.leaves, data).gates
+        return decide(self.graph, self.problem.leaves, data, memory=self.problem.budget).gates
 
     def quantities(self, data: Data, gates: Gates) -> Gates:
         program = programs.quantities(self.graph, len(data[0]))
         return tuple(walk(program, Floats(), [*self.problem.leaves, *data, *gates]))
+
+    def stretches(self, held: Gates, cut: Gates, count: int, rng: np.random.Generator) -> np.ndarray:
+        A, some = Residues(self.spaces.p), self._sampled(count, rng)
+        data = [A.random((count, *a.shape[1:])) if a.dtype.kind == "f" else a[some] for a in self.data]
+        gates = [np.broadcast_to(on, (count, *on.shape)) for on in held]
+        added = [Residue(np.where(c, self.spaces.random((count, *c.shape)), 0)) for c in cut]
+        cotangent = Residue(self._cotangents(cut, count, self.spaces.random))
+        leaves = [A.lift(leaf) for leaf in self.problem.leaves]
+        [found] = walk(programs.stretches(self.graph, count), A, [*leaves, *data, *gates, *added, cotangent])
+        return found.values
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +185,23 @@ class FloatRows(Rows):
         with arithmetic():
             return tuple(np.asarray(q) for q in self._quantities(self._samples(data), gates))
 
+    def stretches(self, held: Gates, cut: Gates, count: int, rng: np.random.Generator) -> np.ndarray:
+        some, n = self._sampled(count, rng), rng.standard_normal
+        data = tuple(
+            wide_inputs((a,), count, rng, bent=False)[0] if a.dtype.kind == "f" else a[some] for a in self.data
+        )
+        gates = tuple(np.broadcast_to(on, (count, *on.shape)) for on in held)
+        added = tuple(np.where(c, n((count, *c.shape)), 0.0) for c in cut)
+        with arithmetic():
+            rows = np.asarray(self._stretches(self._samples(data), gates, added, self._cotangents(cut, count, n)))
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / np.where(lengths > 0, lengths, 1.0)
+
+    @cached_property
+    def _stretches(self) -> Any:
+        params = jax.tree.map(jnp.asarray, self.params)
+        return jax.jit(jax.vmap(lambda *arguments: self.graph.stretch(params, *arguments)))
+
     def _samples(self, data: Data) -> Any:
         return jax.tree.unflatten(jax.tree.structure(self.graph.sample), [jnp.asarray(a) for a in data])
 
@@ -187,18 +229,25 @@ class FloatRows(Rows):
 class Chain:
     """The rank of J on the sample, bases of its row space on the sample's regions (`sampled`) and on all that were reached.
 
-    `dropped` counts the rows at random and wide inputs that were not finite; `ended`: batches of new inputs added nothing more.
+    `met` are the gates of the regions reached, those of the sample first. `dropped` counts the rows at random and wide inputs that were
+    not finite; `ended`: batches of new inputs added nothing more.
     """
 
-    spaces: Spaces
+    rows: Rows
     sample: int
     regions: np.ndarray
     everywhere: np.ndarray
     sampled: Known
     reached: Known
+    met: Gates
     gap: float
     dropped: int
     ended: bool
+
+    @property
+    def spaces(self) -> Spaces:
+        """What the ranks are computed with."""
+        return self.rows.spaces
 
     @property
     def ranks(self) -> tuple[int, int, int, int]:
@@ -213,7 +262,7 @@ def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, b
     """
     spaces, gaps = rows.spaces, []
     if rank is None:
-        matrix = _tall(spaces, rows.of_sample())
+        matrix = _tall(spaces, rows.of_sample)
         basis, gaps = spaces.basis(matrix), [spaces.gap(matrix)]
         rank = len(basis)
     else:
@@ -238,7 +287,7 @@ def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, b
         dropped += lost
         idle = 0 if len(everywhere) > before else idle + 1
     ended = idle == _PATIENCE or len(everywhere) == everywhere.shape[1]
-    return Chain(spaces, rank, regions, everywhere, sampled, reached, min(gaps), dropped, ended)
+    return Chain(rows, rank, regions, everywhere, sampled, reached, met, min(gaps), dropped, ended)
 
 
 def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:

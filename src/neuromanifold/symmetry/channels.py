@@ -16,7 +16,8 @@ Arrays = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Slot:
-    """An axis of a leaf that holds the channels, `before` slower and `after` faster places around each; whether it reads them."""
+    """An axis of a leaf that holds the channels, `before` slower and `after` faster places around each; whether it reads them, and
+    whether the leaf enters by products alone (a weight, no bias)."""
 
     leaf: int
     axis: int
@@ -24,6 +25,7 @@ class Slot:
     size: int
     after: int
     reads: bool
+    weighs: bool = False
 
     def slices(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """The entries of each channel, (size, rest)."""
@@ -57,15 +59,21 @@ def _without(shape: Sequence[int], at: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Channels:
-    """One hidden axis: its name (the first leaf that writes it), how many channels, and where parameters meet them."""
+    """One hidden axis: its name (the first leaf that writes it), its label, how many channels, and where parameters meet them."""
 
     name: str
+    atom: int
     size: int
     slots: tuple[Slot, ...]
 
     def written(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """What makes each channel, (size, rest)."""
         return self._joined(arrays, False)
+
+    def unweighted(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Which channels have no weights, biases at most."""
+        weights = [s.slices(arrays) for s in self.slots if s.weighs and not s.reads]
+        return np.asarray(~np.concatenate([np.zeros((self.size, 1)), *weights], axis=1).any(axis=1))
 
     def read(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """What is made of each channel, (size, rest)."""
@@ -116,14 +124,14 @@ def channels_of(graph: Graph) -> tuple[Channels, ...]:
     for index in range(count):
         reading = _reading_axes(program, uses[index])
         for axis, atoms in enumerate(labels.inputs[index]):
-            for atom, slot in slots_of(index, axis, atoms, labels.sizes, axis in reading):
+            for atom, slot in slots_of(index, axis, atoms, labels.sizes, axis in reading, bool(uses[index].uses)):
                 known = found.setdefault(atom, [])
                 twice |= {atom} if any(s.leaf == index and s.reads == slot.reads for s in known) else set()
                 known.append(slot)
     usable = {a: slots for a, slots in found.items() if a not in twice and len({s.reads for s in slots}) == 2}
     return tuple(
-        Channels(_writer(graph, uses, slots), slots[0].size, tuple(slots))
-        for slots in usable.values()
+        Channels(_writer(graph, uses, slots), atom, slots[0].size, tuple(slots))
+        for atom, slots in usable.items()
         if slots[0].size > 1
     )
 
@@ -139,12 +147,14 @@ def _writer(graph: Graph, uses: Sequence[Leaf], slots: Sequence[Slot]) -> str:
     return graph.parameters[min(first, key=lambda leaf: (first[leaf], leaf))]
 
 
-def slots_of(leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool) -> Iterator[tuple[int, Slot]]:
+def slots_of(
+    leaf: int, axis: int, atoms: Axis, sizes: dict[int, int], reads: bool, weighs: bool = False
+) -> Iterator[tuple[int, Slot]]:
     """The atoms of an axis of a leaf, each with where it is."""
     lengths = [sizes[a] for a in atoms]
     for k, atom in enumerate(atoms):
         before, after = math.prod(lengths[:k]), math.prod(lengths[k + 1 :])
-        yield atom, Slot(leaf, axis, before, lengths[k], after, reads)
+        yield atom, Slot(leaf, axis, before, lengths[k], after, reads, weighs)
 
 
 def _reading_axes(program: Program, leaf: Leaf) -> set[int]:

@@ -14,7 +14,6 @@ from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result, brief
-from neuromanifold.symmetry.flow import FlowGroup
 from neuromanifold.symmetry.laws import conservation_laws
 from neuromanifold.symmetry.neurons import degree, hidden, linear_slope
 
@@ -40,7 +39,7 @@ class ConservedQuantities(Result, eqx.Module):
         return ", ".join(shown[:4]) + (f" and {len(self) - 4} more" if len(self) > 4 else "")
 
 
-def conserved_quantities(net: Any, params: Any, *, group: FlowGroup | None = None) -> ConservedQuantities:
+def conserved_quantities(net: Any, params: Any, *, group: Any = None) -> ConservedQuantities:
     """What the gradient flow θ̇ = −∇L keeps, for every data set and loss.   [riemann, Eq. 1, 5]
 
     A symmetry θ ↦ exp(tM)θ with symmetric M has ⟨∇L, Mθ⟩ = 0, so d/dt ½θᵀMθ = 0. With W, b a neuron's incoming and V
@@ -48,8 +47,8 @@ def conserved_quantities(net: Any, params: Any, *, group: FlowGroup | None = Non
     homogeneous of degree d:  d‖V_{·i}‖² − ‖W_i‖² − b_i²;
     linear neurons of a layer:  Δ = VᵀV − WWᵀ − bbᵀ, its n(n + 1)/2 entries with i ≤ j;
     convolutional layers:  δ_l = ‖w_{l+1}‖² − ‖w_l‖².
-    A step of gradient descent with learning rate η changes such a quantity Q by exactly η²Q(∇L). For any other network pass the
-    `group` that `discover` found: one quantity for each of its `conservation_laws`.
+    A step of gradient descent with learning rate η changes such a quantity Q by exactly η²Q(∇L). For any other network pass a
+    continuous `group`, such as `discover` finds: one quantity for each of its `conservation_laws`.
 
     >>> net = nm.MLP((1, 1, 1))
     >>> quantities = nm.conserved_quantities(net, (nm.Layer(np.array([[2.0]]), np.array([1.0])), nm.Layer(np.array([[3.0]]), np.zeros(1))))

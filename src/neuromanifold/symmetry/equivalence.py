@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
@@ -15,31 +15,14 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.spaces import FloatSpaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, check_sample
 from neuromanifold.regions.problem import Problem
-from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
-from neuromanifold.symmetry import neurons
+from neuromanifold.regions.signs import Signs
+from neuromanifold.regions.status import LayerStatus
 from neuromanifold.symmetry.base import check_net, numerical_rank
 from neuromanifold.symmetry.relations import related_directions
-from neuromanifold.tangent.fields import Fields, Layout, join, mixing, translation, units
-from neuromanifold.tangent.generators import same_pattern
+from neuromanifold.tangent.fields import Fields, Layout, join, units
+from neuromanifold.tangent.generators import sample_symmetries
 
-SOURCES = ("inactive neurons", "closed paths", "scalings", "linear neurons", "translations", "shared sign patterns")
-
-
-@dataclass(frozen=True, repr=False)
-class LayerStatus(Result):
-    """What the neurons of a hidden layer are on the sample, as index arrays.
-
-    `linear`: one nonzero slope on all of it (always-active ReLUs, identity, leaky ReLUs of either fixed sign);
-    `inactive`: slope zero on all of it; `scaled`: the other homogeneous neurons; `slopes` of the linear ones.
-    `mixed`: (i, j, ±1) for ordered pairs of scaled neurons of degree 1 whose slopes are ± equal at every sample.
-    """
-
-    linear: Int[np.ndarray, " k"]
-    slopes: Float[np.ndarray, " k"]
-    inactive: Int[np.ndarray, " d"]
-    scaled: Int[np.ndarray, " m"]
-    degrees: Float[np.ndarray, " m"]
-    mixed: tuple[tuple[int, int, float], ...]
+INACTIVE, CLOSED = "inactive neurons", "closed paths"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,45 +43,43 @@ class HiddenEquivalence(Result):
     params: Params
     x: np.ndarray
     problem: Problem
-    layers: tuple[LayerStatus, ...]
-    free: Bool[np.ndarray, " D"]
 
     def headline(self) -> str:
         """How many generators there are, and where they come from."""
         sources = ", ".join(f"{fields.count} {name}" for name, fields in self.sources.items() if fields.count)
         return f"{self.dimension} generators: {sources or 'none'}; {len(self.x)} samples"
 
-    @cached_property
+    @property
     def signs(self) -> Signs:
         """The sign of every hidden neuron on the sample, proved."""
-        return signs_of(self.net, self.problem.decisions, len(self.x))
+        return self.problem.signs
 
-    @cached_property
+    @property
+    def layers(self) -> tuple[LayerStatus, ...]:
+        """What the neurons of each hidden layer are on the sample."""
+        return self.problem.layers
+
+    @property
     def slopes(self) -> list[np.ndarray]:
         """σ' of every neuron at every sample, layer by layer; nan where it is no constant."""
-        return layer_slopes(self.net, self.signs)
+        return self.problem.slopes
+
+    @property
+    def free(self) -> Bool[np.ndarray, " D"]:
+        """Which parameters no open path runs through."""
+        return self.problem.zero_columns
 
     @cached_property
     def sources(self) -> dict[str, Fields]:
         """The generators by where they come from, in the order in which an account counts them."""
-        layout, net = Layout(self.net), self.net
-        dead = np.zeros(net.n_params, bool)
-        scalings, mixers, shifts, shared = [], [], [], []
+        layout, dead = Layout(self.net), np.zeros(self.net.n_params, bool)
         for index, layer in enumerate(self.layers):
-            for i in layer.inactive:
-                dead[layout.incoming(index, int(i))] = True
-                dead[layout.outgoing(index, int(i))] = True
-            scalings += [
-                mixing(layout, index, int(i), int(i), 1.0, float(d))
-                for i, d in zip(layer.scaled, layer.degrees, strict=True)
-            ]
-            linear = list(zip(layer.linear.tolist(), layer.slopes.tolist(), strict=True))
-            mixers += [mixing(layout, index, i, j, t, s) for i, s in linear for j, t in linear]
-            shifts += [translation(layout, index, i, s) for i, s in linear if net.bias]
-            shared += [mixing(layout, index, i, j, 1.0, sign) for i, j, sign in layer.mixed]
-        found = [units(net, np.flatnonzero(dead)), units(net, np.flatnonzero(self.free & ~dead))]
-        found += [join(net, part) for part in (scalings, mixers, shifts, shared)]
-        return dict(zip(SOURCES, found, strict=True))
+            for i in layer.inactive.tolist():
+                dead[layout.incoming(index, i)] = True
+                dead[layout.outgoing(index, i)] = True
+        found = {INACTIVE: np.flatnonzero(dead), CLOSED: np.flatnonzero(self.free & ~dead)}
+        free = {name: units(self.net, positions) for name, positions in found.items()}
+        return free | sample_symmetries(self.net, self.layers)
 
     @cached_property
     def fields(self) -> Fields:
@@ -156,21 +137,4 @@ def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
     net.check(params, x)
     check_sample(x)
     x = np.asarray(x, np.float64)
-    return equivalence_of(net, params, x, Problem.of(net, params, x))
-
-
-def equivalence_of(net: MLP, params: Params, x: np.ndarray, problem: Problem) -> HiddenEquivalence:
-    """The same from a network whose bends are decided already."""
-    signs = signs_of(net, problem.decisions, len(x))
-    slopes = layer_slopes(net, signs)
-    degrees = neurons.hidden(net, neurons.degree)
-    layers = tuple(_status(slope, degree) for slope, degree in zip(slopes, degrees, strict=False))
-    return HiddenEquivalence(net, params, x, problem, layers, problem.zero_columns())
-
-
-def _status(slope: np.ndarray, degree: np.ndarray) -> LayerStatus:
-    constant = (slope == slope[0]).all(axis=0)
-    linear, inactive = np.flatnonzero(constant & (slope[0] != 0)), np.flatnonzero(constant & (slope[0] == 0))
-    scaled = np.flatnonzero(~constant & ~np.isnan(degree))
-    mixed = tuple(same_pattern(slope, [int(i) for i in scaled if degree[i] == 1]))
-    return LayerStatus(linear, slope[0, linear], inactive, scaled, degree[scaled], mixed)
+    return HiddenEquivalence(net, params, x, Problem.of(net, params, x))

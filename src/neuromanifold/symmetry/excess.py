@@ -13,28 +13,36 @@ from neuromanifold.graph.bends import Oracle
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.spaces import FloatSpaces
+from neuromanifold.symmetry.chain import FloatRows
+from neuromanifold.symmetry.cut import cut as cut_of
+from neuromanifold.symmetry.cut import null_space
 from neuromanifold.symmetry.narrowing import without_scales
-from neuromanifold.symmetry.problem import Problem
+from neuromanifold.symmetry.problem import MARGIN, Problem
+from neuromanifold.symmetry.stretches import looked_at
 
 _INPUTS = 4096
+_VERIFIED = 1e-9
 _FEW = 16
 Leaves = list[np.ndarray]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Excess(Result):
-    """Nullity less orbit, explained: `rational` + `held` + `rest`.
+    """Nullity less orbit, explained: `rational` + `held` + `stretched` + `rest`.
 
     `rational`: scales and shifts that fold into the weights beside them (`folded` names them) leave a network f' with f = f' ∘ Φ, Φ a
     submersion. The kernel of J is that of J' with one more dimension for each parameter that folds; the affine fields of f' lift to
     fields of f that are rational in what was folded. `held`: units that never switch at these parameters (`still` of all `units`, on 4,096
     random inputs) make f' equal to the network in which they are held; its affine fields at these parameters beyond those
-    of f' are dead parameters and mixings of linear units. `rest`: neither; fields that are not affine, or relations between pieces.
+    of f' are dead parameters and mixings of linear units. `stretched`: directions that change no linear stretch between the units that
+    switch, and are no affine fields (see `stretches`). `rest`: none of these; relations between pieces, or inputs that were too few.
     """
 
     folded: tuple[str, ...]
     rational: int
     held: int
+    stretched: int
     still: int
     units: int
     rest: int
@@ -42,19 +50,20 @@ class Excess(Result):
     @property
     def total(self) -> int:
         """Nullity less orbit."""
-        return self.rational + self.held + self.rest
+        return self.rational + self.held + self.stretched + self.rest
 
     def headline(self) -> str:
         """What is beyond the orbit."""
         parts = (
             (self.rational, f"rational in {' '.join(self.folded)}"),
             (self.held, f"with {self.still} of {self.units} units held that never bend"),
+            (self.stretched, "along linear stretches"),
             (self.rest, "unexplained"),
         )
         return ", ".join(f"{count} {why}" for count, why in parts if count) or "nothing"
 
 
-NONE = Excess((), 0, 0, 0, 0, 0)
+NONE = Excess((), 0, 0, 0, 0, 0, 0)
 
 
 def excess_of(
@@ -63,17 +72,19 @@ def excess_of(
     rng: np.random.Generator,
     orbit: int,
     nullity: int,
-    orbit_at: Callable[[Problem, Leaves, np.random.Generator], int],
+    fields_at: Callable[[Problem, Leaves, np.random.Generator], np.ndarray],
 ) -> Excess:
-    """The explanation; `orbit_at` gives the dimension of the orbit of a network's affine fields at a point."""
+    """The explanation; `fields_at` gives a basis of a network's affine fields at a point."""
     if nullity == orbit:
         return NONE
     names, inner, point = _folded(problem, theta, rng)
     gone = problem.size - inner.size
-    own = orbit_at(inner, point, rng) if gone else orbit
+    own = len(fields_at(inner, point, rng)) if gone else orbit
     held = Held.of(inner, point, rng)
-    fixed = orbit_at(Problem(held, inner.params, inner.x, inner.batch), point, rng) if held.still else own
-    return Excess(names, gone + own - orbit, fixed - own, held.still, held.units, nullity - gone - fixed)
+    fixed = fields_at(Problem(held, inner.params, inner.x, inner.batch), point, rng)
+    rest = nullity - gone - len(fixed)
+    stretched = held.stretched(point, fixed, rng) if rest > 0 else 0
+    return Excess(names, gone + own - orbit, len(fixed) - own, stretched, held.still, held.units, rest - stretched)
 
 
 def _folded(problem: Problem, theta: Leaves, rng: np.random.Generator) -> tuple[tuple[str, ...], Problem, Leaves]:
@@ -100,12 +111,14 @@ class Held:
         params = jax.tree.unflatten(problem.structure, [jnp.asarray(leaf) for leaf in theta])
         x = problem.draw_wide(rng, _INPUTS)
         x = x if problem.batch else jax.tree.map(lambda a: a[:, 0], x)
-        gates = jax.jit(jax.vmap(lambda sample: graph.decide(params, sample)))(x)
-        signs = [np.asarray(g) if g.dtype == bool else None for g in gates]
-        none = lambda g: np.zeros(g.shape[1:], bool)  # noqa: E731
-        on = tuple(none(g) if s is None else np.asarray(s.all(0)) for g, s in zip(gates, signs, strict=True))
-        off = tuple(none(g) if s is None else np.asarray(~s.any(0)) for g, s in zip(gates, signs, strict=True))
-        return Held(problem, on, off)
+        gates, silent = jax.jit(jax.vmap(lambda sample: _asked(graph, params, sample)))(x)
+        pairs = [
+            (np.asarray(g), np.asarray(z)) if g.dtype == bool else None for g, z in zip(gates, silent, strict=True)
+        ]
+        none = [np.zeros(g.shape[1:], bool) for g in gates]
+        on = [n if p is None else (p[0] | p[1]).all(0) & p[0].any(0) for n, p in zip(none, pairs, strict=True)]
+        off = [n if p is None else ~p[0].any(0) for n, p in zip(none, pairs, strict=True)]
+        return Held(problem, tuple(on), tuple(off))
 
     @property
     def still(self) -> int:
@@ -122,6 +135,25 @@ class Held:
         """The network at one input."""
         return _graph(self.problem)
 
+    def stretched(self, theta: Leaves, known: np.ndarray, rng: np.random.Generator) -> int:
+        """How many directions that change no linear stretch, and f nowhere, are outside of a space that is known."""
+        cut = tuple(~on & ~off for on, off in zip(self.on, self.off, strict=True))
+        D, scaled = self.problem.size, np.concatenate([np.zeros(0, bool), *(c.ravel() for c in cut)])
+        if not looked_at(self.graph, D) or not scaled.any():
+            return 0
+        x = self.problem.draw_input(rng, _FEW)
+        data = jax.tree.leaves(x if self.problem.batch else jax.tree.map(lambda a: a[:, 0], x))
+        params = jax.tree.unflatten(self.problem.structure, theta)
+        rows = FloatRows(self.graph, params, tuple(map(np.asarray, data)), FloatSpaces())
+        found = null_space(
+            rows.stretches(self.on, cut, D + len(scaled) + MARGIN, rng)[:, np.append(np.ones(D, bool), scaled)]
+        )
+        J = self.problem.tangent_rows(theta, rng, D + MARGIN)
+        J = J / np.maximum(np.linalg.norm(J, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        inside = found[0][np.abs(J @ found[0][:, :D].T).max(axis=0) <= _VERIFIED, :D]
+        spectrum = np.linalg.svd(np.concatenate([known, inside]), compute_uv=False)
+        return cut_of(spectrum, min(len(known) + len(inside), D)).rank - len(known)
+
     def __call__(self, params: Any, x: Any) -> Any:
         """f with these units held, all outputs flat."""
         if self.problem.batch:
@@ -133,6 +165,13 @@ class Held:
             self.graph.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], _Holding(self.on, self.off)
         )
         return jnp.concatenate([value.reshape(-1) for value in found])
+
+
+def _asked(graph: Graph, params: Any, sample: Any) -> tuple[Any, Any]:
+    """The gates at a sample, and where what they are about is zero: at random numbers, because nothing that it is made of is on."""
+    gates = graph.decide(params, sample)
+    quantities = graph.quantities(params, sample, gates)
+    return gates, tuple(q == 0 if g.dtype == bool else g for q, g in zip(quantities, gates, strict=True))
 
 
 class _Holding(Oracle):

@@ -7,8 +7,10 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.described import require_filters
+from neuromanifold.numerics.precision import is_traced
 from neuromanifold.numerics.randomness import host_generator
-from neuromanifold.symmetry.base import AbstractGroup, Composition, Element
+from neuromanifold.symmetry.base import Composition, Element, LieGroup, namespace
+from neuromanifold.symmetry.hadamard import flatten
 
 
 class FilterScaling(Element):
@@ -34,7 +36,7 @@ class FilterScaling(Element):
 
 
 @dataclass(frozen=True)
-class FilterScalingGroup(AbstractGroup):
+class FilterScalingGroup(LieGroup):
     """Rescalings w_l ↦ λ_l w_l with Π λ_l = 1 of a convolutional network.   [riemann, Prop. 2]
 
     λ_l > 0, and negative pairs as well where the network is linear. Coordinates ξ ∈ ℝ^{H−1}: λ_l = exp(ξ_{l−1} − ξ_l).
@@ -54,35 +56,22 @@ class FilterScalingGroup(AbstractGroup):
         """H − 1."""
         return self.net.depth - 1
 
-    def element(self, coordinates: Any) -> FilterScaling:
+    def exponential(self, coordinates: Any) -> FilterScaling:
         """exp Σ ξ_l X_l."""
-        if np.shape(coordinates) != (self.dimension,):
-            raise ValueError(
-                f"`coordinates` has shape {np.shape(coordinates)} but the group has dimension {self.dimension}; "
-                "pass one number for each pair of neighbouring layers."
-            )
-        xi = np.asarray(coordinates, np.float64)
-        return FilterScaling(np.exp(np.append(0.0, xi) - np.append(xi, 0.0)))
-
-    @property
-    def identity(self) -> FilterScaling:
-        """The neutral element."""
-        return self.element(np.zeros(self.dimension))
+        numpy, end = namespace(coordinates), np.zeros(1)
+        return FilterScaling(numpy.exp(numpy.append(end, coordinates) - numpy.append(coordinates, end)))
 
     def sample(self, *, key: Any) -> FilterScaling:
         """ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
         rng = host_generator(key)
         signs = rng.choice([-1.0, 1.0], self.net.depth) if self.net.is_linear else np.ones(self.net.depth)
         signs[-1] *= np.prod(signs)
-        return FilterScaling(signs * self.element(rng.uniform(-1.0, 1.0, self.dimension)).factors)
+        return FilterScaling(signs * self.exponential(rng.uniform(-1.0, 1.0, self.dimension)).factors)
 
-    def generators(self, params: Any) -> Float[np.ndarray, "g D"]:
+    def generators(self, params: Any) -> Float[Any, "g D"]:
         """X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""
         self.net.check_params(params)
-        filters = [np.asarray(w, np.float64).ravel() for w in params]
-        stops = np.cumsum([len(w) for w in filters])
-        rows = np.zeros((self.dimension, int(stops[-1])))
-        for index, row in enumerate(rows):
-            row[stops[index] - len(filters[index]) : stops[index]] = -filters[index]
-            row[stops[index] : stops[index + 1]] = filters[index + 1]
-        return rows
+        sizes = [int(np.prod(shape)) for shape in self.net.filter_shapes]
+        signs = np.eye(self.net.depth, k=1)[:-1] - np.eye(self.net.depth)[:-1]
+        flat = flatten(params) if is_traced(params) else flatten([np.asarray(w, np.float64) for w in params])
+        return np.repeat(signs, sizes, axis=1) * flat

@@ -16,6 +16,7 @@ from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Shown, brief, named
 from neuromanifold.symmetry.base import AbstractGroup, Element, namespace
 from neuromanifold.symmetry.dense import inverse, solve
 from neuromanifold.symmetry.linear import random_invertible
@@ -27,6 +28,9 @@ class Extended(NamedTuple):
 
     factors: Any
     params: Any
+
+    def __repr__(self) -> str:
+        return named(self)
 
 
 def _product(factors: Any, params: Any) -> Any:
@@ -68,12 +72,16 @@ class _Static:
     value: Any
 
 
-@dataclass(frozen=True)
-class TransformedModel:
+@dataclass(frozen=True, repr=False)
+class TransformedModel(Shown):
     """θ ↦ F(Γ̃θ) with Γ̃ fixed.   [teleport, Eq. 48]"""
 
     f: Any
     constant: _Static
+
+    def headline(self) -> str:
+        """The model and how many numbers are fixed."""
+        return f"{brief(self.f)}, factors {brief(self.constant.value)}"
 
     def __call__(self, params: Any, x: Any) -> Any:
         """F(Γ̃θ)(x)."""

@@ -1,17 +1,17 @@
 """Conservation laws of gradient flow and of momentum, from the affine fields that leave a network unchanged."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.numerics.precision import arithmetic, is_traced, promote, to_host
+from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
 from neuromanifold.numerics.rank import SMALLEST_GAP
 from neuromanifold.numerics.results import Result
+from neuromanifold.symmetry.affine import AffineFields
 from neuromanifold.symmetry.cut import cut
-from neuromanifold.symmetry.flow import FlowGroup
 
 _DEPENDENT = 1e-8
 
@@ -25,8 +25,8 @@ class ConservationLaws(Result):
     `gap` is the narrowest ratio of what counted to what did not, over the spectra behind both numbers.
     """
 
-    symmetric: FlowGroup
-    skew: FlowGroup
+    symmetric: AffineFields
+    skew: AffineFields
     gap: float
 
     @property
@@ -43,73 +43,82 @@ class ConservationLaws(Result):
         """Q(θ) of every law of gradient flow."""
         if is_traced(params):
             return _quadratic(self.symmetric, params)
+        follow = follower(params)
         with arithmetic():
-            return to_host(_quadratic(self.symmetric, promote(params, np.float64)))
+            found = np.asarray(_quadratic(self.symmetric, promote(params, np.float64)))
+        return follow(found)
 
     def momenta(self, params: Any, velocity: Any, time: Any = 0.0, *, friction: float = 0.0) -> Any:
         """e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball with friction μ."""
-        fields = self.skew.generators(params)
-        flat = (
-            jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(velocity)])
-            if is_traced(velocity)
-            else _flat(velocity)
-        )
-        return np.exp(friction * time) * (fields @ flat)
+        given, expected = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (velocity, params))
+        if given != expected:
+            raise ValueError(
+                f"`velocity` has arrays of shapes {given} and `params` {expected}; pass θ̇ in the form of θ."
+            )
+        if is_traced((params, velocity)):
+            return jnp.exp(friction * time) * (self.skew.generators(params) @ _flat(velocity))
+        follow = follower(params, velocity)
+        with arithmetic():
+            theta, speed = promote((params, velocity), np.float64)
+            found = np.exp(friction * time) * (np.asarray(self.skew.generators(theta)) @ np.asarray(_flat(speed)))
+        return follow(found)
 
 
-def conservation_laws(group: FlowGroup) -> ConservationLaws:
-    """The laws that a group's symmetric and skew fields give; a field that is neither gives none.
+def conservation_laws(group: Any) -> ConservationLaws:
+    """The laws that a continuous group's symmetric and skew fields give; a field that is neither gives none.
+
+    Of every group with generators: of a described network (`nm.symmetry_group(net)`, `ScalingGroup`, …), of any network
+    (`nm.symmetry_group(f, params, x, key=key)`), of a `discover`ed one.
 
     >>> f = lambda params, x: x @ params[0] @ params[1]
     >>> params = (np.ones((3, 2)), np.ones((2, 3)))
     >>> nm.symmetry.conservation_laws(nm.symmetry.discover(f, params, np.ones((1, 3)), key=jax.random.key(0)).group)
     ConservationLaws(3 of gradient flow, 1 of momentum)
+    >>> nm.symmetry.conservation_laws(nm.symmetry_group(nm.MLP((3, 2, 3), "identity", bias=False)))
+    ConservationLaws(3 of gradient flow, 1 of momentum)
     """
+    fields, rng = AffineFields.of(group), np.random.default_rng(0)
     with arithmetic():
-        rng = np.random.default_rng(0)
-        probes = int(np.ceil(np.sqrt(2 * group.dimension))) + 4
-        points = [[rng.standard_normal(shape) for shape in group.ansatz.shapes] for _ in range(probes)]
-        flat = np.array([_flat(point) for point in points])
-        linear = np.stack(
-            [group.linear_images(point) @ flat.T for point in points], axis=1
-        )  # ⟨u_j, A_k u_i⟩ at (k, i, j)
-        linear = linear / max(np.abs(linear).max(initial=0.0), _size(group))
+        points = [fields.draw(rng) for _ in range(int(np.ceil(np.sqrt(2 * fields.dimension))) + 4)]
+        flat = np.array([np.asarray(_flat(point)) for point in points])
+        images = [to_host(fields.linear_images(point)) for point in points]
+        linear = np.stack([image @ flat.T for image in images], axis=1)  # ⟨u_j, A_k u_i⟩ at (k, i, j)
+        linear = linear / max(np.abs(linear).max(initial=0.0), _size(fields, points[0]))
         turned = linear.transpose(0, 2, 1)
         (symmetric, one), (skew, two) = (
-            _subgroup(group, linear - turned, "law"),
-            _subgroup(group, linear + turned, "momentum"),
+            _subspace(fields, linear - turned, "law"),
+            _subspace(fields, linear + turned, "momentum"),
         )
         (symmetric, three), (skew, four) = _independent(symmetric, points[:2]), _independent(skew, points[:2])
         return ConservationLaws(symmetric, skew, min(one, two, three, four))
 
 
-def _size(group: FlowGroup) -> float:
+def _size(fields: AffineFields, point: Any) -> float:
     """What a linear part of the fields' own size would be at least: translations have none but rounding."""
-    return max(_DEPENDENT * float(np.linalg.norm(group.coefficients, axis=1).max(initial=0.0)), 1e-300)
+    return max(_DEPENDENT * float(np.linalg.norm(fields.generators(point), axis=1).max(initial=0.0)), 1e-300)
 
 
-def _subgroup(group: FlowGroup, conditions: np.ndarray, name: str) -> tuple[FlowGroup, float]:
+def _subspace(fields: AffineFields, conditions: np.ndarray, name: str) -> tuple[AffineFields, float]:
     """The fields whose conditions, linear in them and of the size of 1, all vanish (the group's own where they suffice), and the gap."""
-    if not group.dimension:
-        return group, np.inf
-    _, s, V = np.linalg.svd(conditions.reshape(group.dimension, -1).T)
+    if not fields.dimension:
+        return fields, np.inf
+    _, s, V = np.linalg.svd(conditions.reshape(fields.dimension, -1).T)
     # The 1 is the size of what is not rounding, in case all of it is.
     found = cut(np.sort(np.append(1.0, s))[::-1], len(s) + 1)
     combinations = V[found.rank - 1 :]
     labels = tuple(f"{name}[{k}]" for k in range(len(combinations)))
-    own = [k for k in range(group.dimension) if np.abs(conditions[k]).max() <= _DEPENDENT]
+    own = [k for k in range(fields.dimension) if np.abs(conditions[k]).max() <= _DEPENDENT]
     if len(own) == len(combinations):
-        combinations, labels = np.eye(group.dimension)[own], tuple(group.labels[k] for k in own)
-    return replace(group, coefficients=combinations @ group.coefficients, labels=labels), found.gap
+        combinations, labels = np.eye(fields.dimension)[own], tuple(fields.labels[k] for k in own)
+    return fields.combined(combinations, labels), found.gap
 
 
-def _independent(group: FlowGroup, points: list[Any]) -> tuple[FlowGroup, float]:
+def _independent(fields: AffineFields, points: list[Any]) -> tuple[AffineFields, float]:
     """The fields that are independent at a point, translations first, then those that do not follow; and the gap."""
-    if not group.dimension:
-        return group, np.inf
-    values, linear = group.generators(points[0]), group.linear_images(points[1])
-    sizes = np.linalg.norm(linear, axis=1)
-    order = np.argsort(sizes > _DEPENDENT * np.linalg.norm(group.coefficients, axis=1), kind="stable")
+    if not fields.dimension:
+        return fields, np.inf
+    values, linear = np.asarray(fields.generators(points[0])), np.asarray(fields.linear_images(points[1]))
+    order = np.argsort(np.linalg.norm(linear, axis=1) > _DEPENDENT * np.linalg.norm(values, axis=1), kind="stable")
     kept, basis, rests = list[int](), np.empty((0, values.shape[1])), np.ones(len(values))
     for k in order:
         rest = values[k] - basis.T @ (basis @ values[k])
@@ -121,17 +130,14 @@ def _independent(group: FlowGroup, points: list[Any]) -> tuple[FlowGroup, float]
     kept.sort()
     dropped = max(np.delete(rests, kept).max(initial=0.0), np.finfo(np.float64).eps)
     gap = float(rests[kept].min(initial=np.inf) / dropped) if len(kept) < len(rests) else np.inf
-    labels = tuple(group.labels[k] for k in kept)
-    return replace(group, coefficients=group.coefficients[kept], labels=labels), gap
+    return fields.combined(np.eye(fields.dimension)[kept], tuple(fields.labels[k] for k in kept)), gap
 
 
-def _flat(tree: Any) -> np.ndarray:
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+def _flat(tree: Any) -> Any:
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-def _quadratic(group: FlowGroup, params: Any) -> Any:
+def _quadratic(fields: AffineFields, params: Any) -> Any:
     """½⟨θ, V(θ)⟩ + ½⟨θ, V(0)⟩."""
-    leaves = jax.tree.leaves(params)
-    flat = jnp.concatenate([leaf.reshape(-1) for leaf in leaves])
-    whole, constant = (group.generators_at(at) for at in (leaves, [jnp.zeros_like(leaf) for leaf in leaves]))
-    return (whole + constant) @ flat / 2
+    whole, constant = (fields.generators(at) for at in (params, jax.tree.map(jnp.zeros_like, params)))
+    return (whole + constant) @ _flat(params) / 2

@@ -11,11 +11,13 @@ import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.reading import called
+from neuromanifold.models.adapters.torch_graph import Smaller
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
 from neuromanifold.symmetry.channels import Arrays, Channels, channels_of
 from neuromanifold.symmetry.folding import Folded, Folding, folded, shifted
+from neuromanifold.symmetry.nature import Kind, Nature, nature_of, zero_channels
 from neuromanifold.symmetry.rewriting import Removal, nearly_parallel
 
 PROBES = 256
@@ -26,6 +28,12 @@ UNREAD, SILENT, INACTIVE, PARALLEL, FOLDED = (
     "without outgoing weights", "without incoming weights", "inactive on the sample", "equal or proportional to another",
     "folded into the weights beside them",
 )  # fmt: skip
+_WHY = {
+    UNREAD: (Kind.APART, "nothing reads it"),
+    SILENT: (Kind.HOMOGENEOUS, "nothing writes it, and what is made of zero is zero"),
+    PARALLEL: (Kind.HOMOGENEOUS, "its values are those of the other times the factor"),
+}
+"""What the axis must be for a step to hold at every input, and why it does then (see `nature`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +54,20 @@ class Narrowed:
         return self.f(structure.unflatten(full), x)
 
 
+def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Smaller]:
+    """Each parameter of a dictionary by name: its values, and where they stood; what was folded at its neutral values."""
+    neutral = model.f.neutral if isinstance(model.f, Folded) else {}
+    given = iter(zip(model.shapes, model.kept, strict=True))
+    found: dict[str, Smaller] = {}
+    for k, name in enumerate(sorted(params)):
+        if k in neutral:
+            found[name] = Smaller(neutral[k], (), neutral[k].shape, fixed=True)
+        else:
+            shape, kept = next(given)
+            found[name] = Smaller(np.asarray(params[name]), kept, shape, fixed=False)
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class _Work:
     """Parameters at full size, removed channels as zeros; f on the sample and on wide inputs."""
@@ -55,6 +77,20 @@ class _Work:
     arrays: Arrays
     alive: tuple[np.ndarray, ...]
     removed: tuple[Removal, ...]
+    natures: tuple[Nature | None, ...] = ()
+    zero: Callable[[Channels, Nature, Arrays], np.ndarray] | None = None
+
+    def off(self, k: int, channels: Channels) -> np.ndarray:
+        """Which channels have no weights and are zero by their bias, at every input."""
+        nature = self.natures[k]
+        if nature is None or not nature.steady or self.zero is None:
+            return np.zeros(channels.size, bool)
+        return self.zero(channels, nature, self.arrays) & channels.unweighted(self.arrays) & self.alive[k]
+
+    def proof(self, k: int, kind: Kind, why: str) -> str:
+        """Why a step holds at every input: where the channels of axis k are of that kind or a stronger one."""
+        nature = self.natures[k]
+        return why if nature is not None and nature.kind >= kind else ""
 
     def same(self, arrays: Arrays, *, on_sample: bool) -> bool:
         """Whether f is what it was, on the sample or on all inputs, to rounding."""
@@ -67,10 +103,11 @@ class _Work:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """(f, params) with fewer channels, what went, how many channels, and the largest difference on the sample."""
+    """(f, params) with fewer channels, the same with zeros put back, what went, how many channels, the largest difference on the sample."""
 
     f: Model
     params: Any
+    whole: Narrowed
     removed: tuple[Removal, ...]
     channels: int
     deviation: float
@@ -88,20 +125,27 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found
         inner = smaller.parameters(work.arrays)
         own, structure = jax.tree.flatten(inner)
         work = replace(work, values=_values(smaller, structure, both), arrays=own)
-    found = channels_of(trace(smaller, structure.unflatten(work.arrays), x))
-    work = replace(work, alive=tuple(np.ones(c.size, bool) for c in found))
+    graph = trace(smaller, structure.unflatten(work.arrays), x)
+    found = channels_of(graph)
+    first = [a[0] for a in data]
+    work = replace(
+        work,
+        alive=tuple(np.ones(c.size, bool) for c in found),
+        natures=tuple(nature_of(graph, c) for c in found),
+        zero=lambda channels, nature, arrays: zero_channels(graph, channels, nature, arrays, first),
+    )
     before = None
     while before != work.removed:
         before = work.removed
         for k, channels in enumerate(found):
             for rule in (_unread, _silent, _inactive, _parallel, _linear):
                 work = rule(work, k, channels, rtol)
-    smaller, small = _sliced(smaller, structure, work, found, x)
+    smaller, small, padded = _sliced(smaller, structure, work, found, x)
     with arithmetic():
         whole = jax.tree.unflatten(jax.tree.structure(params), leaves)
         pairs = zip(jax.tree.leaves(smaller(small, x)), jax.tree.leaves(f(whole, x)), strict=True)
         deviation = max(float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs)
-    return Found(smaller, small, work.removed, sum(int((~a).sum()) for a in work.alive), deviation)
+    return Found(smaller, small, padded, work.removed, sum(int((~a).sum()) for a in work.alive), deviation)
 
 
 def _values(f: Model, structure: Any, x: Any) -> Callable[[Arrays], np.ndarray]:
@@ -133,14 +177,15 @@ def _without_scales(f: Model, structure: Any, work: _Work, graph: Graph) -> tupl
             if taken is None or neutral.keys() & taken[1].keys() or not work.same(taken[0], on_sample=False):
                 continue
             names = [graph.parameters[k] for k in taken[1]]
-            removal = Removal(" ".join(names), sum(a.size for a in taken[1].values()), FOLDED, "parameter")
+            count, why = sum(a.size for a in taken[1].values()), "an affine map of parameters alone"
+            removal = Removal(" ".join(names), count, FOLDED, "parameter", everywhere=why)
             work = replace(work, arrays=taken[0], removed=(*work.removed, removal))
             neutral |= taken[1]
     return (Folded(f, structure, neutral) if neutral else f), work
 
 
-def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], x: Any) -> tuple[Model, Any]:
-    """The parameters without the channels that went, and a model that takes them."""
+def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], x: Any) -> tuple[Model, Any, Narrowed]:
+    """The parameters without the channels that went, with a model that takes them before, and the one that puts zeros back after them."""
     leaves = work.arrays
     kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
     for channels, alive in zip(found, work.alive, strict=True):
@@ -156,17 +201,17 @@ def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], 
         try:
             own = jax.tree.leaves(f(small, x))
         except (TypeError, ValueError):
-            return model, small
+            return model, small, model
     alike = all(
         np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-12)
         for a, b in zip(own, expected, strict=True)
     )
-    return (f if alike else model), small
+    return (f if alike else model), small, model
 
 
-def _gone(work: _Work, k: int, channels: Channels, which: np.ndarray, arrays: Arrays, reason: str) -> _Work:
+def _gone(work: _Work, k: int, channels: Channels, which: np.ndarray, arrays: Arrays, why: Removal) -> _Work:
     alive = tuple(a & ~which if i == k else a for i, a in enumerate(work.alive))
-    removal = Removal(channels.name, int(which.sum()), reason)
+    removal = replace(why, layer=channels.name, count=int(which.sum()))
     return replace(work, arrays=arrays, alive=alive, removed=(*work.removed, removal))
 
 
@@ -185,20 +230,24 @@ def _zero(rows: np.ndarray) -> np.ndarray:
 def _dropped(work: _Work, k: int, channels: Channels, which: np.ndarray, reason: str) -> _Work:
     which = which & work.alive[k]
     arrays = channels.changed(work.arrays, which, 0.0, reads_only=False)
-    return (
-        _gone(work, k, channels, which, arrays, reason) if which.any() and work.same(arrays, on_sample=False) else work
-    )
+    if not which.any() or not work.same(arrays, on_sample=False):
+        return work
+    return _gone(work, k, channels, which, arrays, Removal("", 0, reason, everywhere=work.proof(k, *_WHY[reason])))
 
 
 def _inactive(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
-    """Channels that are zero at every sample: whatever reads them, f stays the same there."""
+    """Channels that are zero at every sample: whatever reads them, f stays the same there; elsewhere too where their weights are zero."""
     candidates = np.zeros(channels.size, bool)
     for i in np.flatnonzero(work.alive[k]):
         loud = channels.changed(work.arrays, np.arange(channels.size) == i, 1e3, reads_only=True)
         candidates[i] = work.same(loud, on_sample=True)
-    arrays = channels.changed(work.arrays, candidates, 0.0, reads_only=False)
-    kept = candidates.any() and work.same(arrays, on_sample=True)
-    return _gone(work, k, channels, candidates, arrays, INACTIVE) if kept else work
+    off = candidates & work.off(k, channels)
+    proved = Removal("", 0, "inactive", everywhere="without incoming weights, it is what its bias makes it")
+    for which, removal in ((off, proved), (candidates & ~off, Removal("", 0, INACTIVE, on_sample=True))):
+        arrays = channels.changed(work.arrays, which, 0.0, reads_only=False)
+        if which.any() and work.same(arrays, on_sample=True):
+            work = _gone(work, k, channels, which, arrays, removal)
+    return work
 
 
 def _parallel(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
@@ -208,7 +257,9 @@ def _parallel(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
         gone = into != np.arange(channels.size)
         arrays = channels.merged(work.arrays, into, factor)
         if gone.any() and work.same(arrays, on_sample=False):
-            return _gone(work, k, channels, gone, arrays, PARALLEL)
+            kind, why = _WHY[PARALLEL]
+            kind = Kind.APART if (np.abs(factor[gone] - 1.0) <= rtol).all() else kind
+            return _gone(work, k, channels, gone, arrays, Removal("", 0, PARALLEL, everywhere=work.proof(k, kind, why)))
     return work
 
 
@@ -230,7 +281,10 @@ def _linear(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
     arrays, gone = channels.rewritten(work.arrays, W, R), np.isin(np.arange(channels.size), own[rank:])
     if not work.same(arrays, on_sample=False):
         return work
-    return _gone(work, k, channels, gone, arrays, f"linear: {rank} do what {len(own)} did")
+    why = work.proof(k, Kind.LINEAR, "f is linear in these channels, and sees the product RᵀW alone")
+    return _gone(
+        work, k, channels, gone, arrays, Removal("", 0, f"linear: {rank} do what {len(own)} did", everywhere=why)
+    )
 
 
 def _is_linear(work: _Work, channels: Channels, i: int) -> bool:

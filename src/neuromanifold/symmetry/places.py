@@ -9,6 +9,7 @@ import numpy as np
 
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.base import AbstractGroup, Composition, Element
 from neuromanifold.symmetry.channels import Slot
 
@@ -54,8 +55,8 @@ def _renamed(leaf: Any, orders: tuple[Any, ...], signs: tuple[Any, ...]) -> Any:
     return leaf
 
 
-@dataclass(frozen=True, eq=False)
-class PlaceGroup(AbstractGroup):
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceGroup(Shown, AbstractGroup):
     """Permutations of the places of one hidden axis in all parameters that have it, and sign flips of each place.
 
     `kind` is "channels" or "heads", `parameters` names the leaves, `slots` says where they have the axis. `flips` are the sets of slots

@@ -95,7 +95,7 @@ class Problem:
     @cached_property
     def moving(self) -> frozenset[int]:
         """The atoms whose places f does not tell apart: a random permutation of each was tried on parameters, input and output."""
-        proposed = [a for a, n in sorted(self.labels.sizes.items()) if n > 3 and a not in self.labels.rigid]
+        proposed = [a for a in sorted(self.labels.outer - self.labels.rigid) if self.labels.sizes[a] > 3]
         return frozenset(a for a in proposed if self.is_moving(a))
 
     def is_moving(self, atom: int) -> bool:

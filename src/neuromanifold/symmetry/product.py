@@ -12,6 +12,7 @@ from jaxtyping import Float
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
 from neuromanifold.symmetry.discover import discover, problem_of
@@ -92,8 +93,8 @@ class SymmetryGroup(ContinuousGroup):
         return _sampled(self.factors, key)
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkGroup(AbstractGroup):
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkGroup(Shown, AbstractGroup):
     """The symmetries of any network by its graph: permutations and signs of each hidden axis, and the flows that `discover` found.
 
     `factors` are `PlaceGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along which the graph treats places
@@ -108,15 +109,34 @@ class NetworkGroup(AbstractGroup):
         """What each factor does."""
         return tuple(map(str, self.factors))
 
+    def headline(self) -> str:
+        """What its factors do."""
+        return "; ".join(self.names) or "the identity alone"
+
+    @property
+    def flows(self) -> FlowGroup:
+        """The continuous factor, where it was sought."""
+        found = [f for f in self.factors if isinstance(f, FlowGroup)]
+        if not found:
+            raise TypeError(
+                "`group` holds permutations and signs alone: `nm.symmetry_group` was called without a key; "
+                "pass `key=`, so that it seeks the continuous symmetries as well."
+            )
+        return found[0]
+
     @property
     def dimension(self) -> int:
         """How many independent fields its continuous factor has."""
         return sum(f.dimension for f in self.factors if isinstance(f, FlowGroup))
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """Those of the continuous factor."""
+        """Those of the continuous factor, none where none was sought."""
         flows = [f.generators(params) for f in self.factors if isinstance(f, FlowGroup)]
         return flows[0] if flows else np.zeros((0, sum(np.size(leaf) for leaf in jax.tree.leaves(params))))
+
+    def shortest(self, params: Any) -> Any:
+        """The point of the continuous factor's orbit that is nearest to the origin; the others keep distances."""
+        return self.flows.shortest(params)
 
     @property
     def identity(self) -> Element:

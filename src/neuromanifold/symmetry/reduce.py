@@ -7,20 +7,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.adapters.pytorch import to_graph_module
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, sample_arrays
-from neuromanifold.regions.problem import Problem
-from neuromanifold.regions.signs import Signs, exact_signs
-from neuromanifold.symmetry.narrowing import INACTIVE, PROBES, narrowed
+from neuromanifold.regions.signs import Signs
+from neuromanifold.symmetry.narrowing import PROBES, Narrowed, narrowed, smaller_parameters
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
+from neuromanifold.tangent.geometry import Geometry
 
 _EXACT_PRODUCTS = 10**6
 _WALKED_PRODUCTS = 2 * 10**4
@@ -33,9 +34,10 @@ class Reduction(Result):
 
     `deviation` is the largest |f_small − f| over the sample (over random inputs when there is none); `exact` says
     that it was computed in rational arithmetic, so that it is what the parameters' own rounding costs and nothing else.
-    `removed` lists what went and why. `on_sample` says whether equality is claimed on the sample and the linear
-    regions that it meets only. Where it is not, it is claimed everywhere if `proved` (the rules for perceptrons are theorems); else it was
-    tested on the sample and on 256 wide inputs (other networks).
+    `removed` lists what went and why, each step with the reason why it holds at every input (`everywhere`), where there is one.
+    The networks are equal everywhere if every step is (`proved`), up to the rounding of the parameters. `on_sample` says whether a step is
+    claimed on the sample and the linear regions that it meets only; steps that are neither were tested on it and on 256 wide inputs.
+    `whole` is the network at its first widths, with zeros for what went (None for perceptrons).
     """
 
     net: Any
@@ -43,10 +45,31 @@ class Reduction(Result):
     deviation: float
     exact: bool
     removed: tuple[Removal, ...]
-    on_sample: bool
     neurons_saved: int
     parameters_saved: int
-    proved: bool
+    whole: Narrowed | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether the networks are equal at every input, step by step."""
+        return all(removal.everywhere for removal in self.removed)
+
+    @property
+    def on_sample(self) -> bool:
+        """Whether some step holds on the sample, and may not elsewhere."""
+        return any(removal.on_sample for removal in self.removed)
+
+    def to_torch(self, module: Any, *, example: Any) -> Any:
+        """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch: `nm.from_torch(module, example=example)`.
+
+        Its graph is the module's at fewer parameters, which are named as before. Where a layer does not take them (a normalisation with
+        its buffers, grouped convolutions), the graph first puts them at their places among zeros; what was folded is a buffer. Values
+        are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers where they can be
+        resized.
+        """
+        if self.whole is None or not isinstance(self.params, dict):
+            raise TypeError(f"the reduced network is a {type(self.net).__name__}, not one that `nm.from_torch` gave.")
+        return to_graph_module(module, smaller_parameters(self.whole, self.params), example)
 
     def headline(self) -> str:
         """The first line of `str`."""
@@ -63,13 +86,15 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
 
 
+@follows
 def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
     """A smaller network with the same function: everywhere, or with `x` on the sample and the regions it meets.
 
     Everywhere: neurons without outgoing weights, constant neurons, neurons equal, opposite (odd or even σ) or proportional
     (homogeneous σ) to another; linear layers folded. On the sample also: neurons inactive on all of it, and neurons that
     are linear on all of it, of which a layer needs as many as the rank of their joint contribution. Signs on the
-    sample are decided exactly. `rtol` is what counts as equal; parameters come back in float64.
+    sample are decided exactly. `rtol` is what counts as equal; parameters come back in float64, as JAX arrays where they came so and JAX's
+    x64 flag is on.
 
     Other networks than `nm.MLP` are reduced by their channels, read off the graph (which needs `x`): those that nothing reads, that nothing
     writes, that are zero on the sample, that are equal or proportional to another, linear ones beyond the rank of what they do (each
@@ -90,27 +115,30 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
         raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
     check_params(params)
     if (layers := perceptron(net)) is None:
-        return _of_channels(net, params, x, rtol, fold)
+        return reduction_of(Geometry(net, params, _checked_sample(net, params, x)), rtol=rtol, fold=fold)
     layers.check_params(params)
     params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
     if x is not None:
         layers.check(params, x)
         check_sample(x)
-        x = np.asarray(x, np.float64)
-    signs = exact_signs(layers, params, x) if x is not None and _is_exact(layers) else None
-    return reduced_by(signs, layers, params, x, rtol=rtol)
+        return reduction_of(Geometry(layers, params, x), rtol=rtol)
+    return _of_layers(None, layers, params, None, rtol)
 
 
-def _of_channels(f: Model, params: Any, x: Any, rtol: float, fold: bool) -> Reduction:
-    """The reduction of any network by its channels."""
-    if x is None:
-        raise TypeError(f"`x` is None but `net` is a {type(f).__name__}; pass samples, from which its graph is traced.")
-    x = sample_arrays(x)
-    with boundary(params, x):
-        checked(f, params, x)
-    wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) if is_floating(leaf) else np.asarray(leaf), x)
+def reduction_of(geometry: Geometry, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
+    """The reduction of a geometry that others may have asked already: of an `nm.MLP` by its neurons, of others by their channels."""
+    if (net := perceptron(geometry.f)) is None:
+        return _of_channels(geometry, rtol, fold)
+    params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), (geometry.params, geometry.x))
+    return _of_layers(geometry.problem.signs if _is_exact(net) else None, net, params, x, rtol)
+
+
+def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
+    f, params = geometry.f, geometry.params
+    wide = jax.tree.map(_widened, geometry.x)
     found = narrowed(f, params, wide, rtol, fold=fold)
-    exact = _exact_deviation((f, params), (found.f, found.params), wide)
+    small = Geometry(found.f, jax.tree.map(_widened, found.params), wide) if found.removed else geometry
+    exact = _exact_deviation(geometry, small)
     sizes = [sum(np.size(leaf) for leaf in jax.tree.leaves(tree)) for tree in (params, found.params)]
     return Reduction(
         net=found.f,
@@ -118,22 +146,32 @@ def _of_channels(f: Model, params: Any, x: Any, rtol: float, fold: bool) -> Redu
         deviation=found.deviation if exact is None else exact,
         exact=exact is not None,
         removed=found.removed,
-        on_sample=any(removal.reason == INACTIVE for removal in found.removed),
         neurons_saved=found.channels,
         parameters_saved=sizes[0] - sizes[1],
-        proved=False,
+        whole=found.whole,
     )
 
 
-def _exact_deviation(full: tuple[Model, Any], small: tuple[Model, Any], x: Any) -> float | None:
+def _checked_sample(f: Model, params: Any, x: Any) -> Any:
+    if x is None:
+        raise TypeError(f"`x` is None but `net` is a {type(f).__name__}; pass samples, from which its graph is traced.")
+    x = sample_arrays(x)
+    with boundary(params, x):
+        checked(f, params, x)
+    return x
+
+
+def _widened(leaf: Any) -> np.ndarray:
+    return np.asarray(leaf, np.float64) if is_floating(leaf) else np.asarray(leaf)
+
+
+def _exact_deviation(full: Geometry, small: Geometry) -> float | None:
     """max |f_small − f| over the sample in rational arithmetic; None where a network has none, or has too many products."""
     found = []
-    for f, params in (full, small):
-        params = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
-        graph = trace(f, params, x)
-        if not graph.exact or leading_axis(x) * _products(graph) > _WALKED_PRODUCTS:
+    for geometry in (full, small):
+        if not geometry.graph.exact or leading_axis(geometry.x) * _products(geometry.graph) > _WALKED_PRODUCTS:
             return None
-        found.append(Problem.of(f, params, x).values(Rationals()).ravel())
+        found.append(geometry.problem.values(Rationals()).ravel())
     return float(max((abs(a - b) for a, b in zip(*found, strict=True)), default=0))
 
 
@@ -143,8 +181,8 @@ def _products(graph: Graph) -> int:
     return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
 
 
-def reduced_by(signs: Signs | None, net: MLP, params: Params, x: Any, *, rtol: float = 8 * 2.0**-52) -> Reduction:
-    """The reduction of a float64 network where its signs on the sample are known already."""
+def _of_layers(signs: Signs | None, net: MLP, params: Params, x: Any, rtol: float) -> Reduction:
+    """The reduction of a float64 perceptron, its signs on the sample given where these are to count."""
     work = exhausted(begin(net, params, signs), net.widths[0], rtol)
     smaller, reduced = finish(work, net)
     points = np.random.default_rng(0).standard_normal((PROBES, net.widths[0])) if x is None else x
@@ -155,10 +193,8 @@ def reduced_by(signs: Signs | None, net: MLP, params: Params, x: Any, *, rtol: f
         deviation=deviation,
         exact=exact,
         removed=work.removed,
-        on_sample=signs is not None,
         neurons_saved=net.hidden - smaller.hidden,
         parameters_saved=net.n_params - smaller.n_params,
-        proved=True,
     )
 
 

@@ -22,16 +22,21 @@ from neuromanifold.symmetry.neurons import is_linear, linear_slope
 class Removal:
     """`count` neurons of hidden layer `layer` (counted from 1 in the given network; the name of its weights in others) went, and why.
 
-    `what` says "parameter" where it was no neuron but a scale or shift that others took over.
+    `everywhere` is the reason why f stays the same at every input, up to the rounding of the parameters; empty where there is
+    none: with `on_sample` equality is then claimed on the sample only, else it was tested on the sample and on wide inputs. `what` says
+    "parameter" where it was no neuron but a scale or shift that others took over.
     """
 
     layer: int | str
     count: int
     reason: str
     what: str = "neuron"
+    everywhere: str = ""
+    on_sample: bool = False
 
     def __str__(self) -> str:
-        return f"layer {self.layer}: {self.count} {self.what}{'' if self.count == 1 else 's'}, {self.reason}"
+        proof = f" (everywhere: {self.everywhere})" if self.everywhere else "" if self.on_sample else " (tested)"
+        return f"layer {self.layer}: {self.count} {self.what}{'' if self.count == 1 else 's'}, {self.reason}{proof}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +159,16 @@ def drop_silent(work: Work, index: int) -> Work:
     unread = ~dead & (V == 0).all(axis=0)
     still = ~dead & ~unread & (layer.weight == 0).all(axis=1) & (work.may_shift | (constants == 0))
     bias = c + V[:, still] @ constants[still]
-    for mask, reason in (
-        (dead, "inactive on the sample"),
-        (unread, "without outgoing weights"),
-        (still, "constant"),
+    off = dead & (layer.weight == 0).all(axis=1)
+    for mask, reason, everywhere in (
+        (dead & ~off, "inactive on the sample", ""),
+        (off, "inactive", "without incoming weights, and off by its bias"),
+        (unread, "without outgoing weights", "nothing reads it"),
+        (still, "constant", "the next bias takes its value over"),
     ):
         if mask.any():
-            work = work.put(index, work.hidden[index], V, bias, Removal(layer.number, int(mask.sum()), reason))
+            removal = Removal(layer.number, int(mask.sum()), reason, everywhere=everywhere, on_sample=not everywhere)
+            work = work.put(index, work.hidden[index], V, bias, removal)
     kept = np.flatnonzero(~(dead | unread | still))
     return work.put(index, layer.keep(kept), V[:, kept], bias, None) if len(kept) < len(layer.bias) else work
 
@@ -195,7 +203,12 @@ def merge_parallel(work: Work, index: int, rtol: float) -> Work:
             V[:, partner[0]] += partner[1] * V[:, i]
     if len(kept) == len(rows):
         return work
-    removal = Removal(layer.number, len(rows) - len(kept), "equal, opposite or proportional to another")
+    removal = Removal(
+        layer.number,
+        len(rows) - len(kept),
+        "equal, opposite or proportional to another",
+        everywhere="σ gives multiples of one value for these weights and biases",
+    )
     return work.put(index, layer.keep(np.array(kept)), V[:, kept], c, removal)
 
 
@@ -238,9 +251,11 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     spectrum = _singular_values_of_product(scaled, layer.weight[linear])
     rank = int((spectrum > rtol * max(M.shape) * max(spectrum[:1], default=0.0)).sum())
     k, n_out = len(linear), len(c)
-    where = "linear" if all(is_linear(layer.activations[i]) for i in linear) else "linear on the sample"
+    always = all(is_linear(layer.activations[i]) for i in linear)
+    where = "linear" if always else "linear on the sample"
+    proof = {"everywhere": "a product of matrices", "on_sample": False} if always else {"on_sample": True}
     if not len(others) and (rank == 0 or n_out * n_in <= rank * (n_in + n_out + work.may_shift)):
-        removal = Removal(layer.number, k, f"{where}: the layer folds into the next") if k else None
+        removal = Removal(layer.number, k, f"{where}: the layer folds into the next", **proof) if k else None
         return work.put(index, None, M, c + shift, removal)
     if rank >= k:
         return work
@@ -254,7 +269,7 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
         activations=(*rest.activations, *[identity] * rank),
         slopes=np.concatenate([rest.slopes, np.ones(rank)]),
     )
-    removal = Removal(layer.number, k - rank, f"{where}: {rank} do what {k} did")
+    removal = Removal(layer.number, k - rank, f"{where}: {rank} do what {k} did", **proof)
     return work.put(index, smaller, np.concatenate([V[:, others], out], axis=1), c + shift, removal)
 
 

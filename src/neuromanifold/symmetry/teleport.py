@@ -138,7 +138,7 @@ def check_options(net: Any, group: Any, steps: Any, bound: Any) -> None:
     if not isinstance(group, LieGroup | HadamardGroup):
         raise TypeError(
             f"`group` is a {type(group).__name__}, which has no coordinates to search over; pass a continuous group "
-            "such as nm.symmetry.ScalingGroup(net)."
+            "such as nm.symmetry.ScalingGroup(net), or nm.symmetry.discover(…).group of any network."
         )
     if group.net != net:
         raise ValueError(f"`group` acts on {group.net}, not on {net}; build it from the same network.")

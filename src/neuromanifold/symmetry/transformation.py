@@ -12,13 +12,14 @@ from jaxtyping import Float
 
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, promote
+from neuromanifold.numerics.results import Shown
 from neuromanifold.symmetry.base import Composition, Element
 from neuromanifold.symmetry.monomial import Monomial
 
 Matrix = Float[np.ndarray, "D D"]
 
 
-class Transformation(eqx.Module):
+class Transformation(Shown, eqx.Module):
     """Γ = (Dg)^{−T} and the second derivatives T_{μρσ} = ∂_μ∂_ρ g_σ of a symmetry at θ, as dense arrays.
 
     With Γ_{αβ} so defined (Γ⁻¹_{αβ} = ∂g_β/∂θ_α, the paper's Eq. 15), at θ' = g(θ) and for an invariant L or F:

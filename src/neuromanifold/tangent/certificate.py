@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import Echelon, echelon, minor_spans, modular_rank
-from neuromanifold.numerics.rank import Certificate
+from neuromanifold.numerics.rank import Certificate, Rank, exact_rank
 from neuromanifold.regions.problem import Problem
 from neuromanifold.tangent.exported import Claims, save
 from neuromanifold.tangent.generators import generator_count, generators, rational_generators
@@ -109,6 +109,12 @@ class JacobianCertificate(Certificate):
         return f"exact, {upper}{kinks}{rounded}{', sketched' if self.sketched else ''}"
 
 
+def certified(problem: Problem, *, prove: bool) -> Rank:
+    """The exact rank of J, with its certificate."""
+    certificate = certified_rank(problem, prove=prove)
+    return exact_rank(certificate.rank, certificate)
+
+
 def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     """The rank of J at float parameters and float data, exactly.
 
@@ -169,7 +175,9 @@ def _by_long_prime(problem: Problem, p: int, found: Echelon, sketching: bool) ->
     if sketching:
         return max(found, _reduced(problem, p, sketching), key=lambda echelon: echelon.rank)
     J = problem.residues(p)
-    return found if minor_spans(J, found.rows, found.columns, p) else echelon(J, p)
+    if minor_spans(J, found.rows, found.columns, p):
+        return found
+    return max(found, echelon(J, p), key=lambda form: form.rank)
 
 
 def _proof(problem: Problem, rank: int) -> str:
@@ -185,7 +193,7 @@ def _kernel_meets(problem: Problem, rank: int) -> bool:
     rows, columns = problem.shape
     if rows * columns > 16 * _GENERATOR_ENTRIES:
         return False
-    free = problem.zero_columns()
+    free = problem.zero_columns
     nullity, count = columns - rank, generator_count(problem)
     if free.sum() + count < nullity or count * columns > _GENERATOR_ENTRIES:
         return False
@@ -195,7 +203,7 @@ def _kernel_meets(problem: Problem, rank: int) -> bool:
 
 def _kernel_vectors(problem: Problem, p: int) -> np.ndarray:
     """Structurally zero columns as unit vectors, and symmetry generators."""
-    free = np.flatnonzero(problem.zero_columns())
+    free = np.flatnonzero(problem.zero_columns)
     units = np.zeros((len(free), problem.shape[1]), np.int64)
     units[np.arange(len(free)), free] = 1
     return np.concatenate([units, generators(problem, p)])
@@ -204,7 +212,7 @@ def _kernel_vectors(problem: Problem, p: int) -> np.ndarray:
 def _rational_kernel(problem: Problem) -> list[list[Fraction]]:
     """The kernel vectors in rational numbers, without those that depend on the ones before."""
     p = modular.random_prime()
-    columns, free = problem.shape[1], np.flatnonzero(problem.zero_columns())
+    columns, free = problem.shape[1], np.flatnonzero(problem.zero_columns)
     units = [[Fraction(int(i == k)) for i in range(columns)] for k in free]
     kept = echelon(_kernel_vectors(problem, p), p).rows
     vectors = [*units, *rational_generators(problem)]

@@ -106,6 +106,11 @@ def curvatures(
     """
     if kind not in _KINDS:
         raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
+    if not (modulo is None or isinstance(modulo, Symmetries)):
+        raise TypeError(
+            f"`modulo` is a {type(modulo).__name__}, which has no orbit of generators; pass a continuous group such as "
+            "nm.symmetry_group(net), or nm.symmetry.discover(…).group of any network."
+        )
     with boundary(params, x, y) as leave:
         params, x = checked(f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64)
         check_target(f, params, x, y)

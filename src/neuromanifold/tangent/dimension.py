@@ -16,11 +16,11 @@ from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.models.function import flat_outputs
 from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import boundary, is_traced, promote
-from neuromanifold.numerics.rank import WIDEST_SPREAD, Rank, exact_rank, rank_from_spectrum
+from neuromanifold.numerics.rank import WIDEST_SPREAD, Rank, rank_from_spectrum
 from neuromanifold.numerics.results import follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
-from neuromanifold.tangent.certificate import certified_rank
+from neuromanifold.tangent.certificate import certified
 from neuromanifold.tangent.jacobian import sample_jacobians
 
 _OVERSAMPLING = 10
@@ -64,17 +64,17 @@ def functional_dimension(
     >>> int(rank), rank.certificate.reason           # W₂W₁ ranges over all 2×2 matrices
     (4, 'full rank')
     """
-    if by_layer:
-        options: dict[str, Any] = {"exact": exact, "rtol": rtol, "prove": prove, "smallest_gap": smallest_gap}
-        return by_leaf(lambda it: functional_dimension(f, params, x, wrt=it, memory=memory, **options), params, wrt)
     budget = memory_budget(memory)
     if rtol is not None and not (rtol >= 0 and not exact):
         needed = "leave it out: an exact rank has no threshold" if exact else "pass a nonnegative number"
         raise ValueError(f"`rtol` is {rtol}; {needed}.")
     if exact:
-        return _exact(f, params, x, wrt, prove)
+        return _exact(f, params, x, wrt, prove, by_layer)
     if prove:
         raise ValueError("`prove=True` goes with `exact=True`; a numerical rank has no proof.")
+    if by_layer:
+        options: dict[str, Any] = {"rtol": rtol, "smallest_gap": smallest_gap, "memory": memory}
+        return by_leaf(lambda alone: functional_dimension(f, params, x, wrt=alone, **options), params, wrt)
     with boundary(params, x) as leave:
         params, x = checked(f, params, x, dtype=np.float64)
         traced = is_traced((params, x))
@@ -136,12 +136,14 @@ def single_precision_rank(f: Model, params: Any, x: Any) -> Rank:
         return Rank(*leave((rank.value, rank.spectrum, rank.threshold, rank.gap)))
 
 
-def _exact(f: Model, params: Any, x: Any, wrt: Any, prove: bool) -> Rank:
+def _exact(f: Model, params: Any, x: Any, wrt: Any, prove: bool, by_layer: bool) -> Any:
     refuse_tracers((params, x), "`exact=True`")
     with boundary(params, x):
         checked(f, params, x)
-    certificate = certified_rank(Problem.of(f, params, sample_arrays(x), wrt=wrt), prove=prove)
-    return exact_rank(certificate.rank, certificate)
+    problem = Problem.of(f, params, sample_arrays(x), wrt=wrt)
+    if by_layer:
+        return by_leaf(lambda alone: certified(problem.wrt(alone), prove=prove), params, wrt)
+    return certified(problem, prove=prove)
 
 
 def _singular_values(f: Model, params: Any, x: Any, chosen: Selection, budget: int | float) -> tuple[Any, bool, float]:

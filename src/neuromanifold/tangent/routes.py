@@ -1,6 +1,7 @@
 """How each parameter's part of the kernel is computed: the cheapest way by counting, from the graph."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,7 @@ from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.uses import Entering, Leaf, Use, entering, leaves, looked_up
 from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.numerics.devices import devices
+from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import sample_arrays
 
 _AMORTISED = 32
@@ -35,8 +37,8 @@ class Route:
     way: str
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Shown):
     """All that is known of a kernel before numbers: the graph, the routes, and the leaves that are differentiated by themselves.
 
     `per_sample` and `per_pair` count the numbers that a block of samples takes, `held` those of a sample's factors alone.
@@ -50,6 +52,12 @@ class Plan:
     per_sample: float
     per_pair: float
     held: float
+
+    def headline(self) -> str:
+        """How many uses go which way."""
+        ways = Counter([*(route.way for route in self.routes), *(_DIRECT for _ in self.direct)])
+        uses = ", ".join(f"{count} by {way}" for way, count in ways.items())
+        return f"{len(self.routes) + len(self.direct)} uses of parameters: {uses}; {self.outputs:,} outputs"
 
     def __str__(self) -> str:
         rows = [(route.name, route.way) for route in self.routes] + [

@@ -104,7 +104,8 @@ class Tiles:
         block, finite = tile(self.plan, left, right if over is None else whole(right, over), kind=self.kind, same=same)
         if not bool(finite):
             self.refuse()
-        return block if over is None else jax.device_put(block, devices()[0])
+        first = devices()[0]
+        return block if block.devices() == {first} else jax.device_put(block, first)
 
     def refuse(self) -> None:
         """Say what is not finite."""
@@ -114,10 +115,11 @@ class Tiles:
 
     @property
     def largest(self) -> int:
-        """The largest b with 2·b·(per sample) + b²·(per pair) numbers within the budget."""
+        """The largest b with 2·b·(per sample) + b²·(per pair) numbers within the budget, less a copy of the parameters."""
+        room = max(0, self.budget - sum(leaf.nbytes for leaf in jax.tree.leaves(self.params)))
         linear = 2.0 * self.plan.per_sample * self.dtype.itemsize
         quadratic = self.plan.per_pair * self.dtype.itemsize
-        fitting = int((math.sqrt(linear**2 + 4 * quadratic * self.budget) - linear) / (2 * quadratic))
+        fitting = int((math.sqrt(linear**2 + 4 * quadratic * room) - linear) / (2 * quadratic))
         most = max(1, min(fitting, self._saving))
         return most if most >= leading_axis(self.x1) or most < _aligned() else most - most % _aligned()
 

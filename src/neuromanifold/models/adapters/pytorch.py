@@ -2,6 +2,8 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,14 @@ import numpy as np
 from neuromanifold.models.adapters.comparison import compare
 from neuromanifold.models.adapters.model import AdaptedModel, arguments
 from neuromanifold.models.adapters.packages import need
-from neuromanifold.models.adapters.program import Untranslatable, unknown, unknown_operations
+from neuromanifold.models.adapters.program import Program, Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import export, program_of, unfused
-from neuromanifold.models.adapters.torch_resizing import resized
+from neuromanifold.models.adapters.torch_export import export, exported_whole, program_of, quiet, unfused
+from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
+from neuromanifold.models.adapters.torch_resizing import resized, statistics_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
+from neuromanifold.numerics.files import write_atomically
 
 _PREFIX = "module."
 
@@ -25,6 +29,7 @@ def from_torch(
     example: Any,
     kwargs: Mapping[str, Any] | None = None,
     output: Callable[[Any], Any] | None = None,
+    statistics: bool = False,
 ) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
     """`(f, params)` of a PyTorch module: `f(params, x)` computes what the module does, in JAX.
 
@@ -32,7 +37,9 @@ def from_torch(
     arguments, every array with the sample axis first. `x` has the same form, with any number of samples. `kwargs` are
     further arguments that stay fixed (`{"use_cache": False}`). `output` picks what is meant from the module's output.
 
-    `params` is a dictionary with the module's own names; weights that share memory appear once. Buffers are constants.
+    `params` is a dictionary with the module's own names; weights that share memory appear once. Buffers are constants; with
+    `statistics=True` the running means and variances of batch normalisations are parameters too, so that they follow their channels
+    when `nm.reduce_width` removes some.
     The module must be in evaluation mode where that matters. It is not changed, and before `f` is handed out its outputs
     and a directional derivative are compared with the module's in float64 on random inputs (`f.evidence`).
     """
@@ -51,7 +58,20 @@ def from_torch(
         constants, runner = constants_of(exported, program), ProgramModel(program, takes, gives)
         runner.check(params, constants)
         evidence = compare(twin, runner, params, constants, leaves, tied)
+    if statistics:
+        program, moved = _with_statistics(program, module, torch)
+        runner, params = ProgramModel(program, takes, gives), params | moved
+        constants = {name: constants[name] for name in dict.fromkeys(program.constants.values())}
     return AdaptedModel(runner, constants, f"{type(module).__name__} from PyTorch", evidence), params
+
+
+def _with_statistics(program: Program, module: Any, torch: Any) -> tuple[Program, dict[str, np.ndarray]]:
+    """The program with running statistics among its parameters, and their values."""
+    names, buffers = {_PREFIX + name: name for name in statistics_of(module, torch)}, dict(module.named_buffers())
+    moved = {place: names[name] for place, name in program.constants.items() if name in names}
+    rest = {place: name for place, name in program.constants.items() if place not in moved}
+    values = {name: to_numpy(buffers[name]) for name in moved.values()}
+    return replace(program, parameters={**program.parameters, **moved}, constants=rest), values
 
 
 def _checked(module: Any, torch: Any) -> Any:
@@ -138,29 +158,56 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
     """A copy of the module with these parameters, named as `from_torch` names them.
 
     Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values are rounded to its dtypes. With
-    `resize=True` linear and convolution layers take the widths of parameters of other shapes (`nm.reduce_width` gives such).
+    `resize=True` linear layers, convolutions and batch normalisations take the widths of parameters of other shapes (`nm.reduce_width`
+    gives such); running statistics are written where `params` has them.
     """
     torch = need("torch")
     module = _checked(module, torch)
     own, tied = own_parameters(module)
-    if not isinstance(params, Mapping) or set(params) != set(own):
+    statistics = statistics_of(module, torch)
+    if not isinstance(params, Mapping) or set(params) - set(statistics) != set(own):
         found = ", ".join(sorted(params)) if isinstance(params, Mapping) else type(params).__name__
         raise ValueError(f"`params` has {found}; the module's own are {', '.join(sorted(own))}.")
     if folded := [name for name in own if params[name] is None]:
         raise ValueError(
             f"`params` has None for {', '.join(folded)}, folded into others; reduce with `fold=False` for PyTorch."
         )
-    twin = _copied(module)
+    twin, given = _copied(module), [*own, *(name for name in statistics if name in params)]
     if resize:
-        resized(twin, {name: np.shape(params[name]) for name in own}, tied, torch)
-    written = dict(twin.named_parameters(remove_duplicate=False))
+        resized(twin, {name: np.shape(params[name]) for name in given}, tied, torch)
+    written = {**dict(twin.named_buffers()), **dict(twin.named_parameters(remove_duplicate=False))}
     with torch.no_grad():
-        for name in own:
+        for name in given:
             written[name].copy_(_fitting(torch, name, params[name], written[name]))
     for name, first in tied.items():
         # Copying separates parameters that share memory without being one object.
         written[name].data = written[first].data
     return twin
+
+
+def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:
+    """A copy of the module's graph at fewer parameters (`fx.GraphModule`); `example` is one batch, as for `from_torch`."""
+    module = _copied(_checked(module, need("torch")))
+    return graph_module(module, smaller, *_given(module, example))
+
+
+def save_graph(path: Path, module: Any, example: Any) -> Path:
+    """The module as a `.pt2` file, for any number of samples."""
+    exported = exported_whole(module, *_given(module, example))
+    with quiet():
+        return write_atomically(path, lambda place: need("torch").export.save(exported, str(place)))
+
+
+def _given(module: Any, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Three samples of the example as positional and as named arguments."""
+    parts = example.values() if isinstance(example, Mapping) else example if isinstance(example, tuple) else (example,)
+    if not all(hasattr(part, "shape") for part in parts):
+        raise TypeError(
+            "`example` has arguments that are no arrays; pass a tensor, or a tuple or a dictionary of tensors."
+        )
+    first = next(module.parameters())
+    leaves = _three_samples([to_tensor(part, first.dtype, first.device) for part in parts])
+    return ((), dict(zip(example, leaves, strict=True))) if isinstance(example, Mapping) else (tuple(leaves), {})
 
 
 def _fitting(torch: Any, name: str, value: Any, parameter: Any) -> Any:

@@ -25,10 +25,22 @@ def export(flat: Any, leaves: list[Any]) -> Any:
     torch = need("torch")
     samples = torch.export.Dim("samples")
     free = (tuple({0: samples} for _ in leaves),)
-    with _quiet(), torch.enable_grad():
+    with quiet(), torch.enable_grad():
         try:
             exported = torch.export.export(flat, tuple(leaves), dynamic_shapes=free, strict=False)
             return _decomposed(exported.run_decompositions({}), torch)
+        except Exception as error:
+            raise ValueError(_refusal(error, torch)) from None
+
+
+def exported_whole(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """`torch.export` with the module's own arguments and its layers' operations, the first axis of each argument of any length."""
+    torch = need("torch")
+    samples = {0: torch.export.Dim("samples")}
+    free = dict.fromkeys(kwargs, samples) if kwargs else tuple(samples for _ in args)
+    with quiet(), unfused(), torch.enable_grad():
+        try:
+            return torch.export.export(module, args, dict(kwargs), dynamic_shapes=free, strict=False)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
 
@@ -54,7 +66,7 @@ def unfused() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Export talks to the screen and warns about its own code."""
     screen, before = io.StringIO(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
