@@ -66,7 +66,8 @@ def main() -> None:
     try:
         app()
     except (ValueError, TypeError, OSError, ArithmeticError, ImportError) as error:
-        print(f"neuromanifold: {error}", file=sys.stderr)
+        notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("`")]
+        print(f"neuromanifold: {error}", *notes, sep="\n", file=sys.stderr)
         raise SystemExit(2) from None
 
 
@@ -106,7 +107,7 @@ def inspect_network(
     ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
     form: Annotated[str, typer.Option("--format", help="html (a page with figures) or md (the table).")] = "html",
-    json: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON; - is standard output.")] = None,
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
@@ -114,34 +115,33 @@ def inspect_network(
     from neuromanifold.inspection import inspect, opening
     from neuromanifold.inspection.checkpoints import numbered
     from neuromanifold.numerics.files import check_folder
-    from neuromanifold.report import print_inspection, write, write_json, write_markdown, write_timeline
+    from neuromanifold.report import numbers, print_inspection, write, write_markdown, write_timeline
 
     check_folder(out, "--out")
-    if form not in ("html", "md"):
-        raise ValueError(f"`--format` is {form!r}; pass html or md.")
-    objective, reading = (
-        opening.loss_named(loss),
-        {"activation": activation, "batchnorm": batchnorm, "factory": factory},
-    )
-    if checkpoints is not None:
-        numbered(checkpoints)
-    if model is None:
-        net, params, x, y = opening.example(epochs, seed)
-    else:
+    with numbers(json) as write_numbers:
+        if form not in ("html", "md"):
+            raise ValueError(f"`--format` is {form!r}; pass html or md.")
+        objective = opening.loss_named(loss)
+        reading = {"activation": activation, "batchnorm": batchnorm, "factory": factory}
+        if checkpoints is not None:
+            numbered(checkpoints)
+        if model is None:
+            net, params, x, y = opening.example(epochs, seed)
+        else:
+            with _notes():
+                net, params, x, y = opening.opened(model, data, targets, reading)
+        options: Any = {"loss": objective, "samples": samples, "memory": memory, "patience": patience}
         with _notes():
-            net, params, x, y = opening.opened(model, data, targets, reading)
-    options: Any = {"loss": objective, "samples": samples, "memory": memory, "patience": patience}
-    inspection = inspect(net, params, x, y, progress=True, **options)
-    print_inspection(inspection)
-    timeline = None if checkpoints is None else _over_training(checkpoints, x, y, reading, options)
-    if json is not None:
-        typer.echo(f"wrote {write_json(inspection, json)}")
-    for path in () if timeline is None else write_timeline(timeline, out):
-        typer.echo(f"wrote {path}")
-    page = write(inspection, out, timeline=timeline) if form == "html" else write_markdown(inspection, out)
-    typer.echo(f"wrote {page}")
-    if inspection.interrupted:
-        raise KeyboardInterrupt("what was finished is above and in the report.")
+            inspection = inspect(net, params, x, y, progress=True, **options)
+        print_inspection(inspection)
+        timeline = None if checkpoints is None else _over_training(checkpoints, x, y, reading, options)
+        write_numbers(inspection)
+        for path in () if timeline is None else write_timeline(timeline, out):
+            typer.echo(f"wrote {path}")
+        page = write(inspection, out, timeline=timeline) if form == "html" else write_markdown(inspection, out)
+        typer.echo(f"wrote {page}")
+        if inspection.interrupted:
+            raise KeyboardInterrupt("what was finished is above and in the report.")
 
 
 def _over_training(folder: Path, x: Any, y: Any, reading: dict[str, Any], options: dict[str, Any]) -> Any:

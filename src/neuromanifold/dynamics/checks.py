@@ -6,11 +6,11 @@ import jax
 import numpy as np
 
 from neuromanifold.dynamics.sweep import RESERVED
-from neuromanifold.models.arguments import check_model
+from neuromanifold.models.arguments import check_model, target_remedy
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.numerics.precision import dtype_of, promote, widest
-from neuromanifold.numerics.validation import check_params, check_sample, indefinite
+from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, refuse_tracers
 
 
 def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
@@ -38,9 +38,15 @@ class Problem(NamedTuple):
 
 def checked_problem(f: Any, params: Any, x: Any, y: Any, stacked: bool | None, single: bool | None) -> Problem:
     """Decide by shapes what the leading axes of `x`, `y` and `params` count, where the caller has not said it."""
+    refuse_tracers((params, x, y), "`train`")
     check_model(f)
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")
+    if isinstance(x, dict | tuple):
+        raise TypeError(
+            f"`x` is a {type(x).__name__} of {len(x)} arrays, and `train` takes one; "
+            "join them on their last axis and take them apart in `f`."
+        )
     stacked = _is_stacked(f, np.ndim(x)) if stacked is None else stacked
     axes = 2 if stacked else 1
     if np.shape(x)[:axes] != np.shape(y)[:axes] or np.ndim(x) < axes:
@@ -48,10 +54,16 @@ def checked_problem(f: Any, params: Any, x: Any, y: Any, stacked: bool | None, s
         raise ValueError(
             f"`x` has shape {np.shape(x)} but `y` has {np.shape(y)}; both must begin with the same {what}."
         )
-    x, y = (np.asarray(a) for a in promote((x, y), widest(params)))
+    x, y = np.asarray(promote(x, _own_dtype(params))), np.asarray(promote(y, widest(params)))
     x, y = (x, y) if stacked else (x[None], y[None])
     single = _is_single(f, params, x[0], y[0], single)
     return Problem(jax.tree.map(lambda a: np.asarray(a)[None] if single else a, params), x, y, stacked, single)
+
+
+def _own_dtype(params: Any) -> np.dtype:
+    """The dtype of the parameters where they have one alone, bfloat16 and float16 too; else the widest."""
+    own = {dtype_of(leaf) for leaf in jax.tree.leaves(params)}
+    return own.pop() if len(own) == 1 else widest(params)
 
 
 def _is_stacked(f: Any, ndim: int) -> bool:
@@ -77,9 +89,8 @@ def _is_single(f: Any, params: Any, x: np.ndarray, y: np.ndarray, single: bool |
             f"`params` ({_shapes(params)}) may be one network or {runs} of them: say `single=True` or `single=False`."
         )
     if not fitting:
-        error = found.get(False) or found[True]
-        assert error is not None
-        raise error
+        errors = [error for error in (found.get(False), found.get(True)) if error is not None]
+        raise next((error for error in errors if str(error).startswith("`y`")), errors[0])
     return fitting[0]
 
 
@@ -112,9 +123,10 @@ def _error(f: Any, params: Any, x: np.ndarray, y: np.ndarray) -> Exception | Non
 
 def check_targets(f: Any, params: Any, x: Any, y: Any) -> None:
     """Refuse targets of another shape than the model's outputs."""
-    shape = output_shape(f, params, x)
-    if (len(x), *shape) != np.shape(y):
-        raise ValueError(f"`y` has shape {np.shape(y)} but `f` returns {(len(x), *shape)}; pass equal shapes.")
+    shape = output_shape(f, params, x, single=True)
+    expected = (leading_axis(x), *shape)
+    if expected != np.shape(y):
+        raise ValueError(f"`y` has shape {np.shape(y)} but `f` returns {expected}; {target_remedy(y, expected)}.")
 
 
 def check_hashable(**parts: Any) -> None:

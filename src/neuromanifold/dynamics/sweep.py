@@ -40,4 +40,4 @@ class Sweep:
 
     def unflatten(self, a: np.ndarray) -> np.ndarray:
         """The leading axis of members, cut into the named axes."""
-        return a.reshape(*self.shape, *a.shape[1:])
+        return a.reshape((*self.shape, *a.shape[1:]))

@@ -18,7 +18,7 @@ from neuromanifold.numerics.results import Array, Result, follows
 _SHORT = 2.0**24
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fiber(Result):
     """All parameter tuples over (v, δ), with what shows that they are: a sequence of filter tuples.
 

@@ -72,8 +72,8 @@ class _Atoms:
     rigid: set[int] = field(default_factory=set)
 
     def atom(self, size: int, rigid: bool = False) -> Axis:
-        """A new axis of one atom, of none where it has one place."""
-        if size == 1:
+        """A new axis of one atom, of none where it has one place or none."""
+        if size < 2:
             return ()
         self.size.append(size)
         self.parent.append(len(self.parent))

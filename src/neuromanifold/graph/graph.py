@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.axes import Labels, axis_labels
 from neuromanifold.graph.bends import Deciding, Gated, window_inside
 from neuromanifold.graph.character import Character, characters, merged
 from neuromanifold.graph.interpret import bends, interpret
@@ -20,6 +21,7 @@ from neuromanifold.graph.reading import called
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.results import Shown
+from neuromanifold.numerics.validation import check_param_types, sample_arrays
 
 _QUESTIONS = {"clamp": 2, "eq": 2, "ne": 2}
 
@@ -29,6 +31,7 @@ class Units:
     """The scalar decisions of one bend: `shape` of them at each sample, named after the parameters before them.
 
     A maximum over `candidates` has places among them; `inside` marks those that do not lie in the padding of a pooling.
+    `channels` is the axis along which the parameters before them differ, where it is one: channels, in whatever layout, or features.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Units:
     shape: tuple[int, ...]
     candidates: int | None = None
     inside: np.ndarray | None = field(default=None, repr=False)
+    channels: int | None = None
 
     @property
     def size(self) -> int:
@@ -48,13 +52,25 @@ class Graph(Shown):
     """A network f(params, x) at one sample, traced once.
 
     `program` takes the leaves of `params` (named `parameters`, in `jax.tree.leaves` order), then those of one sample.
-    Capabilities are read from the operations, not from a class.
+    Capabilities are read from the operations, not from a class. `model` is the function it was traced from, which is what is pickled.
     """
 
     program: Program
     parameters: tuple[str, ...]
     params: Any
     sample: Any
+    model: Any = None
+    whole: bool = False
+
+    def __reduce__(self) -> Any:
+        if self.model is None:
+            raise TypeError(
+                "a part of a `Graph` cannot be pickled; pickle the whole one, or the function and its arguments."
+            )
+        return _again, (self.model, self.params, self.sample, self.whole)
+
+    def __deepcopy__(self, memo: Any) -> "Graph":
+        return self
 
     @cached_property
     def characters(self) -> dict[int, Character]:
@@ -129,7 +145,7 @@ class Graph(Shown):
         """The graph without the functions of one number that its outputs pass through last: they only scale the rows of J."""
         makers = {o: node for node in self.program.nodes for o in node.outputs}
         outputs = [_stripped(i, makers) for i in self.program.outputs]
-        return replace(self, program=self.program.slice(outputs))
+        return replace(self, program=self.program.slice(outputs), model=None)
 
     @cached_property
     def units(self) -> tuple[Units, ...]:
@@ -140,7 +156,8 @@ class Graph(Shown):
         for node in self.bending:
             for _ in range(self._questions(node)):
                 shape = tuple(gates[at].shape)
-                found.append(Units(self._origin(node), node.operation, shape, *self._candidates(node)))
+                channels = self._channels(node, shape)
+                found.append(Units(self._origin(node), node.operation, shape, *self._candidates(node), channels))
                 at += 1
         return tuple(found)
 
@@ -177,6 +194,20 @@ class Graph(Shown):
         """How many decisions the node makes about each of its scalars."""
         same = len(node.inputs) == 2 and node.inputs[0] == node.inputs[1]
         return 0 if same and node.operation not in ("max", "min") else _QUESTIONS.get(node.operation, 1)
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return axis_labels(self.program)
+
+    def _channels(self, node: Node, shape: tuple[int, ...]) -> int | None:
+        alike = [i for i in node.inputs if self.program.values[i].shape == shape and i not in self.program.constants]
+        if not alike:
+            return None
+        before = {i for earlier in self.program.slice(alike[:1]).nodes for i in earlier.inputs}
+        parameters = before & set(self.program.inputs[: len(self.parameters)])
+        written = {a for i in parameters for axis in self._labels.values[i] for a in axis}
+        own = [at for at, axis in enumerate(self._labels.values[alike[0]]) if written & set(axis)]
+        return own[0] if len(own) == 1 else None
 
     @property
     def decisions(self) -> int:
@@ -313,6 +344,9 @@ def trace(f: Callable[[Any, Any], Any], params: Any, x: Any, *, dtype: Any = np.
     >>> graph.piecewise_linear, graph.polynomial, [unit.size for unit in graph.units]
     (True, False, [3])
     """
+    if not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves((params, x))):
+        check_param_types(params)
+        x = sample_arrays(x)
     with jax.enable_x64(np.dtype(dtype) == np.float64):
         spec = jax.tree.map(lambda leaf: _struct(leaf, dtype), params)
         sample = jax.tree.map(lambda leaf: _struct(leaf, dtype, 1), x)
@@ -341,4 +375,10 @@ def _traced(f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_stru
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
     kept = ("custom_jvp_call", "custom_vjp_call") if whole else ()
-    return Graph(program_of(one, params, sample, whole=kept), tuple(names), params, sample)
+    return Graph(program_of(one, params, sample, whole=kept), tuple(names), params, sample, f, whole)
+
+
+def _again(f: Any, params: Any, sample: Any, whole: bool) -> Graph:
+    """A graph that was pickled: traced as the first time."""
+    with jax.enable_x64(any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(params))):
+        return _traced(f, *_hashable(params), *_hashable(sample), whole)

@@ -8,11 +8,12 @@ objects, the same numbers.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.numerics.precision import dtype_of, is_wide
@@ -35,8 +36,37 @@ def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]
     with jax.enable_x64(is_wide() and any(dtype_of(leaf).itemsize >= 8 for leaf in jax.tree.leaves(arguments))):
         closed, shapes = jax.make_jaxpr(given, return_shape=True)(*arguments)
     if errors:
-        raise errors[0]
+        raise _explained(errors[0], arguments)
     return _closed(closed), shapes
+
+
+def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
+    """The author's own error, with a note of what the function was given; our own sentences need none."""
+    known = (str(error), *getattr(error, "__notes__", ()))
+    if not any(text.startswith("`") for text in known):
+        given = ", ".join(f"{dtype_of(leaf)}{list(np.shape(leaf))}" for leaf in jax.tree.leaves(arguments[1:]))
+        error.add_note(
+            f"`f` raised this itself, called as f(params, x) with x = {given} and parameters in the same precision; "
+            "it is made of JAX operations (jnp, not np) and leaves dtypes to its arguments."
+        )
+    return error
+
+
+def coarsest(fn: Callable[..., Any], *arguments: Any) -> float:
+    """The largest unit of rounding among the floating dtypes that `fn` computes in: a model may be narrower inside than its arguments."""
+    found = [dtype for dtype in _dtypes(read(fn, *arguments)[0].jaxpr) if jnp.issubdtype(dtype, jnp.floating)]
+    return max((float(jnp.finfo(dtype).eps) for dtype in found), default=0.0)
+
+
+def _dtypes(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield from (value.aval.dtype for value in equation.outvars if hasattr(value.aval, "dtype"))
+        options = jax.tree.leaves(
+            tuple(equation.params.values()), is_leaf=lambda a: isinstance(a, jex.ClosedJaxpr | jex.Jaxpr)
+        )
+        for option in options:
+            if isinstance(option, jex.ClosedJaxpr | jex.Jaxpr):
+                yield from _dtypes(getattr(option, "jaxpr", option))
 
 
 def called(fn: Callable[..., Any], *arguments: Any) -> Any:

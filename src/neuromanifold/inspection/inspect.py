@@ -1,6 +1,7 @@
 """`inspect`: the geometry of one network on one sample, asked of the rooms above and returned as one result."""
 
 import time
+import warnings
 from collections import Counter
 from typing import Any
 
@@ -16,9 +17,15 @@ from neuromanifold.models.arguments import Model, check_model, check_target, che
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
+from neuromanifold.numerics.archives import first_line
 from neuromanifold.numerics.memory import give_back, memory_budget
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
+from neuromanifold.numerics.validation import check_param_types, leading_axis, refuse_tracers, sample_arrays
+
+
+class SectionFailed(UserWarning):
+    """A section of an inspection ended in an error that nobody foresaw."""
+
 
 _CURVE_POINTS = 400
 _OF_TARGETS = ("fit", "descent")
@@ -89,12 +96,13 @@ def subject_of(
     most_rows: int = MOST_ROWS,
 ) -> Subject:
     """What is to be inspected, checked, with as many of the samples as are asked for or can be afforded."""
+    refuse_tracers((params, x, y), "`inspect`")
     budget = memory_budget(memory)
     check_model(f)
     check_param_types(params)
     x = jax.tree.map(np.asarray, sample_arrays(x))
     if y is not None:
-        check_target(f, params, x, y)
+        y = check_target(f, params, x, y)
     given = leading_axis(x)
     if samples is not None and not (isinstance(samples, int) and samples > 0):
         raise ValueError(f"`samples` is {samples!r}; pass how many of the {given} samples to look at.")
@@ -147,7 +155,18 @@ def _computed(sections: list[Section], subject: Subject, bar: Bar) -> tuple[dict
             parts.append(Part(section.title, time.perf_counter() - begun, str(reason)))
         except KeyboardInterrupt:
             return found, [*parts, *(Part(s.title, 0.0, INTERRUPTED) for s in sections[index:])]
+        except Exception as error:  # what one section cannot do must not cost the others
+            parts.append(Part(section.title, time.perf_counter() - begun, _failure(section, error)))
     return found, parts
+
+
+def _failure(section: Section, error: Exception) -> str:
+    """Why a section has no result, said aloud: nobody foresaw it."""
+    reason = f"it failed ({type(error).__name__}: {first_line(error)})"
+    warnings.warn(
+        f"`inspect` has no {section.title}: {reason}; the other sections are complete.", SectionFailed, stacklevel=4
+    )
+    return reason
 
 
 def _program(graph: Graph) -> tuple[str, ...]:

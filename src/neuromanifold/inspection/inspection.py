@@ -30,7 +30,7 @@ class Part:
     left_out: str = ""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inspection:
     """What a network's parameters do on a sample. `print` it for a table; `nm.report.write` makes the page.
 

@@ -11,6 +11,7 @@ from neuromanifold.inspection.sections import LeftOut
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.models.losses import Loss, mse
+from neuromanifold.numerics.validation import check_param_types, refuse_tracers
 
 _MOST_ROWS = 1_000
 _DIMS = {"always_off": "layer", "always_on": "layer", "conserved_quantities": "quantity"}
@@ -38,6 +39,8 @@ class Recorder:
 
     def add(self, step: int, f: Any, params: Any) -> None:
         """Measure at this step. Parameters that are not finite leave a row of missing values, not an error."""
+        refuse_tracers(params, "`Tracker`")
+        check_param_types(params)
         if all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(params)):
             self._records[step] = self._measured(subject_of(f, params, self._x, self._y, **self._options))
         else:

@@ -21,6 +21,7 @@ from neuromanifold.symmetry.reduce import reduce_width
 
 def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
     """What went of a stack of linear layers, and the file of the rest; everywhere equal where no samples are given."""
+    check_output(out, "--out")
     loaded, params = load(model, **reading)
     if (net := perceptron(loaded)) is None:
         raise ValueError(

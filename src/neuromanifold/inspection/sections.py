@@ -94,8 +94,10 @@ def _fit(s: Subject) -> float:
     if s.loss is cross_entropy:
         return float(np.mean(np.argmax(s.values, axis=-1) == np.argmax(s.y, axis=-1)))
     target = np.asarray(s.y, np.float64)
-    residual = ((s.values - target) ** 2).sum()
-    return float(1 - residual / ((target - target.mean(axis=0)) ** 2).sum())
+    spread = ((target - target.mean(axis=0)) ** 2).sum()
+    if not spread:
+        raise LeftOut("the targets are the same at all samples, so that there is no r²")
+    return float(1 - ((s.values - target) ** 2).sum() / spread)
 
 
 def _regions(s: Subject) -> int:

@@ -14,9 +14,10 @@ from neuromanifold.models.described import perceptron
 class LayerStatus:
     """The units of one hidden layer (of one bend, where the network is no perceptron) on the sample.
 
-    `channels` counts the slices along the first axis where units lie in space, as (channels, height, width), and
-    `dead_channels` those that are off at every place and every sample; both are 0 for other units. `shares` says at which
-    share of samples (and places) each unit, channel or feature (`kind`) is on: 0 and 1 only where it is so everywhere.
+    `channels` counts the slices along the axis that parameters tell apart where units lie in space, as (channels, height, width) or
+    (height, width, channels), and `dead_channels` those that are off at every place and every sample; both are 0 for other units.
+    `shares` says at which share of samples (and places) each unit, channel or feature (`kind`) is on: 0 and 1 only where it is so
+    everywhere.
     """
 
     width: int
@@ -46,35 +47,42 @@ def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[Laye
         else [(i,) for i in range(len(patterns))]
     )
     return tuple(
-        _status(np.logical_and.reduce([patterns[i] for i in mine]), *named[mine[0]][:2])
+        _status(np.logical_and.reduce([patterns[i] for i in mine]), *named[mine[0]][:3])
         for mine in stages
-        if named[mine[0]][2] and patterns[mine[0]].shape[1]
+        if named[mine[0]][3] and patterns[mine[0]].shape[1]
     )
 
 
-def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...], bool]]:
+def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...], int | None, bool]]:
+    """Name, shape without the axis of the one sample, the axis of the channels, and whether its places are units, of each bend."""
     if perceptron(f) or count != len(graph.units):
-        return [(f"layer {i + 1}", (), True) for i in range(count)]
+        return [(f"layer {i + 1}", (), None, True) for i in range(count)]
     return [
         (
             u.name.removesuffix(".bias").removesuffix(".weight"),
             u.shape[1:] if u.shape[:1] == (1,) else u.shape,
+            u.channels if u.channels is None or u.shape[:1] != (1,) else u.channels - 1,
             u.candidates is None,
         )
         for u in graph.units
     ]
 
 
-def _status(pattern: np.ndarray, name: str, shape: tuple[int, ...]) -> LayerStatus:
-    on, off = pattern.all(axis=0), ~pattern.any(axis=0)
-    channels = shape[0] if len(shape) == 3 else 0
-    dead = int(off.reshape(channels, -1).all(axis=1).sum()) if channels else 0
-    kind, shares = _shares(pattern.mean(axis=0), shape)
+def _status(pattern: np.ndarray, name: str, shape: tuple[int, ...], axis: int | None) -> LayerStatus:
+    on, off = np.asarray(pattern.all(axis=0)), ~np.asarray(pattern.any(axis=0))
+    channels = shape[axis] if len(shape) == 3 and axis is not None else 0
+    dead = int(_by(axis or 0, off, shape).all(axis=1).sum()) if channels else 0
+    kind, shares = _shares(pattern.mean(axis=0), shape, axis)
     return LayerStatus(pattern.shape[1], int(on.sum()), int(off.sum()), name, channels, dead, kind, shares)
 
 
-def _shares(on: np.ndarray, shape: tuple[int, ...]) -> tuple[str, np.ndarray]:
+def _shares(on: np.ndarray, shape: tuple[int, ...], axis: int | None) -> tuple[str, np.ndarray]:
     """By channel where units lie in space, by feature where they belong to tokens, else one by one."""
-    if len(shape) == 3:
-        return "channel", on.reshape(shape[0], -1).mean(axis=1)
-    return ("feature", on.reshape(shape).mean(axis=0)) if len(shape) == 2 else ("unit", on)
+    if len(shape) == 2:
+        return "feature", _by(1 if axis is None else axis, on, shape).mean(axis=1)
+    return ("unit", on) if len(shape) != 3 or axis is None else ("channel", _by(axis, on, shape).mean(axis=1))
+
+
+def _by(axis: int, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The values of each channel, (channels, places)."""
+    return np.moveaxis(values.reshape(shape), axis, 0).reshape(shape[axis], -1)

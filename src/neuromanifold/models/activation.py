@@ -46,6 +46,14 @@ class Activation:
     slopes: tuple[float, float] | None
     measured: frozenset[str] = field(compare=False)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Activations of the library are pickled by their name, since their functions cannot be."""
+        try:
+            known = activation_named(self.name) == self
+        except ValueError:
+            known = False
+        return (activation_named, (self.name,)) if known else super().__reduce_ex__(protocol)
+
     def __init__(self, fn: Callable[[Any], Any], *, name: str | None = None, **declared: Any):
         unknown = set(declared) - set(_PROPERTIES)
         if unknown:

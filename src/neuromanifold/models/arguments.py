@@ -1,5 +1,6 @@
 """What every function of a model does first: refuse bad arguments, bring good ones to one dtype, once for each shape."""
 
+import inspect
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -8,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.reading import coarsest
 from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.numerics.compiling import compiled
-from neuromanifold.numerics.precision import is_floating, is_traced, is_wide, promote, widest
+from neuromanifold.numerics.precision import is_traced, promote, widest
 from neuromanifold.numerics.validation import (
     check_finite,
     check_param_types,
@@ -21,7 +23,7 @@ from neuromanifold.numerics.validation import (
 )
 
 Model = Callable[[Any, Any], Any]
-_SAFETY = 1000.0
+_SAFETY, _ROUNDED_INSIDE = 1000.0, 16.0
 
 
 class Signature(NamedTuple):
@@ -48,21 +50,37 @@ class Signature(NamedTuple):
 
 
 def check_callable(f: Any) -> None:
-    """Refuse what is no function."""
+    """Refuse what is no function, and functions of other arguments."""
     if not callable(f):
         raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):  # some builtins do not say
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        name = getattr(f, "__name__", type(f).__name__)
+        raise TypeError(
+            f"`f` is {name}{signature}, which cannot be called as f(params, x) ({error}); "
+            "fix the other arguments: `lambda params, x: …`."
+        ) from None
 
 
 def check_model(f: Any) -> None:
     """Refuse what is no function, and models that cannot be remembered."""
-    check_callable(f)
     try:
         hash(f)
     except TypeError:
+        check_callable(f)
         raise TypeError(
             f"`f` is {indefinite(f)}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
             "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
         ) from None
+    _check_once(f)
+
+
+_check_once = lru_cache(maxsize=1024)(check_callable)
 
 
 def checked(f: Model, params: Any, x: Any, *more: Any, dtype: Any = None) -> tuple[Any, ...]:
@@ -86,7 +104,9 @@ def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
     try:
         return _output_size(f, Signature.of(params), Signature.of(x))
     except (TypeError, ValueError) as error:
-        error.__notes__ = []  # JAX's remark about its own frames
+        error.__notes__ = [
+            note for note in error.__notes__ if note.startswith("`f`")
+        ]  # without JAX's remark about its own frames
         if name != "x" and str(error).startswith("`x`"):
             raise type(error)(str(error).replace("`x`", f"`{name}`", 1)) from None
         raise
@@ -118,7 +138,10 @@ _SEPARATE: dict[Any, bool] = {}
 def _compare_rows(f: Model, params: Any, x: Any, remedy: str) -> None:
     error, scale = map(float, compiled()(lambda *arguments: _row_error(f, *arguments))(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
-    if error > _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))):
+    if error > max(
+        _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))),
+        _ROUNDED_INSIDE * coarsest(f, params, x) * scale,
+    ):
         raise ArithmeticError(
             f"`f` mixes its rows: outputs change by {error:.2g} when other samples are removed; {remedy}."
         )
@@ -134,15 +157,24 @@ def _row_error(f: Model, params: Any, x: Any) -> tuple[Any, Any]:
     return difference.max(), jnp.maximum(*sizes)
 
 
-def check_target(f: Model, params: Any, x: Any, y: Any) -> None:
-    """Refuse a target whose shape is not the model's output shape."""
+def check_target(f: Model, params: Any, x: Any, y: Any) -> Any:
+    """The target as an array, refused where its shape is not the model's output shape."""
     y = check_sample(y, "y")
-    expected = (leading_axis(x), *output_shape(f, *(jax.tree.map(_struct, part) for part in (params, x))))
+    expected = (leading_axis(x), *output_shape(f, params, x, single=True))
     if np.shape(y) != expected:
-        raise ValueError(f"`y` has shape {np.shape(y)} but the model's output has {expected}; reshape the target.")
+        raise ValueError(
+            f"`y` has shape {np.shape(y)} but the model's output has {expected}; {target_remedy(y, expected)}."
+        )
+    return y
 
 
-def _struct(leaf: Any) -> jax.ShapeDtypeStruct:
-    leaf = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
-    dtype = leaf.dtype if not is_floating(leaf) or is_wide() else np.dtype(np.float32)
-    return jax.ShapeDtypeStruct(leaf.shape, dtype)
+def target_remedy(y: Any, expected: tuple[int, ...]) -> str:
+    """How targets of another shape become those of the outputs.
+
+    >>> target_remedy(np.array([2, 0, 1, 1]), (4, 3))
+    'pass one row for each class: `np.eye(3)[y]`'
+    """
+    y = np.asarray(y)
+    if len(expected) == 2 and expected[1] > 1 and y.size == expected[0] and y.dtype.kind in "iub":
+        return f"pass one row for each class: `np.eye({expected[1]})[{'y' if y.ndim == 1 else 'y.ravel()'}]`"
+    return f"pass `y.reshape{expected}`" if y.size == np.prod(expected) else "pass one row for each sample"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called, read
+from neuromanifold.numerics.precision import dtype_of, is_floating, widest
 from neuromanifold.numerics.validation import indefinite
 
 
@@ -33,19 +34,35 @@ class FunctionModel:
 
     def __call__(self, params: Any, x: Any) -> Any:
         """f_θ(x)."""
-        y = self.fn(params, x)
-        if np.shape(y)[:1] != np.shape(x)[:1]:
-            raise ValueError(
-                f"`fn` maps {np.shape(x)[0]} samples to an output of shape {np.shape(y)}; its first axis must count the samples."
-            )
+        y, n = self.fn(params, x), _samples(x)
+        for leaf in jax.tree.leaves(y):
+            if np.shape(leaf)[:1] != (n,):
+                raise ValueError(
+                    f"`fn` maps {n} samples to an output of shape {np.shape(leaf)}; its first axis must count the samples."
+                )
         return y
 
 
-def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any) -> tuple[int, ...]:
-    """The shape of f_θ at one sample, without computing it; of several outputs, how many numbers they are together."""
-    y = read(f, params, x)[1]
+def _samples(x: Any) -> int:
+    """How many samples: the first axis of an array, of a list, or of each array of a tree."""
+    first = np.shape(jax.tree.leaves(x)[0])
+    return (first or np.shape(x))[0]
+
+
+def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any, *, single: bool = False) -> tuple[int, ...]:
+    """The shape of f_θ at one sample, without computing it; of several outputs, how many numbers they are together.
+
+    Asked in the widest dtype among parameters and samples: convolutions do not take two. With `single=True` anything but one array is
+    refused.
+    """
+    dtype = jax.dtypes.canonicalize_dtype(widest(params, x))
+    y = read(f, *jax.tree.map(lambda leaf: _struct(leaf, dtype), (params, x)))[1]
     n = jax.tree.leaves(x)[0].shape[0]
     leaves = jax.tree.leaves(y)
+    if single and leaves and y is not leaves[0]:
+        raise TypeError(
+            f"`f` returns a {type(y).__name__}, and a loss compares one array with `y`; pick it: `lambda params, x: f(params, x)[…]`."
+        )
     for leaf in leaves:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             raise TypeError(f"`f` returns {leaf.dtype}; a model returns real floating-point values.")
@@ -56,6 +73,10 @@ def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any) -> tuple[int
     if not leaves:
         raise TypeError("`f` returns no array; a model returns an array of shape (n, *out), or a pytree of such.")
     return leaves[0].shape[1:] if len(leaves) == 1 else (sum(math.prod(leaf.shape[1:]) for leaf in leaves),)
+
+
+def _struct(leaf: Any, dtype: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(leaf), dtype if is_floating(leaf) else dtype_of(leaf))
 
 
 def flat_outputs(f: Callable[[Any, Any], Any], params: Any, x: Any) -> Any:

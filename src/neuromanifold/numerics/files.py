@@ -10,9 +10,13 @@ from pathlib import Path
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched.
 
-    The file has the permissions that the umask gives to new files, or those of the file it replaces.
+    The file has the permissions that the umask gives to new files, or those of the file it replaces. A link stays a link; a pipe or
+    a device is written to, since a rename would put a file in its place.
     """
-    path = Path(path)
+    path = _behind_links(Path(path))
+    if path.exists() and not path.is_file():
+        write(path)
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _neighbour(path)
     permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
@@ -24,6 +28,10 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def _behind_links(path: Path) -> Path:
+    return path.resolve() if path.is_symlink() else path
 
 
 def _neighbour(path: Path) -> Path:
@@ -50,7 +58,10 @@ def check_output(path: str | Path, name: str = "path") -> Path:
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"`{name}` is {str(path)!r}, which is a folder; name a file in it.")
-    check_folder(path.parent, name)
+    if str(path) == "-":
+        raise ValueError(f"`{name}` is '-'; name a file.")
+    if not path.exists() or path.is_file():
+        check_folder(_behind_links(path).parent, name)
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(f"`{name}` is {str(path)!r}, which may not be written; name another file.")
     return path

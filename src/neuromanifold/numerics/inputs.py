@@ -20,12 +20,23 @@ def plain_array(a: Any, name: str) -> np.ndarray:
                 f"`{name}` is a masked array with {masked} masked entries; drop or fill them: `a.filled(…)`."
             )
         a = a.data
-    a = np.asarray(a)
+    a = _as_array(a, name)
     if a.dtype.kind in "fc" and a.dtype.itemsize > (8 if a.dtype.kind == "f" else 16):
         return _narrowed(a, name)
     if a.dtype.kind in "iu" and a.size and a.dtype.itemsize == 8:
         _check_exact(a, name)
     return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
+
+
+def _as_array(a: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(a)
+    except Exception as error:  # what other libraries hold is refused in their own ways
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        remedy = "one array, or a tuple or dictionary of arrays for several inputs"
+        if type(a).__module__.partition(".")[0] == "torch":
+            remedy = "`tensor.detach().float().cpu().numpy()`"
+        raise TypeError(f"`{name}` is a {type(a).__name__} that is no array ({reason}); pass {remedy}.") from None
 
 
 def _narrowed(a: np.ndarray, name: str) -> np.ndarray:

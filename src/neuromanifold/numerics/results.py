@@ -114,14 +114,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Result):
         return value.to_dict()
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key if isinstance(key, str | int) else str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | jax.Array):
         return np.asarray(value)
     if value is None or isinstance(value, str | bool | int | float | np.generic):
         return value
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | Shown) and not callable(value):
+        return {name: _plain(item) for name, item in _fields(value)}
+    return repr(value)
 
 
 def follows(verb: Callable[P, R]) -> Callable[P, R]:

@@ -18,7 +18,7 @@ from neuromanifold.numerics.validation import sample_arrays
 from neuromanifold.regions.decisions import Decisions, decide
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Signs(Result):
     """The sign (−1, 0, +1) of every pre-activation, layer by layer (output included), with how it was decided.
 

@@ -1,7 +1,17 @@
 """Draws results (figures, HTML); computes nothing."""
 
-from neuromanifold.report.document import write_json, write_markdown, write_timeline
+from neuromanifold.report.document import as_json, write_json, write_markdown, write_timeline
 from neuromanifold.report.page import render, write
-from neuromanifold.report.terminal import print_claims, print_inspection
+from neuromanifold.report.terminal import numbers, print_claims, print_inspection
 
-__all__ = ["print_claims", "print_inspection", "render", "write", "write_json", "write_markdown", "write_timeline"]
+__all__ = [
+    "as_json",
+    "numbers",
+    "print_claims",
+    "print_inspection",
+    "render",
+    "write",
+    "write_json",
+    "write_markdown",
+    "write_timeline",
+]

@@ -15,7 +15,12 @@ _ESCAPED = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|"})
 
 def write_json(inspection: Inspection, path: str | Path) -> Path:
     """The numbers, with the reasons for those that are missing."""
-    return write_text(path, json.dumps(as_dict(inspection), indent=1) + "\n")
+    return write_text(path, as_json(inspection) + "\n")
+
+
+def as_json(inspection: Inspection) -> str:
+    """The same as text; numbers that JSON does not have (nan, ∞) are null."""
+    return json.dumps(_finite(as_dict(inspection)), indent=1, allow_nan=False)
 
 
 def as_dict(inspection: Inspection) -> dict[str, Any]:
@@ -45,16 +50,14 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         if found.spectrum is None
         else {
             "eigenvalues": found.spectrum.eigenvalues.tolist(),
-            "trace": None if np.isnan(found.spectrum.trace) else float(found.spectrum.trace),
+            "trace": float(found.spectrum.trace),
             "method": found.spectrum.method,
         },
         "bottleneck": None
         if found.bottleneck is None
         else {"rank": found.bottleneck.rank, "layers": list(found.bottleneck.layers)},
         "fit": found.fit,
-        "descent": None
-        if found.descent is None
-        else {**vars(found.descent), "largest_lr": _finite(found.descent.largest_lr)},
+        "descent": None if found.descent is None else {**vars(found.descent), "largest_lr": found.descent.largest_lr},
         "conserved_quantities": None
         if found.conserved is None
         else dict(zip(found.conserved.labels, np.asarray(found.conserved.values).tolist(), strict=True)),
@@ -78,11 +81,15 @@ def _exact(rank: Rank | None) -> dict[str, Any] | None:
 def _numerical(rank: Rank | None) -> dict[str, Any] | None:
     if rank is None:
         return None
-    return {"rank": int(rank), "gap": _finite(float(rank.gap)), "threshold": float(rank.threshold)}
+    return {"rank": int(rank), "gap": float(rank.gap), "threshold": float(rank.threshold)}
 
 
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def write_timeline(timeline: Timeline, folder: str | Path) -> tuple[Path, ...]:

@@ -1,8 +1,14 @@
-"""Results as tables in a terminal."""
+"""Results as tables in a terminal, and as numbers for a pipe."""
 
+import contextlib
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 from neuromanifold.inspection import Inspection
+from neuromanifold.numerics.files import check_output
+from neuromanifold.report.document import as_json, write_json
 from neuromanifold.report.words import in_words
 
 
@@ -38,3 +44,17 @@ def print_claims(summary: dict[str, Any]) -> None:
     for claim in summary["claims"]:
         table.add_row(*(in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out")))
     Console(highlight=False).print(table, markup=False)
+
+
+@contextlib.contextmanager
+def numbers(json: Path | None) -> Generator[Callable[[Inspection], None]]:
+    """A function that writes an inspection as JSON; where it goes to standard output (`-`), all else goes to standard error."""
+    if json is None:
+        yield lambda inspection: None
+    elif str(json) in ("-", "/dev/stdout"):
+        stream = sys.stdout
+        with contextlib.redirect_stdout(sys.stderr):
+            yield lambda inspection: print(as_json(inspection), file=stream)
+    else:
+        check_output(json, "--json")
+        yield lambda inspection: print(f"wrote {write_json(inspection, json)}")

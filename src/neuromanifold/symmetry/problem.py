@@ -90,7 +90,12 @@ class Problem:
 
     def pull(self, leaves: Any, x: Any, u: Any) -> list[Any]:
         """Jᵀu."""
-        return jax.vjp(lambda p: called(self.f, jax.tree.unflatten(self.structure, p), x), leaves)[1](u)[0]
+
+        def outputs(leaves: Any) -> Any:
+            found = called(self.f, jax.tree.unflatten(self.structure, leaves), x)
+            return jax.tree.map(lambda a, like: a.astype(like.dtype), found, u)
+
+        return jax.vjp(outputs, leaves)[1](u)[0]
 
     @cached_property
     def moving(self) -> frozenset[int]:

@@ -13,7 +13,7 @@ from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import check_sample, indefinite, refuse_tracers
+from neuromanifold.numerics.validation import indefinite, refuse_tracers
 from neuromanifold.symmetry.base import Element, LieGroup
 from neuromanifold.symmetry.hadamard import Extended, HadamardGroup
 from neuromanifold.symmetry.product import symmetry_group
@@ -105,9 +105,7 @@ def teleport(
     follow = follower(params)
     with arithmetic():
         params, x = checked(net, params, x, dtype=np.float64)
-        check_sample(y, "y")
-        check_target(net, params, x, y)
-        y = promote(y, np.float64)
+        y = promote(check_target(net, params, x, y), np.float64)
         start = group.extend(params)
         found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)
         element = group.element(found)

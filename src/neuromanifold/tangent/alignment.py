@@ -30,8 +30,7 @@ def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: fl
     """
     with boundary(params, x, y):
         params, x = checked(f, params, x)
-        check_target(f, params, x, y)
-        y = promote(y, jax.tree.leaves(params)[0].dtype)
+        y = promote(check_target(f, params, x, y), jax.tree.leaves(params)[0].dtype)
         value = _alignment(f, loss, params, x, y) * lr
         return value if is_traced(value) else float(value)
 
@@ -63,8 +62,7 @@ def kernel_alignment(
     refuse_tracers((params, x, y), "`kernel_alignment`")
     with boundary(params, x, y):
         params, x = checked(f, params, x, dtype=np.float64)
-        check_target(f, params, x, y)
-        target = np.asarray(y, np.float64).ravel()
+        target = np.asarray(check_target(f, params, x, y), np.float64).ravel()
         if not target.any():
             raise ValueError("`y` is zero everywhere; the alignment with it is not defined.")
         product = np.asarray(kernel_product(f, params, x, jnp.asarray(target)))
