@@ -83,7 +83,7 @@ def test_a_square_network_is_one_network(key):
             r"pass a function of weight_decay that returns one",
         ),
         ({"optimizer": 0.01}, r"`optimizer` is 0\.01; pass an optax optimiser"),
-        ({"optimizer": lambda: 3}, r"`optimizer` returns a int; it must return an optax optimiser"),
+        ({"optimizer": lambda: 3}, r"`optimizer` returns an int; it must return an optax optimiser"),
         ({"hyper": {"momentum": [0.9]}}, r"`optimizer` cannot be called with momentum .*unexpected keyword"),
         ({"probes": r_squared}, r"`probes` is <function r_squared.*pass a sequence"),
         ({"probes": [1]}, r"`probes` contains 1; pass functions"),

@@ -74,7 +74,7 @@ def test_unknown_activations_are_refused_by_name(name: str):
         (lambda: nm.Activation(7), "`fn` is"),
         (lambda: nm.Activation(lambda z: z.sum()), r"`fn` maps shape \(\d+,\) to \(\); an activation acts entrywise"),
         (lambda: nm.Activation(np.tanh, mood="odd"), "`mood` is no property of an activation; declare some of parity"),
-        (lambda: nm.FunctionModel(3), "`fn` is a int; pass a function"),
+        (lambda: nm.FunctionModel(3), "`fn` is an int; pass a function"),
         (lambda: NET.init(key=jax.random.key(0), scheme="hee"), "`scheme` is 'hee'; use one of he_bias, he"),
         (lambda: NET.init(key=jax.random.key(0), dtype=int), "`dtype` is .*int.*; pass"),
         (lambda: NET.init(key=jax.random.key(0), dtype=complex), "`dtype` is .*complex.*; pass"),

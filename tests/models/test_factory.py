@@ -58,7 +58,7 @@ def test_a_function_of_jax_with_the_arrays_of_a_file(folder: Path):
         ("ownnet:broken", r"`factory` ownnet:broken cannot be called \(RuntimeError: no such thing\)"),
         (
             "ownnet:number",
-            r"`factory` ownnet:number returned a int; return a torch\.nn\.Module or a function f\(params, x\)",
+            r"`factory` ownnet:number returned an int; return a torch\.nn\.Module or a function f\(params, x\)",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_linen_in_training_mode_is_refused(linen: Any, x: jax.Array):
         f(params, x)
     with pytest.raises(TypeError, match=r"`variables` is \['batch_stats'\]; pass what `module\.init` returned"):
         nm.from_flax(module, {"batch_stats": {}})
-    with pytest.raises(TypeError, match=r"`module` is a int; pass a flax\.linen\.Module or a flax\.nnx\.Module"):
+    with pytest.raises(TypeError, match=r"`module` is an int; pass a flax\.linen\.Module or a flax\.nnx\.Module"):
         nm.from_flax(3)
 
 

@@ -171,7 +171,7 @@ REFUSED = [
         r"`module` cannot be differentiated by PyTorch itself \(one of the variables needed for gradient computation",
     ),
     (StraightThrough(), r"`module` has gradients of its own"),
-    (Cache(), r"the output of `module`\['cache'\] is a object, which is no array; pass `output=`"),
+    (Cache(), r"the output of `module`\['cache'\] is an object, which is no array; pass `output=`"),
     (
         NumPy(),
         r"`module` cannot be exported \(RuntimeError at test_torch_refusals\.py:\d+, `return x \+ torch\.from_numpy",

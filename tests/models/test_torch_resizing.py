@@ -203,7 +203,7 @@ def test_a_graph_keeps_names_of_arguments_and_shared_weights(rng):
 
 def test_what_did_not_come_from_pytorch_is_no_graph(rng):
     net = nm.MLP((1, 3, 1))
-    with pytest.raises(TypeError, match=r"the reduced network is a MLP, not one that `nm\.from_torch` gave"):
+    with pytest.raises(TypeError, match=r"the reduced network is an MLP, not one that `nm\.from_torch` gave"):
         nm.reduce_width(net, net.init(key=jax.random.key(0))).to_torch(nn.Linear(1, 1), example=np.ones((1, 1)))
     module, x = network(), rng.normal(size=(5, 1, 8, 8))
     small = nm.reduce_width(*nm.from_torch(module, example=torch.from_numpy(x)), x)

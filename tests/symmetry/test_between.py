@@ -113,6 +113,31 @@ def test_groups_refuse_other_parameters_and_other_groups():
             unwrap(S.dimension_account)(RELU, RELU.init(key=KEY), np.ones((2, 2)), groups=groups)
 
 
+def test_elements_and_keys_that_are_none_are_refused():
+    group, other = S.ScalingGroup(RELU), LINEAR.init(key=KEY)
+    with pytest.raises(
+        ValueError, match=r"`params` has arrays of shapes .*, on which this Monomial does not act; pass parameters"
+    ):
+        group.sample(key=KEY)(other)
+    for call in (S.transformation, S.gamma_norm):
+        with pytest.raises(
+            TypeError, match=r"`g` is a ScalingGroup, no element of a group; pass `group\.sample\(key=key\)`"
+        ):
+            unwrap(call)(group, RELU.init(key=KEY))
+    calls = [
+        lambda: S.discover(product, P, X, key=0),
+        lambda: nm.symmetry_group(RELU).sample(key=0),
+        lambda: nm.symmetry_group(product, P, X, key=0),
+        lambda: S.SignedPermutationGroup(nm.MLP((1, 2, 1), "tanh")).sample(key=0),
+        lambda: S.dimension_account(product, P, X, key=0),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"`key` is 0; pass a JAX key such as jax\.random\.key\(0\)"):
+            call()
+    with pytest.raises(ValueError, match="`keys` is 0; pass how many keys must agree"):
+        S.discover(product, P, X, key=KEY, keys=0)
+
+
 def test_laws_are_read_under_jit():
     laws = S.conservation_laws(nm.symmetry_group(RELU))
     params = RELU.init(key=KEY)

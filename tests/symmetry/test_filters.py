@@ -51,7 +51,7 @@ def test_delta_is_conserved_by_gradient_flow(rng):
 
 def test_other_networks_are_refused():
     with pytest.raises(
-        TypeError, match=r"`net` is a MLP; FilterScalingGroup acts on the filters of an nm.LinearConvNet"
+        TypeError, match=r"`net` is an MLP; FilterScalingGroup acts on the filters of an nm.LinearConvNet"
     ):
         nm.symmetry.FilterScalingGroup(nm.MLP((1, 2, 1)))
     with pytest.raises(ValueError, match=r"`coordinates` has shape \(3,\) but FilterScalingGroup has dimension 2"):

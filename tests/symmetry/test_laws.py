@@ -181,7 +181,7 @@ def test_a_group_refuses_by_the_name_of_the_missing_property(make, net, text):
 
 
 def test_bad_arguments_are_refused():
-    with unchecked(), pytest.raises(TypeError, match="`net` is a int"):
+    with unchecked(), pytest.raises(TypeError, match="`net` is an int"):
         S.PermutationGroup(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="`key` is 0"):
         S.PermutationGroup(RELU).sample(key=0)

@@ -73,7 +73,9 @@ def test_discovery_names_it_beyond_the_orbit():
     with arithmetic():
         problem = discover.problem_of(bent_stream, THETA, x, False)
         found = excess.excess_of(problem, leaves, rng, 5, 6, discover._fields_at)
-    assert (found.held, found.stretched, found.rest) == (0, 1, 0) and "along linear stretches" in repr(found)
+    assert (found.held, found.stretched, found.unseen, found.rest) == (0, 1, 0, 0) and "along linear stretches" in repr(
+        found
+    )
 
 
 def test_networks_without_units_that_switch_are_not_explained_by_themselves():

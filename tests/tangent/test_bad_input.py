@@ -86,7 +86,7 @@ def test_lists_and_integers_are_data_too(verb):
 
 @pytest.mark.parametrize("verb", [VERBS[name] for name in ("jacobian", "ntk", "spectrum", "functional_dimension")])
 def test_functions_that_are_no_models_are_refused(verb):
-    refused(verb, PARAMS, X, "`f` is a int; pass a model or any function", f=3)
+    refused(verb, PARAMS, X, "`f` is an int; pass a model or any function", f=3)
     refused(
         verb,
         PARAMS,

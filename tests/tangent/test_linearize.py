@@ -64,7 +64,7 @@ def test_many_nets_beside_their_twins_under_vmap(key):
 
 def test_bad_arguments(network):
     net, start, x = network
-    with pytest.raises(TypeError, match="`f` is a int"):
+    with pytest.raises(TypeError, match="`f` is an int"):
         linearize(3, start)
     with pytest.raises(ValueError, match="linearized at"):
         linearize(net, start)(start[:1], x)

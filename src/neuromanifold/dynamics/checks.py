@@ -10,7 +10,7 @@ from neuromanifold.models.arguments import check_model, target_remedy
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.numerics.precision import dtype_of, promote, widest
-from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, refuse_tracers
+from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, refuse_tracers
 
 
 def checked_hyper(hyper: Any) -> dict[str, np.ndarray]:
@@ -136,6 +136,6 @@ def check_hashable(**parts: Any) -> None:
             hash(part)
         except TypeError:
             raise TypeError(
-                f"`{name}` is a {type(part).__name__}, which cannot be hashed; pass a function, for example "
+                f"`{name}` is {indefinite(part)}, which cannot be hashed; pass a function, for example "
                 "`lambda params, x: …`, that takes all its arrays as arguments."
             ) from None

@@ -7,6 +7,7 @@ from typing import Any, cast
 import optax
 
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.validation import indefinite
 
 Optimizer = Any
 """An `optax.GradientTransformation`, or a function of hyperparameters (by keyword) that returns one."""
@@ -63,7 +64,7 @@ def check_optimizer(optimizer: Any, hyper: dict[str, Any]) -> None:
     except TypeError as error:
         raise TypeError(f"`optimizer` cannot be called with {', '.join(hyper) or 'nothing'} ({error}).") from None
     if not is_optimizer(found):
-        raise TypeError(f"`optimizer` returns a {type(found).__name__}; it must return an optax optimiser.")
+        raise TypeError(f"`optimizer` returns {indefinite(found)}; it must return an optax optimiser.")
 
 
 def optimizer_at(optimizer: Optimizer, hyper: dict[str, Any]) -> Any:

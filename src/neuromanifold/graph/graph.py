@@ -1,6 +1,8 @@
 """`Graph`: a network at one sample as a program, with its parameters by name and what it allows."""
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
@@ -152,15 +154,46 @@ class Graph(Shown):
             gates = jax.eval_shape(self.decide, self.params, self.sample)
         found, at = [], 0
         for node in self.bending:
-            reflexive = (
-                len(node.inputs) == 2 and node.inputs[0] == node.inputs[1] and node.operation not in ("max", "min")
-            )
-            for _ in range(0 if reflexive else _QUESTIONS.get(node.operation, 1)):
+            for _ in range(self._questions(node)):
                 shape = tuple(gates[at].shape)
                 channels = self._channels(node, shape)
                 found.append(Units(self._origin(node), node.operation, shape, *self._candidates(node), channels))
                 at += 1
         return tuple(found)
+
+    @cached_property
+    def stages(self) -> tuple[tuple[int, ...], ...]:
+        """Which of the `units` are bends of the same scalars: a clamp, or maxima and minima with constants one right after another,
+        as in ReLU6. With all their gates open a unit passes its signal; otherwise it is constant."""
+        uses = Counter(i for node in self.program.nodes for i in node.inputs) + Counter(self.program.outputs)
+        found: list[tuple[int, ...]] = []
+        ends: dict[int, int] = {}
+        for node, mine in zip(self.bending, self._asked, strict=True):
+            signal = self._signal(node)
+            if signal in ends and uses[signal] == 1:
+                found[ends[signal]] += mine
+                ends[node.outputs[0]] = ends[signal]
+                continue
+            found += [(i,) for i in mine] if signal is None else [mine]
+            if signal is not None:
+                ends[node.outputs[0]] = len(found) - 1
+        return tuple(found)
+
+    @property
+    def _asked(self) -> list[tuple[int, ...]]:
+        """Which of the units each bending node asks about."""
+        stops = np.cumsum([0, *map(self._questions, self.bending)]).tolist()
+        return [tuple(range(a, b)) for a, b in itertools.pairwise(stops)]
+
+    def _signal(self, node: Node) -> int | None:
+        """What a maximum, a minimum or a clamp with constants bends."""
+        free = [i for i in node.inputs if i not in self.program.constants]
+        return free[0] if node.operation in ("max", "min", "clamp") and len(free) == 1 else None
+
+    def _questions(self, node: Node) -> int:
+        """How many decisions the node makes about each of its scalars."""
+        same = len(node.inputs) == 2 and node.inputs[0] == node.inputs[1]
+        return 0 if same and node.operation not in ("max", "min") else _QUESTIONS.get(node.operation, 1)
 
     @cached_property
     def _labels(self) -> Labels:

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.numerics.validation import indefinite
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -90,5 +92,5 @@ def _by_tree(params: Any, wrt: Any) -> list[bool]:
         ) from None
     flags = jax.tree.leaves(spread)
     if not all(isinstance(flag, bool | np.bool_) for flag in flags):
-        raise TypeError(f"`wrt` holds a {type(flags[0]).__name__}; pass names, or truth values.")
+        raise TypeError(f"`wrt` holds {indefinite(flags[0])}; pass names, or truth values.")
     return [bool(flag) for flag in flags]

@@ -18,7 +18,7 @@ from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.numerics.archives import first_line
-from neuromanifold.numerics.memory import memory_budget
+from neuromanifold.numerics.memory import give_back, memory_budget
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.validation import check_param_types, leading_axis, refuse_tracers, sample_arrays
 
@@ -146,6 +146,7 @@ def _computed(sections: list[Section], subject: Subject, bar: Bar) -> tuple[dict
     parts: list[Part] = []
     for index, section in enumerate(sections):
         bar(index)
+        give_back()
         begun = time.perf_counter()
         try:
             found[section.field] = section.compute(subject)
@@ -178,7 +179,7 @@ def _program(graph: Graph) -> tuple[str, ...]:
     ]
     used = Counter(node.operation for node in graph.program.nodes)
     listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in used.most_common())
-    units = [u for u in graph.units if u.candidates is None]
+    units = [graph.units[mine[0]] for mine in graph.stages if graph.units[mine[0]].candidates is None]
     return (
         *(f"it is {name}" for name, holds in kinds if holds),
         f"{len(graph.program.nodes):,} operations: {listed}",

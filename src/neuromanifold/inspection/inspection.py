@@ -100,6 +100,29 @@ class Inspection:
         return None if self.growth is None else int(np.searchsorted(self.growth, self.growth[-1])) + 1
 
     @property
+    def singular_values(self) -> np.ndarray | None:
+        """Those of the Jacobian, or the roots of the kernel's eigenvalues; largest first."""
+        if self.float64 is not None:
+            return np.asarray(self.float64.spectrum)
+        return None if self.spectrum is None else np.sqrt(np.maximum(self.spectrum.eigenvalues, 0.0))
+
+    @property
+    def shares(self) -> tuple[tuple[str, int], ...]:
+        """(where they went, how many) of the D parameter directions, as far as it is known."""
+        used = self.n_params if self.dimension is None else int(self.dimension)
+        if self.account is None:
+            limited = used == self.rows_of_jacobian
+            rest = "not to be seen on so few samples" if limited else "change nothing here"
+            return (("change the function", used), (rest, self.n_params - used))
+        return (("change the function", used), *((name, count) for name, count in self.account.rows[1:] if count))
+
+    def plot(self) -> Any:
+        """A figure: the rank against samples, the singular values with what counts, and where the parameters went."""
+        from neuromanifold.inspection.picture import picture
+
+        return picture(self)
+
+    @property
     def rows(self) -> tuple[Row, ...]:
         """(quantity, value, remark) for a table."""
         parts = (

@@ -151,10 +151,11 @@ def _wide(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def exact_bytes(rows: int, shapes: Sequence[tuple[int, ...]]) -> int:
-    """What the exact rank keeps: three matrices with as many columns as the smaller side of J, and the random tensors of a sketch."""
+    """What the exact rank keeps: three matrices with as many columns as the smaller side of J and the random tensors of a sketch,
+    or five copies of J."""
     columns = sum(math.prod(shape) for shape in shapes)
     m, sides = min(rows, columns), sum(map(sum, shapes))
-    return 8 * min(3 * rows * m + 2 * m * sides, 3 * rows * columns)
+    return 8 * min(3 * rows * m + 2 * m * sides, 5 * rows * columns)
 
 
 def default_samples(outputs: int, shapes: Sequence[tuple[int, ...]], budget: int, most_rows: int = MOST_ROWS) -> int:

@@ -36,11 +36,20 @@ class LayerStatus:
 
 
 def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[LayerStatus, ...]:
-    """From the activation pattern (samples, units) of each layer. Places in the windows of a maximum are not counted: one always wins."""
+    """From the activation pattern (samples, units) of each layer. Places in the windows of a maximum are not counted: one always wins.
+
+    A unit that bends twice, as that of ReLU6, is one unit, which is on where it passes its signal.
+    """
+    named = _named(f, graph, len(patterns))
+    stages = (
+        graph.stages
+        if len(patterns) == len(graph.units) and not perceptron(f)
+        else [(i,) for i in range(len(patterns))]
+    )
     return tuple(
-        _status(pattern, name, shape, axis)
-        for pattern, (name, shape, axis, counts) in zip(patterns, _named(f, graph, len(patterns)), strict=True)
-        if counts and pattern.shape[1]
+        _status(np.logical_and.reduce([patterns[i] for i in mine]), *named[mine[0]][:3])
+        for mine in stages
+        if named[mine[0]][3] and patterns[mine[0]].shape[1]
     )
 
 

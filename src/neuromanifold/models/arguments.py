@@ -17,6 +17,7 @@ from neuromanifold.numerics.validation import (
     check_finite,
     check_param_types,
     check_sample,
+    indefinite,
     leading_axis,
     sample_arrays,
 )
@@ -51,7 +52,7 @@ class Signature(NamedTuple):
 def check_callable(f: Any) -> None:
     """Refuse what is no function, and functions of other arguments."""
     if not callable(f):
-        raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
+        raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # some builtins do not say
@@ -73,7 +74,7 @@ def check_model(f: Any) -> None:
     except TypeError:
         check_callable(f)
         raise TypeError(
-            f"`f` is a {type(f).__name__}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
+            f"`f` is {indefinite(f)}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
             "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
         ) from None
     _check_once(f)

@@ -12,7 +12,7 @@ import numpy as np
 
 from neuromanifold.models.activation import Activation, activation_named
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
-from neuromanifold.numerics.validation import check_sample
+from neuromanifold.numerics.validation import check_sample, indefinite
 
 Shape = tuple[int, ...]
 
@@ -172,7 +172,7 @@ class LinearConvNet:
     def check_params(self, params: Any) -> None:
         """Refuse parameters that are not one filter of the right shape per layer."""
         if not isinstance(params, (tuple, list)) or len(params) != self.depth:
-            found = f"{len(params)} filters" if isinstance(params, (tuple, list)) else f"a {type(params).__name__}"
+            found = f"{len(params)} filters" if isinstance(params, (tuple, list)) else indefinite(params)
             raise ValueError(f"`params` is {found} but the network has {self.depth} layers; pass a tuple of filters.")
         for index, (w, shape) in enumerate(zip(params, self.filter_shapes, strict=True)):
             if np.shape(w) != shape:

@@ -4,6 +4,7 @@ from typing import Any
 
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.validation import indefinite
 
 
 def perceptron(f: Any) -> MLP | None:
@@ -19,12 +20,12 @@ def filters(f: Any) -> LinearConvNet | None:
 def require_perceptron(net: Any, why: str) -> MLP:
     """The network; anything but an `MLP` is refused, `why` ending the sentence."""
     if (found := perceptron(net)) is None:
-        raise TypeError(f"`net` is a {type(net).__name__}; {why}.")
+        raise TypeError(f"`net` is {indefinite(net)}; {why}.")
     return found
 
 
 def require_filters(net: Any, why: str) -> LinearConvNet:
     """The network; anything but a `LinearConvNet` is refused, `why` ending the sentence."""
     if (found := filters(net)) is None:
-        raise TypeError(f"`net` is a {type(net).__name__}; {why}.")
+        raise TypeError(f"`net` is {indefinite(net)}; {why}.")
     return found

@@ -11,6 +11,7 @@ import numpy as np
 
 from neuromanifold.graph.reading import called, read
 from neuromanifold.numerics.precision import dtype_of, is_floating, widest
+from neuromanifold.numerics.validation import indefinite
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class FunctionModel:
 
     def __post_init__(self):
         if not callable(self.fn):
-            raise TypeError(f"`fn` is a {type(self.fn).__name__}; pass a function (params, x) → y.")
+            raise TypeError(f"`fn` is {indefinite(self.fn)}; pass a function (params, x) → y.")
 
     def __call__(self, params: Any, x: Any) -> Any:
         """f_θ(x)."""

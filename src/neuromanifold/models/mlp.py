@@ -12,7 +12,7 @@ from neuromanifold.models import init as schemes
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.init import Layer
 from neuromanifold.numerics.precision import arithmetic, boundary, dtype_of, is_traced, promote, to_host, widest
-from neuromanifold.numerics.validation import check_sample
+from neuromanifold.numerics.validation import check_sample, indefinite
 
 Params = tuple[Layer, ...]
 Entry = Activation | Mixed
@@ -136,11 +136,11 @@ class MLP:
     def check_params(self, params: Any) -> None:
         """Refuse parameters whose structure or shapes are not this network's."""
         if not isinstance(params, (tuple, list)) or len(params) != self.depth:
-            found = f"{len(params)} layers" if isinstance(params, (tuple, list)) else f"a {type(params).__name__}"
+            found = f"{len(params)} layers" if isinstance(params, (tuple, list)) else indefinite(params)
             raise ValueError(f"`params` is {found} but the network has {self.depth} layers; pass a tuple of nm.Layer.")
         for index, (layer, fan_in, out) in enumerate(zip(params, self.widths[:-1], self.widths[1:], strict=True)):
             if not isinstance(layer, Layer):
-                raise TypeError(f"`params[{index}]` is a {type(layer).__name__}; pass nm.Layer(weight, bias).")
+                raise TypeError(f"`params[{index}]` is {indefinite(layer)}; pass nm.Layer(weight, bias).")
             if np.shape(layer.weight) != (out, fan_in):
                 raise ValueError(
                     f"`params[{index}].weight` has shape {np.shape(layer.weight)}; the network needs {(out, fan_in)}."

@@ -4,13 +4,13 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 
-def in_processes(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int) -> Iterator[Any]:
+def in_processes(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int) -> Generator[Any]:
     """`work(*row)` for every row, `workers` at a time, in spawned processes; the results in order, as soon as all before are there.
 
     `work` and what it takes and returns must survive pickling. The first error is raised as it came. Whoever stops listening, by

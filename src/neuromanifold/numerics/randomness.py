@@ -15,6 +15,11 @@ def host_generator(key: Any) -> np.random.Generator:
     """
     if key is None:
         return np.random.default_rng(0)
+    check_key(key)
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
+
+
+def check_key(key: Any) -> None:
+    """Refuse what is no JAX key."""
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))

@@ -1,5 +1,6 @@
 """Checks at the public boundary: one clear sentence each, nothing computed yet."""
 
+import re
 from typing import Any
 
 import jax
@@ -8,6 +9,19 @@ import numpy as np
 
 from neuromanifold.numerics.inputs import plain_array
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_traced
+
+_VOWEL = re.compile(r"[aeioAEIO]|nd|[FHLMNRSX][A-Z]")
+"""How names begin that are spoken with a vowel: the last are read letter by letter, as in MLP."""
+
+
+def indefinite(value: Any) -> str:
+    """The type of a value with its article.
+
+    >>> indefinite(3), indefinite([]), indefinite(nm.MLP((1, 1)))
+    ('an int', 'a list', 'an MLP')
+    """
+    name = type(value).__name__
+    return f"{'an' if _VOWEL.match(name) else 'a'} {name}"
 
 
 def check_params(params: Any) -> None:
@@ -32,7 +46,7 @@ def _check_param(name: str, leaf: Any) -> None:
     try:
         dtype = dtype_of(leaf)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is a {type(leaf).__name__}; pass a real floating-point array.") from None
+        raise TypeError(f"{name} is {indefinite(leaf)}; pass a real floating-point array.") from None
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise TypeError(
             f"{name} is complex ({dtype}); pass real parameters, for example real and imaginary parts apart."
@@ -42,7 +56,7 @@ def _check_param(name: str, leaf: Any) -> None:
         raise TypeError(f"{name} is {kind}; pass a plain array of float16, float32 or float64 in native byte order.")
     if dtype.kind == "O":
         raise TypeError(
-            f"{name} is a {type(leaf).__name__}, no array; keep arrays alone in the parameters: "
+            f"{name} is {indefinite(leaf)}, no array; keep arrays alone in the parameters: "
             "`f, params = nm.from_equinox(module)`, or `params, rest = eqx.partition(module, eqx.is_inexact_array)`."
         )
     if not is_floating(leaf):

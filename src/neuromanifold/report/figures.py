@@ -30,7 +30,8 @@ _BOTTLENECK = (
 
 def spectrum_figure(found: Inspection) -> str:
     """Singular values of J on a log scale, with the rank and what the two precisions cut off."""
-    values = _singular_values(found)
+    assert found.singular_values is not None
+    values = found.singular_values
     floor = max(values[0], 1e-300) * 1e-20
     index, rank = np.arange(1, len(values) + 1), _rank(found, len(values))
     kept, shown = index <= rank, np.maximum(values, floor)
@@ -48,13 +49,6 @@ def spectrum_figure(found: Inspection) -> str:
         "Singular values", alt, "index", "singular value", tuple(s for s in series if len(s.x)), rules, log=True
     )
     return figure(chart, (_KERNEL if found.float64 is None else _SPECTRUM) + below)
-
-
-def _singular_values(found: Inspection) -> np.ndarray:
-    if found.float64 is not None:
-        return np.asarray(found.float64.spectrum)
-    assert found.spectrum is not None
-    return np.sqrt(np.maximum(found.spectrum.eigenvalues, 0.0))
 
 
 def _rank(found: Inspection, count: int) -> int:
@@ -87,7 +81,7 @@ def growth_figure(found: Inspection) -> str:
 
 def parameters_figure(found: Inspection) -> str:
     """One bar: parameter directions that change the function on the sample, and where the others went."""
-    shares = _shares(found)
+    shares = found.shares
     parts, left = [], 0.0
     colours = (*_SHARES, *(f"{colour} pale" for colour in _SHARES))
     for (name, count), colour in zip(shares, cycle(colours), strict=False):
@@ -104,16 +98,6 @@ def parameters_figure(found: Inspection) -> str:
         f'<figure><svg class="bar" viewBox="0 0 480 34" role="img" aria-label="{label}">{"".join(parts)}</svg>'
         f'<ul class="legend">{legend}</ul></figure>'
     )
-
-
-def _shares(found: Inspection) -> list[tuple[str, int]]:
-    used = _rank(found, found.n_params)
-    if found.account is None:
-        limited = used == found.rows_of_jacobian
-        rest = "not to be seen on so few samples" if limited else "change nothing here"
-        return [("change the function", used), (rest, found.n_params - used)]
-    _, *others = found.account.rows
-    return [("change the function", used), *((name, count) for name, count in others if count)]
 
 
 def bottleneck_figure(found: Inspection) -> str:

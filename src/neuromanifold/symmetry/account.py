@@ -12,10 +12,11 @@ from neuromanifold.graph.graph import Graph
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
-from neuromanifold.numerics.validation import check_params, refuse_tracers, sample_arrays
+from neuromanifold.numerics.validation import check_params, indefinite, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
 from neuromanifold.symmetry.confined import Blocks
@@ -209,7 +210,7 @@ def _check_groups(groups: Any) -> None:
     for each in groups if isinstance(groups, list | tuple) else () if groups is None else (groups,):
         if each is groups or not isinstance(each, _Generated | NamedGroup):
             raise TypeError(
-                f"`groups` {'is' if each is groups else 'holds'} a {type(each).__name__}; pass a sequence of continuous groups: "
+                f"`groups` {'is' if each is groups else 'holds'} {indefinite(each)}; pass a sequence of continuous groups: "
                 "`[nm.symmetry.ScalingGroup(net)]`, or `nm.symmetry.discover(…).named`."
             )
 
@@ -221,7 +222,7 @@ def _in_float64(
     matrix = rows.of_sample
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
     offered = {_title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64)) for group in groups}
-    chain = chain_of(rows, _generator(key))
+    chain = chain_of(rows, host_generator(key))
     return _account(chain, functional, graph, (offered, offered), len(rows.data[0]), len(matrix), left_out=left_out)
 
 
@@ -231,7 +232,7 @@ def account_of(
     """The account of a geometry that others may have asked already; `batches` of inputs seek new regions."""
     problem, functional, params, spaces = geometry.problem, geometry.rank, geometry.params, exact_spaces()
     rows = ExactRows(problem, spaces)
-    chain = chain_of(rows, _generator(key), rank=int(functional), batches=batches)
+    chain = chain_of(rows, host_generator(key), rank=int(functional), batches=batches)
     limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
     net = perceptron(problem.model)
     named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
@@ -244,10 +245,6 @@ def account_of(
     left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
     offered = ({**everywhere, **named}, {**here, **named})
     return _account(chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out)
-
-
-def _generator(key: Any) -> np.random.Generator:
-    return np.random.default_rng(0 if key is None else np.asarray(jax.random.key_data(key)).ravel().astype(np.uint32))
 
 
 def _offered(

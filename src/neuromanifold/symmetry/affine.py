@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.numerics.precision import arithmetic, is_traced
+from neuromanifold.numerics.validation import indefinite
 from neuromanifold.symmetry.base import LieGroup
 from neuromanifold.symmetry.flow import FlowGroup
 from neuromanifold.symmetry.hadamard import HadamardGroup
@@ -65,7 +66,7 @@ class AffineFields:
             off = both - self.generators(one) - self.linear_images(two)
         if np.abs(off).max(initial=0.0) > _ROUNDED * max(float(np.abs(both).max(initial=0.0)), 1.0):
             raise ValueError(
-                f"`group` is a {type(self.group).__name__}, whose generators are not affine in the parameters; "
+                f"`group` is {indefinite(self.group)}, whose generators are not affine in the parameters; "
                 "pass a group of linear maps and translations."
             )
 
@@ -75,7 +76,7 @@ def _continuous(group: Any) -> LieGroup | HadamardGroup:
         return group.flows
     if not isinstance(group, LieGroup | HadamardGroup):
         raise TypeError(
-            f"`group` is a {type(group).__name__}, which has no generators; pass a continuous group such as "
+            f"`group` is {indefinite(group)}, which has no generators; pass a continuous group such as "
             "`nm.symmetry_group(net)`, or the `.group` of what `nm.symmetry.discover` found."
         )
     return group

@@ -35,8 +35,21 @@ class Element(Shown, eqx.Module):
         with arithmetic():
             dtype = widest(params)
             on_host = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), params)
-            moved = to_host(self.act(on_host))
+            moved = to_host(self._moved(on_host))
         return follow(moved)
+
+    def _moved(self, params: Any) -> Any:
+        """g(θ), or one sentence where θ has not the form that g acts on."""
+        try:
+            return self.act(params)
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            if str(error).startswith("`"):
+                raise
+            shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
+            raise ValueError(
+                f"`params` has arrays of shapes {shapes}, on which this {type(self).__name__} does not act; "
+                "pass parameters of the network that its group was built for."
+            ) from error
 
     @abc.abstractmethod
     def act(self, params: Any) -> Any:
@@ -218,6 +231,14 @@ def numerical_rank(matrix: Any) -> Rank:
 def namespace(array: Any) -> Any:
     """NumPy for its own arrays, `jax.numpy` for everything else: on the host nothing is compiled."""
     return np if isinstance(array, np.ndarray) else jnp
+
+
+def check_element(g: Any) -> None:
+    """Refuse what is no element."""
+    if not isinstance(g, Element):
+        raise TypeError(
+            f"`g` is a {type(g).__name__}, no element of a group; pass `group.sample(key=key)` or `group.element(…)`."
+        )
 
 
 def check_net(net: Any, group: str) -> None:

@@ -14,6 +14,7 @@ from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result, brief
+from neuromanifold.numerics.validation import indefinite
 from neuromanifold.symmetry.laws import conservation_laws
 from neuromanifold.symmetry.neurons import degree, hidden, linear_slope
 
@@ -60,7 +61,7 @@ def conserved_quantities(net: Any, params: Any, *, group: Any = None) -> Conserv
         return ConservedQuantities(laws.quantities(params), laws.symmetric.labels)
     if perceptron(net) is None and filters(net) is None:
         raise TypeError(
-            f"`net` is a {type(net).__name__}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet: "
+            f"`net` is {indefinite(net)}; conserved quantities are known for an nm.MLP and an nm.LinearConvNet: "
             "for others pass `group=nm.symmetry.discover(net, params, x, key=key).group`."
         )
     net.check_params(params)

@@ -10,7 +10,7 @@ import numpy as np
 
 from neuromanifold.models.arguments import Model, check_model, check_rows
 from neuromanifold.numerics.precision import arithmetic, promote
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import check_key, host_generator
 from neuromanifold.numerics.rank import SMALLEST_GAP
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_finite, check_param_types, refuse_tracers, sample_arrays
@@ -116,6 +116,9 @@ def discover(
     """
     if ansatz not in ("axes", "all"):
         raise ValueError(f"`ansatz` is {ansatz!r}; pass 'axes' or 'all'.")
+    if keys < 1:
+        raise ValueError(f"`keys` is {keys}; pass how many keys must agree, 1 or more.")
+    check_key(key)
     refuse_tracers((params, x), "`discover`")
     with arithmetic():
         problem = problem_of(f, params, x, batch)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -12,7 +11,7 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import is_traced
-from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.results import Array, Result
 from neuromanifold.numerics.spaces import FloatSpaces, exact_spaces
 from neuromanifold.numerics.validation import check_params, check_sample
 from neuromanifold.regions.problem import Problem
@@ -42,7 +41,7 @@ class HiddenEquivalence(Result):
 
     net: MLP
     params: Params
-    x: np.ndarray | jax.Array
+    x: Array
     problem: Problem
 
     def headline(self) -> str:

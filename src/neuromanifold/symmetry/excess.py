@@ -14,7 +14,7 @@ from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.spaces import FloatSpaces
-from neuromanifold.symmetry.chain import FloatRows
+from neuromanifold.symmetry.chain import FloatRows, chain_of
 from neuromanifold.symmetry.cut import cut as cut_of
 from neuromanifold.symmetry.cut import null_space
 from neuromanifold.symmetry.narrowing import without_scales
@@ -23,26 +23,28 @@ from neuromanifold.symmetry.stretches import looked_at
 
 _INPUTS = 4096
 _VERIFIED = 1e-9
-_FEW = 16
+_FEW, _SEARCHED = 16, 1024
 Leaves = list[np.ndarray]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Excess(Result):
-    """Nullity less orbit, explained: `rational` + `held` + `stretched` + `rest`.
+    """Nullity less orbit, explained: `rational` + `held` + `stretched` + `unseen` + `rest`.
 
     `rational`: scales and shifts that fold into the weights beside them (`folded` names them) leave a network f' with f = f' ∘ Φ, Φ a
     submersion. The kernel of J is that of J' with one more dimension for each parameter that folds; the affine fields of f' lift to
     fields of f that are rational in what was folded. `held`: units that never switch at these parameters (`still` of all `units`, on 4,096
     random inputs) make f' equal to the network in which they are held; its affine fields at these parameters beyond those
     of f' are dead parameters and mixings of linear units. `stretched`: directions that change no linear stretch between the units that
-    switch, and are no affine fields (see `stretches`). `rest`: none of these; relations between pieces, or inputs that were too few.
+    switch, and are no affine fields (see `stretches`). `unseen`: J has a larger rank on
+    regions that a search reaches (`chain`) than on the random inputs behind the nullity. `rest`: none of these.
     """
 
     folded: tuple[str, ...]
     rational: int
     held: int
     stretched: int
+    unseen: int
     still: int
     units: int
     rest: int
@@ -50,7 +52,7 @@ class Excess(Result):
     @property
     def total(self) -> int:
         """Nullity less orbit."""
-        return self.rational + self.held + self.stretched + self.rest
+        return self.rational + self.held + self.stretched + self.unseen + self.rest
 
     def headline(self) -> str:
         """What is beyond the orbit."""
@@ -58,12 +60,13 @@ class Excess(Result):
             (self.rational, f"rational in {' '.join(self.folded)}"),
             (self.held, f"with {self.still} of {self.units} units held that never bend"),
             (self.stretched, "along linear stretches"),
+            (self.unseen, "that regions beyond the random inputs show"),
             (self.rest, "unexplained"),
         )
         return ", ".join(f"{count} {why}" for count, why in parts if count) or "nothing"
 
 
-NONE = Excess((), 0, 0, 0, 0, 0, 0)
+NONE = Excess((), 0, 0, 0, 0, 0, 0, 0)
 
 
 def excess_of(
@@ -84,7 +87,10 @@ def excess_of(
     fixed = fields_at(Problem(held, inner.params, inner.x, inner.batch), point, rng)
     rest = nullity - gone - len(fixed)
     stretched = held.stretched(point, fixed, rng) if rest > 0 else 0
-    return Excess(names, gone + own - orbit, len(fixed) - own, stretched, held.still, held.units, rest - stretched)
+    rest -= stretched
+    unseen = min(rest, held.unseen(point, nullity - gone, rng)) if rest > 0 else 0
+    counts = (gone + own - orbit, len(fixed) - own, stretched, unseen)
+    return Excess(names, *counts, held.still, held.units, rest - unseen)
 
 
 def _folded(problem: Problem, theta: Leaves, rng: np.random.Generator) -> tuple[tuple[str, ...], Problem, Leaves]:
@@ -112,13 +118,8 @@ class Held:
         x = problem.draw_wide(rng, _INPUTS)
         x = x if problem.batch else jax.tree.map(lambda a: a[:, 0], x)
         gates, silent = jax.jit(jax.vmap(lambda sample: _asked(graph, params, sample)))(x)
-        pairs = [
-            (np.asarray(g), np.asarray(z)) if g.dtype == bool else None for g, z in zip(gates, silent, strict=True)
-        ]
-        none = [np.zeros(g.shape[1:], bool) for g in gates]
-        on = [n if p is None else (p[0] | p[1]).all(0) & p[0].any(0) for n, p in zip(none, pairs, strict=True)]
-        off = [n if p is None else ~p[0].any(0) for n, p in zip(none, pairs, strict=True)]
-        return Held(problem, tuple(on), tuple(off))
+        found = [_steady(np.asarray(g), np.asarray(z)) for g, z in zip(gates, silent, strict=True)]
+        return Held(problem, tuple(on for on, _ in found), tuple(off for _, off in found))
 
     @property
     def still(self) -> int:
@@ -141,10 +142,7 @@ class Held:
         D, scaled = self.problem.size, np.concatenate([np.zeros(0, bool), *(c.ravel() for c in cut)])
         if not looked_at(self.graph, D) or not scaled.any():
             return 0
-        x = self.problem.draw_input(rng, _FEW)
-        data = jax.tree.leaves(x if self.problem.batch else jax.tree.map(lambda a: a[:, 0], x))
-        params = jax.tree.unflatten(self.problem.structure, theta)
-        rows = FloatRows(self.graph, params, tuple(map(np.asarray, data)), FloatSpaces())
+        rows = self._rows(theta, rng, _FEW)
         found = null_space(
             rows.stretches(self.on, cut, D + len(scaled) + MARGIN, rng)[:, np.append(np.ones(D, bool), scaled)]
         )
@@ -153,6 +151,20 @@ class Held:
         inside = found[0][np.abs(J @ found[0][:, :D].T).max(axis=0) <= _VERIFIED, :D]
         spectrum = np.linalg.svd(np.concatenate([known, inside]), compute_uv=False)
         return cut_of(spectrum, min(len(known) + len(inside), D)).rank - len(known)
+
+    def unseen(self, theta: Leaves, nullity: int, rng: np.random.Generator) -> int:
+        """How many directions of a nullity are none: by how much J has a larger rank on all regions that a search reaches."""
+        if not self.graph.bending:
+            return 0
+        *_, rank, D = chain_of(self._rows(theta, rng, _SEARCHED), rng).ranks
+        return max(0, nullity - (D - rank))
+
+    def _rows(self, theta: Leaves, rng: np.random.Generator, count: int) -> FloatRows:
+        """J of the network at θ, random inputs for a sample."""
+        x = self.problem.draw_wide(rng, count)
+        data = jax.tree.leaves(x if self.problem.batch else jax.tree.map(lambda a: a[:, 0], x))
+        params = jax.tree.unflatten(self.problem.structure, theta)
+        return FloatRows(self.graph, params, tuple(map(np.asarray, data)), FloatSpaces())
 
     def __call__(self, params: Any, x: Any) -> Any:
         """f with these units held, all outputs flat."""
@@ -165,6 +177,13 @@ class Held:
             self.graph.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], _Holding(self.on, self.off)
         )
         return jnp.concatenate([value.reshape(-1) for value in found])
+
+
+def _steady(gate: np.ndarray, silent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which units are on at every input where they are not zero, and which at none; a maximum over several is neither."""
+    if gate.dtype != bool:
+        return np.zeros(gate.shape[1:], bool), np.zeros(gate.shape[1:], bool)
+    return np.asarray((gate | silent).all(0) & gate.any(0)), np.asarray(~gate.any(0))
 
 
 def _asked(graph: Graph, params: Any, sample: Any) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.randomness import check_key
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
@@ -149,6 +150,7 @@ class NetworkGroup(Shown, AbstractGroup):
 
 
 def _sampled(factors: tuple[AbstractGroup, ...], key: Any) -> Element:
+    check_key(key)
     element: Element = Composition(())
     for factor, k in zip(factors, jax.random.split(key, len(factors)), strict=True):
         element = element @ factor.sample(key=k)

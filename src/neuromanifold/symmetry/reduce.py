@@ -17,7 +17,7 @@ from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result, follows
-from neuromanifold.numerics.validation import check_params, check_sample, leading_axis, sample_arrays
+from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, sample_arrays
 from neuromanifold.regions.signs import Signs
 from neuromanifold.symmetry.narrowing import PROBES, Narrowed, narrowed, smaller_parameters
 from neuromanifold.symmetry.rewriting import Removal, begin, exhausted, finish
@@ -68,7 +68,7 @@ class Reduction(Result):
         resized.
         """
         if self.whole is None or not isinstance(self.params, dict):
-            raise TypeError(f"the reduced network is a {type(self.net).__name__}, not one that `nm.from_torch` gave.")
+            raise TypeError(f"the reduced network is {indefinite(self.net)}, not one that `nm.from_torch` gave.")
         return to_graph_module(module, smaller_parameters(self.whole, self.params), example)
 
     def headline(self) -> str:
@@ -154,7 +154,7 @@ def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
 
 def _checked_sample(f: Model, params: Any, x: Any) -> Any:
     if x is None:
-        raise TypeError(f"`x` is None but `net` is a {type(f).__name__}; pass samples, from which its graph is traced.")
+        raise TypeError(f"`x` is None but `net` is {indefinite(f)}; pass samples, from which its graph is traced.")
     x = sample_arrays(x)
     with boundary(params, x):
         checked(f, params, x)

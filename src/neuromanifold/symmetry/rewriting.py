@@ -6,6 +6,7 @@ sample (or everywhere).
 
 import itertools
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -253,9 +254,9 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     k, n_out = len(linear), len(c)
     always = all(is_linear(layer.activations[i]) for i in linear)
     where = "linear" if always else "linear on the sample"
-    proof = {"everywhere": "a product of matrices", "on_sample": False} if always else {"on_sample": True}
+    went = partial(Removal, layer.number, everywhere="a product of matrices" if always else "", on_sample=not always)
     if not len(others) and (rank == 0 or n_out * n_in <= rank * (n_in + n_out + work.may_shift)):
-        removal = Removal(layer.number, k, f"{where}: the layer folds into the next", **proof) if k else None
+        removal = went(k, f"{where}: the layer folds into the next") if k else None
         return work.put(index, None, M, c + shift, removal)
     if rank >= k:
         return work
@@ -269,7 +270,7 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
         activations=(*rest.activations, *[identity] * rank),
         slopes=np.concatenate([rest.slopes, np.ones(rank)]),
     )
-    removal = Removal(layer.number, k - rank, f"{where}: {rank} do what {k} did", **proof)
+    removal = went(k - rank, f"{where}: {rank} do what {k} did")
     return work.put(index, smaller, np.concatenate([V[:, others], out], axis=1), c + shift, removal)
 
 

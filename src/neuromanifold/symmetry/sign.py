@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.randomness import check_key, host_generator
 from neuromanifold.symmetry.base import AbstractGroup, check_net
 from neuromanifold.symmetry.monomial import Monomial, monomial
 from neuromanifold.symmetry.neurons import by_neuron
@@ -98,6 +98,7 @@ class SignedPermutationGroup(AbstractGroup):
 
     def sample(self, *, key: Any) -> Monomial:
         """A uniformly random element: a flip after a permutation."""
+        check_key(key)
         flip, reorder = jax.random.split(key)
         element = SignGroup(self.net).sample(key=flip) @ PermutationGroup(self.net).sample(key=reorder)
         assert isinstance(element, Monomial)

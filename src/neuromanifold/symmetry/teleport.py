@@ -13,7 +13,7 @@ from neuromanifold.models.arguments import check_target, checked
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
-from neuromanifold.numerics.validation import refuse_tracers
+from neuromanifold.numerics.validation import indefinite, refuse_tracers
 from neuromanifold.symmetry.base import Element, LieGroup
 from neuromanifold.symmetry.hadamard import Extended, HadamardGroup
 from neuromanifold.symmetry.product import symmetry_group
@@ -135,7 +135,7 @@ def teleport(
 def check_options(net: Any, group: Any, steps: Any, bound: Any) -> None:
     if not isinstance(group, LieGroup | HadamardGroup):
         raise TypeError(
-            f"`group` is a {type(group).__name__}, which has no coordinates to search over; pass a continuous group "
+            f"`group` is {indefinite(group)}, which has no coordinates to search over; pass a continuous group "
             "such as nm.symmetry.ScalingGroup(net), or nm.symmetry.discover(…).group of any network."
         )
     if group.net != net:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.numerics.results import Shown
-from neuromanifold.symmetry.base import Composition, Element
+from neuromanifold.symmetry.base import Composition, Element, check_element
 from neuromanifold.symmetry.monomial import Monomial
 
 Matrix = Float[np.ndarray, "D D"]
@@ -64,6 +64,7 @@ def transformation(g: Element, params: Any, *, second: bool = False) -> Transfor
     >>> nm.symmetry.transformation(g, params).gamma.diagonal().tolist()        # W × 2, V ÷ 2
     [0.5, 2.0]
     """
+    check_element(g)
     with arithmetic():
         g, params = promote((g, params), np.float64)
         tensor = np.asarray(_second_derivative(g, params)).transpose(1, 2, 0) if second else None
@@ -96,6 +97,7 @@ def gamma_norm(g: Element, params: Any) -> float:
     >>> round(gamma_norm(g, (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))), 12)
     4.0
     """
+    check_element(g)
     if isinstance(g, Composition) and all(isinstance(part, Monomial) for part in g.parts):
         g = functools.reduce(operator.matmul, g.parts)
     if isinstance(g, Monomial):

@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import Echelon, echelon, minor_spans, modular_rank
+from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.rank import Certificate, Rank, exact_rank
 from neuromanifold.regions.problem import Problem
 from neuromanifold.tangent.exported import Claims, save
@@ -121,7 +122,7 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     A short prime first: its rank is a lower bound, and often one that full rank, regions or symmetries prove to be the rank.
     Otherwise a random prime of 61 bits, with the probability that it hides a larger rank, or as many as prove it.
     """
-    sketching = not prove and _sketch_is_faster(problem)
+    sketching = not prove and (_sketch_is_faster(problem) or _is_too_large(problem))
     p = modular.random_prime(bits=modular.SMALL_BITS)
     found = _reduced(problem, p, sketching)
     reason, probability = _proof(problem, found.rank), 0.0
@@ -160,6 +161,12 @@ def _sketch_is_faster(problem: Problem) -> bool:
     dense = rows * columns * (_SLOW + m * _FAST)
     sketch = problem.sketch_operations(m) * _FAST + problem.samples * problem.sketch_entries(m) * _SLOW
     return dense > sketch + rows * m * (_SLOW + m * _FAST)
+
+
+def _is_too_large(problem: Problem) -> bool:
+    """Whether J and its elimination, about five copies of it, exceed the budget."""
+    rows, columns = problem.shape
+    return 5 * 8 * rows * columns > memory_budget(problem.budget)
 
 
 def _reduced(problem: Problem, p: int, sketching: bool) -> Echelon:

@@ -15,6 +15,7 @@ from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
+from neuromanifold.numerics.validation import indefinite
 from neuromanifold.tangent.jacobian import n_columns
 
 _KINDS = ("gauss-newton", "hessian")
@@ -108,7 +109,7 @@ def curvatures(
         raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
     if not (modulo is None or isinstance(modulo, Symmetries)):
         raise TypeError(
-            f"`modulo` is a {type(modulo).__name__}, which has no orbit of generators; pass a continuous group such as "
+            f"`modulo` is {indefinite(modulo)}, which has no orbit of generators; pass a continuous group such as "
             "nm.symmetry_group(net), or nm.symmetry.discover(…).group of any network."
         )
     with boundary(params, x, y) as leave:

@@ -11,7 +11,7 @@ from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
-from neuromanifold.numerics.validation import check_params
+from neuromanifold.numerics.validation import check_params, indefinite
 
 
 def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
@@ -27,7 +27,7 @@ def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
     [[16.0]]
     """
     if not callable(f):
-        raise TypeError(f"`f` is a {type(f).__name__}; pass a model or any function (params, x) → y.")
+        raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
     if not isinstance(order, int) or order < 0:
         raise ValueError(f"`order` is {order!r}; pass a whole number, zero or more.")
     check_params(params)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, pairwise
 
 import jax
 import numpy as np
@@ -207,3 +207,36 @@ def test_paths_go_round_what_is_removed():
 @pytest.mark.parametrize("one", paper.STATEMENTS, ids=statement_name)
 def test_the_verdict_is_the_recorded_one(one, draws):
     assert_recorded(one, draws)
+
+
+@pytest.mark.parametrize("widths", [(1, 2, 2, 1), (1, 2, 4, 1), (1, 1, 3, 2, 1), (1, 2, 3, 2, 1)])
+def test_the_direction_of_the_proof_fixes_every_delta_and_is_not_the_gradient(widths, rng):
+    """conservation (more laws than Δ's): V of the proof, by central differences of the Δ_l."""
+    L = len(widths) - 1
+    W = [np.zeros((0, 0)), *(rng.standard_normal((widths[l], widths[l - 1])) for l in range(1, L + 1))]
+    u = [np.eye(1)]
+    for l in range(1, L + 1):
+        u.append(W[l] @ u[-1])
+    v = [np.eye(1)]
+    for l in range(L, 0, -1):
+        v.insert(0, W[l].T @ v[0])
+    l = next(l for l in range(1, L) if min(widths[l : l + 2]) > 1)
+    V = [np.zeros_like(w) for w in W]
+    V[l + 1] += u[l + 1] @ v[l].T
+    down, up = W[l + 1].T @ W[l + 1] @ u[l], W[l + 1] @ v[l]
+    for j in range(l + 1, L + 1):
+        V[j] -= v[j] @ down.T
+        down = W[j] @ down
+    for j in range(l + 1, 0, -1):
+        V[j] -= up @ u[j - 1].T
+        up = W[j].T @ up
+
+    def deltas(t: float) -> np.ndarray:
+        moved = [w + t * d for w, d in zip(W, V, strict=True)]
+        return np.concatenate([(b.T @ b - a @ a.T).ravel() for a, b in pairwise(moved[1:])])
+
+    assert np.abs(deltas(1e-5) - deltas(-1e-5)).max() < 1e-9 * (1 + np.abs(deltas(0.0)).max())
+    slopes = [after @ before.T for before, after in zip(u[:-1], v[1:], strict=True)]
+    gradient, found = (np.concatenate([a.ravel() for a in part]) for part in (slopes, V[1:]))
+    cosine = gradient @ found / np.linalg.norm(gradient) / np.linalg.norm(found)
+    assert abs(cosine) < 1 - 1e-6

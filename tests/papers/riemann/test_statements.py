@@ -186,3 +186,17 @@ def test_a_study_without_the_claim_is_vacuous_not_an_error() -> None:
 @pytest.mark.parametrize("one", STATEMENTS, ids=statement_name)
 def test_the_verdict_is_the_recorded_one(one, draws):
     assert_recorded(one, draws)
+
+
+def test_a_factor_crosses_a_stride_on_a_set_of_measure_zero():
+    """Table 1 (D = 1, stride 1, δ = 0), amended, says almost every v: over (x² − y²)(x² − 2y²)(x² − 3y²) the balanced kernels differ."""
+    net = LinearConvNet((2, 2, 3), (1, 2, 1))
+    found = []
+    for inner, (a, b) in ((1.0, (2.0, 3.0)), (2.0, (1.0, 3.0))):
+        root = np.sqrt(inner)
+        filters = [np.array([1.0, -root]), np.array([1.0, root]), np.array([1.0, -a - b, a * b])]
+        size = np.prod([np.linalg.norm(w) for w in filters]) ** (1 / 3)
+        filters = tuple(size * w / np.linalg.norm(w) for w in filters)
+        found.append((np.asarray(net.end_to_end(filters)), np.asarray(fs.filter_kernel(net, filters))))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=0, atol=1e-12 * np.abs(found[0][0]).max())
+    assert np.abs(found[0][1] - found[1][1]).max() > 1

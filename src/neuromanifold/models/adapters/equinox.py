@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments, follow
+from neuromanifold.numerics.validation import indefinite
 
 
 def from_equinox(
@@ -23,7 +24,7 @@ def from_equinox(
     (5, 3)
     """
     if not isinstance(module, eqx.Module):
-        raise TypeError(f"`module` is a {type(module).__name__}; pass an equinox.Module.")
+        raise TypeError(f"`module` is {indefinite(module)}; pass an equinox.Module.")
     params, rest = eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
     fixed = dict(kwargs or {})
 

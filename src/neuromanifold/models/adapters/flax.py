@@ -7,6 +7,7 @@ import jax
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments, follow
 from neuromanifold.models.adapters.packages import need
+from neuromanifold.numerics.validation import indefinite
 
 _SAME = "the module's own code"
 
@@ -25,7 +26,7 @@ def from_flax(
     if isinstance(module, linen.Module):
         return _from_linen(module, variables, dict(kwargs or {}))
     if not isinstance(module, nnx.Module):
-        raise TypeError(f"`module` is a {type(module).__name__}; pass a flax.linen.Module or a flax.nnx.Module.")
+        raise TypeError(f"`module` is {indefinite(module)}; pass a flax.linen.Module or a flax.nnx.Module.")
     if variables is not None:
         raise TypeError("`variables` belong to linen; an nnx module holds its own: leave the argument out.")
     return _from_nnx(module, dict(kwargs or {}))

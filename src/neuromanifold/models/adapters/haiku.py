@@ -8,6 +8,7 @@ import jax
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments, follow
 from neuromanifold.models.adapters.packages import need
+from neuromanifold.numerics.validation import indefinite
 
 
 def from_haiku(
@@ -20,7 +21,7 @@ def from_haiku(
     """
     haiku = need("haiku")
     if not isinstance(transformed, (haiku.Transformed, haiku.TransformedWithState)):
-        raise TypeError(f"`transformed` is a {type(transformed).__name__}; pass what hk.transform returned.")
+        raise TypeError(f"`transformed` is {indefinite(transformed)}; pass what hk.transform returned.")
     stateful = isinstance(transformed, haiku.TransformedWithState)
     if stateful and state is None:
         raise TypeError("`state` is missing; pass the second value of `transformed.init`.")

@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.adapters.program import Input, Program, Untranslatable
 from neuromanifold.models.adapters.structure import filled, leaves
 from neuromanifold.numerics.precision import arithmetic, dtype_of
+from neuromanifold.numerics.validation import indefinite
 
 # For one or two samples; a program from a file may ask for anything.
 _LARGEST = 2**31
@@ -65,7 +66,7 @@ def checked_leaves(program: Program, takes: Any, x: Any) -> list[Any]:
     found = list(leaves(takes, x))
     for path, leaf in found:
         if not hasattr(leaf, "dtype"):
-            raise TypeError(f"`x{path}` is a {type(leaf).__name__}; pass an array whose first axis counts the samples.")
+            raise TypeError(f"`x{path}` is {indefinite(leaf)}; pass an array whose first axis counts the samples.")
     for spec, (path, leaf) in zip(program.inputs, found, strict=True):
         _check_shape(f"`x{path}`", leaf, spec)
         _check_kind(f"`x{path}`", leaf, spec)

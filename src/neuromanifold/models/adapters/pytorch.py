@@ -19,6 +19,7 @@ from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
 from neuromanifold.models.adapters.torch_resizing import resized, statistics_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
 from neuromanifold.numerics.files import write_atomically
+from neuromanifold.numerics.validation import indefinite
 
 _PREFIX = "module."
 
@@ -79,7 +80,7 @@ def _checked(module: Any, torch: Any) -> Any:
     if isinstance(module, torch.nn.DataParallel):
         module = module.module
     if isinstance(module, torch.jit.ScriptModule) or not isinstance(module, torch.nn.Module):
-        raise TypeError(f"`module` is a {type(module).__name__}; pass a torch.nn.Module in ordinary Python.")
+        raise TypeError(f"`module` is {indefinite(module)}; pass a torch.nn.Module in ordinary Python.")
     return module
 
 

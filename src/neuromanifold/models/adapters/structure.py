@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from neuromanifold.numerics.validation import indefinite
+
 
 def leaves(template: Any, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """(path, leaf) for each number of the template, refused where `value` is shaped otherwise.
@@ -19,7 +21,7 @@ def leaves(template: Any, value: Any, path: str = "") -> Iterator[tuple[str, Any
             yield from leaves(part, value[key], f"{path}[{key!r}]")
     elif isinstance(template, (tuple, list)):
         if not isinstance(value, (tuple, list)) or len(value) != len(template):
-            raise TypeError(f"`x{path}` is {_shown(value)}; pass a {type(template).__name__} of {len(template)}.")
+            raise TypeError(f"`x{path}` is {_shown(value)}; pass {indefinite(template)} of {len(template)}.")
         for index, part in enumerate(template):
             yield from leaves(part, value[index], f"{path}[{index}]")
 
@@ -51,10 +53,10 @@ def numbered(value: Any, is_leaf: Any, found: list[Any], path: str) -> Any:
     if isinstance(value, (tuple, list)):
         parts = [numbered(part, is_leaf, found, f"{path}[{index}]") for index, part in enumerate(value)]
         return tuple(parts) if isinstance(value, tuple) else parts
-    raise TypeError(f"{path} is a {type(value).__name__}")
+    raise TypeError(f"{path} is {indefinite(value)}")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"a dictionary with {', '.join(map(repr, value)) or 'nothing'}"
-    return f"{len(value)} parts" if isinstance(value, (tuple, list)) else f"a {type(value).__name__}"
+    return f"{len(value)} parts" if isinstance(value, (tuple, list)) else indefinite(value)

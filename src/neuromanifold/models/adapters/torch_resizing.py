@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from neuromanifold.numerics.validation import indefinite
+
 STATISTICS = ("running_mean", "running_var")
 
 
@@ -72,6 +74,6 @@ def _renamed(layer: Any, name: str, shape: tuple[int, ...], torch: Any) -> None:
         layer.num_features = shape[0]
     else:
         raise ValueError(
-            f"`params[{name!r}]` has shape {shape}, but a {type(layer).__name__} cannot be resized; "
+            f"`params[{name!r}]` has shape {shape}, but {indefinite(layer)} cannot be resized; "
             "linear layers, convolutions without groups and batch normalisations can."
         )

@@ -10,6 +10,7 @@ from neuromanifold.models.adapters.pytorch import from_torch
 from neuromanifold.models.adapters.torch_tensors import from_array
 from neuromanifold.models.files.tensors import read_tensors
 from neuromanifold.models.function import FunctionModel
+from neuromanifold.numerics.validation import indefinite
 
 
 def load_with_factory(path: Path, factory: str, example: Any) -> tuple[Any, dict[str, Any]]:
@@ -26,7 +27,7 @@ def load_with_factory(path: Path, factory: str, example: Any) -> tuple[Any, dict
         return from_torch(_filled(path, built, tensors).eval(), example=example)
     if not callable(built):
         raise TypeError(
-            f"`factory` {factory} returned a {type(built).__name__}; return a torch.nn.Module or a function f(params, x)."
+            f"`factory` {factory} returned {indefinite(built)}; return a torch.nn.Module or a function f(params, x)."
         )
     return FunctionModel(built, name=factory), tensors
 
@@ -35,7 +36,7 @@ def module_with_factory(path: Path, factory: str) -> Any:
     """The PyTorch module that `package.module:function` builds, filled from the file, in evaluation mode."""
     built = _call(factory)
     if not _is_module(built):
-        raise TypeError(f"`factory` {factory} returned a {type(built).__name__}; return a torch.nn.Module.")
+        raise TypeError(f"`factory` {factory} returned {indefinite(built)}; return a torch.nn.Module.")
     return _filled(path, built, read_tensors(path)[0]).eval()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.models.files.layout import Layout
 from neuromanifold.models.files.pickles import Call, Name, Stored, parse
 from neuromanifold.numerics.archives import check_size, open_archive, read_member, unreadable
+from neuromanifold.numerics.validation import indefinite
 
 _LARGEST_PICKLE = 16 * 2**20
 _STORAGES = {
@@ -122,7 +123,7 @@ def _description(value: Call) -> tuple[str, Layout]:
 
 
 def _described(value: Any) -> str:
-    return f"a {value.name}" if isinstance(value, Call) else f"a {type(value).__name__}"
+    return f"a {value.name}" if isinstance(value, Call) else indefinite(value)
 
 
 def _shown(error: Exception) -> str:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.init import Layer
+from neuromanifold.numerics.validation import indefinite
 
 Shape = tuple[int, ...]
 SCALINGS = ("standard", "ntk")
@@ -78,7 +79,7 @@ def check_deviations(**given: Any) -> None:
     """Refuse standard deviations that are negative or not finite, and weights that are all zero."""
     for name, value in given.items():
         if not isinstance(value, (int, float, np.floating)):
-            raise TypeError(f"`{name}` is a {type(value).__name__}; pass a number.")
+            raise TypeError(f"`{name}` is {indefinite(value)}; pass a number.")
         if not np.isfinite(value) or value < 0 or (value == 0 and name != "bias_std"):
             allowed = "zero or a positive number" if name == "bias_std" else "a positive number"
             raise ValueError(f"`{name}` is {value}; pass {allowed}.")

@@ -11,6 +11,7 @@ from neuromanifold.models.layers.branches import Residual, Sum
 from neuromanifold.models.layers.conv import Conv
 from neuromanifold.models.layers.dense import Dense
 from neuromanifold.numerics.precision import is_traced
+from neuromanifold.numerics.validation import indefinite
 from neuromanifold.tangent.infinite.operations import Spread
 
 WeightLayer = Dense | Conv | Attention
@@ -68,7 +69,7 @@ def _deviation(layer: WeightLayer, weight: Any, bias: Any) -> Deviation:
             )
         return Deviation(jnp.stack([jnp.asarray(w, jnp.float64) for w in given]), bias)
     if _several(weight):
-        raise ValueError(f"`weight_std` has the entry {weight!r} for a {type(layer).__name__} layer; pass one number.")
+        raise ValueError(f"`weight_std` has the entry {weight!r} for {indefinite(layer)} layer; pass one number.")
     return Deviation(jnp.asarray(layer.weight_std if weight is None else weight, jnp.float64), bias)
 
 

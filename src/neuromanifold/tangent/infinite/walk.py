@@ -19,6 +19,7 @@ from neuromanifold.models.layers.dense import Dense
 from neuromanifold.models.layers.norm import LayerNorm
 from neuromanifold.models.layers.pooling import AvgPool, Flatten, GlobalAvgPool
 from neuromanifold.models.layers.windows import per_axis
+from neuromanifold.numerics.validation import indefinite
 from neuromanifold.tangent.infinite import operations
 from neuromanifold.tangent.infinite.deviations import Deviation
 from neuromanifold.tangent.infinite.duals import Dual, Own
@@ -137,9 +138,7 @@ class Walk:
                 return self.total([(), layer.layers], now, shape, after, where)
             case Sum():
                 return self.total(list(layer.branches), now, shape, after, where)
-        raise TypeError(
-            f"`{where}` is a {type(layer).__name__}, which has no infinite-width limit here; use nm.layers."
-        )
+        raise TypeError(f"`{where}` is {indefinite(layer)}, which has no infinite-width limit here; use nm.layers.")
 
     def weights(self, fan_in: int, bias: bool) -> Spread:
         """The next weight layer's variances."""
