@@ -178,6 +178,22 @@ def test_a_graph_computes_less_where_its_layers_take_the_smaller_widths(rng):
         assert any("index_copy" in str(node.target) for node in graph.graph.nodes) is padded
 
 
+def test_a_graph_takes_the_statistics_of_normalisations_with_their_channels(rng):
+    torch.manual_seed(3)
+    layers = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2)]
+    module, x = nn.Sequential(*layers).double().eval(), rng.normal(size=(20, 1, 4, 4))
+    with torch.no_grad():
+        module[1].running_mean.normal_()
+        module[4].weight.view(2, 4, 4)[:, 1] = 0.0
+    for statistics in (True, False):
+        f, params = nm.from_torch(module, example=torch.from_numpy(x[:2]), statistics=statistics)
+        graph = nm.reduce_width(f, params, x, fold=False).to_torch(module, example=x)
+        assert (graph(torch.from_numpy(x)) - module(torch.from_numpy(x))).abs().max() < 1e-12
+        assert not any("index_copy" in str(node.target) for node in graph.graph.nodes)
+        assert size(module) - size(graph) == (10 + 2 + 8 if statistics else 0)  # constants hold their channels
+        assert len(graph.get_buffer("1.running_mean")) == (3 if statistics else 4)
+
+
 def test_a_graph_keeps_names_of_arguments_and_shared_weights(rng):
     class Tied(nn.Module):
         def __init__(self) -> None:

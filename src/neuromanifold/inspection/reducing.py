@@ -47,7 +47,7 @@ def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tup
         raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth, .safetensors or .pt2.")
     module, x = module_with_factory(Path(model), factory), samples(data)[0]
     graph = out.suffix == ".pt2"
-    f, params = from_torch(module, example=x, statistics=not graph)
+    f, params = from_torch(module, example=x, statistics=True)
     found = reduce_width(f, params, x, fold=graph)
     small = found.to_torch(module, example=x) if graph else to_torch(module, found.params, resize=True)
     first, second = (_outputs(each, x, torch) for each in (module, small))

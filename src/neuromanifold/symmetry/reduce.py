@@ -62,10 +62,10 @@ class Reduction(Result):
     def to_torch(self, module: Any, *, example: Any) -> Any:
         """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch: `nm.from_torch(module, example=example)`.
 
-        Its graph is the module's at fewer parameters, which are named as before. Where a layer does not take them (a normalisation with
-        its buffers, grouped convolutions), the graph first puts them at their places among zeros; what was folded is a buffer. Values
-        are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers where they can be
-        resized.
+        Its graph is the module's at fewer parameters, which are named as before. Where a layer does not take them (a normalisation whose
+        statistics are not among them, grouped convolutions), the graph first puts them at their places among zeros; what was folded is a
+        buffer. Values are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers where
+        they can be resized.
         """
         if self.whole is None or not isinstance(self.params, dict):
             raise TypeError(f"the reduced network is {indefinite(self.net)}, not one that `nm.from_torch` gave.")

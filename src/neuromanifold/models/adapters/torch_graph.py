@@ -1,6 +1,7 @@
 """A PyTorch network at fewer parameters, as an `fx.GraphModule`: its exported graph, rewritten."""
 
 import copy
+import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch_export import exported_whole, quiet
+from neuromanifold.models.adapters.torch_resizing import statistics_of
 from neuromanifold.models.adapters.torch_tensors import own_parameters
 
 _GUARDS = "_guards_fn"
@@ -29,9 +31,11 @@ def graph_module(module: Any, smaller: Mapping[str, Smaller], args: tuple[Any, .
     """
     torch = need("torch")
     own, tied = own_parameters(module)
-    if set(smaller) != set(own):
+    statistics = [name for name in statistics_of(module, torch) if name in smaller]
+    if set(smaller) != {*own, *statistics}:
         raise ValueError(f"`module` has the parameters {', '.join(own)}; the reduced network {', '.join(smaller)}.")
-    exported = exported_whole(module, args, kwargs)
+    exported, tied = exported_whole(module, args, kwargs), {**tied, **dict(zip(statistics, statistics, strict=True))}
+    smaller = {name: it._replace(fixed=it.fixed or name in statistics) for name, it in smaller.items()}
     with quiet():
         whole = exported.module()
         direct, padded = (_rewritten(whole, smaller, tied, padded=padded, torch=torch) for padded in (False, True))
@@ -48,7 +52,7 @@ def _rewritten(whole: Any, smaller: Mapping[str, Smaller], tied: Mapping[str, st
             name = tied[node.target]
             it = smaller[name]
             if name not in made:
-                made[name] = _tensor(it, found.get_parameter(node.target), torch)
+                made[name] = _tensor(it, operator.attrgetter(node.target)(found), torch)
             _replace(found, node.target, made[name], fixed=it.fixed)
             if padded and it.values.shape != it.shape:
                 _pad(found, node, it, torch)
