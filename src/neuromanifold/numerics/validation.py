@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold.numerics.inputs import plain_array
 from neuromanifold.numerics.precision import dtype_of, is_floating, is_traced
 
-_VOWEL = re.compile(r"[aeioAEIO]|nd|[FHLMNRSX][A-Z]")
+_VOWEL = re.compile(r"[aeioAEIO]|ndarray|[FHLMNRSX][A-Z]")
 """How names begin that are spoken with a vowel: the last are read letter by letter, as in MLP."""
 
 
