@@ -108,7 +108,7 @@ class _Builder:
             raise ValueError(
                 f"`f` has a loop of {length} steps ({summarize(equation.source_info)}); at most {_LONGEST_LOOP} are unrolled."
             )
-        first, carried = options["num_consts"], options["num_consts"] + options["num_carry"]
+        first, carried = _parts_of_scan(equation)
         fixed, carry, stacked = inputs[:first], inputs[first:carried], inputs[carried:]
         rows: list[list[int]] = [[] for _ in range(length)]
         for step in range(length)[:: -1 if options["reverse"] else 1]:
@@ -158,6 +158,20 @@ class _Builder:
             tuple(dict.fromkeys(self.rounded)),
         )  # fmt: skip
         return program.slice(outputs)
+
+
+def _parts_of_scan(equation: Any) -> tuple[int, int]:
+    """Where the carry begins among the inputs of a `scan`, and where it ends: what is stacked has one axis more outside of the body.
+
+    Versions of JAX say it in different words.
+    """
+    body = equation.params["jaxpr"]
+    body = body.jaxpr if isinstance(body, jex.ClosedJaxpr) else body
+    alike = [
+        sum(outside.aval.ndim == inside.aval.ndim for outside, inside in zip(*pair, strict=True))
+        for pair in ((equation.invars, body.invars), (equation.outvars, body.outvars))
+    ]
+    return alike[0] - alike[1], alike[0]
 
 
 _STRUCTURAL: dict[str, Callable[..., list[Any]]] = {
