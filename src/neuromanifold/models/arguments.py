@@ -49,10 +49,22 @@ class Signature(NamedTuple):
         return jax.tree.unflatten(self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves])
 
 
-def check_callable(f: Any) -> None:
-    """Refuse what is no function, and functions of other arguments."""
+def check_model(f: Any) -> None:
+    """Refuse what is no function, models that cannot be remembered, and functions of other arguments."""
     if not callable(f):
         raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
+    try:
+        hash(f)
+    except TypeError:
+        raise TypeError(
+            f"`f` is {indefinite(f)}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
+            "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
+        ) from None
+    _check_arguments(f)
+
+
+@lru_cache(maxsize=1024)
+def _check_arguments(f: Any) -> None:
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # some builtins do not say
@@ -65,22 +77,6 @@ def check_callable(f: Any) -> None:
             f"`f` is {name}{signature}, which cannot be called as f(params, x) ({error}); "
             "fix the other arguments: `lambda params, x: …`."
         ) from None
-
-
-def check_model(f: Any) -> None:
-    """Refuse what is no function, and models that cannot be remembered."""
-    try:
-        hash(f)
-    except TypeError:
-        check_callable(f)
-        raise TypeError(
-            f"`f` is {indefinite(f)}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
-            "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
-        ) from None
-    _check_once(f)
-
-
-_check_once = lru_cache(maxsize=1024)(check_callable)
 
 
 def checked(f: Model, params: Any, x: Any, *more: Any, dtype: Any = None) -> tuple[Any, ...]:
