@@ -35,7 +35,7 @@ def test_normalisation_and_linear_channels_of_a_cnn(rng):
     assert {name for name, leaf in small.params.items() if leaf is None} == {"c", "mean", "variance", "g"}
     assert small.params["a"].shape == (2, 4) and small.params["v"].shape == (2, 2)  # rank 2 of six linear channels
     assert (small.neurons_saved, small.parameters_saved) == (4, 4 * 4 + 4 * (4 + 2)) and small.proved
-    assert "16 parameters, folded into the weights" in str(small) and "wide inputs" in str(small)
+    assert "16 parameters, folded into the weights" in str(small) and "equal everywhere" in str(small)
     assert largest_change(small, normalised_cnn, params, rng.normal(size=(40, 2, 5, 5))) < 1e-13
     with arithmetic():  # and it is a model like any other: its derivative is that of f in the folded coordinates
         gradient = jax.grad(lambda p: small.net(p, x).sum())(small.params)
