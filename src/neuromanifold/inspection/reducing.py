@@ -1,6 +1,5 @@
 """Files of networks reduced: stacks of layers by their neurons, PyTorch modules by their channels, each in the format it came in."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from neuromanifold.inspection.opening import samples
 from neuromanifold.models import load, save
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.pytorch import from_torch, save_graph, to_torch
+from neuromanifold.models.adapters.torch_tensors import tensors_in
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.files.factory import module_with_factory
 from neuromanifold.models.storage import layer_names
@@ -67,16 +67,7 @@ def _outputs(module: Any, x: Any, torch: Any) -> np.ndarray:
         given = (
             module(**batch) if isinstance(batch, dict) else module(*(batch if isinstance(batch, tuple) else (batch,)))
         )
-    return np.concatenate([np.ravel(np.asarray(y.double())) for y in _tensors(given)])
-
-
-def _tensors(given: Any) -> Iterator[Any]:
-    """The tensors of nested dictionaries and tuples."""
-    if isinstance(given, Mapping | Sequence):
-        for part in given.values() if isinstance(given, Mapping) else given:
-            yield from _tensors(part)
-    else:
-        yield given
+    return np.concatenate([np.ravel(np.asarray(y.double())) for y in tensors_in(given)])
 
 
 def _written(module: Any, out: Path, torch: Any) -> Path:

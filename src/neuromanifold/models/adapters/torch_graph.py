@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch_export import exported_whole, quiet
 from neuromanifold.models.adapters.torch_resizing import statistics_of
-from neuromanifold.models.adapters.torch_tensors import own_parameters
+from neuromanifold.models.adapters.torch_tensors import own_parameters, tensors_in
 
 _GUARDS = "_guards_fn"
 
@@ -105,12 +105,5 @@ def _same(direct: Any, padded: Any, args: tuple[Any, ...], kwargs: Mapping[str, 
             found = copy.deepcopy(direct).double()(*given, **named)
         except RuntimeError:  # shapes that do not fit
             return False
-    pairs = zip(_tensors(found, torch), _tensors(expected, torch), strict=True)
+    pairs = zip(tensors_in(found), tensors_in(expected), strict=True)
     return all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in pairs)
-
-
-def _tensors(y: Any, torch: Any) -> list[Any]:
-    if torch.is_tensor(y):
-        return [y]
-    parts = y.values() if isinstance(y, Mapping) else y if isinstance(y, list | tuple) else ()
-    return [leaf for part in parts for leaf in _tensors(part, torch)]

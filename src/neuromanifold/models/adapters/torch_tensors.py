@@ -1,6 +1,6 @@
 """Tensors and arrays: one into the other, and which parameters share memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -37,6 +37,15 @@ def to_tensor(leaf: Any, dtype: Any, device: Any) -> Any:
         return leaf
     tensor = from_array(np.asarray(leaf)).to(device)
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def tensors_in(given: Any) -> Iterator[Any]:
+    """What a module gave, one by one: the leaves of nested dictionaries and tuples."""
+    if isinstance(given, Mapping | Sequence):
+        for part in given.values() if isinstance(given, Mapping) else given:
+            yield from tensors_in(part)
+    else:
+        yield given
 
 
 def own_parameters(module: Any) -> tuple[dict[str, Any], dict[str, str]]:
