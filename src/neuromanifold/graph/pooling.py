@@ -53,9 +53,9 @@ def pools(closed: Any) -> bool:
 
 
 def _steady(equation: Any) -> Any:
-    given = equation.invars[0].aval
-    if equation.primitive.name not in POOLINGS or not jnp.issubdtype(given.dtype, jnp.floating):
+    if equation.primitive.name not in POOLINGS or not jnp.issubdtype(equation.invars[0].aval.dtype, jnp.floating):
         return equation
+    given = equation.invars[0].aval
     one = partial(pooled, equation.primitive.name, equation.params)
     inner = jax.make_jaxpr(one)(jax.ShapeDtypeStruct(given.shape, given.dtype)).eqns[0]
     return inner.replace(invars=equation.invars, outvars=equation.outvars)
