@@ -1,15 +1,21 @@
 """Figures of an inspection, drawn from what it holds; nothing is computed here."""
 
 import html
-from itertools import cycle
+import itertools
 from typing import Any
 
 import numpy as np
 
 from neuromanifold.inspection import Inspection, Timeline
+from neuromanifold.numerics.palette import colour_and_texture, gathered
 from neuromanifold.report.chart import Chart, Rule, Series, figure
 
-_SHARES = ("c1", "c7", "c5", "c3", "c6", "c4", "c2", "c8", "c9", "c10", "c11", "c12")
+_LEAST_WIDTH = 2.0
+_TEXTURES = (
+    '<defs><pattern id="striped" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect class="gap" width="2" height="5"/></pattern><pattern id="dotted" width="5" height="5" patternUnits="userSpaceOnUse">'
+    '<circle class="gap" cx="2.5" cy="2.5" r="1.3"/></pattern></defs>'
+)
 _GROWTH = (
     "Where the curve is flat, further samples show nothing new; where it still rises at the right end, the sample was too small to "
     "show all that the parameters can do."
@@ -81,23 +87,35 @@ def growth_figure(found: Inspection) -> str:
 
 def parameters_figure(found: Inspection) -> str:
     """One bar: parameter directions that change the function on the sample, and where the others went."""
-    shares = found.shares
-    parts, left = [], 0.0
-    colours = (*_SHARES, *(f"{colour} pale" for colour in _SHARES))
-    for (name, count), colour in zip(shares, cycle(colours), strict=False):
-        width = 480 * count / found.n_params
-        tip = html.escape(f"{name}: {count:,} of {found.n_params:,}")
-        parts.append(f'<rect class="{colour}" x="{left:.2f}" y="0" width="{width:.2f}" height="34" data-tip="{tip}"/>')
-        left += width
+    shares = gathered(found.shares)
+    widths = [max(480 * count / found.n_params, _LEAST_WIDTH if count else 0.0) for _, count in shares]
+    lefts = [0.0, *itertools.accumulate(width * 480 / sum(widths) for width in widths)]
+    styles = [_style(index) for index in range(len(shares))]
+    parts = "".join(
+        _part(style, a, b - a, f"{name}: {count:,} of {found.n_params:,}")
+        for (name, count), style, a, b in zip(shares, styles, lefts, lefts[1:], strict=False)
+    )
     legend = "".join(
-        f'<li><i class="key dot {colour}"></i>{html.escape(name)}: {count:,}</li>'
-        for (name, count), colour in zip(shares, cycle(colours), strict=False)
+        f'<li><i class="key dot {" ".join(style)}"></i>{html.escape(name)}: {count:,}</li>'
+        for (name, count), style in zip(shares, styles, strict=True)
     )
     label = html.escape("Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares))
     return (
-        f'<figure><svg class="bar" viewBox="0 0 480 34" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        f'<figure><svg class="bar" viewBox="0 0 480 34" role="img" aria-label="{label}">{_TEXTURES}{parts}</svg>'
         f'<ul class="legend">{legend}</ul></figure>'
     )
+
+
+def _style(index: int) -> tuple[str, str]:
+    colour, texture = colour_and_texture(index)
+    return f"p{colour + 1}", texture
+
+
+def _part(style: tuple[str, str], left: float, width: float, tip: str) -> str:
+    """A piece of a bar; its texture lies over its colour."""
+    place = f'x="{left:.2f}" y="0" width="{width:.2f}" height="34"'
+    over = f'<rect {place} fill="url(#{style[1]})" pointer-events="none"/>' if style[1] else ""
+    return f'<rect class="{style[0]}" {place} data-tip="{html.escape(tip)}"/>{over}'
 
 
 def bottleneck_figure(found: Inspection) -> str:
@@ -135,9 +153,8 @@ def timeline_figures(timeline: Timeline) -> str:
 
 def _panel(timeline: Timeline, title: str, curves: dict[str, np.ndarray]) -> str:
     steps: Any = timeline.steps.astype(float)
-    colours = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
     series = tuple(
-        Series(label if len(curves) > 1 else "", steps, values, "line", colours[k % 7], dashed=k >= 7)
+        Series(label if len(curves) > 1 else "", steps, values, "line", _style(k)[0], dashed=bool(_style(k)[1]))
         for k, (label, values) in enumerate(curves.items())
     )
     first, last = (", ".join(f"{values[i]:.4g}" for values in curves.values()) for i in (0, -1))
