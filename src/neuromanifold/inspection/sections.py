@@ -83,7 +83,9 @@ def _exactly(s: Subject) -> str:
     try:
         refuse_inexact(s.graph, "it needs")
     except NoExactAnswer as refusal:
-        return re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", str(refusal).partition(";")[0])
+        operation = str(refusal).partition("`f` uses ")[2].partition(";")[0]
+        where = re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", operation)
+        return f"exact arithmetic is that of fractions, and the network uses {where}"
     return "" if s.exactly else "no exact arithmetic was asked for"
 
 
@@ -130,7 +132,7 @@ def float64_rank(s: Subject) -> Rank:
 
 def _cheap(s: Subject) -> str:
     large = s.rows * s.columns > _SMALL
-    return f"the Jacobian has {s.rows:,} × {s.columns:,} entries" if large else ""
+    return f"left out of large Jacobians ({s.rows:,} × {s.columns:,} entries)" if large else ""
 
 
 def _spectrum(s: Subject) -> Spectrum:

@@ -146,7 +146,7 @@ class Subject:
         """Those of them that are in convolutions, which float64 takes several times as long for as for matrix products."""
         program = self.graph.program
         nodes = [node for node in program.nodes if node.operation == "conv_general_dilated"]
-        return min(self.operations, sum(2.0 * _multiplications(program, node) for node in nodes))
+        return min(self.operations, 2.0 * sum(_multiplications(program, node) for node in nodes))
 
     def _alike(self, x: Any) -> tuple[Any, Any]:
         """Parameters and samples in one precision: convolutions do not take two."""

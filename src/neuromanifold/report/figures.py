@@ -9,8 +9,10 @@ import numpy as np
 from neuromanifold.inspection import Inspection, Timeline
 from neuromanifold.numerics.palette import colour_and_texture, gathered
 from neuromanifold.report.chart import Chart, Rule, Series, figure
+from neuromanifold.report.terms import named
 
 _LEAST_WIDTH = 2.0
+_LEAST_LOG = 30.0  # from the smallest value to the largest, where the scale is to be logarithmic
 _TEXTURES = (
     '<defs><pattern id="striped" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<rect class="gap" width="2" height="5"/></pattern><pattern id="dotted" width="5" height="5" patternUnits="userSpaceOnUse">'
@@ -24,10 +26,8 @@ _SPECTRUM = (
     "Singular values of the Jacobian in float64. A rank read off floating point depends on where the line is drawn; the exact "
     "rank does not."
 )
-_KERNEL = (
-    "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 of the largest is rounding. The exact "
-    "rank does not depend on it."
-)
+_KERNEL = "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 of the largest is rounding."
+_APART = " The exact rank does not depend on them."
 _BOTTLENECK = (
     "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's rank and the others near 0: what L2 "
     "regularisation makes of deep networks."
@@ -41,7 +41,8 @@ def spectrum_figure(found: Inspection) -> str:
     floor = max(values[0], 1e-300) * 1e-20
     index, rank = np.arange(1, len(values) + 1), _rank(found, len(values))
     kept, shown = index <= rank, np.maximum(values, floor)
-    series = [Series("change the function", index[kept], shown[kept], "points", "c1")]
+    label = "change the function" if found.dimension is not None else f"the largest of {found.rows_of_jacobian:,}"
+    series = [Series(label, index[kept], shown[kept], "points", "c1")]
     if not kept.all():
         series.append(Series("zero up to rounding", index[~kept], shown[~kept], "points", "soft"))
     rules = tuple(
@@ -51,10 +52,10 @@ def spectrum_figure(found: Inspection) -> str:
     )
     below = f" Values below {floor:.0e} are drawn there." if (values < floor).any() else ""
     alt = f"{len(values):,} values from {values[0]:.3g} down to {values[-1]:.3g}; {rank:,} of them count."
-    chart = Chart(
-        "Singular values", alt, "index", "singular value", tuple(s for s in series if len(s.x)), rules, log=True
-    )
-    return figure(chart, (_KERNEL if found.float64 is None else _SPECTRUM) + below)
+    drawn, wide = tuple(s for s in series if len(s.x)), bool(rules) or bool(shown[0] > _LEAST_LOG * shown[-1])
+    chart = Chart("Singular values", alt, "index, largest first", "singular value", drawn, rules, log=wide)
+    kernel = _KERNEL + (_APART if found.exact is not None else "")
+    return figure(chart, (kernel if found.float64 is None else _SPECTRUM) + below)
 
 
 def _rank(found: Inspection, count: int) -> int:
@@ -96,7 +97,7 @@ def parameters_figure(found: Inspection) -> str:
         for (name, count), style, a, b in zip(shares, styles, lefts, lefts[1:], strict=False)
     )
     legend = "".join(
-        f'<li><i class="key dot {" ".join(style)}"></i>{html.escape(name)}: {count:,}</li>'
+        f'<li><i class="key dot {" ".join(style)}"></i>{named(name)}: {count:,}</li>'
         for (name, count), style in zip(shares, styles, strict=True)
     )
     label = html.escape("Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares))

@@ -20,7 +20,8 @@ STYLE = (
   --good: #00664a; --sampled: #005f96; --bad: #a33d00; --amended: #7a4f00; --open: #5b4a8a; --differs: #fdecea;
   --c1: #0072b2; --c2: #c04f00; --c3: #00805d; --c5: #56b4e9; --off: #c3c8cf; }
 @media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #b0b5bd; --line: #3a3f47; --ground: #16181c;
-  --tint: #24272d;  --accent: #7cc4f2; --good: #4fd0a5; --sampled: #7cc4f2; --bad: #ff9a62; --amended: #e6b450; --open: #b8a6f0; --differs: #3d2320;
+  --tint: #24272d; --accent: #7cc4f2; --good: #4fd0a5; --sampled: #7cc4f2; --bad: #ff9a62; --amended: #e6b450;
+  --open: #b8a6f0; --differs: #3d2320;
   --c1: #56b4e9; --c2: #ff9a62; --c3: #35c399; --c5: #2f7fb3; --off: #4a5058; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto; padding: 1.5rem 1.2rem 3rem; }
@@ -55,7 +56,7 @@ body { max-width: 56rem; }
 .verdict p { margin: .3rem 0; } .verdict p:first-child { font-size: 1.15rem; }
 nav ul { list-style: none; padding: 0; margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .92rem; }
 .term { color: inherit; text-decoration: underline dotted; text-underline-offset: .2em; }
-@media (min-width: 40.01rem) { .facts th { white-space: nowrap; } }
+@media (min-width: 40.01rem) { .facts th { white-space: nowrap; } .facts .none th { white-space: normal; } }
 .facts td { text-align: right; white-space: nowrap; font-weight: 600; }
 .facts td + td { text-align: left; white-space: normal; font-weight: 400; color: var(--soft); }
 .facts .sub th { padding-left: 1.6rem; color: var(--soft); } .facts .none td { font-weight: 400; color: var(--soft); }

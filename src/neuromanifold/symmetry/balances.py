@@ -24,7 +24,6 @@ from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.channels import Arrays, Channels, Slot, channels_of
 from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.cut import null_space
-from neuromanifold.symmetry.named import echelon
 
 _POINTS, _INPUTS, _COVECTORS = 2, 4, 2
 _ROUNDED, _LARGEST = 1e-6, 12  # exponents this near to a fraction with a denominator up to that are one
@@ -121,7 +120,7 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
         leaves, structure = jax.tree.flatten(params)
         sizes = [float(np.sqrt(np.mean(np.square(leaf, dtype=np.float64)))) or 1.0 for leaf in map(np.asarray, leaves)]
         points = [
-            [size * rng.standard_normal(np.shape(leaf)) for size, leaf in zip(sizes, leaves, strict=True)]
+            [np.asarray(size * rng.standard_normal(np.shape(leaf))) for size, leaf in zip(sizes, leaves, strict=True)]
             for _ in range(_POINTS)
         ]
         pulled = _pulled(lambda leaves: called(f, structure.unflatten(leaves), some), points, rng)
@@ -132,14 +131,19 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
             Balance(channels, tuple(names[s.leaf] for s in channels.slots), _exponents(row, channels), cut.gap)
             for channels, null, cut in found
             if cut.decided
-            for row in sorted(echelon(null), key=_first_used)
+            for row in _canonical(null)
         )
     )
 
 
-def _first_used(row: np.ndarray) -> tuple[bool, ...]:
-    """What sorts laws of one axis by the slots that they are about."""
-    return tuple((np.abs(row) <= _ROUNDED * np.abs(row).max()).tolist())
+def _canonical(null: np.ndarray) -> np.ndarray:
+    """The basis of a space with the identity at the first slots that allow it: the same, however the space was found."""
+    first: list[int] = []
+    for slot in range(null.shape[1]):
+        if np.linalg.matrix_rank(null[:, [*first, slot]], tol=_ROUNDED) > len(first):
+            first.append(slot)
+    rows = np.linalg.solve(null[:, first], null)
+    return np.where(np.abs(rows) > _ROUNDED * np.abs(rows).max(initial=0.0), rows, 0.0)
 
 
 def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
@@ -160,7 +164,7 @@ def _pulled(g: Callable[[Any], Any], points: Sequence[Arrays], rng: np.random.Ge
     found = []
     for at in itertools.chain.from_iterable(itertools.repeat(at, _COVECTORS) for at in points):
         w = jax.tree.map(lambda y: rng.standard_normal(y.shape).astype(y.dtype), outputs)
-        found.append([leaf * np.asarray(back) for leaf, back in zip(at, pull(at, w), strict=True)])
+        found.append([np.asarray(leaf * back) for leaf, back in zip(at, pull(at, w), strict=True)])
     return found
 
 
