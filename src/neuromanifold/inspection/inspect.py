@@ -176,7 +176,7 @@ def _program(graph: Graph) -> tuple[str, ...]:
         ("piecewise linear in its input", graph.piecewise_linear),
         ("a polynomial", graph.polynomial),
         ("analytic", graph.analytic and not graph.polynomial),
-        ("open to exact arithmetic", graph.exact),
+        ("made of operations that exact arithmetic knows", graph.exact),
     ]
     used = Counter(node.operation for node in graph.program.nodes)
     listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in used.most_common())
@@ -184,7 +184,7 @@ def _program(graph: Graph) -> tuple[str, ...]:
     return (
         *(f"it is {name}" for name, holds in kinds if holds),
         f"{len(graph.program.nodes):,} operations: {listed}",
-        f"{len(graph.units):,} bends with {sum(u.size for u in units):,} units a sample",
+        f"it bends at {len(graph.units):,} of them (ReLU, maximum, absolute value), with {sum(u.size for u in units):,} units",
     )
 
 
