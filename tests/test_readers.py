@@ -162,3 +162,10 @@ def test_one_is_not_counted_as_many():
     )
     assert "1 of 3 units is off on the whole sample" in nm.inspect(net, params, X).verdict[-1]
     assert str(nm.reduce_width(net, params, X)).startswith("1 hidden neuron and 3 parameters saved")
+
+
+@pytest.mark.parametrize("name", ["Theorem 13", "theorem 13", "Thm 13", "thm13"])
+def test_a_theorem_is_found_by_its_long_name(name: str):
+    assert nm.papers.select("Riemann", (name,)) == nm.papers.select("riemann", ("Thm 13",))
+    with pytest.raises(ValueError, match=r"`ID` 'Theorem 99' names no statement of riemann"):
+        nm.papers.select("riemann", ("Theorem 99",))

@@ -13,7 +13,7 @@ from neuromanifold.functionspace.rescale import Filters, checked_delta, sign_pat
 from neuromanifold.functionspace.roots import root_factorisations
 from neuromanifold.functionspace.search import join, nearest_filter, normalise, polish
 from neuromanifold.models.convolution import LinearConvNet, compose
-from neuromanifold.numerics.results import Array, Result, follows
+from neuromanifold.numerics.results import Array, Result, counted, follows
 
 _SHORT = 2.0**24
 
@@ -72,7 +72,8 @@ class Fiber(Result):
             return "infinitely many tuples: v is zero, so one filter vanishes and the others are free on their spheres"
         if not self.params:
             return f"no tuples: v is not in the neuromanifold (the best fit found is at relative distance {self.distance:.3g})"
-        return f"{len(self)} tuples in {self.factorisations} factorisations (residual {self.residual:.1e}, by {self.method})"
+        found = f"{counted(len(self), 'tuple')} in {counted(self.factorisations, 'factorisation')}"
+        return f"{found} (residual {self.residual:.1e}, by {self.method})"
 
 
 @follows

@@ -38,7 +38,7 @@ def statements(paper: str | None = None) -> tuple[Statement, ...]:
 
 def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement, ...]:
     """The statements of `paper` that answer to one of `ids` (all of them without ids); an unknown id is an error."""
-    offered = statements(paper)
+    offered = statements(None if paper is None else paper.lower())
     for name in ids:
         if not any(statement.answers_to(name) for statement in offered):
             rows = "; ".join(dict.fromkeys(statement.row for statement in offered))

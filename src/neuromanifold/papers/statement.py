@@ -109,12 +109,12 @@ class Statement:
     proof: str = NO_PROOF
 
     def answers_to(self, name: str) -> bool:
-        """Whether `name` means this statement: its id, the number it begins with, or its row.   `P9`, `Thm 3`, `thm3(2)`
+        """Whether `name` means this statement: its id, the number it begins with, or its row.   `P9`, `Thm 3`, `Theorem 3`, `thm3(2)`
 
         >>> def nothing(*_): return ()
         >>> control = Control("", case=lambda: 1)
         >>> statement = Statement("bottleneck", "Thm 3", "Thm 3 (2)", "", "exact", nothing, nothing, control)
-        >>> [statement.answers_to(name) for name in ("thm3(2)", "Thm 3", "Thm 31", "Thm 3 (1)")]
+        >>> [statement.answers_to(name) for name in ("thm3(2)", "Theorem 3", "Thm 31", "Thm 3 (1)")]
         [True, True, False, False]
         """
         wanted = _plain(name)
@@ -122,5 +122,23 @@ class Statement:
         return wanted in map(_plain, names) or bool(re.match(re.escape(wanted) + r"(?![\w.])", _plain(self.id)))
 
 
+_WORDS = {
+    "theorem": "thm",
+    "proposition": "p",
+    "prop": "p",
+    "lemma": "lem",
+    "corollary": "cor",
+    "equation": "eq",
+    "section": "sec",
+    "example": "ex",
+    "observation": "obs",
+    "remark": "rem",
+    "definition": "def",
+    "figure": "fig",
+    "appendix": "app",
+}
+
+
 def _plain(name: str) -> str:
-    return re.sub(r"\s+", "", name).lower()
+    plain = re.sub(r"\s+", "", name).lower()
+    return re.sub(rf"^({'|'.join(_WORDS)})\.?(?=\d|[a-z]\.|\()", lambda found: _WORDS[found[1]], plain)

@@ -158,7 +158,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
     return gives
 
 
-def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) -> Any:
+def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
     """A copy of the module with these parameters, named as `from_torch` names them.
 
     Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values are rounded to its dtypes. With
