@@ -162,7 +162,7 @@ class Inspection:
         reasons = [p for p in self.parts if p.left_out and p.title in ("exact rank", "float64 rank")]
         if self.dimension is not None or not reasons:
             return ""
-        return "; ".join(f"{'the' if k else 'The'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
+        return "; ".join(f"{'no' if k else 'No'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
 
     def _kept(self) -> str:
         count = 0 if self.conserved is None else len(self.conserved)
@@ -303,10 +303,11 @@ class Inspection:
         if self.bottleneck is None:
             return []
         found = self.bottleneck
-        norm = f"‖θ‖² = {found.squared_norm:.4g}, at least {found.norm_bound:.4g} for this function"
+        norm = f"squared parameters sum to {found.squared_norm:.4g}, and must to {found.norm_bound:.4g} at least for this function"
         if not found.layers or not found.rank:
-            return [("bottleneck", "none", f"no layer is near a partial isometry; {norm}")]
-        where = f"in layers {_listed(found.layers)} of {found.net.depth}; {norm}"
+            return [("bottleneck", "none", f"no layer has its singular values near 0 and 1; {norm}")]
+        layers = f"layer{'s' if len(found.layers) > 1 else ''} {_listed(found.layers)}"
+        where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
     def _left_out_rows(self) -> list[Row]:

@@ -56,7 +56,7 @@ body { max-width: 56rem; }
 .verdict p { margin: .3rem 0; } .verdict p:first-child { font-size: 1.15rem; }
 nav ul { list-style: none; padding: 0; margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .92rem; }
 .term { color: inherit; text-decoration: underline dotted; text-underline-offset: .2em; }
-@media (min-width: 40.01rem) { .facts th { white-space: nowrap; } .facts .none th { white-space: normal; } }
+@media (min-width: 40.01rem) { .facts th { white-space: nowrap; width: 1%; } .facts .none th { white-space: normal; } }
 .facts td { text-align: right; white-space: nowrap; font-weight: 600; }
 .facts td + td { text-align: left; white-space: normal; font-weight: 400; color: var(--soft); }
 .facts .sub th { padding-left: 1.6rem; color: var(--soft); } .facts .none td { font-weight: 400; color: var(--soft); }
