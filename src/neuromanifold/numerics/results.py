@@ -91,12 +91,19 @@ def brief(value: Any) -> str:
     if isinstance(value, dict | tuple | list) and any(
         isinstance(a, np.ndarray | jax.Array) for a in jax.tree.leaves(value)
     ):
-        return f"{sum(np.size(a) for a in jax.tree.leaves(value)):,} numbers"
+        return _of_arrays(jax.tree.leaves(value))
     if isinstance(value, tuple | list) and len(value) > _MOST_SHOWN:
         return f"{len(value)} of them"
     if inspect.isfunction(value):
         return value.__name__
     return repr(value) if isinstance(value, str | Shown) else str(value)
+
+
+def _of_arrays(leaves: list[Any]) -> str:
+    size = sum(np.size(a) for a in leaves)
+    if not is_traced(leaves) and all(np.asarray(a).dtype.kind == "b" for a in leaves):
+        return f"{sum(int(np.sum(a)) for a in leaves):,} of {size:,}"
+    return f"{size:,} numbers"
 
 
 def _of_array(a: Any) -> str:
