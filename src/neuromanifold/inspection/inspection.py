@@ -148,7 +148,7 @@ class Inspection:
             return (
                 f"{seen}, and all {found:,} of these are seen: the sample is the limit, and more samples may show more."
             )
-        if rows < D and (self.saturated_at or self.n_samples) == self.n_samples:
+        if rows < D and not self._settled():
             return f"{seen}; {found:,} change the function on the sample, {rows - found:,} fewer than it could show."
         free = D - found
         return f"{seen}; {found:,} change the function on the sample, and {free:,} ({_percent(free, D)}) change nothing there."
@@ -178,11 +178,15 @@ class Inspection:
         at, n = self.saturated_at, self.n_samples
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
-        if n - at > n * _SETTLED:
+        if self._settled():
             shown = f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
             return f"{shown}; the other {n - at:,} add nothing."
         last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
         return f"The rank still grows with {last}: more may show more."
+
+    def _settled(self) -> bool:
+        """Whether the rank is known to have stood still over the last samples."""
+        return self.saturated_at is not None and self.n_samples - self.saturated_at > self.n_samples * _SETTLED
 
     def _surplus(self) -> str:
         if self.layers is None:

@@ -44,7 +44,8 @@ details { margin: .2rem 0; color: var(--soft); font-size: .92rem; } summary { cu
 .tip.shown { opacity: 1; }
 @page { margin: 16mm; }
 @media print { :root { color-scheme: light; } body { max-width: none; font-size: 10.5pt; padding: 0; }
-  figure, tr, .verdict { break-inside: avoid; } h2, h3 { break-after: avoid; } .tip, .tools, .skip, .download, nav { display: none !important; }
+  figure, tr, .verdict { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  .tip, .tools, .skip, .download, nav { display: none !important; }
   a { color: inherit; } * { print-color-adjust: exact; } }
 """
 )
