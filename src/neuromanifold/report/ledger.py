@@ -99,7 +99,7 @@ def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
 _MEANINGS = {
     "holds": "on every case of a range that was enumerated, or by exact algebra over it",
     "no counterexample in N": "on N independent cases that were drawn",
-    "constructive in N": "explicit networks stand for the quantity, which they bound from above: this can support a statement, not refute it",
+    "constructive in N": "explicit networks stand for the quantity, which they bound from above: this can support a statement only",
     "fails as printed; true instead": "with a counterexample that two routes confirm; the true statement near it is shown",
     "fails; true instead": "the same for a statement that no paper prints",
     "fails": "with a counterexample, and no true statement near it",
