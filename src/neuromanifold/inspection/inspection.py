@@ -19,6 +19,8 @@ from neuromanifold.tangent.spectrum import Spectrum
 
 Row = tuple[str, str, str]
 INTERRUPTED = "interrupted"
+_SETTLED = 0.05
+"""A rank that stands still for this share of the samples is said to have settled."""
 
 
 @dataclass(frozen=True)
@@ -146,24 +148,41 @@ class Inspection:
             return (
                 f"{seen}, and all {found:,} of these are seen: the sample is the limit, and more samples may show more."
             )
+        if rows < D and (self.saturated_at or self.n_samples) == self.n_samples:
+            return f"{seen}; {found:,} change the function on the sample, {rows - found:,} fewer than it could show."
         free = D - found
         return f"{seen}; {found:,} change the function on the sample, and {free:,} ({_percent(free, D)}) change nothing there."
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """The finding in about three sentences: the dimension, whether more samples would raise it, and what could go."""
-        return (self.headline, *(sentence for sentence in (self._saturation(), self._surplus()) if sentence))
+        sentences = (self._saturation() or self._reason(), self._surplus() or self._kept())
+        return (self.headline, *(sentence for sentence in sentences if sentence))
+
+    def _reason(self) -> str:
+        """Why the rank is not known, where it is not."""
+        reasons = [p for p in self.parts if p.left_out and p.title in ("exact rank", "float64 rank")]
+        if self.dimension is not None or not reasons:
+            return ""
+        return "; ".join(f"{'the' if k else 'The'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
+
+    def _kept(self) -> str:
+        count = 0 if self.conserved is None else len(self.conserved)
+        return (
+            f"Gradient flow keeps {_counted(count, 'number')} made of the parameters, whatever the data."
+            if count
+            else ""
+        )
 
     def _saturation(self) -> str:
         at, n = self.saturated_at, self.n_samples
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
-        if at < n:
-            rest = f"the other {n - at:,} add" if n - at > 1 else "the last one adds"
-            return (
-                f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it; {rest} nothing."
-            )
-        return f"The rank still grows with the last of the {n:,} samples: more may show more."
+        if n - at > n * _SETTLED:
+            shown = f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
+            return f"{shown}; the other {n - at:,} add nothing."
+        last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
+        return f"The rank still grows with {last}: more may show more."
 
     def _surplus(self) -> str:
         if self.layers is None:
@@ -178,10 +197,11 @@ class Inspection:
         return f"{text}."
 
     def _size_rows(self) -> list[Row]:
-        chosen = f"; {self.n_samples:,} of {self.n_given:,}, evenly spaced" if self.n_samples < self.n_given else ""
+        size, few = self.rows_of_jacobian, self.n_samples < self.n_given
+        chosen = f"; {self.n_samples:,} of the {self.n_given:,} samples, evenly spaced" if few else ""
         rows = [
-            ("parameters", f"{self.n_params:,}", "D"),
-            ("samples × outputs", f"{self.n_samples:,} × {self.n_outputs:,}", f"rows of the Jacobian{chosen}"),
+            ("parameters", f"{self.n_params:,}", "D, all numbers that training may change"),
+            ("samples × outputs", f"{self.n_samples:,} × {self.n_outputs:,}", f"{size:,} rows of the Jacobian{chosen}"),
         ]
         return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", f"{self.fit_name} on the sample")]
 
@@ -207,7 +227,7 @@ class Inspection:
     def _account_rows(self) -> list[Row]:
         rows: list[Row] = []
         if self.closed is not None:
-            remark = "no open path runs through them on the sample"
+            remark = "their derivative is zero at every sample: units that are off shut every path"
             rows.append(("parameters without effect", f"{self.closed:,}", remark))
         if self.account is not None:
             explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
@@ -227,7 +247,10 @@ class Inspection:
         rows: list[Row] = []
         if self.regions is not None:
             bound = self.affine_dimension * self.regions * self.n_outputs
-            allowed = f"they allow a functional dimension of at most {bound:,}"
+            binding = bound < min(self.rows_of_jacobian, self.n_params)
+            allowed = (
+                f"they allow a functional dimension of at most {bound:,}" if binding else "patterns of units on and off"
+            )
             rows.append(("linear regions sampled", f"{self.regions:,}", allowed))
         if self.layers:
             of = f"{sum(s.width for s in self.layers):,}"
@@ -247,14 +270,21 @@ class Inspection:
         s = self.spectrum
         if s is None:
             return []
-        trace = "trace not computed: it needs more memory" if np.isnan(s.trace) else f"trace {s.trace:.4g}"
-        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, {trace}")]
+        trace = (
+            "their sum was not computed: it needs more memory" if np.isnan(s.trace) else f"their sum is {s.trace:.4g}"
+        )
+        how = (
+            f"of {s.size:,}, all computed"
+            if s.complete
+            else f"the {len(s.eigenvalues):,} largest of {s.size:,} by {s.method}"
+        )
+        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{how}; {trace}")]
         if not np.isnan(s.effective_rank):
-            rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
+            rows.append(("  effective rank", f"{s.effective_rank:.2f}", "about how many directions carry the sum"))
         return (
             rows
             if np.isnan(s.trace)
-            else [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+            else [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "the sum over the largest eigenvalue")]
         )
 
     def _descent_rows(self) -> list[Row]:
@@ -262,7 +292,7 @@ class Inspection:
         if d is None:
             return []
         return [
-            ("largest stable learning rate", f"{d.largest_lr:.4g}", f"2 / sharpness; sharpness {d.sharpness:.4g}"),
+            ("largest stable learning rate", f"{d.largest_lr:.4g}", f"2 / sharpness of {d.loss}, {d.sharpness:.4g}"),
             (
                 "  alignment",
                 f"{d.alignment:.4g}",
@@ -281,7 +311,11 @@ class Inspection:
         return [("bottleneck", f"rank {found.rank}", where)]
 
     def _left_out_rows(self) -> list[Row]:
-        return [(part.title, "not computed", part.left_out) for part in self.parts if part.left_out]
+        reasons: dict[str, list[str]] = {}
+        for part in self.parts:
+            if part.left_out:
+                reasons.setdefault(part.left_out, []).append(part.title)
+        return [(", ".join(titles), "not computed", why) for why, titles in reasons.items()]
 
     def __repr__(self) -> str:
         return f"Inspection({self.headline})"
