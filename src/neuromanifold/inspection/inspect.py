@@ -121,10 +121,11 @@ def subject_of(
 def too_much(section: Any, subject: Subject, patience: float | int) -> str:
     """Why a section or a measure costs more than it may, where it does."""
     seconds, size = section.seconds(subject), section.bytes(subject)
+    fewer = " or fewer `samples`" if subject.samples > 1 else ""
     if size > subject.budget:
-        return f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass more `memory` or fewer `samples`"
+        return f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass more `memory`{fewer}"
     if seconds > patience:
-        return f"it would take about {_duration(seconds)}: pass more `patience` or fewer `samples`"
+        return f"it would take about {_duration(seconds)}: pass more `patience`{fewer}"
     return ""
 
 

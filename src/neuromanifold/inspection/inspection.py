@@ -149,7 +149,7 @@ class Inspection:
             return (
                 f"{seen}, and all {found:,} of these are seen: the sample is the limit, and more samples may show more."
             )
-        if rows < D and (self.saturated_at or self.n_samples) == self.n_samples:
+        if rows < D and not self._settled():
             return f"{seen}; {found:,} change the function on the sample, {rows - found:,} fewer than it could show."
         free = D - found
         return f"{seen}; {found:,} change the function on the sample, and {free:,} ({_percent(free, D)}) change nothing there."
@@ -165,7 +165,7 @@ class Inspection:
         reasons = [p for p in self.parts if p.left_out and p.title in ("exact rank", "float64 rank")]
         if self.dimension is not None or not reasons:
             return ""
-        return "; ".join(f"{'the' if k else 'The'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
+        return "; ".join(f"{'no' if k else 'No'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
 
     def _kept(self) -> str:
         count = 0 if self.conserved is None else len(self.conserved)
@@ -179,11 +179,15 @@ class Inspection:
         at, n = self.saturated_at, self.n_samples
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
-        if n - at > n * _SETTLED:
+        if self._settled():
             shown = f"The first {counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
             return f"{shown}; the other {n - at:,} add nothing."
         last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
         return f"The rank still grows with {last}: more may show more."
+
+    def _settled(self) -> bool:
+        """Whether the rank is known to have stood still over the last samples."""
+        return self.saturated_at is not None and self.n_samples - self.saturated_at > self.n_samples * _SETTLED
 
     def _surplus(self) -> str:
         if self.layers is None:
@@ -305,10 +309,11 @@ class Inspection:
         if self.bottleneck is None:
             return []
         found = self.bottleneck
-        norm = f"‖θ‖² = {found.squared_norm:.4g}, at least {found.norm_bound:.4g} for this function"
+        norm = f"squared parameters sum to {found.squared_norm:.4g}, and must to {found.norm_bound:.4g} at least for this function"
         if not found.layers or not found.rank:
-            return [("bottleneck", "none", f"no layer is near a partial isometry; {norm}")]
-        where = f"in layers {_listed(found.layers)} of {found.net.depth}; {norm}"
+            return [("bottleneck", "none", f"no layer has its singular values near 0 and 1; {norm}")]
+        layers = f"layer{'s' if len(found.layers) > 1 else ''} {_listed(found.layers)}"
+        where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
     def _left_out_rows(self) -> list[Row]:
