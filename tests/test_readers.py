@@ -146,3 +146,19 @@ def test_factories_by_other_spellings_are_told_theirs(given: str, said: str, tmp
     np.savez(tmp_path / "w.npz", w=X)
     with pytest.raises(ValueError, match=f"`factory` is '{given}'; {re.escape(said)}$"):
         nm.load(tmp_path / "w.npz", factory=given, example=X)
+
+
+def test_a_reduction_without_an_ending_is_refused_before_the_work(tmp_path: Path):
+    np.save(tmp_path / "x.npy", X)
+    done = CliRunner().invoke(app, ["reduce", "absent.safetensors", "--out", str(tmp_path / "smaller")])
+    assert "pass a file that ends in .safetensors, .pt or .pth" in str(done.exception)
+
+
+def test_one_is_not_counted_as_many():
+    net = nm.MLP((1, 3, 1))
+    params = (
+        nm.Layer(np.array([[1.0], [-1.0], [1.0]]), np.array([0.1, 0.2, -9.0])),
+        nm.Layer(np.ones((1, 3)), np.zeros(1)),
+    )
+    assert "1 of 3 units is off on the whole sample" in nm.inspect(net, params, X).verdict[-1]
+    assert str(nm.reduce_width(net, params, X)).startswith("1 hidden neuron and 3 parameters saved")

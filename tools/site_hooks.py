@@ -24,6 +24,7 @@ VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
 CLAIMS = re.compile(r"^<!-- claims: (\w+) -->$", re.MULTILINE)
 BADGE = re.compile(r"⟨([^⟩\n]+)⟩")
+LISTS = re.compile(r"^\| (?:statement \| change|paper \| id) \|.*(?:\n\|.*)*", re.MULTILINE)
 ALIGNED = re.compile(r"\S {2,}\S")
 TALLY = re.compile(r"^<!-- verdicts of all papers -->$", re.MULTILINE)
 
@@ -47,7 +48,7 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
             parts.append(cell.source)
             continue
         parts.append(f"```python\n{cell.source}\n```")
-        for output in cell.outputs:
+        for output in joined(cell.outputs):
             if image := output.get("data", {}).get("image/png"):
                 picture = f"{name}-{len(pictures) + 1}.png"
                 pictures[picture] = base64.b64decode(image)
@@ -64,11 +65,23 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join([title, note, body.strip(), *rest]), pictures
 
 
+def joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """The outputs of a cell, where text that was printed in pieces is one."""
+    found: list[NotebookNode] = []
+    for output in outputs:
+        if found and output.output_type == found[-1].output_type == "stream":
+            found[-1] = NotebookNode({**found[-1], "text": found[-1].text + output.text})
+        else:
+            found.append(output)
+    return found
+
+
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The recorded verdicts and the public names, where a page asks for them; on a paper's page ⟨Thm 1⟩ is a statement with its verdict."""
     if page.file.src_uri.startswith("paper/"):
         badges = verdict_badges(Path(page.file.src_uri).stem)
         markdown = BADGE.sub(lambda found: badges[found.group(1)], markdown)
+    markdown = LISTS.sub(lambda found: stacked([found.group()], "list"), markdown)
     markdown = NAMES.sub(lambda found: site_names.listing(found.group(1)), markdown)
     markdown = markdown.replace("<!-- names on nm -->", site_names.table())
     markdown = VERDICTS.sub(lambda found: verdict_table(found.group(1)), markdown)

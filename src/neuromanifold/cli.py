@@ -32,7 +32,6 @@ class _Group(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=_Group,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="The geometry of neural-network parametrizations, with answers that carry their proof.",

@@ -12,6 +12,7 @@ from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.results import counted
 from neuromanifold.symmetry.account import DimensionAccount
 from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduce import Reduction
@@ -137,8 +138,8 @@ class Inspection:
     def headline(self) -> str:
         """The finding in one sentence, which begins with what the sample allows."""
         rows, D = self.rows_of_jacobian, self.n_params
-        allowed = f"{_counted(self.n_samples, 'sample')} × {_counted(self.n_outputs, 'output')} can show at most {min(rows, D):,}"
-        seen = f"{allowed} of {_counted(D, 'parameter direction')}"
+        allowed = f"{counted(self.n_samples, 'sample')} × {counted(self.n_outputs, 'output')} can show at most {min(rows, D):,}"
+        seen = f"{allowed} of {counted(D, 'parameter direction')}"
         if self.dimension is None:
             return f"{seen}; the rank was not computed."
         found = int(self.dimension)
@@ -169,7 +170,7 @@ class Inspection:
     def _kept(self) -> str:
         count = 0 if self.conserved is None else len(self.conserved)
         return (
-            f"Gradient flow keeps {_counted(count, 'number')} made of the parameters, whatever the data."
+            f"Gradient flow keeps {counted(count, 'number')} made of the parameters, whatever the data."
             if count
             else ""
         )
@@ -179,7 +180,7 @@ class Inspection:
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
         if self._settled():
-            shown = f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
+            shown = f"The first {counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
             return f"{shown}; the other {n - at:,} add nothing."
         last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
         return f"The rank still grows with {last}: more may show more."
@@ -192,10 +193,10 @@ class Inspection:
         if self.layers is None:
             return ""
         dead, width = sum(s.inactive for s in self.layers), sum(s.width for s in self.layers)
-        text = f"{dead:,} of {width:,} units are off on the whole sample"
+        text = f"{dead:,} of {width:,} units {'is' if dead == 1 else 'are'} off on the whole sample"
         if self.reduction is not None and self.reduction.neurons_saved:
             saved = (
-                f"a network with {_counted(self.reduction.parameters_saved, 'parameter')} fewer computes the same there"
+                f"a network with {counted(self.reduction.parameters_saved, 'parameter')} fewer computes the same there"
             )
             return f"{text}; {saved}."
         return f"{text}."
@@ -332,10 +333,6 @@ class Inspection:
         wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]
         lines = [f"{name:<{wide[0]}}  {value:>{wide[1]}}  {remark}" for name, value, remark in self.rows]
         return "\n".join([self.model, *lines, *self.verdict])
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _percent(part: int, whole: int) -> str:

@@ -22,6 +22,10 @@ from neuromanifold.symmetry.reduce import reduce_width
 def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
     """What went of a stack of linear layers, and the file of the rest; everywhere equal where no samples are given."""
     check_output(out, "--out", read=(model, data))
+    if out.suffix not in (".safetensors", ".pt", ".pth"):
+        raise ValueError(
+            f"`--out` is {str(out)!r}; pass a file that ends in .safetensors, .pt or .pth (.pt2 with --factory)."
+        )
     loaded, params = load(model, **reading)
     if (net := perceptron(loaded)) is None:
         raise ValueError(

@@ -82,6 +82,15 @@ def shortened(text: str, most: int = _LONGEST) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "sample"), counted(1200, "sample")
+    ('1 sample', '1,200 samples')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def brief(value: Any) -> str:
     """A value in a few words: numbers to four digits, arrays by size and range, trees by how many numbers they hold."""
     if isinstance(value, float | np.floating):
