@@ -44,7 +44,7 @@ def test_inspect_writes_json_and_markdown_of_a_part_of_the_sample(saved, tmp_pat
     result = RUNNER.invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "i.json").read_text())["samples"] == 7
-    assert "7 of 30, evenly spaced" in (tmp_path / "report.md").read_text()
+    assert "7 of the 30 samples, evenly spaced" in (tmp_path / "report.md").read_text()
 
 
 def test_reduce_writes_the_smaller_network(tmp_path):
