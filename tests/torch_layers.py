@@ -74,6 +74,7 @@ POOLING: Cases = [
         lambda: case(real(2, 3, 7, 8), [3, 2]),
         lambda: case(real(2, 3, 7, 8), [3, 3], [2, 2], [1, 1], [1, 1], True),
     ),
+    *same("max_pool2d.default", lambda: case(real(2, 3, 9, 8), [3, 2], [2, 1], [1, 0], [2, 3], True)),
     *same("max_pool3d.default", lambda: case(real(1, 2, 4, 5, 6), [2, 2, 2])),
     *same(
         "avg_pool1d.default",

@@ -182,6 +182,15 @@ def test_the_library_takes_a_translated_network(key: jax.Array):
     assert int(nm.functional_dimension(f, params, x).value) == int(nm.functional_dimension(net, layers, x).value)
 
 
+def test_tensors_with_a_history_are_data_like_others(rng: np.random.Generator):
+    """As are those on a GPU: the same call brings both to the host."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    x = torch.tensor(rng.normal(size=(5, 3)), dtype=torch.float32, requires_grad=True)
+    f, params = nm.from_torch(module, example=x)
+    assert (nm.ntk(f, params, x) == nm.ntk(f, params, x.detach().numpy())).all()
+    assert x.requires_grad and x.grad is None
+
+
 def test_the_callers_module_is_not_touched():
     module = ZOO["ResNet-18"].module()
     for parameter in module.layers.parameters():
@@ -232,9 +241,9 @@ def test_shared_memory_survives_the_way_back():
     [
         (
             lambda p: {**p, "3.weight": p["0.weight"]},
-            r"has 0\.bias, 0\.weight, 3\.weight; the module's own are 0\.bias, 0\.weight\.",
+            r"`params` are not this module's: missing nothing, unknown 3\.weight; pass one array for each of its 2",
         ),
-        (lambda p: {"0.weight": p["0.weight"]}, r"`params` has 0\.weight; the module's own are"),
+        (lambda p: {"0.weight": p["0.weight"]}, r"`params` are not this module's: missing 0\.bias, unknown nothing"),
         (lambda p: {**p, "0.bias": np.zeros(3)}, r"`params\['0\.bias'\]` has shape \(3,\); the module needs \(2,\)"),
         (
             lambda p: {**p, "0.bias": np.full(2, 1e300)},

@@ -30,7 +30,6 @@ REFUSED = {
     "aten.index_put.default": ((np.ones(3), [np.ones(3, bool)], np.ones(3)), "writes entries picked by a mask"),
     "aten.embedding.default": ((np.ones((3, 2)), np.ones(3, int), -1, True), "scales gradients by how often"),
     "aten.one_hot.default": ((np.ones(3, int),), "reads the number of classes off the values"),
-    "aten.max_pool2d.default": ((np.ones((1, 1, 5, 5)), 2, 1, 0, 2), "has a dilated window"),
     "aten.adaptive_max_pool2d.default": ((np.ones((1, 1, 5, 5)), [2, 2]), "bins of different sizes"),
     "aten.scaled_dot_product_attention.default": ((*[np.ones((1, 2, 2))] * 3, None, 0.1), "dropout in training mode"),
     "aten.lstm.input": ((np.ones((1, 1, 1)), None, [], True, 1, 0.5, True, False, True), "dropout in training mode"),

@@ -36,7 +36,11 @@ def reduced_file(
 
 def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
     """What went of a stack of linear layers, and the file of the rest; everywhere equal where no samples are given."""
-    check_output(out, "--out")
+    check_output(out, "--out", read=(model, data))
+    if out.suffix not in (".safetensors", ".pt", ".pth"):
+        raise ValueError(
+            f"`--out` is {str(out)!r}; pass a file that ends in .safetensors, .pt or .pth (.pt2 with --factory)."
+        )
     loaded, params = load(model, **reading)
     if (net := perceptron(loaded)) is None:
         raise ValueError(
@@ -51,7 +55,7 @@ def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> t
 def reduced_program(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
     """What went of a `.pt2` program, and the file of the rest, of which nothing was executed; it is read again and compared."""
     _check_data(data)
-    check_output(out, "--out")
+    check_output(out, "--out", read=(model, data))
     if out.suffix != ".pt2":
         raise ValueError(
             f"`--out` is {str(out)!r} but `MODEL` is a .pt2; give the smaller one a name that ends in .pt2."
@@ -74,7 +78,7 @@ def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tup
     """
     torch = need("torch")
     _check_data(data)
-    check_output(out, "--out")
+    check_output(out, "--out", read=(model, data))
     if out.suffix not in (".pt", ".pth", ".safetensors", ".pt2"):
         raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth, .safetensors or .pt2.")
     module, x = module_with_factory(Path(model), factory), samples(str(data))[0]

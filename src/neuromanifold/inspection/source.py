@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from neuromanifold.models.adapters.packages import loaded
 from neuromanifold.models.adapters.pytorch import from_torch
 from neuromanifold.models.adapters.torch_tensors import own_parameters, to_numpy
 from neuromanifold.models.arguments import check_model
+from neuromanifold.numerics.pickling import ByName
 
 Source = Callable[[Any], tuple[Any, Any]]
 
@@ -20,7 +22,7 @@ def source_of(model: Any, x: Any) -> Source:
     if torch is not None and isinstance(model, torch.nn.Module):
         return _Module(model, x)
     check_model(model)
-    return lambda params: (model, _given(params))
+    return _Function(model)
 
 
 def as_array(leaf: Any) -> Any:
@@ -29,10 +31,16 @@ def as_array(leaf: Any) -> Any:
     return to_numpy(leaf) if torch is not None and torch.is_tensor(leaf) else leaf
 
 
-def _given(params: Any) -> Any:
-    if params is None:
-        raise ValueError("`params` is missing; the model is a function, so call `tracker(step, params)`.")
-    return params
+@dataclass(frozen=True, eq=False)
+class _Function(ByName):
+    """A function, whose parameters the loop hands over."""
+
+    model: Any
+
+    def __call__(self, params: Any) -> tuple[Any, Any]:
+        if params is None:
+            raise ValueError("`params` is missing; the model is a function, so call `tracker(step, params)`.")
+        return self.model, params
 
 
 class _Module:
@@ -41,6 +49,10 @@ class _Module:
     def __init__(self, module: Any, x: Any):
         self._module, self._x = getattr(module, "_orig_mod", module), x
         self._f, self._buffers = None, {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was exported: it is made again from the module."""
+        return {**vars(self), "_f": None}
 
     def __call__(self, params: Any) -> tuple[Any, dict[str, np.ndarray]]:
         if params is not None:

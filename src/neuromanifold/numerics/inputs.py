@@ -29,8 +29,9 @@ def plain_array(a: Any, name: str) -> np.ndarray:
 
 
 def _as_array(a: Any, name: str) -> np.ndarray:
+    foreign = type(a).__module__.partition(".")[0] == "torch" and hasattr(a, "detach")
     try:
-        return np.asarray(a)
+        return np.asarray(a.detach().cpu() if foreign else a)
     except Exception as error:  # what other libraries hold is refused in their own ways
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         remedy = "one array, or a tuple or dictionary of arrays for several inputs"

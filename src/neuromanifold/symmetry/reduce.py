@@ -19,7 +19,7 @@ from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.storage import save
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
-from neuromanifold.numerics.results import Result, follows
+from neuromanifold.numerics.results import Result, counted, follows
 from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, sample_arrays
 from neuromanifold.regions.signs import Signs
 from neuromanifold.symmetry.narrowing import PROBES, Narrowed, narrowed, smaller_parameters
@@ -113,7 +113,10 @@ class Reduction(Result):
         return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
 
     def __str__(self) -> str:
-        return f"{self.neurons_saved} hidden neurons and {self.parameters_saved} parameters saved; {self.evidence}"
+        saved = (
+            f"{counted(self.neurons_saved, 'hidden neuron')} and {counted(self.parameters_saved, 'parameter')} saved"
+        )
+        return f"{saved}; {self.evidence}"
 
 
 @follows

@@ -1,12 +1,14 @@
 """`from_equinox`: an Equinox module as `(f, params)`."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments, follow
+from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.validation import indefinite
 
 
@@ -26,17 +28,24 @@ def from_equinox(
     if not isinstance(module, eqx.Module):
         raise TypeError(f"`module` is {indefinite(module)}; pass an equinox.Module.")
     params, rest = eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
-    fixed = dict(kwargs or {})
+    apply = _Applied(rest, dict(kwargs or {}))
+    return AdaptedModel(apply, state, f"{type(module).__name__} from Equinox", "the module's own code"), params
 
-    def apply(params: Any, state: Any, x: Any) -> Any:
-        network = eqx.combine(params, rest)
+
+@dataclass(frozen=True, eq=False)
+class _Applied(ByName):
+    """The module with parameters in place of its own; `rest` is what it holds beside them."""
+
+    rest: Any
+    fixed: dict[str, Any]
+
+    def __call__(self, params: Any, state: Any, x: Any) -> Any:
+        network = eqx.combine(params, self.rest)
         given = () if state is None else (follow(state, params, x),)
 
         def sample(x: Any) -> Any:
             args, named = arguments(x)
-            y = network(*args, *given, **named, **fixed)
+            y = network(*args, *given, **named, **self.fixed)
             return y if state is None else y[0]
 
         return jax.vmap(sample)(x)
-
-    return AdaptedModel(apply, state, f"{type(module).__name__} from Equinox", "the module's own code"), params

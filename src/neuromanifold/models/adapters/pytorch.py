@@ -1,7 +1,7 @@
 """`from_torch`: a PyTorch module as `(f, params)`."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +133,11 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
         with torch.no_grad():
             y = twin.structured(*leaves)
     except Exception as error:
+        said, shapes = str(error).partition("\n")[0], ", ".join(str(tuple(leaf.shape[1:])) for leaf in leaves)
+        kinds = ", ".join(sorted({str(leaf.dtype) for leaf in leaves}))
         raise ValueError(
-            f"`module` does not run on `example` ({type(error).__name__}: {error}); pass one batch of its input."
+            f"`module` does not run on `example`, three samples of shape {shapes} in {kinds} ({type(error).__name__}: {said}); "
+            "pass one batch of its input, samples first, in its shape and dtype."
         ) from None
     found: list[Any] = []
     try:
@@ -163,9 +166,7 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
     module = _checked(module, torch)
     own, tied = own_parameters(module)
     statistics = statistics_of(module, torch)
-    if not isinstance(params, Mapping) or set(params) - set(statistics) != set(own):
-        found = ", ".join(sorted(params)) if isinstance(params, Mapping) else type(params).__name__
-        raise ValueError(f"`params` has {found}; the module's own are {', '.join(sorted(own))}.")
+    _check_names(params, own, statistics)
     if folded := [name for name in own if params[name] is None]:
         raise ValueError(
             f"`params` has None for {', '.join(folded)}, folded into others; reduce with `fold=False` for PyTorch."
@@ -181,6 +182,17 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
         # Copying separates parameters that share memory without being one object.
         written[name].data = written[first].data
     return twin
+
+
+def _check_names(params: Any, own: Collection[str], statistics: Collection[str]) -> None:
+    if not isinstance(params, Mapping):
+        raise TypeError(f"`params` is {indefinite(params)}; pass a dictionary by name (of a reduction: its `.params`).")
+    missing, unknown = [name for name in own if name not in params], sorted({*params} - {*own} - {*statistics})
+    if missing or unknown:
+        raise ValueError(
+            f"`params` are not this module's: missing {', '.join(missing[:4]) or 'nothing'}, "
+            f"unknown {', '.join(map(str, unknown[:4])) or 'nothing'}; pass one array for each of its {len(own)} parameters."
+        )
 
 
 def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:
@@ -201,9 +213,9 @@ def _given(module: Any, example: Any) -> Given:
         raise TypeError(
             "`example` has arguments that are no arrays; pass a tensor, or a tuple or a dictionary of tensors."
         )
-    first, samples = next(module.parameters()), need("torch").export.Dim("samples")
+    first = next(module.parameters())
     leaves = _three_samples([to_tensor(part, first.dtype, first.device) for part in parts])
-    free = [(leaf, {0: samples}) for leaf in leaves]
+    free = [(leaf, {0: None}) for leaf in leaves]
     if isinstance(example, Mapping):
         return Given((), dict(zip(example, leaves, strict=True)), free)
     return Given(tuple(leaves), {}, free)

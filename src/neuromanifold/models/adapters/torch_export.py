@@ -1,6 +1,7 @@
 """A PyTorch module as a program: export, and the exported graph read node by node."""
 
 import contextlib
+import copy
 import io
 import logging
 import traceback
@@ -18,24 +19,35 @@ from neuromanifold.models.adapters.program import Dtype, Input, Node, Program, R
 from neuromanifold.models.adapters.rewriting import settled
 from neuromanifold.numerics.files import write_atomically
 
+_CUDA_BATCH = 65_535
 IGNORED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
 
 
 def export(flat: Any, leaves: list[Any]) -> Any:
-    """`torch.export` of a module that takes tensors and gives a tuple of tensors, the first axis of each of any length."""
+    """`torch.export` of a module that takes tensors and gives a tuple of tensors, the first axis of each of any length.
+
+    A module on an accelerator is exported from a copy on the host: there its graph does not depend on how kernels divide a
+    batch (PyTorch's batch normalisation takes another one on a GPU beyond 65,535 samples).
+    """
     torch = need("torch")
-    samples = torch.export.Dim("samples")
-    free = (tuple({0: samples} for _ in leaves),)
+
+    def attempt(module: Any, given: list[Any]) -> Any:
+        free = (tuple({0: torch.export.Dim("samples")} for _ in given),)
+        exported = torch.export.export(module, tuple(given), dynamic_shapes=free, strict=False)
+        return _decomposed(exported.run_decompositions({}), torch)
+
     with quiet(), torch.enable_grad():
+        if any(tensor.device.type != "cpu" for tensor in (*flat.parameters(), *flat.buffers())):
+            with contextlib.suppress(Exception):  # code that names a device of its own is exported where it is
+                return attempt(copy.deepcopy(flat).cpu(), [leaf.cpu() for leaf in leaves])
         try:
-            exported = torch.export.export(flat, tuple(leaves), dynamic_shapes=free, strict=False)
-            return _decomposed(exported.run_decompositions({}), torch)
+            return attempt(flat, leaves)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
 
 
 class Given(NamedTuple):
-    """What a module is called with, and which axes of which of these tensors may have any length."""
+    """What a module is called with, and which axes of which of these tensors may have any length: None counts the samples."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -43,15 +55,23 @@ class Given(NamedTuple):
 
 
 def exported_whole(module: Any, given: Given) -> Any:
-    """`torch.export` with the module's own arguments and its layers' operations."""
+    """`torch.export` with the module's own arguments and its layers' operations; of up to 65,535 samples where PyTorch takes another
+    kernel beyond, as above."""
     torch = need("torch")
-    args, kwargs, shapes = given.args, dict(given.kwargs), torch.export.ShapesCollection()
-    for tensor, axes in given.free:
-        shapes[tensor] = dict(axes)
+    args, kwargs = given.args, dict(given.kwargs)
+
+    def attempt(**limit: int) -> Any:
+        samples, shapes = torch.export.Dim("samples", **limit), torch.export.ShapesCollection()
+        for tensor, axes in given.free:
+            shapes[tensor] = {axis: samples if length is None else length for axis, length in axes.items()}
+        free = shapes.dynamic_shapes(module, args, kwargs)
+        return torch.export.export(module, args, kwargs, dynamic_shapes=free, strict=False)
+
     with quiet(), unfused(), torch.enable_grad():
         try:
-            free = shapes.dynamic_shapes(module, args, kwargs)
-            return torch.export.export(module, args, kwargs, dynamic_shapes=free, strict=False)
+            with contextlib.suppress(Exception):
+                return attempt()
+            return attempt(max=_CUDA_BATCH)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.pooling import pooled
 from neuromanifold.models.adapters.operations.base import Refusal, Table, repeated, table
 
 
@@ -37,14 +38,19 @@ def max_pool(
     space: int,
 ) -> Any:
     """The largest entry of each window; of equal ones the first carries the derivative."""
-    if set(repeated(dilation, space)) != {1}:
-        raise Refusal("has a dilated window, whose derivative JAX does not know; use dilation 1")
-    kernel, stride, margins = _windows(x, space, kernel, stride, padding, ceil_mode)
-    lead = x.ndim - space
-    lowest = np.array(-np.inf if jnp.issubdtype(x.dtype, jnp.floating) else np.iinfo(x.dtype).min, x.dtype)
-    return jax.lax.reduce_window(
-        x, lowest, jax.lax.max, (1,) * lead + kernel, (1,) * lead + stride, [(0, 0)] * lead + margins
-    )
+    wide = tuple(d * (k - 1) + 1 for d, k in zip(repeated(dilation, space), repeated(kernel, space), strict=True))
+    _, stride, margins = _windows(x, space, wide, stride or kernel, padding, ceil_mode)
+    lead = (1,) * (x.ndim - space)
+    window: dict[str, Any] = {
+        "window_dimensions": lead + repeated(kernel, space),
+        "window_strides": lead + stride,
+        "padding": ((0, 0),) * len(lead) + tuple(margins),
+        "base_dilation": (1,) * x.ndim,
+        "window_dilation": lead + repeated(dilation, space),
+    }
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return pooled("reduce_window_max", window, x)
+    return jax.lax.reduce_window(x, np.array(np.iinfo(x.dtype).min, x.dtype), jax.lax.max, **window)
 
 
 def avg_pool(
