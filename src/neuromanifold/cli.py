@@ -163,18 +163,23 @@ def reduce_network(
     model: Annotated[
         str,
         typer.Argument(
-            help="Stacked linear layers (.safetensors, .npz, .pt or .pth), or the weights of any network with --factory."
+            help="Stacked linear layers (.safetensors, .npz, .pt or .pth), a whole PyTorch program (.pt2), or the weights of any "
+            "network with --factory."
         ),
     ],
     data: Annotated[
-        str | None, typer.Argument(help="Samples on which it must stay the same; everywhere when absent.")
+        str | None,
+        typer.Argument(
+            help="Samples on which it must stay the same; everywhere when absent (stacked linear layers only)."
+        ),
     ] = None,
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            help="The smaller network: .safetensors, a state dict .pt, .pth or, with --factory, its graph .pt2 (PyTorch)."
+            help="The smaller network: .safetensors, a state dict .pt, .pth or, of a .pt2 and with --factory, its graph .pt2; "
+            "smaller.safetensors when absent, smaller.pt2 of a .pt2. All but .safetensors of stacked layers are written by PyTorch."
         ),
-    ] = Path("smaller.safetensors"),
+    ] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
@@ -187,16 +192,10 @@ def reduce_network(
     ] = None,
 ) -> None:
     """An equivalent smaller network: redundant neurons or channels removed, with what went and how far the outputs moved."""
-    from neuromanifold.inspection.reducing import reduced_layers, reduced_module
-    from neuromanifold.models.adapters.packages import need
+    from neuromanifold.inspection.reducing import reduced_file
 
-    if out.suffix in (".pt", ".pth"):
-        need("torch")
     with _notes():
-        if factory is not None:
-            said, path = reduced_module(model, data, out, factory)
-        else:
-            said, path = reduced_layers(model, data, out, activation=activation, batchnorm=batchnorm)
+        said, path = reduced_file(model, data, out, factory, activation=activation, batchnorm=batchnorm)
     typer.echo(f"{said}\nwrote {path}")
 
 

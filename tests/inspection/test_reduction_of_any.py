@@ -2,10 +2,12 @@
 
 import base64
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from safetensors.numpy import load
 
 import neuromanifold as nm
@@ -48,3 +50,24 @@ def test_tokens_and_large_networks_are_left_out_with_the_reason(rng):
     assert "its inputs are whole numbers (tokens), and channels are tried at real ones" in {
         part.left_out for part in found.parts
     }
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_network_that_casts_one_side_is_told_which_operation_objects(both: bool, rng):
+    """Parameters come in float64 here: a convolution of a bfloat16 image with them is no operation of lax."""
+
+    def f(params: Any, x: Any) -> Any:
+        h, w = x.astype(jnp.bfloat16), params["w"]
+        h = jax.lax.conv_general_dilated(h, w.astype(h.dtype) if both else w, (1, 1), "VALID")
+        return jax.nn.relu(h).mean((2, 3)).astype(jnp.float32) @ params["v"]
+
+    params = {"w": jnp.asarray(rng.normal(size=(4, 1, 3, 3)), jnp.bfloat16), "v": rng.normal(size=(4, 2)).astype("f4")}
+    params["v"][1] = 0.0
+    x = rng.normal(size=(6, 1, 4, 4)).astype(np.float32)
+    if both:
+        assert nm.reduce_width(f, params, x).neurons_saved >= 1
+    else:
+        with pytest.raises(
+            TypeError, match=r"`f` casts a part of what it is given \(lax\.conv_general_dilated requires .*cast both"
+        ):
+            nm.reduce_width(f, params, x)

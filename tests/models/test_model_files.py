@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import neuromanifold as nm
+from neuromanifold import cli
 from neuromanifold.models.files.tensors import read_tensors
 from neuromanifold.numerics.precision import arithmetic, promote
 
@@ -213,3 +215,24 @@ def test_without_pytorch_the_sentence_says_how_to_get_it():
             match=r"PyTorch is not installed; get its CPU build with `pip install torch --index-url https://",
         ):
             adapter()
+
+
+def test_reducing_a_program_needs_pytorch_and_says_so_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def read(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the file was read first")
+
+    monkeypatch.setattr("neuromanifold.inspection.reducing.load", read)
+    monkeypatch.setattr("neuromanifold.inspection.reducing.samples", read)
+    with pytest.raises(ImportError, match="PyTorch is not installed; get its CPU build"):
+        CliRunner().invoke(cli.app, ["reduce", str(FILES / "net.pt2"), "x.npy"], catch_exceptions=False)
+
+
+def test_statistics_of_normalisations_are_parameters_where_asked_for():
+    f, params = nm.load(FILES / "net.pt2")
+    g, more = nm.load(FILES / "net.pt2", statistics=True)
+    assert set(params) <= set(more) and set(g.state) <= set(f.state)
+    assert set(more) - set(params) == set(f.state) - set(g.state)
+    with pytest.raises(ValueError, match=r"`statistics` is True but mlp\.pt is a state dict"):
+        nm.load(FILES / "mlp.pt", activation="relu", statistics=True)
+    with pytest.raises(ValueError, match=r"`batchnorm` is 'before' but net\.pt2 is a whole program"):
+        nm.load(FILES / "net.pt2", batchnorm="before")

@@ -106,6 +106,12 @@ def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
     except (TypeError, ValueError) as error:
         kept = [note for note in getattr(error, "__notes__", ()) if note.startswith("`f`")]
         error.__notes__ = kept  # without JAX's remark about its own frames
+        if isinstance(error, TypeError) and "same dtypes" in str(error):
+            said = str(error).partition(". ")[0]
+            raise TypeError(
+                f"`f` casts a part of what it is given ({said}): arrays come in the widest dtype among parameters and samples; "
+                "cast both sides, as in `w.astype(h.dtype)`."
+            ) from None
         if name != "x" and str(error).startswith("`x`"):
             raise type(error)(str(error).replace("`x`", f"`{name}`", 1)) from None
         raise

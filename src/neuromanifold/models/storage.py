@@ -74,6 +74,7 @@ def load(
     batchnorm: str | None = None,
     factory: str | None = None,
     example: Any = None,
+    statistics: bool = False,
 ) -> tuple[Any, Any]:
     """Read `(net, params)` from a model file; nothing in the file is executed.
 
@@ -82,7 +83,8 @@ def load(
       `layers.3.linear.weight`): numbers or the file's order say their order, shapes confirm it, and `activation` (`"relu"`)
       is then required. Batch normalisation is folded into the layers, with a warning; `batchnorm="before"` or `"after"` says
       on which side of the activation it stands, where the names do not.
-    - A `.pt2` is a whole program, and becomes a model of its own; PyTorch is not needed.
+    - A `.pt2` is a whole program, and becomes a model of its own; PyTorch is not needed. With `statistics=True` the running means and
+      variances of its batch normalisations are parameters, so that they follow their channels when `nm.reduce_width` removes some.
     - `factory="package.module:function"` names the function that builds the network whose state dict the file holds, a
       PyTorch module (then `example` is one batch of its input) or a function `f(params, x)`.
     """
@@ -93,13 +95,16 @@ def load(
     if batchnorm not in (None, "before", "after"):
         raise ValueError(f"`batchnorm` is {batchnorm!r}; pass 'before' or 'after', as it stands to the activation.")
     if factory is not None:
-        return load_with_factory(path, factory, example)
+        return load_with_factory(path, factory, example, statistics=statistics)
     if path.suffix == ".pt2":
-        if activation is not None:
-            raise ValueError(
-                f"`activation` is {activation!r} but {path.name} is a whole program; leave the argument out."
-            )
-        return read_exported(path)
+        for name, value in (("activation", activation), ("batchnorm", batchnorm)):
+            if value is not None:
+                raise ValueError(f"`{name}` is {value!r} but {path.name} is a whole program; leave the argument out.")
+        return read_exported(path, statistics=statistics)
+    if statistics:
+        raise ValueError(
+            f"`statistics` is True but {path.name} is a state dict, whose normalisations are folded; leave it out, or pass `factory`."
+        )
     tensors, metadata = read_tensors(path)
     parts = parts_of(path, tensors)
     params = folded(path, parts, chained(path, parts, keeps_order(path), tensors), batchnorm)

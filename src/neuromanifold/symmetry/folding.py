@@ -219,8 +219,12 @@ class Weight:
 
 
 def _applied(node: Node, at: int, a: Any, known: Mapping[int, Any]) -> Any:
-    """The node's result where the chain has the value `a`."""
-    return node.evaluate(*(a if k == at else known[i] for k, i in enumerate(node.inputs)))[0]
+    """The node's result where the chain has the value `a`, in float64: what the network rounds to in between is left to the test that
+    follows."""
+    if node.operation == "convert_element_type":
+        return a
+    others = {k: jnp.asarray(known[i], a.dtype) for k, i in enumerate(node.inputs) if k != at}
+    return node.evaluate(*(others.get(k, a) for k in range(len(node.inputs))))[0]
 
 
 def _given(use: Use, count: int, axes: int) -> tuple[int, int] | None:

@@ -1,8 +1,8 @@
 """The equivalent network with fewer channels, for any graph: dead ones removed, proportional and linear ones merged, scales folded."""
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,11 +40,15 @@ _WHY = {
 
 @dataclass(frozen=True, eq=False)
 class Narrowed:
-    """A model at the parameters of fewer channels: the others are put back as zeros. A pure function of its parameters."""
+    """A model at the parameters of fewer channels: the others are put back as zeros. A pure function of its parameters.
+
+    `neutral` says which places of the leaves that were folded belong to the channels that stay.
+    """
 
     f: Model
     shapes: tuple[tuple[int, ...], ...]
     kept: tuple[tuple[np.ndarray, ...], ...]
+    neutral: Mapping[int, tuple[np.ndarray, ...]] = field(default_factory=dict)
 
     def __call__(self, params: Any, x: Any) -> Any:
         """f with zeros for what was removed."""
@@ -55,19 +59,31 @@ class Narrowed:
         ]
         return self.f(structure.unflatten(full), x)
 
+    @property
+    def model(self) -> Model:
+        """The network as it was given, before anything was folded or removed."""
+        return self.f.f if isinstance(self.f, Folded) else self.f
+
 
 def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Smaller]:
     """Each parameter of a dictionary by name: its values, and where they stood; what was folded at its neutral values."""
     neutral = model.f.neutral if isinstance(model.f, Folded) else {}
+    fewer = _smaller_neutral(model)
     given = iter(zip(model.shapes, model.kept, strict=True))
     found: dict[str, Smaller] = {}
     for k, name in enumerate(sorted(params)):
         if k in neutral:
-            found[name] = Smaller(neutral[k], (), neutral[k].shape, fixed=True)
+            found[name] = Smaller(fewer[k], model.neutral[k], neutral[k].shape, fixed=True)
         else:
             shape, kept = next(given)
             found[name] = Smaller(np.asarray(params[name]), kept, shape, fixed=False)
     return found
+
+
+def _smaller_neutral(model: Narrowed) -> dict[int, np.ndarray]:
+    """What was folded, at the channels that stay."""
+    neutral = model.f.neutral if isinstance(model.f, Folded) else {}
+    return {k: a[np.ix_(*model.neutral[k])] if a.shape else a for k, a in neutral.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +153,9 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found
     data = tuple(np.asarray(a) for a in jax.tree.leaves(x))
     wide = wide_inputs(data, PROBES, np.random.default_rng(0))
     work = _Work(_inputs(f, structure, x, wide), leaves, (), ())
-    smaller, work = _without_scales(f, structure, work, trace(f, params, x)) if fold else (f, work)
+    graph = trace(f, params, x)
+    smaller, work = _without_scales(f, structure, work, graph) if fold else (f, work)
+    axes = channels_of(graph) if isinstance(smaller, Folded) else ()
     if isinstance(smaller, Folded):
         inner = smaller.parameters(work.arrays)
         own, structure = jax.tree.flatten(inner)
@@ -157,7 +175,8 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found
         for k, channels in enumerate(found):
             for rule in (_unread, _silent, _inactive, _parallel, _linear):
                 work = rule(work, k, channels, rtol)
-    smaller, small, padded = _sliced(smaller, structure, work, found, x)
+    neutral = _neutral_places(smaller, axes, found, work.alive) if isinstance(smaller, Folded) else {}
+    smaller, small, padded = _sliced(smaller, structure, work, found, x, neutral)
     with arithmetic():
         whole = jax.tree.unflatten(jax.tree.structure(params), leaves)
         pairs = zip(jax.tree.leaves(smaller(small, x)), jax.tree.leaves(f(whole, x)), strict=True)
@@ -213,7 +232,31 @@ def _without_scales(f: Model, structure: Any, work: _Work, graph: Graph) -> tupl
     return (Folded(f, structure, neutral) if neutral else f), work
 
 
-def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], x: Any) -> tuple[Model, Any, Narrowed]:
+def _neutral_places(
+    folded: Folded, axes: tuple[Channels, ...], found: tuple[Channels, ...], alive: tuple[np.ndarray, ...]
+) -> dict[int, tuple[np.ndarray, ...]]:
+    """Which places of each folded leaf stay: it loses the channels of the axis that it shared with parameters before it was folded."""
+    own = [k for k in range(folded.structure.num_leaves) if k not in folded.neutral]
+    kept = {
+        replace(slot, leaf=own[slot.leaf]): which for c, which in zip(found, alive, strict=True) for slot in c.slots
+    }
+    places = {k: [np.arange(n) for n in a.shape] for k, a in folded.neutral.items()}
+    for channels in axes:
+        for which in [kept[slot] for slot in channels.slots if slot in kept][:1]:
+            for slot in channels.slots:
+                if slot.leaf in places:
+                    places[slot.leaf][slot.axis] = np.intersect1d(places[slot.leaf][slot.axis], slot.kept(which))
+    return {k: tuple(parts) for k, parts in places.items()}
+
+
+def _sliced(
+    f: Model,
+    structure: Any,
+    work: _Work,
+    found: tuple[Channels, ...],
+    x: Any,
+    neutral: Mapping[int, tuple[np.ndarray, ...]],
+) -> tuple[Model, Any, Narrowed]:
     """The parameters without the channels that went, with a model that takes them before, and the one that puts zeros back after them."""
     leaves = work.arrays
     kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
@@ -224,18 +267,19 @@ def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], 
     small = structure.unflatten(
         [a[np.ix_(*places)] if places else a for a, places in zip(work.arrays, kept, strict=True)]
     )
-    model = Narrowed(f, tuple(a.shape for a in leaves), tuple(map(tuple, kept)))
+    model = Narrowed(f, tuple(a.shape for a in leaves), tuple(map(tuple, kept)), neutral)
+    direct = replace(f, neutral=_smaller_neutral(model)) if isinstance(f, Folded) else f
     with arithmetic():
         expected = jax.tree.leaves(jax.jit(model)(small, x))
         try:
-            own = jax.tree.leaves(f(small, x))
+            own = jax.tree.leaves(direct(small, x))
         except (TypeError, ValueError):
             return model, small, model
     alike = all(
         np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-12)
         for a, b in zip(own, expected, strict=True)
     )
-    return (f if alike else model), small, model
+    return (direct if alike else model), small, model
 
 
 def _gone(work: _Work, k: int, channels: Channels, which: np.ndarray, arrays: Arrays, why: Removal) -> _Work:

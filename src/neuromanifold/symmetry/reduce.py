@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,9 +13,11 @@ from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.adapters.pytorch import to_graph_module
+from neuromanifold.models.adapters.torch_program import program_graph, read_from_file, write_program
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.storage import save
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result, counted, follows
 from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, sample_arrays
@@ -59,31 +62,61 @@ class Reduction(Result):
         """Whether some step holds on the sample, and may not elsewhere."""
         return any(removal.on_sample for removal in self.removed)
 
-    def to_torch(self, module: Any, *, example: Any) -> Any:
+    def to_torch(self, module: Any = None, *, example: Any) -> Any:
         """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch: `nm.from_torch(module, example=example)`.
 
         Its graph is the module's at fewer parameters, which are named as before. Where a layer does not take them (a normalisation whose
         statistics are not among them, grouped convolutions), the graph first puts them at their places among zeros; what was folded is a
         buffer. Values are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers where
-        they can be resized.
+        they can be resized. A network from a `.pt2` file needs no `module`: its graph is built from the program that was read.
         """
         if self.whole is None or not isinstance(self.params, dict):
             raise TypeError(f"the reduced network is {indefinite(self.net)}, not one that `nm.from_torch` gave.")
-        return to_graph_module(module, smaller_parameters(self.whole, self.params), example)
+        smaller = smaller_parameters(self.whole, self.params)
+        if module is not None:
+            return to_graph_module(module, smaller, example)
+        if not read_from_file(self.whole.model):
+            raise TypeError(
+                "`module` is missing: the network came from a module, not from a .pt2 file; pass the module."
+            )
+        return program_graph(self.whole.model, smaller, example)
+
+    def save(self, path: str | Path, *, example: Any = None) -> Path:
+        """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what came from a `.pt2` file as one again.
+
+        Writing a `.pt2` needs PyTorch (reading does not) and `example`, one batch of the network's input. The arguments, the form of the
+        output, free axes, buffers, shared weights and names are the file's; nothing of the file is executed.
+        """
+        if self.whole is None:
+            return save(path, self.net, self.params)
+        if not read_from_file(self.whole.model):
+            raise TypeError(
+                "the reduced network did not come from a .pt2 file; write what `to_torch` gives, or `params`."
+            )
+        if Path(path).suffix != ".pt2":
+            raise ValueError(f"`path` is {str(path)!r}; give the file a name that ends in .pt2, as the network came.")
+        if example is None:
+            raise ValueError("`example` is missing; pass one batch of the network's input.")
+        return write_program(Path(path), self.whole.model, self.to_torch(example=example), example)
 
     def headline(self) -> str:
         """The first line of `str`."""
         return str(self).partition("\n")[0]
 
-    def __str__(self) -> str:
+    @property
+    def evidence(self) -> str:
+        """Where the networks are equal, how far the outputs moved on the sample, and step by step what went and why."""
         beyond = "everywhere" if self.proved else f"on the sample and on {PROBES} wide inputs"
         where = "on the sample" if self.on_sample else beyond
         how = "exactly computed" if self.exact else "float64"
-        head = (
-            f"{counted(self.neurons_saved, 'hidden neuron')} and {counted(self.parameters_saved, 'parameter')} saved; "
-            f"equal {where}, deviation {self.deviation:.1e} ({how})"
-        )
+        head = f"equal {where}, deviation {self.deviation:.1e} ({how})"
         return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
+
+    def __str__(self) -> str:
+        saved = (
+            f"{counted(self.neurons_saved, 'hidden neuron')} and {counted(self.parameters_saved, 'parameter')} saved"
+        )
+        return f"{saved}; {self.evidence}"
 
 
 @follows

@@ -84,7 +84,7 @@ class Program:
         values |= {given.name: cast(leaf, given.dtype) for given, leaf in zip(self.inputs, leaves, strict=True)}
         for node in self.nodes:
             values.update(_results(node, cast, values, largest))
-        return [_resolve(output, values, cast) for output in self.outputs]
+        return [resolved(output, values, cast) for output in self.outputs]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _results(node: Node, cast: Casting, values: Mapping[str, Any], largest: floa
     operation = OPERATIONS.get(node.target)
     if operation is None:
         raise Untranslatable(unknown(node))
-    args, kwargs = _resolve(node.args, values, cast), _resolve(node.kwargs, values, cast)
+    args, kwargs = resolved(node.args, values, cast), resolved(node.kwargs, values, cast)
     try:
         result = operation(*args, **kwargs)
     except Refusal as refusal:
@@ -141,14 +141,14 @@ def unknown_operations(program: Program) -> list[Node]:
     return [node for node in program.nodes if node.target not in OPERATIONS]
 
 
-def _resolve(argument: Any, values: Mapping[str, Any], cast: Casting) -> Any:
-    """An argument with names replaced by values and dtypes by the run's."""
+def resolved(argument: Any, values: Mapping[str, Any], cast: Any) -> Any:
+    """An argument with names replaced by values and dtypes by `cast[name]`, the run's."""
     if isinstance(argument, Ref):
         return values[argument.name]
     if isinstance(argument, Dtype):
         return cast[argument.name]
     if isinstance(argument, (list, tuple)):
-        return [_resolve(part, values, cast) for part in argument]
+        return [resolved(part, values, cast) for part in argument]
     if isinstance(argument, Mapping):
-        return {name: _resolve(part, values, cast) for name, part in argument.items()}
+        return {name: resolved(part, values, cast) for name, part in argument.items()}
     return argument

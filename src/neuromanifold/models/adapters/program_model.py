@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.models.adapters.origin import Origin
 from neuromanifold.models.adapters.program import Input, Program, Untranslatable
 from neuromanifold.models.adapters.structure import filled, leaves
 from neuromanifold.numerics.precision import arithmetic, dtype_of
@@ -21,12 +22,14 @@ _LARGEST = 2**31
 class ProgramModel:
     """Runs a program on samples; `takes` and `gives` are the structures of x and y, with numbers where arrays go.
 
-    A program made for exactly one sample (its first axis has length 1) is mapped over the samples.
+    A program made for exactly one sample (its first axis has length 1) is mapped over the samples. `origin` is what the file says
+    besides, where it came from one.
     """
 
     program: Program
     takes: Any
     gives: Any
+    origin: Origin | None = None
 
     def __call__(self, params: Mapping[str, Any], constants: Mapping[str, Any], x: Any) -> Any:
         """f_θ(x)."""

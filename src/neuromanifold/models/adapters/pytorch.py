@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from neuromanifold.models.adapters.model import AdaptedModel, arguments
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Program, Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
+from neuromanifold.models.adapters.rewriting import as_parameters
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import export, exported_whole, program_of, quiet, unfused
+from neuromanifold.models.adapters.torch_export import Given, export, program_of, unfused, write_graph
 from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
 from neuromanifold.models.adapters.torch_resizing import resized, statistics_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
-from neuromanifold.numerics.files import write_atomically
 from neuromanifold.numerics.validation import indefinite
 
 _PREFIX = "module."
@@ -70,9 +69,7 @@ def _with_statistics(program: Program, module: Any, torch: Any) -> tuple[Program
     """The program with running statistics among its parameters, and their values."""
     names, buffers = {_PREFIX + name: name for name in statistics_of(module, torch)}, dict(module.named_buffers())
     moved = {place: names[name] for place, name in program.constants.items() if name in names}
-    rest = {place: name for place, name in program.constants.items() if place not in moved}
-    values = {name: to_numpy(buffers[name]) for name in moved.values()}
-    return replace(program, parameters={**program.parameters, **moved}, constants=rest), values
+    return as_parameters(program, moved), {name: to_numpy(buffers[name]) for name in moved.values()}
 
 
 def _checked(module: Any, torch: Any) -> Any:
@@ -201,18 +198,16 @@ def _check_names(params: Any, own: Collection[str], statistics: Collection[str])
 def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:
     """A copy of the module's graph at fewer parameters (`fx.GraphModule`); `example` is one batch, as for `from_torch`."""
     module = _copied(_checked(module, need("torch")))
-    return graph_module(module, smaller, *_given(module, example))
+    return graph_module(module, smaller, _given(module, example))
 
 
 def save_graph(path: Path, module: Any, example: Any) -> Path:
     """The module as a `.pt2` file, for any number of samples."""
-    exported = exported_whole(module, *_given(module, example))
-    with quiet():
-        return write_atomically(path, lambda place: need("torch").export.save(exported, str(place)))
+    return write_graph(path, module, _given(module, example))
 
 
-def _given(module: Any, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Three samples of the example as positional and as named arguments."""
+def _given(module: Any, example: Any) -> Given:
+    """Three samples of the example as positional and as named arguments, their first axis of any length."""
     parts = example.values() if isinstance(example, Mapping) else example if isinstance(example, tuple) else (example,)
     if not all(hasattr(part, "shape") for part in parts):
         raise TypeError(
@@ -220,7 +215,10 @@ def _given(module: Any, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         )
     first = next(module.parameters())
     leaves = _three_samples([to_tensor(part, first.dtype, first.device) for part in parts])
-    return ((), dict(zip(example, leaves, strict=True))) if isinstance(example, Mapping) else (tuple(leaves), {})
+    free = [(leaf, {0: None}) for leaf in leaves]
+    if isinstance(example, Mapping):
+        return Given((), dict(zip(example, leaves, strict=True)), free)
+    return Given(tuple(leaves), {}, free)
 
 
 def _fitting(torch: Any, name: str, value: Any, parameter: Any) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.program import Node, Ref, Shape
+from neuromanifold.models.adapters.program import Node, Program, Ref, Shape
 
 
 def settled(nodes: tuple[Node, ...], shapes: Mapping[str, Shape]) -> tuple[Node, ...]:
@@ -32,3 +32,16 @@ def _squeezed(node: Node, shapes: Mapping[str, Shape]) -> Node:
     chosen = range(len(shape)) if not given else (given[0],) if isinstance(given[0], int) else given[0]
     ones = tuple(d % len(shape) for d in chosen if shape[d] == 1) if shape else ()
     return dataclasses.replace(node, target="aten.squeeze.dims", args=(x, ones))
+
+
+def statistics_read(program: Program) -> dict[str, str]:
+    """The constants that batch normalisations read as their running means and variances."""
+    norms = [node for node in program.nodes if "batch_norm" in node.target]
+    read = {part.name for node in norms for part in node.args[3:5] if isinstance(part, Ref)}
+    return {place: name for place, name in program.constants.items() if place in read}
+
+
+def as_parameters(program: Program, moved: Mapping[str, str]) -> Program:
+    """The program with these constants among its parameters, under these names."""
+    rest = {place: name for place, name in program.constants.items() if place not in moved}
+    return dataclasses.replace(program, parameters={**program.parameters, **moved}, constants=rest)

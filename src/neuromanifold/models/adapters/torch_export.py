@@ -6,9 +6,9 @@ import io
 import logging
 import traceback
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from neuromanifold.models.adapters.operations import OPERATIONS
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Dtype, Input, Node, Program, Ref, Shape
 from neuromanifold.models.adapters.rewriting import settled
+from neuromanifold.numerics.files import write_atomically
 
 _CUDA_BATCH = 65_535
 IGNORED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
@@ -45,15 +46,26 @@ def export(flat: Any, leaves: list[Any]) -> Any:
             raise ValueError(_refusal(error, torch)) from None
 
 
-def exported_whole(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """`torch.export` with the module's own arguments and its layers' operations, the first axis of each argument of any length;
-    of up to 65,535 where PyTorch takes another kernel beyond, as above."""
+class Given(NamedTuple):
+    """What a module is called with, and which axes of which of these tensors may have any length: None counts the samples."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    free: Sequence[tuple[Any, Mapping[int, Any]]]
+
+
+def exported_whole(module: Any, given: Given) -> Any:
+    """`torch.export` with the module's own arguments and its layers' operations; of up to 65,535 samples where PyTorch takes another
+    kernel beyond, as above."""
     torch = need("torch")
+    args, kwargs = given.args, dict(given.kwargs)
 
     def attempt(**limit: int) -> Any:
-        samples = {0: torch.export.Dim("samples", **limit)}
-        free = dict.fromkeys(kwargs, samples) if kwargs else tuple(samples for _ in args)
-        return torch.export.export(module, args, dict(kwargs), dynamic_shapes=free, strict=False)
+        samples, shapes = torch.export.Dim("samples", **limit), torch.export.ShapesCollection()
+        for tensor, axes in given.free:
+            shapes[tensor] = {axis: samples if length is None else length for axis, length in axes.items()}
+        free = shapes.dynamic_shapes(module, args, kwargs)
+        return torch.export.export(module, args, kwargs, dynamic_shapes=free, strict=False)
 
     with quiet(), unfused(), torch.enable_grad():
         try:
@@ -62,6 +74,13 @@ def exported_whole(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
             return attempt(max=_CUDA_BATCH)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
+
+
+def write_graph(path: Path, module: Any, given: Given) -> Path:
+    """The module as a `.pt2` file."""
+    exported = exported_whole(module, given)
+    with quiet():
+        return write_atomically(path, lambda place: need("torch").export.save(exported, str(place)))
 
 
 def _decomposed(exported: Any, torch: Any) -> Any:

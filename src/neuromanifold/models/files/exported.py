@@ -6,7 +6,8 @@ whatever a file says; this reader opens nothing that is pickled.
 
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import numpy as np
 
 from neuromanifold.models.adapters.aliasing import functional
 from neuromanifold.models.adapters.model import AdaptedModel
+from neuromanifold.models.adapters.origin import Bounds, Held, Origin
 from neuromanifold.models.adapters.program import Input, Program, Ref, Untranslatable, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
-from neuromanifold.models.adapters.rewriting import settled
+from neuromanifold.models.adapters.rewriting import as_parameters, settled, statistics_read
 from neuromanifold.models.adapters.ties import ties
-from neuromanifold.models.files.exported_graph import argument, nodes_of, scalar_type, shape_of, template
+from neuromanifold.models.files.exported_form import inputs_of, outputs_of, taken
+from neuromanifold.models.files.exported_graph import argument, bounds_of, nodes_of, scalar_type, shape_of
 from neuromanifold.models.files.layout import Layout
 from neuromanifold.numerics.archives import check_size, first_line, open_archive, read_json, read_member, unreadable
 
@@ -28,8 +31,11 @@ _AGAIN = "export it again with a current PyTorch: torch.export.save(exported.run
 Arrays = dict[str, np.ndarray]
 
 
-def read_exported(path: Path) -> tuple[AdaptedModel, Arrays]:
-    """`(f, params)` of a `.pt2` archive, with nothing of it executed and PyTorch not needed."""
+def read_exported(path: Path, *, statistics: bool = False) -> tuple[AdaptedModel, Arrays]:
+    """`(f, params)` of a `.pt2` archive, with nothing of it executed and PyTorch not needed.
+
+    With `statistics` the running means and variances of batch normalisations are parameters too.
+    """
     with open_archive(path) as archive:
         folder = _folder(path, archive)
         model = _json(path, archive, f"{folder}models/model.json")
@@ -43,6 +49,10 @@ def read_exported(path: Path) -> tuple[AdaptedModel, Arrays]:
         raise ValueError(f"`path` is {str(path)!r}, whose {str(error).removeprefix('`').replace('`', '', 1)}") from None
     except Exception as error:
         raise unreadable(path, f"damaged: its program does not fit together, {first_line(error)}") from None
+    if statistics:
+        program = as_parameters(runner.program, statistics_read(runner.program))
+        params = {name: {**state, **params}[name] for name in program.parameters.values()}
+        runner, state = replace(runner, program=program), {name: state[name] for name in program.constants.values()}
     return AdaptedModel(runner, state, path.name, "not compared with the module it came from"), params
 
 
@@ -77,6 +87,7 @@ def _model(path: Path, archive: zipfile.ZipFile, folder: str, model: Any) -> tup
     weights = _json(path, archive, f"{folder}data/weights/model_weights_config.json")["config"]
     constants = _json(path, archive, f"{folder}data/constants/model_constants_config.json")["config"]
     specs = [next(iter(spec.items())) for spec in signature["input_specs"]]
+    kinds = {spec["arg"]["name"]: spec for kind, spec in specs if kind in ("parameter", "buffer", "tensor_constant")}
     parameters = {spec["arg"]["name"]: spec["parameter_name"] for kind, spec in specs if kind == "parameter"}
     fixed = {spec["arg"]["name"]: spec[f"{kind}_name"] for kind, spec in specs if kind in ("buffer", "tensor_constant")}
     entries = {**weights, **constants}
@@ -93,7 +104,39 @@ def _model(path: Path, archive: zipfile.ZipFile, folder: str, model: Any) -> tup
             f"`path` is {str(path)!r}, a program without parameters; there is nothing to differentiate by."
         )
     program = _program(path, graph, signature, {place: tied[name] for place, name in parameters.items()}, fixed, arrays)
-    return ProgramModel(program, *_forms(path, model, signature)), params, state
+    held = {
+        place: _held(name, kinds[place], entries[name], layouts[name])
+        for place, name in {**parameters, **fixed}.items()
+    }
+    origin = _origin(path, model, held, program, entries.values())
+    return ProgramModel(program, taken(origin.takes, origin.names), origin.gives.arrays, origin), params, state
+
+
+def _held(name: str, spec: Mapping[str, Any], entry: Mapping[str, Any], layout: Layout) -> Held:
+    return Held(
+        name,
+        layout.shape,
+        layout.dtype.name,
+        parameter="parameter_name" in spec,
+        trained=entry["tensor_meta"]["requires_grad"] is True,
+        persistent=spec.get("persistent") is True,
+    )
+
+
+def _origin(path: Path, model: Any, held: Mapping[str, Held], program: Program, entries: Iterable[Any]) -> Origin:
+    whole, signature = model["graph_module"], model["graph_module"]["signature"]
+    call = next(entry["signature"] for entry in whole["module_call_graph"] if entry["fqn"] == "")
+    ranges, bounds = model["range_constraints"], dict[tuple[str, int], Bounds]()
+    for given in program.inputs:
+        bounds |= bounds_of(whole["graph"], ranges, given.name)
+    return Origin(
+        held=held,
+        takes=inputs_of(path, call, signature),
+        gives=outputs_of(path, call, signature),
+        names=tuple(call.get("forward_arg_names") or ()),
+        bounds=bounds,
+        devices=tuple({str(entry["tensor_meta"]["device"]["type"]) for entry in entries}),
+    )
 
 
 def _program(
@@ -142,39 +185,6 @@ def _output(path: Path, spec: Mapping[str, Any]) -> Any:
             "call `module.eval()` before exporting."
         )
     return argument(spec["user_output"]["arg"])
-
-
-def _forms(path: Path, model: Any, signature: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The structures of x and y: one array, a tuple of positional arguments, or a dictionary of named ones."""
-    call = next(entry["signature"] for entry in model["graph_module"]["module_call_graph"] if entry["fqn"] == "")
-    counts = iter(range(len(signature["input_specs"])))
-    kinds = [next(iter(spec)) for spec in signature["input_specs"]]
-    slots = iter(
-        [next(counts) if kind == "user_input" else None for kind in kinds if kind in ("user_input", "constant_input")]
-    )
-    args, named = template(_tree(path, call["in_spec"]), slots)
-    if named and args:
-        named, args = {**dict(zip(call["forward_arg_names"], args, strict=False)), **named}, ()
-    takes = named or (args[0] if len(args) == 1 and isinstance(args[0], int) else args)
-    counts = iter(range(len(signature["output_specs"])))
-    found = [spec["user_output"]["arg"] for spec in signature["output_specs"]]
-    slots = iter([next(counts) if "as_tensor" in arg else None for arg in found])
-    return takes, template(_tree(path, call["out_spec"]), slots)
-
-
-def _tree(path: Path, text: str) -> Any:
-    """A structure as PyTorch writes it: JSON in a string, whose dictionaries hold their keys as JSON in strings."""
-    [_, spec] = read_json(path, text.encode(), "the form of its inputs")
-    return _with_keys(path, spec)
-
-
-def _with_keys(path: Path, spec: Mapping[str, Any]) -> dict[str, Any]:
-    context = spec["context"]
-    return {
-        "type": spec["type"],
-        "context": read_json(path, context.encode(), "the form of its inputs") if isinstance(context, str) else None,
-        "children_spec": [_with_keys(path, child) for child in spec["children_spec"]],
-    }
 
 
 def _layout(entry: Mapping[str, Any]) -> Layout:

@@ -1,8 +1,10 @@
 """The JSON of an exported graph, in the terms of a program."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from neuromanifold.models.adapters.origin import Bounds
 from neuromanifold.models.adapters.program import Dtype, Node, Ref, Shape
 from neuromanifold.models.adapters.torch_export import IGNORED, source_line
 
@@ -27,6 +29,8 @@ _SCALAR_TYPES = dict(
         1,
     )
 )
+# The name of a free axis; a sum or a product of such has no bounds of its own.
+_SYMBOL = re.compile(r"Symbol\('(\w+)'[^']*\)|(\w+)")
 _PLAIN = frozenset({"as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists"})
 
 
@@ -92,15 +96,17 @@ def _where(metadata: Mapping[str, str]) -> str:
     )
 
 
-def template(spec: Mapping[str, Any], slots: Iterator[int | None]) -> Any:
-    """A tree of tuples, lists and dictionaries with the numbers of `slots` where it has leaves."""
-    kind, children = spec["type"], [template(child, slots) for child in spec["children_spec"]] if spec["type"] else []
-    if kind is None:
-        return next(slots)
-    if kind in ("builtins.tuple", "builtins.list"):
-        return tuple(children) if kind == "builtins.tuple" else children
-    if kind in ("builtins.dict", "collections.OrderedDict", "torch.fx.immutable_collections.immutable_dict"):
-        return dict(zip(spec["context"], children, strict=True))
-    raise ValueError(
-        f"`path` holds a program with a {kind} among its inputs or outputs; use tuples, lists and dictionaries."
-    )
+def bounds_of(graph: Mapping[str, Any], ranges: Mapping[str, Any], name: str) -> dict[tuple[str, int], Bounds]:
+    """Between which lengths the free axes of an input may lie, where the file says; by (input, axis)."""
+    found = {}
+    for axis, size in enumerate(graph["tensor_values"][name]["sizes"]):
+        symbol = _SYMBOL.fullmatch(size.get("as_expr", {}).get("expr_str", ""))
+        limits = ranges.get(symbol[1] or symbol[2]) if symbol else None
+        if limits is not None:
+            found[name, axis] = _bound(limits["min_val"]), _bound(limits["max_val"])
+    return found
+
+
+def _bound(value: Any) -> int | None:
+    """A length; PyTorch writes infinity as nothing, or as its largest integer."""
+    return value if type(value) is int and 0 <= value < 2**62 else None

@@ -13,7 +13,9 @@ from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.validation import indefinite
 
 
-def load_with_factory(path: Path, factory: str, example: Any) -> tuple[Any, dict[str, Any]]:
+def load_with_factory(
+    path: Path, factory: str, example: Any, *, statistics: bool = False
+) -> tuple[Any, dict[str, Any]]:
     """`(f, params)`: what `package.module:function` builds, filled from the file.
 
     The function takes no argument and returns a PyTorch module, or a JAX function f(params, x) of the file's arrays by name.
@@ -24,7 +26,7 @@ def load_with_factory(path: Path, factory: str, example: Any) -> tuple[Any, dict
     if _is_module(built):
         if example is None:
             raise ValueError("`example` is missing; pass one batch of the network's input.")
-        return from_torch(_filled(path, built, tensors).eval(), example=example)
+        return from_torch(_filled(path, built, tensors).eval(), example=example, statistics=statistics)
     if not callable(built):
         raise TypeError(
             f"`factory` {factory} returned {indefinite(built)}; return a torch.nn.Module or a function f(params, x)."

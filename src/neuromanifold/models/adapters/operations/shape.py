@@ -124,6 +124,11 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     return place.add(values) if accumulate else place.set(values)
 
 
+def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
+    """x with the slices of `source` in the place of those that `index` names along `dim`."""
+    return jnp.moveaxis(jnp.moveaxis(x, dim, 0).at[index].set(jnp.moveaxis(source, dim, 0)), 0, dim)
+
+
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """Slices picked along an axis."""
     return jnp.take(x, index, axis=dim)
@@ -228,6 +233,7 @@ SHAPE: Table = table(
         "select_scatter.default": select_scatter,
         "slice_scatter.default": slice_scatter,
         "index.Tensor": index,
+        "index_copy.default": index_copy,
         "index_put.default": index_put,
         "index_select.default": index_select,
         "gather.default": gather,
