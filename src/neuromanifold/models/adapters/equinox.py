@@ -27,8 +27,10 @@ def from_equinox(
         raise TypeError(f"`module` is {indefinite(module)}; pass an equinox.Module.")
     params, rest = eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
     fixed = dict(kwargs or {})
+    kept = jax.tree.map(lambda leaf: leaf, state)  # Equinox makes a state useless once a loop has changed it
 
-    def apply(params: Any, state: Any, x: Any) -> Any:
+    def apply(params: Any, both: Any, x: Any) -> Any:
+        state, rest = both
         network = eqx.combine(params, rest)
         given = () if state is None else (follow(state, params, x),)
 
@@ -39,4 +41,4 @@ def from_equinox(
 
         return jax.vmap(sample)(x)
 
-    return AdaptedModel(apply, state, f"{type(module).__name__} from Equinox", "the module's own code"), params
+    return AdaptedModel(apply, (kept, rest), f"{type(module).__name__} from Equinox", "the module's own code"), params

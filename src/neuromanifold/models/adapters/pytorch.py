@@ -14,10 +14,11 @@ from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Program, Untranslatable, unknown, unknown_operations
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import export, exported_whole, program_of, quiet, unfused
+from neuromanifold.models.adapters.torch_export import as_written, export, exported_whole, program_of, quiet
 from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
 from neuromanifold.models.adapters.torch_resizing import resized, statistics_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
+from neuromanifold.numerics.archives import first_line
 from neuromanifold.numerics.files import write_atomically
 from neuromanifold.numerics.validation import indefinite
 
@@ -47,9 +48,9 @@ def from_torch(
     torch = need("torch")
     module = _checked(module, torch)
     own, tied = own_parameters(module)
-    flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, torch)
     params = {name: to_numpy(parameter) for name, parameter in own.items()}
-    with unfused():
+    with as_written():
+        flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, torch)
         twin = _copied(flat).requires_grad_(True)
         gives = _form_of_output(twin, leaves)
         exported = export(flat, leaves)
@@ -75,10 +76,28 @@ def _with_statistics(program: Program, module: Any, torch: Any) -> tuple[Program
     return replace(program, parameters={**program.parameters, **moved}, constants=rest), values
 
 
+def evaluated(module: Any) -> Any:
+    """A copy in evaluation mode."""
+    with as_written():
+        return _copied(module).eval()
+
+
+def with_buffers(f: AdaptedModel, buffers: Mapping[str, np.ndarray]) -> AdaptedModel:
+    """The network that `from_torch` gave with other values of the module's buffers."""
+    named = {_PREFIX + name: value for name, value in buffers.items()}
+    return replace(f, state={name: named.get(name, value) for name, value in f.state.items()})
+
+
+def unwrapped(module: Any) -> Any:
+    """The module inside what `torch.compile`, `DataParallel` and `DistributedDataParallel` made of it."""
+    parallel = need("torch").nn.parallel
+    inner = getattr(module, "_orig_mod", module)
+    wrapped = isinstance(inner, parallel.DataParallel | parallel.DistributedDataParallel)
+    return unwrapped(inner.module) if wrapped else inner
+
+
 def _checked(module: Any, torch: Any) -> Any:
-    module = getattr(module, "_orig_mod", module)
-    if isinstance(module, torch.nn.DataParallel):
-        module = module.module
+    module = unwrapped(module)
     if isinstance(module, torch.jit.ScriptModule) or not isinstance(module, torch.nn.Module):
         raise TypeError(f"`module` is {indefinite(module)}; pass a torch.nn.Module in ordinary Python.")
     return module
@@ -137,7 +156,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
             y = twin.structured(*leaves)
     except Exception as error:
         raise ValueError(
-            f"`module` does not run on `example` ({type(error).__name__}: {error}); pass one batch of its input."
+            f"`module` does not run on `example` ({type(error).__name__}: {first_line(error)}); pass one batch of its input."
         ) from None
     found: list[Any] = []
     try:

@@ -18,6 +18,7 @@ from neuromanifold.models.adapters.program import Dtype, Input, Node, Program, R
 from neuromanifold.models.adapters.rewriting import settled
 
 IGNORED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 def export(flat: Any, leaves: list[Any]) -> Any:
@@ -25,7 +26,7 @@ def export(flat: Any, leaves: list[Any]) -> Any:
     torch = need("torch")
     samples = torch.export.Dim("samples")
     free = (tuple({0: samples} for _ in leaves),)
-    with quiet(), torch.enable_grad():
+    with quiet():
         try:
             exported = torch.export.export(flat, tuple(leaves), dynamic_shapes=free, strict=False)
             return _decomposed(exported.run_decompositions({}), torch)
@@ -38,7 +39,7 @@ def exported_whole(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     torch = need("torch")
     samples = {0: torch.export.Dim("samples")}
     free = dict.fromkeys(kwargs, samples) if kwargs else tuple(samples for _ in args)
-    with quiet(), unfused(), torch.enable_grad():
+    with quiet(), as_written():
         try:
             return torch.export.export(module, args, dict(kwargs), dynamic_shapes=free, strict=False)
         except Exception as error:
@@ -54,13 +55,20 @@ def _decomposed(exported: Any, torch: Any) -> Any:
 
 
 @contextlib.contextmanager
-def unfused() -> Generator[None]:
-    """Attention by the steps its module describes, not by the fused one that PyTorch takes where no gradient is asked for."""
-    switch = need("torch").backends.mha
+def as_written() -> Generator[None]:
+    """The module in its own dtypes and with gradients, whatever surrounds the call (`autocast`, `inference_mode`), and attention by the
+    steps its module describes, not by the fused one that PyTorch takes where no gradient is asked for."""
+    torch = need("torch")
+    switch = torch.backends.mha
     before = switch.get_fastpath_enabled()
     switch.set_fastpath_enabled(False)
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            for kind in filter(torch.is_autocast_enabled, _DEVICES):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+            yield
     finally:
         switch.set_fastpath_enabled(before)
 
