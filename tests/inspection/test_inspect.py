@@ -94,6 +94,26 @@ def test_wide_jacobians_have_a_curve_too(rng):
     assert "The first 6 samples already show all of it; the other 3 add nothing." in inspection.verdict
 
 
+def test_a_rank_that_stood_still_for_one_sample_has_not_settled(rng):
+    net = nm.MLP((2, 40, 1))
+    x = rng.normal(size=(25, 2))
+    inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.concatenate([x, x[-1:]]))
+    assert (inspection.saturated_at, inspection.n_samples, int(inspection.exact)) == (25, 26, 25)
+    assert "The rank still grows with sample 25 of 26: more may show more." in inspection.verdict
+
+
+def test_the_fit_of_classes_is_an_accuracy_and_the_table_names_the_loss(rng):
+    net, x = nm.MLP((2, 8, 3)), rng.normal(size=(12, 2))
+    params = net.init(key=jax.random.key(0))
+    largest = np.argmax(np.asarray(net(params, x)), axis=1)
+    wrong = np.r_[(largest[:3] + 1) % 3, largest[3:]]  # nine of twelve are right
+    found = nm.inspect(net, params, x, 100 * np.eye(3)[wrong] / 100)
+    assert (found.fit, found.fit_name) == (0.75, "accuracy")
+    assert "of mse" in str(found)
+    other = nm.inspect(net, params, x, 2 * np.eye(3)[wrong], loss=nm.losses.huber)  # control: no indicators
+    assert other.fit_name == "r²" and other.fit < 0.75 and "of huber" in str(other)
+
+
 def test_the_headline_begins_with_what_the_sample_allows(rng):
     net = nm.MLP((2, 8, 1))
     inspection = nm.inspect(net, net.init(key=jax.random.key(0)), rng.normal(size=(3, 2)))

@@ -217,6 +217,28 @@ def test_a_graph_keeps_names_of_arguments_and_shared_weights(rng):
     assert size(graph) == size(module) - small.parameters_saved
 
 
+class _Kernels(nn.Sequential):
+    """Branches as PyTorch's batch normalisation does on a GPU."""
+
+    def forward(self, x):
+        return super().forward(x if x.shape[0] <= 65_535 else x + 0)
+
+
+def test_a_graph_of_up_to_65535_samples_is_better_than_none(rng):
+    module = _Kernels(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)).double()
+    with torch.no_grad():
+        module[0].bias[:3] = -50.0
+    x = torch.tensor(rng.normal(size=(40, 3)))
+    f, params = nm.from_torch(nn.Sequential(*module), example=x)
+    smaller = nm.reduce_width(f, params, x).to_torch(module, example=x)
+    assert torch.allclose(smaller(x), module(x), rtol=1e-12)
+    assert sum(p.numel() for p in smaller.parameters()) < sum(p.numel() for p in module.parameters())
+    with pytest.raises(
+        ValueError, match="other numbers of samples"
+    ):  # control: the branch is seen where the samples are free
+        nm.from_torch(module, example=x)
+
+
 def test_what_did_not_come_from_pytorch_is_no_graph(rng):
     net = nm.MLP((1, 3, 1))
     with pytest.raises(TypeError, match=r"the reduced network is an MLP, not one that `nm\.from_torch` gave"):

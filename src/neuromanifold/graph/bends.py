@@ -14,6 +14,9 @@ import numpy as np
 
 from neuromanifold.graph.structural import padded, windows
 
+_SLICES = 64
+"""Up to this many places of a window are sliced one by one."""
+
 
 class Oracle(abc.ABC):
     """Answers the questions of bends, in the order in which they are asked."""
@@ -65,11 +68,11 @@ class Gated(Oracle):
 
     def largest(self, candidates: Any) -> Any:
         gate = next(self._gates)
-        self.quantities.append(candidates - _picked(gate, candidates)[..., None])
+        self.quantities.append(candidates - picked(gate, candidates)[..., None])
         return gate
 
 
-def _picked(place: Any, candidates: Any) -> Any:
+def picked(place: Any, candidates: Any) -> Any:
     """The candidate at that place: a choice and a sum of zeros, so that its derivative is a choice as well."""
     chosen = jnp.arange(candidates.shape[-1]) == place[..., None]
     return jnp.where(chosen, candidates, jnp.zeros_like(candidates)).sum(axis=-1)
@@ -97,36 +100,46 @@ def _reduction(sign: int) -> Callable[..., Any]:
         axes = options["axes"]
         kept = [d for d in range(a.ndim) if d not in axes]
         last = jnp.transpose(a, [*kept, *axes]).reshape(*(a.shape[d] for d in kept), -1)
-        return _picked(ask.largest(sign * last if sign < 0 else last), last)
+        return picked(ask.largest(sign * last if sign < 0 else last), last)
 
     return rule
 
 
 def _pooling(sign: int) -> Callable[..., Any]:
     def rule(ask: Oracle, options: Mapping[str, Any], a: Any) -> Any:
-        entries = _entries(options, a)
-        return _picked(ask.largest(sign * entries if sign < 0 else entries), entries)
+        entries = windowed(options, a)
+        return picked(ask.largest(sign * entries if sign < 0 else entries), entries)
 
     return rule
 
 
-def _entries(options: Mapping[str, Any], a: Any) -> Any:
+def windowed(options: Mapping[str, Any], a: Any) -> Any:
     """The entries of every window on a new last axis; a place in the padding holds the window's first real entry again."""
     config = [(lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)]
-    shape = (options["window_dimensions"], options["window_strides"], options["window_dilation"])
     inside = window_inside(options, a.shape)
     full = jax.lax.pad(a, jnp.zeros((), a.dtype), config)
-    sizes, strides, dilation = shape
-    parts = [
-        jax.lax.slice(
-            full, start, [b + s * (n - 1) + 1 for b, s, n in zip(start, strides, inside.shape, strict=False)], strides
-        )
-        for start in ([o * d for o, d in zip(offset, dilation, strict=True)] for offset in np.ndindex(*sizes))
-    ]
-    entries = jnp.stack(parts, axis=-1)
+    entries = (_sliced if inside.shape[-1] <= _SLICES else _gathered)(options, full, inside.shape[:-1])
     if inside.all():
         return entries
-    return jnp.where(inside, entries, _picked(jnp.asarray(inside.argmax(axis=-1)), entries)[..., None])
+    return jnp.where(inside, entries, picked(jnp.asarray(inside.argmax(axis=-1)), entries)[..., None])
+
+
+def _sliced(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
+    """One strided slice for each place in the window: its derivative is a sum of them."""
+    sizes, strides, dilation = (options[k] for k in ("window_dimensions", "window_strides", "window_dilation"))
+    starts = ([o * d for o, d in zip(offset, dilation, strict=True)] for offset in np.ndindex(*sizes))
+    stops = [s * (n - 1) + 1 for s, n in zip(strides, count, strict=True)]
+    parts = [jax.lax.slice(a, start, [b + e for b, e in zip(start, stops, strict=True)], strides) for start in starts]
+    return jnp.stack(parts, axis=-1)
+
+
+def _gathered(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
+    """One look-up for each axis: a large window has too many places to be sliced."""
+    sizes, strides, dilation = (options[k] for k in ("window_dimensions", "window_strides", "window_dilation"))
+    for axis, (size, stride, apart, n) in enumerate(zip(sizes, strides, dilation, count, strict=True)):
+        places = np.arange(n)[:, None] * stride + np.arange(size) * apart
+        a = jnp.moveaxis(jnp.take(a, places, axis=axis), axis + 1, -1)
+    return a.reshape(*count, -1)
 
 
 def window_inside(options: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray:

@@ -6,10 +6,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from neuromanifold.graph.bends import BENDS, Choosing, Oracle
+from neuromanifold.graph.pooling import POOLINGS
 from neuromanifold.graph.program import Node, Program
 
 _COMMUTATIVE = ("max", "min")
-_POOLINGS = ("reduce_window_max", "reduce_window_min")
 _REFLEXIVE = {"eq": True, "ge": True, "le": True, "ne": False, "gt": False, "lt": False}
 
 
@@ -55,7 +55,7 @@ def bends(program: Program, node: Node) -> bool:
 
 
 def _results(program: Program, node: Node, values: list[Any], ask: Oracle | None) -> Sequence[Any]:
-    if ask is None and node.operation in _POOLINGS and bends(program, node):
+    if ask is None and node.operation in POOLINGS and bends(program, node):
         return [BENDS[node.operation](Choosing(), node.options, *values)]
     if ask is None or not bends(program, node):
         return node.evaluate(*values)

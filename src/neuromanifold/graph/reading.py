@@ -16,6 +16,8 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.pooling import steadied
+from neuromanifold.graph.rewriting import Rewriting
 from neuromanifold.numerics.precision import dtype_of, is_wide
 
 
@@ -37,7 +39,7 @@ def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]
         closed, shapes = jax.make_jaxpr(given, return_shape=True)(*arguments)
     if errors:
         raise _explained(errors[0], arguments)
-    return _closed(closed), shapes
+    return Rewriting(constant=_own).closed(closed), shapes
 
 
 def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
@@ -70,9 +72,10 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
 
 
 def called(fn: Callable[..., Any], *arguments: Any) -> Any:
-    """`fn(*arguments)`, by way of its jaxpr."""
+    """`fn(*arguments)`, by way of its jaxpr; windowed maxima have the derivative of `graph.pooling`."""
     closed, shapes = read(fn, *arguments)
-    return jax.tree.unflatten(jax.tree.structure(shapes), jex.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments)))
+    run = jex.jaxpr_as_fun(steadied(closed))
+    return jax.tree.unflatten(jax.tree.structure(shapes), run(*jax.tree.leaves(arguments)))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -84,45 +87,6 @@ def evaluated(fn: Callable[..., Any], *arguments: Any) -> Any:
 def _bare(fn: Any) -> Any:
     """Without the outermost `jax.jit`, whose reading JAX would keep."""
     return inspect.unwrap(fn, stop=lambda inner: not isinstance(inner, jax.stages.Wrapped))
-
-
-def _closed(closed: Any) -> Any:
-    return jex.ClosedJaxpr(_opened(closed.jaxpr), [_own(const) for const in closed.consts])
-
-
-def _opened(jaxpr: Any) -> Any:
-    """The jaxpr itself where no constant of it is a NumPy array: JAX knows it again by its identity."""
-    equations = [_equation(equation) for equation in jaxpr.eqns]
-    outputs = [_atom(atom) for atom in jaxpr.outvars]
-    same = all(a is b for a, b in zip((*equations, *outputs), (*jaxpr.eqns, *jaxpr.outvars), strict=True))
-    return jaxpr if same else jaxpr.replace(eqns=equations, outvars=outputs)
-
-
-def _equation(equation: Any) -> Any:
-    atoms = [_atom(atom) for atom in equation.invars]
-    options = {name: _option(option) for name, option in equation.params.items()}
-    same = all(a is b for a, b in zip(atoms, equation.invars, strict=True))
-    same &= all(options[name] is option for name, option in equation.params.items())
-    return equation if same else equation.replace(invars=atoms, params=options)
-
-
-def _option(option: Any) -> Any:
-    if isinstance(option, jex.ClosedJaxpr):
-        consts, jaxpr = [_own(const) for const in option.consts], _opened(option.jaxpr)
-        same = jaxpr is option.jaxpr and all(a is b for a, b in zip(consts, option.consts, strict=True))
-        return option if same else jex.ClosedJaxpr(jaxpr, consts)
-    if isinstance(option, jex.Jaxpr):
-        return _opened(option)
-    if isinstance(option, tuple) and any(isinstance(part, jex.ClosedJaxpr | jex.Jaxpr) for part in option):
-        parts = [_option(part) for part in option]
-        return tuple(parts) if type(option) is tuple else type(option)(*parts)
-    return option
-
-
-def _atom(atom: Any) -> Any:
-    if not isinstance(atom, jex.Literal) or (own := _own(atom.val)) is atom.val:
-        return atom
-    return jex.Literal(own, atom.aval)
 
 
 def _own(array: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.source_info_util import summarize
 
 from neuromanifold.graph.folding import fold
+from neuromanifold.graph.pooling import pools
 from neuromanifold.graph.program import Node, Program, Value
 from neuromanifold.graph.reading import read
 
@@ -77,9 +78,10 @@ class _Builder:
 
     def equation(self, equation: Any, inputs: list[int]) -> list[int]:
         name, options = equation.primitive.name, equation.params
-        if name in _CALLS and name not in self.whole:
+        if name in _CALLS:
             inner = next(options[key] for key in _INNER if key in options)
-            return self.enter(inner, inputs)
+            if name not in self.whole or pools(inner):
+                return self.enter(inner, inputs)
         if name == "scan":
             return self.scan(equation, inputs)
         if name == "cond" and inputs[0] in self.constants:

@@ -16,11 +16,13 @@ _RTOL = 1e-6
 class Descent(Result):
     """`alignment` gᵀΘg/‖g‖² of the kernel with the loss's gradient, `kernel_alignment` that with the targets, in [0, 1], and the
     `sharpness` of the loss linearised in the parameters, with the `largest_lr` 2/sharpness at which a step does not overshoot.
+    `loss` is the name of that loss.
     """
 
     alignment: float
     kernel_alignment: float
     sharpness: float
+    loss: str
 
     @property
     def largest_lr(self) -> float:
@@ -34,4 +36,5 @@ def descent(f: Model, params: Any, x: Any, y: Any, loss: Loss) -> Descent:
         alignment(f, params, x, y, loss=loss),
         kernel_alignment(f, params, x, y),
         sharpness(f, params, x, y, loss=loss, rtol=_RTOL),
+        getattr(loss, "__name__", type(loss).__name__),
     )

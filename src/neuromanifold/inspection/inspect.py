@@ -16,7 +16,7 @@ from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
-from neuromanifold.models.losses import Loss, cross_entropy, mse
+from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.archives import first_line
 from neuromanifold.numerics.memory import give_back, memory_budget
 from neuromanifold.numerics.precision import boundary
@@ -50,7 +50,8 @@ def inspect(
     is left out, and the result says why. Sections run in the order of what they are estimated to cost; `progress=True`
     shows them, and the estimate. `exact=None` uses exact arithmetic wherever the network allows it. Of a large sample
     `samples` are taken, evenly spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). `loss` is what alignment
-    and learning rate are about. An interrupt (Ctrl-C) ends the section at work; what is done is returned.
+    and learning rate are about; where `y` are indicators of classes, the fit is the accuracy. An interrupt (Ctrl-C) ends the section
+    at work; what is done is returned.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.linspace(-2, 2, 50)[:, None])
@@ -76,7 +77,7 @@ def inspect(
         program=_program(subject.graph),
         tensors=_tensors(subject.graph),
         sample=(subject.x, subject.y),
-        fit_name="accuracy" if loss is cross_entropy else "r²",
+        fit_name="accuracy" if subject.classifies else "r²",
         curve=_curve(subject),
         parts=(*parts, *others),
         seconds=time.perf_counter() - started,

@@ -19,6 +19,8 @@ from neuromanifold.tangent.spectrum import Spectrum
 
 Row = tuple[str, str, str]
 INTERRUPTED = "interrupted"
+_SETTLED = 0.05
+"""A rank that stands still for this share of the samples is said to have settled."""
 
 
 @dataclass(frozen=True)
@@ -158,12 +160,11 @@ class Inspection:
         at, n = self.saturated_at, self.n_samples
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
-        if at < n:
-            rest = f"the other {n - at:,} add" if n - at > 1 else "the last one adds"
-            return (
-                f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it; {rest} nothing."
-            )
-        return f"The rank still grows with the last of the {n:,} samples: more may show more."
+        if n - at > n * _SETTLED:
+            shown = f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
+            return f"{shown}; the other {n - at:,} add nothing."
+        last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
+        return f"The rank still grows with {last}: more may show more."
 
     def _surplus(self) -> str:
         if self.layers is None:
@@ -262,7 +263,7 @@ class Inspection:
         if d is None:
             return []
         return [
-            ("largest stable learning rate", f"{d.largest_lr:.4g}", f"2 / sharpness; sharpness {d.sharpness:.4g}"),
+            ("largest stable learning rate", f"{d.largest_lr:.4g}", f"2 / sharpness of {d.loss}, {d.sharpness:.4g}"),
             (
                 "  alignment",
                 f"{d.alignment:.4g}",

@@ -35,7 +35,6 @@ from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.described import filters, perceptron
-from neuromanifold.models.losses import cross_entropy
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.profile import first_rows
@@ -91,7 +90,7 @@ def _perceptron(s: Subject) -> str:
 
 def _fit(s: Subject) -> float:
     """r²; for classes, the share of samples whose largest output is theirs."""
-    if s.loss is cross_entropy:
+    if s.classifies:
         return float(np.mean(np.argmax(s.values, axis=-1) == np.argmax(s.y, axis=-1)))
     target = np.asarray(s.y, np.float64)
     spread = ((target - target.mean(axis=0)) ** 2).sum()

@@ -15,7 +15,7 @@ from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
 from neuromanifold.numerics.rank import Rank
@@ -63,6 +63,14 @@ class Subject:
     def columns(self) -> int:
         """Its columns, D."""
         return n_columns(self.params)
+
+    @cached_property
+    def classifies(self) -> bool:
+        """Whether the targets are classes: by the loss, or as rows of one 1 among zeros."""
+        if self.y is None or np.ndim(self.y) != 2 or np.shape(self.y)[1] < 2:
+            return False
+        y = np.asarray(self.y)
+        return self.loss is cross_entropy or bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
 
     @property
     def graph(self) -> Graph:

@@ -146,8 +146,9 @@ def _descent(found: Inspection) -> str:
     rate, sharp = linked("learning rates", "learning rate"), linked("sharpness", "sharpness")
     aligned = linked("alignment", "alignment")
     return (
-        f"<p>With this loss and all the samples at once, {rate} up to <b>{d.largest_lr:.3g}</b> do not overshoot: the {sharp} is "
-        f"{d.sharpness:.4g}. The {aligned} of the kernel with the loss's gradient is {d.alignment:.4g}, and with the targets "
+        f"<p>With the loss <code>{html.escape(d.loss)}</code> and all the samples at once, {rate} up to "
+        f"<b>{d.largest_lr:.3g}</b> do not overshoot: the {sharp} is {d.sharpness:.4g}. "
+        f"The {aligned} of the kernel with the loss's gradient is {d.alignment:.4g}, and with the targets "
         f"{d.kernel_alignment:.3f} on a scale from 0 to 1.</p>"
     )
 

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import trace
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.randomness import host_generator
@@ -114,7 +115,9 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
             [size * rng.standard_normal(np.shape(leaf)) for size, leaf in zip(sizes, leaves, strict=True)]
             for _ in range(_POINTS)
         ]
-        image = jax.jit(lambda at, along: jax.jvp(lambda p: f(structure.unflatten(p), some), (at,), (along,))[1])
+        image = jax.jit(
+            lambda at, along: jax.jvp(lambda p: called(f, structure.unflatten(p), some), (at,), (along,))[1]
+        )
 
         def rows_of(channels: Channels) -> np.ndarray:
             """J along each slot, (rows, slots)."""

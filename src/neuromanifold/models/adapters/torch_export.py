@@ -1,6 +1,7 @@
 """A PyTorch module as a program: export, and the exported graph read node by node."""
 
 import contextlib
+import copy
 import io
 import logging
 import traceback
@@ -17,31 +18,49 @@ from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.program import Dtype, Input, Node, Program, Ref, Shape
 from neuromanifold.models.adapters.rewriting import settled
 
+_CUDA_BATCH = 65_535
 IGNORED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 def export(flat: Any, leaves: list[Any]) -> Any:
-    """`torch.export` of a module that takes tensors and gives a tuple of tensors, the first axis of each of any length."""
+    """`torch.export` of a module that takes tensors and gives a tuple of tensors, the first axis of each of any length.
+
+    A module on an accelerator is exported from a copy on the host: there its graph does not depend on how kernels divide a
+    batch (PyTorch's batch normalisation takes another one on a GPU beyond 65,535 samples).
+    """
     torch = need("torch")
-    samples = torch.export.Dim("samples")
-    free = (tuple({0: samples} for _ in leaves),)
+
+    def attempt(module: Any, given: list[Any]) -> Any:
+        free = (tuple({0: torch.export.Dim("samples")} for _ in given),)
+        exported = torch.export.export(module, tuple(given), dynamic_shapes=free, strict=False)
+        return _decomposed(exported.run_decompositions({}), torch)
+
     with quiet():
+        if any(tensor.device.type != "cpu" for tensor in (*flat.parameters(), *flat.buffers())):
+            with contextlib.suppress(Exception):  # code that names a device of its own is exported where it is
+                return attempt(copy.deepcopy(flat).cpu(), [leaf.cpu() for leaf in leaves])
         try:
-            exported = torch.export.export(flat, tuple(leaves), dynamic_shapes=free, strict=False)
-            return _decomposed(exported.run_decompositions({}), torch)
+            return attempt(flat, leaves)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
 
 
 def exported_whole(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """`torch.export` with the module's own arguments and its layers' operations, the first axis of each argument of any length."""
+    """`torch.export` with the module's own arguments and its layers' operations, the first axis of each argument of any length;
+    of up to 65,535 where PyTorch takes another kernel beyond, as above."""
     torch = need("torch")
-    samples = {0: torch.export.Dim("samples")}
-    free = dict.fromkeys(kwargs, samples) if kwargs else tuple(samples for _ in args)
+
+    def attempt(**limit: int) -> Any:
+        samples = {0: torch.export.Dim("samples", **limit)}
+        free = dict.fromkeys(kwargs, samples) if kwargs else tuple(samples for _ in args)
+        return torch.export.export(module, args, dict(kwargs), dynamic_shapes=free, strict=False)
+
     with quiet(), as_written():
         try:
-            return torch.export.export(module, args, dict(kwargs), dynamic_shapes=free, strict=False)
+            with contextlib.suppress(Exception):
+                return attempt()
+            return attempt(max=_CUDA_BATCH)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
 

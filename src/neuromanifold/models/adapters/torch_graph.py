@@ -79,12 +79,12 @@ def _pad(found: Any, node: Any, it: Smaller, torch: Any) -> None:
     """Axis by axis: zeros of the whole length, with the parameter copied to its places."""
     graph, aten, shape = found.graph, torch.ops.aten, list(it.values.shape)
     path, _, leaf = node.target.rpartition(".")
-    readers, last = list(node.users), node
+    readers, last, device = list(node.users), node, operator.attrgetter(node.target)(found).device
     for axis, places in enumerate(it.places):
         if len(places) == it.shape[axis]:
             continue
         shape[axis], name = it.shape[axis], f"{leaf}_places_{axis}"
-        found.get_submodule(path).register_buffer(name, torch.from_numpy(np.array(places, np.int64)))
+        found.get_submodule(path).register_buffer(name, torch.tensor(places, dtype=torch.int64, device=device))
         with graph.inserting_after(last):
             index = graph.get_attr(f"{path}.{name}".lstrip("."))
         with graph.inserting_after(index):

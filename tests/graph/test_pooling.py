@@ -1,0 +1,101 @@
+"""Maxima of windows: value as JAX has it, derivative as a choice of the first largest entry, in all bits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neuromanifold.graph.pooling import POOLINGS, pooled, steadied
+from neuromanifold.graph.reading import called, read
+
+_PLAIN = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
+WINDOWS = {
+    "halves": {"window_dimensions": (2, 2), "window_strides": (2, 2), "padding": ((0, 0), (0, 0)), **_PLAIN},
+    "overlap": {"window_dimensions": (3, 2), "window_strides": (1, 2), "padding": ((1, 1), (0, 1)), **_PLAIN},
+    "large": {"window_dimensions": (9, 9), "window_strides": (1, 2), "padding": ((2, 0), (1, 3)), **_PLAIN},
+    "dilated": {
+        "window_dimensions": (2, 3),
+        "window_strides": (1, 1),
+        "padding": ((1, 0), (0, 2)),
+        "base_dilation": (1, 1),
+        "window_dilation": (2, 3),
+    },
+}
+
+
+@pytest.fixture
+def wide():
+    with jax.enable_x64(True):
+        yield
+
+
+def _by_hand(options, sign, a, change):
+    """(value, change) of each window, entry by entry; of equal entries the first."""
+    (p, _), (q, _) = options["padding"]
+    rows, columns = (
+        (n + sum(pad) - d * (k - 1) - 1) // s + 1
+        for n, pad, d, k, s in zip(
+            a.shape,
+            options["padding"],
+            options["window_dilation"],
+            options["window_dimensions"],
+            options["window_strides"],
+            strict=True,
+        )
+    )
+    value, moved = np.empty((2, rows, columns))
+    for i, j in np.ndindex(rows, columns):
+        places = [
+            (i * options["window_strides"][0] + r * options["window_dilation"][0] - p,
+             j * options["window_strides"][1] + c * options["window_dilation"][1] - q)
+            for r, c in np.ndindex(*options["window_dimensions"])
+        ]  # fmt: skip
+        real = [place for place in places if 0 <= place[0] < a.shape[0] and 0 <= place[1] < a.shape[1]]
+        best = max(real, key=lambda place: sign * a[place])  # the first of equal ones
+        value[i, j], moved[i, j] = a[best], change[best]
+    return value, moved
+
+
+@pytest.mark.parametrize("operation", POOLINGS)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_value_and_derivative_by_hand_with_many_ties(name, operation, rng, wide):
+    options, sign = WINDOWS[name], 1 if operation == "reduce_window_max" else -1
+    a, change = rng.integers(0, 4, (12, 13)).astype(float), rng.normal(size=(12, 13))
+    value, moved = _by_hand(options, sign, a, change)
+    found, along = jax.jit(lambda a, t: jax.jvp(lambda a: pooled(operation, options, a), (a,), (t,)))(a, change)
+    assert (found == value).all() and (along == moved).all()
+    weights = rng.normal(size=value.shape)
+    back = jax.jit(lambda a, w: jax.vjp(lambda a: pooled(operation, options, a), a)[1](w)[0])(a, weights)
+    assert np.vdot(back, change) == pytest.approx(np.vdot(weights, moved), rel=1e-13)
+
+
+def test_functions_of_others_are_given_it_at_any_depth(rng, wide):
+    options = WINDOWS["overlap"]
+    pool = jax.jit(lambda a: jax.lax.reduce_window(a, -np.inf, jax.lax.max, **options))
+
+    def written(a):
+        return jax.lax.scan(lambda c, _: (pool(c).sum() * c, pool(c)), a, None, length=2)[1]
+
+    a, change = rng.normal(size=(12, 13)), rng.normal(size=(12, 13))
+    value, along = jax.jvp(lambda a: called(written, a), (a,), (change,))
+    expected, moved = jax.jvp(written, (a,), (change,))
+    np.testing.assert_allclose(value, expected, rtol=1e-13)
+    np.testing.assert_allclose(along, moved, rtol=1e-11)
+    text = str(jax.make_jaxpr(lambda a, t: jax.jvp(lambda a: called(written, a), (a,), (t,)))(a, change))
+    control = str(jax.make_jaxpr(lambda a, t: jax.jvp(written, (a,), (t,)))(a, change))
+    assert "select_and_gather_add" not in text and "select_and_gather_add" in control
+
+
+def test_a_program_without_windows_stays_the_same_object(wide):
+    closed, _ = read(lambda a: jax.jit(jnp.tanh)(a).sum(), jnp.ones(3))
+    assert steadied(closed) is closed
+    pooling, _ = read(
+        lambda a: jax.lax.reduce_window(a, -np.inf, jax.lax.max, **WINDOWS["halves"]),
+        jax.ShapeDtypeStruct((4, 4), float),
+    )
+    assert steadied(pooling) is not pooling
+    whole, _ = read(
+        lambda a: jax.lax.reduce_window(a, np.iinfo(np.int32).min, jax.lax.max, **WINDOWS["halves"]),
+        jax.ShapeDtypeStruct((4, 4), np.int32),
+    )
+    assert steadied(whole) is whole
