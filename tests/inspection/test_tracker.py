@@ -11,6 +11,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.inspection import checkpoints, recorder
+from neuromanifold.inspection.checkpoints import numbered
 from neuromanifold.inspection.events import crc32c
 from neuromanifold.inspection.inspect import SectionFailed
 
@@ -204,6 +205,23 @@ def test_a_folder_of_weights_gives_the_same_curves(tracked, tmp_path):
         nm.save(tmp_path / f"epoch-{step:02d}.safetensors", NET, kept[step])
     found = checkpoints(tmp_path, X, Y)
     assert found.data.equals(timeline.data)
+
+
+def test_folders_of_checkpoints_as_hugging_face_names_them(tmp_path):
+    params = NET.init(key=jax.random.key(0))
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        nm.save(tmp_path / f"checkpoint-{step}" / "model.safetensors", NET, params)
+        (tmp_path / f"checkpoint-{step}" / "optimizer.pt").write_bytes(b"")
+    assert [(step, path.parent.name) for step, path in numbered(tmp_path)] == [
+        (2, "checkpoint-2"),
+        (10, "checkpoint-10"),
+    ]
+    (tmp_path / "checkpoint-2").rename(tmp_path / "last")
+    with pytest.raises(
+        ValueError, match=r"`checkpoints` holds 'last/model.safetensors', whose name does not tell its step"
+    ):
+        numbered(tmp_path)
 
 
 @pytest.mark.parametrize(

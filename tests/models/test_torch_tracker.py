@@ -115,7 +115,7 @@ def test_a_step_without_a_record_costs_nothing():
     begun = time.perf_counter()
     for step in range(1, 10_001):
         tracker(step)
-    assert time.perf_counter() - begun < 1.0  # 0.2 µs each where it was measured
+    assert time.perf_counter() - begun < 1.0  # 0.3 µs each where it was measured
 
 
 @pytest.mark.parametrize("what", [torch.utils.data.DataLoader, lambda data: data], ids=["DataLoader", "TensorDataset"])
