@@ -1,8 +1,10 @@
 """The rules that matter, as tests: what a module may import, what is documented, and that the documents are true."""
 
 import ast
+import contextlib
 import doctest
 import importlib
+import io
 import os
 import re
 import resource
@@ -244,9 +246,27 @@ def test_an_example_that_doctest_does_not_see_is_caught():
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_the_python_of_a_page_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "__main__"}
-    for block in fenced(page.read_text(), "python"):
-        exec(compile(block, relative(page), "exec"), namespace)
+    run_page(page.read_text(), relative(page))
+
+
+ROUNDING = re.compile(r"\d[\d.]*e[+-]\d+")
+
+
+def run_page(text: str, name: str) -> None:
+    """Its Python, in order; a block `output` must be what the Python before it printed, up to powers of ten (gaps, deviations)."""
+    namespace, printed = {"__name__": "__main__"}, io.StringIO()
+    for kind, block in re.findall(r"^```(python|output)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if kind == "output":
+            assert ROUNDING.sub("#", printed.getvalue()) == ROUNDING.sub("#", block)
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, name, "exec"), namespace)
+
+
+def test_an_output_that_was_not_printed_is_caught():
+    with pytest.raises(AssertionError):
+        run_page("```python\nprint(1 + 1)\n```\n\n```output\n3\n```\n", "page")
 
 
 def commands(page: Path) -> list[list[str]]:

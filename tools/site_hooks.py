@@ -24,6 +24,8 @@ VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
 NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
 CLAIMS = re.compile(r"^<!-- claims: (\w+) -->$", re.MULTILINE)
 BADGE = re.compile(r"⟨([^⟩\n]+)⟩")
+LISTS = re.compile(r"^\| (?:statement \| change|paper \| id) \|.*(?:\n\|.*)*", re.MULTILINE)
+ALIGNED = re.compile(r"\S {2,}\S")
 TALLY = re.compile(r"^<!-- verdicts of all papers -->$", re.MULTILINE)
 
 
@@ -46,14 +48,15 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
             parts.append(cell.source)
             continue
         parts.append(f"```python\n{cell.source}\n```")
-        for output in cell.outputs:
+        for output in joined(cell.outputs):
             if image := output.get("data", {}).get("image/png"):
                 picture = f"{name}-{len(pictures) + 1}.png"
                 pictures[picture] = base64.b64decode(image)
                 parts.append(f"![{cell.metadata.get('alt', name)}]({picture})")
             else:
                 text = output.get("text") or output.get("data", {}).get("text/plain", "")
-                parts.append(f'<div class="output" markdown>\n\n```text\n{text.rstrip()}\n```\n\n</div>')
+                kind = "output" if len(ALIGNED.findall(text)) > 1 else "output sentences"
+                parts.append(f'<div class="{kind}" markdown>\n\n```text\n{text.rstrip()}\n```\n\n</div>')
     heading, *rest = parts
     seconds = notebook.metadata.get("seconds")
     files = f"[script]({name}.py) · [notebook]({name}.ipynb)"
@@ -62,11 +65,23 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join([title, note, body.strip(), *rest]), pictures
 
 
+def joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """The outputs of a cell, where text that was printed in pieces is one."""
+    found: list[NotebookNode] = []
+    for output in outputs:
+        if found and output.output_type == found[-1].output_type == "stream":
+            found[-1] = NotebookNode({**found[-1], "text": found[-1].text + output.text})
+        else:
+            found.append(output)
+    return found
+
+
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The recorded verdicts and the public names, where a page asks for them; on a paper's page ⟨Thm 1⟩ is a statement with its verdict."""
     if page.file.src_uri.startswith("paper/"):
         badges = verdict_badges(Path(page.file.src_uri).stem)
         markdown = BADGE.sub(lambda found: badges[found.group(1)], markdown)
+    markdown = LISTS.sub(lambda found: stacked([found.group()], "list"), markdown)
     markdown = NAMES.sub(lambda found: site_names.listing(found.group(1)), markdown)
     markdown = markdown.replace("<!-- names on nm -->", site_names.table())
     markdown = VERDICTS.sub(lambda found: verdict_table(found.group(1)), markdown)
@@ -96,7 +111,7 @@ def verdict_table(paper: str) -> str:
             name = f"[{name}](../errata.md#{anchor})"
         file = statement.measure.__module__.rpartition(".")[2]
         rows.append(f'| <span id="statement-{row}"></span>{name} | {escaped(statement.says)} | {shown} | `{file}.py` |')
-    return "\n".join(rows)
+    return stacked(rows, "verdicts")
 
 
 def verdict_badges(paper: str) -> dict[str, str]:
@@ -132,7 +147,12 @@ def claim_table(paper: str) -> str:
     for claim in read_claims(paper):
         cells = (in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out", "note"))
         rows.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
-    return "\n".join(rows)
+    return stacked(rows, "claims")
+
+
+def stacked(rows: list[str], kind: str) -> str:
+    """A table whose cells stand under one another where the page is narrow."""
+    return "\n".join([f'<div class="stacked {kind}" markdown>', "", *rows, "", "</div>"])
 
 
 def tally_table() -> str:
@@ -141,11 +161,11 @@ def tally_table() -> str:
 
     counts = {paper: Counter(verdict for *_, verdict in entries(paper)) for paper in PAPERS}
     kinds = sorted({kind for count in counts.values() for kind in count}, key=lambda kind: ("fails" in kind, kind))
-    rows = [f"| paper | {' | '.join(kinds)} | all |", f"|---|{'---|' * (len(kinds) + 1)}"]
-    for paper, count in counts.items():
-        rows.append(f"| [{paper}](paper/{paper}.md) | {' | '.join(str(count[k]) for k in kinds)} | {count.total()} |")
-    total = sum(counts.values(), Counter())
-    return "\n".join([*rows, f"| all | {' | '.join(str(total[k]) for k in kinds)} | {total.total()} |"])
+    counts["all"] = sum(counts.values(), Counter())
+    heads = [f"[{name}](paper/{name}.md)" if name in PAPERS else name for name in counts]
+    rows = [f"| verdict | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    rows += [f"| {kind} | {' | '.join(str(count[kind]) for count in counts.values())} |" for kind in kinds]
+    return "\n".join([*rows, f"| all | {' | '.join(str(count.total()) for count in counts.values())} |"])
 
 
 def colour(verdict: str) -> str:

@@ -23,7 +23,7 @@ KERNEL = {
     "NO_COLOR": "1",
 }
 BEFORE = (
-    "import matplotlib.pyplot as plt\nplt.rcParams.update({'figure.dpi': 110, 'figure.constrained_layout.use': True})"
+    "import matplotlib.pyplot as plt\nplt.rcParams.update({'figure.dpi': 160, 'figure.constrained_layout.use': True})"
 )
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 

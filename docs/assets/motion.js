@@ -11,21 +11,59 @@
   };
   const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
-  // A canvas with a slider and a sentence; draw(svg, value) returns the sentence.
+  const minus = (number) => number.toFixed(2).replace("-", "−");
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  // A button that moves a slider from where it is to its end, in about six seconds.
+  function player(input, update) {
+    const button = document.createElement("button");
+    let timer = 0;
+    const shown = (playing) => {
+      button.textContent = playing ? "❚❚" : "▶";
+      button.setAttribute("aria-label", playing ? "Pause" : "Play");
+    };
+    const stop = () => {
+      timer = clearInterval(timer);
+      shown(false);
+    };
+    const forward = () => {
+      input.stepUp();
+      update();
+      if (Number(input.value) >= Number(input.max)) stop();
+    };
+    button.type = "button";
+    button.addEventListener("click", () => {
+      if (timer) return stop();
+      if (Number(input.value) >= Number(input.max)) input.value = input.min;
+      shown(true);
+      timer = setInterval(forward, 6000 / ((input.max - input.min) / input.step));
+    });
+    input.addEventListener("pointerdown", stop);
+    input.addEventListener("keydown", stop);
+    shown(false);
+    return button;
+  }
+
+  // A canvas with a slider, a button and a sentence; draw(svg, value) returns the sentence.
   function figure(id, { width, height, label, min, max, step, value, draw, describe }) {
     const home = document.getElementById(id);
     if (!home) return;
     const svg = tag("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": describe });
-    const row = document.createElement("label");
+    const row = document.createElement("div");
+    const name = document.createElement("label");
     const input = document.createElement("input");
     const said = document.createElement("p");
     Object.assign(input, { type: "range", min, max, step, value });
-    row.append(label, input);
-    home.append(svg, row, said);
     const update = () => {
       svg.replaceChildren();
       said.textContent = draw(svg, Number(input.value));
     };
+    row.className = "controls";
+    said.setAttribute("aria-live", "polite");
+    name.append(label, input);
+    row.append(name);
+    if (!still) row.append(player(input, update));
+    home.append(svg, row, said);
     input.addEventListener("input", update);
     update();
   }
@@ -56,7 +94,7 @@
         tag("circle", { cx, cy, r: 3, fill: "#D55E00" }, svg);
       }
       const lost = balance(at) - balance(start);
-      return `Blue: the leaf v² − w² = ${balance(start).toFixed(2)}, which gradient flow never leaves. Green: where v·w = 1, the fits. Orange: gradient descent, ${steps.length - 1} steps; it ends at v² − w² = ${balance(at).toFixed(2)}, off by ${lost.toFixed(2)}.`;
+      return `Blue: the leaf v² − w² = ${minus(balance(start))}, which gradient flow never leaves. Green: where v·w = 1, the fits. Orange: gradient descent, ${steps.length - 1} steps; it ends at v² − w² = ${minus(balance(at))}, off by ${minus(lost)}.`;
     },
   });
 
@@ -79,15 +117,18 @@
     width: 430, height: 300, label: "middle of the cubic", min: -0.6, max: 0.6, step: 0.02, value: 0.3,
     describe: "A cubic, its real roots, and the tangent kernel of each of its factorisations.",
     draw(svg, t) {
-      const roots = t > 0 ? [-0.9, 0.3 - Math.sqrt(t), 0.3 + Math.sqrt(t)] : [-0.9];
+      const double = Math.abs(t) < 1e-9;
+      const middle = double ? [0.3, 0.3] : t > 0 ? [0.3 - Math.sqrt(t), 0.3 + Math.sqrt(t)] : [];
+      const all = [-0.9, ...middle];
+      const roots = [...new Set(all)];
       const quadratic = [0.09 - t, -0.6, 1];
       const cubic = (z) => (z + 0.9) * (quadratic[0] + quadratic[1] * z + z * z);
-      const curve = [...Array(121).keys()].map((i) => -1.4 + i / 43).map((z) => [20 + (z + 1.4) * 139, 80 - 40 * Math.max(-1.8, Math.min(1.8, cubic(z)))]);
+      const curve = [...Array(121).keys()].map((i) => -1.4 + i / 43).map((z) => [20 + (z + 1.4) * 139, 80 - 40 * cubic(z)]).filter(([, y]) => y > 5 && y < 155);
       tag("path", { d: "M20 80H410", stroke: "currentColor", opacity: 0.4 }, svg);
       tag("path", { d: path(curve), stroke: "currentColor", fill: "none", "stroke-width": 2 }, svg);
       const kernels = roots.map((root, i) => {
         tag("circle", { cx: 20 + (root + 1.4) * 139, cy: 80, r: 5, fill: COLOURS[i] }, svg);
-        const rest = roots.length === 1 ? quadratic : multiply(...roots.filter((_, j) => j !== i).map((r) => [-r, 1]));
+        const rest = middle.length ? multiply(...all.toSpliced(all.indexOf(root), 1).map((r) => [-r, 1])) : quadratic;
         return kernel(rest, [-root, 1]);
       });
       kernels.forEach((K, n) => {
@@ -99,6 +140,7 @@
         tag("rect", { x: left - 2, y: 163, width: 107, height: 107, fill: "none", stroke: COLOURS[n], "stroke-width": 2 }, svg);
         tag("text", { x: left, y: 290 }, svg, `K₁₁ = ${K[0][0].toFixed(2)}`);
       });
+      if (double) return "A double root: two ways to take out one of the roots, two kernels. Here two of the three parameters meet.";
       return roots.length === 1
         ? "One real root: one factorisation into a quadratic and a linear filter (up to sign), one kernel. Gradient flow is a flow on functions here."
         : "Three real roots: the linear filter may take any of them. Three parameters (up to sign) give this same function with the same balance, and three different kernels: where training goes depends on more than the function.";
@@ -136,7 +178,7 @@
         const width = (390 * count) / record.parameters;
         tag("rect", { x: left, y: 20, width, height: 40, fill: colour(name) }, svg);
         left += width;
-        const [x, y] = [20 + 185 * (i % 2), 90 + 24 * Math.floor(i / 2)];
+        const [x, y] = [20 + 192 * (i % 2), 90 + 24 * Math.floor(i / 2)];
         tag("rect", { x, y: y - 11, width: 12, height: 12, fill: colour(name) }, svg);
         tag("text", { x: x + 18, y }, svg, `${name}: ${count}`);
       });

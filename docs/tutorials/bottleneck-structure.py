@@ -46,7 +46,7 @@ structure = bottleneck.bottleneck_structure(net, end, x[:60])
 print(structure)
 
 # %% alt="Singular values of every weight matrix: in the middle layers only a few are large. Beside it the squared norm of the weights falling in training"
-figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.4))
+figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 3))
 for number, layer in enumerate(end, start=1):
     values = np.linalg.svd(np.asarray(layer.weight), compute_uv=False)
     left.plot(np.full(len(values), number), values, "_", ms=12, mew=1.5)

@@ -80,7 +80,7 @@ spectra = {name: nm.spectrum(network, p, few).eigenvalues for name, p in (("befo
 print(growth)
 
 # %% alt="Left: the exact functional dimension against the number of images. Right: eigenvalues of the tangent kernel before and after training"
-figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.3))
+figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 3))
 for name in growth:
     left.plot(counts, growth[name], "o-", label=name)
     right.semilogy(np.maximum(spectra[name], 1e-12), label=name)
@@ -95,7 +95,7 @@ plt.show()
 # **Everything at once**: units that are always on or off, regions, spectrum, verdict.
 
 # %%
-print(nm.inspect(network, trained, few).verdict)
+print(*nm.inspect(network, trained, few).verdict, sep="\n")
 
 # %% [markdown]
 # Read on: [Any network](../graph.md) for what is understood and what is refused, [Your own network](../your-network.md) for PyTorch and the others.

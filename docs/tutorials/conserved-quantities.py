@@ -51,7 +51,7 @@ for lr, value in zip(rates, drifts, strict=True):
     print(f"lr {lr:6.4f}: drift {value:.1e}")
 
 # %% alt="Left: weights of four neurons move along hyperbolas on which the balance is constant. Right: the drift of gradient descent is proportional to the learning rate"
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.4))
+figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 3.2))
 incoming = np.sqrt(flow.params[0].weight[..., 0] ** 2 + flow.params[0].bias ** 2)
 outgoing = np.abs(flow.params[1].weight[:, 0])
 for neuron in range(4):
@@ -60,9 +60,11 @@ for neuron in range(4):
     span = np.linspace(0, 2.5, 200)
     height = span**2 + balance[0, neuron]
     left.plot(span, np.sqrt(np.where(height > 0, height, np.nan)), ":", color="0.6", zorder=0)
-left.set(xlabel="incoming norm", ylabel="outgoing norm", title="each neuron stays on its hyperbola", ylim=(0, 2.5))
+left.set(xlabel="incoming norm", ylabel="outgoing norm", title="each neuron on its hyperbola", ylim=(0, 2.5))
 right.loglog(rates, drifts, "o-")
-right.set(xlabel="learning rate", ylabel="drift", title="gradient descent leaves it")
+right.set(xlabel="learning rate", ylabel="drift", title="gradient descent leaves it", ylim=(0.01, 1))
+right.set_xticks(rates, [f"{lr:g}" for lr in rates], minor=False, rotation=45)
+right.minorticks_off()
 plt.show()
 
 # %% [markdown]

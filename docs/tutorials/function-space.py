@@ -58,7 +58,7 @@ print(f"strides (2, 1): largest distance {max(np.abs(p - strided[0]).max() for p
 print(f"stride one:     largest distance {max(np.abs(p - parted[0]).max() for p in parted):.2f}")
 
 # %% alt="Paths of two coordinates of the end-to-end filter: with strides one path, at stride one several that part"
-figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
+figure, axes = plt.subplots(1, 2, figsize=(6.4, 3))
 for axis, flows, title in ((axes[0], strided, "strides (2, 1): one path"), (axes[1], parted, "stride one: they part")):
     for path in flows:
         axis.plot(path[:, 1], path[:, 2], lw=2, alpha=0.7)

@@ -31,7 +31,7 @@ for name, at in (("training, t = 1", flow.at(1.0)), ("training, t → ∞", flow
     bands[name] = (mean[:, 0], np.sqrt(np.diag(covariance)))
 
 # %% alt="Three panels over the same nine samples: the Bayesian posterior, the trained ensemble at time one, still flat, and in the limit, close to the data"
-figure, axes = plt.subplots(1, 3, figsize=(9, 3), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(6.6, 2.8), sharey=True)
 for axis, (name, (mean, deviation)) in zip(axes, bands.items(), strict=True):
     axis.fill_between(line[:, 0], mean - 2 * deviation, mean + 2 * deviation, alpha=0.25)
     axis.plot(line[:, 0], mean)

@@ -50,7 +50,7 @@ predicted = again.regression(y, fresh, ridge=1e-2)
 print(f"kernel regression, r² on fresh samples: {1 - np.mean((predicted - truth) ** 2) / truth.var():.3f}")
 
 # %% alt="Left: the twelve largest eigenvalues from the disk and from the dense computation agree. Right: predictions against the truth"
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2))
+figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 3))
 left.semilogy(direct, "o", mfc="none", label="dense")
 left.semilogy(top, ".", label="from the disk")
 left.set(xlabel="index", ylabel="eigenvalue")

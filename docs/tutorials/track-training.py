@@ -33,11 +33,11 @@ print(timeline)
 # **What it saw.** The loss falls; the functional dimension, exact at every record, says how many directions the network uses; the kernel leaves its first value, so this is no kernel regime;
 # the conserved quantities drift, as they do for finite steps.
 
-# %% alt="Four panels over the training steps: loss, functional dimension, how far the tangent kernel has moved, and units that are always off or on"
-print(sorted(timeline.data.data_vars))
+# %% alt="Four panels over the training steps: loss, functional dimension, how far the tangent kernel has moved, and the sharpness of the loss"
+print(*sorted(timeline.data.data_vars), sep=", ")
 names = [name for name in ("loss", "functional_dimension", "kernel_drift", "sharpness") if name in timeline.data]
-figure, axes = plt.subplots(1, len(names), figsize=(2.6 * len(names), 2.6))
-for axis, name in zip(axes, names, strict=True):
+figure, axes = plt.subplots(2, 2, figsize=(6.4, 4.4))
+for axis, name in zip(axes.flat, names, strict=True):
     axis.plot(timeline.steps, timeline.data[name].values, "o-", ms=3)
     axis.set(title=name.replace("_", " "), xlabel="step")
 plt.show()

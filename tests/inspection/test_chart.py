@@ -1,14 +1,17 @@
 """Charts and maps of units by themselves: what they draw, what they hand to the script, and what they refuse to say wrongly."""
 
+import dataclasses
 import json
 import re
 
+import jax
 import numpy as np
 import pytest
 
+import neuromanifold as nm
 from neuromanifold.inspection import LayerStatus
 from neuromanifold.report.chart import Chart, Rule, Series, embedded, figure, ticks_of
-from neuromanifold.report.terms import TERMS, anchor, glossary, row_name
+from neuromanifold.report.terms import TERMS, anchor, glossary, linked, row_name
 from neuromanifold.report.unit_map import _layer
 
 X = np.arange(1.0, 6.0)
@@ -86,8 +89,9 @@ def test_a_layer_too_large_for_a_page_says_so():
 
 
 def test_every_row_of_the_table_links_to_a_definition():
-    text = glossary()
+    text = glossary("".join(linked(term, term) for term in TERMS))
     assert all(f'id="{anchor(term)}"' in text for term in TERMS)
+    assert "<dt" not in glossary("a page without links")
     for name in (
         "functional dimension",
         "  float64 would say",
@@ -98,3 +102,22 @@ def test_every_row_of_the_table_links_to_a_definition():
     ):
         assert 'href="#term-' in row_name(name)
     assert row_name("nothing <known>") == "nothing &lt;known&gt;"
+
+
+def test_no_two_parts_of_an_account_look_alike_on_a_page():
+    net, x = nm.MLP((1, 4, 4, 1)), np.linspace(-2, 2, 30)[:, None]
+    found = nm.inspect(net, net.init(key=jax.random.key(0)), x)
+    for kinds in (3, 9, 30):
+        many = dataclasses.replace(found.account, everywhere={f"kind {k}": 1 for k in range(kinds)}, on_regions={})
+        page = nm.report.render(dataclasses.replace(found, account=many))
+        bar = re.search(r'<svg class="bar".*?</svg><ul class="legend">(.*?)</ul>', page, re.DOTALL)
+        keys = re.findall(r'class="key dot ([^"]*)"', bar[1])
+        assert len(set(keys)) == len(keys) == min(21, len([count for _, count in many.rows if count]))
+        assert all(f".{name} " in page or f".{name} {{" in page for key in keys for name in key.split())
+
+
+def test_every_term_that_a_page_links_to_is_defined_on_it_and_no_other():
+    net, x = nm.MLP((1, 4, 4, 1)), np.linspace(-2, 2, 30)[:, None]
+    page = nm.report.render(nm.inspect(net, net.init(key=jax.random.key(0)), x, np.sin(x)))
+    links, defined = set(re.findall(r'href="#(term-[^"]*)"', page)), set(re.findall(r'<dt id="(term-[^"]*)"', page))
+    assert links == defined and {"term-functional-dimension", "term-parameter-direction", "term-scalings"} <= links

@@ -242,9 +242,7 @@ def test_folders_that_do_not_say_the_step_are_refused(names, says, tmp_path):
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match=r"`every` is 0; pass how many steps lie between two records"):
         nm.Tracker(NET, X, every=0)
-    with pytest.raises(
-        ValueError, match=r"`params` is missing, which the tracker does not hold; call `tracker\(step, params\)`"
-    ):
+    with pytest.raises(ValueError, match=r"`params` is missing; the model is a function"):
         nm.Tracker(NET, X)(0)
     with pytest.raises(TypeError, match=r"`f` is a str; pass a model"):
         nm.Tracker("net.pt", X)

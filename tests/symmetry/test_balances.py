@@ -90,3 +90,20 @@ def test_inspect_counts_the_balances_and_the_account_explains_them(rng):
     found = nm.inspect(convolution, params, x)
     assert len(found.conserved) == 7
     assert found.account.explained["scalings"] > 0 and found.account.in_kernel
+
+
+def test_laws_do_not_depend_on_the_random_numbers_that_found_them(rng):
+    """A gain between a product and the next one: three slots scale together in two ways, and any mixture of these is a law too."""
+    shapes = {"in": (3, 4), "gain": (4,), "out": (4, 2), "second": (4, 2)}
+    params = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+
+    def f(p, x):
+        h = jax.nn.relu(x @ p["in"] * p["gain"])
+        return h @ p["out"] + jnp.sin(h @ p["second"])
+
+    x = rng.standard_normal((6, 3))
+    one, two = (channel_scalings(f, params, x, key=jax.random.key(k)) for k in (0, 1))
+    assert [b.exponents for b in one.balances] == [b.exponents for b in two.balances]
+    assert one.quantities(params).labels == two.quantities(params).labels and len(one.balances) == 2
+    J, G = np.asarray(nm.jacobian(f, params, x)), one.generators(params)
+    assert np.linalg.matrix_rank(G) == 8 and np.abs(J @ G.T).max() < 1e-12 * np.abs(J).max() * np.abs(G).max() * 40

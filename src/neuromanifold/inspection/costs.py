@@ -6,12 +6,22 @@ import numpy as np
 from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.models.described import filters, perceptron
+from neuromanifold.symmetry.channels import channels_of
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
-_FLOP, PRODUCT, ENTRY = 4e-10, 2e-10, 8e-9
-"""Seconds on one core: an operation of a float64 network, one in a matrix product of residues, an entry of residues."""
+_INPUTS = 4  # at which scalings of channels are sought
+_PULLED = 64  # passes at one input that the products with Jᵀ behind the scalings of channels take
+_TRIED = 128  # passes at one input for each channel that a reduction tries
+_FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
+"""Seconds on one core: an operation of a float64 network, one in a convolution, one in a product of residues, an entry of residues."""
+_DECIDED, _DECIDED_WINDOWED = 3e-10, 1e-8
+"""Seconds of an operation in balls of float64, in matrix products and in convolutions."""
+_ACCOUNTED = 2e-3
+"""Seconds of a parameter in the account: Jacobians of residues at inputs of regions beyond the sample's."""
+_FACTORED = 3e-10
+"""Seconds of an operation in the decomposition of a matrix."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
 """Seconds to compile a program, and for each operation of the network in it."""
 
@@ -23,13 +33,37 @@ def compiling(s: Subject, programs: int) -> float:
 
 def passes(s: Subject, count: int) -> float:
     """Seconds of that many forward passes over the sample."""
-    return count * s.samples * s.operations * _FLOP
+    return count * s.samples * (s.operations * _FLOP + s.convolving * (_WINDOWED - _FLOP))
 
 
-def cubes(s: Subject) -> float:
-    """Seconds of some singular value decompositions of every weight matrix."""
+def lanczos_seconds(s: Subject) -> float:
+    """Seconds of the products of a Lanczos iteration, once they are compiled."""
+    return passes(s, 3 * _LANCZOS_PRODUCTS)
+
+
+def deciding_seconds(s: Subject) -> float:
+    """Seconds of deciding every bend once, where balls of float64 suffice."""
+    return 0.05 + s.samples * (s.operations * _DECIDED + s.convolving * (_DECIDED_WINDOWED - _DECIDED))
+
+
+def closed_seconds(s: Subject) -> float:
+    """Seconds of following which parameters an open path runs through."""
+    return 0.05 + s.samples * s.columns * ENTRY / 4
+
+
+def bottleneck_seconds(s: Subject) -> float:
+    """Seconds of xarray's import, the decompositions of every weight matrix, and the Jacobian in the inputs."""
     sides = zip(s.perceptron[0].widths, s.perceptron[0].widths[1:], strict=False)
-    return 40 * _FLOP * sum(a * b * min(a, b) for a, b in sides)
+    cubes = sum(a * b * min(a, b) for a, b in sides)
+    return 0.6 + 2 * _FACTORED * cubes + passes(s, s.outputs)
+
+
+def reduction_seconds(s: Subject) -> float:
+    """Seconds of rewriting the layers of a perceptron, or of trying every channel at a few inputs, some of them at all."""
+    if perceptron(s.f):
+        return 0.15 + passes(s, 15)
+    trials = _TRIED * sum(c.size for c in channels_of(s.graph))
+    return 3.0 + 30 * _COMPILE_NODE * len(s.graph.program.nodes) + passes(s, 1) * trials / s.samples
 
 
 def exact_seconds(s: Subject) -> float:
@@ -38,7 +72,7 @@ def exact_seconds(s: Subject) -> float:
     dense = s.rows * s.columns * (ENTRY + m * PRODUCT)
     operations, entries = s.sketch_costs
     sketched = operations * PRODUCT + entries * ENTRY + s.rows * m * (ENTRY + m * PRODUCT)
-    return min(dense, sketched)
+    return 0.1 + min(dense, sketched)
 
 
 def deciding_bytes(s: Subject) -> int:
@@ -58,10 +92,15 @@ def growth_seconds(s: Subject) -> float:
 
 def float64_seconds(s: Subject) -> float:
     """Seconds of the singular values, of the Jacobian or of its sketch."""
-    m = min(s.rows, s.columns)
+    m, compiled = min(s.rows, s.columns), 0.8 + compiling(s, 2)
     if 3 * 8 * s.rows * s.columns <= s.budget:
-        return compiling(s, 2) + 4 * s.rows * s.columns * m * _FLOP
-    return compiling(s, 2) + passes(s, 3 * (m + 10)) + 4 * s.rows * m * m * _FLOP
+        return compiled + s.rows * s.columns * m * _FACTORED
+    return compiled + passes(s, 3 * (m + 10)) + s.rows * m * m * _FACTORED
+
+
+def float32_seconds(s: Subject) -> float:
+    """Seconds of the same in float32."""
+    return 0.3 + compiling(s, 1) + s.rows * s.columns * min(s.rows, s.columns) * _FACTORED / 2
 
 
 def float64_bytes(s: Subject) -> int:
@@ -71,8 +110,8 @@ def float64_bytes(s: Subject) -> int:
 
 
 def account_seconds(s: Subject) -> float:
-    """Seconds of the account: about five eliminations of D independent rows, and a dozen Jacobians at 256 inputs."""
-    return s.columns**3 * 5 * PRODUCT + 12 * 256 * s.outputs * s.columns * 10 * ENTRY
+    """Seconds of the account: eliminations of D independent rows, and Jacobians of residues at new inputs."""
+    return 0.1 + s.columns * _ACCOUNTED + s.columns**3 * 3 * PRODUCT
 
 
 def dense_kernel(s: Subject) -> bool:
@@ -95,25 +134,24 @@ def spectrum_bytes(s: Subject) -> int:
 def spectrum_seconds(s: Subject) -> float:
     """Seconds of the kernel's eigenvalues."""
     if not dense_kernel(s):
-        return compiling(s, 4) + passes(s, 3 * _LANCZOS_PRODUCTS)
-    return compiling(s, 4) + passes(s, 2 * s.outputs) + s.rows**2 * (2 * s.rows + s.samples) * _FLOP
+        return 1.2 + compiling(s, 4) + lanczos_seconds(s)
+    compiled = compiling(s, 2 if perceptron(s.f) else 6)
+    return compiled + passes(s, 4 * s.outputs) + s.rows**3 * _FACTORED
 
 
 def scalings_seconds(s: Subject) -> float:
-    """Seconds of some products with J at few inputs for every axis of every parameter."""
+    """Seconds of some products with Jᵀ at few inputs, and of their sums over the axes of every parameter."""
     if perceptron(s.f) or filters(s.f):
-        return 0.0
-    axes = sum(len(np.shape(leaf)) for leaf in jax.tree.leaves(s.params))
-    return compiling(s, 2) + 24 * axes * s.operations * _FLOP + s.columns * 2e-7
+        return 0.05 + s.columns * 2e-7
+    return compiling(s, 2) + passes(s, 1) * _PULLED / s.samples + s.columns * 4e-7
 
 
 def scalings_bytes(s: Subject) -> int:
-    """Bytes of six copies of the parameters in float64 (two points, each with a direction, and the device's), and of the places
-    of the largest one."""
-    largest = max(np.size(leaf) for leaf in jax.tree.leaves(s.params))
-    return 0 if perceptron(s.f) or filters(s.f) else 8 * (6 * s.columns + 6 * largest)
+    """Bytes of nine copies of the parameters in float64 (two points, two products at each, what the device holds meanwhile), and of
+    what a pass keeps."""
+    return 0 if perceptron(s.f) or filters(s.f) else 8 * (9 * s.columns + 2 * _INPUTS * s.activations)
 
 
 def curvature_seconds(s: Subject) -> float:
     """Seconds of a Lanczos iteration with products by a second derivative."""
-    return compiling(s, 4) + passes(s, 6 * _LANCZOS_PRODUCTS // 2)
+    return 4.5 + compiling(s, 4) + lanczos_seconds(s)

@@ -12,6 +12,7 @@ from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.results import counted
 from neuromanifold.symmetry.account import DimensionAccount
 from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduce import Reduction
@@ -137,8 +138,8 @@ class Inspection:
     def headline(self) -> str:
         """The finding in one sentence, which begins with what the sample allows."""
         rows, D = self.rows_of_jacobian, self.n_params
-        allowed = f"{_counted(self.n_samples, 'sample')} × {_counted(self.n_outputs, 'output')} can show at most {min(rows, D):,}"
-        seen = f"{allowed} of {_counted(D, 'parameter direction')}"
+        allowed = f"{counted(self.n_samples, 'sample')} × {counted(self.n_outputs, 'output')} can show at most {min(rows, D):,}"
+        seen = f"{allowed} of {counted(D, 'parameter direction')}"
         if self.dimension is None:
             return f"{seen}; the rank was not computed."
         found = int(self.dimension)
@@ -148,41 +149,64 @@ class Inspection:
             return (
                 f"{seen}, and all {found:,} of these are seen: the sample is the limit, and more samples may show more."
             )
+        if rows < D and not self._settled():
+            return f"{seen}; {found:,} change the function on the sample, {rows - found:,} fewer than it could show."
         free = D - found
         return f"{seen}; {found:,} change the function on the sample, and {free:,} ({_percent(free, D)}) change nothing there."
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """The finding in about three sentences: the dimension, whether more samples would raise it, and what could go."""
-        return (self.headline, *(sentence for sentence in (self._saturation(), self._surplus()) if sentence))
+        sentences = (self._saturation() or self._reason(), self._surplus() or self._kept())
+        return (self.headline, *(sentence for sentence in sentences if sentence))
+
+    def _reason(self) -> str:
+        """Why the rank is not known, where it is not."""
+        reasons = [p for p in self.parts if p.left_out and p.title in ("exact rank", "float64 rank")]
+        if self.dimension is not None or not reasons:
+            return ""
+        return "; ".join(f"{'no' if k else 'No'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
+
+    def _kept(self) -> str:
+        count = 0 if self.conserved is None else len(self.conserved)
+        return (
+            f"Gradient flow keeps {counted(count, 'number')} made of the parameters, whatever the data."
+            if count
+            else ""
+        )
 
     def _saturation(self) -> str:
         at, n = self.saturated_at, self.n_samples
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
-        if n - at > n * _SETTLED:
-            shown = f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
+        if self._settled():
+            shown = f"The first {counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
             return f"{shown}; the other {n - at:,} add nothing."
         last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
         return f"The rank still grows with {last}: more may show more."
+
+    def _settled(self) -> bool:
+        """Whether the rank is known to have stood still over the last samples."""
+        return self.saturated_at is not None and self.n_samples - self.saturated_at > self.n_samples * _SETTLED
 
     def _surplus(self) -> str:
         if self.layers is None:
             return ""
         dead, width = sum(s.inactive for s in self.layers), sum(s.width for s in self.layers)
-        text = f"{dead:,} of {width:,} units are off on the whole sample"
+        text = f"{dead:,} of {width:,} units {'is' if dead == 1 else 'are'} off on the whole sample"
         if self.reduction is not None and self.reduction.neurons_saved:
             saved = (
-                f"a network with {_counted(self.reduction.parameters_saved, 'parameter')} fewer computes the same there"
+                f"a network with {counted(self.reduction.parameters_saved, 'parameter')} fewer computes the same there"
             )
             return f"{text}; {saved}."
         return f"{text}."
 
     def _size_rows(self) -> list[Row]:
-        chosen = f"; {self.n_samples:,} of {self.n_given:,}, evenly spaced" if self.n_samples < self.n_given else ""
+        size, few = self.rows_of_jacobian, self.n_samples < self.n_given
+        chosen = f"; {self.n_samples:,} of the {self.n_given:,} samples, evenly spaced" if few else ""
         rows = [
-            ("parameters", f"{self.n_params:,}", "D"),
-            ("samples × outputs", f"{self.n_samples:,} × {self.n_outputs:,}", f"rows of the Jacobian{chosen}"),
+            ("parameters", f"{self.n_params:,}", "D, all numbers that training may change"),
+            ("samples × outputs", f"{self.n_samples:,} × {self.n_outputs:,}", f"{size:,} rows of the Jacobian{chosen}"),
         ]
         return rows if self.fit is None else [*rows, ("fit", f"{self.fit:.4f}", f"{self.fit_name} on the sample")]
 
@@ -208,7 +232,7 @@ class Inspection:
     def _account_rows(self) -> list[Row]:
         rows: list[Row] = []
         if self.closed is not None:
-            remark = "no open path runs through them on the sample"
+            remark = "their derivative is zero at every sample: units that are off shut every path"
             rows.append(("parameters without effect", f"{self.closed:,}", remark))
         if self.account is not None:
             explained = ", ".join(f"{count:,} {name}" for name, count in self.account.rows[1:] if count)
@@ -228,7 +252,10 @@ class Inspection:
         rows: list[Row] = []
         if self.regions is not None:
             bound = self.affine_dimension * self.regions * self.n_outputs
-            allowed = f"they allow a functional dimension of at most {bound:,}"
+            binding = bound < min(self.rows_of_jacobian, self.n_params)
+            allowed = (
+                f"they allow a functional dimension of at most {bound:,}" if binding else "patterns of units on and off"
+            )
             rows.append(("linear regions sampled", f"{self.regions:,}", allowed))
         if self.layers:
             of = f"{sum(s.width for s in self.layers):,}"
@@ -248,14 +275,21 @@ class Inspection:
         s = self.spectrum
         if s is None:
             return []
-        trace = "trace not computed: it needs more memory" if np.isnan(s.trace) else f"trace {s.trace:.4g}"
-        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{s.method}, {trace}")]
+        trace = (
+            "their sum was not computed: it needs more memory" if np.isnan(s.trace) else f"their sum is {s.trace:.4g}"
+        )
+        how = (
+            f"of {s.size:,}, all computed"
+            if s.complete
+            else f"the {len(s.eigenvalues):,} largest of {s.size:,} by {s.method}"
+        )
+        rows = [("NTK largest eigenvalue", f"{s.eigenvalues[0]:.4g}", f"{how}; {trace}")]
         if not np.isnan(s.effective_rank):
-            rows.append(("  effective rank", f"{s.effective_rank:.2f}", "exp of the spectral entropy"))
+            rows.append(("  effective rank", f"{s.effective_rank:.2f}", "about how many directions carry the sum"))
         return (
             rows
             if np.isnan(s.trace)
-            else [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "trace / largest eigenvalue")]
+            else [*rows, ("  stable rank", f"{s.stable_rank:.2f}", "the sum over the largest eigenvalue")]
         )
 
     def _descent_rows(self) -> list[Row]:
@@ -275,14 +309,19 @@ class Inspection:
         if self.bottleneck is None:
             return []
         found = self.bottleneck
-        norm = f"‖θ‖² = {found.squared_norm:.4g}, at least {found.norm_bound:.4g} for this function"
+        norm = f"squared parameters sum to {found.squared_norm:.4g}, and must to {found.norm_bound:.4g} at least for this function"
         if not found.layers or not found.rank:
-            return [("bottleneck", "none", f"no layer is near a partial isometry; {norm}")]
-        where = f"in layers {_listed(found.layers)} of {found.net.depth}; {norm}"
+            return [("bottleneck", "none", f"no layer has its singular values near 0 and 1; {norm}")]
+        layers = f"layer{'s' if len(found.layers) > 1 else ''} {_listed(found.layers)}"
+        where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
     def _left_out_rows(self) -> list[Row]:
-        return [(part.title, "not computed", part.left_out) for part in self.parts if part.left_out]
+        reasons: dict[str, list[str]] = {}
+        for part in self.parts:
+            if part.left_out:
+                reasons.setdefault(part.left_out, []).append(part.title)
+        return [(", ".join(titles), "not computed", why) for why, titles in reasons.items()]
 
     def __repr__(self) -> str:
         return f"Inspection({self.headline})"
@@ -294,10 +333,6 @@ class Inspection:
         wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]
         lines = [f"{name:<{wide[0]}}  {value:>{wide[1]}}  {remark}" for name, value, remark in self.rows]
         return "\n".join([self.model, *lines, *self.verdict])
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _percent(part: int, whole: int) -> str:

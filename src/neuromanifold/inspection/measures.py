@@ -8,11 +8,12 @@ import jax
 import numpy as np
 
 from neuromanifold.inspection.costs import (
-    curvature_seconds,
+    deciding_seconds,
     exact_bytes_of,
     exact_seconds,
     float64_bytes,
     float64_seconds,
+    lanczos_seconds,
     passes,
     scalings_bytes,
     scalings_seconds,
@@ -130,11 +131,11 @@ def _conserved(s: Subject, reference: Reference) -> Values:
 MEASURES = (
     Measure("loss", _loss, _targets, lambda s: passes(s, 1)),
     Measure("alignment", _alignment, _targets, lambda s: passes(s, 3)),
-    Measure("units", _units, bent, lambda s: passes(s, 20)),
+    Measure("units", _units, bent, deciding_seconds),
     Measure("conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
     Measure(
         "kernel drift", _kernel_drift, lambda s: "", lambda s: passes(s, 2 * s.outputs), lambda s: 24 * s.samples**2
     ),
-    Measure("sharpness", _sharpness, _targets, curvature_seconds),
+    Measure("sharpness", _sharpness, _targets, lanczos_seconds),
     Measure("functional dimension", _dimension, lambda s: "", _dimension_seconds, _dimension_bytes),
 )

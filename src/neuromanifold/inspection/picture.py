@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.inspection.inspection import Inspection
+from neuromanifold.numerics.palette import gathered, hatched
 
 _BLUE, _GREY = "#0072B2", "0.6"
 _CUTS = (("float64", "#009E73"), ("float32", "#D55E00"))
@@ -62,15 +63,13 @@ def _spectrum(found: Inspection, axes: Any) -> None:
 
 
 def _shares(found: Inspection, axes: Any) -> None:
-    colours = (_BLUE, "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#D55E00", _GREY)
     left = 0
     axes.set(yticks=[], xlim=(0, found.n_params), xlabel="dimensions of the parameter space")
     if found.dimension is None:
         axes.text(0.5, 0.5, "the rank was not computed", ha="center", va="center", transform=axes.transAxes)
         return
-    for index, (name, count) in enumerate(found.shares):
-        colour = colours[index % len(colours)]
-        axes.barh(0, count, left=left, color=colour, edgecolor="white", label=f"{name}: {count:,}")
+    for index, (name, count) in enumerate(gathered(found.shares)):
+        axes.barh(0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index))
         left += count
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 

@@ -13,13 +13,14 @@ from neuromanifold.inspection.sections import LeftOut
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.models.losses import Loss, mse
+from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.validation import check_param_types, refuse_tracers
 
 _MOST_ROWS = 1_000
 _DIMS = {"always_off": "layer", "always_on": "layer", "conserved_quantities": "quantity"}
 
 
-class Recorder:
+class Recorder(ByName):
     """Measures networks on one sample and keeps the values by step; what the first one cannot give is not tried again."""
 
     def __init__(

@@ -12,20 +12,22 @@ import numpy as np
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
-    ENTRY,
     LANCZOS_COUNT,
     account_seconds,
-    compiling,
-    cubes,
+    bottleneck_seconds,
+    closed_seconds,
     curvature_seconds,
     deciding_bytes,
+    deciding_seconds,
     dense_kernel,
     exact_bytes_of,
     exact_seconds,
+    float32_seconds,
     float64_bytes,
     float64_seconds,
     growth_seconds,
     passes,
+    reduction_seconds,
     scalings_bytes,
     scalings_seconds,
     spectrum_bytes,
@@ -80,12 +82,14 @@ def _exactly(s: Subject) -> str:
     try:
         refuse_inexact(s.graph, "it needs")
     except NoExactAnswer as refusal:
-        return re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", str(refusal).partition(";")[0])
+        operation = str(refusal).partition("`f` uses ")[2].partition(";")[0]
+        where = re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", operation)
+        return f"exact arithmetic is that of fractions, and the network uses {where}"
     return "" if s.exactly else "no exact arithmetic was asked for"
 
 
 def _perceptron(s: Subject) -> str:
-    return "" if perceptron(s.f) else "known for perceptrons (nm.MLP) only"
+    return "" if perceptron(s.f) else "known for perceptrons, plain stacks of dense layers, only"
 
 
 def _fit(s: Subject) -> float:
@@ -127,7 +131,7 @@ def float64_rank(s: Subject) -> Rank:
 
 def _cheap(s: Subject) -> str:
     large = s.rows * s.columns > _SMALL
-    return f"the Jacobian has {s.rows:,} × {s.columns:,} entries" if large else ""
+    return f"left out of large Jacobians ({s.rows:,} × {s.columns:,} entries)" if large else ""
 
 
 def _spectrum(s: Subject) -> Spectrum:
@@ -175,16 +179,12 @@ def _reduction(s: Subject) -> Reduction:
         raise LeftOut(str(refusal).partition(";")[0]) from None
 
 
-def _reduction_seconds(s: Subject) -> float:
-    return passes(s, 20) + (cubes(s) / 10 if perceptron(s.f) else compiling(s, 4))
-
-
 def _reduction_obstacle(s: Subject) -> str:
     """Perceptrons are reduced exactly, others by their channels, which are tried one after another."""
     if perceptron(s.f):
         return _exactly(s)
     if not all(map(is_floating, jax.tree.leaves(s.x))):
-        return "its samples are not real numbers"
+        return "its inputs are whole numbers (tokens), and channels are tried at real ones"
     if s.columns > _MOST_REDUCED:
         return f"channels are tried up to {_MOST_REDUCED:,} parameters: call nm.reduce_width"
     return ""
@@ -201,8 +201,8 @@ def _bottleneck(s: Subject) -> BottleneckStructure:
 
 
 SECTIONS = (
-    Section("fit", "fit", _fit, lambda s: "", lambda s: passes(s, 1)),
-    Section("regions", "linear regions", _regions, bent, lambda s: compiling(s, 1) + passes(s, 20), deciding_bytes),
+    Section("fit", "fit", _fit, lambda s: "", lambda s: 0.1 + passes(s, 1)),
+    Section("regions", "linear regions", _regions, bent, deciding_seconds, deciding_bytes),
     Section(
         "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns), bent, lambda s: 0.0, deciding_bytes, "regions"
     ),
@@ -210,10 +210,10 @@ SECTIONS = (
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
         "closed", "parameters without effect", lambda s: int(s.problem.zero_columns.sum()), _exactly,
-        lambda s: compiling(s, 1) + passes(s, 20) + s.samples * s.columns * ENTRY, deciding_bytes, "regions",
+        closed_seconds, deciding_bytes, "regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
-    Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float64_seconds),
+    Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float32_seconds),
     Section("descent", "alignment and learning rate", _descent, lambda s: "", curvature_seconds),
     Section("spectrum", "kernel", _spectrum, lambda s: "", spectrum_seconds, spectrum_bytes),
     Section(
@@ -226,10 +226,8 @@ SECTIONS = (
     ),
     Section(
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
-        _reduction_seconds, deciding_bytes, "regions",
+        reduction_seconds, deciding_bytes, "regions",
     ),
-    Section(
-        "bottleneck", "bottleneck", _bottleneck, _perceptron, lambda s: cubes(s) + passes(s, 10 * s.outputs)
-    ),
+    Section("bottleneck", "bottleneck", _bottleneck, _perceptron, bottleneck_seconds),
 )  # fmt: skip
 """In no order: `inspect` sorts them by cost."""

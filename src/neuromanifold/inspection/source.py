@@ -1,7 +1,8 @@
 """Where a tracker finds its network: a module that the loop changes in place, or what the loop hands over at each step."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -16,6 +17,7 @@ from neuromanifold.models.adapters.packages import loaded
 from neuromanifold.models.adapters.pytorch import evaluated, from_torch, unwrapped, with_buffers
 from neuromanifold.models.adapters.torch_tensors import own_parameters, to_numpy
 from neuromanifold.models.arguments import check_model
+from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.validation import indefinite
 
 Source = Callable[[Any], tuple[Any, Any]]
@@ -27,20 +29,20 @@ def source_of(model: Any, x: Any, kwargs: Mapping[str, Any] | None = None, outpu
     if torch is not None and isinstance(model, torch.nn.Module):
         return _Module(model, x, kwargs, output)
     if nnx is not None and isinstance(model, nnx.Module):
-        return _Adapted(lambda given: from_flax(_nothing(given, model, "an nnx module"), kwargs=kwargs), output)
+        return _Adapted(partial(_from_nnx, model, kwargs), output)
     if linen is not None and isinstance(model, linen.Module):
-        return _Adapted(lambda given: from_flax(model, _given(given, "variables"), kwargs=kwargs), output)
+        return _Adapted(partial(_from_linen, model, kwargs), output)
     if haiku is not None and isinstance(model, haiku.Transformed | haiku.TransformedWithState):
-        return _Adapted(lambda given: from_haiku(model, *_several(_given(given)), kwargs=kwargs), output)
+        return _Adapted(partial(_from_haiku, model, kwargs), output)
     if isinstance(model, eqx.Module) and any(map(eqx.is_inexact_array, jax.tree.leaves(model))):
-        return _Adapted(lambda given: from_equinox(*_several(_given(given, "module")), kwargs=kwargs), output)
+        return _Adapted(partial(_from_equinox, kwargs), output)
     if kwargs is not None or output is not None:
         raise TypeError(
             "`kwargs` and `output` are for modules of PyTorch, Flax, Haiku and Equinox; "
             "fix and pick in the function: `lambda params, x: …`."
         )
     check_model(model)
-    return lambda params: (model, _given(params))
+    return _Function(model)
 
 
 def as_arrays(tree: Any, name: str) -> Any:
@@ -60,7 +62,19 @@ def as_arrays(tree: Any, name: str) -> Any:
     return tree
 
 
-def _given(given: Any, what: str = "params") -> Any:
+@dataclass(frozen=True, eq=False)
+class _Function(ByName):
+    """A function, whose parameters the loop hands over."""
+
+    model: Any
+
+    def __call__(self, params: Any) -> tuple[Any, Any]:
+        if params is None:
+            raise ValueError("`params` is missing; the model is a function, so call `tracker(step, params)`.")
+        return self.model, params
+
+
+def _given(given: Any, what: str) -> Any:
     if given is None:
         raise ValueError(f"`{what}` is missing, which the tracker does not hold; call `tracker(step, {what})`.")
     return given
@@ -77,11 +91,31 @@ def _several(given: Any) -> tuple[Any, ...]:
     return given if type(given) is tuple else (given,)
 
 
+def _from_nnx(model: Any, kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
+    return from_flax(_nothing(given, model, "an nnx module"), kwargs=kwargs)
+
+
+def _from_linen(model: Any, kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
+    return from_flax(model, _given(given, "variables"), kwargs=kwargs)
+
+
+def _from_haiku(model: Any, kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
+    return from_haiku(model, *_several(_given(given, "params")), kwargs=kwargs)
+
+
+def _from_equinox(kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
+    return from_equinox(*_several(_given(given, "module")), kwargs=kwargs)
+
+
 class _Adapted:
     """A network of Flax, Haiku or Equinox. The first serves all steps, with the state (running means) of each."""
 
     def __init__(self, adapt: Callable[[Any], tuple[AdaptedModel, Any]], output: Any):
         self._adapt, self._output, self._f = adapt, output, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was adapted: it is made again."""
+        return {**vars(self), "_f": None}
 
     def __call__(self, given: Any) -> tuple[AdaptedModel, Any]:
         f, params = self._adapt(given)
@@ -102,6 +136,10 @@ class _Module:
     def __init__(self, module: Any, x: Any, kwargs: Any, output: Any):
         self._module, self._options = unwrapped(module), {"example": x, "kwargs": kwargs, "output": output}
         self._f, self._buffers = None, {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was exported: it is made again from the module."""
+        return {**vars(self), "_f": None}
 
     def __call__(self, params: Any) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
         module = _nothing(params, self._module, "a PyTorch module")

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model
@@ -148,9 +149,23 @@ class Subject:
             found = jax.jit(lambda *own: called(self.f, *own)).lower(*arguments).cost_analysis() or {}
         return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
 
+    @cached_property
+    def convolving(self) -> float:
+        """Those of them that are in convolutions, which float64 takes several times as long for as for matrix products."""
+        program = self.graph.program
+        nodes = [node for node in program.nodes if node.operation == "conv_general_dilated"]
+        return min(self.operations, 2.0 * sum(_multiplications(program, node) for node in nodes))
+
     def _alike(self, x: Any) -> tuple[Any, Any]:
         """Parameters and samples in one precision: convolutions do not take two."""
         return promote((self.params, x), widest(self.params, x))
+
+
+def _multiplications(program: Program, node: Node) -> int:
+    """Each entry of the output takes as many as the kernel has for one of its channels."""
+    kernel = program.values[node.inputs[1]].shape
+    channels = kernel[node.options["dimension_numbers"].rhs_spec[0]]
+    return math.prod(program.values[node.outputs[0]].shape) * math.prod(kernel) // channels
 
 
 def _wide(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called, read
+from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.precision import dtype_of, is_floating, widest
 from neuromanifold.numerics.validation import indefinite
 
 
 @dataclass(frozen=True)
-class FunctionModel:
+class FunctionModel(ByName):
     """Any JAX function `fn(params, x)` with x of shape (n, *in) and values (n, *out), row i depending on row i of x only.
 
     Everything in the library that takes a model also takes the bare function; the wrapper gives it a name and checks what it returns.

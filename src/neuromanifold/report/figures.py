@@ -1,15 +1,23 @@
 """Figures of an inspection, drawn from what it holds; nothing is computed here."""
 
 import html
-from itertools import cycle
+import itertools
 from typing import Any
 
 import numpy as np
 
 from neuromanifold.inspection import Inspection, Timeline
+from neuromanifold.numerics.palette import colour_and_texture, gathered
 from neuromanifold.report.chart import Chart, Rule, Series, figure
+from neuromanifold.report.terms import named
 
-_SHARES = ("c1", "c7", "c5", "c3", "c6", "c4", "c2", "c8", "c9", "c10", "c11", "c12")
+_LEAST_WIDTH = 2.0
+_LEAST_LOG = 30.0  # from the smallest value to the largest, where the scale is to be logarithmic
+_TEXTURES = (
+    '<defs><pattern id="striped" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect class="gap" width="2" height="5"/></pattern><pattern id="dotted" width="5" height="5" patternUnits="userSpaceOnUse">'
+    '<circle class="gap" cx="2.5" cy="2.5" r="1.3"/></pattern></defs>'
+)
 _GROWTH = (
     "Where the curve is flat, further samples show nothing new; where it still rises at the right end, the sample was too small to "
     "show all that the parameters can do."
@@ -18,10 +26,8 @@ _SPECTRUM = (
     "Singular values of the Jacobian in float64. A rank read off floating point depends on where the line is drawn; the exact "
     "rank does not."
 )
-_KERNEL = (
-    "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 of the largest is rounding. The exact "
-    "rank does not depend on it."
-)
+_KERNEL = "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 of the largest is rounding."
+_APART = " The exact rank does not depend on them."
 _BOTTLENECK = (
     "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's rank and the others near 0: what L2 "
     "regularisation makes of deep networks."
@@ -35,7 +41,8 @@ def spectrum_figure(found: Inspection) -> str:
     floor = max(values[0], 1e-300) * 1e-20
     index, rank = np.arange(1, len(values) + 1), _rank(found, len(values))
     kept, shown = index <= rank, np.maximum(values, floor)
-    series = [Series("change the function", index[kept], shown[kept], "points", "c1")]
+    label = "change the function" if found.dimension is not None else f"the largest of {found.rows_of_jacobian:,}"
+    series = [Series(label, index[kept], shown[kept], "points", "c1")]
     if not kept.all():
         series.append(Series("zero up to rounding", index[~kept], shown[~kept], "points", "soft"))
     rules = tuple(
@@ -45,10 +52,10 @@ def spectrum_figure(found: Inspection) -> str:
     )
     below = f" Values below {floor:.0e} are drawn there." if (values < floor).any() else ""
     alt = f"{len(values):,} values from {values[0]:.3g} down to {values[-1]:.3g}; {rank:,} of them count."
-    chart = Chart(
-        "Singular values", alt, "index", "singular value", tuple(s for s in series if len(s.x)), rules, log=True
-    )
-    return figure(chart, (_KERNEL if found.float64 is None else _SPECTRUM) + below)
+    drawn, wide = tuple(s for s in series if len(s.x)), bool(rules) or bool(shown[0] > _LEAST_LOG * shown[-1])
+    chart = Chart("Singular values", alt, "index, largest first", "singular value", drawn, rules, log=wide)
+    kernel = _KERNEL + (_APART if found.exact is not None else "")
+    return figure(chart, (kernel if found.float64 is None else _SPECTRUM) + below)
 
 
 def _rank(found: Inspection, count: int) -> int:
@@ -81,23 +88,35 @@ def growth_figure(found: Inspection) -> str:
 
 def parameters_figure(found: Inspection) -> str:
     """One bar: parameter directions that change the function on the sample, and where the others went."""
-    shares = found.shares
-    parts, left = [], 0.0
-    colours = (*_SHARES, *(f"{colour} pale" for colour in _SHARES))
-    for (name, count), colour in zip(shares, cycle(colours), strict=False):
-        width = 480 * count / found.n_params
-        tip = html.escape(f"{name}: {count:,} of {found.n_params:,}")
-        parts.append(f'<rect class="{colour}" x="{left:.2f}" y="0" width="{width:.2f}" height="34" data-tip="{tip}"/>')
-        left += width
+    shares = gathered(found.shares)
+    widths = [max(480 * count / found.n_params, _LEAST_WIDTH if count else 0.0) for _, count in shares]
+    lefts = [0.0, *itertools.accumulate(width * 480 / sum(widths) for width in widths)]
+    styles = [_style(index) for index in range(len(shares))]
+    parts = "".join(
+        _part(style, a, b - a, f"{name}: {count:,} of {found.n_params:,}")
+        for (name, count), style, a, b in zip(shares, styles, lefts, lefts[1:], strict=False)
+    )
     legend = "".join(
-        f'<li><i class="key dot {colour}"></i>{html.escape(name)}: {count:,}</li>'
-        for (name, count), colour in zip(shares, cycle(colours), strict=False)
+        f'<li><i class="key dot {" ".join(style)}"></i>{named(name)}: {count:,}</li>'
+        for (name, count), style in zip(shares, styles, strict=True)
     )
     label = html.escape("Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares))
     return (
-        f'<figure><svg class="bar" viewBox="0 0 480 34" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+        f'<figure><svg class="bar" viewBox="0 0 480 34" role="img" aria-label="{label}">{_TEXTURES}{parts}</svg>'
         f'<ul class="legend">{legend}</ul></figure>'
     )
+
+
+def _style(index: int) -> tuple[str, str]:
+    colour, texture = colour_and_texture(index)
+    return f"p{colour + 1}", texture
+
+
+def _part(style: tuple[str, str], left: float, width: float, tip: str) -> str:
+    """A piece of a bar; its texture lies over its colour."""
+    place = f'x="{left:.2f}" y="0" width="{width:.2f}" height="34"'
+    over = f'<rect {place} fill="url(#{style[1]})" pointer-events="none"/>' if style[1] else ""
+    return f'<rect class="{style[0]}" {place} data-tip="{html.escape(tip)}"/>{over}'
 
 
 def bottleneck_figure(found: Inspection) -> str:
@@ -135,9 +154,8 @@ def timeline_figures(timeline: Timeline) -> str:
 
 def _panel(timeline: Timeline, title: str, curves: dict[str, np.ndarray]) -> str:
     steps: Any = timeline.steps.astype(float)
-    colours = ("c1", "c2", "c3", "c4", "c5", "c6", "c7")
     series = tuple(
-        Series(label if len(curves) > 1 else "", steps, values, "line", colours[k % 7], dashed=k >= 7)
+        Series(label if len(curves) > 1 else "", steps, values, "line", _style(k)[0], dashed=bool(_style(k)[1]))
         for k, (label, values) in enumerate(curves.items())
     )
     first, last = (", ".join(f"{values[i]:.4g}" for values in curves.values()) for i in (0, -1))

@@ -11,16 +11,18 @@ from neuromanifold.numerics.files import write_text
 from neuromanifold.report import figures
 from neuromanifold.report.reduction import reduction_section
 from neuromanifold.report.style import PAGE_STYLE, STYLE
-from neuromanifold.report.terms import glossary, linked, row_name
+from neuromanifold.report.terms import TERMS, annotated, glossary, linked, marked, named, row_name
 from neuromanifold.report.unit_map import unit_map
 from neuromanifold.symmetry.account import DimensionAccount
 
 TITLE = "What this network's parameters do"
 _PARAMETERS = (
-    "The other directions leave the function unchanged on the sample; where an account was made, each is shown with the symmetry "
-    "it belongs to."
+    "The other directions leave it unchanged on the sample; where an account was made, they are shown with the reason."
 )
-_UNITS = "On this sample a unit that is always on is linear, and one that is always off could be removed."
+_UNITS = (
+    "One square for each unit, or for each channel of a convolution; its colour says at what share of the samples it is on. "
+    "On this sample a unit that is always on is linear, and one that is always off could be removed."
+)
 _MOST_LISTED = 200
 
 
@@ -32,12 +34,14 @@ def write(inspection: Inspection, folder: str | Path, *, title: str = TITLE, tim
 def render(inspection: Inspection, *, title: str = TITLE, timeline: Timeline | None = None) -> str:
     """The page as a string; every name from outside is escaped, and the page forbids any script but its own."""
     sections = [(name, heading, text) for name, heading, text in _sections(inspection, timeline) if text]
+    verdict = "".join(f"<p>{annotated(sentence)}</p>" for sentence in inspection.verdict)
+    words = glossary(verdict + "".join(text for *_, text in sections))
+    sections.append(("terms", "The words", words))
     contents = "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections)
     body = "\n".join(
         f'<section id="{name}" aria-labelledby="{name}-heading"><h2 id="{name}-heading">{heading}</h2>{text}</section>'
         for name, heading, text in sections
     )
-    verdict = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in inspection.verdict)
     return f"""{head(title, STYLE + PAGE_STYLE)}
 <body>
 <a class="skip" href="#numbers">to the numbers</a>
@@ -85,15 +89,14 @@ def _sections(found: Inspection, timeline: Timeline | None) -> list[tuple[str, s
         ("function", "The function", figures.curve_figure(found) if found.curve is not None else ""),
         ("training", "Over training", _training(timeline) if timeline is not None else ""),
         ("program", "The network as a program", _program(found)),
-        ("how", "How it was computed", _how(found)),
-        ("terms", "The words", glossary()),
+        ("how", "How long it took", _how(found)),
     ]
 
 
 def _table(found: Inspection) -> str:
     rows = "\n".join(
         f'<tr{_class(name, value)}><th scope="row">{row_name(name)}</th>'
-        f"<td>{html.escape(value)}</td><td>{html.escape(remark)}</td></tr>"
+        f"<td>{html.escape(value)}</td><td>{marked(remark)}</td></tr>"
         for name, value, remark in found.rows
     )
     return f'<table class="facts"><tbody>\n{rows}\n</tbody></table>'
@@ -111,8 +114,7 @@ def _parameters(found: Inspection) -> str:
 def _symmetry(found: Inspection) -> str:
     text = ""
     if found.account is not None:
-        rows = [(name, f"{count:,}") for name, count in found.account.rows if count]
-        text += f"<p>Directions of the parameters by the {linked('symmetry', 'symmetry')} that explains them.</p>{_pairs(rows)}"
+        text += f"<p>Why directions change nothing, each counted once, by the first reason that holds.</p>{_reasons(found.account)}"
         text += _chain(found.account)
     if found.conserved is not None and len(found.conserved):
         values = [
@@ -128,14 +130,27 @@ def _symmetry(found: Inspection) -> str:
     return text
 
 
+def _reasons(account: DimensionAccount) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{named(name)}</th><td>{count:,}</td><td>{html.escape(TERMS.get(name, "a symmetry of the network"))}</td></tr>'
+        for name, count in account.rows[1:]
+        if count
+    )
+    return (
+        f'<table class="facts"><tbody>{rows}</tbody></table>' if rows else "<p>All directions change the function.</p>"
+    )
+
+
 def _chain(account: DimensionAccount) -> str:
     """How the rank grows from the sample to all regions reached, and what was not looked at."""
     on_sample, on_regions, reached, D = account.chain
     notes = "".join(f"<li>{html.escape(what)}</li>" for what in account.left_out)
     listed = f"<details><summary>Not looked at</summary><ul>{notes}</ul></details>" if notes else ""
+    rank = linked("rank", "functional dimension")
+    grown = f"{on_regions:,} with enough samples in each of its {account.regions:,} regions"
     return (
-        f"<p>The rank is {on_sample:,} on the sample, {on_regions:,} on its {account.regions:,} regions, at least {reached:,} "
-        f"on the {account.reached:,} regions reached, of {D:,} parameters.</p>{listed}"
+        f"<p>The {rank} is {on_sample:,} on the sample. It would be {grown}, and at least {reached:,} over the {account.reached:,} "
+        f"regions that further inputs reached, of {D:,} parameters.</p>{listed}"
     )
 
 
@@ -170,7 +185,8 @@ def _program(found: Inspection) -> str:
 
 
 def _how(found: Inspection) -> str:
-    return _pairs([(part.title, f"{part.seconds:.1f} s") for part in found.parts if not part.left_out])
+    parts = [part for part in found.parts if not part.left_out]
+    return "<p>Seconds by part.</p>" + _pairs([(part.title, f"{part.seconds:.1f} s") for part in parts])
 
 
 def _pairs(rows: list[tuple[str, str]]) -> str:
@@ -184,6 +200,6 @@ def _proof(found: Inspection) -> str:
     if found.exact is None:
         return "The functional dimension is numerical, or was not computed."
     return (
-        f"The functional dimension is {found.exact.certificate}; certificate.verify(net, params, x) re-checks it by another "
-        "prime and another route."
+        f"The functional dimension is {found.exact.certificate}; in Python, inspection.exact.certificate.verify(f, params, x) checks "
+        "it again by another prime and another route."
     )

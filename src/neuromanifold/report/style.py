@@ -1,15 +1,28 @@
 """The look of every page: light and dark, narrow and wide, on paper. Text has a contrast of at least 4.5 to its ground."""
 
-STYLE = """
+from neuromanifold.numerics.palette import DARK, LIGHT
+
+
+def _named(colours: tuple[str, ...]) -> str:
+    return " ".join(f"--p{k}: {colour};" for k, colour in enumerate(colours, 1))
+
+
+_PARTS = f"""
+:root {{ {_named(LIGHT)} }}
+@media screen and (prefers-color-scheme: dark) {{ :root {{ {_named(DARK)} }} }}
+{" ".join(f".p{k} {{ --k: var(--p{k}); }}" for k in range(1, len(LIGHT) + 1))}
+"""
+
+STYLE = (
+    _PARTS
+    + """
 :root { color-scheme: light dark; --ink: #222; --soft: #555; --line: #e1e4e8; --ground: #fff; --tint: #f3f4f6; --accent: #005f96;
   --good: #00664a; --sampled: #005f96; --bad: #a33d00; --amended: #7a4f00; --open: #5b4a8a; --differs: #fdecea;
-  --c1: #0072b2; --c2: #c04f00; --c3: #00805d; --c4: #8a6100; --c5: #56b4e9; --c6: #b35f8f; --c7: #8d939c; --c8: #333a44;
-  --c9: #882255; --c10: #2f8c9b; --c11: #8f8f00; --c12: #6a51a3; --off: #c3c8cf; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #b0b5bd; --line: #3a3f47; --ground: #16181c; --tint: #24272d;
-  --accent: #7cc4f2; --good: #4fd0a5; --sampled: #7cc4f2; --bad: #ff9a62; --amended: #e6b450; --open: #b8a6f0; --differs: #3d2320;
-  --c1: #56b4e9; --c2: #ff9a62; --c3: #35c399; --c4: #e6b450; --c5: #2f7fb3; --c6: #e39bc4; --c7: #7d838d; --c8: #d9dde3;
-  --c9: #d98aa8; --c10: #7fd4d9; --c11: #d4d47a; --c12: #b3a1e0;
-  --off: #4a5058; } }
+  --c1: #0072b2; --c2: #c04f00; --c3: #00805d; --c5: #56b4e9; --off: #c3c8cf; }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #b0b5bd; --line: #3a3f47; --ground: #16181c;
+  --tint: #24272d; --accent: #7cc4f2; --good: #4fd0a5; --sampled: #7cc4f2; --bad: #ff9a62; --amended: #e6b450;
+  --open: #b8a6f0; --differs: #3d2320;
+  --c1: #56b4e9; --c2: #ff9a62; --c3: #35c399; --c5: #2f7fb3; --off: #4a5058; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 0 auto; padding: 1.5rem 1.2rem 3rem; }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .2rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; }
@@ -31,9 +44,11 @@ details { margin: .2rem 0; color: var(--soft); font-size: .92rem; } summary { cu
 .tip.shown { opacity: 1; }
 @page { margin: 16mm; }
 @media print { :root { color-scheme: light; } body { max-width: none; font-size: 10.5pt; padding: 0; }
-  figure, tr, .verdict { break-inside: avoid; } h2, h3 { break-after: avoid; } .tip, .tools, .skip, nav { display: none; }
+  figure, tr, .verdict { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  .tip, .tools, .skip, .download, nav { display: none !important; }
   a { color: inherit; } * { print-color-adjust: exact; } }
 """
+)
 
 PAGE_STYLE = """
 body { max-width: 56rem; }
@@ -42,7 +57,7 @@ body { max-width: 56rem; }
 .verdict p { margin: .3rem 0; } .verdict p:first-child { font-size: 1.15rem; }
 nav ul { list-style: none; padding: 0; margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .92rem; }
 .term { color: inherit; text-decoration: underline dotted; text-underline-offset: .2em; }
-@media (min-width: 40.01rem) { .facts th { white-space: nowrap; } }
+@media (min-width: 40.01rem) { .facts th { white-space: nowrap; width: 1%; } .facts .none th { white-space: normal; } }
 .facts td { text-align: right; white-space: nowrap; font-weight: 600; }
 .facts td + td { text-align: left; white-space: normal; font-weight: 400; color: var(--soft); }
 .facts .sub th { padding-left: 1.6rem; color: var(--soft); } .facts .none td { font-weight: 400; color: var(--soft); }
@@ -55,11 +70,12 @@ svg .inner { overflow: hidden; } svg text { fill: var(--ink); font: 11.5px syste
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .1rem 1.2rem; margin: .5rem 0 .3rem; padding: 0; font-size: .88rem; }
 .key { display: inline-block; width: 1.4em; margin-right: .45em; vertical-align: .2em; border-top: 3px solid var(--k); }
 .key.dashed, .key.rule { border-top: 2px dashed var(--k); }
-.key.dot { width: .75em; height: .75em; vertical-align: -.05em; border: 0; border-radius: 2px; background: var(--k); }
-.pale { opacity: .5; }
-.c1 { --k: var(--c1); } .c2 { --k: var(--c2); } .c3 { --k: var(--c3); } .c4 { --k: var(--c4); } .c5 { --k: var(--c5); }
-.c6 { --k: var(--c6); } .c7 { --k: var(--c7); } .c8 { --k: var(--c8); } .c9 { --k: var(--c9); } .c10 { --k: var(--c10); }
-.c11 { --k: var(--c11); } .c12 { --k: var(--c12); } .soft { --k: var(--soft); } .off { --k: var(--off); }
+.key.dot { width: .9em; height: .9em; vertical-align: -.1em; border: 0; border-radius: 2px; background-color: var(--k); }
+.key.striped { background-image: repeating-linear-gradient(45deg, var(--ground) 0 1.5px, transparent 1.5px 4px); }
+.key.dotted { background-image: radial-gradient(var(--ground) 28%, transparent 32%); background-size: 4px 4px; }
+.gap { fill: var(--ground); }
+.c1 { --k: var(--c1); } .c2 { --k: var(--c2); } .c3 { --k: var(--c3); } .c5 { --k: var(--c5); }
+.soft { --k: var(--soft); } .off { --k: var(--off); }
 .on { --k: var(--c3); }
 .s1 { --k: color-mix(in srgb, var(--c1) 35%, var(--ground)); } .s2 { --k: color-mix(in srgb, var(--c1) 65%, var(--ground)); }
 .s3 { --k: var(--c1); }
@@ -68,7 +84,8 @@ svg .inner { overflow: hidden; } svg text { fill: var(--ink); font: 11.5px syste
 .line, .step { fill: none; stroke: var(--k); stroke-width: 1.8; stroke-linejoin: round; }
 path.dashed { stroke-dasharray: 5 4; stroke-width: 1.3; }
 .points { fill: none; stroke: var(--k); stroke-width: 4.2; stroke-linecap: round; }
-path.rule { fill: none; stroke: var(--k); stroke-dasharray: 4 3; } .band { fill: var(--k); opacity: .25; } .bar rect { fill: var(--k); }
+path.rule { fill: none; stroke: var(--k); stroke-dasharray: 4 3; } .band { fill: var(--k); opacity: .25; }
+.bar > rect[class] { fill: var(--k); }
 .cells path { fill: var(--k); } .cell { fill: none; stroke: var(--ink); stroke-width: 1.6; }
 .cursor { stroke: var(--soft); stroke-width: 1; } .dots circle { fill: var(--ground); stroke: var(--ink); stroke-width: 1.6; }
 .selection { fill: var(--accent); opacity: .18; }

@@ -26,13 +26,18 @@ def _layer(status: LayerStatus) -> str:
     counts = f"{status.width:,} units: {status.switching:,} switch, {status.active:,} always on, {status.inactive:,} always off"
     if status.channels:
         counts += f"; {status.dead_channels:,} of {status.channels:,} channels dead"
-    heading = f"<h3>{html.escape(status.name)} <small>{counts}</small></h3>"
+    heading = f"<h3>{html.escape(_called(status.name))} <small>{counts}</small></h3>"
     cells = len(status.shares)
     if not cells or cells > _MOST_CELLS:
         return heading + (
             "" if not cells else f"<p class=soft>A map of {cells:,} cells would be too large for a page.</p>"
         )
     return heading + _map(status, html.escape(f"{status.name}: {counts}."))
+
+
+def _called(name: str) -> str:
+    """A module's bare number says too little."""
+    return f"layer {name}" if name.isdigit() else name
 
 
 def _map(status: LayerStatus, label: str) -> str:

@@ -1,8 +1,11 @@
 """Measured values as a reader wants them: four digits, intervals in brackets, no braces."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])_(?=[^\W\d_])")
+NEGATIVE = re.compile(r"(?<![\w)])-(?=\d)")
 INTERVAL = {"value", "low", "high"}
 
 
@@ -13,6 +16,8 @@ def in_words(value: Any, *, digits: int = 4) -> str:
     'r −0.5275 [−0.5708, −0.4812], points 1000; largest shift 0.001127'
     >>> in_words([1, 2.0, True, None]), in_words("as printed")
     ('1, 2, yes, none', 'as printed')
+    >>> in_words({"n_0 + 1": -9, "heating_load": "+1.0 [-9.3, 1e-5]"})
+    'n_0 + 1 −9, heating load +1.0 [−9.3, 1e-5]'
     """
     if isinstance(value, Mapping):
         return _mapping(value, digits)
@@ -20,7 +25,7 @@ def in_words(value: Any, *, digits: int = 4) -> str:
         return (", " if all(_plain(entry) for entry in value) else "; ").join(in_words(v, digits=digits) for v in value)
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
-    return f"{value:.{digits}g}".replace("-", "−") if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}".replace("-", "−") if isinstance(value, float) else NEGATIVE.sub("−", str(value))
 
 
 def _mapping(value: Mapping[Any, Any], digits: int) -> str:
@@ -29,7 +34,9 @@ def _mapping(value: Mapping[Any, Any], digits: int) -> str:
         rest = {name: entry for name, entry in value.items() if name not in INTERVAL}
         return ", ".join([f"{middle} [{low}, {high}]", *([in_words(rest, digits=digits)] if rest else [])])
     separator = ", " if all(_plain(entry) for entry in value.values()) else "; "
-    return separator.join(f"{str(name).replace('_', ' ')} {in_words(v, digits=digits)}" for name, v in value.items())
+    return separator.join(
+        f"{BETWEEN_WORDS.sub(' ', str(name))} {in_words(v, digits=digits)}" for name, v in value.items()
+    )
 
 
 def _plain(value: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from neuromanifold.graph.graph import Graph
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
+from neuromanifold.numerics.palette import gathered, hatched
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
@@ -131,11 +132,9 @@ class DimensionAccount(Result):
             import matplotlib.pyplot as plt
 
             axes = plt.subplots(figsize=(7, 1.9), layout="constrained")[1]
-        colours = ("#0072B2", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#CC79A7", "#999999")
-        shown, left = [(name, count) for name, count in self.rows if count], 0
+        shown, left = gathered(tuple((name, count) for name, count in self.rows if count)), 0
         for index, (name, count) in enumerate(shown):
-            colour = colours[-1] if name == "unexplained" else colours[index % (len(colours) - 1)]
-            axes.barh(0, count, left=left, color=colour, edgecolor="white", label=f"{name}: {count:,}")
+            axes.barh(0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index))
             left += count
         axes.set(yticks=[], xlim=(0, self.parameters), xlabel="dimensions of the parameter space")
         axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))

@@ -4,8 +4,9 @@ A channel that is homogeneous (ReLU, max-pooling, none) does not mind when what 
 by t. With a_s the exponent of slot s of the parameters, Σ_s a_s ‖θ_{s,i}‖² is then conserved for every channel i.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,12 +21,11 @@ from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
-from neuromanifold.symmetry.channels import Channels, Slot, channels_of
+from neuromanifold.symmetry.channels import Arrays, Channels, Slot, channels_of
 from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.cut import null_space
-from neuromanifold.symmetry.named import echelon
 
-_POINTS, _INPUTS = 2, 4
+_POINTS, _INPUTS, _COVECTORS = 2, 4, 2
 _ROUNDED, _LARGEST = 1e-6, 12  # exponents this near to a fraction with a denominator up to that are one
 
 
@@ -46,6 +46,13 @@ class Balance(Result):
             if a
         ]
         return " ".join(terms).removeprefix("+ ")
+
+    @property
+    def writer(self) -> str:
+        """The leaf that its channels are called by: the axis's own where it is scaled, else the first weight that is and writes them."""
+        used = [(n, s) for n, s, a in zip(self.leaves, self.channels.slots, self.exponents, strict=True) if a]
+        writing = [each[0] for each in sorted(used, key=lambda each: (each[1].reads, not each[1].weighs))]
+        return self.channels.name if self.channels.name in writing else writing[0]
 
     def scaled(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
         """Σ_s a_s θ_s for each channel, (channels, D): the generators at θ."""
@@ -71,7 +78,7 @@ class Scalings(Result):
 
     def headline(self) -> str:
         """How many of which."""
-        return ", ".join(f"{b.channels.size} of {b.channels.name}" for b in self.balances) or "none"
+        return ", ".join(f"{b.channels.size} of {b.writer}" for b in self.balances) or "none"
 
     def generators(self, params: Any) -> np.ndarray:
         """Directions that change nothing, (k, D)."""
@@ -81,7 +88,7 @@ class Scalings(Result):
 
     def quantities(self, params: Any) -> ConservedQuantities:
         """What gradient flow keeps: one number for each channel, labelled by the leaf that writes it."""
-        leaves, seen = _float64(params), [b.channels.name for b in self.balances]
+        leaves, seen = _float64(params), [b.writer for b in self.balances]
         names = [n if seen.count(n) == 1 else f"{n} ({seen[:k].count(n) + 1})" for k, n in enumerate(seen)]
         labels = [
             f"balance[{n}, {i}]" for n, b in zip(names, self.balances, strict=True) for i in range(b.channels.size)
@@ -94,8 +101,9 @@ class Scalings(Result):
 def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scalings:
     """Scalings of single channels under which f does not change: of convolutions, residual streams, gated units, any graph.
 
-    Hidden axes are read from the graph. On each, J Σ_i u_i θ_{s,i} is computed for every slot s with one random weight u_i a channel, at
-    random parameters: combinations of slots that vanish do so channel by channel. What mixes channels is not sought here (`discover`).
+    Hidden axes are read from the graph. A combination of slots belongs to a scaling when Σ_s a_s Jθ_{s,i} = 0 for every channel i, which
+    is the case when Σ_s a_s ⟨Jᵀw, θ_{s,i}⟩ = 0 for random w at random parameters: one Jᵀw says it of all axes, slots and channels at once.
+    What mixes channels is not sought here (`discover`).
 
     >>> f = lambda params, x: jax.nn.relu(x @ params["in"]) @ params["out"]
     >>> params = {"in": np.ones((3, 2)), "out": np.ones((2, 1))}
@@ -112,29 +120,30 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
         leaves, structure = jax.tree.flatten(params)
         sizes = [float(np.sqrt(np.mean(np.square(leaf, dtype=np.float64)))) or 1.0 for leaf in map(np.asarray, leaves)]
         points = [
-            [size * rng.standard_normal(np.shape(leaf)) for size, leaf in zip(sizes, leaves, strict=True)]
+            [np.asarray(size * rng.standard_normal(np.shape(leaf))) for size, leaf in zip(sizes, leaves, strict=True)]
             for _ in range(_POINTS)
         ]
-        image = jax.jit(
-            lambda at, along: jax.jvp(lambda p: called(f, structure.unflatten(p), some), (at,), (along,))[1]
-        )
-
-        def rows_of(channels: Channels) -> np.ndarray:
-            """J along each slot, (rows, slots)."""
-            u = rng.standard_normal(channels.size)
-            images = [[_ravelled(image(at, _along(slot, at, u))) for slot in channels.slots] for at in points]
-            return np.concatenate([np.stack(each, axis=1) for each in images])
-
-        found = [(channels, *null_space(rows_of(channels))) for channels in channels_of(graph)]
+        pulled = _pulled(lambda leaves: called(f, structure.unflatten(leaves), some), points, rng)
+        found = [(channels, *null_space(_rows_of(channels, pulled, rng))) for channels in channels_of(graph)]
     names = graph.parameters
     return Scalings(
         tuple(
             Balance(channels, tuple(names[s.leaf] for s in channels.slots), _exponents(row, channels), cut.gap)
             for channels, null, cut in found
             if cut.decided
-            for row in echelon(null)
+            for row in _canonical(null)
         )
     )
+
+
+def _canonical(null: np.ndarray) -> np.ndarray:
+    """The basis of a space with the identity at the first slots that allow it: the same, however the space was found."""
+    first: list[int] = []
+    for slot in range(null.shape[1]):
+        if np.linalg.matrix_rank(null[:, [*first, slot]], tol=_ROUNDED) > len(first):
+            first.append(slot)
+    rows = np.linalg.solve(null[:, first], null)
+    return np.where(np.abs(rows) > _ROUNDED * np.abs(rows).max(initial=0.0), rows, 0.0)
 
 
 def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
@@ -148,13 +157,21 @@ def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
     return tuple(float(q * whole) for q in near)
 
 
-def _along(slot: Slot, leaves: Sequence[np.ndarray], u: np.ndarray) -> list[np.ndarray]:
-    """The field that multiplies each channel's entries in one slot by its own number."""
-    shape = [1] * leaves[slot.leaf].ndim
-    shape[slot.axis] = -1
-    return [
-        leaf * slot.spread(u).reshape(shape) if k == slot.leaf else np.zeros_like(leaf) for k, leaf in enumerate(leaves)
-    ]
+def _pulled(g: Callable[[Any], Any], points: Sequence[Arrays], rng: np.random.Generator) -> list[Arrays]:
+    """θ ∘ Jᵀw at each point for some random w: the sum over a part of the parameters is how ⟨w, f⟩ answers to scaling it."""
+    pull = jax.jit(lambda at, w: jax.vjp(g, at)[1](w)[0])
+    outputs = jax.eval_shape(g, points[0])
+    found = []
+    for at in itertools.chain.from_iterable(itertools.repeat(at, _COVECTORS) for at in points):
+        w = jax.tree.map(lambda y: rng.standard_normal(y.shape).astype(y.dtype), outputs)
+        found.append([np.asarray(leaf * back) for leaf, back in zip(at, pull(at, w), strict=True)])
+    return found
+
+
+def _rows_of(channels: Channels, pulled: Sequence[Arrays], rng: np.random.Generator) -> np.ndarray:
+    """Σ_i u_i ⟨Jᵀw, θ_{s,i}⟩, (rows, slots), with twice as many random u as there are slots for each w."""
+    sums = [np.stack([slot.slices(each).sum(axis=1) for slot in channels.slots], axis=1) for each in pulled]
+    return np.concatenate([rng.standard_normal((2 * len(channels.slots), channels.size)) @ each for each in sums])
 
 
 def _number_of_channel(slot: Slot, shape: tuple[int, ...]) -> np.ndarray:
@@ -162,10 +179,6 @@ def _number_of_channel(slot: Slot, shape: tuple[int, ...]) -> np.ndarray:
     axis = [1] * len(shape)
     axis[slot.axis] = -1
     return np.broadcast_to(slot.spread(np.arange(slot.size)).reshape(axis), shape).ravel()
-
-
-def _ravelled(tree: Any) -> np.ndarray:
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def _float64(params: Any) -> list[np.ndarray]:

@@ -1,8 +1,9 @@
 """The equivalent network with fewer channels, for any graph: dead ones removed, proportional and linear ones merged, scales folded."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from neuromanifold.symmetry.rewriting import Removal, nearly_parallel
 
 PROBES = 256
 """Wide inputs on which equality is tested."""
+_FEW = 8  # of each kind that are looked at first
 _LOST = 1e4  # roundings that a sum over a layer may add up to, in units of float64's
 
 UNREAD, SILENT, INACTIVE, PARALLEL, FOLDED = (
@@ -69,11 +71,25 @@ def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Sma
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """Parameters at full size, removed channels as zeros; f on the sample and on wide inputs."""
+class _Inputs:
+    """f as a function of the parameters, at `samples` of the sample and then at wide inputs."""
 
     values: Callable[[Arrays], np.ndarray]
     samples: int
+
+    def same(self, before: np.ndarray, after: np.ndarray, *, on_sample: bool) -> bool:
+        """Whether two values of f are the same to rounding, at those of the sample or at all."""
+        before, after = (a[: self.samples] if on_sample else a for a in (before, after))
+        scale = np.abs(before).reshape(len(before), -1).max(axis=1, initial=np.finfo(np.float64).tiny)
+        off = np.abs(after - before).reshape(len(before), -1).max(axis=1)
+        return bool((off <= _LOST * np.finfo(np.float64).eps * scale).all())
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Parameters at full size, removed channels as zeros; f at a few inputs, then at all of them: most changes are seen at the few."""
+
+    inputs: tuple[_Inputs, ...]
     arrays: Arrays
     alive: tuple[np.ndarray, ...]
     removed: tuple[Removal, ...]
@@ -94,11 +110,13 @@ class _Work:
 
     def same(self, arrays: Arrays, *, on_sample: bool) -> bool:
         """Whether f is what it was, on the sample or on all inputs, to rounding."""
-        before, after = self.values(self.arrays), self.values(arrays)
-        before, after = (a[: self.samples] if on_sample else a for a in (before, after))
-        scale = np.abs(before).reshape(len(before), -1).max(axis=1, initial=np.finfo(np.float64).tiny)
-        off = np.abs(after - before).reshape(len(before), -1).max(axis=1)
-        return bool((off <= _LOST * np.finfo(np.float64).eps * scale).all())
+        pairs = zip(self.inputs, self.present, strict=True)
+        return all(at.same(before, at.values(arrays), on_sample=on_sample) for at, before in pairs)
+
+    @cached_property
+    def present(self) -> tuple[np.ndarray, ...]:
+        """f at the parameters as they are."""
+        return tuple(at.values(self.arrays) for at in self.inputs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +136,12 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
     data = tuple(np.asarray(a) for a in jax.tree.leaves(x))
     wide = wide_inputs(data, PROBES, np.random.default_rng(0))
-    both = jax.tree.unflatten(jax.tree.structure(x), [np.concatenate([a, b]) for a, b in zip(data, wide, strict=True)])
-    work = _Work(_values(f, structure, both), len(data[0]), leaves, (), ())
+    work = _Work(_inputs(f, structure, x, wide), leaves, (), ())
     smaller, work = _without_scales(f, structure, work, trace(f, params, x)) if fold else (f, work)
     if isinstance(smaller, Folded):
         inner = smaller.parameters(work.arrays)
         own, structure = jax.tree.flatten(inner)
-        work = replace(work, values=_values(smaller, structure, both), arrays=own)
+        work = replace(work, inputs=_inputs(smaller, structure, x, wide), arrays=own)
     graph = trace(smaller, structure.unflatten(work.arrays), x)
     found = channels_of(graph)
     first = [a[0] for a in data]
@@ -148,21 +165,33 @@ def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found
     return Found(smaller, small, padded, work.removed, sum(int((~a).sum()) for a in work.alive), deviation)
 
 
-def _values(f: Model, structure: Any, x: Any) -> Callable[[Arrays], np.ndarray]:
+def _inputs(f: Model, structure: Any, x: Any, wide: Sequence[np.ndarray]) -> tuple[_Inputs, ...]:
+    """A few samples and wide inputs, evenly spaced, where that saves something; then all of them."""
     compiled = jax.jit(lambda p, x: called(f, p, x))
+    data, form = jax.tree.flatten(x)
+    n, m = len(data[0]), len(wide[0])
 
-    def values(arrays: Arrays) -> np.ndarray:
-        with arithmetic():
-            outputs = jax.tree.leaves(compiled(structure.unflatten([jnp.asarray(a) for a in arrays]), x))
-            return np.concatenate([np.asarray(y).reshape(len(y), -1) for y in outputs], axis=1)
+    def at(own: np.ndarray, others: np.ndarray) -> _Inputs:
+        both = [np.concatenate([np.asarray(a)[own], b[others]]) for a, b in zip(data, wide, strict=True)]
 
-    return values
+        def values(arrays: Arrays) -> np.ndarray:
+            with arithmetic():
+                outputs = jax.tree.leaves(
+                    compiled(structure.unflatten([jnp.asarray(a) for a in arrays]), form.unflatten(both))
+                )
+                return np.concatenate([np.asarray(y).reshape(len(y), -1) for y in outputs], axis=1)
+
+        return _Inputs(values, len(own))
+
+    few = at(np.arange(min(n, _FEW)) * n // min(n, _FEW), np.arange(min(m, _FEW)))
+    return few, at(np.arange(n), np.arange(m))
 
 
 def without_scales(f: Model, params: Any, x: Any) -> tuple[tuple[str, ...], Model, Any]:
     """What folds by name, and (f, params) without it."""
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
-    work = _Work(_values(f, structure, x), len(jax.tree.leaves(x)[0]), leaves, (), ())
+    wide = [np.asarray(a)[:0] for a in jax.tree.leaves(x)]
+    work = _Work(_inputs(f, structure, x, wide), leaves, (), ())
     smaller, work = _without_scales(f, structure, work, trace(f, params, x))
     names = tuple(name for removal in work.removed for name in str(removal.layer).split())
     return names, smaller, smaller.parameters(work.arrays) if isinstance(smaller, Folded) else params
@@ -197,7 +226,7 @@ def _sliced(f: Model, structure: Any, work: _Work, found: tuple[Channels, ...], 
     )
     model = Narrowed(f, tuple(a.shape for a in leaves), tuple(map(tuple, kept)))
     with arithmetic():
-        expected = jax.tree.leaves(model(small, x))
+        expected = jax.tree.leaves(jax.jit(model)(small, x))
         try:
             own = jax.tree.leaves(f(small, x))
         except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import FunctionModel
-from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
+from neuromanifold.numerics.pickling import ByName
+from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_params, indefinite
 
 
@@ -31,23 +33,32 @@ def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
     if not isinstance(order, int) or order < 0:
         raise ValueError(f"`order` is {order!r}; pass a whole number, zero or more.")
     check_params(params)
-    structure = jax.tree.structure(params)
+    kind = "linearized" if order == 1 else f"order-{order} Taylor expansion of"
+    return FunctionModel(_Expanded(f, params, order), name=f"{kind} {getattr(f, 'name', type(f).__name__)}")
 
-    def expanded(moved: Any, x: Any) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class _Expanded(ByName):
+    """The Taylor polynomial of f at `params`, as a function of other parameters."""
+
+    f: Any
+    params: Any
+    order: int
+
+    def __call__(self, moved: Any, x: Any) -> Any:
+        structure = jax.tree.structure(self.params)
         if jax.tree.structure(moved) != structure:
             raise ValueError(
                 f"`params` has the structure {jax.tree.structure(moved)} but the model was linearized at {structure}; "
                 "pass parameters of the same network."
             )
-        if is_traced((params, moved, x)):
-            return taylor(f, params, moved, x, order)
-        with boundary(params, moved, x) as leave:
-            dtype = widest(params, moved, x)
-            start, end, sample = (promote(argument, dtype) for argument in (params, moved, x))
-            return leave(taylor(f, start, end, sample, order))
-
-    kind = "linearized" if order == 1 else f"order-{order} Taylor expansion of"
-    return FunctionModel(expanded, name=f"{kind} {getattr(f, 'name', type(f).__name__)}")
+        if is_traced((self.params, moved, x)):
+            with full_products():
+                return taylor(self.f, self.params, moved, x, self.order)
+        with boundary(self.params, moved, x) as leave:
+            dtype = widest(self.params, moved, x)
+            start, end, sample = (promote(argument, dtype) for argument in (self.params, moved, x))
+            return leave(taylor(self.f, start, end, sample, self.order))
 
 
 def first_order(f: Model, params0: Any, params: Any, x: Any) -> Any:

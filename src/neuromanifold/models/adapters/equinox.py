@@ -1,12 +1,14 @@
 """`from_equinox`: an Equinox module as `(f, params)`."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments, follow
+from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.validation import indefinite
 
 
@@ -26,19 +28,25 @@ def from_equinox(
     if not isinstance(module, eqx.Module):
         raise TypeError(f"`module` is {indefinite(module)}; pass an equinox.Module.")
     params, rest = eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
-    fixed = dict(kwargs or {})
     kept = jax.tree.map(lambda leaf: leaf, state)  # Equinox makes a state useless once a loop has changed it
+    apply = _Applied(dict(kwargs or {}))
+    return AdaptedModel(apply, (kept, rest), f"{type(module).__name__} from Equinox", "the module's own code"), params
 
-    def apply(params: Any, both: Any, x: Any) -> Any:
+
+@dataclass(frozen=True, eq=False)
+class _Applied(ByName):
+    """The module with parameters in place of its own; with its state comes what it holds beside them."""
+
+    fixed: dict[str, Any]
+
+    def __call__(self, params: Any, both: Any, x: Any) -> Any:
         state, rest = both
         network = eqx.combine(params, rest)
         given = () if state is None else (follow(state, params, x),)
 
         def sample(x: Any) -> Any:
             args, named = arguments(x)
-            y = network(*args, *given, **named, **fixed)
+            y = network(*args, *given, **named, **self.fixed)
             return y if state is None else y[0]
 
         return jax.vmap(sample)(x)
-
-    return AdaptedModel(apply, (kept, rest), f"{type(module).__name__} from Equinox", "the module's own code"), params
