@@ -97,7 +97,11 @@ POOLING: Cases = [
     ),
     *same("adaptive_avg_pool3d.default _adaptive_avg_pool3d.default", lambda: case(real(1, 2, 4, 5, 6), [2, 2, 3])),
     *same("adaptive_max_pool1d.default", lambda: case(real(2, 3, 8), [4])),
-    *same("adaptive_max_pool2d.default", lambda: case(real(2, 3, 6, 8), [3, 4])),
+    *same(
+        "adaptive_max_pool2d.default",
+        lambda: case(real(2, 3, 6, 8), [3, 4]),
+        lambda: case(real(2, 3, 7, 8), [3, 5]),
+    ),
     *same("adaptive_max_pool3d.default", lambda: case(real(1, 2, 4, 4, 4), [2, 2, 1])),
     *same("max_pool2d_with_indices.default", lambda: case(real(2, 3, 7, 8), [3, 2])),
     *same("max_pool3d_with_indices.default", lambda: case(real(1, 2, 4, 5, 6), [2, 2, 2])),
@@ -106,12 +110,14 @@ POOLING: Cases = [
         "upsample_nearest2d.vec",
         lambda: case(real(2, 3, 4, 5), [8, 7], None),
         lambda: case(real(2, 3, 4, 5), None, [2.0, 3.0]),
+        lambda: case(real(2, 3, 5, 6), None, [1.3, 0.6]),
     ),
     *same(
         "upsample_bilinear2d.vec",
         lambda: case(real(2, 3, 4, 5), [8, 7], False, None),
         lambda: case(real(2, 3, 4, 5), [3, 9], True, None),
         lambda: case(real(2, 3, 4, 5), None, False, [2.0, 2.0]),
+        lambda: case(real(2, 3, 5, 6), None, False, [1.3, 0.6]),
     ),
 ]
 NORMALISATION: Cases = [
@@ -200,8 +206,68 @@ CREATION: Cases = [
     *same("sym_size.int", lambda: case(real(2, 3), 1)),
     *same("sym_numel.default", lambda: case(real(2, 3))),
 ]
+SCATTERING: Cases = [
+    *same("lgamma.default", lambda: case(3 * positive(3, 4))),
+    *same(
+        "scatter.src scatter_add.default",
+        lambda: case(real(2, 4), 1, torch.tensor([[2, 0, 3], [1, 3, 0]]), real(2, 3)),
+        lambda: case(real(4, 3), 0, torch.tensor([[2, 0, 3], [1, 3, 0]]), real(2, 3)),
+    ),
+    *same("scatter_add.default", lambda: case(real(2, 4), -1, torch.tensor([[2, 2, 2], [1, 3, 1]]), real(2, 3))),
+    *same("scatter.value", lambda: case(real(2, 4), 1, torch.tensor([[2, 0], [1, 3]]), 0.5)),
+    *same(
+        "scatter_reduce.two",
+        *(
+            lambda reduce=reduce, own=own: case(
+                real(2, 4), 1, torch.tensor([[2, 2, 0], [1, 3, 1]]), real(2, 3), reduce, include_self=own
+            )
+            for reduce in ("sum", "mean")
+            for own in (True, False)
+        ),
+    ),
+    *same("unfold.default", lambda: case(real(2, 7, 3), 1, 3, 2), lambda: case(real(2, 5), -1, 2, 1)),
+    *same(
+        "cummax.default cummin.default",
+        lambda: case(real(3, 6), 1),
+        lambda: case(torch.tensor([1.0, 2.0, 2.0, 0.0]), 0),
+    ),
+    *same("logcumsumexp.default", lambda: case(real(3, 6), -1)),
+    *same("kthvalue.default", lambda: case(real(3, 6), 2), lambda: case(real(3, 6), 3, 0, True)),
+    *same("median.dim", lambda: case(real(3, 6), 1), lambda: case(real(3, 5), 1, True)),
+    *same("searchsorted.Tensor", lambda: case(torch.arange(4.0), torch.tensor([-1.0, 1.0, 1.5, 9.0]), right=True)),
+    *same("bucketize.Tensor", lambda: case(torch.tensor([-1.0, 1.0, 1.5, 9.0]), torch.arange(4.0))),
+    *same(
+        "_embedding_bag.default",
+        lambda: case(real(5, 3), whole(5, 6), torch.tensor([0, 3])),
+        lambda: case(
+            real(5, 3), torch.tensor([0, 1, 2, 2, 1, 4]), torch.tensor([0, 2, 2]), False, 1, False, None, False, 2
+        ),
+    ),
+    *same("_unsafe_index.Tensor", lambda: case(real(3, 4), [None, torch.tensor([2, 0])])),
+    *same("_unsafe_index_put.default", lambda: case(real(3, 4), [None, torch.tensor([2, 0])], real(3, 2), True)),
+    *same("unsafe_split.Tensor", lambda: case(real(3, 5), 2, 1)),
+]
+
+
+def complex_numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.complex128)
+
+
+SPECTRAL: Cases = [
+    *same("complex.default polar.default", lambda: case(positive(3, 4), real(3, 4))),
+    *same("view_as_complex.default", lambda: case(real(3, 4, 2))),
+    *same("view_as_real.default real.default imag.default", lambda: case(complex_numbers(3, 4))),
+    *same("_fft_r2c.default", *(lambda n=n: case(real(3, 4, 5), [1, 2], n, bool(n % 2)) for n in range(3))),
+    *same("_fft_c2r.default", *(lambda n=n: case(complex_numbers(3, 4, 3), [1, 2], n, 4 + n % 2) for n in range(3))),
+    *same("_fft_c2c.default", *(lambda n=n: case(complex_numbers(3, 4, 5), [0, 2], n, bool(n % 2)) for n in range(3))),
+    *same("linalg_matrix_exp.default", lambda: case(real(2, 3, 3))),
+    *same("_linalg_slogdet.default _linalg_det.default", lambda: case(real(3, 3)), lambda: case(real(2, 4, 4))),
+    *same("linalg_qr.default", lambda: case(real(5, 3)), lambda: case(real(2, 3, 3), "complete")),
+]
 CASES: Cases = [
     *ELEMENTWISE,
+    *SCATTERING,
+    *SPECTRAL,
     *SHAPE,
     *REDUCTION,
     *LINEAR,

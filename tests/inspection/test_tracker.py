@@ -2,6 +2,7 @@
 
 import csv
 import struct
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.inspection import checkpoints
+from neuromanifold.inspection import checkpoints, recorder
+from neuromanifold.inspection.checkpoints import numbered
 from neuromanifold.inspection.events import crc32c
+from neuromanifold.inspection.inspect import SectionFailed
 
 NET = nm.MLP((1, 4, 4, 1))
 X = np.linspace(-2.0, 2.0, 40)[:, None]
@@ -204,6 +207,23 @@ def test_a_folder_of_weights_gives_the_same_curves(tracked, tmp_path):
     assert found.data.equals(timeline.data)
 
 
+def test_folders_of_checkpoints_as_hugging_face_names_them(tmp_path):
+    params = NET.init(key=jax.random.key(0))
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        nm.save(tmp_path / f"checkpoint-{step}" / "model.safetensors", NET, params)
+        (tmp_path / f"checkpoint-{step}" / "optimizer.pt").write_bytes(b"")
+    assert [(step, path.parent.name) for step, path in numbered(tmp_path)] == [
+        (2, "checkpoint-2"),
+        (10, "checkpoint-10"),
+    ]
+    (tmp_path / "checkpoint-2").rename(tmp_path / "last")
+    with pytest.raises(
+        ValueError, match=r"`checkpoints` holds 'last/model.safetensors', whose name does not tell its step"
+    ):
+        numbered(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("names", "says"),
     [
@@ -226,3 +246,70 @@ def test_bad_arguments_are_refused():
         nm.Tracker(NET, X)(0)
     with pytest.raises(TypeError, match=r"`f` is a str; pass a model"):
         nm.Tracker("net.pt", X)
+    with pytest.raises(TypeError, match=r"`kwargs` and `output` are for modules of PyTorch, Flax, Haiku and Equinox"):
+        nm.Tracker(NET, X, output=lambda y: y)
+
+
+def _line(params, x):
+    return x @ params
+
+
+def test_a_step_that_comes_twice_is_measured_once_and_said_where_something_would_be_lost(tmp_path):
+    tracker = nm.Tracker(_line, np.eye(2), np.ones(2), patience=1e-4, folder=tmp_path)
+    tracker(3, np.ones(2))
+    [events] = tmp_path.glob("events*")
+    size = events.stat().st_size
+    tracker(3, np.ones(2))  # gradients are accumulated: the same parameters again
+    assert events.stat().st_size == size
+    with pytest.warns(UserWarning, match=r"`step` 3 was measured before, at other parameters, and is replaced; count"):
+        tracker(3, 3 * np.ones(2))
+    assert tracker.timeline.data["loss"].values.tolist() == [4.0]
+
+
+def test_a_measure_that_fails_does_not_end_the_loop(monkeypatch):
+    def fails(subject, reference):
+        raise RuntimeError("an accident")
+
+    first, *others = recorder.MEASURES
+    monkeypatch.setattr(recorder, "MEASURES", (replace(first, compute=fails), others[0]))
+    tracker = nm.Tracker(_line, np.eye(2), np.zeros(2))
+    with pytest.warns(
+        SectionFailed, match=r"`Tracker` has no loss: it failed \(RuntimeError: an accident\); the other measures"
+    ):
+        tracker(0, np.ones(2))
+    tracker(1, 2 * np.ones(2))
+    assert tracker.timeline.data["alignment"].values.tolist() == [1.0, 1.0]
+    assert tracker.timeline.left_out == {"loss": "it failed (RuntimeError: an accident)"}
+
+
+def test_parameters_that_must_be_positive_have_no_scalings():
+    """Running variances given as parameters: the root of a negative number at random ones."""
+
+    def normalised(params, x):
+        return jnp.maximum(x @ params["w"], 0) / jnp.sqrt(params["var"]) @ params["v"]
+
+    params = {"w": np.eye(2), "var": np.ones(2), "v": np.ones((2, 1))}
+    with pytest.raises(
+        ArithmeticError, match=r"not finite at \d+ of \d+ random parameters and inputs; keep what must be positive"
+    ):
+        nm.symmetry.channel_scalings(normalised, params, np.eye(2))
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_classes_are_targets_of_the_cross_entropy(shape, rng):
+    def f(params, x):
+        return (x @ params).reshape(len(x), *shape, 3)
+
+    x, params = rng.normal(size=(5, 2)), rng.normal(size=(2, 3 * int(np.prod(shape))))
+    y = rng.integers(0, 3, (5, *shape))
+    loss, rows = nm.losses.cross_entropy, np.eye(3)[y]
+    tracker = nm.Tracker(f, x, y, loss=loss, patience=1e-4)
+    tracker(0, params)
+    assert np.isclose(float(tracker.timeline.data["loss"][0]), float(loss(f(params, x), rows)), rtol=1e-14)
+    assert nm.alignment(f, params, x, y, loss=loss) == nm.alignment(f, params, x, rows, loss=loss)
+    with pytest.raises(
+        ValueError, match=r"`y` has the class 3, but the model gives 3 numbers a sample; count the classes"
+    ):
+        nm.alignment(f, params, x, np.full_like(y, 3), loss=loss)
+    with pytest.raises(ValueError, match=r"`y` has shape"):  # another loss compares numbers
+        nm.alignment(f, params, x, y)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
+from neuromanifold.inspection.measures import MEASURES
 from neuromanifold.numerics.precision import arithmetic
 
 
@@ -90,3 +91,26 @@ def test_named_arguments_and_fixed_ones(key: jax.Array):
 def test_another_object_is_refused():
     with pytest.raises(TypeError, match=r"`module` is a function; pass an equinox\.Module"):
         nm.from_equinox(lambda x: x)
+
+
+@pytest.fixture
+def only_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tracker measures is tested elsewhere."""
+    monkeypatch.setattr("neuromanifold.inspection.recorder.MEASURES", MEASURES[:1])
+
+
+@pytest.mark.usefixtures("only_the_loss")
+def test_a_tracker_takes_the_module_and_the_state_of_each_step(trained: tuple[Net, Any, Any]):
+    net, state, x = trained
+    fresh = eqx.nn.make_with_state(Net)(jax.random.key(1))[1]
+    tracker = nm.Tracker(net, x, jnp.zeros((16, 2)))
+    tracker(0, (net, fresh))
+    moved = eqx.tree_at(lambda n: n.last.bias, net, jnp.ones(2))
+    tracker(1, (net, state)), tracker(2, (moved, state))
+    f, params = nm.from_equinox(net, state)
+    expected = [nm.losses.mse(f(p, x), jnp.zeros((16, 2))) for p in (params, nm.from_equinox(moved, state)[1])]
+    found = tracker.timeline.data["loss"].values
+    np.testing.assert_allclose(found[1:], expected, rtol=1e-5)
+    assert abs(found[0] - found[1]) > 1e-2, "the state matters"
+    with pytest.raises(ValueError, match=r"`module` is missing, .* call `tracker\(step, module\)`"):
+        tracker(3)

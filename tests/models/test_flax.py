@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 
 import neuromanifold as nm
+from neuromanifold.inspection.measures import MEASURES
 from neuromanifold.numerics.precision import arithmetic
 
 
@@ -121,3 +122,41 @@ def test_the_library_takes_both(linen: Any, x: jax.Array):
             stacked = jax.tree.map(lambda a: jnp.stack([a, 2 * a]), params)
             assert jax.jit(jax.vmap(f, (0, None)))(stacked, x).shape == (2, 16, 2)
         assert hash(f) == hash(f)
+
+
+@pytest.fixture
+def only_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tracker measures is tested elsewhere."""
+    monkeypatch.setattr("neuromanifold.inspection.recorder.MEASURES", MEASURES[:1])
+
+
+@pytest.mark.usefixtures("only_the_loss")
+def test_a_tracker_reads_an_nnx_module_where_it_is(key: jax.Array, x: jax.Array):
+    module = Nnx(nnx.Rngs(0))
+    tracker = nm.Tracker(module, x, jnp.zeros((16, 2)))
+    module.train()
+    tracker(0)
+    module(x)  # moves the running means
+    module.last.bias[...] = jnp.ones(2)
+    tracker(1)
+    assert not module.dropout.deterministic
+    module.eval()
+    np.testing.assert_allclose(tracker.timeline.data["loss"].values[1], np.mean(np.square(module(x))), rtol=1e-5)
+    with pytest.raises(
+        ValueError, match=r"`params` was given, but the model is an nnx module, which is read where it is"
+    ):
+        tracker(2, nnx.state(module))
+    with pytest.raises(TypeError, match=r"`f` is a Nnx of flax; .*`f, params = nm\.from_flax\(module\)`"):
+        nm.ntk(module, {"a": np.ones(2)}, x)
+
+
+@pytest.mark.usefixtures("only_the_loss")
+def test_a_tracker_takes_the_variables_of_each_step(linen: tuple[Linen, dict[str, Any]], x: jax.Array):
+    module, variables = linen
+    fresh = module.init({"params": jax.random.key(0), "dropout": jax.random.key(0)}, x, train=True)
+    tracker = nm.Tracker(module, x, jnp.zeros((16, 2)), kwargs={"train": False}, output=lambda y: 2 * y)
+    tracker(0, {**variables, "batch_stats": fresh["batch_stats"]}), tracker(1, variables)
+    expected = np.mean(np.square(2 * module.apply(variables, x, train=False)))
+    found = tracker.timeline.data["loss"].values
+    np.testing.assert_allclose(found[1], expected, rtol=1e-5)
+    assert abs(found[0] - found[1]) > 1e-2, "the state matters"

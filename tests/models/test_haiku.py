@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
+from neuromanifold.inspection.measures import MEASURES
 
 
 def network(x: Any, is_training: bool) -> Any:
@@ -67,3 +68,22 @@ def test_wrong_arguments_are_refused(key: jax.Array, x: jax.Array):
         nm.from_haiku(network, {})
     with pytest.raises(TypeError, match=r"`state` is missing; pass the second value of `transformed\.init`"):
         nm.from_haiku(hk.transform_with_state(network), {})
+
+
+@pytest.fixture
+def only_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tracker measures is tested elsewhere."""
+    monkeypatch.setattr("neuromanifold.inspection.recorder.MEASURES", MEASURES[:1])
+
+
+@pytest.mark.usefixtures("only_the_loss")
+def test_a_tracker_takes_parameters_and_state_of_each_step(key: jax.Array, x: jax.Array):
+    transformed = hk.transform_with_state(network)
+    params, fresh = transformed.init(key, x, True)
+    _, state = transformed.apply(params, fresh, key, x, True)
+    _, state = transformed.apply(params, state, key, 3 * x, True)
+    tracker = nm.Tracker(transformed, x, jnp.zeros((16, 2)), kwargs={"is_training": False})
+    tracker(0, (params, fresh))
+    tracker(1, (params, state))
+    expected = np.mean(np.square(transformed.apply(params, state, None, x, False)[0]))
+    np.testing.assert_allclose(tracker.timeline.data["loss"].values[1], expected, rtol=1e-5)

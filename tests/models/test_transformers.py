@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import neuromanifold as nm
+from neuromanifold.inspection.measures import MEASURES
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 with warnings.catch_warnings():
@@ -79,3 +80,31 @@ def test_a_network_of_hugging_face(name: str):
     logits, _ = nm.from_torch(module, example=draw(2), kwargs=kwargs, output=lambda y: y.logits)
     assert jax.eval_shape(logits, params, {key: value.numpy() for key, value in x.items()}).shape == y.logits.shape
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def only_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a tracker measures is tested elsewhere."""
+    monkeypatch.setattr("neuromanifold.inspection.recorder.MEASURES", MEASURES[:1])
+
+
+@pytest.mark.usefixtures("only_the_loss")
+def test_a_callback_of_hugging_face_tracks_a_classifier():
+    """As `Trainer` calls it: the model in training mode, a tokenizer's mapping for x, classes for y, the logits of its output."""
+    torch.manual_seed(0)
+    x, labels = hf.BatchEncoding(tokens(6)), torch.tensor([0, 1, 1, 0, 1, 0])
+    model = hf.BertForSequenceClassification(BertConfig(**{**SMALL, "num_hidden_layers": 1}, num_attention_heads=2))
+    tracker = nm.Tracker(model, x, labels, every=2, loss=nm.losses.cross_entropy, output=lambda y: y.logits)
+
+    class Watch(hf.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            tracker(state.global_step)
+
+    model.train()
+    for step in (1, 2):
+        Watch().on_step_end(None, hf.TrainerState(global_step=step), None, model=model)
+    assert model.training
+    assert tracker.timeline.steps.tolist() == [2]
+    with torch.no_grad():
+        expected = float(model.eval()(**x, labels=labels).loss)
+    np.testing.assert_allclose(float(tracker.timeline.data["loss"][0]), expected, rtol=1e-5)

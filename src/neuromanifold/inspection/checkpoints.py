@@ -35,17 +35,25 @@ def checkpoints(
 
 
 def numbered(folder: Path) -> list[tuple[int, Path]]:
-    """(step, file) in order; refused where a name does not tell its step."""
+    """(step, file) in order; refused where a name does not tell its step.
+
+    Where the folder has no such file, those of Hugging Face's `Trainer` are read: `checkpoint-500/model.safetensors`.
+    """
     files = sorted(p for p in folder.iterdir() if p.suffix in _FORMATS) if folder.is_dir() else []
+    names = {path: path.stem for path in files} or {
+        p: p.parent.name for p in sorted(folder.glob("*/model.safetensors"))
+    }
+    files = list(names)
     if not files:
         raise FileNotFoundError(
             f"`checkpoints` is {str(folder)!r}, which has no file of weights ({', '.join(_FORMATS)}); name the folder that has them."
         )
-    steps = [(int(numbers[-1]) if (numbers := re.findall(r"\d+", path.stem)) else None, path) for path in files]
+    steps = [(int(numbers[-1]) if (numbers := re.findall(r"\d+", names[path])) else None, path) for path in files]
     named = {step: path for step, path in steps if step is not None}
     if len(named) < len(files):
         odd = next(path for step, path in steps if step is None or named[step] != path)
         raise ValueError(
-            f"`checkpoints` holds {odd.name!r}, whose name does not tell its step; end the names in different numbers, as epoch-12.pt."
+            f"`checkpoints` holds {str(odd.relative_to(folder))!r}, whose name does not tell its step; "
+            "end the names in different numbers, as epoch-12.pt."
         )
     return sorted((step, path) for step, path in named.items())

@@ -24,7 +24,7 @@ from neuromanifold.numerics.validation import check_param_types, leading_axis, r
 
 
 class SectionFailed(UserWarning):
-    """A section of an inspection ended in an error that nobody foresaw."""
+    """A section of an inspection, or a measure of a tracker, ended in an error that nobody foresaw."""
 
 
 _CURVE_POINTS = 400
@@ -103,7 +103,7 @@ def subject_of(
     check_param_types(params)
     x = jax.tree.map(np.asarray, sample_arrays(x))
     if y is not None:
-        y = check_target(f, params, x, y)
+        y = check_target(f, params, x, y, loss)
         check_loss(loss, y)
     given = leading_axis(x)
     if samples is not None and not (isinstance(samples, int) and samples > 0):
@@ -161,16 +161,20 @@ def _computed(sections: list[Section], subject: Subject, bar: Bar) -> tuple[dict
         except KeyboardInterrupt:
             return found, [*parts, *(Part(s.title, 0.0, INTERRUPTED) for s in sections[index:])]
         except Exception as error:  # what one section cannot do must not cost the others
-            parts.append(Part(section.title, time.perf_counter() - begun, _failure(section, error)))
+            parts.append(
+                Part(
+                    section.title,
+                    time.perf_counter() - begun,
+                    failure("inspect", section.title, error, "the other sections"),
+                )
+            )
     return found, parts
 
 
-def _failure(section: Section, error: Exception) -> str:
-    """Why a section has no result, said aloud: nobody foresaw it."""
+def failure(verb: str, title: str, error: Exception, others: str) -> str:
+    """Why something has no result, said aloud: nobody foresaw it."""
     reason = f"it failed ({type(error).__name__}: {first_line(error)})"
-    warnings.warn(
-        f"`inspect` has no {section.title}: {reason}; the other sections are complete.", SectionFailed, stacklevel=4
-    )
+    warnings.warn(f"`{verb}` has no {title}: {reason}; {others} are complete.", SectionFailed, stacklevel=4)
     return reason
 
 

@@ -1,11 +1,13 @@
 """`Recorder`: what is measured of a network at one step after another."""
 
+import hashlib
+import warnings
 from typing import Any
 
 import jax
 import numpy as np
 
-from neuromanifold.inspection.inspect import subject_of, too_much
+from neuromanifold.inspection.inspect import failure, subject_of, too_much
 from neuromanifold.inspection.measures import MEASURES, Measure, Reference, Values
 from neuromanifold.inspection.sections import LeftOut
 from neuromanifold.inspection.subject import Subject
@@ -37,16 +39,31 @@ class Recorder(ByName):
             "exact": exact, "samples": samples, "memory": memory, "loss": loss, "most_rows": _MOST_ROWS,
         }  # fmt: skip
         self._reference, self._records, self._left_out = Reference(), dict[int, Values](), dict[str, str]()
+        self._prints = dict[int, bytes]()
 
-    def add(self, step: int, f: Any, params: Any) -> None:
-        """Measure at this step. Parameters that are not finite leave a row of missing values, not an error."""
+    def add(self, step: int, f: Any, params: Any) -> bool:
+        """Measure at this step, unless these parameters were measured at it: loops that accumulate gradients come by twice.
+
+        Parameters that are not finite leave a row of missing values, not an error.
+        """
         refuse_tracers(params, "`Tracker`")
         check_param_types(params)
-        if all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(params)):
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+        own, known = _fingerprint(leaves), self._prints.get(step)
+        if known == own:
+            return False
+        if known is not None:
+            warnings.warn(
+                f"`step` {step} was measured before, at other parameters, and is replaced; count the steps over all epochs.",
+                stacklevel=4,
+            )
+        self._prints[step] = own
+        if all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in leaves):
             self._records[step] = self._measured(subject_of(f, params, self._x, self._y, **self._options))
         else:
             self._records[step] = {}
             self._left_out[f"step {step}"] = "its parameters are not finite"
+        return True
 
     @property
     def count(self) -> int:
@@ -70,7 +87,7 @@ class Recorder(ByName):
         return found
 
     def _tried(self, measure: Measure, subject: Subject) -> Values:
-        """A loop that trains must not end because a number overflows."""
+        """A loop that trains must not end because a number overflows, or something fails that nobody foresaw."""
         try:
             return measure.compute(subject, self._reference)
         except LeftOut as reason:
@@ -79,6 +96,16 @@ class Recorder(ByName):
         except ArithmeticError as error:
             self._left_out[f"{measure.title} at some steps"] = str(error)
             return {}
+        except Exception as error:
+            self._left_out[measure.title] = failure("Tracker", measure.title, error, "the other measures")
+            return {}
+
+
+def _fingerprint(leaves: list[np.ndarray]) -> bytes:
+    found = hashlib.blake2b(digest_size=16)
+    for leaf in leaves:
+        found.update(leaf.tobytes())
+    return found.digest()
 
 
 def _dataset(records: dict[int, Values], labels: dict[str, tuple[str, ...]], left_out: dict[str, str]) -> Any:

@@ -1,13 +1,12 @@
 """`Tracker`: the geometry of a network while somebody else's loop trains it."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from neuromanifold.inspection import events
 from neuromanifold.inspection.recorder import Recorder
-from neuromanifold.inspection.source import as_array, source_of
+from neuromanifold.inspection.source import as_arrays, source_of
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.files import check_folder
@@ -16,8 +15,11 @@ from neuromanifold.numerics.files import check_folder
 class Tracker:
     """Measures a network every so many steps of a training loop, in any framework.
 
-    `model` is a function `f(params, x)`, and the loop calls `tracker(step, params)`; or a PyTorch module, which the tracker
+    `model` is a function `f(params, x)`, and the loop calls `tracker(step, params)`; or a PyTorch or nnx module, which the tracker
     reads where it is, and the loop calls `tracker(step)`. The module is not touched, nor put into evaluation mode: a copy is.
+    For a linen module the loop hands over its `variables`, for an Equinox module the module of the step or `(module, state)`, for a
+    function of Haiku `params` or `(params, state)`. `kwargs` and `output` are those of `nm.from_torch`: fixed arguments of the
+    module, and a function that picks what is meant from its output (`lambda y: y.logits`).
     Measured are functional dimension (exactly where the network allows it), units that are always off or always on, loss,
     alignment and sharpness (these with `y`), how far the tangent kernel has moved from the first record, and conserved quantities.
     The sample is thinned to 1,000 rows of the Jacobian, or to `samples`. What takes more than `patience` seconds a record, or more
@@ -45,11 +47,13 @@ class Tracker:
         memory: int | str | None = None,
         patience: float | int = 10,
         folder: str | Path | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        output: Callable[[Any], Any] | None = None,
     ):
         if not (isinstance(every, int) and every > 0):
             raise ValueError(f"`every` is {every!r}; pass how many steps lie between two records, at least 1.")
-        self._source, self._every = source_of(model, x), every
-        arrays = [jax.tree.map(as_array, part) for part in (x, y)]
+        arrays = as_arrays(x, "x"), as_arrays(y, "y")
+        self._source, self._every = source_of(model, x, kwargs, output), every
         self._recorder = Recorder(*arrays, loss=loss, exact=exact, samples=samples, memory=memory, patience=patience)
         self._folder = None if folder is None else check_folder(folder, "folder")
         self._events: Path | None = None
@@ -62,8 +66,8 @@ class Tracker:
     def record(self, step: int, params: Any = None) -> None:
         """Measure at this step, whatever `every` says."""
         step = int(step)
-        self._recorder.add(step, *self._source(params))
-        if self._folder is not None:
+        added = self._recorder.add(step, *self._source(params))
+        if added and self._folder is not None:
             timeline = self.timeline
             timeline.to_csv(self._folder / "timeline.csv")
             self._events = self._events or events.new_file(self._folder)

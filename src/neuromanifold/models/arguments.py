@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import coarsest
+from neuromanifold.models.adapters.packages import loaded
 from neuromanifold.models.function import flat_outputs, output_shape
+from neuromanifold.models.losses import Loss, cross_entropy
 from neuromanifold.numerics.compiling import compiled
-from neuromanifold.numerics.precision import is_traced, promote, widest
+from neuromanifold.numerics.precision import dtype_of, is_traced, promote, widest
 from neuromanifold.numerics.validation import (
     check_finite,
     check_param_types,
@@ -49,8 +51,27 @@ class Signature(NamedTuple):
         return jax.tree.unflatten(self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves])
 
 
+_ADAPTERS = (
+    ("torch.nn", "Module", "from_torch(module, example=x)"),
+    ("flax.linen", "Module", "from_flax(module, variables)"),
+    ("flax.nnx", "Module", "from_flax(module)"),
+    ("haiku", "Transformed", "from_haiku(transformed, params)"),
+    ("haiku", "TransformedWithState", "from_haiku(transformed, params, state)"),
+)
+
+
+def _refuse_foreign(f: Any) -> None:
+    """Modules of other libraries are no functions of parameters; each has its adapter."""
+    for package, name, call in _ADAPTERS:
+        if (found := loaded(package)) is not None and isinstance(f, getattr(found, name)):
+            raise TypeError(
+                f"`f` is {indefinite(f)} of {package.partition('.')[0]}; make a function of it: `f, params = nm.{call}`."
+            )
+
+
 def check_model(f: Any) -> None:
     """Refuse what is no function, models that cannot be remembered, and functions of other arguments."""
+    _refuse_foreign(f)
     if not callable(f):
         raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
     if any(kind.__module__ == "torch.nn.modules.module" for kind in inspect.getmro(type(f))):
@@ -162,15 +183,31 @@ def _row_error(f: Model, params: Any, x: Any) -> tuple[Any, Any]:
     return difference.max(), jnp.maximum(*sizes)
 
 
-def check_target(f: Model, params: Any, x: Any, y: Any) -> Any:
-    """The target as an array, refused where its shape is not the model's output shape."""
+def check_target(f: Model, params: Any, x: Any, y: Any, loss: Loss | None = None) -> Any:
+    """The target as an array, refused where its shape is not the model's output shape; classes become indicators for `cross_entropy`."""
     y = check_sample(y, "y")
     expected = (leading_axis(x), *output_shape(f, params, x, single=True))
+    if loss is cross_entropy and expected[-1] > 1 and np.shape(y) == expected[:-1] and dtype_of(y).kind in "iu":
+        return _indicators(y, expected[-1])
     if np.shape(y) != expected:
         raise ValueError(
             f"`y` has shape {np.shape(y)} but the model's output has {expected}; {target_remedy(y, expected)}."
         )
     return y
+
+
+def _indicators(y: Any, classes: int) -> Any:
+    """A row of zeros with a one at the class.
+
+    >>> np.asarray(_indicators(np.array([1, 0]), 3)).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    if not is_traced(y) and ((odd := np.asarray(y)[(np.asarray(y) < 0) | (np.asarray(y) >= classes)]).size):
+        raise ValueError(
+            f"`y` has the class {odd[0]}, but the model gives {classes} numbers a sample; count the classes 0, …, {classes - 1} and "
+            "leave out samples without one."
+        )
+    return jax.nn.one_hot(y, classes)
 
 
 def target_remedy(y: Any, expected: tuple[int, ...]) -> str:

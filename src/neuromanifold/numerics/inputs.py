@@ -31,11 +31,14 @@ def plain_array(a: Any, name: str) -> np.ndarray:
 def _as_array(a: Any, name: str) -> np.ndarray:
     foreign = type(a).__module__.partition(".")[0] == "torch" and hasattr(a, "detach")
     try:
-        return np.asarray(a.detach().cpu() if foreign else a)
+        found = np.asarray(a.detach().cpu() if foreign else a)
+        if found.dtype.kind == "O" and not found.shape and a is not None:
+            raise TypeError("NumPy holds it as one object")
+        return found
     except Exception as error:  # what other libraries hold is refused in their own ways
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         remedy = "one array, or a tuple or dictionary of arrays for several inputs"
-        if type(a).__module__.partition(".")[0] == "torch":
+        if foreign:
             remedy = "`tensor.detach().float().cpu().numpy()`"
         raise TypeError(f"`{name}` is a {type(a).__name__} that is no array ({reason}); pass {remedy}.") from None
 

@@ -45,7 +45,7 @@ def check_param_types(params: Any) -> None:
 def _check_param(name: str, leaf: Any) -> None:
     try:
         dtype = dtype_of(leaf)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # PyTorch's tensors that require gradients raise the last
         raise TypeError(f"{name} is {indefinite(leaf)}; pass a real floating-point array.") from None
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise TypeError(

@@ -52,6 +52,7 @@ def cut(spectrum: np.ndarray, size: int) -> Cut:
 
 def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, Cut]:
     """An orthonormal basis of the kernel, found after rows and columns were brought to length 1, and the cut."""
+    _check_finite(rows)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(lengths > 0, lengths, 1.0)
     columns = np.linalg.norm(rows, axis=0)
@@ -63,3 +64,11 @@ def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, C
     _, s, V = np.linalg.svd(rows)
     found = cut(s, rows.shape[1])
     return np.linalg.qr((V[found.rank :] / columns).T)[0].T, found
+
+
+def _check_finite(rows: np.ndarray) -> None:
+    if bad := int((~np.isfinite(rows)).any(1).sum()):
+        raise ArithmeticError(
+            f"`f` or its derivative is not finite at {bad} of {len(rows)} random parameters and inputs; "
+            "keep what must be positive (variances) out of `params`."
+        )

@@ -150,14 +150,14 @@ def _discovered(
     numbers = problem.numbers(ansatz, moving)
     conditions, spans, found = [], [], []
     for rng, rows in zip(rngs, problem.conditions(ansatz, numbers, rngs), strict=True):
-        null, cut_here = null_space(_finite(rows))
+        null, cut_here = null_space(rows)
         theta = problem.draw(rng)
         fields = Fields(problem, ansatz, moving, null[:, numbers], rng)
         conditions.append(cut_here)
         spans.append(fields.span([theta]))
         found.append((theta, fields))
     theta, fields = found[0]
-    tangent = null_space(_finite(problem.tangent_rows(theta, rngs[0], problem.size + MARGIN)), vectors=False)[1]
+    tangent = null_space(problem.tangent_rows(theta, rngs[0], problem.size + MARGIN), vectors=False)[1]
     basis, independent = fields.basis()
     names = named(problem, ansatz, theta, rngs[0]) if by_name else ()
     exact = rank_modulo(problem, ansatz, numbers, conditions[0].rank, rngs[0])
@@ -183,19 +183,9 @@ def _fields_at(problem: Problem, theta: list[np.ndarray], rng: np.random.Generat
     ansatz = by_axes(problem.shapes, problem.leaf_labels)
     numbers = problem.numbers(ansatz, frozenset())
     [rows] = problem.conditions(ansatz, numbers, [rng])
-    fields = Fields(problem, ansatz, frozenset(), null_space(_finite(rows))[0], rng)
+    fields = Fields(problem, ansatz, frozenset(), null_space(rows)[0], rng)
     rank = fields.span([theta]).rank
     return np.linalg.svd(fields.values(fields.null, [theta]), full_matrices=False)[2][:rank]
-
-
-def _finite(rows: np.ndarray) -> np.ndarray:
-    if not np.isfinite(rows).all():
-        bad = int((~np.isfinite(rows)).any(1).sum())
-        raise ArithmeticError(
-            f"`f` or its derivative is not finite at {bad} of {len(rows)} random parameters and inputs; "
-            "keep what must be positive (variances) out of `params`."
-        )
-    return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,7 +105,7 @@ def teleport(
     follow = follower(params)
     with arithmetic():
         params, x = checked(net, params, x, dtype=np.float64)
-        y = promote(check_target(net, params, x, y), np.float64)
+        y = promote(check_target(net, params, x, y, loss), np.float64)
         check_loss(loss, y)
         start = group.extend(params)
         found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)

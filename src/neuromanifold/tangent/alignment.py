@@ -30,7 +30,7 @@ def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: fl
     """
     with boundary(params, x, y):
         params, x = checked(f, params, x)
-        y = promote(check_target(f, params, x, y), jax.tree.leaves(params)[0].dtype)
+        y = promote(check_target(f, params, x, y, loss), jax.tree.leaves(params)[0].dtype)
         check_loss(loss, y)
         value = _alignment(f, loss, params, x, y) * lr
         return value if is_traced(value) else float(value)

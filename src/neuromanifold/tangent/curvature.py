@@ -114,7 +114,7 @@ def curvatures(
         )
     with boundary(params, x, y) as leave:
         params, x = checked(f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64)
-        y = check_target(f, params, x, y)
+        y = check_target(f, params, x, y, loss)
         check_loss(loss, y)
         fn = _gauss_newton if kind == "gauss-newton" else _loss_hessian
         arguments = (params, x, promote(y, np.float64))

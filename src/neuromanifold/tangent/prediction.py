@@ -224,7 +224,7 @@ def kernel_flow(
     refuse_tracers((params, x, y, other), "`kernel_flow`")
     with arithmetic():
         params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
-        y = check_target(f, params, x, y)
+        y = check_target(f, params, x, y, loss)
         check_loss(loss, y)
         others = rest[0] if rest else None
         theta = partial(ntk, f, params) if kernel is None else partial(kernel, f)

@@ -28,19 +28,20 @@ def from_equinox(
     if not isinstance(module, eqx.Module):
         raise TypeError(f"`module` is {indefinite(module)}; pass an equinox.Module.")
     params, rest = eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
-    apply = _Applied(rest, dict(kwargs or {}))
-    return AdaptedModel(apply, state, f"{type(module).__name__} from Equinox", "the module's own code"), params
+    kept = jax.tree.map(lambda leaf: leaf, state)  # Equinox makes a state useless once a loop has changed it
+    apply = _Applied(dict(kwargs or {}))
+    return AdaptedModel(apply, (kept, rest), f"{type(module).__name__} from Equinox", "the module's own code"), params
 
 
 @dataclass(frozen=True, eq=False)
 class _Applied(ByName):
-    """The module with parameters in place of its own; `rest` is what it holds beside them."""
+    """The module with parameters in place of its own; with its state comes what it holds beside them."""
 
-    rest: Any
     fixed: dict[str, Any]
 
-    def __call__(self, params: Any, state: Any, x: Any) -> Any:
-        network = eqx.combine(params, self.rest)
+    def __call__(self, params: Any, both: Any, x: Any) -> Any:
+        state, rest = both
+        network = eqx.combine(params, rest)
         given = () if state is None else (follow(state, params, x),)
 
         def sample(x: Any) -> Any:

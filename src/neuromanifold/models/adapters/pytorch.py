@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from neuromanifold.models.adapters.program import Program, Untranslatable, unkno
 from neuromanifold.models.adapters.program_model import ProgramModel
 from neuromanifold.models.adapters.rewriting import as_parameters
 from neuromanifold.models.adapters.structure import filled, numbered
-from neuromanifold.models.adapters.torch_export import Given, export, program_of, unfused, write_graph
+from neuromanifold.models.adapters.torch_export import Given, as_written, export, program_of, write_graph
 from neuromanifold.models.adapters.torch_graph import Smaller, graph_module
 from neuromanifold.models.adapters.torch_resizing import resized, statistics_of
 from neuromanifold.models.adapters.torch_tensors import constants_of, own_parameters, to_numpy, to_tensor
@@ -46,9 +47,9 @@ def from_torch(
     torch = need("torch")
     module = _checked(module, torch)
     own, tied = own_parameters(module)
-    flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, torch)
     params = {name: to_numpy(parameter) for name, parameter in own.items()}
-    with unfused():
+    with as_written():
+        flat, leaves, takes = _flat(module, example, dict(kwargs or {}), output, torch)
         twin = _copied(flat).requires_grad_(True)
         gives = _form_of_output(twin, leaves)
         exported = export(flat, leaves)
@@ -72,10 +73,28 @@ def _with_statistics(program: Program, module: Any, torch: Any) -> tuple[Program
     return as_parameters(program, moved), {name: to_numpy(buffers[name]) for name in moved.values()}
 
 
+def evaluated(module: Any) -> Any:
+    """A copy in evaluation mode."""
+    with as_written():
+        return _copied(module).eval()
+
+
+def with_buffers(f: AdaptedModel, buffers: Mapping[str, np.ndarray]) -> AdaptedModel:
+    """The network that `from_torch` gave with other values of the module's buffers."""
+    named = {_PREFIX + name: value for name, value in buffers.items()}
+    return replace(f, state={name: named.get(name, value) for name, value in f.state.items()})
+
+
+def unwrapped(module: Any) -> Any:
+    """The module inside what `torch.compile`, `DataParallel` and `DistributedDataParallel` made of it."""
+    parallel = need("torch").nn.parallel
+    inner = getattr(module, "_orig_mod", module)
+    wrapped = isinstance(inner, parallel.DataParallel | parallel.DistributedDataParallel)
+    return unwrapped(inner.module) if wrapped else inner
+
+
 def _checked(module: Any, torch: Any) -> Any:
-    module = getattr(module, "_orig_mod", module)
-    if isinstance(module, torch.nn.DataParallel):
-        module = module.module
+    module = unwrapped(module)
     if isinstance(module, torch.jit.ScriptModule) or not isinstance(module, torch.nn.Module):
         raise TypeError(f"`module` is {indefinite(module)}; pass a torch.nn.Module in ordinary Python.")
     return module

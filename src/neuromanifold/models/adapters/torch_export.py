@@ -21,6 +21,7 @@ from neuromanifold.numerics.files import write_atomically
 
 _CUDA_BATCH = 65_535
 IGNORED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 def export(flat: Any, leaves: list[Any]) -> Any:
@@ -36,7 +37,7 @@ def export(flat: Any, leaves: list[Any]) -> Any:
         exported = torch.export.export(module, tuple(given), dynamic_shapes=free, strict=False)
         return _decomposed(exported.run_decompositions({}), torch)
 
-    with quiet(), torch.enable_grad():
+    with quiet():
         if any(tensor.device.type != "cpu" for tensor in (*flat.parameters(), *flat.buffers())):
             with contextlib.suppress(Exception):  # code that names a device of its own is exported where it is
                 return attempt(copy.deepcopy(flat).cpu(), [leaf.cpu() for leaf in leaves])
@@ -67,7 +68,7 @@ def exported_whole(module: Any, given: Given) -> Any:
         free = shapes.dynamic_shapes(module, args, kwargs)
         return torch.export.export(module, args, kwargs, dynamic_shapes=free, strict=False)
 
-    with quiet(), unfused(), torch.enable_grad():
+    with quiet(), as_written():
         try:
             with contextlib.suppress(Exception):
                 return attempt()
@@ -92,13 +93,20 @@ def _decomposed(exported: Any, torch: Any) -> Any:
 
 
 @contextlib.contextmanager
-def unfused() -> Generator[None]:
-    """Attention by the steps its module describes, not by the fused one that PyTorch takes where no gradient is asked for."""
-    switch = need("torch").backends.mha
+def as_written() -> Generator[None]:
+    """The module in its own dtypes and with gradients, whatever surrounds the call (`autocast`, `inference_mode`), and attention by the
+    steps its module describes, not by the fused one that PyTorch takes where no gradient is asked for."""
+    torch = need("torch")
+    switch = torch.backends.mha
     before = switch.get_fastpath_enabled()
     switch.set_fastpath_enabled(False)
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            for kind in filter(torch.is_autocast_enabled, _DEVICES):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+            yield
     finally:
         switch.set_fastpath_enabled(before)
 

@@ -9,8 +9,22 @@ from neuromanifold.models.adapters.operations.normalisation import NORMALISATION
 from neuromanifold.models.adapters.operations.pooling import POOLING
 from neuromanifold.models.adapters.operations.recurrent import RECURRENT
 from neuromanifold.models.adapters.operations.reduction import REDUCTION
+from neuromanifold.models.adapters.operations.scattering import SCATTERING
 from neuromanifold.models.adapters.operations.shape import SHAPE
+from neuromanifold.models.adapters.operations.spectral import SPECTRAL
 
-OPERATIONS = ELEMENTWISE | SHAPE | REDUCTION | LINEAR | POOLING | NORMALISATION | ATTENTION | RECURRENT | CREATION
+OPERATIONS = (
+    ELEMENTWISE
+    | SHAPE
+    | REDUCTION
+    | LINEAR
+    | POOLING
+    | NORMALISATION
+    | ATTENTION
+    | RECURRENT
+    | CREATION
+    | SCATTERING
+    | SPECTRAL
+)
 
 __all__ = ["OPERATIONS", "Refusal"]

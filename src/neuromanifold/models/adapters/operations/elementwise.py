@@ -223,6 +223,7 @@ ELEMENTWISE: Table = table(
         "atanh.default": jnp.arctanh,
         "erf.default special_erf.default": jax.lax.erf,
         "erfc.default special_erfc.default": jax.lax.erfc,
+        "lgamma.default": jax.lax.lgamma,
         "floor.default": jnp.floor,
         "ceil.default": jnp.ceil,
         "trunc.default": jnp.trunc,

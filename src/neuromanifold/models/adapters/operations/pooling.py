@@ -10,6 +10,7 @@ import numpy as np
 
 from neuromanifold.graph.pooling import pooled
 from neuromanifold.models.adapters.operations.base import Refusal, Table, repeated, table
+from neuromanifold.models.adapters.operations.reduction import extreme
 
 
 def _windows(x: Any, space: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> tuple[Any, Any, Any]:
@@ -113,27 +114,45 @@ def _bin_means(x: Any, axis: int, out: int) -> Any:
 
 
 def adaptive_max_pool(x: Any, size: Any, *, space: int) -> tuple[Any, None]:
-    """The largest entry of each of equal bins."""
+    """The largest entry of each of nearly equal bins, [⌊il/o⌋, ⌈(i+1)l/o⌉) as for the means."""
     out = repeated(size, space)
-    if any(n % o for n, o in zip(x.shape[-space:], out, strict=True)):
-        raise Refusal(f"cuts {x.shape[-space:]} into {out} bins of different sizes; use sizes that divide")
-    return max_pool(x, [n // o for n, o in zip(x.shape[-space:], out, strict=True)], space=space), None
+    if not any(n % o for n, o in zip(x.shape[-space:], out, strict=True)):
+        return max_pool(x, [n // o for n, o in zip(x.shape[-space:], out, strict=True)], space=space), None
+    for axis, n in zip(range(x.ndim - space, x.ndim), out, strict=True):
+        x = _bin_maxima(x, axis, n)
+    return x, None
+
+
+def _bin_maxima(x: Any, axis: int, out: int) -> Any:
+    length = x.shape[axis]
+    _matrix(out, length)
+    bins = [(i * length // out, -(-(i + 1) * length // out)) for i in range(out)]
+    parts = [jax.lax.slice_in_dim(x, start, stop, axis=axis) for start, stop in bins]
+    return jnp.stack([extreme(jnp.argmax)(part, axis)[0] for part in parts], axis)
+
+
+def _sizes(x: Any, size: Any, factors: Any, space: int) -> list[tuple[int, int, float]]:
+    """(axis, new length, old length for one of the new): PyTorch takes the factor where one is given."""
+    scales = factors[-1] if factors and factors[-1] is not None else [None] * space
+    lengths = x.shape[-space:]
+    out = size if size is not None else [int(n * f) for n, f in zip(lengths, scales, strict=True)]
+    steps = [n / o if f is None else 1 / f for n, o, f in zip(lengths, out, scales, strict=True)]
+    return list(zip(range(x.ndim - space, x.ndim), out, steps, strict=True))
 
 
 def nearest(x: Any, size: Any = None, *factors: Any, space: int = 2) -> Any:
-    """Each entry repeated, to the given size or by whole factors."""
-    out = size if size is not None else [int(n * f) for n, f in zip(x.shape[-space:], factors[-1], strict=True)]
-    for axis, n in zip(range(x.ndim - space, x.ndim), out, strict=True):
-        x = jnp.take(x, jnp.arange(n) * x.shape[axis] // n, axis=axis)
+    """Each entry repeated, to the given size or by factors; PyTorch rounds the steps to float32."""
+    for axis, n, step in _sizes(x, size, factors, space):
+        places = np.floor(np.arange(n, dtype=np.float32) * np.float32(step)).astype(int)
+        x = jnp.take(x, np.minimum(places, x.shape[axis] - 1), axis=axis)
     return x
 
 
 def bilinear(x: Any, size: Any, align_corners: bool, *factors: Any) -> Any:
     """Linear interpolation along the last two axes."""
-    scales = factors[-1] if factors and factors[-1] is not None else (None, None)
-    out = size if size is not None else [int(n * f) for n, f in zip(x.shape[-2:], scales, strict=True)]
-    for axis, n in zip((x.ndim - 2, x.ndim - 1), out, strict=True):
-        x = jnp.moveaxis(jnp.tensordot(x, _tents(x.shape[axis], n, align_corners).astype(x.dtype), (axis, 1)), -1, axis)
+    for axis, n, step in _sizes(x, size, factors, 2):
+        tents = _tents(x.shape[axis], n, step, align_corners).astype(x.dtype)
+        x = jnp.moveaxis(jnp.tensordot(x, tents, (axis, 1)), -1, axis)
     return x
 
 
@@ -143,13 +162,13 @@ def _matrix(out: int, length: int) -> np.ndarray:
     return np.zeros((out, length))
 
 
-def _tents(length: int, out: int, align_corners: bool) -> np.ndarray:
+def _tents(length: int, out: int, step: float, align_corners: bool) -> np.ndarray:
     """The matrix of linear interpolation from `length` points to `out`."""
     matrix = _matrix(out, length)
     if align_corners:
         places = np.arange(out) * ((length - 1) / (out - 1) if out > 1 else 0.0)
     else:
-        places = np.clip((np.arange(out) + 0.5) * (length / out) - 0.5, 0, None)
+        places = np.clip((np.arange(out) + 0.5) * step - 0.5, 0, None)
     low = np.minimum(places.astype(int), length - 1)
     weight = places - low
     np.add.at(matrix, (np.arange(out), low), 1 - weight)

@@ -129,5 +129,6 @@ REDUCTION: Table = table(
         "log_softmax.int _log_softmax.default": log_softmax,
         "cumsum.default": cumulative(jnp.cumsum),
         "cumprod.default": cumulative(jnp.cumprod),
+        "logcumsumexp.default": lambda x, dim: jax.lax.cumlogsumexp(x, axis=dim % x.ndim),
     }
 )
