@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 
 sys.path.insert(0, str(Path(__file__).parent))
 import site_names
+from site_formulas import raised
 
 ROOT = Path(__file__).parents[1]
 VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
@@ -25,7 +26,6 @@ NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
 CLAIMS = re.compile(r"^<!-- claims: (\w+) -->$", re.MULTILINE)
 BADGE = re.compile(r"⟨([^⟩\n]+)⟩")
 LISTS = re.compile(r"^\| (?:statement \| change|paper \| id) \|.*(?:\n\|.*)*", re.MULTILINE)
-CODE = re.compile(r"(^```.*?^```$|^#[^\n]*$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 ALIGNED = re.compile(r"\S {2,}\S")
 TALLY = re.compile(r"^<!-- verdicts of all papers -->$", re.MULTILINE)
 
@@ -182,17 +182,3 @@ def escaped(cell: str) -> str:
     """Text that stays in one cell of a table, with its brackets."""
     plain = cell.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
     return raised(plain).replace("_", "\\_").replace("*", "\\*")
-
-
-def raised(text: str) -> str:
-    """Indices and exponents of formulas in plain text as such; code stays as it is.
-
-    >>> raised("n_0 ≤ n_{l-1}, |θ|^{3/2} in `n_0`, heating_load")
-    'n<sub>0</sub> ≤ n<sub>l-1</sub>, |θ|<sup>3/2</sup> in `n_0`, heating_load'
-    """
-    parts = CODE.split(text)
-    for i in range(0, len(parts), 2):
-        lower = re.sub(r"(?<=\S)_\{([^{}\n]+)\}", r"<sub>\1</sub>", parts[i])
-        upper = re.sub(r"(?<=\S)\^\{([^{}\n]+)\}", r"<sup>\1</sup>", lower)
-        parts[i] = re.sub(r"(?<![a-z0-9\\_])([^\W\d_])_([^\W_]|∞)(?![a-z0-9_])", r"\1<sub>\2</sub>", upper)
-    return "".join(parts)
