@@ -32,7 +32,6 @@ class _Group(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=_Group,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="The geometry of neural-network parametrizations, with answers that carry their proof.",
@@ -118,7 +117,7 @@ def inspect_network(
     from neuromanifold.report import numbers, print_inspection, write, write_markdown, write_timeline
 
     check_folder(out, "--out")
-    with numbers(json) as write_numbers:
+    with numbers(json, model, data, targets) as write_numbers:
         if form not in ("html", "md"):
             raise ValueError(f"`--format` is {form!r}; pass html or md.")
         objective = opening.loss_named(loss)

@@ -241,9 +241,9 @@ def test_shared_memory_survives_the_way_back():
     [
         (
             lambda p: {**p, "3.weight": p["0.weight"]},
-            r"has 0\.bias, 0\.weight, 3\.weight; the module's own are 0\.bias, 0\.weight\.",
+            r"`params` are not this module's: missing nothing, unknown 3\.weight; pass one array for each of its 2",
         ),
-        (lambda p: {"0.weight": p["0.weight"]}, r"`params` has 0\.weight; the module's own are"),
+        (lambda p: {"0.weight": p["0.weight"]}, r"`params` are not this module's: missing 0\.bias, unknown nothing"),
         (lambda p: {**p, "0.bias": np.zeros(3)}, r"`params\['0\.bias'\]` has shape \(3,\); the module needs \(2,\)"),
         (
             lambda p: {**p, "0.bias": np.full(2, 1e300)},

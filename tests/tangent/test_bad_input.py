@@ -56,7 +56,7 @@ def test_values_that_are_no_finite_reals_are_refused(verb):
     for bad in (np.nan, np.inf):
         x = X.copy()
         x[2, 1] = bad
-        refused(verb, PARAMS, x, rf"`x` is {bad} at \[2, 1\] \(1 such entries\); remove or replace them")
+        refused(verb, PARAMS, x, rf"`x` is {bad} at \[2, 1\] \(1 such entry\); remove or replace them")
         spoilt = (nm.Layer(PARAMS[0].weight, np.array([0, bad, 0])), PARAMS[1])
         refused(verb, spoilt, X, rf"`params\[0\]\.bias` is {bad} at \[1\]")
     refused(verb, PARAMS, X.astype(complex), r"`x` is complex \(complex128\); pass a real array")

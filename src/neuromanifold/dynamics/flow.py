@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold.dynamics.checks import check_hashable, check_targets
 from neuromanifold.dynamics.equation import Equation, Event, Metric, Piece, Tolerance, interpolate, solve
 from neuromanifold.models.arguments import check_model
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, follower, is_traced, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
@@ -126,7 +126,7 @@ def gradient_flow(
     check_model(f)
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")
-    check_hashable(f=f, loss=loss, metric=metric, event=event)
+    check_hashable(f=f, metric=metric, event=event)
     times = _checked_times(saveat, t1)
     tolerance = _checked_tolerance(rtol, atol, dtmin, max_steps)
     equation = Equation(f, loss, metric, event, stiff)
@@ -134,6 +134,7 @@ def gradient_flow(
     with arithmetic():
         params, *data = promote((params, x, y), np.float64)
         check_targets(f, params, *data)
+        check_loss(loss, data[1])
         length = _steps_per_piece(params, memory_budget(memory))
         pieces = solve(equation, params, tuple(data), float(t1), tolerance, length)
         found = _assemble(equation, params, tuple(data), tolerance, pieces, times, dense)

@@ -18,7 +18,7 @@ from neuromanifold.dynamics.optimizers import Optimizer, adam_l2, check_optimize
 from neuromanifold.dynamics.probes import as_probes
 from neuromanifold.dynamics.resuming import checkpoint_file, described, identity, plan_in, plan_of, resumed
 from neuromanifold.dynamics.sweep import Sweep
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, follower, widest
 from neuromanifold.numerics.results import Result
@@ -108,7 +108,8 @@ def train(
         hyper = checked_hyper(hyper)
         check_optimizer(optimizer, hyper)
         watched = as_probes(probes)
-        check_hashable(f=f, loss=loss, optimizer=optimizer, probes=watched)
+        check_loss(loss, problem.y[0])
+        check_hashable(f=f, optimizer=optimizer, probes=watched)
         recipe = Recipe(f, loss, optimizer, _batch_size(batch_size, problem.x.shape[1]))
         file = None if checkpoint is None else checkpoint_file(checkpoint)
         found = None if file is None else checkpoints.find(file)

@@ -17,7 +17,7 @@ from neuromanifold.graph.bends import Deciding, Gated, window_inside
 from neuromanifold.graph.character import Character, characters, merged
 from neuromanifold.graph.interpret import bends, interpret
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import as_written
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.results import Shown
@@ -369,7 +369,7 @@ def _traced(f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_stru
     sample = jax.tree.unflatten(sample_structure, [jax.ShapeDtypeStruct(*leaf) for leaf in sample_leaves])
 
     def one(params: Any, sample: Any) -> Any:
-        y = called(f, params, jax.tree.map(lambda leaf: leaf[None], sample))
+        y = as_written(f, params, jax.tree.map(lambda leaf: leaf[None], sample))
         return jax.tree.map(lambda leaf: leaf[0], y)
 
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from neuromanifold.graph.bends import BENDS, Choosing, Oracle
 from neuromanifold.graph.pooling import POOLINGS
 from neuromanifold.graph.program import Node, Program
+from neuromanifold.graph.steady import fused, tanh
 
 _COMMUTATIVE = ("max", "min")
 _REFLEXIVE = {"eq": True, "ge": True, "le": True, "ne": False, "gt": False, "lt": False}
@@ -57,6 +58,8 @@ def bends(program: Program, node: Node) -> bool:
 def _results(program: Program, node: Node, values: list[Any], ask: Oracle | None) -> Sequence[Any]:
     if ask is None and node.operation in POOLINGS and bends(program, node):
         return [BENDS[node.operation](Choosing(), node.options, *values)]
+    if fused(node.operation, program.values[node.outputs[0]].dtype):
+        return [tanh(*values)]
     if ask is None or not bends(program, node):
         return node.evaluate(*values)
     if node.operation in _REFLEXIVE and node.inputs[0] == node.inputs[1]:

@@ -6,15 +6,13 @@ of equal ones the first, and the tangent is read there: all bits on every device
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.bends import Choosing, picked, windowed
-from neuromanifold.graph.rewriting import Rewriting
 
 POOLINGS = ("reduce_window_max", "reduce_window_min")
 
@@ -42,20 +40,6 @@ def _pooling(operation: str, options: tuple[tuple[str, Any], ...]) -> Callable[[
     return value
 
 
-def steadied(closed: Any) -> Any:
-    """The same program with every windowed maximum or minimum of real numbers as above; itself where it has none."""
-    return Rewriting(equation=_steady).closed(closed)
-
-
 def pools(closed: Any) -> bool:
     """Whether the program is one windowed maximum or minimum and nothing else."""
     return [equation.primitive.name in POOLINGS for equation in closed.jaxpr.eqns] == [True]
-
-
-def _steady(equation: Any) -> Any:
-    if equation.primitive.name not in POOLINGS or not jnp.issubdtype(equation.invars[0].aval.dtype, jnp.floating):
-        return equation
-    given = equation.invars[0].aval
-    one = partial(pooled, equation.primitive.name, equation.params)
-    inner = jax.make_jaxpr(one)(jax.ShapeDtypeStruct(given.shape, given.dtype)).eqns[0]
-    return inner.replace(invars=equation.invars, outvars=equation.outvars)

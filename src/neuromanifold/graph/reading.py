@@ -16,8 +16,8 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.pooling import steadied
 from neuromanifold.graph.rewriting import Rewriting
+from neuromanifold.graph.steady import steadied
 from neuromanifold.numerics.precision import dtype_of, is_wide
 
 
@@ -72,10 +72,18 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
 
 
 def called(fn: Callable[..., Any], *arguments: Any) -> Any:
-    """`fn(*arguments)`, by way of its jaxpr; windowed maxima have the derivative of `graph.pooling`."""
+    """`fn(*arguments)`, by way of its jaxpr, in all the bits of its dtypes (`graph.steady`)."""
     closed, shapes = read(fn, *arguments)
-    run = jex.jaxpr_as_fun(steadied(closed))
-    return jax.tree.unflatten(jax.tree.structure(shapes), run(*jax.tree.leaves(arguments)))
+    return _run(steadied(closed), shapes, arguments)
+
+
+def as_written(fn: Callable[..., Any], *arguments: Any) -> Any:
+    """`fn(*arguments)`, by way of its jaxpr, operation by operation."""
+    return _run(*read(fn, *arguments), arguments)
+
+
+def _run(closed: jex.ClosedJaxpr, shapes: Any, arguments: tuple[Any, ...]) -> Any:
+    return jax.tree.unflatten(jax.tree.structure(shapes), jex.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments)))
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -16,7 +16,7 @@ from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.archives import first_line
 from neuromanifold.numerics.memory import give_back, memory_budget
 from neuromanifold.numerics.precision import boundary
@@ -104,6 +104,7 @@ def subject_of(
     x = jax.tree.map(np.asarray, sample_arrays(x))
     if y is not None:
         y = check_target(f, params, x, y)
+        check_loss(loss, y)
     given = leading_axis(x)
     if samples is not None and not (isinstance(samples, int) and samples > 0):
         raise ValueError(f"`samples` is {samples!r}; pass how many of the {given} samples to look at.")
@@ -120,14 +121,17 @@ def subject_of(
 def too_much(section: Any, subject: Subject, patience: float | int) -> str:
     """Why a section or a measure costs more than it may, where it does."""
     seconds, size = section.seconds(subject), section.bytes(subject)
+    fewer = " or fewer `samples`" if subject.samples > 1 else ""
     if size > subject.budget:
-        return f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass more `memory` or fewer `samples`"
+        return f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass more `memory`{fewer}"
     if seconds > patience:
-        return f"it would take about {_duration(seconds)}: pass more `patience` or fewer `samples`"
+        return f"it would take about {_duration(seconds)}: pass more `patience`{fewer}"
     return ""
 
 
 def _amount(size: int) -> str:
+    if size < 2**10:
+        return f"{size:,} bytes"
     unit, name = next(((u, n) for u, n in ((2**30, "GB"), (2**20, "MB")) if size >= u), (2**10, "KB"))
     return f"{size / unit:.{int(unit == 2**30)}f} {name}"
 

@@ -12,6 +12,7 @@ from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
 from neuromanifold.models.described import perceptron
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.results import counted
 from neuromanifold.symmetry.account import DimensionAccount
 from neuromanifold.symmetry.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduce import Reduction
@@ -137,8 +138,8 @@ class Inspection:
     def headline(self) -> str:
         """The finding in one sentence, which begins with what the sample allows."""
         rows, D = self.rows_of_jacobian, self.n_params
-        allowed = f"{_counted(self.n_samples, 'sample')} × {_counted(self.n_outputs, 'output')} can show at most {min(rows, D):,}"
-        seen = f"{allowed} of {_counted(D, 'parameter direction')}"
+        allowed = f"{counted(self.n_samples, 'sample')} × {counted(self.n_outputs, 'output')} can show at most {min(rows, D):,}"
+        seen = f"{allowed} of {counted(D, 'parameter direction')}"
         if self.dimension is None:
             return f"{seen}; the rank was not computed."
         found = int(self.dimension)
@@ -148,7 +149,7 @@ class Inspection:
             return (
                 f"{seen}, and all {found:,} of these are seen: the sample is the limit, and more samples may show more."
             )
-        if rows < D and (self.saturated_at or self.n_samples) == self.n_samples:
+        if rows < D and not self._settled():
             return f"{seen}; {found:,} change the function on the sample, {rows - found:,} fewer than it could show."
         free = D - found
         return f"{seen}; {found:,} change the function on the sample, and {free:,} ({_percent(free, D)}) change nothing there."
@@ -164,12 +165,12 @@ class Inspection:
         reasons = [p for p in self.parts if p.left_out and p.title in ("exact rank", "float64 rank")]
         if self.dimension is not None or not reasons:
             return ""
-        return "; ".join(f"{'the' if k else 'The'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
+        return "; ".join(f"{'no' if k else 'No'} {p.title}: {p.left_out}" for k, p in enumerate(reasons)) + "."
 
     def _kept(self) -> str:
         count = 0 if self.conserved is None else len(self.conserved)
         return (
-            f"Gradient flow keeps {_counted(count, 'number')} made of the parameters, whatever the data."
+            f"Gradient flow keeps {counted(count, 'number')} made of the parameters, whatever the data."
             if count
             else ""
         )
@@ -178,20 +179,24 @@ class Inspection:
         at, n = self.saturated_at, self.n_samples
         if at is None or self.dimension is None or int(self.dimension) in (self.rows_of_jacobian, self.n_params):
             return ""
-        if n - at > n * _SETTLED:
-            shown = f"The first {_counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
+        if self._settled():
+            shown = f"The first {counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all of it"
             return f"{shown}; the other {n - at:,} add nothing."
         last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
         return f"The rank still grows with {last}: more may show more."
+
+    def _settled(self) -> bool:
+        """Whether the rank is known to have stood still over the last samples."""
+        return self.saturated_at is not None and self.n_samples - self.saturated_at > self.n_samples * _SETTLED
 
     def _surplus(self) -> str:
         if self.layers is None:
             return ""
         dead, width = sum(s.inactive for s in self.layers), sum(s.width for s in self.layers)
-        text = f"{dead:,} of {width:,} units are off on the whole sample"
+        text = f"{dead:,} of {width:,} units {'is' if dead == 1 else 'are'} off on the whole sample"
         if self.reduction is not None and self.reduction.neurons_saved:
             saved = (
-                f"a network with {_counted(self.reduction.parameters_saved, 'parameter')} fewer computes the same there"
+                f"a network with {counted(self.reduction.parameters_saved, 'parameter')} fewer computes the same there"
             )
             return f"{text}; {saved}."
         return f"{text}."
@@ -304,10 +309,11 @@ class Inspection:
         if self.bottleneck is None:
             return []
         found = self.bottleneck
-        norm = f"‖θ‖² = {found.squared_norm:.4g}, at least {found.norm_bound:.4g} for this function"
+        norm = f"squared parameters sum to {found.squared_norm:.4g}, and must to {found.norm_bound:.4g} at least for this function"
         if not found.layers or not found.rank:
-            return [("bottleneck", "none", f"no layer is near a partial isometry; {norm}")]
-        where = f"in layers {_listed(found.layers)} of {found.net.depth}; {norm}"
+            return [("bottleneck", "none", f"no layer has its singular values near 0 and 1; {norm}")]
+        layers = f"layer{'s' if len(found.layers) > 1 else ''} {_listed(found.layers)}"
+        where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
     def _left_out_rows(self) -> list[Row]:
@@ -327,10 +333,6 @@ class Inspection:
         wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]
         lines = [f"{name:<{wide[0]}}  {value:>{wide[1]}}  {remark}" for name, value, remark in self.rows]
         return "\n".join([self.model, *lines, *self.verdict])
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
 def _percent(part: int, whole: int) -> str:

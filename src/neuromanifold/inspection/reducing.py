@@ -21,7 +21,11 @@ from neuromanifold.symmetry.reduce import reduce_width
 
 def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
     """What went of a stack of linear layers, and the file of the rest; everywhere equal where no samples are given."""
-    check_output(out, "--out")
+    check_output(out, "--out", read=(model, data))
+    if out.suffix not in (".safetensors", ".pt", ".pth"):
+        raise ValueError(
+            f"`--out` is {str(out)!r}; pass a file that ends in .safetensors, .pt or .pth (.pt2 with --factory)."
+        )
     loaded, params = load(model, **reading)
     if (net := perceptron(loaded)) is None:
         raise ValueError(
@@ -42,7 +46,7 @@ def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tup
     torch = need("torch")
     if data is None:
         raise ValueError("`DATA` is missing: channels are tried on samples, for example images.npy.")
-    check_output(out, "--out")
+    check_output(out, "--out", read=(model, data))
     if out.suffix not in (".pt", ".pth", ".safetensors", ".pt2"):
         raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth, .safetensors or .pt2.")
     module, x = module_with_factory(Path(model), factory), samples(data)[0]

@@ -89,7 +89,7 @@ def _exactly(s: Subject) -> str:
 
 
 def _perceptron(s: Subject) -> str:
-    return "" if perceptron(s.f) else "known for perceptrons (nm.MLP) only"
+    return "" if perceptron(s.f) else "known for perceptrons, plain stacks of dense layers, only"
 
 
 def _fit(s: Subject) -> float:
@@ -184,7 +184,7 @@ def _reduction_obstacle(s: Subject) -> str:
     if perceptron(s.f):
         return _exactly(s)
     if not all(map(is_floating, jax.tree.leaves(s.x))):
-        return "its samples are not real numbers"
+        return "its inputs are whole numbers (tokens), and channels are tried at real ones"
     if s.columns > _MOST_REDUCED:
         return f"channels are tried up to {_MOST_REDUCED:,} parameters: call nm.reduce_width"
     return ""

@@ -30,6 +30,15 @@ class LayerStatus:
     shares: np.ndarray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
 
     @property
+    def dead(self) -> tuple[int, ...]:
+        """Which units, channels or features (`kind`) are off at every sample and every place, by their numbers.
+
+        >>> LayerStatus(3, 0, 2, shares=np.array([0.0, 0.4, 0.0])).dead
+        (0, 2)
+        """
+        return tuple(map(int, np.flatnonzero(self.shares == 0)))
+
+    @property
     def switching(self) -> int:
         """Units that are on at some samples and off at others."""
         return self.width - self.active - self.inactive

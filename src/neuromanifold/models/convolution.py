@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.activation import Activation, activation_named
-from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, boundary, full_products, is_traced, promote, to_host, widest
 from neuromanifold.numerics.validation import check_sample, indefinite
 
 Shape = tuple[int, ...]
@@ -121,7 +121,8 @@ class LinearConvNet:
     def __call__(self, params: tuple[Any, ...], x: Any) -> Any:
         """The output signals (n, *d_H) at the input signals (n, *d_0), in the widest dtype passed."""
         if is_traced((params, x)):
-            return self._forward(params, x)
+            with full_products():
+                return self._forward(params, x)
         x = check_sample(x)
         self.check(params, x)
         with boundary(params, x) as leave:

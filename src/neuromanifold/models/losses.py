@@ -12,6 +12,7 @@ With n samples, o outputs and r = prediction − target:
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -19,17 +20,49 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.numerics.precision import boundary, promote, widest
+from neuromanifold.numerics.validation import indefinite
 
 Loss = Callable[[Any, Any], Any]
 
 __all__ = ["cross_entropy", "half_squared_error", "huber", "mse", "squared_error"]
 
 
+def check_loss(loss: Any, y: Any) -> None:
+    """Refuse what is no function of two arrays like `y` that JAX can differentiate to a number."""
+    if not callable(loss):
+        named = isinstance(loss, str) and loss in __all__
+        raise TypeError(f"`loss` is {loss!r}; pass {f'`nm.losses.{loss}`' if named else _REMEDY}.")
+    try:
+        hash(loss)
+    except TypeError:
+        raise TypeError(f"`loss` is {indefinite(loss)}, which cannot be hashed; pass {_REMEDY}.") from None
+    _check_number(loss, np.shape(y))
+
+
+_REMEDY = "a function of `nm.losses`, or one of jax.numpy: `lambda prediction, target: …`"
+
+
+@lru_cache(maxsize=256)
+def _check_number(loss: Loss, shape: tuple[int, ...]) -> None:
+    like = jax.ShapeDtypeStruct(shape, jnp.result_type(float))
+    try:
+        shape = jax.eval_shape(loss, like, like).shape
+    except Exception as error:  # code of other libraries refuses tracers in its own ways
+        said = str(error).partition("\n")[0]
+        raise TypeError(
+            f"`loss` does not take (prediction, target) as JAX arrays ({type(error).__name__}: {said}); pass {_REMEDY}."
+        ) from None
+    if shape:
+        raise TypeError(f"`loss` returns an array of shape {shape}; return one number, for example its `.mean()`.")
+
+
 def _evaluate(loss: Loss, prediction: Any, target: Any) -> Any:
-    if np.shape(prediction) != np.shape(target):
+    shapes = tuple(np.shape(prediction)), tuple(np.shape(target))
+    if shapes[0] != shapes[1]:
+        classes = len(shapes[0]) == 2 and shapes[0][1] > 1 and shapes[1] == shapes[0][:1]
+        remedy = f"of classes 0, 1, … pass `np.eye({shapes[0][1]})[target]`" if classes else "pass equal shapes"
         raise ValueError(
-            f"`prediction` has shape {np.shape(prediction)} but `target` has {np.shape(target)}; "
-            "pass equal shapes: they would broadcast to a wrong loss."
+            f"`prediction` has shape {shapes[0]} but `target` has {shapes[1]}; {remedy}: they would broadcast to a wrong loss."
         )
     if not np.shape(prediction):
         raise ValueError("`prediction` is a scalar; pass an array whose first axis counts the samples.")

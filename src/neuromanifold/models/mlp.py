@@ -11,7 +11,16 @@ import numpy as np
 from neuromanifold.models import init as schemes
 from neuromanifold.models.activation import Activation, Mixed, activation_named, apply_activation
 from neuromanifold.models.init import Layer
-from neuromanifold.numerics.precision import arithmetic, boundary, dtype_of, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import (
+    arithmetic,
+    boundary,
+    dtype_of,
+    full_products,
+    is_traced,
+    promote,
+    to_host,
+    widest,
+)
 from neuromanifold.numerics.validation import check_sample, indefinite
 
 Params = tuple[Layer, ...]
@@ -104,7 +113,8 @@ class MLP:
     def __call__(self, params: Params, x: Any) -> Any:
         """f_θ(x): the outputs (n, o) at the samples (n, i), in the widest dtype passed."""
         if is_traced((params, x)):
-            return _forward(self, params, x)
+            with full_products():
+                return _forward(self, params, x)
         x = check_sample(x)
         self.check(params, x)
         with boundary(params, x) as leave:
@@ -114,7 +124,8 @@ class MLP:
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
         """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in the widest dtype passed."""
         if is_traced((params, x)):
-            return _preactivations(self, params, x)
+            with full_products():
+                return _preactivations(self, params, x)
         x = check_sample(x)
         self.check(params, x)
         with boundary(params, x) as leave:

@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.models.layers.base import SCALINGS, AbstractLayer, Shape
 from neuromanifold.models.layers.branches import Given, apply_all, as_layers, draw_all, shapes_through
 from neuromanifold.models.mlp import check_draw
-from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, boundary, full_products, is_traced, promote, to_host, widest
 from neuromanifold.numerics.validation import check_sample
 
 
@@ -67,7 +67,8 @@ class Sequential:
         if is_traced((params, x)):
             x = jnp.asarray(x)
             x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(widest(params))
-            return apply_all(self.layers, params, x, self.scaling)
+            with full_products():
+                return apply_all(self.layers, params, x, self.scaling)
         x = check_sample(x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)

@@ -7,7 +7,7 @@ import jax
 
 from neuromanifold.models.activation import Activation, apply_activation
 from neuromanifold.models.init import Layer
-from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
+from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_sample
 
 Params = tuple[Layer, ...]
@@ -25,7 +25,8 @@ class LinearStack:
     def __call__(self, params: Params, x: Any) -> Any:
         """f_θ(x), in the widest dtype passed."""
         if is_traced((params, x)):
-            return _forward(self, params, x)
+            with full_products():
+                return _forward(self, params, x)
         x = check_sample(x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)

@@ -3,7 +3,7 @@
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -53,9 +53,15 @@ def write_text(path: str | Path, text: str) -> Path:
     return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def check_output(path: str | Path, name: str = "path") -> Path:
-    """`path` as a file that can be written, its folder made where there is none; refused before any work is done."""
+def check_output(path: str | Path, name: str = "path", *, read: Iterable[str | Path | None] = ()) -> Path:
+    """`path` as a file that can be written, its folder made where there is none; refused before any work is done.
+
+    What the same command reads (`read`) is not overwritten.
+    """
     path = Path(path)
+    for other in read:
+        if other is not None and path.exists() and Path(other).exists() and path.samefile(other):
+            raise FileExistsError(f"`{name}` is {str(path)!r}, which is read here; name another file.")
     if path.is_dir():
         raise IsADirectoryError(f"`{name}` is {str(path)!r}, which is a folder; name a file in it.")
     if str(path) == "-":

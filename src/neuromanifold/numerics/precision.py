@@ -37,6 +37,15 @@ def arithmetic(precision: str = "highest") -> Generator[None]:
         yield
 
 
+@contextmanager
+def full_products() -> Generator[None]:
+    """Matrix products at full precision inside a caller's own trace too, unless the caller said otherwise
+    (`jax.default_matmul_precision`)."""
+    config: Any = jax.config
+    with jax.default_matmul_precision(config.jax_default_matmul_precision or PRODUCTS["highest"]):
+        yield
+
+
 def product_precision(precision: str, dtype: Any) -> str:
     """JAX's name for a precision of matrix products; full precision where the dtype or the platform has no faster one."""
     if precision not in PRODUCTS:

@@ -82,6 +82,15 @@ def shortened(text: str, most: int = _LONGEST) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "sample"), counted(1200, "sample")
+    ('1 sample', '1,200 samples')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def brief(value: Any) -> str:
     """A value in a few words: numbers to four digits, arrays by size and range, trees by how many numbers they hold."""
     if isinstance(value, float | np.floating):
@@ -91,12 +100,19 @@ def brief(value: Any) -> str:
     if isinstance(value, dict | tuple | list) and any(
         isinstance(a, np.ndarray | jax.Array) for a in jax.tree.leaves(value)
     ):
-        return f"{sum(np.size(a) for a in jax.tree.leaves(value)):,} numbers"
+        return _of_arrays(jax.tree.leaves(value))
     if isinstance(value, tuple | list) and len(value) > _MOST_SHOWN:
         return f"{len(value)} of them"
     if inspect.isfunction(value):
         return value.__name__
     return repr(value) if isinstance(value, str | Shown) else str(value)
+
+
+def _of_arrays(leaves: list[Any]) -> str:
+    size = sum(np.size(a) for a in leaves)
+    if not is_traced(leaves) and all(np.asarray(a).dtype.kind == "b" for a in leaves):
+        return f"{sum(int(np.sum(a)) for a in leaves):,} of {size:,}"
+    return f"{size:,} numbers"
 
 
 def _of_array(a: Any) -> str:

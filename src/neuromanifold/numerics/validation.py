@@ -85,14 +85,16 @@ def sample_arrays(x: Any, name: str = "x") -> Any:
     lengths = {leaf.shape[0] for leaf in jax.tree.leaves(found)}
     if len(lengths) != 1:
         raise ValueError(
-            f"`{name}` has arrays with {sorted(lengths)} rows; the first axis of each counts the same samples."
+            f"`{name}` has arrays with {sorted(lengths)} rows; the first axis of each counts the same samples (the order is f, params, x)."
         )
     return found
 
 
 def _checked_array(x: Any, name: str) -> Any:
-    x = x if isinstance(x, jax.Array) else plain_array(x, name)
+    given, x = x, x if isinstance(x, jax.Array) else plain_array(x, name)
     shape, dtype = x.shape, dtype_of(x)
+    if not shape and dtype.kind in "OUS":
+        raise TypeError(f"`{name}` is {indefinite(given)}; pass an array whose first axis counts the samples.")
     if not shape:
         raise ValueError(f"`{name}` is a scalar; pass an array whose first axis counts the samples.")
     if 0 in shape:
@@ -149,7 +151,9 @@ def explain_not_finite(tree: Any, name: str) -> None:
         finite = np.isfinite(a.astype(np.float64))
         if not finite.all():
             where = tuple(int(i) for i in np.argwhere(~finite)[0])
+            count = int((~finite).sum())
+            entries = "entry" if count == 1 else "entries"
             raise ValueError(
-                f"`{name}{jax.tree_util.keystr(path)}` is {a[where]} at {list(where)} ({(~finite).sum()} such entries); "
+                f"`{name}{jax.tree_util.keystr(path)}` is {a[where]} at {list(where)} ({count:,} such {entries}); "
                 "remove or replace them."
             )

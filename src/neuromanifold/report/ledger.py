@@ -88,11 +88,31 @@ def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
 <h1>Every theorem, executed</h1>
 <nav aria-label="Papers"><ul>{summaries}</ul></nav>
 <p>{verdict}</p>
+{_meanings()}
 {sections}
 </main>
 <footer>neuromanifold verify, {sum(item.seconds for item in evidence):.0f} s.</footer>
 </body></html>
 """
+
+
+_MEANINGS = {
+    "holds": "on every case of a range that was enumerated, or by exact algebra over it",
+    "no counterexample in N": "on N independent cases that were drawn",
+    "constructive in N": "explicit networks stand for the quantity, which they bound from above: this can support a statement only",
+    "fails as printed; true instead": "with a counterexample that two routes confirm; the true statement near it is shown",
+    "fails; true instead": "the same for a statement that no paper prints",
+    "fails": "with a counterexample, and no true statement near it",
+    "undecided": "something was estimated, and its interval lies neither wholly inside the claim nor wholly outside",
+    "not reproduced": "our run disagrees, but the print leaves out what one needs",
+    "cases": "how many independent cases the conclusion was checked on",
+    "margin": "how far the worst case is from failing, 0 where both sides are equal; negative where it fails",
+}
+
+
+def _meanings() -> str:
+    listed = "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in _MEANINGS.items())
+    return f"<details><summary>what the verdicts and columns mean</summary><dl>{listed}</dl></details>"
 
 
 def _linked(line: str) -> str:

@@ -28,13 +28,13 @@ def reduction_section(found: Inspection) -> str:
     shape = f"{reduction.neurons_saved} channels fewer" if net is None else f"the widths <code>{_widths(net)}</code>"
     return (
         f"<p>The {linked('reduction', 'reduction')} has {shape} and {found.n_params - reduction.parameters_saved:,} of "
-        f"{found.n_params:,} parameters ({share:.0f}% fewer). Its outputs on the sample {_deviation(reduction.deviation)}.</p>"
+        f"{found.n_params:,} parameters ({share:.0f}% fewer). On the sample its outputs {_deviation(reduction.deviation)}.</p>"
         f"<ul>{removed}</ul>{_download(found)}"
     )
 
 
 def _deviation(size: float) -> str:
-    return f"differ by at most {size:.1e}" if size else "are equal"
+    return f"differ by at most {size:.1e}" if size else "are the same"
 
 
 def _download(found: Inspection) -> str:

@@ -44,7 +44,8 @@ details { margin: .2rem 0; color: var(--soft); font-size: .92rem; } summary { cu
 .tip.shown { opacity: 1; }
 @page { margin: 16mm; }
 @media print { :root { color-scheme: light; } body { max-width: none; font-size: 10.5pt; padding: 0; }
-  figure, tr, .verdict { break-inside: avoid; } h2, h3 { break-after: avoid; } .tip, .tools, .skip, nav { display: none; }
+  figure, tr, .verdict { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  .tip, .tools, .skip, .download, nav { display: none !important; }
   a { color: inherit; } * { print-color-adjust: exact; } }
 """
 )
@@ -56,7 +57,7 @@ body { max-width: 56rem; }
 .verdict p { margin: .3rem 0; } .verdict p:first-child { font-size: 1.15rem; }
 nav ul { list-style: none; padding: 0; margin: 1rem 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .92rem; }
 .term { color: inherit; text-decoration: underline dotted; text-underline-offset: .2em; }
-@media (min-width: 40.01rem) { .facts th { white-space: nowrap; } .facts .none th { white-space: normal; } }
+@media (min-width: 40.01rem) { .facts th { white-space: nowrap; width: 1%; } .facts .none th { white-space: normal; } }
 .facts td { text-align: right; white-space: nowrap; font-weight: 600; }
 .facts td + td { text-align: left; white-space: normal; font-weight: 400; color: var(--soft); }
 .facts .sub th { padding-left: 1.6rem; color: var(--soft); } .facts .none td { font-weight: 400; color: var(--soft); }

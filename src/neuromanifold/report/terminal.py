@@ -47,7 +47,7 @@ def print_claims(summary: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def numbers(json: Path | None) -> Generator[Callable[[Inspection], None]]:
+def numbers(json: Path | None, *read: str | None) -> Generator[Callable[[Inspection], None]]:
     """A function that writes an inspection as JSON; where it goes to standard output (`-`), all else goes to standard error."""
     if json is None:
         yield lambda inspection: None
@@ -56,5 +56,5 @@ def numbers(json: Path | None) -> Generator[Callable[[Inspection], None]]:
         with contextlib.redirect_stdout(sys.stderr):
             yield lambda inspection: print(as_json(inspection), file=stream)
     else:
-        check_output(json, "--json")
+        check_output(json, "--json", read=read)
         yield lambda inspection: print(f"wrote {write_json(inspection, json)}")

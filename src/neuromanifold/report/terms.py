@@ -80,6 +80,7 @@ _ROWS = (
 
 
 _PHRASES = (
+    ("parameter directions", "parameter direction"),
     ("parameter direction", "parameter direction"),
     ("rank", "functional dimension"),
     ("units", "unit"),
@@ -99,8 +100,11 @@ def linked(text: str, term: str) -> str:
 
 
 def row_name(name: str) -> str:
-    """A table's row name as a link to what it means."""
-    name = name.strip()
+    """A table's row name as a link to what it means; each of several by itself."""
+    return ", ".join(_of_row(part) for part in name.strip().split(", "))
+
+
+def _of_row(name: str) -> str:
     return next((linked(name, term) for start, term in _ROWS if name.startswith(start)), html.escape(name))
 
 

@@ -34,7 +34,9 @@ def _mapping(value: Mapping[Any, Any], digits: int) -> str:
         rest = {name: entry for name, entry in value.items() if name not in INTERVAL}
         return ", ".join([f"{middle} [{low}, {high}]", *([in_words(rest, digits=digits)] if rest else [])])
     separator = ", " if all(_plain(entry) for entry in value.values()) else "; "
-    return separator.join(f"{BETWEEN_WORDS.sub(' ', str(name))} {in_words(v, digits=digits)}" for name, v in value.items())
+    return separator.join(
+        f"{BETWEEN_WORDS.sub(' ', str(name))} {in_words(v, digits=digits)}" for name, v in value.items()
+    )
 
 
 def _plain(value: Any) -> bool:

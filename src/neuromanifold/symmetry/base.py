@@ -13,7 +13,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.precision import arithmetic, follower, is_traced, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, follower, full_products, is_traced, to_host, widest
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Shown
 from neuromanifold.tangent.fields import Fields
@@ -30,7 +30,8 @@ class Element(Shown, eqx.Module):
     def __call__(self, params: Any) -> Any:
         """g(θ)."""
         if is_traced((params, self)):
-            return self.act(params)
+            with full_products():
+                return self.act(params)
         follow = follower(params)
         with arithmetic():
             dtype = widest(params)

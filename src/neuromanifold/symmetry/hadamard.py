@@ -14,7 +14,7 @@ from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import arithmetic, boundary, full_products, is_traced, promote, to_host, widest
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Shown, brief, named
 from neuromanifold.symmetry.base import AbstractGroup, Element, namespace
@@ -55,7 +55,8 @@ class ExtendedModel:
     def __call__(self, params: Any, x: Any) -> Any:
         """F(Γ̃θ)(x)."""
         if is_traced((params, x)):
-            return called(self.f, _product(*params), x)
+            with full_products():
+                return called(self.f, _product(*params), x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)
             return leave(evaluated(self.f, _product(*promote(tuple(params), dtype)), promote(x, dtype)))

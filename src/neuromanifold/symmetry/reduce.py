@@ -16,7 +16,7 @@ from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
-from neuromanifold.numerics.results import Result, follows
+from neuromanifold.numerics.results import Result, counted, follows
 from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, sample_arrays
 from neuromanifold.regions.signs import Signs
 from neuromanifold.symmetry.narrowing import PROBES, Narrowed, narrowed, smaller_parameters
@@ -80,7 +80,7 @@ class Reduction(Result):
         where = "on the sample" if self.on_sample else beyond
         how = "exactly computed" if self.exact else "float64"
         head = (
-            f"{self.neurons_saved} hidden neurons and {self.parameters_saved} parameters saved; "
+            f"{counted(self.neurons_saved, 'hidden neuron')} and {counted(self.parameters_saved, 'parameter')} saved; "
             f"equal {where}, deviation {self.deviation:.1e} ({how})"
         )
         return "\n".join([head, *(f"  {removal}" for removal in self.removed)])

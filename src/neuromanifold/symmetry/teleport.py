@@ -10,7 +10,7 @@ import optax
 
 from neuromanifold.graph.reading import called, evaluated
 from neuromanifold.models.arguments import check_target, checked
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import indefinite, refuse_tracers
@@ -106,6 +106,7 @@ def teleport(
     with arithmetic():
         params, x = checked(net, params, x, dtype=np.float64)
         y = promote(check_target(net, params, x, y), np.float64)
+        check_loss(loss, y)
         start = group.extend(params)
         found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)
         element = group.element(found)

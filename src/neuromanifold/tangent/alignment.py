@@ -8,7 +8,7 @@ import numpy as np
 
 from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import boundary, is_traced, promote
@@ -31,6 +31,7 @@ def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: fl
     with boundary(params, x, y):
         params, x = checked(f, params, x)
         y = promote(check_target(f, params, x, y), jax.tree.leaves(params)[0].dtype)
+        check_loss(loss, y)
         value = _alignment(f, loss, params, x, y) * lr
         return value if is_traced(value) else float(value)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked, output_size
 from neuromanifold.models.function import flat_outputs
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
@@ -115,6 +115,7 @@ def curvatures(
     with boundary(params, x, y) as leave:
         params, x = checked(f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64)
         y = check_target(f, params, x, y)
+        check_loss(loss, y)
         fn = _gauss_newton if kind == "gauss-newton" else _loss_hessian
         arguments = (params, x, promote(y, np.float64))
         product, arguments = Product(fn, (f, loss)), arguments

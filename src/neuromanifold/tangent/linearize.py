@@ -12,7 +12,7 @@ from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.pickling import ByName
-from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
+from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
 from neuromanifold.numerics.validation import check_params, indefinite
 
 
@@ -53,7 +53,8 @@ class _Expanded(ByName):
                 "pass parameters of the same network."
             )
         if is_traced((self.params, moved, x)):
-            return taylor(self.f, self.params, moved, x, self.order)
+            with full_products():
+                return taylor(self.f, self.params, moved, x, self.order)
         with boundary(self.params, moved, x) as leave:
             dtype = widest(self.params, moved, x)
             start, end, sample = (promote(argument, dtype) for argument in (self.params, moved, x))

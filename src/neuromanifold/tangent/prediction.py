@@ -12,7 +12,7 @@ import numpy as np
 
 from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model, check_target, checked
-from neuromanifold.models.losses import Loss, mse
+from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.results import Array, Result, follows
 from neuromanifold.numerics.validation import check_sample, refuse_tracers
@@ -69,8 +69,10 @@ class KernelFlow(Result):
             raise ValueError(f"`ridge` is {self.ridge}; pass zero or a positive number.")
         Relaxation(self.friction)
 
-    def at(self, t: float) -> Outputs:
+    def at(self, t: Any) -> Outputs:
         """The outputs at time t ≥ 0; at t = ∞ the `limit`."""
+        if np.ndim(t):
+            raise TypeError(f"`t` has shape {np.shape(t)}; pass one time: `[flow.at(t) for t in times]`.")
         if not t >= 0:
             raise ValueError(f"`t` is {t}; pass a time, zero or later.")
         if math.isinf(t):
@@ -223,6 +225,7 @@ def kernel_flow(
     with arithmetic():
         params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
         y = check_target(f, params, x, y)
+        check_loss(loss, y)
         others = rest[0] if rest else None
         theta = partial(ntk, f, params) if kernel is None else partial(kernel, f)
         return KernelFlow(

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
+from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,8 @@ class AdaptedModel:
     def __call__(self, params: Any, x: Any) -> Any:
         """f_θ(x), in the widest dtype passed."""
         if is_traced((params, x)):
-            return self.apply(params, self.state, x)
+            with full_products():
+                return self.apply(params, self.state, x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)
             return leave(_jitted(self, promote(params, dtype), promote(x, dtype)))

@@ -1,7 +1,7 @@
 """`from_torch`: a PyTorch module as `(f, params)`."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,11 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
         with torch.no_grad():
             y = twin.structured(*leaves)
     except Exception as error:
+        said, shapes = str(error).partition("\n")[0], ", ".join(str(tuple(leaf.shape[1:])) for leaf in leaves)
+        kinds = ", ".join(sorted({str(leaf.dtype) for leaf in leaves}))
         raise ValueError(
-            f"`module` does not run on `example` ({type(error).__name__}: {error}); pass one batch of its input."
+            f"`module` does not run on `example`, three samples of shape {shapes} in {kinds} ({type(error).__name__}: {said}); "
+            "pass one batch of its input, samples first, in its shape and dtype."
         ) from None
     found: list[Any] = []
     try:
@@ -166,9 +169,7 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
     module = _checked(module, torch)
     own, tied = own_parameters(module)
     statistics = statistics_of(module, torch)
-    if not isinstance(params, Mapping) or set(params) - set(statistics) != set(own):
-        found = ", ".join(sorted(params)) if isinstance(params, Mapping) else type(params).__name__
-        raise ValueError(f"`params` has {found}; the module's own are {', '.join(sorted(own))}.")
+    _check_names(params, own, statistics)
     if folded := [name for name in own if params[name] is None]:
         raise ValueError(
             f"`params` has None for {', '.join(folded)}, folded into others; reduce with `fold=False` for PyTorch."
@@ -184,6 +185,17 @@ def to_torch(module: Any, params: Mapping[str, Any], *, resize: bool = False) ->
         # Copying separates parameters that share memory without being one object.
         written[name].data = written[first].data
     return twin
+
+
+def _check_names(params: Any, own: Collection[str], statistics: Collection[str]) -> None:
+    if not isinstance(params, Mapping):
+        raise TypeError(f"`params` is {indefinite(params)}; pass a dictionary by name (of a reduction: its `.params`).")
+    missing, unknown = [name for name in own if name not in params], sorted({*params} - {*own} - {*statistics})
+    if missing or unknown:
+        raise ValueError(
+            f"`params` are not this module's: missing {', '.join(missing[:4]) or 'nothing'}, "
+            f"unknown {', '.join(map(str, unknown[:4])) or 'nothing'}; pass one array for each of its {len(own)} parameters."
+        )
 
 
 def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:

@@ -48,7 +48,11 @@ def _is_module(built: Any) -> bool:
 def _call(factory: str) -> Any:
     module, colon, name = factory.partition(":")
     if not (module and colon and name):
-        raise ValueError(f"`factory` is {factory!r}; pass package.module:function.")
+        before, dot, last = factory.rpartition(".")
+        hint = f", perhaps {before}:{last}" if dot and not colon else ""
+        raise ValueError(f"`factory` is {factory!r}; pass package.module:function{hint}.")
+    if module.endswith(".py"):
+        raise ValueError(f"`factory` is {factory!r}; pass the module's name: {module[:-3].replace('/', '.')}:{name}.")
     sys.path.insert(0, str(Path.cwd()))
     try:
         return getattr(importlib.import_module(module), name)()

@@ -107,7 +107,10 @@ def program(net: Any, scaling: str | None, quadrature: Quadrature | None) -> Pro
     quadrature = quadrature or Quadrature()
     if isinstance(net, Sequential):
         return Program(net.layers, net.input_shape, scaling or net.scaling, quadrature)
-    net = require_perceptron(net, "infinite width is defined for the descriptions nm.MLP and nm.Sequential")
+    net = require_perceptron(
+        net,
+        "infinite width is defined for the descriptions nm.MLP and nm.Sequential; of your own function: `net = nm.describe(f, params, x)`",
+    )
     if net.output_activation.name != "identity":
         raise ValueError(
             f"`net` has the output activation {net.output_activation}; the limit is Gaussian before it: pass a linear output."
