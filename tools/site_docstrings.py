@@ -1,9 +1,14 @@
 """What `make docs` does to docstrings: examples become code blocks, and citations links to the paper's page."""
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import griffe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from site_formulas import raised
 
 PAPERS = "complexity|invariant|teleport|riemann|bottleneck"
 CITATION = re.compile(rf"\[(({PAPERS}), [^\]]+)\]")
@@ -37,7 +42,7 @@ def _prose(line: str, inside: bool) -> str:
 
 
 def _linked(text: str) -> str:
-    plain = re.sub(r"(?<=\S)_(?=\S)", r"\\_", text)
+    plain = re.sub(r"(?<=\S)_(?=\S)", r"\\_", raised(text))
     return CITATION.sub(r"[[\1]](../paper/\2.md)", plain)
 
 

@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 
 sys.path.insert(0, str(Path(__file__).parent))
 import site_names
+from site_formulas import raised
 
 ROOT = Path(__file__).parents[1]
 VERDICTS = re.compile(r"^<!-- verdicts: (\w+) -->$", re.MULTILINE)
@@ -81,6 +82,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri.startswith("paper/"):
         badges = verdict_badges(Path(page.file.src_uri).stem)
         markdown = BADGE.sub(lambda found: badges[found.group(1)], markdown)
+    if page.file.src_uri == "errata.md":
+        markdown = raised(markdown)
     markdown = LISTS.sub(lambda found: stacked([found.group()], "list"), markdown)
     markdown = NAMES.sub(lambda found: site_names.listing(found.group(1)), markdown)
     markdown = markdown.replace("<!-- names on nm -->", site_names.table())
@@ -177,4 +180,5 @@ def colour(verdict: str) -> str:
 
 def escaped(cell: str) -> str:
     """Text that stays in one cell of a table, with its brackets."""
-    return cell.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")
+    plain = cell.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+    return raised(plain).replace("_", "\\_").replace("*", "\\*")

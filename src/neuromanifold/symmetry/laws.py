@@ -68,7 +68,7 @@ def conservation_laws(group: Any) -> ConservationLaws:
     """The laws that a continuous group's symmetric and skew fields give; a field that is neither gives none.
 
     Of every group with generators: of a described network (`nm.symmetry_group(net)`, `ScalingGroup`, …), of any network
-    (`nm.symmetry_group(f, params, x, key=key)`), of a `discover`ed one.
+    (`nm.symmetry_group(f, params, x, key=key)`), and of one that `discover` found.
 
     >>> f = lambda params, x: x @ params[0] @ params[1]
     >>> params = (np.ones((3, 2)), np.ones((2, 3)))

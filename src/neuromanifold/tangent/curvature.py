@@ -101,9 +101,9 @@ def curvatures(
 ) -> Float[Any, " k"]:
     """The k largest eigenvalues (by magnitude) of the Gauss–Newton matrix or the Hessian of a loss.
 
-    With `modulo=group`: those of PBP at θ*, the point of the orbit nearest to the origin, P the projection on the directions
-    orthogonal to the orbit. θ* is the same for all points of an orbit up to orthogonal elements, so these eigenvalues are too: they
-    are those of B in the metric ⟨Dg v, Dg w⟩, gθ = θ*.
+    With `modulo=group`: those of PBP at θ⋆, the point of the orbit nearest to the origin, P the projection on the directions
+    orthogonal to the orbit. θ⋆ is the same for all points of an orbit up to orthogonal elements, so these eigenvalues are too: they
+    are those of B in the metric ⟨Dg v, Dg w⟩, gθ = θ⋆.
     """
     if kind not in _KINDS:
         raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
