@@ -85,7 +85,7 @@ from neuromanifold.tangent import (
     spectrum,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "MLP",
