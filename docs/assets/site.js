@@ -57,3 +57,29 @@ for (const code of document.querySelectorAll(".md-typeset td code")) {
     text.replaceWith(...parts.flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part])));
   }
 }
+
+// A table that is wider than a telephone is told row by row, each entry after the name of its column.
+function words(cell) {
+  const copy = cell.cloneNode(true);
+  for (const hidden of copy.querySelectorAll(".katex-mathml")) hidden.remove();
+  return copy.textContent.trim();
+}
+const frames = [...document.querySelectorAll(".md-content table")]
+  .filter((table) => table.tHead && !table.closest(".stacked, .highlight"))
+  .map((table) => {
+    const names = [...table.tHead.rows[0].cells].map(words);
+    for (const row of table.tBodies[0].rows)
+      [...row.cells].forEach((cell, i) => { if (i && names[i] && cell.textContent.trim()) cell.dataset.column = names[i]; });
+    const frame = document.createElement("div");
+    table.replaceWith(frame);
+    frame.append(table);
+    return [frame, table];
+  });
+function fit() {
+  for (const [frame, table] of frames) {
+    frame.classList.remove("stacked");
+    frame.classList.toggle("stacked", window.innerWidth < 720 && table.offsetWidth > frame.clientWidth + 1);
+  }
+}
+window.addEventListener("load", fit);
+window.addEventListener("resize", fit);
