@@ -130,7 +130,7 @@ def test_keys_read_a_plot_and_a_map_of_units(opened: Any) -> None:
     assert page.locator(TIP).inner_text().endswith("channel 4: always on")
     page.locator("#spectrum .plot").first.focus()
     page.keyboard.press("Home")
-    assert page.locator(TIP).inner_text().startswith("index: 1\n")
+    assert page.locator(TIP).inner_text().startswith("index, largest first: 1\n")
     page.keyboard.press("+")
     assert page.locator("#spectrum figure.zoomed").count() == 1
 
