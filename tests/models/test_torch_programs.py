@@ -286,6 +286,7 @@ def test_a_program_is_reduced_at_the_command_line(tmp_path: Path, monkeypatch: p
     assert "layer 0.weight: 1 neuron, without outgoing weights (everywhere: nothing reads it)" in result.output
     assert "in PyTorch the outputs differ by" in result.output and "read again from the file" in result.output
     assert result.output.endswith("wrote smaller.pt2\n")
+    assert torch.is_grad_enabled()  # nothing of PyTorch's state is left changed
     f, params = nm.load("smaller.pt2")
     np.testing.assert_allclose(f(params, x.numpy()), module(x).detach().numpy(), atol=1e-6)
     for arguments, text in (

@@ -200,8 +200,8 @@ def outputs_in_torch(model: Any, module: Any, x: Any) -> Iterator[np.ndarray]:
     for rows in [[i] for i in range(count)] if _takes_one(program) else [list(range(count))]:
         args, kwargs = model.apply.origin.takes.filled(_batch(model, x, lambda _, rows=rows: rows))
         with torch.no_grad():
-            given = tensors_in(module(*args, **kwargs))
-            yield from (np.asarray(y.double()) for y in given if torch.is_tensor(y))
+            given = [np.asarray(y.double()) for y in tensors_in(module(*args, **kwargs)) if torch.is_tensor(y)]
+        yield from given
 
 
 def _batch(model: Any, x: Any, rows: Callable[[int], list[int]]) -> list[Any]:
