@@ -57,7 +57,7 @@ def test_reduce_writes_the_smaller_network(tmp_path):
         result = RUNNER.invoke(cli.app, ["reduce", str(path), *arguments, "--out", str(out)])
         assert result.exit_code == 0, result.output
         assert nm.load(out)[0].widths == widths
-        assert "hidden neurons" in result.output
+        assert f"{3 - widths[1]} hidden neuron" in result.output
 
 
 def test_inspect_without_arguments_trains_the_example(tmp_path):

@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "three arguments": (lambda: nm.ntk(lambda p, x, train: x, LINE, np.eye(3)), r"cannot be called as f\(params, x\).*train"),
     "one argument": (lambda: nm.ntk(lambda x: x, LINE, np.eye(3)), "cannot be called as f"),
     "arrays of two shapes": (lambda: nm.ntk(line, LINE, [np.eye(3), np.ones((3, 1))]), "tuple or dictionary of arrays"),
-    "classes": (lambda: nm.sharpness(line, LINE, np.eye(3), [0, 1, 1], loss=nm.losses.cross_entropy), r"np\.eye\(2\)\[y\]"),
+    "classes": (lambda: nm.sharpness(line, LINE, np.eye(3), [0, 1, 1]), r"np\.eye\(2\)\[y\]"),
     "classes of a training": (lambda: nm.train(line, LINE, np.eye(3), [0, 1, 1], key=KEYS[0], epochs=1), r"np\.eye\(2\)\[y\]"),
     "a flat target": (lambda: nm.alignment(line, LINE, np.eye(3), Y[:3].ravel()), r"pass `y\.reshape\(3, 2\)`"),
     "a tuple of outputs": (lambda: nm.sharpness(lambda p, x: (line(p, x),), LINE, np.eye(3), Y[:3]), "`f` returns a tuple"),

@@ -57,7 +57,7 @@ def test_a_lambda_that_its_module_has_a_name_for_is_pickled():
         (nm.linearize(lambda params, x: x @ params, np.ones((2, 1))), "f"),
         (nm.Tracker(lambda params, x: x @ params, X), "model"),
         (nm.Tracker(NET, X, X[:, :1], loss=lambda a, b: ((a - b) ** 2).mean()), "options"),
-        (nm.from_equinox(eqx.nn.MLP(2, 1, 4, 1, activation=lambda a: a, key=jax.random.key(1)))[0], "rest"),
+        (nm.from_equinox(eqx.nn.MLP(2, 1, 4, 1, activation=lambda a: a, key=jax.random.key(1)))[0], "state"),
     ],
 )
 def test_a_nameless_function_is_refused_in_a_sentence_but_copied_in_memory(holder, name):

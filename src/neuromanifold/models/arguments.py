@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import coarsest
-from neuromanifold.models.adapters.packages import loaded
 from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.models.losses import Loss, cross_entropy
 from neuromanifold.numerics.compiling import compiled
@@ -62,6 +61,8 @@ _ADAPTERS = (
 
 def _refuse_foreign(f: Any) -> None:
     """Modules of other libraries are no functions of parameters; each has its adapter."""
+    from neuromanifold.models.adapters.packages import loaded  # the adapters bring Equinox along
+
     for package, name, call in _ADAPTERS:
         if (found := loaded(package)) is not None and isinstance(f, getattr(found, name)):
             raise TypeError(

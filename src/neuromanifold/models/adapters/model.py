@@ -7,11 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptedModel:
+class AdaptedModel(ByName):
     """A network of another library, fixed to inference: `f(params, x)` with the sample axis first, any number of samples.
 
     `apply(params, state, x)` computes it; `state` holds what is not differentiated (running means, say).
