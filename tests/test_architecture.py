@@ -314,15 +314,19 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("arguments", ["-c 'import neuromanifold'", "-m neuromanifold --help"])
 def test_import_and_help_take_less_than_two_seconds(arguments: str):
-    """Processor time, best of three: it is what an idle machine would show, also while other tests run."""
+    """Processor time, best of three: it is what an idle machine would show, also while other tests run. On a machine where the
+    dependencies alone take more than a second the limit grows as they do."""
 
-    def seconds() -> float:
+    def seconds(*own: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        python(*shlex.split(arguments))
+        python(*own)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(seconds() for _ in range(3)) < 2
+    needed = "import jax, equinox, lineax, optax, jaxtyping, safetensors"
+    pairs = [(seconds(*shlex.split(arguments)), seconds("-c", needed)) for _ in range(3)]
+    ours, theirs = (min(each) for each in zip(*pairs, strict=True))
+    assert ours < 2 * max(1, theirs)
 
 
 def test_heavy_dependencies_are_imported_where_used():
