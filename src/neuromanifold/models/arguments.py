@@ -75,10 +75,6 @@ def check_model(f: Any) -> None:
     _refuse_foreign(f)
     if not callable(f):
         raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
-    if any(kind.__module__ == "torch.nn.modules.module" for kind in inspect.getmro(type(f))):
-        raise TypeError(
-            f"`f` is {indefinite(f)}, a PyTorch module; pass the function that it computes: `f, params = nm.from_torch(module, example=x)`."
-        )
     try:
         hash(f)
     except TypeError:

@@ -20,6 +20,7 @@ from neuromanifold.models.adapters.rewriting import settled
 from neuromanifold.numerics.files import write_atomically
 
 _CUDA_BATCH = 65_535
+_VIOLATED = "Constraints violated"
 IGNORED = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -70,11 +71,18 @@ def exported_whole(module: Any, given: Given) -> Any:
 
     with quiet(), as_written():
         try:
-            with contextlib.suppress(Exception):
-                return attempt()
-            return attempt(max=_CUDA_BATCH)
+            return attempt()
+        except Exception as error:
+            if _VIOLATED not in str(error):
+                raise ValueError(_refusal(error, torch)) from None
+        try:
+            exported = attempt(max=_CUDA_BATCH)
         except Exception as error:
             raise ValueError(_refusal(error, torch)) from None
+    warnings.warn(
+        f"the graph takes up to {_CUDA_BATCH:,} samples: PyTorch computes more of them in another way.", stacklevel=2
+    )
+    return exported
 
 
 def write_graph(path: Path, module: Any, given: Given) -> Path:
@@ -130,7 +138,7 @@ def _refusal(error: Exception, torch: Any) -> str:
     kind, first = type(error).__name__, str(error).strip().splitlines()[0] if str(error).strip() else ""
     if "DataDependent" in kind or "data-dependent" in str(error):
         return f"`module` decides by the values of its data at {place}; use torch.where, so that one graph serves all values."
-    if "Constraints violated" in first:
+    if _VIOLATED in first:
         return (
             f"`module` computes something else for other numbers of samples than that of `example` ({place}); "
             "write it so that the first axis may have any length."

@@ -84,7 +84,7 @@ def _register(module: Any, name: str, tensor: Any, persistent: bool, torch: Any)
     *path, leaf = name.split(".")
     try:
         for part in path:
-            if part not in module._modules:
+            if part not in dict(module.named_children()):
                 module.add_module(part, torch.nn.Module())
             module = module.get_submodule(part)
         if isinstance(tensor, torch.nn.Parameter):
