@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.numerics.devices import BlockHalved
-from neuromanifold.tangent import contraction, tiles
+from neuromanifold.runtime.devices import BlockHalved
+from neuromanifold.tangent.kernel import contraction, tiles
 
 JOB = """
 import hashlib, json, os, sys, jax, numpy as np

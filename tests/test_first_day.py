@@ -22,7 +22,7 @@ from neuromanifold.inspection.inspect import SectionFailed, subject_of
 from neuromanifold.inspection.sections import SECTIONS
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.function import output_shape
-from neuromanifold.numerics.files import check_output, write_text
+from neuromanifold.runtime.files import check_output, write_text
 
 KEYS = jax.random.split(jax.random.key(0), 4)
 IMAGES = np.random.default_rng(0).normal(size=(6, 5, 5, 1))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import neuromanifold as nm
 from neuromanifold.cli import app
 from neuromanifold.models.losses import check_loss
-from neuromanifold.numerics.files import check_output
+from neuromanifold.runtime.files import check_output
 
 X, Y = np.linspace(-1.0, 1.0, 8)[:, None], np.linspace(0.0, 1.0, 8)[:, None]
 

@@ -144,7 +144,7 @@ def errata_anchors(paper: str) -> dict[str, str]:
 def claim_table(paper: str) -> str:
     """What the paper prints about its figures and tables beside what the recorded study measured, none left out."""
     from neuromanifold.papers.recorded import read_claims
-    from neuromanifold.report.words import in_words
+    from neuromanifold.report.terminal import in_words
 
     rows = ["| where | the paper says | measured | borne out | |", "|---|---|---|---|---|"]
     for claim in read_claims(paper):

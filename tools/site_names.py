@@ -19,7 +19,7 @@ def exports(module: str) -> dict[str, str]:
     """The public names of a module of the package, and the dotted path of each definition.
 
     >>> exports("tangent")["ntk"]
-    'neuromanifold.tangent.ntk.ntk'
+    'neuromanifold.tangent.kernel.ntk.ntk'
     """
     loaded = importlib.import_module(f"neuromanifold.{module}")
     imported = _imported(loaded)

@@ -113,8 +113,8 @@ def inspect_network(
     """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
     from neuromanifold.inspection import inspect, opening
     from neuromanifold.inspection.checkpoints import numbered
-    from neuromanifold.numerics.files import check_folder
     from neuromanifold.report import numbers, print_inspection, write, write_markdown, write_timeline
+    from neuromanifold.runtime.files import check_folder
 
     check_folder(out, "--out")
     with numbers(json, model, data, targets) as write_numbers:
@@ -231,8 +231,8 @@ def reproduce(
 
     What OUT already holds is not computed again; results of another scale are refused.
     """
-    from neuromanifold.numerics.interrupts import answering
     from neuromanifold.report import print_claims
+    from neuromanifold.runtime.interrupts import answering
 
     if key not in _STUDIES:
         raise ValueError(f"`KEY` is {key!r}; the studies are {', '.join(_STUDIES)}.")
@@ -285,9 +285,9 @@ def verify_statements(
     import jax
 
     from neuromanifold import papers
-    from neuromanifold.numerics.files import check_output
     from neuromanifold.report.ledger import write_ledger
     from neuromanifold.report.verification import examined, print_facts
+    from neuromanifold.runtime.files import check_output
 
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
@@ -344,7 +344,7 @@ def bench(
     gpu: Annotated[bool, typer.Option("--gpu", help="Measure the accelerator instead; a line of JSON each.")] = False,
 ) -> None:
     """Speed and memory against the alternatives, as ratios measured in one run."""
-    from neuromanifold.numerics.files import check_output
+    from neuromanifold.runtime.files import check_output
 
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "__init__.py").is_file():

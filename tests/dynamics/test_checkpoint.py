@@ -13,7 +13,7 @@ from dynamics import plain
 from neuromanifold.dynamics import adam_l2, checkpoint, keeping, loss_probe, train
 from neuromanifold.dynamics.checkpoint import Course
 from neuromanifold.models import losses
-from neuromanifold.numerics.archive import read_archive, write_archive
+from neuromanifold.runtime.checksummed import read_archive, write_archive
 
 
 class Interrupted(Exception):

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from neuromanifold.graph.gpu_precision import steadied
 from neuromanifold.graph.pooling import POOLINGS, pooled
 from neuromanifold.graph.reading import called, read
-from neuromanifold.graph.steady import steadied
 
 _PLAIN = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
 WINDOWS = {
@@ -101,7 +101,7 @@ def test_gelu_by_tanh_is_not_left_to_cublas_on_a_gpu(wide, monkeypatch, rng):
 
     assert "reduce_precision" not in text(z)
     here = jax.jit(lambda z: called(network, z))(z)
-    monkeypatch.setattr("neuromanifold.graph.steady.devices", lambda: [SimpleNamespace(platform="gpu")])
+    monkeypatch.setattr("neuromanifold.graph.gpu_precision.devices", lambda: [SimpleNamespace(platform="gpu")])
     assert "reduce_precision" in text(z)
     assert "reduce_precision" not in text(z.astype(np.float32))  # control: the epilogue is exact enough there
     there, slope = jax.jvp(lambda z: called(network, z), (z,), (np.ones_like(z),))

@@ -9,10 +9,11 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.inspection import costs
 from neuromanifold.inspection.inspect import subject_of
-from neuromanifold.inspection.progress import Clock
 from neuromanifold.inspection.sections import SECTIONS
 from neuromanifold.models.losses import mse
-from neuromanifold.symmetry import balances, narrowing
+from neuromanifold.runtime.progress import Clock
+from neuromanifold.symmetry.conservation import balances
+from neuromanifold.symmetry.reduction import narrowing
 
 inspecting = importlib.import_module("neuromanifold.inspection.inspect")
 

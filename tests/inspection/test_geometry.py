@@ -10,7 +10,7 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.inspection import sections
 from neuromanifold.regions import decisions
-from neuromanifold.tangent import certificate
+from neuromanifold.tangent.rank import certificate
 
 NET = nm.MLP((2, 4, 3, 1))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.inspection.measures import MEASURES
+from neuromanifold.inspection.recorder import MEASURES
 from neuromanifold.numerics.precision import arithmetic
 
 

@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 import neuromanifold as nm
-from neuromanifold.inspection.measures import MEASURES
+from neuromanifold.inspection.recorder import MEASURES
 from neuromanifold.numerics.precision import arithmetic
 
 

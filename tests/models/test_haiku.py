@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.inspection.measures import MEASURES
+from neuromanifold.inspection.recorder import MEASURES
 
 
 def network(x: Any, is_training: bool) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 import neuromanifold as nm
 from hostile import FILES, Bomb, hostile, write
-from neuromanifold.models.files.pickles import Call, Name, parse
+from neuromanifold.models.files.torch_archive import Call, Name, parse
 
 SOURCE = Path(__file__).parents[2] / "src"
 LOADER = """

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from neuromanifold.models.adapters.aliasing import VIEWS
-from neuromanifold.models.adapters.operations import OPERATIONS, Refusal
+from neuromanifold.models.adapters.torch.aliasing import VIEWS
+from neuromanifold.models.adapters.torch.operations import OPERATIONS, Refusal
 from neuromanifold.numerics.precision import arithmetic
 from torch_layers import CASES
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import neuromanifold as nm
 from hostile import Bomb
 from neuromanifold import cli
-from neuromanifold.models.adapters.torch_program import outputs_in_torch, program_module
+from neuromanifold.models.adapters.torch.program_writer import outputs_in_torch, program_module
 from torch_zoo import GPT, ZOO
 
 

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import neuromanifold as nm
-from neuromanifold.models.adapters.aliasing import functional
-from neuromanifold.models.adapters.operations import OPERATIONS
-from neuromanifold.models.adapters.program import Node, Ref
+from neuromanifold.models.adapters.torch.aliasing import functional
+from neuromanifold.models.adapters.torch.operations import OPERATIONS
+from neuromanifold.models.adapters.torch.program import Node, Ref
 
 
 class Step(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import neuromanifold as nm
-from neuromanifold.inspection.measures import MEASURES
+from neuromanifold.inspection.recorder import MEASURES
 
 
 def _trained(module, x, y, steps, tracker):

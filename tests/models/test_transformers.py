@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import neuromanifold as nm
-from neuromanifold.inspection.measures import MEASURES
+from neuromanifold.inspection.recorder import MEASURES
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 with warnings.catch_warnings():

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuromanifold.numerics.archives import check_size, open_archive, read_json, read_member, read_npz
-from neuromanifold.numerics.memory import machine_memory
+from neuromanifold.runtime.memory import machine_memory
+from neuromanifold.runtime.untrusted_files import check_size, open_archive, read_json, read_member, read_npz
 
 ARRAYS = {
     "matrix": np.arange(6.0).reshape(2, 3),

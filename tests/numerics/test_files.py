@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuromanifold.numerics.archive import read_archive, write_archive
-from neuromanifold.numerics.files import check_folder, check_output, write_atomically, write_text
-from neuromanifold.numerics.npy import read_npy
-from neuromanifold.numerics.sealed import LENGTH, check_seal, write_sealed
+from neuromanifold.runtime.checksummed import LENGTH, check_seal, read_archive, write_archive, write_sealed
+from neuromanifold.runtime.files import check_folder, check_output, write_atomically, write_text
+from neuromanifold.runtime.untrusted_files import read_npy
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from neuromanifold.numerics.processes import in_processes
+from neuromanifold.runtime.processes import in_processes
 
 
 def test_results_come_in_order_and_from_elsewhere_and_an_error_as_it_was() -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 from threadpoolctl import threadpool_info
 
-from neuromanifold.numerics.threads import beside, one_blas_thread
+from neuromanifold.runtime.threads import beside, one_blas_thread
 
 
 def blas_threads() -> list[int]:

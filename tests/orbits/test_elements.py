@@ -10,8 +10,8 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.graph.graph import trace
 from neuromanifold.orbits import lie_closure
-from neuromanifold.orbits.elements import Element, Elements
 from neuromanifold.orbits.family import TracedFamily, WalkedFamily, dense_family, family_of, walked_family
+from neuromanifold.orbits.fields import Element, Elements
 from neuromanifold.orbits.host import flatten_on_host
 from neuromanifold.orbits.rings import Reals, Residues
 

@@ -13,8 +13,8 @@ import neuromanifold as nm
 from cast import unchecked
 from neuromanifold.orbits import invariant_leaf
 from neuromanifold.orbits.stabiliser import images
-from neuromanifold.symmetry.monomial import monomial
-from neuromanifold.symmetry.neurons import by_neuron
+from neuromanifold.symmetry.groups.monomial import monomial
+from neuromanifold.symmetry.groups.neurons import by_neuron
 
 NETS = [
     nm.MLP((1, 3, 1), "tanh", bias=False),

@@ -109,7 +109,7 @@ def test_a_flipped_bit_of_data_is_noticed_or_harmless(tmp_path: Path, rng, draws
 
 def test_data_that_claim_more_than_they_hold_are_refused(tmp_path: Path):
     big = xr.Dataset({"a": ("x", np.zeros(10**6))})
-    from neuromanifold.numerics.sealed import write_sealed
+    from neuromanifold.runtime.checksummed import write_sealed
 
     path = write_sealed(
         tmp_path / "a.nc",

@@ -12,8 +12,8 @@ import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.tangent.certificate import certified_rank
-from neuromanifold.tangent.generators import generators
+from neuromanifold.tangent.rank.certificate import certified_rank
+from neuromanifold.tangent.rank.generators import generators
 
 
 def dyadic(rng: np.random.Generator, shape, step: float = 16.0) -> np.ndarray:

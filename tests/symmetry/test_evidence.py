@@ -35,7 +35,7 @@ def test_laws_without_a_gap_say_so(rng):
 
 
 def test_too_many_fields_are_refused(rng, key, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("neuromanifold.symmetry.discover"), "_MOST_NUMBERS", 100)
+    monkeypatch.setattr(importlib.import_module("neuromanifold.symmetry.discovery.discover"), "_MOST_NUMBERS", 100)
     net = NETS["softmax"]
     params, x = net.draw(rng)
     with pytest.raises(ValueError, match=r"`params` has 16 parameters and .* pass a narrower network"):

@@ -9,7 +9,7 @@ import pytest
 import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.symmetry.channels import channels_of
+from neuromanifold.symmetry.discovery.channels import channels_of
 
 
 def cnn(params, x):

@@ -8,8 +8,8 @@ import pytest
 import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.symmetry.channels import channels_of
-from neuromanifold.symmetry.nature import Kind, nature_of
+from neuromanifold.symmetry.discovery.channels import channels_of
+from neuromanifold.symmetry.reduction.channel_dependence import Kind, nature_of
 from symmetry.test_narrowing import SHAPES, cnn
 
 relu = jax.nn.relu

@@ -51,7 +51,7 @@ def test_the_account_names_it_and_counts_it_once(rng, monkeypatch):
     account = S.dimension_account(bent_stream, THETA, sample(rng))
     assert account.chain[2:] == (21, 27) and account.unexplained == 0 and account.refuted == 0
     assert account.everywhere["linear stretches"] == 1 and sum(dict(account.rows).values()) == 27
-    module = importlib.import_module("neuromanifold.symmetry.account")
+    module = importlib.import_module("neuromanifold.symmetry.account.dimension_account")
     monkeypatch.setattr(module, "stretched_directions", lambda rows, *_: np.zeros((0, rows.columns), np.int64))
     assert S.dimension_account(bent_stream, THETA, sample(rng)).unexplained == 1
 
@@ -66,8 +66,8 @@ def test_where_one_of_the_units_switches_there_is_no_such_direction(unit, rng):
 
 
 def test_discovery_names_it_beyond_the_orbit():
-    discover = importlib.import_module("neuromanifold.symmetry.discover")
-    excess = importlib.import_module("neuromanifold.symmetry.excess")
+    discover = importlib.import_module("neuromanifold.symmetry.discovery.discover")
+    excess = importlib.import_module("neuromanifold.symmetry.discovery.excess")
     x, rng = sample(np.random.default_rng(0))[:5], np.random.default_rng(1)
     leaves = [THETA[name] for name in sorted(THETA)]
     with arithmetic():

@@ -16,7 +16,7 @@ import pytest
 
 import neuromanifold as nm
 from graph.architectures import EXACT
-from neuromanifold.tangent import exported
+from neuromanifold.tangent.rank import certificate as exported
 
 TOOL = Path(__file__).parents[2] / "tools" / "check_certificate.py"
 _spec = importlib.util.spec_from_file_location("check_certificate", TOOL)

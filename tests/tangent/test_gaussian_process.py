@@ -11,12 +11,10 @@ from scipy.integrate import solve_ivp
 import neuromanifold as nm
 from neuromanifold.models import losses
 from neuromanifold.models.layers import Conv, Dense, GlobalAvgPool
-from neuromanifold.tangent.blocked_solve import BlockedKernel
-from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
-from neuromanifold.tangent.gaussian_process import gp_posterior, log_marginal_likelihood
 from neuromanifold.tangent.infinite import infinite_kernels, infinite_ntk, nngp
-from neuromanifold.tangent.prediction import KernelFlow, kernel_flow
-from neuromanifold.tangent.relaxation import Relaxation
+from neuromanifold.tangent.prediction.ensemble import EnsembleFlow, ensemble_flow
+from neuromanifold.tangent.prediction.gaussian_process import BlockedKernel, gp_posterior, log_marginal_likelihood
+from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, Relaxation, kernel_flow
 
 NET = nm.MLP((3, 1, 1, 2), "erf")
 OPTIONS = {"weight_std": 1.2, "bias_std": 0.3}

@@ -15,8 +15,8 @@ import pytest
 import neuromanifold as nm
 from cast import unchecked
 from neuromanifold.numerics import krylov
-from neuromanifold.numerics.devices import BlockHalved
-from neuromanifold.tangent import tiles
+from neuromanifold.runtime.devices import BlockHalved
+from neuromanifold.tangent.kernel import tiles
 
 NET = nm.MLP((3, 8, 2))
 PARAMS = NET.init(key=jax.random.key(0), scheme=nm.init.he_bias)

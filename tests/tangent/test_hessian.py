@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 import neuromanifold as nm
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
-from neuromanifold.tangent.linearize import linearize
+from neuromanifold.tangent.prediction.linearize import linearize
 
 
 def half(prediction, target):

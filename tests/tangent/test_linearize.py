@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.tangent.linearize import first_order, linearize
+from neuromanifold.tangent.prediction.linearize import first_order, linearize
 
 
 def shifted(params, key, size):

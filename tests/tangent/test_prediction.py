@@ -8,8 +8,8 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.tangent.infinite import infinite_ntk
-from neuromanifold.tangent.linearize import linearize
-from neuromanifold.tangent.prediction import KernelFlow, kernel_flow
+from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, kernel_flow
+from neuromanifold.tangent.prediction.linearize import linearize
 
 
 def half(prediction, target):

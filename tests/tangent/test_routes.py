@@ -9,7 +9,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.graph.selection import select
-from neuromanifold.tangent import routes
+from neuromanifold.tangent.kernel import routes
 
 N = 3
 

@@ -12,7 +12,7 @@ from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.residues import Residues
 from neuromanifold.models.arguments import Model, checked
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import boundary

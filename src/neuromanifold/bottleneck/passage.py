@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.models.activation import activation_slope, apply_activation, per_neuron
-from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Entry, Params
+from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.precision import arithmetic, is_traced
 from neuromanifold.numerics.validation import check_params, check_sample
 

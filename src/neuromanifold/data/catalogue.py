@@ -12,8 +12,8 @@ import numpy as np
 from neuromanifold.data import bundled, energy, fashion, synthetic
 from neuromanifold.data.dataset import Dataset
 from neuromanifold.data.tables import read_csv, read_npy
-from neuromanifold.numerics.archives import read_npz
 from neuromanifold.numerics.validation import check_sample
+from neuromanifold.runtime.untrusted_files import read_npz
 
 Place = Path | str
 

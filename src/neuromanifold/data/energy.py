@@ -9,7 +9,7 @@ import numpy as np
 from neuromanifold.data.dataset import Dataset
 from neuromanifold.data.folders import ENVIRONMENT_VARIABLE, cache, folders, from_openml
 from neuromanifold.data.tables import read_csv
-from neuromanifold.numerics.files import write_text
+from neuromanifold.runtime.files import write_text
 
 FILE = "energy_efficiency.csv"
 OPENML_ID = 44960

@@ -9,7 +9,7 @@ import numpy as np
 
 from neuromanifold.data.dataset import Dataset
 from neuromanifold.data.folders import ENVIRONMENT_VARIABLE, cache, download, folders
-from neuromanifold.numerics.files import write_atomically
+from neuromanifold.runtime.files import write_atomically
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 FOLDER = "fashion-mnist"

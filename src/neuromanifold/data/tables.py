@@ -9,7 +9,7 @@ from typing import NoReturn
 import numpy as np
 
 from neuromanifold.numerics.inputs import plain_array
-from neuromanifold.numerics.npy import read_npy as read_array
+from neuromanifold.runtime.untrusted_files import read_npy as read_array
 
 DELIMITERS = "\t;,"
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

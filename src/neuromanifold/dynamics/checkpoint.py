@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from neuromanifold.numerics.archive import as_bytes, read_archive, write_archive
+from neuromanifold.runtime.checksummed import as_bytes, read_archive, write_archive
 
 FORMAT = "neuromanifold training 2"
 REMEDY = "delete it, or name another file"

@@ -7,8 +7,8 @@ import numpy as np
 
 from neuromanifold.dynamics.sweep import RESERVED
 from neuromanifold.models.arguments import check_model, target_remedy
-from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import dtype_of, promote, widest
 from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, refuse_tracers
 

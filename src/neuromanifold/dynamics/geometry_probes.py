@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.probes import Probe
 from neuromanifold.regions import bounds, patterns
-from neuromanifold.tangent import dimension
+from neuromanifold.tangent.rank import dimension
 
 
 def float32_dimension(f: Any, params: Any, x: Any, y: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.numerics.devices import devices
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.numerics.threads import beside, cores, lapack
+from neuromanifold.runtime.devices import devices
+from neuromanifold.runtime.threads import beside, cores, lapack
 
 LARGEST_ON_CPU = 16
 """A step of 16 small networks costs a core hardly more per network than one of 100, so that cores beyond need not idle."""

@@ -19,10 +19,10 @@ from neuromanifold.dynamics.probes import as_probes
 from neuromanifold.dynamics.resuming import checkpoint_file, described, identity, plan_in, plan_of, resumed
 from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.models.losses import Loss, check_loss, mse
-from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic, follower, widest
 from neuromanifold.numerics.results import Result
-from neuromanifold.numerics.threads import one_blas_thread
+from neuromanifold.runtime.memory import memory_budget
+from neuromanifold.runtime.threads import one_blas_thread
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.bounded import OPEN
 from neuromanifold.graph.heights import Height, Heights
 from neuromanifold.graph.numbers import Rationals, object_array
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.runtime.memory import blocks
 
 _HEIGHTS = Heights()
 _ENTRIES_AT_ONCE = 2**18  # of the right factor of a product

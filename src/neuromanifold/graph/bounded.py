@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.graph.arithmetic import Arithmetic
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.runtime.memory import blocks
 
 UNIT = 2.0**-53
 TINY = 2.0**-1022

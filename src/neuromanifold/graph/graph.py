@@ -14,8 +14,8 @@ import numpy as np
 
 from neuromanifold.graph.axes import Labels, axis_labels
 from neuromanifold.graph.bends import Deciding, Gated, window_inside
-from neuromanifold.graph.character import Character, characters, merged
 from neuromanifold.graph.interpret import bends, interpret
+from neuromanifold.graph.polynomial_degree import Character, characters, merged
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import as_written
 from neuromanifold.graph.tracing import program_of

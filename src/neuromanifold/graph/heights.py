@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from neuromanifold.graph.arithmetic import Arithmetic
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.runtime.memory import blocks
 
 _AT_ONCE = 2**18
 

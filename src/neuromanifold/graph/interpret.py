@@ -6,9 +6,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from neuromanifold.graph.bends import BENDS, Choosing, Oracle
+from neuromanifold.graph.gpu_precision import fused, tanh
 from neuromanifold.graph.pooling import POOLINGS
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.steady import fused, tanh
 
 _COMMUTATIVE = ("max", "min")
 _REFLEXIVE = {"eq": True, "ge": True, "le": True, "ne": False, "gt": False, "lt": False}

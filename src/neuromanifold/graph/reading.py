@@ -16,8 +16,8 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.gpu_precision import steadied
 from neuromanifold.graph.rewriting import Rewriting
-from neuromanifold.graph.steady import steadied
 from neuromanifold.numerics.precision import dtype_of, is_wide
 
 

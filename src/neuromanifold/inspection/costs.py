@@ -5,8 +5,8 @@ import numpy as np
 
 from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.inspection.subject import Subject, exact_bytes
-from neuromanifold.models.described import filters, perceptron
-from neuromanifold.symmetry.channels import channels_of
+from neuromanifold.models.model_kind import filters, perceptron
+from neuromanifold.symmetry.discovery.channels import channels_of
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one

@@ -6,8 +6,8 @@ from typing import Any
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.losses import Loss
 from neuromanifold.numerics.results import Result
-from neuromanifold.tangent.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.curvature import sharpness
+from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
 
 _RTOL = 1e-6
 

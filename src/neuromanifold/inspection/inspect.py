@@ -10,17 +10,17 @@ import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
-from neuromanifold.inspection.progress import Bar, shown
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section
 from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
-from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, check_loss, mse
-from neuromanifold.numerics.archives import first_line
-from neuromanifold.numerics.memory import give_back, memory_budget
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.validation import check_param_types, leading_axis, refuse_tracers, sample_arrays
+from neuromanifold.runtime.memory import give_back, memory_budget
+from neuromanifold.runtime.progress import Bar, shown
+from neuromanifold.runtime.untrusted_files import first_line
 
 
 class SectionFailed(UserWarning):

@@ -10,13 +10,13 @@ import numpy as np
 from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import counted
-from neuromanifold.symmetry.account import DimensionAccount
-from neuromanifold.symmetry.conserved import ConservedQuantities
-from neuromanifold.symmetry.reduce import Reduction
-from neuromanifold.tangent.spectrum import Spectrum
+from neuromanifold.symmetry.account.dimension_account import DimensionAccount
+from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
+from neuromanifold.symmetry.reduction.reduce import Reduction
+from neuromanifold.tangent.kernel.spectrum import Spectrum
 
 Row = tuple[str, str, str]
 INTERRUPTED = "interrupted"

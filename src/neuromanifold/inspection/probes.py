@@ -18,7 +18,7 @@ from neuromanifold.dynamics.geometry_probes import (
 from neuromanifold.dynamics.probes import Probe, r_squared, weight_norm
 from neuromanifold.dynamics.probes import loss_probe as loss
 from neuromanifold.orbits.condensation import effective_width, leaf_distance
-from neuromanifold.symmetry.conserved import conserved_quantities_probe as conserved_quantities
+from neuromanifold.symmetry.conservation.conserved import conserved_quantities_probe as conserved_quantities
 
 __all__ = [
     "Probe",

@@ -10,15 +10,15 @@ import numpy as np
 from neuromanifold.inspection.opening import samples
 from neuromanifold.models import load, save
 from neuromanifold.models.adapters.packages import need
-from neuromanifold.models.adapters.pytorch import from_torch, save_graph, to_torch
-from neuromanifold.models.adapters.torch_program import outputs_in_torch, program_module, write_program
-from neuromanifold.models.adapters.torch_tensors import tensors_in
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.adapters.torch.conversion import from_torch, save_graph, to_torch
+from neuromanifold.models.adapters.torch.program_writer import outputs_in_torch, program_module, write_program
+from neuromanifold.models.adapters.torch.tensors import tensors_in
 from neuromanifold.models.files.factory import module_with_factory
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import layer_names
-from neuromanifold.numerics.files import check_output, write_atomically
 from neuromanifold.numerics.precision import is_floating
-from neuromanifold.symmetry.reduce import Reduction, reduce_width
+from neuromanifold.runtime.files import check_output, write_atomically
+from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 
 
 def reduced_file(

@@ -36,17 +36,17 @@ from neuromanifold.inspection.costs import (
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
-from neuromanifold.models.described import filters, perceptron
+from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
+from neuromanifold.numerics.elimination import first_rows
 from neuromanifold.numerics.precision import is_floating
-from neuromanifold.numerics.profile import first_rows
 from neuromanifold.numerics.rank import Rank
-from neuromanifold.symmetry.account import DimensionAccount, account_of
-from neuromanifold.symmetry.balances import Scalings
-from neuromanifold.symmetry.conserved import ConservedQuantities, conserved_quantities
-from neuromanifold.symmetry.reduce import Reduction, reduction_of
-from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
-from neuromanifold.tangent.spectrum import Spectrum, spectrum
+from neuromanifold.symmetry.account.dimension_account import DimensionAccount, account_of
+from neuromanifold.symmetry.conservation.balances import Scalings
+from neuromanifold.symmetry.conservation.conserved import ConservedQuantities, conserved_quantities
+from neuromanifold.symmetry.reduction.reduce import Reduction, reduction_of
+from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
+from neuromanifold.tangent.rank.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
 
 _LARGEST_ACCOUNT = 5_000  # parameters; generators of wide linear layers number the square of their width
 _LONGEST_ACCOUNT = 90.0  # seconds

@@ -14,20 +14,20 @@ from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model
-from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote, widest
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
 from neuromanifold.regions.patterns import pattern_columns, patterns_by_layer
 from neuromanifold.regions.problem import Problem
-from neuromanifold.symmetry.balances import Scalings, channel_scalings
-from neuromanifold.tangent.geometry import Geometry
-from neuromanifold.tangent.jacobian import n_columns
-from neuromanifold.tangent.routes import Plan, plan
+from neuromanifold.symmetry.conservation.balances import Scalings, channel_scalings
+from neuromanifold.tangent.kernel.routes import Plan, plan
+from neuromanifold.tangent.rank.geometry import Geometry
+from neuromanifold.tangent.rank.jacobian import n_columns
 
 MOST_ROWS = 5_000
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.inspection.events import write_events
-from neuromanifold.numerics.files import write_text
 from neuromanifold.numerics.results import Result
+from neuromanifold.runtime.files import write_text
 
 TITLES = {
     "loss": "loss",

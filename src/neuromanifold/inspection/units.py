@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.model_kind import perceptron
 
 
 @dataclass(frozen=True)

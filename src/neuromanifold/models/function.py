@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called, read
-from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.precision import dtype_of, is_floating, widest
 from neuromanifold.numerics.validation import indefinite
+from neuromanifold.runtime.pickling import ByName
 
 
 @dataclass(frozen=True)

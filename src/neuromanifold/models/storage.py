@@ -9,18 +9,18 @@ import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named
 from neuromanifold.models.adapters.packages import need
-from neuromanifold.models.adapters.torch_tensors import from_array
-from neuromanifold.models.described import perceptron, require_perceptron
-from neuromanifold.models.files.exported import read_exported
+from neuromanifold.models.adapters.torch.tensors import from_array
 from neuromanifold.models.files.factory import load_with_factory
 from neuromanifold.models.files.layers import chained, parts_of
 from neuromanifold.models.files.normalisation import folded
+from neuromanifold.models.files.pt2 import read_exported
 from neuromanifold.models.files.tensors import FORMATS, keeps_order, read_tensors
 from neuromanifold.models.mlp import MLP, Entry, Layer, Params
+from neuromanifold.models.model_kind import perceptron, require_perceptron
 from neuromanifold.models.stack import LinearStack
-from neuromanifold.numerics.archives import first_line, read_json
-from neuromanifold.numerics.files import write_atomically
 from neuromanifold.numerics.validation import check_params
+from neuromanifold.runtime.files import write_atomically
+from neuromanifold.runtime.untrusted_files import first_line, read_json
 
 _KEY = "neuromanifold"
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import jax
 
-from neuromanifold.numerics.devices import devices
 from neuromanifold.numerics.precision import is_traced, products_are
+from neuromanifold.runtime.devices import devices
 
 _QUICKLY: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 

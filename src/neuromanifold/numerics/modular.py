@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from neuromanifold.numerics.memory import blocks
+from neuromanifold.runtime.memory import blocks
 
 Residues = Int[Any, "..."]
 _HALF = 31

@@ -16,7 +16,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec, Sharding
 
-from neuromanifold.numerics.forks import check_fork
+from neuromanifold.runtime.processes import check_fork
 
 Tree = TypeVar("Tree")
 

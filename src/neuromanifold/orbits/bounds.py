@@ -9,15 +9,15 @@ import numpy as np
 
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.models.described import filters, perceptron
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.host import flatten_on_host, host_rank, left_kernel
 from neuromanifold.orbits.partition import invariant_leaf
 from neuromanifold.orbits.rings import Reals, Residues, Ring
-from neuromanifold.symmetry.neurons import by_neuron, degree, hidden, is_real, linear_slope
-from neuromanifold.tangent.jacobian import n_columns
+from neuromanifold.symmetry.groups.neurons import by_neuron, degree, hidden, is_real, linear_slope
+from neuromanifold.tangent.rank.jacobian import n_columns
 
 
 @dataclass(frozen=True, repr=False)

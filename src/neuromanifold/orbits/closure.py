@@ -12,9 +12,8 @@ from jaxtyping import Float
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import Model, checked
-from neuromanifold.models.described import filters, perceptron
+from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.rank import Rank, exact_rank
 from neuromanifold.numerics.results import Result
@@ -25,6 +24,7 @@ from neuromanifold.orbits.family import Brackets, Family, family_of, has_fast_br
 from neuromanifold.orbits.host import flatten_on_host, host_rank
 from neuromanifold.orbits.reached import reaching_inputs, regions_met
 from neuromanifold.orbits.transport import Transport, transport
+from neuromanifold.runtime.memory import memory_budget
 
 _SPREAD = 1.5  # standard deviation of drawn inputs
 _LANES = 8  # brackets beyond the number of directions that may still be missing

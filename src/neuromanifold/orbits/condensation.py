@@ -14,10 +14,10 @@ from neuromanifold.numerics.results import Result, follows
 from neuromanifold.orbits.lattice import exchange
 from neuromanifold.orbits.partition import InvariantLeaf, invariant_leaf, leaf_of, on_host
 from neuromanifold.orbits.stabiliser import components
-from neuromanifold.symmetry.monomial import Monomial
-from neuromanifold.symmetry.neurons import by_neuron
-from neuromanifold.symmetry.permutation import PermutationGroup
-from neuromanifold.symmetry.reduce import Reduction, reduce_width
+from neuromanifold.symmetry.groups.monomial import Monomial
+from neuromanifold.symmetry.groups.neurons import by_neuron
+from neuromanifold.symmetry.groups.permutation import PermutationGroup
+from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 
 _CANDIDATES = 8
 

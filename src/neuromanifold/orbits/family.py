@@ -16,9 +16,9 @@ from neuromanifold.graph.interpret import bends
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.rules import RULES
 from neuromanifold.models.arguments import Model
-from neuromanifold.models.described import perceptron
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.orbits.bracket import induced_field, left_normed
 from neuromanifold.orbits.derivatives import NAMED
@@ -26,7 +26,7 @@ from neuromanifold.orbits.fields import Control, DenseFields, Fields, WalkedFiel
 from neuromanifold.orbits.nested import iterated_brackets
 from neuromanifold.orbits.rings import Reals, Ring
 from neuromanifold.orbits.transport import Lift
-from neuromanifold.tangent.jacobian import sample_jacobians
+from neuromanifold.tangent.rank.jacobian import sample_jacobians
 
 _WALKED = NAMED | RULES.keys()
 _MIXED = 4  # inputs whose fields are added up to flow along

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, to_host

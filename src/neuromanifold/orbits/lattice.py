@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.results import Shown
 from neuromanifold.orbits.partition import Block, InvariantLeaf, generic_point, invariant_leaf, leaf_of
-from neuromanifold.symmetry.monomial import Monomial, monomial
-from neuromanifold.symmetry.neurons import by_neuron
-from neuromanifold.symmetry.permutation import PermutationGroup
+from neuromanifold.symmetry.groups.monomial import Monomial, monomial
+from neuromanifold.symmetry.groups.neurons import by_neuron
+from neuromanifold.symmetry.groups.permutation import PermutationGroup
 
 Pieces = tuple[Block, ...]
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.stabiliser import components, images, stabiliser
-from neuromanifold.symmetry.hadamard import flatten, unflatten
-from neuromanifold.symmetry.monomial import Monomial
+from neuromanifold.symmetry.groups.hadamard import flatten, unflatten
+from neuromanifold.symmetry.groups.monomial import Monomial
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.spaces import exact_spaces
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.reach import gate_rows, known_regions, wide_inputs
-from neuromanifold.symmetry.chain import ExactRows, segments
+from neuromanifold.symmetry.account.chain import ExactRows, segments
 
 _BATCH = 256
 _PATIENCE = 4  # batches without a new region

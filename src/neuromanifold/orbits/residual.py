@@ -19,7 +19,7 @@ from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, refuse_tracers
 from neuromanifold.orbits.host import input_features
-from neuromanifold.symmetry.hadamard import unflatten
+from neuromanifold.symmetry.groups.hadamard import unflatten
 
 _COEFFICIENTS = 4
 _LARGE = 1e50

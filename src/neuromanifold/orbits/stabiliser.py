@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold.symmetry.monomial import Monomial, monomial
-from neuromanifold.symmetry.neurons import by_neuron
-from neuromanifold.symmetry.permutation import PermutationGroup
+from neuromanifold.symmetry.groups.monomial import Monomial, monomial
+from neuromanifold.symmetry.groups.neurons import by_neuron
+from neuromanifold.symmetry.groups.permutation import PermutationGroup
 
 Mapping = tuple[np.ndarray, ...]
 """For each layer, inputs included: the vertex that each vertex goes to."""

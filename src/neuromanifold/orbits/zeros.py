@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.activation import Activation
-from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.orbits.genericity import is_flat_at_zero, vanishes_at_zero
 from neuromanifold.orbits.partition import on_host, template, vector
-from neuromanifold.symmetry.hadamard import flatten, unflatten
-from neuromanifold.symmetry.monomial import Monomial, monomial
-from neuromanifold.symmetry.neurons import by_neuron
+from neuromanifold.symmetry.groups.hadamard import flatten, unflatten
+from neuromanifold.symmetry.groups.monomial import Monomial, monomial
+from neuromanifold.symmetry.groups.neurons import by_neuron
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
-from neuromanifold.numerics.cluster import cluster, completed
-from neuromanifold.numerics.files import check_folder
-from neuromanifold.numerics.threads import one_blas_thread
 from neuromanifold.papers.output import Claim, read_record, write_record, write_summary
 from neuromanifold.papers.progress import shown
+from neuromanifold.runtime.cluster import cluster, completed
+from neuromanifold.runtime.files import check_folder
+from neuromanifold.runtime.threads import one_blas_thread
 
 FOLDER = "blocks"
 NOT_MEASURED = "not measured"

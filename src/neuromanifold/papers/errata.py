@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from neuromanifold.numerics.files import write_text
 from neuromanifold.papers.evidence import NOT_REPRODUCED, TRUE_INSTEAD
 from neuromanifold.papers.ledger import PAPERS, Verdicts, recorded_verdicts, statements
 from neuromanifold.papers.statement import NO_PROOF, Statement
+from neuromanifold.runtime.files import write_text
 
 _HEADER = """# Errata
 

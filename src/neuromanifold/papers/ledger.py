@@ -9,12 +9,12 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from neuromanifold.numerics.files import write_text
-from neuromanifold.numerics.processes import in_processes
-from neuromanifold.numerics.threads import cores, one_blas_thread
 from neuromanifold.papers.evidence import FAILS, TRUE_INSTEAD, Dropped, Evidence
 from neuromanifold.papers.examination import examine_seeded, seed_of
 from neuromanifold.papers.statement import Statement
+from neuromanifold.runtime.files import write_text
+from neuromanifold.runtime.processes import in_processes
+from neuromanifold.runtime.threads import cores, one_blas_thread
 
 PAPERS = ("complexity", "invariant", "bottleneck", "teleport", "riemann")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import jax
 
-from neuromanifold.numerics.files import write_atomically, write_text
-from neuromanifold.numerics.sealed import check_seal, write_sealed
+from neuromanifold.runtime.checksummed import check_seal, write_sealed
+from neuromanifold.runtime.files import write_atomically, write_text
 
 REMEDY = "delete it, or name another folder"
 # Okabe and Ito's palette, told apart by colour-blind readers and in print.

@@ -10,8 +10,8 @@ import numpy as np
 from neuromanifold.graph.graph import trace
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import checked
-from neuromanifold.models.described import perceptron
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
 from neuromanifold.regions.generic import generic_rank, symmetry_bound

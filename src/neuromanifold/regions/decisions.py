@@ -22,7 +22,7 @@ from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.residues import Residues
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.memory import blocks, memory_budget
+from neuromanifold.runtime.memory import blocks, memory_budget
 
 _BITS = (FIRST_BITS, 512, 2048, 8192)
 _AT_ONCE, _BALLS_AT_ONCE = 256, 16

@@ -11,7 +11,7 @@ from jaxtyping import Bool, UInt32
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import check_model, check_rows, output_size
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers

@@ -20,13 +20,13 @@ from neuromanifold.graph.selection import Selection, select
 from neuromanifold.graph.sketches import draw_sketch, entering_exactly, sketched
 from neuromanifold.graph.support import Support
 from neuromanifold.graph.walk import refuse_inexact, walk
-from neuromanifold.models.described import require_perceptron
+from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics import modular
-from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.regions.decisions import Decisions, decide
 from neuromanifold.regions.signs import Signs, layer_slopes, signs_of
 from neuromanifold.regions.status import LayerStatus, statuses
+from neuromanifold.runtime.memory import blocks, memory_budget
 
 Model = Callable[[Any, Any], Any]
 _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2.7·10¹⁶)

@@ -10,8 +10,8 @@ from neuromanifold.graph.graph import trace
 from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.activation import Activation, per_neuron
 from neuromanifold.models.arguments import checked
-from neuromanifold.models.described import require_perceptron
 from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import sample_arrays

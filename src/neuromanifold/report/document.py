@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.inspection import Inspection, LayerStatus, Timeline
-from neuromanifold.numerics.files import write_text
 from neuromanifold.numerics.rank import Rank
+from neuromanifold.runtime.files import write_text
 
 _ESCAPED = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|"})
 

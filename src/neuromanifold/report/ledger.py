@@ -7,10 +7,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from neuromanifold.numerics.files import write_text
 from neuromanifold.papers import NO_PROOF, PAPERS, Dropped, Evidence, coverage, printed_claims
 from neuromanifold.report.page import head
 from neuromanifold.report.style import STYLE
+from neuromanifold.runtime.files import write_text
 
 # Column widths are fixed and words may break, so that no column is pushed out of the page; below 45rem every row is a card.
 _STYLE = """

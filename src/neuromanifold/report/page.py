@@ -7,13 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from neuromanifold.inspection import Inspection, Timeline
-from neuromanifold.numerics.files import write_text
 from neuromanifold.report import figures
 from neuromanifold.report.reduction import reduction_section
 from neuromanifold.report.style import PAGE_STYLE, STYLE
 from neuromanifold.report.terms import TERMS, annotated, glossary, linked, marked, named, row_name
 from neuromanifold.report.unit_map import unit_map
-from neuromanifold.symmetry.account import DimensionAccount
+from neuromanifold.runtime.files import write_text
+from neuromanifold.symmetry.account.dimension_account import DimensionAccount
 
 TITLE = "What this network's parameters do"
 _PARAMETERS = (

@@ -11,7 +11,7 @@ from safetensors.numpy import save as dump
 
 from neuromanifold.inspection import Inspection
 from neuromanifold.models import MLP, save
-from neuromanifold.models.described import perceptron
+from neuromanifold.models.model_kind import perceptron
 from neuromanifold.report.terms import linked
 from neuromanifold.symmetry import Reduction
 

@@ -1,20 +1,24 @@
 """Groups acting on parameters: actions, generators, orbits, the dimension account, conserved quantities, teleportation, reduction."""
 
-from neuromanifold.symmetry.account import DimensionAccount, dimension_account
-from neuromanifold.symmetry.balances import Balance, Scalings, channel_scalings
-from neuromanifold.symmetry.base import AbstractGroup, Composition, ContinuousGroup, Element, LieGroup
-from neuromanifold.symmetry.batch import BatchGroup
-from neuromanifold.symmetry.conserved import (
+from neuromanifold.symmetry.account.dimension_account import DimensionAccount, dimension_account
+from neuromanifold.symmetry.account.equivalence import HiddenEquivalence, hidden_equivalence
+from neuromanifold.symmetry.conservation.balances import Balance, Scalings, channel_scalings
+from neuromanifold.symmetry.conservation.conserved import (
     ConservedQuantities,
     conserved_quantities,
     conserved_quantities_probe,
 )
-from neuromanifold.symmetry.dense import Dense
-from neuromanifold.symmetry.discover import Discovery, discover
-from neuromanifold.symmetry.equivalence import HiddenEquivalence, hidden_equivalence
-from neuromanifold.symmetry.filters import FilterScaling, FilterScalingGroup
-from neuromanifold.symmetry.flow import Flow, FlowGroup
-from neuromanifold.symmetry.hadamard import (
+from neuromanifold.symmetry.conservation.laws import ConservationLaws, conservation_laws
+from neuromanifold.symmetry.conservation.teleport import Teleportation, teleport
+from neuromanifold.symmetry.conservation.training import teleporting
+from neuromanifold.symmetry.discovery.discover import Discovery, discover
+from neuromanifold.symmetry.groups.base import AbstractGroup, Composition, ContinuousGroup, Element, LieGroup
+from neuromanifold.symmetry.groups.batch import BatchGroup
+from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup, Renaming
+from neuromanifold.symmetry.groups.dense import Dense
+from neuromanifold.symmetry.groups.filters import FilterScaling, FilterScalingGroup
+from neuromanifold.symmetry.groups.flow import Flow, FlowGroup
+from neuromanifold.symmetry.groups.hadamard import (
     Extended,
     ExtendedModel,
     HadamardGroup,
@@ -22,19 +26,15 @@ from neuromanifold.symmetry.hadamard import (
     Reparametrization,
     TransformedModel,
 )
-from neuromanifold.symmetry.laws import ConservationLaws, conservation_laws
-from neuromanifold.symmetry.linear import AffineGroup, GeneralLinearGroup, OrthogonalGroup
-from neuromanifold.symmetry.monomial import Monomial
-from neuromanifold.symmetry.permutation import PermutationGroup
-from neuromanifold.symmetry.places import PlaceGroup, Renaming
-from neuromanifold.symmetry.product import NetworkGroup, SymmetryGroup, symmetry_group
-from neuromanifold.symmetry.reduce import Reduction, reduce_width
-from neuromanifold.symmetry.rewriting import Removal
-from neuromanifold.symmetry.scaling import ScalingGroup
-from neuromanifold.symmetry.sign import SignedPermutationGroup, SignGroup
-from neuromanifold.symmetry.teleport import Teleportation, teleport
-from neuromanifold.symmetry.training import teleporting
-from neuromanifold.symmetry.transformation import Transformation, gamma_norm, transformation
+from neuromanifold.symmetry.groups.linear import AffineGroup, GeneralLinearGroup, OrthogonalGroup
+from neuromanifold.symmetry.groups.monomial import Monomial
+from neuromanifold.symmetry.groups.permutation import PermutationGroup
+from neuromanifold.symmetry.groups.product import NetworkGroup, SymmetryGroup, symmetry_group
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
+from neuromanifold.symmetry.groups.sign import SignedPermutationGroup, SignGroup
+from neuromanifold.symmetry.groups.transformation import Transformation, gamma_norm, transformation
+from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
+from neuromanifold.symmetry.reduction.rewriting import Removal
 
 __all__ = [
     "AbstractGroup",

@@ -1,13 +1,6 @@
 """The differential of θ ↦ f_θ(X): Jacobian, kernel, spectrum, functional dimension, alignment, linearisation, infinite width."""
 
-from neuromanifold.tangent.alignment import alignment, kernel_alignment
-from neuromanifold.tangent.certificate import JacobianCertificate
 from neuromanifold.tangent.curvature import curvatures, largest_stable_lr, output_hessian_norm, sharpness
-from neuromanifold.tangent.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
-from neuromanifold.tangent.empirical_nngp import empirical_nngp
-from neuromanifold.tangent.ensemble import EnsembleFlow, ensemble_flow
-from neuromanifold.tangent.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
-from neuromanifold.tangent.gram import Gram, gram
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
     KernelOptions,
@@ -18,13 +11,19 @@ from neuromanifold.tangent.infinite import (
     monte_carlo_kernels,
     nngp,
 )
-from neuromanifold.tangent.jacobian import jacobian
-from neuromanifold.tangent.linearize import linearize
-from neuromanifold.tangent.ntk import ntk
-from neuromanifold.tangent.operator import ntk_operator
-from neuromanifold.tangent.prediction import KernelFlow, kernel_flow
-from neuromanifold.tangent.routes import Plan, kernel_plan
-from neuromanifold.tangent.spectrum import Spectrum, spectrum
+from neuromanifold.tangent.kernel.gram import Gram, gram
+from neuromanifold.tangent.kernel.ntk import empirical_nngp, ntk
+from neuromanifold.tangent.kernel.operator import ntk_operator
+from neuromanifold.tangent.kernel.routes import Plan, kernel_plan
+from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
+from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
+from neuromanifold.tangent.prediction.ensemble import EnsembleFlow, ensemble_flow
+from neuromanifold.tangent.prediction.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
+from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, kernel_flow
+from neuromanifold.tangent.prediction.linearize import linearize
+from neuromanifold.tangent.rank.certificate import JacobianCertificate
+from neuromanifold.tangent.rank.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
+from neuromanifold.tangent.rank.jacobian import jacobian
 
 __all__ = [
     "EnsembleFlow",

@@ -16,7 +16,7 @@ from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, promote
 from neuromanifold.numerics.validation import indefinite
-from neuromanifold.tangent.jacobian import n_columns
+from neuromanifold.tangent.rank.jacobian import n_columns
 
 _KINDS = ("gauss-newton", "hessian")
 

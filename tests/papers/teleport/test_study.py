@@ -21,7 +21,7 @@ from neuromanifold.papers.teleport import data as image_data
 from neuromanifold.papers.teleport.statistics import halving_epoch, halving_time, log_slope, pearson
 from neuromanifold.papers.teleport.training import LOSSES, Images, Optimizer
 from neuromanifold.symmetry import HadamardGroup
-from neuromanifold.symmetry.scales import ScaleSearch
+from neuromanifold.symmetry.conservation.scales import ScaleSearch
 
 NET = nm.MLP((6, 5, 5, 3), bias=False, scaling="ntk")
 QUIET = lambda what, fraction: None  # noqa: E731

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.numerics.pickling import ByName
 from neuromanifold.numerics.precision import boundary, full_products, is_traced, promote, widest
+from neuromanifold.runtime.pickling import ByName
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.models.adapters.packages import loaded
-from neuromanifold.models.adapters.pytorch import from_torch
-from neuromanifold.models.adapters.torch_tensors import from_array
+from neuromanifold.models.adapters.torch.conversion import from_torch
+from neuromanifold.models.adapters.torch.tensors import from_array
 from neuromanifold.models.files.tensors import read_tensors
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.validation import indefinite

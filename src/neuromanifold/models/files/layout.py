@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.models.adapters.ties import Place, place
-from neuromanifold.numerics.archives import unreadable
+from neuromanifold.models.adapters.torch.ties import Place, place
+from neuromanifold.runtime.untrusted_files import unreadable
 
 
 @dataclass(frozen=True)

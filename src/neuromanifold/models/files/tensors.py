@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from neuromanifold.models.files.torch_archive import read_torch_archive
-from neuromanifold.numerics.archives import first_line, read_json, read_npz, unreadable
+from neuromanifold.runtime.untrusted_files import first_line, read_json, read_npz, unreadable
 
 TORCH = (".pt", ".pth", ".ckpt", ".bin")
 FORMATS = ".safetensors, .npz, .pt, .pth or .pt2"

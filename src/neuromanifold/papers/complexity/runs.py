@@ -25,7 +25,7 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.papers.output import REMEDY, read_data, save_data
 from neuromanifold.regions.bounds import region_bound
 from neuromanifold.regions.patterns import sampled_regions
-from neuromanifold.tangent.dimension import functional_dimension, single_precision_rank
+from neuromanifold.tangent.rank.dimension import functional_dimension, single_precision_rank
 
 HIDDEN = (10, 10, 10, 10)
 LEARNING_RATE, WEIGHT_DECAY, BATCH = 0.01, 1e-4, 16

@@ -15,9 +15,9 @@ from neuromanifold.papers.teleport.data import load
 from neuromanifold.papers.teleport.runs import WIDTHS, Report, Store, images, network
 from neuromanifold.papers.teleport.statistics import halving_time
 from neuromanifold.papers.teleport.training import LOSSES, Images, Optimizer
-from neuromanifold.symmetry.hadamard import HadamardGroup
+from neuromanifold.symmetry.groups.hadamard import HadamardGroup
 from neuromanifold.tangent.curvature import output_hessian_norm
-from neuromanifold.tangent.dimension import functional_dimension
+from neuromanifold.tangent.rank.dimension import functional_dimension
 
 
 @dataclass(frozen=True)

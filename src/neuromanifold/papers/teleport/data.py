@@ -8,8 +8,8 @@ import numpy as np
 
 from neuromanifold.data import fashion
 from neuromanifold.data.folders import folders
-from neuromanifold.numerics.archive import read_archive, write_archive
-from neuromanifold.numerics.files import write_text
+from neuromanifold.runtime.checksummed import read_archive, write_archive
+from neuromanifold.runtime.files import write_text
 
 CARRIED = "teleport_fashion_mnist.npz"
 TRAIN, TEST = 5000, 1000

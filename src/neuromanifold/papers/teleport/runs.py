@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.mlp import MLP
-from neuromanifold.numerics.archive import read_archive, write_archive
 from neuromanifold.papers.teleport import training
 from neuromanifold.papers.teleport.data import Sample, load
 from neuromanifold.papers.teleport.training import LOSSES, Images, Optimizer
-from neuromanifold.symmetry.scales import SEARCH, ScaleSearch, hadamard_scales
+from neuromanifold.runtime.checksummed import read_archive, write_archive
+from neuromanifold.symmetry.conservation.scales import SEARCH, ScaleSearch, hadamard_scales
 
 Report = Callable[[str, float], None]
 REMEDY = "delete it, or name another folder"

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 import xarray as xr
 
-from neuromanifold.numerics.archive import read_archive
 from neuromanifold.papers.blocks import Block, run_blocks
 from neuromanifold.papers.output import Claim, save_data, save_figure
 from neuromanifold.papers.teleport import beyond, figures, runs
@@ -25,8 +24,9 @@ from neuromanifold.papers.teleport.statistics import (
     spearman,
 )
 from neuromanifold.papers.teleport.training import LOSSES
-from neuromanifold.symmetry.hadamard import HadamardGroup
-from neuromanifold.symmetry.scales import ScaleSearch
+from neuromanifold.runtime.checksummed import read_archive
+from neuromanifold.symmetry.conservation.scales import ScaleSearch
+from neuromanifold.symmetry.groups.hadamard import HadamardGroup
 
 
 def reproduce(

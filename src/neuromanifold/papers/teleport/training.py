@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from neuromanifold.models.init import ntk as standard_normal
 from neuromanifold.models.losses import cross_entropy, half_squared_error, mse
 from neuromanifold.models.mlp import MLP
-from neuromanifold.tangent.linearize import first_order
+from neuromanifold.tangent.prediction.linearize import first_order
 
 Loss = Callable[[Any, Any], Any]
 

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.layers.branches import shapes_through
-from neuromanifold.numerics.devices import in_halves
-from neuromanifold.numerics.memory import blocks
-from neuromanifold.tangent.contraction import all_finite
+from neuromanifold.runtime.devices import in_halves
+from neuromanifold.runtime.memory import blocks
 from neuromanifold.tangent.infinite.deviations import Deviation
 from neuromanifold.tangent.infinite.plan import first_orders, next_orders
 from neuromanifold.tangent.infinite.program import Program, diagonal_pass, largest_variances, own_pass, pair_pass
+from neuromanifold.tangent.kernel.contraction import all_finite
 
 _ARRAYS_PER_PAIR = 16
 # On a processor the arrays of one block stay in its cache.

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.numerics.memory import memory_budget
 from neuromanifold.numerics.precision import boundary, is_traced
 from neuromanifold.numerics.results import named
 from neuromanifold.numerics.validation import check_sample
+from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.tangent.infinite.blocked import Wanted, blocked_diagonals, blocked_kernels
 from neuromanifold.tangent.infinite.deviations import deviations
 from neuromanifold.tangent.infinite.program import Program, program

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.numerics.memory import blocks, memory_budget
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.results import Array, follows, named
 from neuromanifold.numerics.validation import check_sample
-from neuromanifold.tangent.ntk import ntk
+from neuromanifold.runtime.memory import blocks, memory_budget
+from neuromanifold.tangent.kernel.ntk import ntk
 
 
 class Estimate(NamedTuple):

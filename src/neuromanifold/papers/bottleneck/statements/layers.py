@@ -197,7 +197,7 @@ def measure_trace(
 
 def confirm_trace(case: Case) -> Check:
     """The trace of `nm.ntk`, structured derivatives on the device."""
-    from neuromanifold.tangent.ntk import ntk
+    from neuromanifold.tangent.kernel.ntk import ntk
 
     kernel = np.diag(np.asarray(ntk(case.net, case.params, case.x, trace=True)))
     found = trace_formula(case, False)

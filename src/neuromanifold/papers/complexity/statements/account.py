@@ -12,8 +12,8 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.papers.check import Check, inside
 from neuromanifold.papers.complexity.statements.cases import Network, Widths, architectures, random_widths, staged
 from neuromanifold.papers.statement import Control, Statement
-from neuromanifold.symmetry.equivalence import hidden_equivalence
-from neuromanifold.tangent.certificate import certified_rank
+from neuromanifold.symmetry.account.equivalence import hidden_equivalence
+from neuromanifold.tangent.rank.certificate import certified_rank
 
 PAPER = "complexity"
 

@@ -22,9 +22,9 @@ from neuromanifold.papers.complexity.statements.cases import (
 )
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.patterns import fixed_neurons
-from neuromanifold.symmetry.dense import Dense
-from neuromanifold.symmetry.linear import random_invertible
-from neuromanifold.tangent.fields import Fields, Layout, join, mixing
+from neuromanifold.symmetry.groups.dense import Dense
+from neuromanifold.symmetry.groups.linear import random_invertible
+from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
 
 PAPER = "complexity"
 EPS = float(np.finfo(np.float64).eps)

@@ -31,9 +31,9 @@ from neuromanifold.papers.complexity.statements.kernel import parameter_count
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.generic import orbit_directions
 from neuromanifold.regions.patterns import sampled_regions
-from neuromanifold.symmetry.equivalence import hidden_equivalence
-from neuromanifold.tangent.dimension import functional_dimension
-from neuromanifold.tangent.fields import Fields, Layout, join, mixing
+from neuromanifold.symmetry.account.equivalence import hidden_equivalence
+from neuromanifold.tangent.rank.dimension import functional_dimension
+from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
 
 PAPER = "complexity"
 PRIME = 2**61 - 1

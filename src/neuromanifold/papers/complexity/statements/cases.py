@@ -14,8 +14,8 @@ from neuromanifold.numerics import modular
 from neuromanifold.regions.patterns import fixed_neurons
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.signs import Signs, signs_of
-from neuromanifold.tangent.dimension import functional_dimension
-from neuromanifold.tangent.fields import Fields
+from neuromanifold.tangent.rank.dimension import functional_dimension
+from neuromanifold.tangent.rank.fields import Fields
 
 Widths = tuple[int, ...]
 Status = tuple[tuple[str, ...], ...]

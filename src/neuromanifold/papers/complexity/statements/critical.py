@@ -31,7 +31,7 @@ from neuromanifold.papers.complexity.statements.cases import (
     random_widths,
 )
 from neuromanifold.papers.statement import Control, Statement
-from neuromanifold.symmetry.scaling import ScalingGroup
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
 
 PAPER = "complexity"
 

@@ -21,10 +21,10 @@ from neuromanifold.papers.complexity.statements.cases import (
 )
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.generic import orbit_directions
-from neuromanifold.symmetry.base import ContinuousGroup
-from neuromanifold.symmetry.linear import GeneralLinearGroup
-from neuromanifold.symmetry.product import SymmetryGroup
-from neuromanifold.symmetry.scaling import ScalingGroup
+from neuromanifold.symmetry.groups.base import ContinuousGroup
+from neuromanifold.symmetry.groups.linear import GeneralLinearGroup
+from neuromanifold.symmetry.groups.product import SymmetryGroup
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
 
 PAPER = "complexity"
 PRIME = 2**61 - 1

@@ -25,9 +25,9 @@ from neuromanifold.papers.complexity.statements.cases import (
 )
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.regions.bounds import is_roughly_monotonic
-from neuromanifold.symmetry.base import numerical_rank
-from neuromanifold.tangent.dimension import functional_dimension, single_precision_rank
-from neuromanifold.tangent.ntk import ntk
+from neuromanifold.symmetry.groups.base import numerical_rank
+from neuromanifold.tangent.kernel.ntk import ntk
+from neuromanifold.tangent.rank.dimension import functional_dimension, single_precision_rank
 
 PAPER = "complexity"
 PRINTED_COUNTS = {1: 361, 2: 371, 8: 431}

@@ -16,7 +16,7 @@ from neuromanifold.papers.complexity.statements.cases import (
 )
 from neuromanifold.papers.complexity.statements.setup import WAVES, printed_function
 from neuromanifold.papers.statement import Control, Statement
-from neuromanifold.tangent.ntk import ntk
+from neuromanifold.tangent.kernel.ntk import ntk
 
 PAPER = "complexity"
 EPS = float(np.finfo(np.float64).eps)

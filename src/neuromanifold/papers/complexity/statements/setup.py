@@ -19,7 +19,7 @@ from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.papers.check import Check, inside
 from neuromanifold.papers.complexity import runs
 from neuromanifold.papers.statement import Control, Statement
-from neuromanifold.tangent.dimension import single_precision_rank
+from neuromanifold.tangent.rank.dimension import single_precision_rank
 
 PAPER = "complexity"
 EPS = float(np.finfo(np.float64).eps)

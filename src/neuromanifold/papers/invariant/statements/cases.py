@@ -18,7 +18,7 @@ from neuromanifold.orbits.family import family_of
 from neuromanifold.orbits.host import flatten_on_host
 from neuromanifold.orbits.rings import Reals
 from neuromanifold.papers.invariant.statements.algebra import Neurons, Support
-from neuromanifold.symmetry.hadamard import unflatten
+from neuromanifold.symmetry.groups.hadamard import unflatten
 
 PAPER = "invariant"
 EPS = float(np.finfo(np.float64).eps)

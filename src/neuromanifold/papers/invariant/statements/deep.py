@@ -21,8 +21,8 @@ from neuromanifold.papers.check import Check
 from neuromanifold.papers.invariant.statements.cases import ANALYTIC, EPS, PAPER, Trained, trained
 from neuromanifold.papers.invariant.statements.maps import signed_permutations
 from neuromanifold.papers.statement import Control, Statement
-from neuromanifold.symmetry.hadamard import unflatten
-from neuromanifold.symmetry.monomial import Monomial, monomial
+from neuromanifold.symmetry.groups.hadamard import unflatten
+from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 
 Widths = tuple[int, ...]
 Sets = tuple[tuple[int, ...], ...]

@@ -17,8 +17,8 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control, Statement
-from neuromanifold.tangent.alignment import alignment, kernel_alignment
-from neuromanifold.tangent.ntk import ntk
+from neuromanifold.tangent.kernel.ntk import ntk
+from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
 
 _EPS = float(np.finfo(np.float64).eps)
 SAMPLES, OUTPUTS = 5, 2

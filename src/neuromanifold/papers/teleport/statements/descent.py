@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.papers.check import Check, inside
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements.exact import rationals
-from neuromanifold.tangent.alignment import alignment
+from neuromanifold.tangent.prediction.alignment import alignment
 
 _EPS = float(np.finfo(np.float64).eps)
 STEPS = tuple(range(7))
@@ -285,7 +285,7 @@ def _setup_in_floats(case: Setup) -> Check:
     """Gradient descent on θ by JAX, and Θ by the library's kernel."""
     import jax
 
-    from neuromanifold.tangent.ntk import ntk
+    from neuromanifold.tangent.kernel.ntk import ntk
 
     rows, f = np.array(case.jacobian, float), np.array(case.start, float)[:, None]
     with jax.enable_x64(True):

@@ -13,8 +13,8 @@ import numpy as np
 from neuromanifold.models.activation import Activation, activation_named, power
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
-from neuromanifold.symmetry.hadamard import flatten, unflatten
-from neuromanifold.symmetry.monomial import Monomial, monomial
+from neuromanifold.symmetry.groups.hadamard import flatten, unflatten
+from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 
 # Not homogeneous, so that a move which depends on the data is needed; over the rationals, so that it can be taken exactly.
 BENT = Activation(lambda z: z + z * z, name="z + z²", polynomial=(0.0, 1.0, 1.0), degree=None, scalars=None)

@@ -14,7 +14,7 @@ from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.exact import HALF, POSITIVE, REAL, TWO, Jet, Move, largest
-from neuromanifold.symmetry.hadamard import Extended, Reparametrization, flatten
+from neuromanifold.symmetry.groups.hadamard import Extended, Reparametrization, flatten
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.limit import RATE, lower_end
 from neuromanifold.papers.teleport.statistics import log_slope
-from neuromanifold.symmetry.scaling import ScalingGroup
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold.tangent.curvature import output_hessian_norm
 
 ROW = "Eq 19"

@@ -11,7 +11,7 @@ from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.exact import Jet, Move
 from neuromanifold.papers.teleport.statements.symmetry import Draw, compared, draws, float_law
-from neuromanifold.symmetry.hadamard import flatten
+from neuromanifold.symmetry.groups.hadamard import flatten
 
 ROW = "Eq 67, 72"
 NONLINEAR = ("batch",)

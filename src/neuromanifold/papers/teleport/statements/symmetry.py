@@ -18,7 +18,7 @@ from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
 from neuromanifold.papers.teleport.statements.exact import Move, largest
-from neuromanifold.symmetry.hadamard import flatten
+from neuromanifold.symmetry.groups.hadamard import flatten
 
 _EPS = float(np.finfo(np.float64).eps)
 

@@ -13,8 +13,8 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.papers.teleport.statements.exact import layers
 from neuromanifold.papers.teleport.statistics import Estimate, log_slope
-from neuromanifold.symmetry.hadamard import flatten
-from neuromanifold.symmetry.monomial import monomial
+from neuromanifold.symmetry.groups.hadamard import flatten
+from neuromanifold.symmetry.groups.monomial import monomial
 
 STEPS, EARLY, TRIALS, SAMPLES, LR = 8, 4, 12, 4, 1.0
 WIDTHS = {"tanh": (64, 256, 1024), "relu": (256, 2048, 12288), "tanh, two layers": (32, 80, 200)}

@@ -1,0 +1,1 @@
+"""PyTorch networks: read from modules, computed in JAX, written back."""

@@ -1,0 +1,195 @@
+"""Operations over windows, and changes of resolution."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.graph.pooling import pooled
+from neuromanifold.models.adapters.torch.operations.base import Refusal, Table, repeated, table
+from neuromanifold.models.adapters.torch.operations.reduction import extreme
+
+
+def _windows(x: Any, space: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> tuple[Any, Any, Any]:
+    """(kernel, stride, margins) per spatial axis; `ceil_mode` widens the right margin to a last, partial window."""
+    kernel = repeated(kernel, space)
+    stride = repeated(stride, space) if stride not in (None, [], ()) else kernel
+    margins = []
+    for length, k, s, p in zip(x.shape[-space:], kernel, stride, repeated(padding, space), strict=True):
+        if k > length + 2 * p:
+            raise Refusal(f"has a window of {k} where only {length + 2 * p} entries are; use a smaller one")
+        rest = (length + 2 * p - k) % s
+        # A window that would begin in the right margin is left out.
+        wider = ceil_mode and rest and length + 2 * p - k - rest + s < length + p
+        margins.append((p, p + s - rest if wider else p))
+    return kernel, stride, margins
+
+
+def max_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    *,
+    space: int,
+) -> Any:
+    """The largest entry of each window; of equal ones the first carries the derivative."""
+    wide = tuple(d * (k - 1) + 1 for d, k in zip(repeated(dilation, space), repeated(kernel, space), strict=True))
+    _, stride, margins = _windows(x, space, wide, stride or kernel, padding, ceil_mode)
+    lead = (1,) * (x.ndim - space)
+    window: dict[str, Any] = {
+        "window_dimensions": lead + repeated(kernel, space),
+        "window_strides": lead + stride,
+        "padding": ((0, 0),) * len(lead) + tuple(margins),
+        "base_dilation": (1,) * x.ndim,
+        "window_dilation": lead + repeated(dilation, space),
+    }
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return pooled("reduce_window_max", window, x)
+    return jax.lax.reduce_window(x, np.array(np.iinfo(x.dtype).min, x.dtype), jax.lax.max, **window)
+
+
+def avg_pool(
+    x: Any,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+    *,
+    space: int,
+) -> Any:
+    """The mean of each window, the margin counted or not."""
+    kernel, stride, margins = _windows(x, space, kernel, stride, padding, ceil_mode)
+    lead = x.ndim - space
+    total = jax.lax.reduce_window(
+        x,
+        np.array(0, x.dtype),
+        jax.lax.add,
+        (1,) * lead + kernel,
+        (1,) * lead + stride,
+        [(0, 0)] * lead + margins,
+    )
+    if divisor is not None:
+        return total / divisor
+    if not ceil_mode and (count_include_pad or not any(repeated(padding, space))):
+        return total / math.prod(kernel)
+    counts = [
+        _counts(n, k, s, p, m, include=count_include_pad)
+        for n, k, s, p, (_, m) in zip(x.shape[-space:], kernel, stride, repeated(padding, space), margins, strict=True)
+    ]
+    return total / functools.reduce(lambda a, b: a[..., None] * b, counts)
+
+
+def _counts(length: int, k: int, s: int, p: int, after: int, *, include: bool) -> Any:
+    """How many entries each window along one axis counts: those of the data, or of the data with its margin."""
+    starts = jnp.arange(-p, length + after - k + 1, s)
+    low, high = (-p, length + p) if include else (0, length)
+    return jnp.minimum(starts + k, high) - jnp.maximum(starts, low)
+
+
+def adaptive_avg_pool(x: Any, size: Any, *, space: int) -> Any:
+    """Means over as many nearly equal bins as asked for: [⌊il/o⌋, ⌈(i+1)l/o⌉)."""
+    sizes: Any = repeated(size, space)  # None keeps an axis
+    for axis, out in zip(range(x.ndim - space, x.ndim), sizes, strict=True):
+        x = _bin_means(x, axis, x.shape[axis] if out is None else out)
+    return x
+
+
+def _bin_means(x: Any, axis: int, out: int) -> Any:
+    length = x.shape[axis]
+    if length % out == 0:
+        return jnp.mean(x.reshape(*x.shape[:axis], out, length // out, *x.shape[axis + 1 :]), axis=axis + 1)
+    means = _matrix(out, length)
+    for i in range(out):
+        start, stop = i * length // out, -(-(i + 1) * length // out)
+        means[i, start:stop] = 1 / (stop - start)
+    return jnp.moveaxis(jnp.tensordot(x, means.astype(x.dtype), (axis, 1)), -1, axis)
+
+
+def adaptive_max_pool(x: Any, size: Any, *, space: int) -> tuple[Any, None]:
+    """The largest entry of each of nearly equal bins, [⌊il/o⌋, ⌈(i+1)l/o⌉) as for the means."""
+    out = repeated(size, space)
+    if not any(n % o for n, o in zip(x.shape[-space:], out, strict=True)):
+        return max_pool(x, [n // o for n, o in zip(x.shape[-space:], out, strict=True)], space=space), None
+    for axis, n in zip(range(x.ndim - space, x.ndim), out, strict=True):
+        x = _bin_maxima(x, axis, n)
+    return x, None
+
+
+def _bin_maxima(x: Any, axis: int, out: int) -> Any:
+    length = x.shape[axis]
+    _matrix(out, length)
+    bins = [(i * length // out, -(-(i + 1) * length // out)) for i in range(out)]
+    parts = [jax.lax.slice_in_dim(x, start, stop, axis=axis) for start, stop in bins]
+    return jnp.stack([extreme(jnp.argmax)(part, axis)[0] for part in parts], axis)
+
+
+def _sizes(x: Any, size: Any, factors: Any, space: int) -> list[tuple[int, int, float]]:
+    """(axis, new length, old length for one of the new): PyTorch takes the factor where one is given."""
+    scales = factors[-1] if factors and factors[-1] is not None else [None] * space
+    lengths = x.shape[-space:]
+    out = size if size is not None else [int(n * f) for n, f in zip(lengths, scales, strict=True)]
+    steps = [n / o if f is None else 1 / f for n, o, f in zip(lengths, out, scales, strict=True)]
+    return list(zip(range(x.ndim - space, x.ndim), out, steps, strict=True))
+
+
+def nearest(x: Any, size: Any = None, *factors: Any, space: int = 2) -> Any:
+    """Each entry repeated, to the given size or by factors; PyTorch rounds the steps to float32."""
+    for axis, n, step in _sizes(x, size, factors, space):
+        places = np.floor(np.arange(n, dtype=np.float32) * np.float32(step)).astype(int)
+        x = jnp.take(x, np.minimum(places, x.shape[axis] - 1), axis=axis)
+    return x
+
+
+def bilinear(x: Any, size: Any, align_corners: bool, *factors: Any) -> Any:
+    """Linear interpolation along the last two axes."""
+    for axis, n, step in _sizes(x, size, factors, 2):
+        tents = _tents(x.shape[axis], n, step, align_corners).astype(x.dtype)
+        x = jnp.moveaxis(jnp.tensordot(x, tents, (axis, 1)), -1, axis)
+    return x
+
+
+def _matrix(out: int, length: int) -> np.ndarray:
+    if out * length > 2**24:
+        raise Refusal(f"changes a length of {length} into {out}, which takes too large a matrix")
+    return np.zeros((out, length))
+
+
+def _tents(length: int, out: int, step: float, align_corners: bool) -> np.ndarray:
+    """The matrix of linear interpolation from `length` points to `out`."""
+    matrix = _matrix(out, length)
+    if align_corners:
+        places = np.arange(out) * ((length - 1) / (out - 1) if out > 1 else 0.0)
+    else:
+        places = np.clip((np.arange(out) + 0.5) * step - 0.5, 0, None)
+    low = np.minimum(places.astype(int), length - 1)
+    weight = places - low
+    np.add.at(matrix, (np.arange(out), low), 1 - weight)
+    np.add.at(matrix, (np.arange(out), np.minimum(low + 1, length - 1)), weight)
+    return matrix
+
+
+def _with_indices(x: Any, *arguments: Any, space: int) -> tuple[Any, None]:
+    return max_pool(x, *arguments, space=space), None
+
+
+POOLING: Table = table(
+    {
+        **{f"max_pool{d}d.default": functools.partial(max_pool, space=d) for d in (1, 2, 3)},
+        **{f"avg_pool{d}d.default": functools.partial(avg_pool, space=d) for d in (1, 2, 3)},
+        **{f"adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d) for d in (1, 2, 3)},
+        **{f"_adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d) for d in (2, 3)},
+        **{f"adaptive_max_pool{d}d.default": functools.partial(adaptive_max_pool, space=d) for d in (1, 2, 3)},
+        **{f"max_pool{d}d_with_indices.default": functools.partial(_with_indices, space=d) for d in (2, 3)},
+        "upsample_nearest2d.vec": nearest,
+        "upsample_nearest1d.vec": functools.partial(nearest, space=1),
+        "upsample_bilinear2d.vec": bilinear,
+    }
+)

@@ -1,0 +1,1 @@
+"""Where the parameters of a network went."""

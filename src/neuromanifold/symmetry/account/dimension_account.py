@@ -1,0 +1,377 @@
+"""`dimension_account`: where the parameters of a network went."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+from neuromanifold.graph.graph import Graph
+from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.model_kind import perceptron
+from neuromanifold.numerics.palette import gathered, hatched
+from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.randomness import host_generator
+from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.results import Result, follows
+from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
+from neuromanifold.numerics.validation import check_params, indefinite, refuse_tracers, sample_arrays
+from neuromanifold.regions.problem import Problem
+from neuromanifold.symmetry.account.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
+from neuromanifold.symmetry.account.equivalence import CLOSED, INACTIVE, HiddenEquivalence
+from neuromanifold.symmetry.account.linear_segments import looked_at, stretched_directions
+from neuromanifold.symmetry.account.named_directions import exact_directions, groups_by_name
+from neuromanifold.symmetry.account.relations import Blocks, related_directions
+from neuromanifold.symmetry.discovery.named_groups import NamedGroup
+from neuromanifold.tangent.rank.geometry import Geometry
+
+FEW = "too few samples in a region"
+RELATED = "relations between patterns"
+STRETCHED = "linear stretches"
+CONFINED = ("confined in one unit", "confined in one layer", "confined in two layers")
+Candidates = dict[str, np.ndarray]
+Found = np.ndarray | Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True, repr=False)
+class DimensionAccount(Result):
+    """Where D parameters went: r_S ≤ r_R ≤ r_∞ ≤ D, and what explains each step, every direction counted once.
+
+    `chain`: the rank of J on the sample, on generic inputs of the sample's regions (signs held), on all regions that wide
+    and new inputs reached (a lower bound of what any input shows), and D. `everywhere[s]`: by how much source s raises the rank of the
+    directions counted before it, among those that change nothing on any region reached (D − r_∞ in all). `on_regions[s]`: the
+    same among directions that change nothing on the sample's regions but something elsewhere (r_∞ − r_R). r_R − r_S
+    directions are lost because a region holds too few samples. What no source explains is `.unexplained`.
+    `regions` and `reached` count regions, `sample_limit` bounds r_S by the sample alone, `refuted` counts generators that
+    were offered and found to change f, `left_out` says what was too large to look at. Exact numbers are modulo a random
+    61-bit prime, r_S certified; otherwise float64, and `gap` is the smallest one in the spectra behind the chain.
+    """
+
+    parameters: int
+    functional: Rank
+    chain: tuple[int, int, int, int]
+    everywhere: dict[str, int]
+    on_regions: dict[str, int]
+    sample_limit: int
+    samples: tuple[int, int]
+    regions: int
+    reached: int
+    refuted: int
+    left_out: tuple[str, ...]
+    gap: float
+    equivalence: HiddenEquivalence | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether every number is an exact rank."""
+        return self.functional.exact
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether every generator that was offered leaves f unchanged on the sample's regions."""
+        return self.refuted == 0
+
+    @property
+    def explained(self) -> dict[str, int]:
+        """What each source explains, everywhere and on the sample's regions together."""
+        parts = [(*self.everywhere.items(), *self.on_regions.items()), ((FEW, self.chain[1] - self.chain[0]),)]
+        found: dict[str, int] = {}
+        for name, count in (entry for part in parts for entry in part):
+            found[name] = found.get(name, 0) + count
+        return found
+
+    @property
+    def symmetric(self) -> int:
+        """The dimension of the hidden equivalence's orbit on the sample (perceptrons), else of the groups found."""
+        if self.equivalence is not None:
+            return int(self.equivalence.orbit_dimension())
+        named = (RELATED, STRETCHED, *CONFINED, FEW)
+        return sum(count for name, count in self.explained.items() if name not in named)
+
+    @property
+    def unexplained_everywhere(self) -> int:
+        """D − r_∞ less what sources explain: directions that changed nothing on any region reached."""
+        return self.chain[3] - self.chain[2] - sum(self.everywhere.values())
+
+    @property
+    def unexplained_on_regions(self) -> int:
+        """r_∞ − r_R less what sources explain."""
+        return self.chain[2] - self.chain[1] - sum(self.on_regions.values())
+
+    @property
+    def unexplained(self) -> int:
+        """Directions in ker J that no source accounts for."""
+        return self.unexplained_everywhere + self.unexplained_on_regions
+
+    @property
+    def closes(self) -> bool:
+        """Whether the sources account for the whole kernel of J."""
+        return self.unexplained == 0
+
+    @property
+    def rows(self) -> tuple[tuple[str, int], ...]:
+        """(name, number of dimensions), adding up to D; the first is the functional dimension, the last the unexplained part."""
+        return (
+            ("functional dimension", self.chain[0]),
+            *self.explained.items(),
+            ("unexplained", self.unexplained),
+        )
+
+    def headline(self) -> str:
+        """Where the parameters went."""
+        return f"{self.parameters:,} parameters = " + " + ".join(
+            f"{count:,} {name}" for name, count in self.rows if count
+        )
+
+    def plot(self, axes: Any = None) -> Any:
+        """One bar of D dimensions, cut into where they went; returns the axes."""
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(figsize=(7, 1.9), layout="constrained")[1]
+        shown, left = gathered(tuple((name, count) for name, count in self.rows if count)), 0
+        for index, (name, count) in enumerate(shown):
+            axes.barh(0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index))
+            left += count
+        axes.set(yticks=[], xlim=(0, self.parameters), xlabel="dimensions of the parameter space")
+        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        return axes
+
+    def __str__(self) -> str:
+        n, o = self.samples
+        r_S, r_R, r_all, D = self.chain
+        outputs = f"{o:,} output{'' if o == 1 else 's'}"
+        few = f"{n:,} samples × {outputs} allow at most {n * o:,} of {D:,} parameters\n" if n * o < D else ""
+        steps = f"{r_R:,} on its {self.regions:,} regions ≤ {r_all:,} (at least) on {self.reached:,} regions reached"
+        head = f"{few}rank {r_S:,} on the sample ≤ {steps} ≤ {D:,} parameters"
+        names = list(dict.fromkeys([*self.everywhere, *self.on_regions]))
+        table = [("functional dimension", r_S, "")]
+        table += [(name, *_counts(self.everywhere.get(name, 0), self.on_regions.get(name, 0))) for name in names]
+        table += [(FEW, r_R - r_S, "")]
+        table += [("unexplained", *_counts(self.unexplained_everywhere, self.unexplained_on_regions))]
+        width = max(len(name) for name, *_ in table)
+        lines = [f"{name:<{width}}  {count:>7,}  {count / D:6.1%}  {where}".rstrip() for name, count, where in table]
+        notes = [f"not looked at: {what}" for what in self.left_out]
+        return "\n".join([head, *lines, f"{'parameters':<{width}}  {D:>7,}", *notes])
+
+
+def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
+    where = f"{everywhere:,} on every region reached, {on_regions:,} on the sample's regions only" if on_regions else ""
+    return everywhere + on_regions, where
+
+
+@follows
+def dimension_account(
+    f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
+) -> DimensionAccount:
+    """D = functional dimension + what each source explains in turn + unexplained, for any network.   [complexity, Sec. 4]
+
+    Ranks and spans are exact where f is made of rational operations and comparisons, else float64 with their gap. Sources in turn:
+    parameters of inactive units and of no open path, scalings, mixing of linear neurons and their translations, neurons of one
+    sign pattern (these for `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`; where none are
+    given, those that other networks of at most 400 parameters have by name), features or signals that are confined to a subspace in
+    one unit, one layer, two layers in a row, and linear stretches between rectified units that switch. Every direction is tested
+    before it counts. `key` draws the wide inputs behind r_∞.
+
+    >>> net = nm.MLP((1, 2, 1))
+    >>> params = (nm.Layer(np.ones((2, 1)), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
+    >>> account = nm.dimension_account(net, params, np.array([[-1.0], [0.25], [0.75], [2.0], [3.0]]))
+    >>> account.chain, account.explained["scalings"], account.unexplained
+    ((5, 5, 5, 7), 2, 0)
+    """
+    refuse_tracers((params, x), "`dimension_account`")
+    _check_groups(groups)
+    check_params(params)
+    x = sample_arrays(x)
+    with boundary(params, x):
+        checked(f, params, x)
+    geometry = Geometry(f, params, x)
+    if geometry.graph.exact:
+        return account_of(geometry, groups=groups, key=key)
+    names, left_out = groups_by_name(f, params, x) if groups is None else ((), ())
+    wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
+    return _in_float64(geometry.graph, wide, x, names if groups is None else groups, key, left_out)
+
+
+@runtime_checkable
+class _Generated(Protocol):
+    """What is offered as a source."""
+
+    def generators(self, params: Any) -> Any:
+        """Directions, one in each row."""
+        ...
+
+
+def _check_groups(groups: Any) -> None:
+    for each in groups if isinstance(groups, list | tuple) else () if groups is None else (groups,):
+        if each is groups or not isinstance(each, _Generated | NamedGroup):
+            raise TypeError(
+                f"`groups` {'is' if each is groups else 'holds'} {indefinite(each)}; pass a sequence of continuous groups: "
+                "`[nm.symmetry.ScalingGroup(net)]`, or `nm.symmetry.discover(…).named`."
+            )
+
+
+def _in_float64(
+    graph: Graph, params: Any, x: Any, groups: Sequence[Any], key: Any, left_out: tuple[str, ...]
+) -> DimensionAccount:
+    rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
+    matrix = rows.of_sample
+    functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
+    offered = {_title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64)) for group in groups}
+    chain = chain_of(rows, host_generator(key))
+    return _account(chain, functional, graph, (offered, offered), len(rows.data[0]), len(matrix), left_out=left_out)
+
+
+def account_of(
+    geometry: Geometry, *, groups: Sequence[Any] | None = None, key: Any = None, batches: int = MOST_BATCHES
+) -> DimensionAccount:
+    """The account of a geometry that others may have asked already; `batches` of inputs seek new regions."""
+    problem, functional, params, spaces = geometry.problem, geometry.rank, geometry.params, exact_spaces()
+    rows = ExactRows(problem, spaces)
+    chain = chain_of(rows, host_generator(key), rank=int(functional), batches=batches)
+    limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
+    net = perceptron(problem.model)
+    named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
+    if net is None:
+        offered = (named, named)
+        return _account(chain, functional, problem.graph, offered, problem.samples, limit, left_out=left_out)
+    met = rows.moved(chain.reached.data, chain.met)
+    equivalence, wide = (HiddenEquivalence(net, params, each.data[0], each) for each in (problem, met))
+    (everywhere, one), (here, two) = (_perceptron(side, params, spaces) for side in (wide, equivalence))
+    left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
+    offered = ({**everywhere, **named}, {**here, **named})
+    return _account(chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out)
+
+
+def _offered(
+    problem: Problem, params: Any, groups: Sequence[Any] | None, spaces: ModularSpaces
+) -> tuple[Candidates, tuple[str, ...]]:
+    """The generators of groups modulo p; of those that the network has by name, where none are given."""
+    if groups is not None and not any(isinstance(group, NamedGroup) for group in groups):
+        return {_title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups}, ()
+    x = jax.tree.unflatten(jax.tree.structure(problem.graph.sample), problem.data)
+    names, left_out = groups_by_name(problem.model, params, x) if groups is None else (tuple(groups), ())
+    found: Candidates = {}
+    for each in names:
+        found[_title(each)], inexact = exact_directions(each, params, spaces)
+        left_out += (
+            (f"{inexact} fields of {_title(each)}, whose coefficients are not whole numbers",) if inexact else ()
+        )
+    return found, left_out
+
+
+def _fields(group: Any) -> Any:
+    return group.group if isinstance(group, NamedGroup) else group
+
+
+def _title(group: Any) -> str:
+    if isinstance(group, NamedGroup):
+        return f"{group.kind} of {group.space}"
+    name = type(group).__name__
+    return f"{name.removesuffix('Group').lower()} group" if name.endswith("Group") else name.lower()
+
+
+def _unit_rows(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1.0)
+
+
+def _perceptron(side: HiddenEquivalence, params: Any, spaces: ModularSpaces) -> tuple[Candidates, tuple[int, ...]]:
+    """The generators of a hidden equivalence by source, the relations last; and the layers too large for these."""
+    related, left_out = related_directions(side.net, params, side.slopes, spaces)
+    named = {name: fields.modulo(params, spaces.p) for name, fields in side.sources.items()}
+    return {**named, RELATED: related}, left_out
+
+
+def _account(
+    chain: Chain,
+    functional: Rank,
+    graph: Graph,
+    offered: tuple[Candidates, Candidates],
+    samples: int,
+    limit: int,
+    equivalence: HiddenEquivalence | None = None,
+    left_out: tuple[str, ...] = (),
+) -> DimensionAccount:
+    names, shapes = graph.parameters, [tuple(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
+    blocks = Blocks.of(names, shapes)
+    everywhere, _ = _in_turn(chain, chain.everywhere, offered[0], blocks, modulo=None)
+    on_regions, refuted = _in_turn(chain, chain.regions, offered[1], blocks, modulo=chain.everywhere)
+    D = chain.ranks[3]
+    left_out += (f"linear stretches of {D:,} parameters",) if graph.bending and not looked_at(graph, D) else ()
+    return DimensionAccount(
+        parameters=D,
+        functional=functional,
+        chain=chain.ranks,
+        everywhere=everywhere,
+        on_regions=on_regions,
+        sample_limit=min(limit, D),
+        samples=(samples, graph.outputs),
+        regions=chain.sampled.count,
+        reached=chain.reached.count,
+        refuted=refuted,
+        left_out=(*left_out, *blocks.left_out, *_not_finite(chain), *_not_ended(chain)),
+        gap=chain.gap,
+        equivalence=equivalence,
+    )
+
+
+def _not_finite(chain: Chain) -> tuple[str, ...]:
+    return (f"{chain.dropped:,} rows of J at random inputs, which are not finite",) if chain.dropped else ()
+
+
+def _not_ended(chain: Chain) -> tuple[str, ...]:
+    seen = f"regions beyond the {chain.reached.count:,} reached, though new ones were still adding directions"
+    return () if chain.ended else (seen,)
+
+
+def _in_turn(
+    chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, *, modulo: np.ndarray | None
+) -> tuple[dict[str, int], int]:
+    """How much each source adds to the directions v with Jv = 0 counted before it, modulo the kernel of another matrix.
+
+    Vectors outside the kernel of J do not count; how many there were. With M given, directions in ker M count as zero: the rank of
+    all v in ker J modulo ker M is that of all Mv.
+    """
+    spaces, counts, refuted = chain.spaces, {}, 0
+    most = J.shape[1] - len(J) - (0 if modulo is None else J.shape[1] - len(modulo))
+    have = np.zeros((0, J.shape[1] if modulo is None else len(modulo)), J.dtype)
+    sampled = modulo is not None
+    for name, found in _candidates(chain, J, offered, blocks, sampled):
+        left = len(have) < most
+        rows = (found() if left else J[:0]) if callable(found) else found
+        inside = spaces.vanishing(_products(J, rows, spaces).T)
+        refuted += int((~inside).sum())
+        seen = rows[inside] if modulo is None else _products(modulo, rows[inside], spaces)
+        total = spaces.extended(have, seen) if left and len(seen) else have
+        counts[name] = counts.get(name, 0) + len(total) - len(have)
+        have = total
+    return counts, refuted
+
+
+def _products(J: np.ndarray, rows: np.ndarray, spaces: Spaces) -> np.ndarray:
+    """J v for each row v, by those columns that any of them has."""
+    used = rows.any(axis=0)
+    return spaces.product(rows[:, used], J[:, used].T)
+
+
+def _candidates(
+    chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, sampled: bool
+) -> Iterator[tuple[str, Found]]:
+    """The sources in turn; those that are sought only where something is left to explain as functions."""
+    spaces = chain.spaces
+    free = np.flatnonzero(spaces.vanishing(J))
+    if INACTIVE not in offered:
+        yield CLOSED, np.eye(J.shape[1], dtype=J.dtype)[free]
+    yield from offered.items()
+    for name, parts in zip(CONFINED, (blocks.units, blocks.layers, blocks.pairs), strict=True):
+        yield name, partial(_confined, spaces, J, [np.setdiff1d(block, free) for block in parts])
+    known = chain.sampled if sampled else chain.reached
+    gates = tuple(g[: known.count] for g in chain.met)
+    yield STRETCHED, lambda: stretched_directions(chain.rows, known, gates, np.random.default_rng(0))
+
+
+def _confined(spaces: Spaces, J: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros((0, J.shape[1]), J.dtype), *spaces.confined(J, parts)])

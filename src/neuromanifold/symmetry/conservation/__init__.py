@@ -1,0 +1,1 @@
+"""What gradient flow keeps because of a symmetry, and motion along orbits."""

@@ -1,0 +1,251 @@
+"""`teleport`: along the symmetry orbit to where the gradient is largest.   [teleport, Eq. 25, App. E]"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from neuromanifold.graph.reading import called, evaluated
+from neuromanifold.models.arguments import check_target, checked
+from neuromanifold.models.losses import Loss, check_loss, mse
+from neuromanifold.numerics.precision import arithmetic, follower, promote, to_host
+from neuromanifold.numerics.results import Array, Result, follows
+from neuromanifold.numerics.validation import indefinite, refuse_tracers
+from neuromanifold.symmetry.groups.base import Element, LieGroup
+from neuromanifold.symmetry.groups.hadamard import Extended, HadamardGroup
+from neuromanifold.symmetry.groups.product import symmetry_group
+from neuromanifold.symmetry.groups.transformation import gamma_norm
+from neuromanifold.tangent.prediction.alignment import alignment
+
+Group = LieGroup | HadamardGroup
+_NUDGE = 1e-3
+
+
+@dataclass(frozen=True, repr=False)
+class Change(Result):
+    """A number before and after the teleportation."""
+
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """after / before."""
+        return self.after / self.before if self.before else np.inf
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Teleportation(Result):
+    """Where the parameters went, with evidence.
+
+    `model(params, x)` is the function with which to go on: the network itself, or for `HadamardGroup` the transformed
+    model θ ↦ F(c ⊙ θ). `deviation` is the largest change of f on the sample relative to its largest value,
+    `gamma_norm` is ‖Γ‖ with ∇ ↦ Γ∇, `history` the gradient norm at each step of the search.
+    """
+
+    params: Any
+    model: Any
+    element: Element
+    coordinates: Array
+    gradient_norm: Change
+    alignment: Change
+    gamma_norm: float
+    deviation: float
+    history: Array
+
+    def headline(self) -> str:
+        """What changed."""
+        return (
+            f"gradient norm {self.gradient_norm.before:.4g} → {self.gradient_norm.after:.4g}, alignment "
+            f"{self.alignment.before:.4g} → {self.alignment.after:.4g}, ‖Γ‖ {self.gamma_norm:.3g}, f moved by {self.deviation:.1g}"
+        )
+
+
+@follows
+def teleport(
+    net: Any,
+    params: Any,
+    x: Any,
+    y: Any,
+    *,
+    loss: Loss = mse,
+    group: Group | None = None,
+    steps: int = 100,
+    bound: float = 4.0,
+    penalty: float = 0.0,
+    lr: float = 0.05,
+    clip: float | None = None,
+    starts: int = 1,
+    rtol: float = 1e-10,
+) -> Teleportation:
+    """Maximise ‖∇L(gθ)‖ over the orbit of a symmetry group, in float64.   [teleport, Eq. 25]
+
+    Adam on the group's coordinates (log-scalings, Lie algebra) for `steps` steps, kept where ‖Γ‖ ≤ `bound` (for translations,
+    which are not linear, only their mixing part). `penalty` subtracts penalty·‖exp(ξ) − 1‖², `clip` limits the norm
+    of each ascent direction; ‖∇L‖ has many local maxima on an orbit, so that `starts` climbs, all but the first from far away,
+    reach higher. App. E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best point of the search
+    is returned, so the gradient norm never falls (without a penalty). The default group is all of
+    `symmetry_group(net)`; for a network that is no MLP pass the group that `discover` found. That f is unchanged to `rtol` is checked.
+
+    >>> net = nm.MLP((1, 1, 1), bias=False)
+    >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
+    >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum()
+    >>> moved = nm.teleport(net, params, np.array([[1.0]]), np.array([[0.0]]), loss=squared, bound=4.0)
+    >>> round(moved.gradient_norm.ratio ** 2, 6)        # (c² + 1/c²) / 2 at c = 2, the bound
+    2.125
+    """
+    refuse_tracers((params, x, y), "`teleport`")
+    group = symmetry_group(net) if group is None else group
+    check_options(net, group, steps, bound)
+    if not isinstance(starts, int) or starts < 1:
+        raise ValueError(f"`starts` is {starts!r}; pass a positive whole number of climbs.")
+    follow = follower(params)
+    with arithmetic():
+        params, x = checked(net, params, x, dtype=np.float64)
+        y = promote(check_target(net, params, x, y, loss), np.float64)
+        check_loss(loss, y)
+        start = group.extend(params)
+        found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)
+        element = group.element(found)
+        moved = element(to_host(start))
+        before, after = evaluated(group.model, start, x), evaluated(group.model, moved, x)
+        deviation = float(np.abs(after - before).max() / max(1e-300, np.abs(before).max()))
+        if not deviation <= rtol:
+            raise ArithmeticError(
+                f"the teleportation moved f by {deviation:.1e} of its size, beyond `rtol` = {rtol:.0e}; lower `bound`."
+            )
+        model, theta = _continued(group, moved)
+        norms = Change(*(_norm(m, loss, p, x, y) for m, p in ((net, params), (model, theta))))
+        aligned = Change(alignment(net, params, x, y, loss=loss), alignment(model, theta, x, y, loss=loss))
+        return Teleportation(
+            params=follow(to_host(theta)),
+            model=model,
+            element=element,
+            coordinates=np.asarray(found),
+            gradient_norm=norms,
+            alignment=aligned,
+            gamma_norm=_gamma_norm(group, element, params),
+            deviation=deviation,
+            history=np.asarray(history),
+        )
+
+
+def check_options(net: Any, group: Any, steps: Any, bound: Any) -> None:
+    if not isinstance(group, LieGroup | HadamardGroup):
+        raise TypeError(
+            f"`group` is {indefinite(group)}, which has no coordinates to search over; pass a continuous group "
+            "such as nm.symmetry.ScalingGroup(net), or nm.symmetry.discover(…).group of any network."
+        )
+    if group.net != net:
+        raise ValueError(f"`group` acts on {group.net}, not on {net}; build it from the same network.")
+    if group.dimension == 0:
+        raise ValueError(
+            f"`group` of {net} has dimension 0: its activations are neither homogeneous nor linear; use nm.symmetry.HadamardGroup(net)."
+        )
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"`steps` is {steps!r}; pass a positive whole number.")
+    if not bound > 1:
+        raise ValueError(f"`bound` is {bound!r}; pass a number above 1: it limits ‖Γ‖, which is 1 at the start.")
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the search is made of, hashable, so that one compilation serves many networks."""
+
+    group: Group
+    loss: Loss
+    steps: int
+    bound: float
+    penalty: float = 0.0
+    lr: float = 0.05
+    clip: float | None = None
+    starts: int = 1
+
+    @property
+    def ascent(self) -> Any:
+        """Adam, with the direction clipped before if asked for."""
+        clipping = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
+        return optax.chain(*clipping, optax.adam(self.lr))
+
+
+def gradient_norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> Any:
+    """‖∇_θ loss(f_θ(x), y)‖."""
+    gradient = jax.grad(lambda p: loss(called(model, p, x), y))(params)
+    return jnp.sqrt(sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(gradient)))
+
+
+def _norm(model: Any, loss: Loss, params: Any, x: Any, y: Any) -> float:
+    return float(_gradient_norm(model, loss, promote(params, np.float64), x, y))
+
+
+_gradient_norm = jax.jit(gradient_norm, static_argnums=(0, 1))
+
+
+@jax.jit(static_argnums=0)
+def _search(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    return search_orbit(search, start, x, y)
+
+
+def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """The best coordinates met, and the gradient norm at each step. Traceable."""
+    group, ascent = search.group, search.ascent
+
+    def objective(coordinates: Any):
+        size = orbit_norm(group, search.loss, start, coordinates, x, y)
+        return size - search.penalty * jnp.sum((jnp.exp(coordinates) - 1) ** 2), size
+
+    def step(carry: Any, _):
+        coordinates, state, best, best_value = carry
+        (value, size), uphill = jax.value_and_grad(objective, has_aux=True)(coordinates)
+        better = value > best_value
+        best, best_value = jnp.where(better, coordinates, best), jnp.where(better, value, best_value)
+        updates, state = ascent.update(-uphill, state)
+        coordinates = group.clip(optax.apply_updates(coordinates, updates), search.bound)
+        return (coordinates, state, best, best_value), size
+
+    dtype = jax.tree.leaves(start)[0].dtype
+    zero = jnp.zeros(group.dimension, dtype)
+
+    def climb(beside: Any) -> tuple[Any, Any, Any]:
+        carry = (group.clip(beside, search.bound), ascent.init(zero), zero, objective(zero)[0])
+        (_, _, best, value), history = jax.lax.scan(step, carry, None, length=search.steps)
+        return best, value, history
+
+    begin = jnp.asarray(_beginnings(search), dtype)
+    if search.starts == 1:
+        best, _, history = climb(begin[0])
+        return best, history
+    found, values, histories = jax.lax.map(climb, begin)
+    chosen = jnp.argmax(values)
+    return found[chosen], histories[chosen]
+
+
+def _beginnings(search: Search) -> np.ndarray:
+    """Where to climb from: a little beside the identity, since a balanced point is critical for ‖∇L‖, and far from it."""
+    rng, D = np.random.default_rng(0), search.group.dimension
+    beside = _NUDGE * rng.standard_normal((1, D))
+    far = rng.standard_normal((search.starts - 1, D)) * np.log(search.bound) / np.sqrt(D)
+    return np.concatenate([beside, far])
+
+
+def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y: Any) -> Any:
+    """‖∇_θ L‖ at the point of the orbit with the given coordinates; of an extended model only θ counts as parameters."""
+    moved = group.exponential(coordinates).act(start)
+    if isinstance(moved, Extended):
+        return gradient_norm(lambda p, x: called(group.model, Extended(moved.factors, p), x), loss, moved.params, x, y)
+    return gradient_norm(group.model, loss, moved, x, y)
+
+
+def _continued(group: Group, moved: Any) -> tuple[Any, Any]:
+    if isinstance(group, HadamardGroup):
+        return group.model.frozen(moved.factors), moved.params
+    return group.net, moved
+
+
+def _gamma_norm(group: Group, element: Any, params: Any) -> float:
+    if isinstance(group, HadamardGroup):
+        return max(float(np.max(leaf)) for leaf in jax.tree.leaves(element.factors))
+    return gamma_norm(element, params)

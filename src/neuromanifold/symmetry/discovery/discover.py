@@ -1,0 +1,340 @@
+"""`discover`: the affine symmetries of any network, found from its differential."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.graph import programs
+from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.residues import Residues
+from neuromanifold.graph.walk import walk
+from neuromanifold.models.arguments import Model, check_model, check_rows
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.numerics.precision import arithmetic, is_floating, promote
+from neuromanifold.numerics.randomness import check_key, host_generator
+from neuromanifold.numerics.rank import SMALLEST_GAP
+from neuromanifold.numerics.results import Result
+from neuromanifold.numerics.validation import check_finite, check_param_types, refuse_tracers, sample_arrays
+from neuromanifold.symmetry.discovery.ansatz import Ansatz, Term, by_axes, everything
+from neuromanifold.symmetry.discovery.conditions import MARGIN, Problem
+from neuromanifold.symmetry.discovery.excess import Excess, excess_of
+from neuromanifold.symmetry.discovery.named_groups import NamedGroup, named
+from neuromanifold.symmetry.discovery.numerical_null_space import Cut, cut, null_space
+from neuromanifold.symmetry.groups.flow import FlowGroup
+
+_MOST_NUMBERS = 2**27
+_NOTHING = 1e-10
+_WRITTEN = 1e-6
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Discovery(Result):
+    """The affine symmetries of a network, with evidence.
+
+    `orbit` is the dimension of their orbit at random parameters, `fields` that of the space of fields, `nullity` that of the kernel of J
+    at the same parameters on many random inputs. `orbits` are the dimensions at the keys tried; `conditions`, `spans` and `tangent` the
+    cuts in the spectra of the conditions, of the fields at a point (the last: at several points together), and of J.
+    `candidates` is how many coefficients there are, `unknowns` how many of them renamings of places tell apart. `named` are the groups
+    that have a name. `confirmed` says whether the conditions have the same rank modulo a prime (None: f is not rational, or too large
+    for it). `excess` explains what the nullity has beyond the orbit (None with `ansatz="all"`).
+    """
+
+    group: FlowGroup
+    parameters: int
+    orbits: tuple[int, ...]
+    fields: int
+    candidates: int
+    unknowns: int
+    conditions: tuple[Cut, ...]
+    spans: tuple[Cut, ...]
+    tangent: Cut
+    named: tuple[NamedGroup, ...]
+    confirmed: bool | None
+    excess: Excess | None
+
+    @property
+    def explained(self) -> int:
+        """The dimension of the orbit of all named groups together."""
+        return sum(each.adds for each in self.named)
+
+    @property
+    def unnamed(self) -> int:
+        """How many dimensions of the orbit no named group explains."""
+        return self.orbit - self.explained
+
+    @property
+    def orbit(self) -> int:
+        """The dimension of the orbit at the first key."""
+        return self.orbits[0]
+
+    @property
+    def nullity(self) -> int:
+        """D − rank J."""
+        return self.tangent.nullity
+
+    @property
+    def gap(self) -> float:
+        """The narrowest gap."""
+        return min(each.gap for each in (*self.conditions, *self.spans, *self.named))
+
+    @property
+    def decided(self) -> bool:
+        """Whether every spectrum has a gap, all keys agree, and a prime where one was asked."""
+        return len(set(self.orbits)) == 1 and self.gap >= SMALLEST_GAP and self.confirmed is not False
+
+    def headline(self) -> str:
+        """The dimensions."""
+        doubt = "" if self.decided else f" (undecided: {self.orbits}, gap {self.gap:.2g})"
+        rest = f", {self.unnamed} without a name" if self.unnamed else ""
+        return f"orbit {self.orbit}{doubt}{rest}, nullity {self.nullity} of {self.parameters} parameters, gap {self.gap:.1g}"
+
+    def __str__(self) -> str:
+        rows = [f"{each.adds:6}  {each.kind} of {each.space}" for each in self.named]
+        beyond = [f"beyond the orbit: {self.excess.headline()}"] if self.excess and self.excess.total else []
+        return "\n".join([self.headline(), *rows, *beyond])
+
+
+def discover(
+    f: Model, params: Any, x: Any, *, key: Any, batch: bool = False, keys: int = 3, ansatz: str = "axes"
+) -> Discovery:
+    """The affine vector fields θ ↦ Aθ + b that leave f unchanged for all parameters and inputs.
+
+    Candidates V_a: gl(n) on every axis of every parameter (and for each place of another axis, for heads), translations,
+    couplings of parameters through axes that the graph joins; `ansatz="all"` takes all D² + D. Conditions: Σ_a c_a ⟨Jᵀu, V_a(θ)⟩ = 0
+    at random (θ, x, u), more than there are unknowns, in float64, rows and columns brought to length 1. The null space is read
+    from the spectrum's gap. Where f does not tell the places of an axis apart (tried), the null space is a representation of the
+    symmetric group, generated by its vectors that are fixed by all permutations of all but two places: only those are sought.
+
+    Parameters and inputs are drawn with the sizes of those given; with `batch=True` the whole `x` is one input (normalisation in
+    training mode; without it a model whose rows influence each other is refused). A field outside of the candidates is not found:
+    `nullity` beside `orbit` says what is left.
+
+    >>> f = lambda params, x: jax.nn.relu(x @ params[0]) @ params[1]
+    >>> found = nm.symmetry.discover(f, (np.ones((2, 3)), np.ones((3, 1))), np.ones((1, 2)), key=jax.random.key(0))
+    >>> found.orbit, found.decided        # one scaling for each of the three neurons
+    (3, True)
+    """
+    if ansatz not in ("axes", "all"):
+        raise ValueError(f"`ansatz` is {ansatz!r}; pass 'axes' or 'all'.")
+    if keys < 1:
+        raise ValueError(f"`keys` is {keys}; pass how many keys must agree, 1 or more.")
+    check_key(key)
+    refuse_tracers((params, x), "`discover`")
+    with arithmetic():
+        problem = problem_of(f, params, x, batch)
+        candidates = by_axes(problem.shapes, problem.leaf_labels) if ansatz == "axes" else everything(problem.shapes)
+        moving = problem.moving if ansatz == "axes" else frozenset()
+        rngs = [host_generator(k) for k in jax.random.split(key, keys)]
+        return _discovered(problem, candidates, moving, rngs, by_name=ansatz == "axes")
+
+
+def problem_of(f: Model, params: Any, x: Any, batch: bool) -> Problem:
+    """The arguments, checked, in float64. Call inside `arithmetic`."""
+    check_model(f)
+    check_param_types(params)
+    params, x = promote(params, np.float64), promote(sample_arrays(x, "x"), np.float64)
+    check_finite(params, "params")
+    check_finite(x, "x")
+    problem = Problem(f, params, x, batch)
+    if not batch:
+        rows = jax.tree.map(lambda a: a[:, 0], problem.draw_input(np.random.default_rng(0), 3))
+        check_rows(
+            f, params, rows, remedy="pass `batch=True`, so that all of `x` is one input, or a model in evaluation mode"
+        )
+    return problem
+
+
+def _discovered(
+    problem: Problem, ansatz: Ansatz, moving: frozenset[int], rngs: Sequence[np.random.Generator], by_name: bool
+) -> Discovery:
+    numbers = problem.numbers(ansatz, moving)
+    conditions, spans, found = [], [], []
+    for rng, rows in zip(rngs, problem.conditions(ansatz, numbers, rngs), strict=True):
+        null, cut_here = null_space(rows)
+        theta = problem.draw(rng)
+        fields = Fields(problem, ansatz, moving, null[:, numbers], rng)
+        conditions.append(cut_here)
+        spans.append(fields.span([theta]))
+        found.append((theta, fields))
+    theta, fields = found[0]
+    tangent = null_space(problem.tangent_rows(theta, rngs[0], problem.size + MARGIN), vectors=False)[1]
+    basis, independent = fields.basis()
+    names = named(problem, ansatz, theta, rngs[0]) if by_name else ()
+    exact = rank_modulo(problem, ansatz, numbers, conditions[0].rank, rngs[0])
+    labels = tuple(f"field[{k}]" for k in range(len(basis)))
+    return Discovery(
+        group=FlowGroup(problem.f, ansatz, basis, labels).normalised(),
+        parameters=problem.size,
+        orbits=tuple(each.rank for each in spans),
+        fields=independent.rank,
+        candidates=ansatz.size,
+        unknowns=int(numbers.max(initial=-1)) + 1,
+        conditions=tuple(conditions),
+        spans=(*spans, independent),
+        tangent=tangent,
+        named=names,
+        confirmed=None if exact is None else exact == conditions[0].rank,
+        excess=excess_of(problem, theta, rngs[0], spans[0].rank, tangent.nullity, _fields_at) if by_name else None,
+    )
+
+
+def _fields_at(problem: Problem, theta: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """An orthonormal basis of a network's affine fields at a point: one key, no renamings of places."""
+    ansatz = by_axes(problem.shapes, problem.leaf_labels)
+    numbers = problem.numbers(ansatz, frozenset())
+    [rows] = problem.conditions(ansatz, numbers, [rng])
+    fields = Fields(problem, ansatz, frozenset(), null_space(rows)[0], rng)
+    rank = fields.span([theta]).rank
+    return np.linalg.svd(fields.values(fields.null, [theta]), full_matrices=False)[2][:rank]
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """The null space of the conditions with its renamings: random members, their span at points, and a basis."""
+
+    problem: Problem
+    ansatz: Ansatz
+    moving: frozenset[int]
+    null: np.ndarray
+    rng: np.random.Generator
+
+    def members(self, count: int) -> np.ndarray:
+        """Random fields: combinations of the null vectors, places renamed at random; all null vectors where there are no renamings."""
+        if not self.moving or not len(self.null):
+            return self.null
+        sizes = self.problem.labels.sizes
+        found = []
+        for _ in range(count):
+            order = {a: self.rng.permutation(sizes[a]) for a in sorted(self.moving)}
+            parts = self.ansatz.parts(self.rng.standard_normal(len(self.null)) @ self.null)
+            moved = [
+                self.problem.permuted(part, term.axes, order)
+                for part, term in zip(parts, self.ansatz.terms, strict=True)
+            ]
+            found.append(np.concatenate([np.ravel(part) for part in moved]))
+        return np.array(found)
+
+    def values(self, members: np.ndarray, points: Sequence[list[np.ndarray]]) -> np.ndarray:
+        """The fields at points, side by side."""
+        group = FlowGroup(self.problem.f, self.ansatz, members, ())
+        return np.concatenate([group.generators([jnp.asarray(a) for a in theta]) for theta in points], axis=1)
+
+    def span(self, points: Sequence[list[np.ndarray]]) -> Cut:
+        """The rank of all fields at these points together."""
+        return self._spanning(points)[1]
+
+    def _spanning(
+        self, points: Sequence[list[np.ndarray]], members: np.ndarray | None = None
+    ) -> tuple[np.ndarray, Cut, np.ndarray]:
+        """Enough members to span, the cut, and the combinations of them that are orthonormal at the points."""
+        members = self.members(64) if members is None else members
+        while True:
+            self._check_size(len(members))
+            values = self.values(members, points)
+            U, s, _ = np.linalg.svd(values, full_matrices=False)
+            # Fields that are zero, written in two ways, are rounding: all of them, where nothing is symmetric.
+            something = s.max(initial=0.0) > _NOTHING * np.linalg.norm(members, axis=1).max(initial=0.0)
+            found = cut(s if something else s[:0], min(values.shape))
+            if found.rank < 0.9 * len(members) or not self.moving or found.rank == values.shape[1]:
+                return members, found, (U[:, : found.rank] / s[: found.rank]).T
+            members = np.concatenate([members, self.members(len(members))])
+
+    def _check_size(self, count: int) -> None:
+        if count * self.ansatz.size > _MOST_NUMBERS:
+            raise ValueError(
+                f"`params` has {self.problem.size} parameters and {count} or more fields of {self.ansatz.size} coefficients each, "
+                f"above {_MOST_NUMBERS} numbers; pass a narrower network of the same architecture."
+            )
+
+    def basis(self) -> tuple[np.ndarray, Cut]:
+        """Independent fields, as many as there are, and the cut that says how many: more points do not tell more of them apart."""
+        points = [self.problem.draw(self.rng) for _ in range(3)]
+        members, found, _ = self._spanning(points)
+        while True:
+            # A leaf that f does not read has fields without end: at few points they are more than their values tell apart.
+            points += [self.problem.draw(self.rng) for _ in points]
+            more, wider, combinations = self._spanning(points, members)
+            if wider.rank == found.rank:
+                return _without(combinations @ more, _zero_fields(more, combinations)), wider
+            members, found = more, wider
+
+
+def _zero_fields(members: np.ndarray, combinations: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the coefficients that write the zero field (the identity on one axis less that on another)."""
+    Q = np.linalg.qr(combinations.T, mode="complete")[0][:, len(combinations) :]
+    _, s, V = np.linalg.svd(Q.T @ members, full_matrices=False)
+    return V[s > _WRITTEN * np.linalg.norm(members, axis=1).max(initial=0.0)]
+
+
+def _without(rows: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    return rows - (rows @ directions.T) @ directions
+
+
+_BITS = 26
+_MOST_ADDED = 2**10
+"""So many products of residues below 2²⁶ can be added in 64 bits."""
+_SAMPLES = 4
+_ROUNDS = 6
+_MOST_UNKNOWNS = 700
+
+
+def rank_modulo(
+    problem: Problem, ansatz: Ansatz, numbers: np.ndarray, expected: int, rng: np.random.Generator
+) -> int | None:
+    """The rank of the conditions modulo a random prime of 26 bits; None where f is not rational, or the system is large.
+
+    On a region where all bends are decided alike, f is a rational function of parameters and input, and so are the conditions: they
+    hold on the region exactly when they hold as identities. The gates are taken at random floats, numbers are random residues. The rank
+    is at most that of the conditions, so what is left is at least the space of fields. Rows are added, since units may be off, until
+    the rank is the one `expected` or six times as many rows as unknowns were seen.
+    """
+    unknowns = int(numbers.max(initial=-1)) + 1
+    if problem.batch or not 0 < unknowns <= _MOST_UNKNOWNS or problem.size > _MOST_ADDED:
+        return None
+    graph = trace(problem.f, problem.params, problem.one)
+    if not graph.exact:
+        return None
+    p = modular.random_prime(bits=_BITS)
+    rows, rank = np.empty((0, unknowns), np.int64), -1
+    for more in range(1, _ROUNDS + 1):
+        while len(rows) < more * (unknowns + MARGIN):
+            rows = np.concatenate([rows, _conditions(problem, graph, ansatz, numbers, unknowns, p, rng)])
+        rank = modular_rank(rows, p)
+        if rank >= expected:
+            break
+    return rank
+
+
+def _conditions(
+    problem: Problem, graph: Graph, ansatz: Ansatz, numbers: np.ndarray, unknowns: int, p: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Conditions at random residues, on the region of a random point and of a few random inputs."""
+    theta, x = problem.draw(rng), jax.tree.map(lambda a: a[:, 0], problem.draw_input(rng, _SAMPLES))
+    A = Residues(p)
+    gates = jax.vmap(graph.decide, (None, 0))(jax.tree.unflatten(problem.structure, theta), x)
+    leaves = [A.random(shape) for shape in problem.shapes]
+    inputs = [A.random(np.shape(a)) if is_floating(a) else np.asarray(a) for a in jax.tree.leaves(x)]
+    program = programs.jacobians(graph, _SAMPLES, tuple(range(len(leaves))))
+    [J] = walk(program, A, [*leaves, *inputs, *(np.asarray(g) for g in jax.tree.leaves(gates))])
+    values = [leaf.values for leaf in leaves]
+    cuts = np.cumsum([leaf.size for leaf in values])[:-1]
+    found = []
+    for row in J.values.reshape(-1, J.values.shape[-1]):
+        parts = [part.reshape(leaf.shape) for part, leaf in zip(np.split(row, cuts), values, strict=True)]
+        full = np.concatenate([_pull(term, parts, values, p).reshape(-1) for term in ansatz.terms])
+        reduced = np.zeros(unknowns, np.int64)
+        np.add.at(reduced, numbers, full)
+        found.append(reduced % p)
+    return np.array(found)
+
+
+def _pull(term: Term, cotangents: list[Any], leaves: list[Any], p: int) -> np.ndarray:
+    if term.source < 0:
+        return cotangents[term.target]
+    coefficient, source, target = term.letters
+    return np.einsum(f"{target},{source}->{coefficient}", cotangents[term.target], leaves[term.source]) % p

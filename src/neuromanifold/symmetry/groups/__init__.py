@@ -1,0 +1,1 @@
+"""Groups acting on parameters: elements, generators, products."""

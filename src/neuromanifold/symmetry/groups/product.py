@@ -1,0 +1,327 @@
+"""`symmetry_group`: all of an architecture's symmetries that this room knows, as one group."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from neuromanifold.models.arguments import Model
+from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.randomness import check_key
+from neuromanifold.numerics.results import Shown
+from neuromanifold.numerics.validation import refuse_tracers
+from neuromanifold.symmetry.discovery.channels import Slot, slots_of
+from neuromanifold.symmetry.discovery.conditions import Problem
+from neuromanifold.symmetry.discovery.discover import discover, problem_of
+from neuromanifold.symmetry.discovery.named_groups import leaf_names
+from neuromanifold.symmetry.groups.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
+from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup
+from neuromanifold.symmetry.groups.flow import FlowGroup
+from neuromanifold.symmetry.groups.linear import AffineGroup, GeneralLinearGroup
+from neuromanifold.symmetry.groups.neurons import degree, hidden, is_linear, linear_neurons
+from neuromanifold.symmetry.groups.permutation import PermutationGroup
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
+from neuromanifold.symmetry.groups.sign import SignGroup
+from neuromanifold.tangent.rank.fields import Fields, join
+
+
+@dataclass(frozen=True)
+class SymmetryGroup(ContinuousGroup):
+    """The group that an architecture and its activations have: the product of `factors`.
+
+    Permutations, sign flips (odd or even activations), scalings (homogeneous activations; negative ones where
+    allowed), and for linear neurons GL, or with biases the affine group, which contains their scalings: those are
+    left out of the generators, so that `dimension` is the dimension of the group.
+    """
+
+    net: MLP
+    factors: tuple[AbstractGroup, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the factors."""
+        return tuple(type(factor).__name__.removesuffix("Group").lower() for factor in self.factors)
+
+    @property
+    def order(self) -> float:
+        """The number of elements: finite without continuous factors."""
+        if self.dimension:
+            return float("inf")
+        return float(np.prod([f.order for f in self.factors if isinstance(f, PermutationGroup | SignGroup)]))
+
+    @cached_property
+    def _continuous(self) -> tuple[tuple[ContinuousGroup, np.ndarray], ...]:
+        """The continuous factors, each with the generators that no other factor has."""
+        chosen = []
+        for factor in self.factors:
+            if isinstance(factor, ScalingGroup):
+                linear, homogeneous = (
+                    np.concatenate(hidden(self.net, is_linear)),
+                    np.concatenate(hidden(self.net, degree)),
+                )
+                chosen.append((factor, np.flatnonzero(~linear[~np.isnan(homogeneous)])))
+            elif isinstance(factor, ContinuousGroup):
+                chosen.append((factor, np.arange(factor.dimension)))
+        return tuple(chosen)
+
+    @cached_property
+    def fields(self) -> Fields:
+        """The generators of the continuous factors, one after the other."""
+        return join(self.net, [f.fields.combine(np.eye(f.dimension, dtype=np.int64)[k]) for f, k in self._continuous])
+
+    def exponential(self, coordinates: Any) -> Element:
+        """The product of the factors' exponentials."""
+        start, parts = 0, []
+        for factor, chosen in self._continuous:
+            place = np.eye(factor.dimension, dtype=coordinates.dtype)[:, chosen]
+            own = place @ coordinates[start : start + len(chosen)]
+            parts.append(factor.exponential(own))
+            start += len(chosen)
+        return Composition(tuple(parts))
+
+    def clip(self, coordinates: Any, bound: float) -> Any:
+        """Each factor within its share of the bound."""
+        start, parts, share = 0, [], bound ** (1 / max(1, len(self._continuous)))
+        for factor, chosen in self._continuous:
+            parts.append(factor.clip(coordinates[start : start + len(chosen)], share))
+            start += len(chosen)
+        return jnp.concatenate(parts) if parts else coordinates
+
+    def sample(self, *, key: Any) -> Element:
+        """A product of samples of the factors."""
+        return _sampled(self.factors, key)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkGroup(Shown, AbstractGroup):
+    """The symmetries of any network by its graph: permutations and signs of each hidden axis, and the flows that `discover` found.
+
+    `factors` are `PlaceGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along which the graph treats places
+    differently (windows, slices, masks, constants that vary).
+    """
+
+    net: Model  # pyright: ignore[reportIncompatibleVariableOverride]
+    factors: tuple[AbstractGroup, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each factor does."""
+        return tuple(map(str, self.factors))
+
+    def headline(self) -> str:
+        """What its factors do."""
+        return "; ".join(self.names) or "the identity alone"
+
+    @property
+    def flows(self) -> FlowGroup:
+        """The continuous factor, where it was sought."""
+        found = [f for f in self.factors if isinstance(f, FlowGroup)]
+        if not found:
+            raise TypeError(
+                "`group` holds permutations and signs alone: `nm.symmetry_group` was called without a key; "
+                "pass `key=`, so that it seeks the continuous symmetries as well."
+            )
+        return found[0]
+
+    @property
+    def dimension(self) -> int:
+        """How many independent fields its continuous factor has."""
+        return sum(f.dimension for f in self.factors if isinstance(f, FlowGroup))
+
+    def generators(self, params: Any) -> Float[Any, "g D"]:
+        """Those of the continuous factor, none where none was sought."""
+        flows = [f.generators(params) for f in self.factors if isinstance(f, FlowGroup)]
+        return flows[0] if flows else np.zeros((0, sum(np.size(leaf) for leaf in jax.tree.leaves(params))))
+
+    def shortest(self, params: Any) -> Any:
+        """The point of the continuous factor's orbit that is nearest to the origin; the others keep distances."""
+        return self.flows.shortest(params)
+
+    @property
+    def identity(self) -> Element:
+        """The neutral element."""
+        return Composition(())
+
+    def sample(self, *, key: Any) -> Element:
+        """A product of samples of the factors."""
+        return _sampled(self.factors, key)
+
+
+def _sampled(factors: tuple[AbstractGroup, ...], key: Any) -> Element:
+    check_key(key)
+    element: Element = Composition(())
+    for factor, k in zip(factors, jax.random.split(key, len(factors)), strict=True):
+        element = element @ factor.sample(key=k)
+    return element
+
+
+@overload
+def symmetry_group(net: Model) -> SymmetryGroup: ...
+@overload
+def symmetry_group(net: Model, params: Any, x: Any = None, *, key: Any = None, batch: bool = False) -> NetworkGroup: ...
+def symmetry_group(
+    net: Model, params: Any = None, x: Any = None, *, key: Any = None, batch: bool = False
+) -> SymmetryGroup | NetworkGroup:
+    """The symmetries of an architecture with its activations, whatever the data.
+
+    Of an `nm.MLP` alone: a `SymmetryGroup`. Of any network at `params` and samples `x` (only shapes and sizes count): a `NetworkGroup`, the
+    permutations and signs of channels, units and heads that its graph shows, each tried at random parameters and inputs; with `key` also
+    the flows that `discover` finds. `batch=True` takes the whole `x` as one input (normalisation in training mode).
+
+    >>> nm.symmetry_group(nm.MLP((2, 3, 2, 1))).names, nm.symmetry_group(nm.MLP((2, 3, 2, 1))).dimension
+    (('permutation', 'scaling'), 5)
+    >>> nm.symmetry_group(nm.MLP((2, 3, 1), "tanh")).names
+    ('permutation', 'sign')
+    >>> nm.symmetry_group(nm.MLP((2, 3, 1), "identity")).dimension        # GL(3) with translations
+    12
+    >>> f = lambda params, x: jnp.tanh(x @ params["w"]) @ params["v"]
+    >>> group = nm.symmetry_group(f, {"w": np.ones((2, 3)), "v": np.ones((3, 1))}, np.ones((4, 2)))
+    >>> group.names, group.factors[0].order                               # 2³·3!
+    (('permutations of 3 channels with signs: v w',), 48)
+    """
+    if params is not None or x is not None:
+        return _of_network(net, params, x, key, batch)
+    check_net(net, "symmetry_group")
+    net = cast(MLP, net)
+    factors: list[AbstractGroup] = [PermutationGroup(net)]
+    if any(a.parity for a in _activations(net)) or net.output_activation.parity == "even":
+        factors.append(SignGroup(net))
+    if any(a.degree is not None for a in _activations(net)):
+        factors.append(ScalingGroup(net))
+    if any(len(layer) for layer in linear_neurons(net)):
+        factors.append(AffineGroup(net) if net.bias else GeneralLinearGroup(net))
+    return SymmetryGroup(net, tuple(factors))
+
+
+def _of_network(f: Model, params: Any, x: Any, key: Any, batch: bool) -> NetworkGroup:
+    if params is None or x is None:
+        raise TypeError(
+            f"`{'params' if params is None else 'x'}` is None; pass parameters and samples together, or an nm.MLP alone."
+        )
+    refuse_tracers((params, x), "`symmetry_group`")
+    with arithmetic():
+        factors = place_groups(problem_of(f, params, x, batch))
+    flows = () if key is None else (discover(f, params, x, key=key, batch=batch).group,)
+    return NetworkGroup(f, (*factors, *flows))
+
+
+def _activations(net: MLP) -> list[Any]:
+    return [part[0] for entry in net.activation for part in getattr(entry, "parts", ((entry, 0),))]
+
+
+_MOST_PATTERNS = 2**11
+_AT_ONCE = 256
+_DRAWS = 16
+_EQUAL = 1e-9
+
+
+def place_groups(problem: Problem) -> tuple[PlaceGroup, ...]:
+    """A group for every hidden axis whose places f does not tell apart.
+
+    Hidden: parameters have it, neither input nor output has. Sign flips of one place are sought among all sets of slots where there are
+    at most eleven slots, else among the small sets and their complements.
+    """
+    labels, count, names = problem.labels, len(problem.shapes), leaf_names(problem.params)
+    outside = {a for axes in (*labels.inputs[count:], *labels.outputs) for axis in axes for a in axis}
+    found = []
+    for atom, slots in _slots(problem).items():
+        if atom in outside or atom in labels.rigid or not problem.is_moving(atom):
+            continue
+        flips, sought = _flips(problem, slots)
+        own = tuple(dict.fromkeys(names[slot.leaf] for slot in slots))
+        kind = "heads" if _has_faster(problem, atom) else "channels"
+        found.append(PlaceGroup(problem.f, problem.shapes, kind, own, slots, flips, sought))
+    return tuple(found)
+
+
+def _slots(problem: Problem) -> dict[int, tuple[Slot, ...]]:
+    found: dict[int, list[Slot]] = {}
+    for leaf, axes in enumerate(problem.leaf_labels):
+        for axis, atoms in enumerate(axes):
+            for atom, slot in slots_of(leaf, axis, atoms, problem.labels.sizes, False):
+                found.setdefault(atom, []).append(slot)
+    return {atom: tuple(slots) for atom, slots in sorted(found.items())}
+
+
+def _has_faster(problem: Problem, atom: int) -> bool:
+    """Whether on some axis places that are not rigid lie inside each place of the atom: a head."""
+    axes = (axis for leaf in problem.leaf_labels for axis in leaf if atom in axis)
+    return any(set(axis[axis.index(atom) + 1 :]) - problem.labels.rigid for axis in axes)
+
+
+def _flips(problem: Problem, slots: tuple[Slot, ...]) -> tuple[tuple[tuple[int, ...], ...], str]:
+    """Generators of the sets of slots that may change sign at one place, and among which sets they were sought."""
+    patterns, sought = _patterns(len(slots))
+    for draws in (2, _DRAWS):  # most fall at the first two
+        patterns = patterns[_unchanged(problem, slots, patterns, draws)] if len(patterns) else patterns
+    return tuple(tuple(np.flatnonzero(row).tolist()) for row in _independent(patterns)), sought
+
+
+def _patterns(count: int) -> tuple[np.ndarray, str]:
+    if 2**count <= _MOST_PATTERNS:
+        rows = np.array(list(itertools.product((False, True), repeat=count)))
+        return rows[1:], f"all sets of {count} slots"
+    chosen, most = [np.arange(count)], 0
+    while sum(math.comb(count, k) for k in range(1, most + 2)) <= _MOST_PATTERNS // 2:
+        most += 1
+        chosen += [np.array(each) for each in itertools.combinations(range(count), most)]
+    rows = np.zeros((len(chosen), count), bool)
+    for row, each in zip(rows, chosen, strict=True):
+        row[each] = True
+    return np.concatenate([rows, ~rows[1:]]), f"sets of at most {most} of {count} slots and their complements"
+
+
+def _unchanged(problem: Problem, slots: tuple[Slot, ...], patterns: np.ndarray, draws: int) -> np.ndarray:
+    """Which sets of slots keep f when one place of them changes sign, at all of some random parameters and inputs."""
+    rng = np.random.default_rng(0)
+    place = np.where(np.arange(slots[0].size) == rng.integers(slots[0].size), -1.0, 1.0)
+    signs = [slot.spread(place) for slot in slots]
+
+    def outputs(pattern: Any, leaves: Any, x: Any) -> Any:
+        moved = list(leaves)
+        for k, (slot, sign) in enumerate(zip(slots, signs, strict=True)):
+            shape = [-1 if axis == slot.axis else 1 for axis in range(moved[slot.leaf].ndim)]
+            moved[slot.leaf] = moved[slot.leaf] * jnp.where(pattern[k], sign, 1.0).reshape(shape)
+        values = jax.tree.leaves(problem.f(jax.tree.unflatten(problem.structure, moved), x))
+        return jnp.concatenate([value.reshape(-1) for value in values])
+
+    at_points = jax.vmap(outputs, (None, 0, 0))
+    compiled = jax.jit(jax.vmap(at_points, (0, None, None)))
+    theta, x = problem.draw(rng, draws), problem.draw_input(rng, draws)
+    expected = np.asarray(compiled(np.zeros((1, len(slots)), bool), theta, x))[0]
+    size = np.abs(expected).max(axis=1, keepdims=True)
+    kept = [
+        (np.abs(np.asarray(compiled(part, theta, x)) - expected) <= _EQUAL * size).all(axis=(1, 2))
+        for part in _parts(patterns)
+    ]
+    return np.concatenate(kept)[: len(patterns)]
+
+
+def _parts(patterns: np.ndarray) -> Iterator[np.ndarray]:
+    """Equal parts, the last filled up: one program serves all."""
+    step = min(_AT_ONCE, 1 << (len(patterns) - 1).bit_length())
+    for start in range(0, len(patterns), step):
+        part = patterns[start : start + step]
+        yield np.concatenate([part, np.zeros((step - len(part), part.shape[1]), bool)])
+
+
+def _independent(patterns: np.ndarray) -> list[np.ndarray]:
+    """Rows that generate all of them by exclusive or, the smallest first."""
+    kept: list[np.ndarray] = []
+    reduced: list[np.ndarray] = []
+    for row in patterns[np.argsort(patterns.sum(axis=1), kind="stable")]:
+        rest = row.copy()
+        for other in reduced:
+            rest = rest ^ other if rest[np.argmax(other)] else rest
+        if rest.any():
+            kept.append(row)
+            reduced.append(rest)
+    return kept

@@ -1,0 +1,1 @@
+"""The equivalent smaller network."""

@@ -1,0 +1,1 @@
+"""What the kernel predicts: linearisation, gradient flow in the kernel regime, Gaussian processes, alignment."""

@@ -1,0 +1,410 @@
+"""Exact functional dimension, and the certificate that says why it is right."""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+
+from neuromanifold.graph import programs
+from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.program import Program
+from neuromanifold.graph.walk import walk
+from neuromanifold.models.arguments import Model
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.elimination import Echelon, echelon, minor_spans, modular_rank
+from neuromanifold.numerics.rank import Certificate, Rank, exact_rank
+from neuromanifold.regions.problem import Problem
+from neuromanifold.runtime.files import write_text
+from neuromanifold.runtime.memory import memory_budget
+from neuromanifold.tangent.rank.generators import generator_count, generators, rational_generators
+
+_GENERATOR_ENTRIES = 2**22
+_SLOW, _FAST = 8e-9, 1e-10
+"""Seconds for an entrywise product of residues, and for a multiplication inside a matrix product."""
+
+_IN_WORDS = {
+    "full rank": "proved: no matrix of this shape has more",
+    "kernel vectors": "proved: symmetries account for all the rest",
+    "regions": "proved: the linear regions allow no more",
+    "primes": "proved: enough primes agree",
+}
+
+
+class JacobianCertificate(Certificate):
+    """Why the rank of J is `rank`.
+
+    Lower bound: the rank modulo `prime` is `rank`, and reduction never raises a rank; `rows` and `columns` name a minor
+    that is invertible modulo the prime (absent where a sketch was taken). Upper bound: `reason` is one of
+    `"full rank"`, `"kernel vectors"` (structurally zero columns and symmetry generators span the rest), `"regions"`
+    (rows of one linear region are affinely dependent), `"primes"` (so many primes agree that Hadamard's bound forces
+    it), each a proof, or `"probability"`: the prime was drawn at random and a larger rank escapes it with at most
+    `failure_probability`.
+
+    `kinks` lists (sample, units, index) where a bend is met exactly and f_θ is not differentiable; J is taken on one side.
+    `ties` counts bends met exactly where both sides are the same function of θ. `escalated` samples needed ball arithmetic.
+    `rounded` lists what was computed once in float64 from constants alone: the only numbers that are not what f's text says.
+    """
+
+    rank: int = eqx.field(static=True)
+    shape: tuple[int, int] = eqx.field(static=True)
+    prime: int = eqx.field(static=True)
+    rows: tuple[int, ...] = eqx.field(static=True)
+    columns: tuple[int, ...] = eqx.field(static=True)
+    reason: str = eqx.field(static=True)
+    failure_probability: float = eqx.field(static=True)
+    kinks: tuple[tuple[int, int, int], ...] = eqx.field(static=True)
+    ties: int = eqx.field(static=True)
+    escalated: int = eqx.field(static=True)
+    sketched: bool = eqx.field(static=True)
+    rounded: tuple[str, ...] = eqx.field(static=True)
+    wrt: tuple[str, ...] | None = eqx.field(static=True)
+    fingerprint: str = eqx.field(static=True)
+    problem: Problem = eqx.field(static=True, repr=False)
+
+    @property
+    def proved(self) -> bool:
+        """Whether the upper bound is a proof and not a probability."""
+        return self.failure_probability == 0.0
+
+    def verify(self, net: Model, params: Any, x: Any) -> bool:
+        """Recompute by another prime and another route: bends by ball arithmetic alone, J by forward products.
+
+        False when network, parameters or data are not those of the certificate, or any number differs.
+        """
+        problem = Problem.of(net, params, x, wrt=self.wrt, balls_only=True)
+        if problem.fingerprint != self.fingerprint or problem.decisions.places != self.kinks:
+            return False
+        p = modular.random_prime()
+        directions = modular.random_residues((min(self.rank + 1, problem.shape[1]), problem.shape[1]), p)
+        agrees = modular_rank(problem.products(p, directions), p) == self.rank
+        return agrees and self._upper_bound_holds(problem, p)
+
+    def save(self, path: str | Path) -> Path:
+        """Write network, numbers and claims as a JSON file that `tools/check_certificate.py` re-checks without this library.
+
+        For small problems: J is written out as instructions on flat arrays of exact numbers, at most 2·10⁷ entries.
+        """
+        p = modular.random_prime()
+        found = echelon(self.problem.residues(p), p)
+        kernel = _rational_kernel(self.problem) if self.reason == "kernel vectors" else []
+        claims = Claims(self.rank, p, found.rows, found.columns, self.reason, self.failure_probability, kernel)
+        return save(path, self.problem, claims)
+
+    def _upper_bound_holds(self, problem: Problem, p: int) -> bool:
+        if self.reason == "probability":
+            return self.failure_probability >= problem.failure_probability(self.sketched)
+        if not self.proved:
+            return False
+        if self.reason == "full rank":
+            return self.rank == min(self.shape)
+        if self.reason == "regions":
+            return problem.graph.piecewise_linear and problem.region_bound() == self.rank
+        if self.reason == "kernel vectors":
+            kernel = _kernel_vectors(problem, p)
+            return not problem.products(p, kernel).any() and modular_rank(kernel, p) == self.shape[1] - self.rank
+        return self.reason == "primes"
+
+    def __str__(self) -> str:
+        upper = _IN_WORDS.get(self.reason, f"failure probability ≤ {self.failure_probability:.1g}")
+        kinks = f", {len(self.kinks)} bends met exactly" if self.kinks else ""
+        rounded = f", up to {' and '.join(self.rounded)} in float64" if self.rounded else ""
+        return f"exact, {upper}{kinks}{rounded}{', sketched' if self.sketched else ''}"
+
+
+def certified(problem: Problem, *, prove: bool) -> Rank:
+    """The exact rank of J, with its certificate."""
+    certificate = certified_rank(problem, prove=prove)
+    return exact_rank(certificate.rank, certificate)
+
+
+def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
+    """The rank of J at float parameters and float data, exactly.
+
+    A short prime first: its rank is a lower bound, and often one that full rank, regions or symmetries prove to be the rank.
+    Otherwise a random prime of 61 bits, with the probability that it hides a larger rank, or as many as prove it.
+    """
+    sketching = not prove and (_sketch_is_faster(problem) or _is_too_large(problem))
+    p = modular.random_prime(bits=modular.SMALL_BITS)
+    found = _reduced(problem, p, sketching)
+    reason, probability = _proof(problem, found.rank), 0.0
+    if not reason:
+        p = modular.random_prime()
+        found = _by_long_prime(problem, p, found, sketching)
+        reason = _proof(problem, found.rank)
+    if not reason and prove:
+        found, reason = _over_enough_primes(problem, found), "primes"
+    elif not reason:
+        reason, probability = "probability", problem.failure_probability(sketching)
+    decisions = problem.decisions
+    return JacobianCertificate(
+        rank=found.rank,
+        shape=problem.shape,
+        prime=p,
+        rows=found.rows,
+        columns=found.columns,
+        reason=reason,
+        failure_probability=probability,
+        kinks=decisions.places,
+        ties=int(sum((t & ~k).sum() for t, k in zip(decisions.ties, decisions.kinks, strict=True))),
+        escalated=decisions.escalated,
+        sketched=sketching,
+        rounded=problem.graph.program.rounded,
+        wrt=None if len(problem.chosen.leaves) == len(problem.leaves) else problem.chosen.names,
+        fingerprint=problem.fingerprint,
+        problem=problem,
+    )
+
+
+def _sketch_is_faster(problem: Problem) -> bool:
+    """By counting: forming and eliminating J against products with random tensors and eliminating a square."""
+    rows, columns = problem.shape
+    m = min(rows, columns)
+    dense = rows * columns * (_SLOW + m * _FAST)
+    sketch = problem.sketch_operations(m) * _FAST + problem.samples * problem.sketch_entries(m) * _SLOW
+    return dense > sketch + rows * m * (_SLOW + m * _FAST)
+
+
+def _is_too_large(problem: Problem) -> bool:
+    """Whether J and its elimination, about five copies of it, exceed the budget."""
+    rows, columns = problem.shape
+    return 5 * 8 * rows * columns > memory_budget(problem.budget)
+
+
+def _reduced(problem: Problem, p: int, sketching: bool) -> Echelon:
+    if not sketching:
+        return echelon(problem.residues(p), p)
+    matrix, rows_are_those_of_J = problem.sketch(p)
+    found = echelon(matrix, p)
+    return Echelon(found.rank, found.rows if rows_are_those_of_J else (), ())
+
+
+def _by_long_prime(problem: Problem, p: int, found: Echelon, sketching: bool) -> Echelon:
+    """The rank modulo a long prime: that of a minor found already where all else depends on it, else by elimination."""
+    if sketching:
+        return max(found, _reduced(problem, p, sketching), key=lambda echelon: echelon.rank)
+    J = problem.residues(p)
+    if minor_spans(J, found.rows, found.columns, p):
+        return found
+    return max(found, echelon(J, p), key=lambda form: form.rank)
+
+
+def _proof(problem: Problem, rank: int) -> str:
+    """Why the rank is no larger, where that can be proved; else nothing."""
+    if rank == min(problem.shape):
+        return "full rank"
+    if problem.graph.piecewise_linear and problem.region_bound() == rank:
+        return "regions"
+    return "kernel vectors" if _kernel_meets(problem, rank) else ""
+
+
+def _kernel_meets(problem: Problem, rank: int) -> bool:
+    rows, columns = problem.shape
+    if rows * columns > 16 * _GENERATOR_ENTRIES:
+        return False
+    free = problem.zero_columns
+    nullity, count = columns - rank, generator_count(problem)
+    if free.sum() + count < nullity or count * columns > _GENERATOR_ENTRIES:
+        return False
+    p = modular.random_prime()
+    return int(free.sum()) + modular_rank(generators(problem, p)[:, ~free], p) == nullity
+
+
+def _kernel_vectors(problem: Problem, p: int) -> np.ndarray:
+    """Structurally zero columns as unit vectors, and symmetry generators."""
+    free = np.flatnonzero(problem.zero_columns)
+    units = np.zeros((len(free), problem.shape[1]), np.int64)
+    units[np.arange(len(free)), free] = 1
+    return np.concatenate([units, generators(problem, p)])
+
+
+def _rational_kernel(problem: Problem) -> list[list[Fraction]]:
+    """The kernel vectors in rational numbers, without those that depend on the ones before."""
+    p = modular.random_prime()
+    columns, free = problem.shape[1], np.flatnonzero(problem.zero_columns)
+    units = [[Fraction(int(i == k)) for i in range(columns)] for k in free]
+    kept = echelon(_kernel_vectors(problem, p), p).rows
+    vectors = [*units, *rational_generators(problem)]
+    return [vectors[i] for i in sorted(kept)]
+
+
+def _over_enough_primes(problem: Problem, found: Echelon) -> Echelon:
+    """The largest rank over so many primes that no nonzero minor could vanish modulo all of them."""
+    needed = math.floor(problem.minor_bits() / 60) + 1
+    primes: set[int] = set()
+    while len(primes) < needed:
+        p = modular.random_prime()
+        if p in primes:
+            continue
+        primes.add(p)
+        matrix = problem.residues(p)
+        if modular_rank(matrix, p) > found.rank:
+            found = echelon(matrix, p)
+    return found
+
+
+OPERATIONS = ("number", "gather", "add", "negate", "multiply", "divide", "dot", "sum", "scatter")
+
+
+class Entry(NamedTuple):
+    """The array that an instruction makes: its number in the list, and its shape."""
+
+    index: int
+    shape: tuple[int, ...]
+
+
+class Listing(Arithmetic):
+    """Collects `instructions`: lists [operation, arguments, details…], where arguments are numbers of earlier instructions."""
+
+    name = "instructions"
+
+    def __init__(self) -> None:
+        self.instructions: list[list[Any]] = []
+
+    def _add(self, shape: tuple[int, ...], *instruction: Any) -> Entry:
+        self.instructions.append(list(instruction))
+        return Entry(len(self.instructions) - 1, tuple(int(n) for n in shape))
+
+    def lift(self, a: np.ndarray) -> Entry:
+        """Numbers as hexadecimal floats, which are exact, or as integers."""
+        flat = np.asarray(a).ravel()
+        shown = [int(v) for v in flat] if flat.dtype.kind in "iub" else [float(v).hex() for v in flat]
+        return self._add(np.shape(a), "number", shown)
+
+    def rearrange(self, fn: Callable[..., np.ndarray], *values: Entry) -> Entry:
+        starts = np.cumsum([1, *(math.prod(v.shape) for v in values)])
+        places = fn(
+            *(int(s) + np.arange(math.prod(v.shape)).reshape(v.shape) for s, v in zip(starts, values, strict=False))
+        )
+        if len(values) == 1 and places.size == starts[1] - 1 and (places.ravel() == np.arange(1, starts[1])).all():
+            return Entry(values[0].index, places.shape)
+        return self._add(places.shape, "gather", [v.index for v in values], places.ravel().tolist())
+
+    def shape(self, a: Entry) -> tuple[int, ...]:
+        return a.shape
+
+    def _together(self, a: Entry, b: Entry) -> tuple[Entry, Entry]:
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        spread = lambda v: v if v.shape == shape else self.rearrange(lambda z: np.broadcast_to(z, shape), v)  # noqa: E731
+        return spread(a), spread(b)
+
+    def add(self, a: Entry, b: Entry) -> Entry:
+        a, b = self._together(a, b)
+        return self._add(a.shape, "add", [a.index, b.index])
+
+    def negate(self, a: Entry) -> Entry:
+        return self._add(a.shape, "negate", [a.index])
+
+    def multiply(self, a: Entry, b: Entry) -> Entry:
+        a, b = self._together(a, b)
+        return self._add(a.shape, "multiply", [a.index, b.index])
+
+    def divide(self, a: Entry, b: Entry) -> Entry:
+        a, b = self._together(a, b)
+        return self._add(a.shape, "divide", [a.index, b.index])
+
+    def dot(self, a: Entry, b: Entry) -> Entry:
+        lead, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
+        return self._add((*lead, m, n), "dot", [a.index, b.index], [math.prod(lead), m, k, n])
+
+    def sum(self, a: Entry, axes: tuple[int, ...]) -> Entry:
+        axes = tuple(d % len(a.shape) for d in axes)
+        kept = [d for d in range(len(a.shape)) if d not in axes]
+        last = self.rearrange(lambda z: z.transpose([*kept, *axes]), a)
+        return self._add(tuple(a.shape[d] for d in kept), "sum", [last.index], math.prod(a.shape[d] for d in axes))
+
+    def scatter_add(self, base: Entry, index: np.ndarray, updates: Entry) -> Entry:
+        return self._add(base.shape, "scatter", [base.index, updates.index], index.ravel().tolist())
+
+
+FORMAT = "neuromanifold certificate 1"
+_MOST_NUMBERS = 2 * 10**7
+
+
+class Claims(NamedTuple):
+    """What is claimed of J: its rank, a minor that is invertible modulo a prime, and why the rank is no larger."""
+
+    rank: int
+    prime: int
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    reason: str
+    failure_probability: float
+    kernel: list[list[Fraction]]
+
+
+def save(path: str | Path, problem: Problem, claims: Claims) -> Path:
+    """Write the document, atomically. Its last entry is the SHA-256 of the others as they are written."""
+    text = json.dumps(document(problem, claims), separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return write_text(path, f'{text[:-1]},"sha256":"{digest}"}}\n')
+
+
+def document(problem: Problem, claims: Claims) -> dict[str, Any]:
+    """What the file holds."""
+    (rows, columns), graph = problem.shape, problem.graph
+    if rows * columns > _MOST_NUMBERS:
+        raise ValueError(
+            f"the Jacobian is {rows}×{columns}, too large to be written out as instructions; save the certificate of fewer samples."
+        )
+    return {
+        "format": FORMAT,
+        "network": getattr(problem.model, "__name__", repr(problem.model)),
+        "rounded": list(graph.program.rounded),
+        "claims": {
+            **claims._asdict(),
+            "shape": [rows, columns],
+            "outputs": graph.outputs,
+            "affine": graph.affine_dimension,
+            "regions": _regions(problem),
+            "kernel": [_sparse(vector) for vector in claims.kernel],
+        },
+        "bends": _bends(problem),
+        "jacobian": _jacobian(problem),
+    }
+
+
+def _sparse(vector: list[Fraction]) -> list[list[Any]]:
+    return [[i, str(v)] for i, v in enumerate(vector) if v]
+
+
+def _regions(problem: Problem) -> dict[str, Any]:
+    """Which region each sample lies in, how many lie in each; a region is named by its gates."""
+    rows = problem.decisions.rows() if problem.graph.units else np.zeros((problem.samples, 1), np.uint8)
+    _, of, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    return {"of": of.ravel().tolist(), "gates": [row.tobytes().hex() for row in rows], "counts": counts.tolist()}
+
+
+def _listed(problem: Problem, program: Program) -> tuple[Listing, list[Any], list[int]]:
+    """The instructions of a program at this problem's numbers, what they end in, and which of them are the data."""
+    A = Listing()
+    inputs = problem.inputs(A, slice(None))
+    first = len(problem.leaves)
+    data = [v.index for v in inputs[first : first + len(problem.data)] if isinstance(v, Entry)]
+    return A, walk(program, A, inputs), data
+
+
+def _bends(problem: Problem) -> dict[str, Any]:
+    """What every bend is about: a sign for each comparison; no candidate above the chosen one for each maximum."""
+    if not problem.graph.units:
+        return {"instructions": [], "signs": [], "maxima": []}
+    A, found, _ = _listed(problem, programs.quantities(problem.graph, problem.samples))
+    signs, maxima = [], []
+    decided = zip(problem.graph.units, problem.decisions.gates, problem.decisions.ties, found, strict=True)
+    for units, gate, tie, entry in decided:
+        if units.candidates is None:
+            signs.append([entry.index, np.where(tie, 0, np.where(gate, 1, -1)).ravel().tolist()])
+        else:
+            maxima.append(entry.index)
+    return {"instructions": A.instructions, "signs": signs, "maxima": maxima}
+
+
+def _jacobian(problem: Problem) -> dict[str, Any]:
+    program = programs.jacobians(problem.graph, problem.samples, problem.chosen.leaves)
+    A, [entry], data = _listed(problem, program)
+    return {"instructions": A.instructions, "output": entry.index, "data": data}

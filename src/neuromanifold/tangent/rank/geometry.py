@@ -1,0 +1,40 @@
+"""The geometry of a sample: what exact questions about one (f, params, x) share."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.models.arguments import Model
+from neuromanifold.numerics.rank import Rank
+from neuromanifold.regions.problem import Problem
+from neuromanifold.tangent.rank.certificate import certified
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """A network at its parameters on a sample; its bends are decided when first asked about, its rank certified likewise, both once.
+
+    Signs, status of neurons and columns that vanish are kept by `problem`. Accounts, reductions and inspections ask this object; it
+    lives as long as they hold it, and nothing is kept anywhere else.
+    """
+
+    f: Model
+    params: Any
+    x: Any
+    memory: int | str | None = None
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The network as a program."""
+        return trace(self.f, self.params, self.x)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The exact Jacobian, every bend decided."""
+        return Problem.of(self.f, self.params, self.x, memory=self.memory)
+
+    @cached_property
+    def rank(self) -> Rank:
+        """The exact rank of J with its certificate."""
+        return certified(self.problem, prove=False)
