@@ -18,7 +18,9 @@ def _names_in_docstring_examples(doctest_namespace: dict[str, object]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def few_compiled_programs() -> Iterator[None]:
-    """Every compiled program maps memory, and Linux ends a process with more than 65,530 maps: forget them in time."""
+    """Every compiled program maps memory, and Linux ends a process with more than 65,530 maps:
+    forget them in time.
+    """
     yield
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 25_000:

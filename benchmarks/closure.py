@@ -1,4 +1,6 @@
-"""Brackets of tanh networks by depth and size, against nested forward mode: `python -m benchmarks.closure` prints the table."""
+"""Brackets of tanh networks by depth and size, against nested forward mode: `python -m
+benchmarks.closure` prints the table.
+"""
 
 import time
 from collections.abc import Callable
@@ -28,8 +30,13 @@ def seconds(run: Callable[[], object], repeats: int = 3) -> tuple[float, float]:
 
 
 def table() -> str:
-    """Seconds for D + 8 brackets of each depth; in parentheses nested forward mode, jitted and vmapped: first call, later ones."""
-    lines = ["| network | D | " + " | ".join(f"depth {k}" for k in DEPTHS) + " |", "|---" * (2 + len(DEPTHS)) + "|"]
+    """Seconds for D + 8 brackets of each depth; in parentheses nested forward mode, jitted and
+    vmapped: first call, later ones.
+    """
+    lines = [
+        "| network | D | " + " | ".join(f"depth {k}" for k in DEPTHS) + " |",
+        "|---" * (2 + len(DEPTHS)) + "|",
+    ]
     for widths, bias in NETWORKS:
         net = nm.MLP(widths, "tanh", bias=bias)
         params = net.init(key=jax.random.key(0), dtype="float64")
@@ -53,8 +60,13 @@ def _cell(fast: Family, nested: Family, theta: np.ndarray, depth: int) -> str:
 
 
 def closures() -> str:
-    """Seconds of whole closures, second route and bound included: at a random point, and where all w = 0."""
-    lines = ["| network | point | depth | by depth | first call | later |", "|---|---|---|---|---|---|"]
+    """Seconds of whole closures, second route and bound included: at a random point, and where
+    all w = 0.
+    """
+    lines = [
+        "| network | point | depth | by depth | first call | later |",
+        "|---|---|---|---|---|---|",
+    ]
     for widths, depth in (((1, 4, 1), 10), ((3, 4, 1), 10), ((3, 8, 1), 4), ((3, 8, 1), 8)):
         net = nm.MLP(widths, "tanh", bias=False)
         drawn = net.init(key=jax.random.key(0), dtype="float64")
@@ -64,7 +76,8 @@ def closures() -> str:
             first, later = seconds(run)
             ranks = ", ".join(str(int(rank)) for rank in run().by_depth)
             lines.append(
-                f"| {'-'.join(map(str, widths))} | {name} | {depth} | {ranks} | {first:.2g} s | {later:.2g} s |"
+                f"| {'-'.join(map(str, widths))} | {name} | {depth} | {ranks} | {first:.2g} s | "
+                f"{later:.2g} s |"
             )
     return "\n".join(lines)
 

@@ -1,4 +1,6 @@
-"""Training many networks of the complexity paper at once, against its own loop, one run after the other.   [complexity, Sec. 5]"""
+"""Training many networks of the complexity paper at once, against its own loop, one run after
+the other.   [complexity, Sec. 5]
+"""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,12 +20,21 @@ PEER_EPOCHS = 200
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
-    """Seconds per epoch of one run: the paper's loop with and without DataLoader, and with the paper's measurements."""
+    """Seconds per epoch of one run: the paper's loop with and without DataLoader, and with the
+    paper's measurements.
+    """
     epochs, peer_epochs = (100, 50) if quick else (EPOCHS, PEER_EPOCHS)
     yield _row("training", epochs, peer_epochs, "torch, the paper's loop", target=100)
-    yield _row("training", epochs, peer_epochs, "torch, without DataLoader", target=100, loader=False)
     yield _row(
-        "training and tracking", epochs, peer_epochs, "torch, the paper's loop and probe", target=50, every=EVERY
+        "training", epochs, peer_epochs, "torch, without DataLoader", target=100, loader=False
+    )
+    yield _row(
+        "training and tracking",
+        epochs,
+        peer_epochs,
+        "torch, the paper's loop and probe",
+        target=50,
+        every=EVERY,
     )
 
 
@@ -51,7 +62,14 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _row(
-    job: str, epochs: int, peer_epochs: int, label: str, *, target: float, every: int | None = None, **options: Any
+    job: str,
+    epochs: int,
+    peer_epochs: int,
+    label: str,
+    *,
+    target: float,
+    every: int | None = None,
+    **options: Any,
 ) -> Row:
     net = nm.MLP(WIDTHS, "relu")
     params = net.init(key=jax.random.key(0), scheme=nm.init.he_bias, runs=RUNS)
@@ -92,6 +110,14 @@ def _row(
             **options,
         )
         note = (
-            f"seconds per epoch of one run; ours: {RUNS} runs × {epochs:,} epochs, theirs: 1 run × {peer_epochs} epochs"
+            f"seconds per epoch of one run; ours: {RUNS} runs × {epochs:,} epochs, theirs: 1 run "
+            f"× {peer_epochs} epochs"
         )
-        return compare(f"{job} {'-'.join(map(str, WIDTHS))}", ours, peer, target=target, tolerance=None, note=note)
+        return compare(
+            f"{job} {'-'.join(map(str, WIDTHS))}",
+            ours,
+            peer,
+            target=target,
+            tolerance=None,
+            note=note,
+        )

@@ -1,6 +1,8 @@
-"""One accelerator, measured: matrix products, kernels in tiles, eager calls, many trainings. Prints a line of JSON for each.
+"""One accelerator, measured: matrix products, kernels in tiles, eager calls, many trainings. Prints
+a line of JSON for each.
 
-Run `PYTHONPATH=src:. python3 -m benchmarks.gpu [part …]`; parts that fail say so in their line and the others go on.
+Run `PYTHONPATH=src:. python3 -m benchmarks.gpu [part …]`; parts that fail say so in their line and
+the others go on.
 """
 
 import json
@@ -45,8 +47,16 @@ def product_rates() -> Iterator[dict[str, Any]]:
             with jax.enable_x64(True), jax.default_matmul_precision(PRODUCTS[name]):
                 left, right = jnp.asarray(a, dtype), jnp.asarray(b, dtype)
                 first, took, c = seconds(lambda left=left, right=right: _product(left, right), 5)
-            error = float(np.linalg.norm(np.asarray(c[:64], np.float64) - exact) / np.linalg.norm(exact))
-            yield {"precision": name, "dtype": np.dtype(dtype).name, "n": n, "seconds": took, "error": error} | {
+            error = float(
+                np.linalg.norm(np.asarray(c[:64], np.float64) - exact) / np.linalg.norm(exact)
+            )
+            yield {
+                "precision": name,
+                "dtype": np.dtype(dtype).name,
+                "n": n,
+                "seconds": took,
+                "error": error,
+            } | {
                 "teraflops": 2 * n**3 / took / 1e12,
                 "first_s": first,
             }
@@ -64,43 +74,65 @@ def network(n: int, dtype: Any = np.float32) -> tuple[Any, Any, Any]:
     net = nm.MLP(WIDTHS)
     params = net.init(key=jax.random.key(0), scheme=nm.init.he_bias)
     with jax.enable_x64(True):
-        x = jnp.asarray(np.random.default_rng(0).standard_normal((n, WIDTHS[0]), dtype=np.float32), dtype)
+        x = jnp.asarray(
+            np.random.default_rng(0).standard_normal((n, WIDTHS[0]), dtype=np.float32), dtype
+        )
         return net, jax.tree.map(lambda a: jnp.asarray(a, dtype), params), x
 
 
 def multiplications(trace: bool = True) -> int:
-    """Of one pair of samples: a·a′ for each layer, d·d′ for each layer and output (or pair of outputs)."""
+    """Of one pair of samples: a·a′ for each layer, d·d′ for each layer and output (or pair of
+    outputs).
+    """
     o = WIDTHS[-1]
     pairs = o if trace else o * o
-    return sum(fan_in + pairs * fan_out for fan_in, fan_out in zip(WIDTHS[:-1], WIDTHS[1:], strict=True))
+    return sum(
+        fan_in + pairs * fan_out for fan_in, fan_out in zip(WIDTHS[:-1], WIDTHS[1:], strict=True)
+    )
 
 
 def trace_kernel() -> Iterator[dict[str, Any]]:
-    """The trace kernel of 60,000 images in tiles, half the products, at every precision, against full float64."""
+    """The trace kernel of 60,000 images in tiles, half the products, at every precision, against
+    full float64.
+    """
     n, some = (1500, 128) if SMALL else (60_000, 512)
     net, params, x = network(n)
     reference = np.asarray(nm.ntk(*network(some, np.float64), trace=True))
     full = None
     for precision in PRECISIONS:
         try:
-            first, took, kernel = seconds(lambda p=precision: nm.ntk(net, params, x, trace=True, precision=p), 2)
+            first, took, kernel = seconds(
+                lambda p=precision: nm.ntk(net, params, x, trace=True, precision=p), 2
+            )
             found = np.asarray(kernel[:some, :some], np.float64)
             error = float(np.linalg.norm(found - reference) / np.linalg.norm(reference))
             symmetric = bool((kernel[:some, -some:] == kernel[-some:, :some].T).all())
             rate = n * (n + 1) / 2 * 2 * multiplications() / took / 1e12
             full = took if precision == "highest" else full
-            yield {"n": n, "precision": precision, "first_s": first, "seconds": took, "teraflops_of_half": rate} | {
+            yield {
+                "n": n,
+                "precision": precision,
+                "first_s": first,
+                "seconds": took,
+                "teraflops_of_half": rate,
+            } | {
                 "error": error,
                 "symmetric": symmetric,
                 "times_faster_than_highest": full and full / took,
             }
             del kernel
         except Exception as error:
-            yield {"n": n, "precision": precision, "failed": f"{type(error).__name__}: {error}"[:500]}
+            yield {
+                "n": n,
+                "precision": precision,
+                "failed": f"{type(error).__name__}: {error}"[:500],
+            }
 
 
 def trace_kernel_float64() -> Iterator[dict[str, Any]]:
-    """The same in float64 at half the samples: faster than float32 on this device where its products are."""
+    """The same in float64 at half the samples: faster than float32 on this device where its
+    products are.
+    """
     n = 1500 if SMALL else 30_000
     net, params, x = network(n, np.float64)
     with jax.enable_x64(True):
@@ -118,7 +150,13 @@ def eager() -> Iterator[dict[str, Any]]:
             core = jax.jit(lambda p, z: nm.ntk(net, p, z, trace=trace))  # noqa: B023
             first_core, jitted, _ = seconds(lambda: core(params, x), 5)  # noqa: B023
             whole = n * n * 2 * multiplications(trace)
-            yield {"n": n, "trace": trace, "eager_s": plain, "jitted_s": jitted, "first_s": first} | {
+            yield {
+                "n": n,
+                "trace": trace,
+                "eager_s": plain,
+                "jitted_s": jitted,
+                "first_s": first,
+            } | {
                 "first_jitted_s": first_core,
                 "eager_over_jitted": plain / jitted,
                 "jitted_teraflops_of_all": whole / jitted / 1e12,
@@ -134,7 +172,9 @@ def training() -> Iterator[dict[str, Any]]:
     params = net.init(key=jax.random.key(0), runs=runs)
 
     def work(count: int) -> Any:
-        return nm.train(net, params, d.x, d.y, key=jax.random.key(1), epochs=count, batch_size=16, memory="16G")
+        return nm.train(
+            net, params, d.x, d.y, key=jax.random.key(1), epochs=count, batch_size=16, memory="16G"
+        )
 
     work(2)
     steps = -(-len(d.x) // 16)
@@ -161,13 +201,19 @@ PARTS = {
 
 def main(names: list[str]) -> None:
     device = jax.devices()[0]
-    print(json.dumps({"part": "device", "kind": device.device_kind, "jax": jax.__version__}), flush=True)
+    print(
+        json.dumps({"part": "device", "kind": device.device_kind, "jax": jax.__version__}),
+        flush=True,
+    )
     for name in names or PARTS:
         try:
             for line in PARTS[name]():
                 print(json.dumps({"part": name} | line), flush=True)
         except Exception as error:
-            print(json.dumps({"part": name, "failed": f"{type(error).__name__}: {error}"[:500]}), flush=True)
+            print(
+                json.dumps({"part": name, "failed": f"{type(error).__name__}: {error}"[:500]}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

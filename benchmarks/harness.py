@@ -1,4 +1,6 @@
-"""Fair comparisons: warm, interleaved, medians, compile time apart, and the two results held against each other."""
+"""Fair comparisons: warm, interleaved, medians, compile time apart, and the two results held
+against each other.
+"""
 
 import statistics
 import time
@@ -15,14 +17,17 @@ from benchmarks.worker import Absent, Worker
 
 REPEATS = 5
 REST = 0.5
-"""Seconds between two turns: giving back the 2.4 GB of one contestant's Jacobian would slow the next one for about 0.3 s."""
+"""Seconds between two turns: giving back the 2.4 GB of one contestant's Jacobian would slow the
+next one for about 0.3 s.
+"""
 
 
 @dataclass(frozen=True)
 class Routine:
     """A function of this process; `summary` reduces its result to a number, outside the clock.
 
-    One call that holds several `units` of work is reported per unit. Entering it as a context warms it up.
+    One call that holds several `units` of work is reported per unit. Entering it as a context warms
+    it up.
     """
 
     label: str
@@ -50,7 +55,9 @@ class Routine:
 
 
 def interleave(contestants: list[Routine | Worker], repeats: int) -> list[list[Repetition]]:
-    """Each contestant's repetitions, taken in turns, so that a change of the machine's load meets them all."""
+    """Each contestant's repetitions, taken in turns, so that a change of the machine's load
+    meets them all.
+    """
     rounds = [[_rested(contestant) for contestant in contestants] for _ in range(repeats)]
     return [list(column) for column in zip(*rounds, strict=True)]
 
@@ -70,10 +77,11 @@ def compare(
     tolerance: float | None = 1e-3,
     note: str = "",
 ) -> Row:
-    """Our routine against a peer: the ratio is theirs / ours, and `target` its least acceptable value.
+    """Our routine against a peer: the ratio is theirs / ours, and `target` its least acceptable
+    value.
 
-    `tolerance` bounds the relative deviation of the two results; `None` where both are random. A peer that is absent
-    or fails is named in the note, and ours is timed alone.
+    `tolerance` bounds the relative deviation of the two results; `None` where both are random. A
+    peer that is absent or fails is named in the note, and ours is timed alone.
     """
     first = ours.first()
     try:
@@ -82,12 +90,24 @@ def compare(
     except Absent as absent:
         (our_repetitions,) = interleave([ours], repeats)
         seconds = median_seconds(our_repetitions)
-        return Row(name, seconds, peer.label, None, target, _compiling(ours, first, seconds), note=str(absent))
+        return Row(
+            name,
+            seconds,
+            peer.label,
+            None,
+            target,
+            _compiling(ours, first, seconds),
+            note=str(absent),
+        )
     seconds = median_seconds(our_repetitions)
     value, expected = our_repetitions[-1].value, their_repetitions[-1].value
     deviation = abs(value - expected) / abs(expected)
     agrees = tolerance is None or deviation <= tolerance
-    comparison = "" if tolerance is None else f"results {'agree to' if agrees else 'DIFFER by'} {deviation:.0e}"
+    comparison = (
+        ""
+        if tolerance is None
+        else f"results {'agree to' if agrees else 'DIFFER by'} {deviation:.0e}"
+    )
     return Row(
         name,
         seconds,
@@ -96,11 +116,15 @@ def compare(
         target,
         _compiling(ours, first, seconds),
         agrees,
-        "; ".join(filter(None, (note, f"median of {repeats}" if repeats != REPEATS else "", comparison))),
+        "; ".join(
+            filter(None, (note, f"median of {repeats}" if repeats != REPEATS else "", comparison))
+        ),
     )
 
 
-def within(name: str, ours: Routine, bound: float, *, repeats: int = REPEATS, note: str = "") -> Row:
+def within(
+    name: str, ours: Routine, bound: float, *, repeats: int = REPEATS, note: str = ""
+) -> Row:
     """Our routine against a number of seconds that it must not exceed."""
     first = ours.first()
     seconds = median_seconds(interleave([ours], repeats)[0])

@@ -1,4 +1,6 @@
-"""Kernels at infinite width against neural-tangents, both in float64: time, and peak memory in processes of their own."""
+"""Kernels at infinite width against neural-tangents, both in float64: time, and peak memory in
+processes of their own.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,11 +19,16 @@ SCRIPT = "neural_tangents_infinite.py"
 
 
 def problem(job: str, n: int) -> tuple[Any, np.ndarray]:
-    """A five-layer MLP on vectors of 100 numbers, or four convolutions with global pooling on 16×16 images of 3 channels."""
+    """A five-layer MLP on vectors of 100 numbers, or four convolutions with global pooling on
+    16×16 images of 3 channels.
+    """
     if job == "mlp":
         layers, shape = [part for _ in range(4) for part in (Dense(1, **SPREAD), "relu")], (100,)
     else:
-        layers, shape = [part for _ in range(4) for part in (Conv(1, 3, **SPREAD), "relu")], (16, 16, 3)
+        layers, shape = (
+            [part for _ in range(4) for part in (Conv(1, 3, **SPREAD), "relu")],
+            (16, 16, 3),
+        )
         layers.append(GlobalAvgPool())
     net = nm.Sequential(*layers, Dense(1, **SPREAD), input_shape=shape)
     return net, np.random.default_rng(0).standard_normal((n, *shape))
@@ -41,7 +48,9 @@ def _name(job: str, n: int) -> str:
 
 def _time(job: str, n: int, target: float, repeats: int) -> Row:
     net, x = problem(job, n)
-    ours = Routine("ours", lambda: nm.infinite_ntk(net, x), lambda kernel: float(np.linalg.norm(kernel)))
+    ours = Routine(
+        "ours", lambda: nm.infinite_ntk(net, x), lambda kernel: float(np.linalg.norm(kernel))
+    )
     peer = Worker("neural-tangents", SCRIPT, job, label="neural-tangents, jitted, float64", n=n)
     return compare(_name(job, n), ours, peer, target=target, repeats=repeats, tolerance=1e-6)
 

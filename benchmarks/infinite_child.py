@@ -1,4 +1,6 @@
-"""The process whose peak `infinite` measures: one kernel, above what a first one has left (compilation is not counted)."""
+"""The process whose peak `infinite` measures: one kernel, above what a first one has left
+(compilation is not counted).
+"""
 
 import json
 import sys

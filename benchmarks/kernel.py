@@ -1,4 +1,6 @@
-"""The structured kernel of eight architectures against contraction of their Jacobians, both compiled, in one run."""
+"""The structured kernel of eight architectures against contraction of their Jacobians, both
+compiled, in one run.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -16,7 +18,9 @@ LEAST = 0.85
 
 
 class Architecture(NamedTuple):
-    """A model with the shapes of its parameters and samples; `target` is the least acceptable ratio."""
+    """A model with the shapes of its parameters and samples; `target` is the least acceptable
+    ratio.
+    """
 
     name: str
     f: Callable[[Any, Any], Any]
@@ -54,7 +58,9 @@ def convolutional(params: Any, x: Any) -> Any:
 
 def _convolve(x: Any, w: Any, groups: int = 1) -> Any:
     axes = ("NHWC", "HWIO", "NHWC")
-    return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=axes, feature_group_count=groups)
+    return jax.lax.conv_general_dilated(
+        x, w, (1, 1), "VALID", dimension_numbers=axes, feature_group_count=groups
+    )
 
 
 def depthwise(params: Any, x: Any) -> Any:
@@ -93,13 +99,18 @@ def language_model(params: Any, x: Any) -> Any:
 
 def _layers(*widths: int) -> dict[str, tuple[int, ...]]:
     pairs = list(zip(widths[:-1], widths[1:], strict=True))
-    return {f"w{i}": pair for i, pair in enumerate(pairs)} | {f"b{i}": (out,) for i, (_, out) in enumerate(pairs)}
+    return {f"w{i}": pair for i, pair in enumerate(pairs)} | {
+        f"b{i}": (out,) for i, (_, out) in enumerate(pairs)
+    }
 
 
 def _blocks(d: int, count: int, wide: int) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
     for i in range(count):
-        shapes |= {f"{name}{i}": (d, d) for name in "qkvo"} | {f"up{i}": (d, wide), f"down{i}": (wide, d)}
+        shapes |= {f"{name}{i}": (d, d) for name in "qkvo"} | {
+            f"up{i}": (d, wide),
+            f"down{i}": (wide, d),
+        }
     return shapes
 
 
@@ -139,7 +150,9 @@ def drawn(it: Architecture) -> tuple[Any, Any]:
 def contraction(f: Callable[[Any, Any], Any], params: Any, x: Any) -> Any:
     """J Jᵀ from the Jacobian by reverse mode, sample by sample."""
     rows = jax.vmap(lambda sample: jax.jacrev(lambda p: f(p, sample[None])[0])(params))(x)
-    J = jnp.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(rows)], axis=2)
+    J = jnp.concatenate(
+        [leaf.reshape(*leaf.shape[:2], -1) for leaf in jax.tree.leaves(rows)], axis=2
+    )
     J = J.reshape(-1, J.shape[-1])
     return jnp.matmul(J, J.T, precision="highest")
 

@@ -1,7 +1,8 @@
-"""`nm.gram` killed (−9) again and again, against one that nobody disturbs: `python -m benchmarks.kills FOLDER`.
+"""`nm.gram` killed (−9) again and again, against one that nobody disturbs: `python -m
+benchmarks.kills FOLDER`.
 
-The trace kernel of a 784-512-10 network on random images. A kill comes when a drawn share of the tiles is there; at the end every file
-of both stores is compared byte for byte.
+The trace kernel of a 784-512-10 network on random images. A kill comes when a drawn share of the
+tiles is there; at the end every file of both stores is compared byte for byte.
 """
 
 import argparse
@@ -27,7 +28,9 @@ def child(folder: Path, n: int, tile: int) -> None:
 
 def _begun(folder: Path, n: int, tile: int) -> subprocess.Popen:
     options = ["--n", str(n), "--tile", str(tile), "--child"]
-    return subprocess.Popen([sys.executable, "-m", "benchmarks.kills", str(folder), *options], env=os.environ)
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.kills", str(folder), *options], env=os.environ
+    )
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -60,15 +63,19 @@ def measure(folder: Path, n: int, tile: int, kills: int) -> None:
     side = -(-n // tile)
     seconds = _finished(folder / "whole", n, tile)
     shares = np.sort(np.random.default_rng(1).uniform(0, 0.95, kills))
-    met = sum(_killed(folder / "killed", n, tile, int(share * side * (side + 1) / 2)) for share in shares)
+    met = sum(
+        _killed(folder / "killed", n, tile, int(share * side * (side + 1) / 2)) for share in shares
+    )
     last = _finished(folder / "killed", n, tile)
     whole, again = _files(folder / "whole"), _files(folder / "killed")
     differing = set(whole) ^ set(again) | {
         f for f in whole if f in again and whole[f].read_bytes() != again[f].read_bytes()
     }
     print(
-        f"N = {n:,}, {side * (side + 1) // 2} tiles: {seconds:.0f} s undisturbed; {met} of {kills} kills met a running process, "
-        f"the last call took {last:.0f} s; {len(differing)} of {len(whole)} files differ (load {os.getloadavg()[0]:.1f})"
+        f"N = {n:,}, {side * (side + 1) // 2} tiles: {seconds:.0f} s undisturbed; {met} of "
+        f"{kills} kills met a running process, "
+        f"the last call took {last:.0f} s; {len(differing)} of {len(whole)} files differ (load "
+        f"{os.getloadavg()[0]:.1f})"
     )
 
 

@@ -1,4 +1,6 @@
-"""The process that `memory` measures: prints the peak of one `nm.ntk`, above a warm-up on few samples, as JSON."""
+"""The process that `memory` measures: prints the peak of one `nm.ntk`, above a warm-up on few
+samples, as JSON.
+"""
 
 import json
 import sys

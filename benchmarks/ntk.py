@@ -1,4 +1,6 @@
-"""The kernel of all outputs of a ReLU MLP 784-1024-1024-10: ours, PyTorch's two ways, and neural-tangents."""
+"""The kernel of all outputs of a ReLU MLP 784-1024-1024-10: ours, PyTorch's two ways, and
+neural-tangents.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -23,7 +25,9 @@ def problem(n: int) -> tuple[nm.MLP, Any, np.ndarray]:
 
 
 def rows(*, quick: bool) -> Iterator[Row]:
-    """neural-tangents first, then PyTorch at the sizes that it can bear, ours always at the same size."""
+    """neural-tangents first, then PyTorch at the sizes that it can bear, ours always at the same
+    size.
+    """
     yield _row(128, "neural-tangents", "neural_tangents_ntk.py", "structured", target=2)
     n, repeats = (16, 1) if quick else (128, 3)
     yield _row(n, "torch", "torch_ntk.py", "contraction", target=500, repeats=repeats, chunk=32)
@@ -43,7 +47,14 @@ def _norm(kernel: np.ndarray) -> float:
 
 
 def _row(
-    n: int, environment: str, script: str, job: str, *, target: float, repeats: int = REPEATS, **options: Any
+    n: int,
+    environment: str,
+    script: str,
+    job: str,
+    *,
+    target: float,
+    repeats: int = REPEATS,
+    **options: Any,
 ) -> Row:
     net, params, x = problem(n)
     ours = Routine("ours", lambda: nm.ntk(net, params, x), _norm)

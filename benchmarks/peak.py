@@ -16,7 +16,9 @@ from benchmarks.worker import ROOT
 
 
 def rise(job: Callable[[], Any]) -> int:
-    """Bytes by which this process's resident memory rises, at its highest, above where it stands now while `job` runs."""
+    """Bytes by which this process's resident memory rises, at its highest, above where it stands
+    now while `job` runs.
+    """
     gc.collect()
     _release_freed_memory()
     before = _reset_high_water()
@@ -44,7 +46,9 @@ def _release_freed_memory() -> None:
 
 
 def _reset_high_water() -> int:
-    """Let the high-water mark start from the present; where the system cannot, it stays that of the whole life."""
+    """Let the high-water mark start from the present; where the system cannot, it stays that of
+    the whole life.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return _high_water()

@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 
 class Repetition(NamedTuple):
-    """Seconds per unit of work, and the result reduced to a number that both sides must agree on."""
+    """Seconds per unit of work, and the result reduced to a number that both sides must agree
+    on.
+    """
 
     seconds: float
     value: float

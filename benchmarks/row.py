@@ -14,10 +14,12 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Row:
-    """What we took for a job and what the alternative took: seconds (`unit="s"`) or bytes (`unit="B"`).
+    """What we took for a job and what the alternative took: seconds (`unit="s"`) or bytes
+    (`unit="B"`).
 
-    The ratio is theirs / ours, so that larger is better; `target` is the least ratio that will do. A bound that we
-    must keep is an alternative too: `peer="the bound"`, target 1. `theirs` is `None` where the peer is absent.
+    The ratio is theirs / ours, so that larger is better; `target` is the least ratio that will do.
+    A bound that we must keep is an alternative too: `peer="the bound"`, target 1. `theirs` is
+    `None` where the peer is absent.
     """
 
     name: str
@@ -36,7 +38,9 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached with the right result; `None` where there is nothing to judge."""
+        """Whether the target is reached with the right result; `None` where there is nothing to
+        judge.
+        """
         if self.ratio is None or self.target is None:
             return None
         return self.agrees and self.ratio >= self.target
@@ -56,7 +60,10 @@ def quantity(value: float | None, unit: str) -> str:
     """
     if value is None:
         return "–"
-    scales = {"s": (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)), "B": (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))}
+    scales = {
+        "s": (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)),
+        "B": (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)),
+    }
     name, scale = next((pair for pair in scales[unit] if value >= pair[1]), scales[unit][-1])
     return f"{value / scale:.3g} {name}"
 
@@ -68,8 +75,15 @@ def factor(value: float | None) -> str:
 def table(rows: list[Row]) -> Table:
     """The rows as people read them, with a word on how busy the machine was."""
     here = machine()
-    caution = "; other work disturbs these numbers, do not quote them" if here["load"] > 2 * here["cpus"] else ""
-    title = f"neuromanifold bench: ratio = theirs / ours ({here['cpus']} cores, load {here['load']:.1f}{caution})"
+    caution = (
+        "; other work disturbs these numbers, do not quote them"
+        if here["load"] > 2 * here["cpus"]
+        else ""
+    )
+    title = (
+        f"neuromanifold bench: ratio = theirs / ours ({here['cpus']} cores, load "
+        f"{here['load']:.1f}{caution})"
+    )
     shown = Table(title=title, title_justify="left")
     for heading in ("job", "ours", "against", "theirs", "ratio", "target", "", "compile", "note"):
         numeric = heading in ("ours", "theirs", "ratio", "target", "compile")
@@ -91,7 +105,9 @@ def table(rows: list[Row]) -> Table:
 
 
 def write_json(rows: list[Row], path: str | Path) -> None:
-    """Replace `path` by the rows and the machine they were measured on; never leaves half a file."""
+    """Replace `path` by the rows and the machine they were measured on; never leaves half a
+    file.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     entries = [asdict(row) | {"ratio": row.ratio, "met": row.met} for row in rows]
@@ -104,7 +120,9 @@ def write_json(rows: list[Row], path: str | Path) -> None:
 def machine() -> dict[str, Any]:
     """What the numbers depend on."""
     return {
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "load": os.getloadavg()[0],
         "platform": platform.platform(),
         "python": platform.python_version(),

@@ -23,9 +23,9 @@ class Absent(Exception):
 class Worker:
     """`with Worker("torch", "torch_ntk.py", "contraction", chunk=32) as worker: worker.repeat()`.
 
-    `environment` is a folder of `.peers`; the script follows `peers/protocol.py`. Entering starts the process and
-    waits until it is warm. One repetition that holds several `units` of work is reported per unit. An answer that
-    takes longer than `patience` seconds ends the worker.
+    `environment` is a folder of `.peers`; the script follows `peers/protocol.py`. Entering starts
+    the process and waits until it is warm. One repetition that holds several `units` of work is
+    reported per unit. An answer that takes longer than `patience` seconds ends the worker.
     """
 
     def __init__(
@@ -75,7 +75,9 @@ class Worker:
 
     def repeat(self) -> Repetition:
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # a worker that died is reported by its missing answer
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # a worker that died is reported by its missing answer
             print(file=self._process.stdin, flush=True)
         answer = self._answer()
         return Repetition(answer["seconds"] / self.units, answer["value"])
@@ -93,7 +95,8 @@ class Worker:
     def _last_words(self) -> str:
         if self._process.wait() < 0:
             return (
-                f"ended by signal {-self._process.returncode} (out of memory, or no answer within {self._patience:g} s)"
+                f"ended by signal {-self._process.returncode} (out of memory, or no answer within "
+                f"{self._patience:g} s)"
             )
         self._errors.seek(0)
         return "failed with: " + (self._errors.read().strip().splitlines() or ["no message"])[-1]
@@ -101,14 +104,20 @@ class Worker:
 
 def _own_environment() -> dict[str, str]:
     """Our environment variables without those that would steer the peer's python or its JAX."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "JAX_", "XLA_", "VIRTUAL_ENV"))}
+    return {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("PYTHON", "JAX_", "XLA_", "VIRTUAL_ENV"))
+    }
 
 
 def save_network(folder: str | Path, params: Any, **data: Any) -> str:
     """An npz from which a peer builds the same network: `weight0`, `bias0`, …, and the data."""
     path = Path(folder) / "network.npz"
     layers = {
-        f"{kind}{i}": np.asarray(array) for i, layer in enumerate(params) for kind, array in layer._asdict().items()
+        f"{kind}{i}": np.asarray(array)
+        for i, layer in enumerate(params)
+        for kind, array in layer._asdict().items()
     }
     np.savez(path, **layers, **{name: np.asarray(array) for name, array in data.items()})
     return str(path)

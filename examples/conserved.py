@@ -1,4 +1,5 @@
-"""Gradient flow keeps the balance of every ReLU neuron; gradient descent loses it by exactly η²Q(∇L) a step.
+"""Gradient flow keeps the balance of every ReLU neuron; gradient descent loses it by exactly
+η²Q(∇L) a step.
 
 Run `python examples/conserved.py`.
 """

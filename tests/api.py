@@ -1,4 +1,6 @@
-"""The public functions that take a model `f`, drawn from the rooms' names, and how each is called. A new one must join."""
+"""The public functions that take a model `f`, drawn from the rooms' names, and how each is
+called. A new one must join.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -48,10 +50,14 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "regions.region_bound": lambda f, p, x, y, folder: nm.regions.region_bound(f, p, x),
     "regions.sampled_regions": lambda f, p, x, y, folder: nm.sampled_regions(f, p, x),
     "tangent.alignment": lambda f, p, x, y, folder: nm.alignment(f, p, x, y),
-    "tangent.curvatures": lambda f, p, x, y, folder: nm.tangent.curvatures(f, p, x, y, k=2, kind="hessian"),
+    "tangent.curvatures": lambda f, p, x, y, folder: nm.tangent.curvatures(
+        f, p, x, y, k=2, kind="hessian"
+    ),
     "tangent.describe": lambda f, p, x, y, folder: described(f, p, x),
     "tangent.empirical_nngp": lambda f, p, x, y, folder: nm.empirical_nngp(f, p, x),
-    "tangent.functional_dimension": lambda f, p, x, y, folder: nm.functional_dimension(f, p, x, exact=True),
+    "tangent.functional_dimension": lambda f, p, x, y, folder: nm.functional_dimension(
+        f, p, x, exact=True
+    ),
     "tangent.gram": lambda f, p, x, y, folder: nm.gram(f, p, x, store=folder / "gram"),
     "tangent.jacobian": lambda f, p, x, y, folder: nm.jacobian(f, p, x),
     "tangent.kernel_alignment": lambda f, p, x, y, folder: nm.kernel_alignment(f, p, x, y),
@@ -63,9 +69,13 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "tangent.ntk_operator": lambda f, p, x, y, folder: nm.ntk_operator(f, p, x).mv(y.ravel()),
     "tangent.output_hessian_norm": lambda f, p, x, y, folder: nm.output_hessian_norm(f, p, x),
     "tangent.sharpness": lambda f, p, x, y, folder: nm.sharpness(f, p, x, y),
-    "tangent.single_precision_rank": lambda f, p, x, y, folder: nm.tangent.single_precision_rank(f, p, x),
+    "tangent.single_precision_rank": lambda f, p, x, y, folder: nm.tangent.single_precision_rank(
+        f, p, x
+    ),
     "tangent.spectrum": lambda f, p, x, y, folder: nm.spectrum(f, p, x),
-    "dynamics.gradient_flow": lambda f, p, x, y, folder: nm.gradient_flow(f, p, x, y, t1=0.1, rtol=1e-4, atol=1e-4),
+    "dynamics.gradient_flow": lambda f, p, x, y, folder: nm.gradient_flow(
+        f, p, x, y, t1=0.1, rtol=1e-4, atol=1e-4
+    ),
     "dynamics.r_squared": lambda f, p, x, y, folder: nm.dynamics.r_squared(f, p, x, y),
     "dynamics.train": lambda f, p, x, y, folder: nm.train(f, p, x, y, key=KEY, epochs=1),
     "dynamics.weight_norm": lambda f, p, x, y, folder: nm.dynamics.weight_norm(f, p, x, y),
@@ -79,7 +89,17 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, lambda p: p, p, features=2, points=1, samples=2
     ),
     "orbits.invariance_residual": lambda f, p, x, y, folder: nm.invariance_residual(
-        f, p, lambda p: 0.0, key=KEY, draws=1, samples=2, features=2, saves=1, steps=1, rtol=1e-3, atol=1e-3
+        f,
+        p,
+        lambda p: 0.0,
+        key=KEY,
+        draws=1,
+        samples=2,
+        features=2,
+        saves=1,
+        steps=1,
+        rtol=1e-3,
+        atol=1e-3,
     ),
     "orbits.lie_closure": lambda f, p, x, y, folder: nm.lie_closure(f, p, key=KEY, inputs=x),
     "bottleneck.jacobian_rank": lambda f, p, x, y, folder: nm.bottleneck.jacobian_rank(f, p, x),
@@ -100,7 +120,9 @@ def descriptions(array: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
     rng = np.random.default_rng(0)
     drawn = rng.normal(size=(4, 2))
     x, other, y = array(drawn), array(drawn + 1), array(drawn[:, :1])
-    params, deep, filters = (jax.tree.map(array, net.init(key=KEY, dtype="float64")) for net in (NET, DEEP, FILTERS))
+    params, deep, filters = (
+        jax.tree.map(array, net.init(key=KEY, dtype="float64")) for net in (NET, DEEP, FILTERS)
+    )
     v, delta, W = array([1.0, 3.0, 2.0]), array([0.0]), array([[1.0, 0.2], [0.3, 0.8]])
     factors = (W, array([[0.5, 0.2], [0.1, 0.9]]))
     space, cost = nm.functionspace, nm.bottleneck
@@ -136,7 +158,9 @@ def descriptions(array: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
         "functionspace.rescale": lambda: space.rescale(FILTERS, filters, delta),
         "functionspace.riemannian_flow": lambda: space.riemannian_flow(FILTERS, v, delta, **flow),
         "functionspace.rotate_factors": lambda: space.rotate_factors(factors, [array(np.eye(2))]),
-        "functionspace.search_fiber": lambda: space.search_fiber(FILTERS, v, delta, starts=2, key=KEY),
+        "functionspace.search_fiber": lambda: space.search_fiber(
+            FILTERS, v, delta, starts=2, key=KEY
+        ),
         "bottleneck.balance": lambda: cost.balance(DEEP, deep),
         "bottleneck.balanced_factors": lambda: cost.balanced_factors(W, 2),
         "bottleneck.bottleneck_frames": lambda: cost.bottleneck_frames(DEEP, deep, x[:1], rank=1),
@@ -157,7 +181,8 @@ STAYING = {
     "tangent.kernel_plan": "a program",
     "tangent.gram": "a store on disk, whose tiles are read from there",
     "inspection.inspect": "a report: its evidence was gathered on the host",
-    "symmetry.discover": "groups found in float64, whose elements follow the parameters they act on",
+    "symmetry.discover": "groups found in float64, whose elements follow the parameters they act "
+    "on",
     "orbits.lie_closure": "exact numbers and a certificate",
     "orbits.closure_upper_bound": "exact numbers",
     "orbits.invariance_residual": "records of many draws",

@@ -1,4 +1,6 @@
-"""The pages that the browser tests open: reports of a perceptron and of a small CNN, one with hostile names, and the ledger."""
+"""The pages that the browser tests open: reports of a perceptron and of a small CNN, one with
+hostile names, and the ledger.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -12,11 +14,17 @@ from neuromanifold import papers
 from neuromanifold.inspection import checkpoints
 from neuromanifold.report.ledger import write_ledger
 
-HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"' onload=window.hacked=1 &lt;"
+HOSTILE = (
+    "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"' "
+    "onload=window.hacked=1 &lt;"
+)
 
 
 def _cnn(params, x):
-    h = jax.lax.conv_general_dilated(x, params["conv"], (1, 1), "SAME") + params["bias"][:, None, None]
+    h = (
+        jax.lax.conv_general_dilated(x, params["conv"], (1, 1), "SAME")
+        + params["bias"][:, None, None]
+    )
     return jax.nn.relu(h).mean((2, 3)) @ params["head"]
 
 
@@ -35,9 +43,13 @@ def write_pages(folder: Path) -> dict[str, Path]:
         "bias": np.array([-9.0, 0, 0, 0, 9]),
         "head": rng.normal(size=(5, 2)),
     }
-    convolution = nm.inspect(_cnn, jax.tree.map(jnp.asarray, kernel), rng.normal(size=(12, 1, 4, 4)))
+    convolution = nm.inspect(
+        _cnn, jax.tree.map(jnp.asarray, kernel), rng.normal(size=(12, 1, 4, 4))
+    )
     layers = [dataclasses.replace(layer, name=HOSTILE) for layer in found.layers or ()]
-    hostile = dataclasses.replace(found, model=HOSTILE, layers=tuple(layers), tensors=((HOSTILE, (2,)),))
+    hostile = dataclasses.replace(
+        found, model=HOSTILE, layers=tuple(layers), tensors=((HOSTILE, (2,)),)
+    )
     evidence = [dataclasses.replace(_evidence(), id=HOSTILE, statement=HOSTILE), _evidence()]
     return {
         "perceptron": nm.report.write(found, folder / "perceptron", timeline=timeline),

@@ -17,7 +17,9 @@ import neuromanifold as nm
 
 @dataclass(frozen=True)
 class Member:
-    """A model, how to draw float64 parameters, the shape of one sample, and the naive counterpart of a network."""
+    """A model, how to draw float64 parameters, the shape of one sample, and the naive
+    counterpart of a network.
+    """
 
     name: str
     model: Any
@@ -33,21 +35,31 @@ class Member:
         return rng.normal(size=(n, *self.sample))
 
     def jacobian(self, params: Any, x: np.ndarray) -> np.ndarray:
-        """The dense reference: hand-written backpropagation for networks, plain reverse mode for other functions."""
+        """The dense reference: hand-written backpropagation for networks, plain reverse mode for
+        other functions.
+        """
         if self.reference is not None:
             return naive.jacobian(self.reference, naive.plain(params), np.asarray(x, np.float64))
         with jax.enable_x64(True):
-            blocks = jax.tree.leaves(jax.jacrev(self.model)(jax.tree.map(jnp.asarray, params), jnp.asarray(x)))
+            blocks = jax.tree.leaves(
+                jax.jacrev(self.model)(jax.tree.map(jnp.asarray, params), jnp.asarray(x))
+            )
             n = len(x) * self.outputs
             return np.concatenate([np.asarray(block).reshape(n, -1) for block in blocks], axis=1)
 
 
-def drawn(widths: tuple[int, ...], bias: bool) -> Callable[[np.random.Generator], tuple[nm.Layer, ...]]:
-    """Parameters as float64 NumPy arrays, so that nothing of the library or of JAX's flag enters the draw."""
+def drawn(
+    widths: tuple[int, ...], bias: bool
+) -> Callable[[np.random.Generator], tuple[nm.Layer, ...]]:
+    """Parameters as float64 NumPy arrays, so that nothing of the library or of JAX's flag enters
+    the draw.
+    """
 
     def draw(rng: np.random.Generator) -> tuple[nm.Layer, ...]:
         return tuple(
-            nm.Layer(rng.normal(size=(b, a)) / np.sqrt(a), 0.5 * rng.normal(size=b) if bias else None)
+            nm.Layer(
+                rng.normal(size=(b, a)) / np.sqrt(a), 0.5 * rng.normal(size=b) if bias else None
+            )
             for a, b in pairwise(widths)
         )
 
@@ -65,7 +77,9 @@ def mlp(
 ) -> Member:
     net = nm.MLP(widths, activation, **options)
     reference = naive.Network(hidden, output, ntk=options.get("scaling") == "ntk")
-    return Member(name, net, drawn(widths, options.get("bias", True)), widths[:1], widths[-1], reference)
+    return Member(
+        name, net, drawn(widths, options.get("bias", True)), widths[:1], widths[-1], reference
+    )
 
 
 def every(scalar: naive.Scalar, *widths: int) -> tuple[tuple[naive.Scalar, ...], ...]:
@@ -79,11 +93,17 @@ def _shared(params: Any, x: Any) -> Any:
 
 
 def _draw_shared(rng: np.random.Generator) -> Any:
-    return {"offset": np.array(0.5), "sharpness": np.array(rng.normal()), "weight": rng.normal(size=(4, 3))}
+    return {
+        "offset": np.array(0.5),
+        "sharpness": np.array(rng.normal()),
+        "weight": rng.normal(size=(4, 3)),
+    }
 
 
 def _convolution(params: Any, x: Any) -> Any:
-    """A filter of length 3 along 6 positions with 2 channels, a square, and a readout; one filter for all positions."""
+    """A filter of length 3 along 6 positions with 2 channels, a square, and a readout; one
+    filter for all positions.
+    """
     windows = jnp.stack([x[:, i : i + 3] for i in range(x.shape[1] - 2)], axis=1)
     return jnp.einsum("npic,cio->npo", windows, params["filter"]) ** 2 * params["gain"]
 
@@ -130,7 +150,9 @@ ALL = [*MLPS, *FUNCTIONS]
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """As users run the library: without the tests' type checker, which would refuse bad input before it does."""
+    """As users run the library: without the tests' type checker, which would refuse bad input
+    before it does.
+    """
     before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
@@ -144,13 +166,18 @@ NAIVE_PARABOLA = naive.Scalar(lambda z: 1 + 2 * z - 3 * z**2, lambda z: 2 - 6 * 
 
 
 def layer(rng: np.random.Generator, width: int) -> tuple[Any, tuple[naive.Scalar, ...]]:
-    """One hidden layer of a random kind that has exact ranks: for the library and for the reference."""
+    """One hidden layer of a random kind that has exact ranks: for the library and for the
+    reference.
+    """
     first = int(rng.integers(0, width + 1))
     kinds = [
         ("relu", (naive.RELU,) * width),
         ("relu", (naive.RELU,) * width),
         (nm.leaky_relu(0.01), (naive.leaky(0.01),) * width),
-        (nm.Mixed(relu=first, identity=width - first), (naive.RELU,) * first + (naive.IDENTITY,) * (width - first)),
+        (
+            nm.Mixed(relu=first, identity=width - first),
+            (naive.RELU,) * first + (naive.IDENTITY,) * (width - first),
+        ),
         (nm.power(2), (naive.SQUARE,) * width),
         (PARABOLA, (NAIVE_PARABOLA,) * width),
         ("abs", (naive.ABS,) * width),
@@ -160,8 +187,10 @@ def layer(rng: np.random.Generator, width: int) -> tuple[Any, tuple[naive.Scalar
 
 
 def architecture(rng: np.random.Generator, *, width: int, depth: int, roots: bool = True) -> Member:
-    """A random network of 1 to `depth` affine layers, widths 1 to `width`, 1 to 3 outputs that are linear or not, either
-    scaling, with or without biases. `roots=False` keeps NTK scaling to widths with rational roots."""
+    """A random network of 1 to `depth` affine layers, widths 1 to `width`, 1 to 3 outputs that are
+    linear or not, either
+    scaling, with or without biases. `roots=False` keeps NTK scaling to widths with rational
+    roots."""
     hidden = tuple(int(w) for w in rng.integers(1, width + 1, size=rng.integers(0, depth)))
     widths = (int(rng.integers(1, 4)), *hidden, int(rng.integers(1, 4)))
     layers = [layer(rng, w) for w in hidden]
@@ -181,5 +210,9 @@ def architecture(rng: np.random.Generator, *, width: int, depth: int, roots: boo
 
 
 def coarse(rng: np.random.Generator, tree: Any) -> Any:
-    """The same tree with small dyadic numbers, a fifth of them zero: degenerate points are frequent among them."""
-    return jax.tree.map(lambda leaf: rng.integers(-4, 5, leaf.shape) * (rng.random(leaf.shape) < 0.9) / 4, tree)
+    """The same tree with small dyadic numbers, a fifth of them zero: degenerate points are
+    frequent among them.
+    """
+    return jax.tree.map(
+        lambda leaf: rng.integers(-4, 5, leaf.shape) * (rng.random(leaf.shape) < 0.9) / 4, tree
+    )

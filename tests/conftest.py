@@ -32,7 +32,9 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--draws", type=int, default=1, help="multiplies the random draws of every law")
+    parser.addoption(
+        "--draws", type=int, default=1, help="multiplies the random draws of every law"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,12 +83,16 @@ def _the_global_flag_is_never_touched(request: pytest.FixtureRequest) -> Iterato
     yield
     found, expected = jax.config.jax_enable_x64, request.node.funcargs.get("x64", False)
     jax.config.update("jax_enable_x64", False)
-    assert found == expected, f"JAX's global x64 flag was {expected} before the test and {found} after it"
+    assert found == expected, (
+        f"JAX's global x64 flag was {expected} before the test and {found} after it"
+    )
 
 
 @pytest.fixture
 def tally(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """`tally(180, of=200, what="spectra with a clear gap")` is printed after the run; fails when no case counts."""
+    """`tally(180, of=200, what="spectra with a clear gap")` is printed after the run; fails when
+    no case counts.
+    """
 
     def note(count: int, *, of: int, what: str) -> None:
         request.node.user_properties.append(("tally", f"{count} of {of} {what}"))
@@ -104,7 +110,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, text in report.user_properties
         if report.when == "call" and name == "tally"
     )
-    missing = {path.name: missing_package(path) for path in sorted(Path(__file__).parent.rglob("test_*.py"))}
+    missing = {
+        path.name: missing_package(path)
+        for path in sorted(Path(__file__).parent.rglob("test_*.py"))
+    }
     left_out = [f"{name} ({package})" for name, package in missing.items() if package]
     if left_out:
         terminalreporter.write_line(

@@ -1,4 +1,6 @@
-"""The cast of described networks: `nm.Sequential` with every kind of layer, shared by the tests of models and of infinite width."""
+"""The cast of described networks: `nm.Sequential` with every kind of layer, shared by the tests
+of models and of infinite width.
+"""
 
 import neuromanifold as nm
 from neuromanifold.models.layers import (
@@ -13,7 +15,9 @@ from neuromanifold.models.layers import (
     Sum,
 )
 
-DENSE = nm.Sequential(Dense(4, weight_std=1.3, bias_std=0.3), "tanh", Dense(2, bias=False), input_shape=(3,))
+DENSE = nm.Sequential(
+    Dense(4, weight_std=1.3, bias_std=0.3), "tanh", Dense(2, bias=False), input_shape=(3,)
+)
 POOLED = nm.Sequential(
     Conv(4, 3, strides=2), "relu", AvgPool(2, strides=1), Conv(3, 2, padding="VALID"), "gelu", GlobalAvgPool(), Dense(2),
     input_shape=(8, 7, 2),
@@ -21,7 +25,9 @@ POOLED = nm.Sequential(
 RESIDUAL = nm.Sequential(
     Conv(4, 3), Residual("relu", Conv(4, 3), "erf", Conv(4, 3, bias=False)), "abs", Flatten(), Dense(1), input_shape=(5, 2)
 )  # fmt: skip
-SUM = nm.Sequential(Dense(4), "relu", Sum(Dense(3), (Dense(5), "sin", Dense(3))), "relu", Dense(1), input_shape=(3,))
+SUM = nm.Sequential(
+    Dense(4), "relu", Sum(Dense(3), (Dense(5), "sin", Dense(3))), "relu", Dense(1), input_shape=(3,)
+)
 NORMALISED = nm.Sequential(
     Conv(4, 3), LayerNorm(positions=True, eps=1e-5), "relu", GlobalAvgPool(), Dense(1), input_shape=(5, 2)
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Model files that lie: bombs, claims, code. `write(folder)` makes them all; a small network stands in for each format."""
+"""Model files that lie: bombs, claims, code. `write(folder)` makes them all; a small network
+stands in for each format.
+"""
 
 import io
 import json
@@ -56,7 +58,11 @@ def deflated_zeros(size: int) -> bytes:
     block, crc, packed, left = bytes(2**20), zlib.crc32(header), packer.compress(header), size
     while left:
         piece = block[: min(left, len(block))]
-        packed, crc, left = packed + packer.compress(piece), zlib.crc32(piece, crc), left - len(piece)
+        packed, crc, left = (
+            packed + packer.compress(piece),
+            zlib.crc32(piece, crc),
+            left - len(piece),
+        )
     packed += packer.flush()
     archive = bytearray(zipped({"0.weight.npy": b"x" * len(packed)}))
     start = archive.find(b"x" * min(64, len(packed)))
@@ -74,7 +80,17 @@ def overlapping(count: int) -> bytes:
     return (
         body
         + entries
-        + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, min(count, 65535), min(count, 65535), len(entries), len(body), 0)
+        + struct.pack(
+            "<4s4H2LH",
+            b"PK\5\6",
+            0,
+            0,
+            min(count, 65535),
+            min(count, 65535),
+            len(entries),
+            len(body),
+            0,
+        )
     )
 
 
@@ -104,15 +120,25 @@ def network(**changes: Any) -> bytes:
 
 def torch_file(pickled: bytes, storages: dict[str, bytes] | None = None) -> bytes:
     members = {"archive/data.pkl": pickled, "archive/byteorder": b"little"}
-    return zipped({**members, **{f"archive/data/{key}": raw for key, raw in (storages or {}).items()}})
+    return zipped(
+        {**members, **{f"archive/data/{key}": raw for key, raw in (storages or {}).items()}}
+    )
 
 
-def tensor_pickle(size: str, stride: str, *, name: bytes = b"0.weight", offset: bytes = b"K\0") -> bytes:
-    """{name: a float32 tensor of storage 0}, as torch.save writes it, with sizes given as pickle operations."""
+def tensor_pickle(
+    size: str, stride: str, *, name: bytes = b"0.weight", offset: bytes = b"K\0"
+) -> bytes:
+    """{name: a float32 tensor of storage 0}, as torch.save writes it, with sizes given as pickle
+    operations.
+    """
     storage = b"(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\6tQ"
     sizes = b"(" + size.encode("latin1") + b"t(" + stride.encode("latin1") + b"t"
     rebuilt = (
-        b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + offset + sizes + b"\x89ccollections\nOrderedDict\n)RtR"
+        b"ctorch._utils\n_rebuild_tensor_v2\n("
+        + storage
+        + offset
+        + sizes
+        + b"\x89ccollections\nOrderedDict\n)RtR"
     )
     return b"\x80\2}X" + struct.pack("<L", len(name)) + name + rebuilt + b"s."
 
@@ -127,7 +153,10 @@ def program(change: Callable[[str], str], end: str = "models/model.json") -> byt
     with zipfile.ZipFile(FILES / "net.pt2") as old, zipfile.ZipFile(buffer, "w") as new:
         for member in old.infolist():
             content = old.read(member)
-            new.writestr(member.filename, change(content.decode()) if member.filename.endswith(end) else content)
+            new.writestr(
+                member.filename,
+                change(content.decode()) if member.filename.endswith(end) else content,
+            )
     return buffer.getvalue()
 
 
@@ -147,7 +176,9 @@ def hostile() -> dict[str, Callable[[], bytes]]:
         "overlap.npz": lambda: overlapping(1000),
         "directory.npz": lambda: overlapping(100_000),
         **{
-            f"{name}.npz": lambda shape=shape: zipped({"0.weight.npy": npy(described(shape), bytes(48))})
+            f"{name}.npz": lambda shape=shape: zipped(
+                {"0.weight.npy": npy(described(shape), bytes(48))}
+            )
             for name, shape in claims.items()
         },
         "deepheader.npz": lambda: zipped({"0.weight.npy": npy(b"(" * 9_000)}),
@@ -160,15 +191,21 @@ def hostile() -> dict[str, Callable[[], bytes]]:
         "bzip2.npz": lambda: zipped({"0.weight.npy": array}, zipfile.ZIP_BZIP2),
         "lzma.npz": lambda: zipped({"0.weight.npy": array}, zipfile.ZIP_LZMA),
         "unknown.npz": lambda: patched(zipped({"0.weight.npy": array}), 8, 10, b"\x63\0"),
-        "twice.npz": lambda: zipped({"0.weight.npy": array, "0.Weight.npy": array}).replace(b"0.Weight", b"0.weight"),
-        "liar.npz": lambda: patched(zipped({"0.weight.npy": array}), 22, 24, struct.pack("<L", 2**31)),
+        "twice.npz": lambda: zipped({"0.weight.npy": array, "0.Weight.npy": array}).replace(
+            b"0.Weight", b"0.weight"
+        ),
+        "liar.npz": lambda: patched(
+            zipped({"0.weight.npy": array}), 22, 24, struct.pack("<L", 2**31)
+        ),
         "notzip.npz": lambda: code,
         "length.safetensors": lambda: safetensors(b"{}", length=2**60),
         "long.safetensors": lambda: safetensors(b'{"a":' + b"[]," * 2_000_000 + b"1}"),
         "deep.safetensors": lambda: safetensors(b'{"a":' + deep + b"}"),
         "twice.safetensors": lambda: network().replace(b'"1.weight"', b'"0.weight"'),
         "claim.safetensors": lambda: (
-            network().replace(b'"shape": [3, 2]', b'"shape": [999999999, 2]').replace(b"\xa5", b"\xad")
+            network()
+            .replace(b'"shape": [3, 2]', b'"shape": [999999999, 2]')
+            .replace(b"\xa5", b"\xad")
         ),
         "power.safetensors": lambda: network(activation=["power(1000000000)"]),
         "digits.safetensors": lambda: network(activation=[f"power({'9' * 5000})"]),
@@ -178,13 +215,21 @@ def hostile() -> dict[str, Callable[[], bytes]]:
         "pickle.safetensors": lambda: code,
         "code.pt": lambda: torch_file(code),
         "nested.pt": lambda: torch_file(pickle.dumps({"0.weight": Bomb()}, 2)),
-        "eval.pt": lambda: torch_file(b"cbuiltins\neval\n(X\x14\0\0\0__import__('os').getp" + b"tR."),
+        "eval.pt": lambda: torch_file(
+            b"cbuiltins\neval\n(X\x14\0\0\0__import__('os').getp" + b"tR."
+        ),
         "memo.pt": lambda: torch_file(b"\x80\2}r\xff\xff\xff\x7f."),
         "stack.pt": lambda: torch_file(b"\x80\2" + b"]" * 3_000_000 + b"."),
         "huge.pt": lambda: torch_file(b"\x80\2" + b"N0" * 9_000_000 + b"."),
-        "expanded.pt": lambda: torch_file(tensor_pickle(long1(10**6) + long1(10**6), "K\0K\0"), {"0": bytes(24)}),
-        "outside.pt": lambda: torch_file(tensor_pickle("K\3K\2", "K\2K\1", offset=b"K\7"), {"0": bytes(24)}),
-        "negative.pt": lambda: torch_file(tensor_pickle("J\xff\xff\xff\xffK\2", "K\2K\1"), {"0": bytes(24)}),
+        "expanded.pt": lambda: torch_file(
+            tensor_pickle(long1(10**6) + long1(10**6), "K\0K\0"), {"0": bytes(24)}
+        ),
+        "outside.pt": lambda: torch_file(
+            tensor_pickle("K\3K\2", "K\2K\1", offset=b"K\7"), {"0": bytes(24)}
+        ),
+        "negative.pt": lambda: torch_file(
+            tensor_pickle("J\xff\xff\xff\xffK\2", "K\2K\1"), {"0": bytes(24)}
+        ),
         "missing.pt": lambda: torch_file(tensor_pickle("K\3K\2", "K\2K\1")),
         "truncated.pt": lambda: (FILES / "mlp.pt").read_bytes()[:700],
         "bigendian.pt": lambda: torch_file(b"\x80\2}.").replace(b"little", b"biggie"),
@@ -199,10 +244,15 @@ def hostile() -> dict[str, Callable[[], bytes]]:
                 .replace('"arg": {"as_float": 0.25}', '"arg": {"as_ints": [1000000, 1000000]}')
             )
         ),
-        "sizes.pt2": lambda: program(lambda text: text.replace("aten.add_.Tensor", "_operator.mul")),
-        "code.pt2": lambda: program(lambda text: text.replace("torch.ops.aten.max_pool2d.default", "posix.system")),
+        "sizes.pt2": lambda: program(
+            lambda text: text.replace("aten.add_.Tensor", "_operator.mul")
+        ),
+        "code.pt2": lambda: program(
+            lambda text: text.replace("torch.ops.aten.max_pool2d.default", "posix.system")
+        ),
         "weights.pt2": lambda: program(
-            lambda text: text.replace('"use_pickle": false', '"use_pickle": true'), "weights_config.json"
+            lambda text: text.replace('"use_pickle": false', '"use_pickle": true'),
+            "weights_config.json",
         ),
     }
 

@@ -1,7 +1,9 @@
-"""The reference: networks in plain NumPy, nothing hidden. The tests compare the library with it, never the reverse.
+"""The reference: networks in plain NumPy, nothing hidden. The tests compare the library with it,
+never the reverse.
 
-Every function works on arrays of float64 and, unchanged, on object arrays of exact numbers: `Fraction`, and `Surd`
-where NTK scaling brings in square roots. Floats are dyadic rationals, so `exact` loses nothing.
+Every function works on arrays of float64 and, unchanged, on object arrays of exact numbers:
+`Fraction`, and `Surd` where NTK scaling brings in square roots. Floats are dyadic rationals, so
+`exact` loses nothing.
 """
 
 from collections.abc import Callable
@@ -16,7 +18,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Surd:
-    """A sum of rational multiples of roots of squarefree integers, (radicand, coefficient); zero exactly when empty."""
+    """A sum of rational multiples of roots of squarefree integers, (radicand, coefficient); zero
+    exactly when empty.
+    """
 
     terms: tuple[tuple[int, Fraction], ...]
 
@@ -59,7 +63,9 @@ class Surd:
         return (self - other).sign() < 0
 
     def sign(self) -> int:
-        """Bracket the sum between integers at doubling precision; roots of squarefree integers never cancel."""
+        """Bracket the sum between integers at doubling precision; roots of squarefree integers
+        never cancel.
+        """
         bits = 64
         while self.terms:
             scale = lcm(*(c.denominator for _, c in self.terms))
@@ -118,7 +124,9 @@ SMOOTH = {
     "tanh": Scalar(tanh, lambda z: 1 - tanh(z) ** 2),
     "sigmoid": Scalar(_sigmoid, lambda z: _sigmoid(z) * (1 - _sigmoid(z))),
     "softplus": Scalar(lambda z: log(1 + exp(z)), _sigmoid),
-    "gelu": Scalar(lambda z: z * _normal(z), lambda z: _normal(z) + z * exp(-z * z / 2) / sqrt(2 * pi)),
+    "gelu": Scalar(
+        lambda z: z * _normal(z), lambda z: _normal(z) + z * exp(-z * z / 2) / sqrt(2 * pi)
+    ),
     "silu": Scalar(lambda z: z * _sigmoid(z), lambda z: _sigmoid(z) * (1 + z * (1 - _sigmoid(z)))),
     "erf": Scalar(erf, lambda z: 2 * exp(-z * z) / sqrt(pi)),
     "sin": Scalar(sin, cos),
@@ -141,7 +149,10 @@ class Network:
 
 def plain(params: Any) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """Parameters as float64 NumPy arrays."""
-    return [(np.asarray(w, np.float64), None if b is None else np.asarray(b, np.float64)) for w, b in params]
+    return [
+        (np.asarray(w, np.float64), None if b is None else np.asarray(b, np.float64))
+        for w, b in params
+    ]
 
 
 def exact(tree: Any) -> Any:
@@ -154,7 +165,9 @@ def exact(tree: Any) -> Any:
 
 
 def _apply(functions: list[Callable[[Any], Any]], z: np.ndarray) -> np.ndarray:
-    return np.array([function(entry) for function, entry in zip(functions, z, strict=True)], dtype=z.dtype)
+    return np.array(
+        [function(entry) for function, entry in zip(functions, z, strict=True)], dtype=z.dtype
+    )
 
 
 def _scale(net: Network, weight: np.ndarray) -> Any:
@@ -178,9 +191,13 @@ def forward(net: Network, params: Any, x: np.ndarray) -> np.ndarray:
 
 
 def gradient(net: Network, params: Any, sample: np.ndarray, output: int) -> np.ndarray:
-    """∂ f_output(sample)/∂θ by backpropagation, in ravel_pytree's order: each weight row by row, then its bias."""
+    """∂ f_output(sample)/∂θ by backpropagation, in ravel_pytree's order: each weight row by row,
+    then its bias.
+    """
     sums, inputs = run(net, params, sample)
-    slopes = [_apply([s.slope for s in net.scalars(layer, len(z))], z) for layer, z in enumerate(sums)]
+    slopes = [
+        _apply([s.slope for s in net.scalars(layer, len(z))], z) for layer, z in enumerate(sums)
+    ]
     delta = np.zeros_like(sums[-1])
     delta[output] = slopes[-1][output]
     blocks = []
@@ -214,8 +231,12 @@ def patterns(net: Network, params: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _over_the_rationals(matrix: np.ndarray) -> tuple[list[list[Fraction]], int]:
-    """Each entry of a number field as its matrix of multiplication: the rank grows by the degree of the field."""
-    radicands = {r for entry in matrix.flat if isinstance(entry, Surd) for r, _ in entry.terms} | {1}
+    """Each entry of a number field as its matrix of multiplication: the rank grows by the degree
+    of the field.
+    """
+    radicands = {r for entry in matrix.flat if isinstance(entry, Surd) for r, _ in entry.terms} | {
+        1
+    }
     while new := {times(r, s) for r in radicands for s in radicands} - radicands:
         radicands |= new
     basis = sorted(radicands)
@@ -240,7 +261,10 @@ def exact_rank(matrix: np.ndarray) -> int:
             rows = [row[1:] for row in rows]
             continue
         head, *top = rows.pop(pivot)
-        rows = [[(head * a - row[0] * b) // previous for a, b in zip(row[1:], top, strict=True)] for row in rows]
+        rows = [
+            [(head * a - row[0] * b) // previous for a, b in zip(row[1:], top, strict=True)]
+            for row in rows
+        ]
         previous, rank = head, rank + 1
     assert rank % degree == 0
     return rank // degree
@@ -252,7 +276,9 @@ def functional_dimension(net: Network, params: Any, x: np.ndarray) -> int:
 
 
 def singular_rank(matrix: np.ndarray, eps: float = 2.0**-52) -> tuple[int, float]:
-    """Rank by float64 singular values above max(n, m)·σ_max·ε, and the gap: smallest kept over largest dropped."""
+    """Rank by float64 singular values above max(n, m)·σ_max·ε, and the gap: smallest kept over
+    largest dropped.
+    """
     values = np.linalg.svd(matrix, compute_uv=False)
     rank = int((values > max(matrix.shape) * values[0] * eps).sum())
     if rank == len(values):

@@ -1,4 +1,6 @@
-"""The rules that matter, as tests: what a module may import, what is documented, and that the documents are true."""
+"""The rules that matter, as tests: what a module may import, what is documented, and that the
+documents are true.
+"""
 
 import ast
 import contextlib
@@ -59,7 +61,9 @@ ROOMS = rooms((ROOT / "CONTRIBUTING.md").read_text())
 
 
 def imports(tree: ast.AST, module: str = "") -> Iterator[tuple[str, str]]:
-    """(local name, dotted name) of everything imported at any depth; relative imports are made absolute."""
+    """(local name, dotted name) of everything imported at any depth; relative imports are made
+    absolute.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -67,7 +71,10 @@ def imports(tree: ast.AST, module: str = "") -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             above = module.split(".")[: -node.level] if node.level else []
             for alias in node.names:
-                yield alias.asname or alias.name, ".".join([*above, *filter(None, [node.module]), alias.name])
+                yield (
+                    alias.asname or alias.name,
+                    ".".join([*above, *filter(None, [node.module]), alias.name]),
+                )
 
 
 def names_used(tree: ast.AST) -> set[str]:
@@ -91,17 +98,23 @@ def private_names(source: str) -> list[str]:
     def private(name: str) -> bool:
         head, *rest = name.split(".")
         hidden = any(part.startswith("_") and not part.startswith("__") for part in rest)
-        return head in JAX_FAMILY and (hidden or any(f"{name}.".startswith(f"{prefix}.") for prefix in NOT_PUBLIC))
+        return head in JAX_FAMILY and (
+            hidden or any(f"{name}.".startswith(f"{prefix}.") for prefix in NOT_PUBLIC)
+        )
 
     return sorted(filter(private, names_used(ast.parse(source))))
 
 
 def wrong_rooms(source: str, module: str) -> list[str]:
-    """What `module` imports from the package that lies neither in its own room nor in one above it."""
+    """What `module` imports from the package that lies neither in its own room nor in one above
+    it.
+    """
     package, room = module.split(".")[:2]
     if room in {"__init__", "__main__"}:
         return []
-    allowed = {f"{package}.{name}" for name in ROOMS[: ROOMS.index(room) + 1]} if room in ROOMS else set()
+    allowed = (
+        {f"{package}.{name}" for name in ROOMS[: ROOMS.index(room) + 1]} if room in ROOMS else set()
+    )
     own = {full for _, full in imports(ast.parse(source), module) if full.split(".")[0] == package}
     return sorted(full for full in own if ".".join(full.split(".")[:2]) not in allowed)
 
@@ -119,7 +132,9 @@ def docstring_examples(source: str, module: str) -> set[str]:
     """The dotted names of the definitions whose docstrings hold examples, read from the source."""
 
     def visit(node: ast.AST, name: str) -> Iterator[str]:
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ">>>" in (ast.get_docstring(node) or ""):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ">>>" in (
+            ast.get_docstring(node) or ""
+        ):
             yield name
         for child in ast.iter_child_nodes(node):
             inner = isinstance(child, ast.ClassDef | ast.FunctionDef)
@@ -155,12 +170,15 @@ def test_only_public_jax_in_short_modules(path: Path):
 def test_planted_private_names_are_caught(source: str):
     assert private_names(source)
     assert not private_names(
-        "import jax.numpy as jnp\nfrom jax.tree_util import tree_map\nx = jnp.zeros(3)\ny = x.core._src"
+        "import jax.numpy as jnp\nfrom jax.tree_util import tree_map\nx = jnp.zeros(3)\ny = "
+        "x.core._src"
     )
 
 
 def test_a_models_class_is_asked_for_in_few_places():
-    """Capabilities are read from graphs; descriptions are told apart in one module, and infinite width knows its own."""
+    """Capabilities are read from graphs; descriptions are told apart in one module, and infinite
+    width knows its own.
+    """
     asks = re.compile(
         r"isinstance\([^)]*\b(MLP|LinearConvNet|Sequential|LinearStack|FunctionModel)\b|type\(\w+\) is (MLP|LinearConvNet)"
     )
@@ -175,7 +193,9 @@ def test_a_models_class_is_asked_for_in_few_places():
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_a_room_imports_only_rooms_above_it(path: Path):
     module = dotted_name(path)
-    assert module.split(".")[1] in {*ROOMS, "__init__", "__main__"}, "list the room in CONTRIBUTING.md"
+    assert module.split(".")[1] in {*ROOMS, "__init__", "__main__"}, (
+        "list the room in CONTRIBUTING.md"
+    )
     assert wrong_rooms(path.read_text(), module) == []
 
 
@@ -197,7 +217,12 @@ def test_a_room_imports_only_rooms_above_it(path: Path):
 )
 def test_planted_imports_from_below_are_caught(source: str, caught: bool):
     for above, own, below in zip(ROOMS, ROOMS[1:], ROOMS[2:], strict=False):
-        assert bool(wrong_rooms(source.format(above=above, below=below), f"neuromanifold.{own}.planted")) is caught
+        assert (
+            bool(
+                wrong_rooms(source.format(above=above, below=below), f"neuromanifold.{own}.planted")
+            )
+            is caught
+        )
 
 
 @pytest.mark.parametrize("path", TESTS, ids=relative)
@@ -214,9 +239,21 @@ def test_planted_skips_are_caught(name: str):
 
 
 def test_nothing_is_left_to_do():
-    marks = re.compile("|".join(rf"\b{a}{b}\b" for a, b in [("TO", "DO"), ("FIX", "ME"), ("XX", "X")]))
-    benchmarks = [path for path in (ROOT / "benchmarks").rglob("*") if path.suffix in {".py", ".md"}]
-    files = [*MODULES, *TESTS, *PAGES, *benchmarks, *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile"]
+    marks = re.compile(
+        "|".join(rf"\b{a}{b}\b" for a, b in [("TO", "DO"), ("FIX", "ME"), ("XX", "X")])
+    )
+    benchmarks = [
+        path for path in (ROOT / "benchmarks").rglob("*") if path.suffix in {".py", ".md"}
+    ]
+    files = [
+        *MODULES,
+        *TESTS,
+        *PAGES,
+        *benchmarks,
+        *ROOT.glob("*.md"),
+        *ROOT.glob("*.toml"),
+        ROOT / "Makefile",
+    ]
     assert [relative(path) for path in files if marks.search(path.read_text())] == []
     assert marks.search("# TO" + "DO: later")
 
@@ -229,11 +266,19 @@ def test_every_exported_name_has_a_docstring(name: str):
     assert not doc.startswith(f"{name}(")
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path.name != "__main__.py"], ids=relative)
+@pytest.mark.parametrize(
+    "path", [path for path in MODULES if path.name != "__main__.py"], ids=relative
+)
 def test_every_docstring_example_is_found_by_doctest(path: Path):
-    """pytest runs what doctest finds; an example in a nested function or behind an opaque decorator would never run."""
+    """pytest runs what doctest finds; an example in a nested function or behind an opaque
+    decorator would never run.
+    """
     name = dotted_name(path).removesuffix(".__init__")
-    found = {test.name for test in doctest.DocTestFinder().find(importlib.import_module(name)) if test.examples}
+    found = {
+        test.name
+        for test in doctest.DocTestFinder().find(importlib.import_module(name))
+        if test.examples
+    }
     assert found == docstring_examples(path.read_text(), name)
 
 
@@ -243,7 +288,9 @@ def test_an_example_that_doctest_does_not_see_is_caught():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_the_python_of_a_page_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_python_of_a_page_runs_as_written(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     run_page(page.read_text(), relative(page))
 
@@ -252,9 +299,13 @@ ROUNDING = re.compile(r"\d[\d.]*e[+-]\d+")
 
 
 def run_page(text: str, name: str) -> None:
-    """Its Python, in order; a block `output` must be what the Python before it printed, up to powers of ten (gaps, deviations)."""
+    """Its Python, in order; a block `output` must be what the Python before it printed, up to
+    powers of ten (gaps, deviations).
+    """
     namespace, printed = {"__name__": "__main__"}, io.StringIO()
-    for kind, block in re.findall(r"^```(python|output)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    for kind, block in re.findall(
+        r"^```(python|output)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    ):
         if kind == "output":
             assert ROUNDING.sub("#", printed.getvalue()) == ROUNDING.sub("#", block)
             continue
@@ -269,7 +320,11 @@ def test_an_output_that_was_not_printed_is_caught():
 
 
 def commands(page: Path) -> list[list[str]]:
-    lines = [line.removeprefix("$ ") for block in fenced(page.read_text(), "sh") for line in block.splitlines()]
+    lines = [
+        line.removeprefix("$ ")
+        for block in fenced(page.read_text(), "sh")
+        for line in block.splitlines()
+    ]
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
@@ -284,10 +339,15 @@ def exit_code(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_the_commands_of_a_page_exist(page: Path, monkeypatch: pytest.MonkeyPatch):
-    """`--help` is read before the arguments are used and after the names of the options are checked."""
+    """`--help` is read before the arguments are used and after the names of the options are
+    checked.
+    """
     for program, *arguments in commands(page):
         if program == "make":
-            assert subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True).returncode == 0, arguments
+            assert (
+                subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True).returncode
+                == 0
+            ), arguments
         elif program == "neuromanifold":
             assert exit_code([*arguments, "--help"], monkeypatch) == 0, arguments
 
@@ -304,24 +364,36 @@ def test_readme_shows_the_two_commands_and_runs_python():
     assert fenced(readme.read_text(), "python")
 
 
-def python(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def python(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter that sees the source tree."""
     environment = environment or {**os.environ, "PYTHONPATH": str(SOURCE)}
-    result = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     return result
 
 
 @pytest.fixture(scope="module")
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which modules are compiled once, as they are where the package is installed."""
+    """An environment in which modules are compiled once, as they are where the package is
+    installed.
+    """
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**own, "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")), "PYTHONPATH": str(SOURCE)}
+    return {
+        **own,
+        "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("bytecode")),
+        "PYTHONPATH": str(SOURCE),
+    }
 
 
 @pytest.mark.parametrize("arguments", ["-c 'import neuromanifold'", "-m neuromanifold --help"])
 def test_import_and_help_take_less_than_two_seconds(arguments: str, bytecode: dict[str, str]):
-    """Processor time, best of three after a first one: it is what an idle machine would show, also while other tests run."""
+    """Processor time, best of three after a first one: it is what an idle machine would show,
+    also while other tests run.
+    """
 
     def seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -334,8 +406,12 @@ def test_import_and_help_take_less_than_two_seconds(arguments: str, bytecode: di
 
 
 def test_heavy_dependencies_are_imported_where_used():
-    """Importing the package loads none of them, and the numerical core runs where they are absent."""
-    loaded = python("-c", f"import sys, neuromanifold; print(*({{*sys.modules}} & set({LAZY})))").stdout.split()
+    """Importing the package loads none of them, and the numerical core runs where they are
+    absent.
+    """
+    loaded = python(
+        "-c", f"import sys, neuromanifold; print(*({{*sys.modules}} & set({LAZY})))"
+    ).stdout.split()
     assert loaded == []
     python(
         "-c",
@@ -353,6 +429,9 @@ def test_versions_and_pins_agree():
     assert nm.__version__ == project["version"]
     assert f"\nversion: {nm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     extras = project["optional-dependencies"]
-    needed = {re.split(r"[\[><=]", line)[0] for line in [*project["dependencies"], *extras["dev"], *extras["docs"]]}
+    needed = {
+        re.split(r"[\[><=]", line)[0]
+        for line in [*project["dependencies"], *extras["dev"], *extras["docs"]]
+    }
     pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().split()}
     assert needed <= pinned

@@ -1,4 +1,6 @@
-"""Five hundred bad inputs: every public verb and command answers each with one sentence, none with a traceback or in silence."""
+"""Five hundred bad inputs: every public verb and command answers each with one sentence, none
+with a traceback or in silence.
+"""
 
 import os
 import subprocess
@@ -17,7 +19,9 @@ import cast
 import neuromanifold as nm
 
 NET = nm.MLP((2, 3, 1))
-PARAMS = tuple(nm.Layer(np.asarray(l.weight), np.asarray(l.bias)) for l in NET.init(key=jax.random.key(0)))
+PARAMS = tuple(
+    nm.Layer(np.asarray(l.weight), np.asarray(l.bias)) for l in NET.init(key=jax.random.key(0))
+)
 X = np.random.default_rng(0).standard_normal((4, 2))
 Y = np.ones((4, 1))
 
@@ -29,7 +33,9 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "exact_signs": nm.exact_signs,
     "fixed_neurons": nm.fixed_neurons,
     "functional_dimension": nm.functional_dimension,
-    "functional_dimension, exact": lambda f, params, x: nm.functional_dimension(f, params, x, exact=True),
+    "functional_dimension, exact": lambda f, params, x: nm.functional_dimension(
+        f, params, x, exact=True
+    ),
     "gradient_flow": lambda f, params, x: nm.gradient_flow(f, params, x, Y, t1=0.1),
     "gram": lambda f, params, x: nm.gram(f, params, x, store="/nonexistent/never/written"),
     "inspect": nm.inspect,
@@ -69,7 +75,11 @@ SPOIL: dict[str, Callable[[int], tuple[Any, Any, Any]]] = {
     "x: a list of words": lambda at: (NET, PARAMS, [["a", "b"]] * 4),
     "x: None": lambda at: (NET, PARAMS, None),
     "x: complex": lambda at: (NET, PARAMS, X + 1j * (at + 1)),
-    "x: masked": lambda at: (NET, PARAMS, np.ma.masked_array(X, np.arange(8).reshape(4, 2) == at % 8)),
+    "x: masked": lambda at: (
+        NET,
+        PARAMS,
+        np.ma.masked_array(X, np.arange(8).reshape(4, 2) == at % 8),
+    ),
     "x: long double": lambda at: (NET, PARAMS, X.astype(np.longdouble) + np.longdouble("1e-18")),
     "x: beyond 2^53": lambda at: (NET, PARAMS, np.full((4, 2), 2**53 + 1 + 2 * (at % 1000))),
     "x: objects": lambda at: (NET, PARAMS, np.array([[object()] * 2] * 4)),
@@ -109,7 +119,13 @@ COMMANDS: dict[str, list[str]] = {
     "no such model": ["inspect", "nowhere.safetensors"],
     "a model that is text": ["inspect", "text.safetensors"],
     "a table that is text": ["inspect", "--data", "text.csv"],
-    "reduce without data": ["reduce", "nowhere.safetensors", "nowhere.csv", "--out", "x.safetensors"],
+    "reduce without data": [
+        "reduce",
+        "nowhere.safetensors",
+        "nowhere.csv",
+        "--out",
+        "x.safetensors",
+    ],
     "no such paper": ["reproduce", "nothing"],
     "no such scale": ["reproduce", "riemann", "--scale", "huge"],
     "no such statement": ["verify", "riemann", "Thm 999"],
@@ -126,6 +142,8 @@ def test_a_bad_command_gets_one_sentence(arguments: list[str], tmp_path: Path):
     (tmp_path / "text.csv").write_text("no,table\n1,two\n")
     environment = {**os.environ, "PYTHONPATH": str(Path(nm.__file__).parents[1])}
     command = [sys.executable, "-m", "neuromanifold", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr and done.stderr.strip()

@@ -12,10 +12,14 @@ from benchmarks.row import Row
 
 def test_an_exponent_is_found_and_compared_with_the_work(tmp_path: Path):
     sizes = (10, 20, 40, 80)
-    cubic = growth.Growth("N", sizes, tuple(2e-6 * n**3 for n in sizes), tuple(float(n**2) for n in sizes))
+    cubic = growth.Growth(
+        "N", sizes, tuple(2e-6 * n**3 for n in sizes), tuple(float(n**2) for n in sizes)
+    )
     assert cubic.exponent == pytest.approx(3)
     assert cubic.row.ratio == pytest.approx(1 / 8) and cubic.row.met is False
-    square = growth.Growth("N", sizes, tuple(2e-6 * n**2 for n in sizes), tuple(float(n**2) for n in sizes))
+    square = growth.Growth(
+        "N", sizes, tuple(2e-6 * n**2 for n in sizes), tuple(float(n**2) for n in sizes)
+    )
     assert square.row.ratio == pytest.approx(1) and square.row.met
     assert growth.plot([cubic, square], tmp_path / "growth.png").stat().st_size > 1000
 
@@ -35,7 +39,12 @@ def test_a_ratio_that_halves_is_noticed(tmp_path: Path):
     baseline.record([row("a", 10.0), row("b", 3.0), row("absent", None)], file)
     baseline.record([row("b", 4.0)], file)
     assert json.loads(file.read_text())["ratios"] == {"a": 10.0, "b": 4.0}
-    assert baseline.halved([row("a", 5.1), row("b", 100.0), row("new", 0.1), row("absent", None)], file) == []
+    assert (
+        baseline.halved(
+            [row("a", 5.1), row("b", 100.0), row("new", 0.1), row("absent", None)], file
+        )
+        == []
+    )
     assert baseline.halved([row("a", 4.9), row("b", 4.0)], file) == [
         "a: the ratio is 4.9, less than half of the recorded 10"
     ]
@@ -43,6 +52,7 @@ def test_a_ratio_that_halves_is_noticed(tmp_path: Path):
     assert baseline.unknown([row("a", 1.0), row("new", 1.0)], file) == ["new"]
     file.write_text("{")
     with pytest.raises(
-        ValueError, match=r"baseline\.json cannot be read as recorded ratios .*; record them: bench --record"
+        ValueError,
+        match=r"baseline\.json cannot be read as recorded ratios .*; record them: bench --record",
     ):
         baseline.halved([], file)

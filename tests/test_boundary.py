@@ -20,7 +20,9 @@ POSITIONAL = {
     "params", "x", "x2", "y", "delta", "state", "variables", "cotangent", "alpha", "lr", "weight_decay", "frozen", "ring", "record",
     "precision", "memory",
 }  # fmt: skip
-"""Arguments of formulas (parameters, data, points, a slope, a rate) may be left out and given by position; all others are options."""
+"""Arguments of formulas (parameters, data, points, a slope, a rate) may be left out and given by
+position; all others are options.
+"""
 NO_DEFAULT_LOSS = {
     "functionspace.balanced_flow", "functionspace.dense_parameter_flow", "functionspace.parameter_flow", "functionspace.riemannian_flow"
 }  # fmt: skip
@@ -44,16 +46,29 @@ def irregular(name: str, signature: inspect.Signature) -> list[str]:
     """What a signature has that the others have not."""
     found = [f"{name}: `{word}`" for word in signature.parameters if word in OTHER_WORDS]
     for word, parameter in signature.parameters.items():
-        optional = parameter.default is not parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
-        found += [f"{name}: `{word}` is an option by position"] if optional and word not in POSITIONAL else []
+        optional = (
+            parameter.default is not parameter.empty
+            and parameter.kind is not parameter.KEYWORD_ONLY
+        )
+        found += (
+            [f"{name}: `{word}` is an option by position"]
+            if optional and word not in POSITIONAL
+            else []
+        )
     loss = signature.parameters.get("loss")
-    if loss is not None and name not in NO_DEFAULT_LOSS | {"orbits.invariance_residual"}:  # there: random losses
+    if loss is not None and name not in NO_DEFAULT_LOSS | {
+        "orbits.invariance_residual"
+    }:  # there: random losses
         found += [] if loss.default is nm.losses.mse else [f"{name}: loss={loss.default}"]
     return found
 
 
 def test_the_same_word_means_the_same_everywhere():
-    assert [line for name, found in api.functions() for line in irregular(name, inspect.signature(found))] == []
+    assert [
+        line
+        for name, found in api.functions()
+        for line in irregular(name, inspect.signature(found))
+    ] == []
 
 
 def test_planted_words_are_caught():
@@ -69,7 +84,9 @@ def test_curvature_is_computed_inside_jit_on_data_outside():
         assert float(inside) == pytest.approx(float(verb(NET, params, X, Y)), rel=1e-6)
 
 
-@pytest.mark.parametrize("verb", [nm.kernel_flow, nm.teleport, lambda f, p, x, y: nm.spectrum(f, p, x)])
+@pytest.mark.parametrize(
+    "verb", [nm.kernel_flow, nm.teleport, lambda f, p, x, y: nm.spectrum(f, p, x)]
+)
 def test_what_runs_on_the_host_says_so_inside_jit(verb: Any):
     with pytest.raises(TypeError, match="needs concrete values and runs on the host"):
         jax.jit(lambda p: verb(NET, p, X, Y))(NET.init(key=jax.random.key(0)))
@@ -92,4 +109,6 @@ def test_modules_that_hold_their_arrays_are_refused_with_the_line_to_write():
 
 def test_linear_filters_keep_float64():
     net = nm.LinearConvNet((2, 2), (1, 1))
-    assert net(net.init(key=jax.random.key(0), dtype="float64"), np.ones((3, 3))).dtype == np.float64
+    assert (
+        net(net.init(key=jax.random.key(0), dtype="float64"), np.ones((3, 3))).dtype == np.float64
+    )

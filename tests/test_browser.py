@@ -1,4 +1,6 @@
-"""The pages in headless Chromium: no errors, no overflow, hovering, zoom, keys, and names that stay inert (`make test-browser`)."""
+"""The pages in headless Chromium: no errors, no overflow, hovering, zoom, keys, and names that
+stay inert (`make test-browser`).
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -21,7 +23,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    path = next(found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name)))
+    path = next(
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
@@ -30,11 +36,15 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any, pages: dict[str, Any]) -> Iterator[Any]:
-    """`opened("ledger", width=400)` is the page; at the end nothing may have been said on the console."""
+    """`opened("ledger", width=400)` is the page; at the end nothing may have been said on the
+    console.
+    """
     said, contexts = [], []
 
     def open_page(name: str, width: int = 1200, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, accept_downloads=True, **options
+        )
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(5000)
@@ -42,7 +52,9 @@ def opened(browser: Any, pages: dict[str, Any]) -> Iterator[Any]:
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on(
             "request",
-            lambda request: said.append(request.url) if not request.url.startswith(("file:", "data:")) else None,
+            lambda request: (
+                said.append(request.url) if not request.url.startswith(("file:", "data:")) else None
+            ),
         )
         page.goto(pages[name].as_uri())
         return page
@@ -74,7 +86,10 @@ def test_verdicts_are_whole_at_every_width(opened: Any) -> None:
         page = opened("ledger", width)
         boxes = [cell.bounding_box() for cell in page.query_selector_all("td.verdict")]
         assert boxes
-        assert all(box["x"] >= 0 and box["x"] + box["width"] <= width and box["width"] > 60 for box in boxes)
+        assert all(
+            box["x"] >= 0 and box["x"] + box["width"] <= width and box["width"] > 60
+            for box in boxes
+        )
 
 
 def test_hovering_reads_the_values(opened: Any) -> None:
@@ -97,7 +112,8 @@ def test_a_term_shows_its_definition_and_leads_to_it(opened: Any) -> None:
     link.click()
     assert page.evaluate("document.querySelector(':target').textContent") == "functional dimension"
     missing = (
-        "[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.querySelector(a.getAttribute('href')))"
+        "[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => "
+        "!document.querySelector(a.getAttribute('href')))"
     )
     assert page.evaluate(f"{missing}.length") == 0
 
@@ -107,7 +123,10 @@ def test_dragging_zooms_and_escape_shows_all(opened: Any) -> None:
     plot = page.locator("#samples .plot")
     plot.scroll_into_view_if_needed()
     ticks = page.locator("#samples .xt")
-    before, curve = ticks.text_content(), page.locator("#samples .curves path").last.get_attribute("d")
+    before, curve = (
+        ticks.text_content(),
+        page.locator("#samples .curves path").last.get_attribute("d"),
+    )
     box = page.locator("#samples .inner").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 20)
     page.mouse.down()
@@ -138,13 +157,18 @@ def test_keys_read_a_plot_and_a_map_of_units(opened: Any) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_keyboard_reaches_every_section(opened: Any, name: str) -> None:
     page = opened(name)
-    wanted = set(page.evaluate("[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href').slice(1))"))
+    wanted = set(
+        page.evaluate(
+            "[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href').slice(1))"
+        )
+    )
     assert wanted
     reached = set()
     for _ in range(2000):
         page.keyboard.press("Tab")
         here = page.evaluate(
-            "document.activeElement.tagName + ' ' + (document.activeElement.getAttribute('href') || '')"
+            "document.activeElement.tagName + ' ' + (document.activeElement.getAttribute('href') "
+            "|| '')"
         )
         if here.startswith("BODY"):
             break
@@ -198,7 +222,8 @@ def test_text_stands_out_from_its_ground(opened: Any, name: str, scheme: str) ->
 def test_every_drawing_has_an_alternative_and_prints(opened: Any) -> None:
     page = opened("perceptron")
     assert page.evaluate(
-        "[...document.querySelectorAll('figure > svg, .plot > svg')].every(e => e.getAttribute('aria-label').length > 30)"
+        "[...document.querySelectorAll('figure > svg, .plot > svg')].every(e => "
+        "e.getAttribute('aria-label').length > 30)"
     )
     assert page.evaluate("document.querySelectorAll('.plot > svg').length") >= 8
     assert len(page.pdf()) > 20_000

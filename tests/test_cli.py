@@ -30,7 +30,9 @@ def run(*arguments: object) -> tuple[int, str, str]:
 
 def test_inspect_reads_a_model_and_data_and_writes_the_page(saved, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(30, 2)))
-    result = RUNNER.invoke(cli.app, ["inspect", str(saved), str(tmp_path / "x.npy"), "--out", str(tmp_path / "report")])
+    result = RUNNER.invoke(
+        cli.app, ["inspect", str(saved), str(tmp_path / "x.npy"), "--out", str(tmp_path / "report")]
+    )
     assert result.exit_code == 0, result.output
     assert "functional dimension" in result.output
     assert "wrote" in result.output
@@ -39,7 +41,16 @@ def test_inspect_reads_a_model_and_data_and_writes_the_page(saved, tmp_path):
 
 def test_inspect_writes_json_and_markdown_of_a_part_of_the_sample(saved, tmp_path):
     np.savez(tmp_path / "x.npz", np.random.default_rng(0).normal(size=(30, 2)))
-    options = ["--samples", "7", "--memory", "64M", "--format", "md", "--json", str(tmp_path / "i.json")]
+    options = [
+        "--samples",
+        "7",
+        "--memory",
+        "64M",
+        "--format",
+        "md",
+        "--json",
+        str(tmp_path / "i.json"),
+    ]
     arguments = ["inspect", str(saved), str(tmp_path / "x.npz"), *options, "--out", str(tmp_path)]
     result = RUNNER.invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
@@ -50,7 +61,9 @@ def test_inspect_writes_json_and_markdown_of_a_part_of_the_sample(saved, tmp_pat
 def test_reduce_writes_the_smaller_network(tmp_path):
     net = nm.MLP((1, 3, 1))
     hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
-    path = nm.save(tmp_path / "net.safetensors", net, (hidden, nm.Layer(np.ones((1, 3)), np.zeros(1))))
+    path = nm.save(
+        tmp_path / "net.safetensors", net, (hidden, nm.Layer(np.ones((1, 3)), np.zeros(1)))
+    )
     np.save(tmp_path / "x.npy", np.array([[-1.0], [1.0], [2.0]]))
     for arguments, widths in (([], (1, 2, 1)), ([str(tmp_path / "x.npy")], (1, 1, 1))):
         out = tmp_path / "smaller.safetensors"
@@ -68,13 +81,27 @@ def test_inspect_without_arguments_trains_the_example(tmp_path):
 
 
 def test_npz_weights_need_an_activation(saved, tmp_path):
-    weights = {"0.weight": np.ones((3, 2)), "0.bias": np.zeros(3), "1.weight": np.ones((1, 3)), "1.bias": np.zeros(1)}
+    weights = {
+        "0.weight": np.ones((3, 2)),
+        "0.bias": np.zeros(3),
+        "1.weight": np.ones((1, 3)),
+        "1.bias": np.zeros(1),
+    }
     np.savez(tmp_path / "net.npz", **weights)
     status, _, error = run("inspect", tmp_path / "net.npz", "g1")
     assert status == 2
     assert "`activation` is needed" in error
     result = RUNNER.invoke(
-        cli.app, ["inspect", str(tmp_path / "net.npz"), "g1", "--activation", "relu", "--out", str(tmp_path)]
+        cli.app,
+        [
+            "inspect",
+            str(tmp_path / "net.npz"),
+            "g1",
+            "--activation",
+            "relu",
+            "--out",
+            str(tmp_path),
+        ],
     )
     assert result.exit_code == 0, result.output
 
@@ -142,14 +169,25 @@ def test_inspect_refuses_what_does_not_fit(saved, tmp_path, options, says):
     np.save(tmp_path / "x.npy", np.zeros((4, 2)))
     np.save(tmp_path / "wrong.npy", np.zeros((5, 1)))
     options = [option.replace("{folder}", str(tmp_path)) for option in options]
-    arguments = ["inspect", str(saved), str(tmp_path / "x.npy"), *options, "--out", str(tmp_path / "out")]
+    arguments = [
+        "inspect",
+        str(saved),
+        str(tmp_path / "x.npy"),
+        *options,
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert says in str(RUNNER.invoke(cli.app, arguments).exception)
 
 
 def test_reduce_asks_for_pytorch_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     asked = {
-        suffix: str(RUNNER.invoke(cli.app, ["reduce", "absent.npz", "--out", str(tmp_path / suffix)]).exception)
+        suffix: str(
+            RUNNER.invoke(
+                cli.app, ["reduce", "absent.npz", "--out", str(tmp_path / suffix)]
+            ).exception
+        )
         for suffix in ("smaller.pt", "smaller.safetensors")
     }
     assert "PyTorch is not installed" in asked["smaller.pt"]
@@ -159,7 +197,11 @@ def test_reduce_asks_for_pytorch_before_the_work(tmp_path, monkeypatch):
 def test_reduce_keeps_the_names_of_the_layers(tmp_path):
     rng = np.random.default_rng(0)
     dead = {"fc1.weight": rng.normal(size=(4, 2)), "fc1.bias": np.array([0.0, 0.0, -99.0, 0.0])}
-    np.savez(tmp_path / "net.npz", **dead, **{"fc2.weight": rng.normal(size=(1, 4)), "fc2.bias": np.zeros(1)})
+    np.savez(
+        tmp_path / "net.npz",
+        **dead,
+        **{"fc2.weight": rng.normal(size=(1, 4)), "fc2.bias": np.zeros(1)},
+    )
     np.save(tmp_path / "x.npy", rng.normal(size=(20, 2)))
     out = tmp_path / "smaller.safetensors"
     arguments = [

@@ -1,4 +1,6 @@
-"""A model that closes over float64 NumPy constants belongs to its owner: `jax.jit(f)` is as good after any verb as before it."""
+"""A model that closes over float64 NumPy constants belongs to its owner: `jax.jit(f)` is as good
+after any verb as before it.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,6 @@
-"""Eight simulated devices, and two processes of `jax.distributed`: the same kernels and trainings as on one device."""
+"""Eight simulated devices, and two processes of `jax.distributed`: the same kernels and
+trainings as on one device.
+"""
 
 import json
 import os
@@ -77,7 +79,9 @@ if jax.process_index() == 0:
 """
 
 
-def run(script: Path, out: Path, devices: int, processes: int = 1) -> tuple[dict, dict[str, np.ndarray]]:
+def run(
+    script: Path, out: Path, devices: int, processes: int = 1
+) -> tuple[dict, dict[str, np.ndarray]]:
     """The job on so many devices in each of so many processes: what it says and its kernels."""
     environment = os.environ | {
         "PYTHONPATH": str(Path(nm.__file__).parents[1]),
@@ -88,7 +92,10 @@ def run(script: Path, out: Path, devices: int, processes: int = 1) -> tuple[dict
         address = f"127.0.0.1:{free.getsockname()[1]}"
     more = [[address, str(i)] if processes > 1 else [] for i in range(processes)]
     commands = [[sys.executable, str(script), str(out), *arguments] for arguments in more]
-    children = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for command in commands]
+    children = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for command in commands
+    ]
     said = [child.communicate(timeout=540)[0] for child in children]
     assert [child.returncode for child in children] == [0] * processes
     with np.load(out) as kernels:
@@ -112,12 +119,18 @@ def test_many_devices_give_what_one_gives(devices: int, processes: int, one, tmp
         check_places(said["places"])
     for name, kernel in one[1].items():
         eps = float(np.finfo(kernel.dtype).eps)
-        np.testing.assert_allclose(kernels[name], kernel, rtol=0, atol=16 * eps * np.abs(kernel).max())
-    assert (said["weights"], said["seen"]) == (one[0]["weights"], one[0]["seen"]), "training is the same bit for bit"
+        np.testing.assert_allclose(
+            kernels[name], kernel, rtol=0, atol=16 * eps * np.abs(kernel).max()
+        )
+    assert (said["weights"], said["seen"]) == (one[0]["weights"], one[0]["seen"]), (
+        "training is the same bit for bit"
+    )
 
 
 def check_places(places: dict[str, list]) -> None:
-    """Results of the host are where their inputs are: on all eight, in parts or as copies; on the sixth; on the first by default."""
+    """Results of the host are where their inputs are: on all eight, in parts or as copies; on
+    the sixth; on the first by default.
+    """
     everywhere = list(range(8))
     assert places == {
         "kernel on a mesh": [everywhere, True],
@@ -143,7 +156,9 @@ def test_a_device_without_memory_halves_the_block_and_says_so(monkeypatch: pytes
     def short(plan, left, right, **options):
         sizes.append(left.samples.shape[0])
         if sizes[-1] > 12:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
+            )
         return contraction.tile(plan, left, right, **options)
 
     monkeypatch.setattr(tiles, "tile", short)
@@ -152,10 +167,13 @@ def test_a_device_without_memory_halves_the_block_and_says_so(monkeypatch: pytes
         warnings.simplefilter("always")
         kernel = np.asarray(nm.ntk(net, params, x))
     assert [str(w.message) for w in told if w.category is BlockHalved] == [
-        f"a device ran out of memory; going on with blocks of {n} samples. Pass a smaller `memory` to begin there."
+        f"a device ran out of memory; going on with blocks of {n} samples. Pass a smaller "
+        "`memory` to begin there."
         for n in (20, 10)
     ]
-    np.testing.assert_allclose(kernel, expected, rtol=0, atol=8 * float(np.finfo(np.float32).eps) * expected.max())
+    np.testing.assert_allclose(
+        kernel, expected, rtol=0, atol=8 * float(np.finfo(np.float32).eps) * expected.max()
+    )
 
     def broken(*_, **__):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
@@ -179,4 +197,6 @@ def test_tiles_of_a_symmetric_kernel_leave_out_half(monkeypatch: pytest.MonkeyPa
     kernel = np.asarray(nm.ntk(net, params, x))
     assert sum(a * b for a, b in made) <= 0.54 * 160**2
     assert (kernel == kernel.T).all()
-    np.testing.assert_allclose(kernel, whole, rtol=0, atol=8 * float(np.finfo(np.float32).eps) * whole.max())
+    np.testing.assert_allclose(
+        kernel, whole, rtol=0, atol=8 * float(np.finfo(np.float32).eps) * whole.max()
+    )

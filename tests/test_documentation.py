@@ -16,13 +16,17 @@ NAME = re.compile(r"\bnm((?:\.[A-Za-z_]\w*)+)")
 def unknown(page: str) -> list[str]:
     """The names on `nm` in the code spans of a page that do not exist."""
     names = {
-        found for span in CODE.findall(re.sub(r"```.*?```", "", page, flags=re.DOTALL)) for found in NAME.findall(span)
+        found
+        for span in CODE.findall(re.sub(r"```.*?```", "", page, flags=re.DOTALL))
+        for found in NAME.findall(span)
     }
     return sorted(f"nm{name}" for name in names if not exists(name))
 
 
 def exists(dotted: str) -> bool:
-    """Whether the attributes can be followed; what a call returns cannot be asked, so a name ends at the first class or function."""
+    """Whether the attributes can be followed; what a call returns cannot be asked, so a name
+    ends at the first class or function.
+    """
     value = nm
     for part in dotted.strip(".").split("."):
         if not hasattr(value, part):
@@ -37,7 +41,9 @@ def test_names_in_a_page_exist(page: Path):
 
 
 def test_a_name_that_does_not_exist_is_caught():
-    assert unknown("`nm.ntk(f, params, x)` and `nm.kernel_of_everything`") == ["nm.kernel_of_everything"]
+    assert unknown("`nm.ntk(f, params, x)` and `nm.kernel_of_everything`") == [
+        "nm.kernel_of_everything"
+    ]
 
 
 def test_the_path_through_the_pages_is_complete():

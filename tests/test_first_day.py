@@ -1,4 +1,6 @@
-"""What people do on their first day: half precision, images as JAX lays them out, lists, odd functions, pickles, pipes."""
+"""What people do on their first day: half precision, images as JAX lays them out, lists, odd
+functions, pickles, pipes.
+"""
 
 import copy
 import json
@@ -37,7 +39,9 @@ HALF: Any = jax.tree.map(lambda a: a.astype(jnp.bfloat16), CONV)
 
 def conv(params: Any, x: Any) -> Any:
     """Images as JAX's libraries have them, (height, width, channels)."""
-    h = jax.lax.conv_general_dilated(x, params["k"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    h = jax.lax.conv_general_dilated(
+        x, params["k"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     return jax.nn.relu(h + params["b"]).mean((1, 2)) @ params["w"]
 
 
@@ -56,7 +60,9 @@ LINE: Any = {"w": jnp.ones((3, 2))}
 
 
 def units(f: Any, params: Any, x: Any) -> Any:
-    [layer] = statuses(f, nm.trace(f, params, x), [np.asarray(nm.activation_patterns(f, params, x))])
+    [layer] = statuses(
+        f, nm.trace(f, params, x), [np.asarray(nm.activation_patterns(f, params, x))]
+    )
     return layer
 
 
@@ -70,14 +76,23 @@ def test_dead_channels_are_counted_along_the_axis_of_the_channels(f):
 def test_channels_whose_axis_is_not_known_are_not_counted():
     places = {"w": jax.random.normal(KEYS[2], (2, 3, 4)), "v": jnp.ones((24, 1))}
     layer = units(
-        lambda p, x: jax.nn.relu(x[:, None, None, :1] * p["w"]).reshape(len(x), -1) @ p["v"], places, np.ones((3, 1))
+        lambda p, x: jax.nn.relu(x[:, None, None, :1] * p["w"]).reshape(len(x), -1) @ p["v"],
+        places,
+        np.ones((3, 1)),
     )
-    assert (layer.channels, layer.dead_channels, layer.kind, len(layer.shares)) == (0, 0, "unit", 24)
+    assert (layer.channels, layer.dead_channels, layer.kind, len(layer.shares)) == (
+        0,
+        0,
+        "unit",
+        24,
+    )
 
 
 def test_half_precision_parameters_are_inspected_as_the_numbers_that_they_are():
     wide = jax.tree.map(lambda a: np.asarray(a, np.float64), HALF)
-    ours, same = (subject_of(conv, p, IMAGES, Y, None, None, None, nm.losses.mse) for p in (HALF, wide))
+    ours, same = (
+        subject_of(conv, p, IMAGES, Y, None, None, None, nm.losses.mse) for p in (HALF, wide)
+    )
     np.testing.assert_allclose(ours.values, same.values, rtol=1e-12)
     assert ours.exactly and ours.outputs == 2
 
@@ -86,7 +101,8 @@ def test_half_precision_is_the_dtype_of_its_training():
     done = nm.train(conv, HALF, IMAGES, Y, key=KEYS[3], epochs=2, stacked=False, single=True)
     assert {leaf.dtype.name for leaf in jax.tree.leaves(done.params)} == {"bfloat16"}
     assert any(
-        (np.asarray(a) != np.asarray(b)).any() for a, b in zip(*map(jax.tree.leaves, (done.params, HALF)), strict=True)
+        (np.asarray(a) != np.asarray(b)).any()
+        for a, b in zip(*map(jax.tree.leaves, (done.params, HALF)), strict=True)
     )
 
 
@@ -94,7 +110,16 @@ def test_a_tracker_takes_half_precision():
     tracker = nm.Tracker(conv, IMAGES, Y)
     tracker(0, HALF)
     expected = np.mean(
-        (np.asarray(conv(jax.tree.map(lambda a: a.astype("float32"), HALF), jnp.asarray(IMAGES, "float32"))) - Y) ** 2
+        (
+            np.asarray(
+                conv(
+                    jax.tree.map(lambda a: a.astype("float32"), HALF),
+                    jnp.asarray(IMAGES, "float32"),
+                )
+            )
+            - Y
+        )
+        ** 2
     )
     assert float(tracker.timeline.data["loss"][0]) == pytest.approx(expected, rel=1e-5)
 
@@ -110,10 +135,13 @@ def test_a_model_that_rounds_inside_does_not_mix_its_rows():
     def rounding(params: Any, x: Any) -> Any:
         return (x.astype(jnp.bfloat16) @ params["w"].astype(jnp.bfloat16)).astype(jnp.float32)
 
-    x, weights = np.random.default_rng(0).normal(size=(9, 64)), {"w": jax.random.normal(KEYS[0], (64, 1))}
-    assert coarsest(jax.jit(rounding), weights, x) == 2.0**-7 and coarsest(line, LINE, np.eye(3)) == float(
-        np.finfo("float32").eps
+    x, weights = (
+        np.random.default_rng(0).normal(size=(9, 64)),
+        {"w": jax.random.normal(KEYS[0], (64, 1))},
     )
+    assert coarsest(jax.jit(rounding), weights, x) == 2.0**-7 and coarsest(
+        line, LINE, np.eye(3)
+    ) == float(np.finfo("float32").eps)
     assert nm.jacobian(rounding, weights, x).shape == (9, 64)
     with pytest.raises(ArithmeticError, match="mixes its rows"):
         nm.jacobian(lambda p, x: rounding(p, x - x.mean(0)), weights, x)
@@ -121,7 +149,15 @@ def test_a_model_that_rounds_inside_does_not_mix_its_rows():
 
 def test_a_number_alone_is_trained():
     data = np.ones((2, 1))
-    done = nm.train(lambda p, x: p * x, jnp.float32(2.0), data, 0 * data, key=KEYS[0], epochs=1, optimizer=_descent())
+    done = nm.train(
+        lambda p, x: p * x,
+        jnp.float32(2.0),
+        data,
+        0 * data,
+        key=KEYS[0],
+        epochs=1,
+        optimizer=_descent(),
+    )
     assert float(done.params) == pytest.approx(2.0 - 0.1 * 4.0)
 
 
@@ -200,7 +236,10 @@ def test_results_are_pickled_and_copied_with_their_evidence():
         assert int(twin) == int(rank) and twin.certificate.verify(net, params, x)
         assert not twin.certificate.verify(net, params, 2 * x)
     account = nm.dimension_account(net, params, x)
-    assert json.loads(json.dumps(account.to_dict(), default=lambda a: a.tolist()))["parameters"] == net.n_params
+    assert (
+        json.loads(json.dumps(account.to_dict(), default=lambda a: a.tolist()))["parameters"]
+        == net.n_params
+    )
     with pytest.raises(TypeError, match="part of a `Graph`"):
         pickle.dumps(nm.trace(net, params, x).before_output())
 
@@ -225,7 +264,11 @@ def files(tmp_path) -> list[str]:
     net = nm.MLP((1, 2, 1))
     np.save(tmp_path / "x.npy", np.linspace(-1, 1, 9)[:, None])
     np.save(tmp_path / "constant.npy", np.ones((9, 1)))
-    return ["inspect", str(nm.save(tmp_path / "net.safetensors", net, net.init(key=KEYS[0]))), str(tmp_path / "x.npy")]
+    return [
+        "inspect",
+        str(nm.save(tmp_path / "net.safetensors", net, net.init(key=KEYS[0]))),
+        str(tmp_path / "x.npy"),
+    ]
 
 
 def test_json_to_standard_output_is_json_alone(files, tmp_path):
@@ -233,13 +276,19 @@ def test_json_to_standard_output_is_json_alone(files, tmp_path):
     result = CliRunner().invoke(cli.app, [*files, *targets, "--json", "-"])
     found = json.loads(result.stdout, parse_constant=pytest.fail)
     assert found["parameters"] == 7 and "the same at all samples" in found["left_out"]["fit"]
-    assert "functional dimension" in result.stderr and (tmp_path / "report" / "index.html").is_file()
+    assert (
+        "functional dimension" in result.stderr and (tmp_path / "report" / "index.html").is_file()
+    )
 
 
 def test_where_the_numbers_go_is_checked_before_the_work(files, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="`--json` cannot be written into"):
-        CliRunner().invoke(cli.app, [*files, "--json", str(tmp_path / "file" / "numbers.json")], catch_exceptions=False)
+        CliRunner().invoke(
+            cli.app,
+            [*files, "--json", str(tmp_path / "file" / "numbers.json")],
+            catch_exceptions=False,
+        )
     with pytest.raises(OSError, match="`--out` cannot be written into"):
         CliRunner().invoke(
             cli.app,
@@ -247,7 +296,9 @@ def test_where_the_numbers_go_is_checked_before_the_work(files, tmp_path):
             catch_exceptions=False,
         )
     with pytest.raises(ValueError, match="`--json` is '-'; name a file"):
-        CliRunner().invoke(cli.app, ["verify", "riemann", "Thm 4", "--json", "-"], catch_exceptions=False)
+        CliRunner().invoke(
+            cli.app, ["verify", "riemann", "Thm 4", "--json", "-"], catch_exceptions=False
+        )
 
 
 def test_a_section_that_fails_does_not_cost_the_others(monkeypatch):

@@ -1,4 +1,6 @@
-"""Results follow their inputs: JAX arrays in, JAX arrays out; NumPy in, NumPy out; float64 leaves as NumPy while the x64 flag is off."""
+"""Results follow their inputs: JAX arrays in, JAX arrays out; NumPy in, NumPy out; float64
+leaves as NumPy while the x64 flag is off.
+"""
 
 import dataclasses
 from collections.abc import Iterator
@@ -24,10 +26,14 @@ def check_look(result: Any) -> None:
 
 
 def floats(result: Any) -> Iterator[Any]:
-    """The floating-point arrays of a result: of its pytrees and of its fields, but not of proofs and descriptions among them."""
+    """The floating-point arrays of a result: of its pytrees and of its fields, but not of proofs
+    and descriptions among them.
+    """
     for leaf in jax.tree.leaves(result):
         if isinstance(leaf, Result) and dataclasses.is_dataclass(leaf):
-            yield from (a for field in dataclasses.fields(leaf) for a in floats(getattr(leaf, field.name)))
+            yield from (
+                a for field in dataclasses.fields(leaf) for a in floats(getattr(leaf, field.name))
+            )
         elif isinstance(leaf, np.ndarray | jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating):
             yield leaf
 
@@ -68,7 +74,9 @@ def test_what_is_said_to_stay_on_the_host_stays(verb: str, tmp_path: Path):
 
 @pytest.mark.parametrize("verb", ["symmetry.dimension_account", "symmetry.reduce_width"])
 def test_accounts_and_reductions_follow(verb: str, tmp_path: Path):
-    """Negative control for the test above: these do not stay. A perceptron's reduction is a description of its own."""
+    """Negative control for the test above: these do not stay. A perceptron's reduction is a
+    description of its own.
+    """
     assert verb not in api.STAYING
     assert all(isinstance(a, jax.Array) for a in asked(verb, tmp_path))
     with jax.enable_x64(True):

@@ -33,18 +33,23 @@ def test_make_install_says_what_is_missing(tmp_path: Path):
     bare = make_install(tmp_path)
     assert bare.returncode != 0
     assert (
-        "python3 cannot create a virtual environment: its modules venv and ensurepip are missing; install them"
-        in bare.stderr
+        "python3 cannot create a virtual environment: its modules venv and ensurepip are missing; "
+        "install them" in bare.stderr
     )
 
 
 def test_make_install_repeats_exactly_when_it_must(tmp_path: Path):
-    """A stand-in for Python whose venv holds a stand-in for pip that counts its calls and can be told to fail."""
+    """A stand-in for Python whose venv holds a stand-in for pip that counts its calls and can be
+    told to fail.
+    """
     (tmp_path / "tools").mkdir()
     for tool in ("cp", "echo", "mkdir", "touch"):
         (tmp_path / "tools" / tool).symlink_to(str(shutil.which(tool)))
     script(tmp_path / "pip", 'case "$2" in pip) echo install >> log; test ! -e broken;; esac')
-    script(tmp_path / "bin" / "python3", 'case "$2" in venv) mkdir -p .venv/bin; cp pip .venv/bin/python;; esac')
+    script(
+        tmp_path / "bin" / "python3",
+        'case "$2" in venv) mkdir -p .venv/bin; cp pip .venv/bin/python;; esac',
+    )
 
     def installs() -> int:
         make_install(tmp_path)

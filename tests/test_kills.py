@@ -1,6 +1,8 @@
-"""A training, a study and a verification are killed (−9) at random moments and begun again: nothing is lost, nothing differs.
+"""A training, a study and a verification are killed (−9) at random moments and begun again: nothing
+is lost, nothing differs.
 
-`nm.gram` has its own in tests/tangent/test_gram.py. Two kills of each here, 26 of each with `--draws 13`.
+`nm.gram` has its own in tests/tangent/test_gram.py. Two kills of each here, 26 of each with
+`--draws 13`.
 """
 
 import json
@@ -61,7 +63,17 @@ def command(job: str, folder: Path) -> list[str]:
     folder.mkdir(exist_ok=True)
     if job == "verification":
         file = str(folder / "evidence.json")
-        return [sys.executable, "-m", "neuromanifold", "verify", "riemann", *STATEMENTS, "--json", file, "--resume"]
+        return [
+            sys.executable,
+            "-m",
+            "neuromanifold",
+            "verify",
+            "riemann",
+            *STATEMENTS,
+            "--json",
+            file,
+            "--resume",
+        ]
     script = folder.parent / f"{job}.py"
     script.write_text({"training": TRAINING, "study": STUDY}[job])
     return [sys.executable, str(script), str(folder)]
@@ -69,7 +81,9 @@ def command(job: str, folder: Path) -> list[str]:
 
 def begun(job: str, folder: Path) -> subprocess.Popen:
     environment = os.environ | {"PYTHONPATH": str(Path(nm.__file__).parents[1])}
-    return subprocess.Popen(command(job, folder), env=environment, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command(job, folder), env=environment, stdout=subprocess.PIPE, text=True
+    )
 
 
 def finished(job: str, folder: Path) -> str:
@@ -122,12 +136,20 @@ def test_kills_change_nothing(job: str, tmp_path: Path, rng: np.random.Generator
 def test_one_statement_keeps_the_evidence_of_the_others(tmp_path: Path):
     whole = finished("verification", tmp_path / "all")
     file = tmp_path / "all" / "evidence.json"
-    again = [*command("verification", tmp_path / "all")[:5], STATEMENTS[2], "--json", str(file), "--resume"]
+    again = [
+        *command("verification", tmp_path / "all")[:5],
+        STATEMENTS[2],
+        "--json",
+        str(file),
+        "--resume",
+    ]
     environment = os.environ | {"PYTHONPATH": str(Path(nm.__file__).parents[1])}
     assert subprocess.run(again, env=environment, capture_output=True).returncode == 0
     kept = timeless(json.loads(file.read_text()))
     assert sorted(map(str, kept)) == sorted(map(str, json.loads(whole)))
     file.write_text(file.read_text()[:-40])
     refused = subprocess.run(again, env=environment, capture_output=True, text=True)
-    assert refused.returncode == 2 and "does not hold the evidence of this version" in refused.stderr
+    assert (
+        refused.returncode == 2 and "does not hold the evidence of this version" in refused.stderr
+    )
     assert "Traceback" not in refused.stderr

@@ -1,4 +1,6 @@
-"""Parameters of one precision, data of another: every verb computes in the wider one, whatever the model itself would refuse."""
+"""Parameters of one precision, data of another: every verb computes in the wider one, whatever
+the model itself would refuse.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -29,10 +31,12 @@ def test_a_verb_takes_float32_parameters_with_float64_data(verb: str, tmp_path: 
 def test_a_tracker_takes_them_too():
     tracker = nm.Tracker(strict, WIDE, TARGET)
     tracker(0, P)
-    y = np.maximum((WIDE * [0.1, 0.7])[:, ::-1] @ np.asarray(P["v"], np.float64) - 0.3, 0) @ np.asarray(
-        P["w"], np.float64
+    y = np.maximum(
+        (WIDE * [0.1, 0.7])[:, ::-1] @ np.asarray(P["v"], np.float64) - 0.3, 0
+    ) @ np.asarray(P["w"], np.float64)
+    np.testing.assert_allclose(
+        float(tracker.timeline.data["loss"][0]), np.mean((y - TARGET) ** 2), rtol=1e-12
     )
-    np.testing.assert_allclose(float(tracker.timeline.data["loss"][0]), np.mean((y - TARGET) ** 2), rtol=1e-12)
 
 
 def test_the_model_itself_refuses_them():

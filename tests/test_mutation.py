@@ -106,7 +106,9 @@ def outcomes(found: Target) -> dict[str, str]:
     return results
 
 
-def test_what_a_measure_uses_is_found_and_what_draws_or_is_not_asked_for_is_not(toy: ModuleType) -> None:
+def test_what_a_measure_uses_is_found_and_what_draws_or_is_not_asked_for_is_not(
+    toy: ModuleType,
+) -> None:
     found = {f.__qualname__ for f in target(toy).reached}
     assert found == {"exact", "hypotenuse", "root", "Triangle.square"}
     assert toy.Triangle in classes_of((toy.Triangle(3, 4), {"x": 1}))
@@ -118,7 +120,9 @@ def test_an_exact_statement_notices_every_change_of_a_number(toy: ModuleType) ->
     assert len(results) > 15
     survivors = [name for name, result in results.items() if result == tool.SURVIVES]
     assert survivors == []
-    assert {"index ± 1", "sign", "operator", "factor 1.1", "≤ for <"} <= {n.partition(":")[0] for n in results}
+    assert {"index ± 1", "sign", "operator", "factor 1.1", "≤ for <"} <= {
+        n.partition(":")[0] for n in results
+    }
     assert not any("legs" in name or "64" in name or "1e-16" in name for name in results), (
         "labels and tolerances are left alone"
     )
@@ -127,7 +131,9 @@ def test_an_exact_statement_notices_every_change_of_a_number(toy: ModuleType) ->
 def test_a_statement_that_cannot_fail_lets_its_mutants_live(toy: ModuleType) -> None:
     results = outcomes(target(toy, "loose"))
     assert results["relation: toy_triangles.loose: `'<='` → `'>='`"] == "verdict"
-    inside = {result for name, result in results.items() if "root" in name and "error" not in result}
+    inside = {
+        result for name, result in results.items() if "root" in name and "error" not in result
+    }
     assert inside == {tool.NO_EFFECT}, "0 times anything is 0"
     assert results["index ± 1: toy_triangles.loose: `1` → `2`"] == tool.SURVIVES
 
@@ -150,7 +156,9 @@ def test_a_default_that_was_bound_is_bound_anew_and_back(toy: ModuleType) -> Non
     assert found.statement.measure(toy.Triangle(3, 4)).holds
 
 
-def test_a_mutant_that_does_not_end_is_stopped(toy: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_does_not_end_is_stopped(
+    toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = target(toy)
     before = replace(baseline(found), seconds=0.0)
     monkeypatch.setattr(tool, "LEAST_SECONDS", 0.2)
@@ -207,7 +215,9 @@ def _rows(text: str, columns: int) -> list[list[str]]:
 
 
 def test_every_survivor_on_the_page_has_a_reason_and_both_pages_count_alike() -> None:
-    page, ledger = ((DOCS / name).read_text(encoding="utf-8") for name in ("survivors.md", "verify.md"))
+    page, ledger = (
+        (DOCS / name).read_text(encoding="utf-8") for name in ("survivors.md", "verify.md")
+    )
     survivors = [row for row in _rows(page, 4) if row[0] != "statement"]
     assert survivors
     assert all(len(row[3]) > 10 for row in survivors)

@@ -1,4 +1,6 @@
-"""Models and trackers that hold functions: pickled by name, refused in a sentence where a function has none."""
+"""Models and trackers that hold functions: pickled by name, refused in a sentence where a
+function has none.
+"""
 
 import copy
 import pickle
@@ -27,7 +29,8 @@ def test_a_linearized_network_is_pickled_with_the_point_it_was_linearized_at():
 
 
 @pytest.mark.parametrize(
-    "module", [eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(1)), eqx.nn.Linear(2, 3, key=jax.random.key(2))]
+    "module",
+    [eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(1)), eqx.nn.Linear(2, 3, key=jax.random.key(2))],
 )
 def test_a_network_from_equinox_is_pickled_with_its_activations(module):
     f, params = nm.from_equinox(module)
@@ -57,12 +60,19 @@ def test_a_lambda_that_its_module_has_a_name_for_is_pickled():
         (nm.linearize(lambda params, x: x @ params, np.ones((2, 1))), "f"),
         (nm.Tracker(lambda params, x: x @ params, X), "model"),
         (nm.Tracker(NET, X, X[:, :1], loss=lambda a, b: ((a - b) ** 2).mean()), "options"),
-        (nm.from_equinox(eqx.nn.MLP(2, 1, 4, 1, activation=lambda a: a, key=jax.random.key(1)))[0], "state"),
+        (
+            nm.from_equinox(eqx.nn.MLP(2, 1, 4, 1, activation=lambda a: a, key=jax.random.key(1)))[
+                0
+            ],
+            "state",
+        ),
     ],
 )
 def test_a_nameless_function_is_refused_in_a_sentence_but_copied_in_memory(holder, name):
     with pytest.raises(
-        TypeError, match=f"`{name}` cannot be pickled .*define its functions with `def` at the top of a module"
+        TypeError,
+        match=f"`{name}` cannot be pickled .*define its functions with `def` at the top of a "
+        "module",
     ):
         pickle.dumps(holder)
     assert type(copy.deepcopy(holder)) is type(holder) and type(copy.copy(holder)) is type(holder)

@@ -1,4 +1,6 @@
-"""What four new users stumbled over, walking from the README alone: each mistake is answered in a sentence that holds the remedy."""
+"""What four new users stumbled over, walking from the README alone: each mistake is answered in
+a sentence that holds the remedy.
+"""
 
 import re
 from pathlib import Path
@@ -28,9 +30,18 @@ class Loader:
 @pytest.mark.parametrize(
     "loss, said",
     [
-        (lambda p, t: (p - t) ** 2, r"`loss` returns an array of shape \(8, 1\); return one number"),
-        (lambda p: p.sum(), r"`loss` does not take \(prediction, target\) as JAX arrays \(TypeError: .*nm\.losses"),
-        (lambda p, t: float(p.sum()), r"`loss` does not take \(prediction, target\) as JAX arrays \(Concretization"),
+        (
+            lambda p, t: (p - t) ** 2,
+            r"`loss` returns an array of shape \(8, 1\); return one number",
+        ),
+        (
+            lambda p: p.sum(),
+            r"`loss` does not take \(prediction, target\) as JAX arrays \(TypeError: .*nm\.losses",
+        ),
+        (
+            lambda p, t: float(p.sum()),
+            r"`loss` does not take \(prediction, target\) as JAX arrays \(Concretization",
+        ),
     ],
 )
 @pytest.mark.parametrize(
@@ -40,7 +51,9 @@ class Loader:
         lambda loss: nm.largest_stable_lr(line, 2.0, X, Y, loss=loss),
         lambda loss: nm.kernel_flow(line, 2.0, X, Y, loss=loss),
         lambda loss: nm.gradient_flow(line, np.array(2.0), X, Y, t1=1.0, loss=loss),
-        lambda loss: nm.train(line, np.array(2.0), X, Y, key=jax.random.key(0), epochs=1, single=True, loss=loss),
+        lambda loss: nm.train(
+            line, np.array(2.0), X, Y, key=jax.random.key(0), epochs=1, single=True, loss=loss
+        ),
         lambda loss: nm.inspect(line, 2.0, X, Y, loss=loss),
     ],
 )
@@ -69,37 +82,50 @@ def test_losses_are_taken_as_they_are():
 
 
 def test_classes_as_targets_of_a_loss_are_told_how_to_be_rows():
-    with pytest.raises(ValueError, match=r"`target` has \(4,\); of classes 0, 1, … pass `np\.eye\(3\)\[target\]`"):
+    with pytest.raises(
+        ValueError, match=r"`target` has \(4,\); of classes 0, 1, … pass `np\.eye\(3\)\[target\]`"
+    ):
         nm.losses.cross_entropy(np.zeros((4, 3)), np.array([0, 1, 2, 0]))
     assert np.isclose(nm.losses.cross_entropy(np.zeros((4, 3)), np.eye(3)[[0, 1, 2, 0]]), np.log(3))
 
 
 @pytest.mark.parametrize("x, kind", [(Loader(), "Loader"), ("digits", "str"), (None, "NoneType")])
 def test_what_is_no_sample_is_called_by_its_name(x, kind):
-    with pytest.raises(TypeError, match=rf"`x` is a {kind}( that is no array \(.*\))?; pass (an|one) array"):
+    with pytest.raises(
+        TypeError, match=rf"`x` is a {kind}( that is no array \(.*\))?; pass (an|one) array"
+    ):
         nm.functional_dimension(line, 2.0, x)
 
 
 def test_parameters_and_samples_in_each_others_place_are_told_the_order():
-    with pytest.raises(ValueError, match=r"`x` has arrays with \[2, 3\] rows; .* \(the order is f, params, x\)"):
+    with pytest.raises(
+        ValueError, match=r"`x` has arrays with \[2, 3\] rows; .* \(the order is f, params, x\)"
+    ):
         nm.ntk(line, X, {"w": np.ones((2, 1)), "b": np.ones(3)})
 
 
 def test_several_times_at_once_are_asked_for_one_by_one():
     flow = nm.kernel_flow(line, 2.0, X, Y)
-    with pytest.raises(TypeError, match=r"`t` has shape \(2,\); pass one time: `\[flow\.at\(t\) for t in times\]`"):
+    with pytest.raises(
+        TypeError, match=r"`t` has shape \(2,\); pass one time: `\[flow\.at\(t\) for t in times\]`"
+    ):
         flow.at([1.0, 2.0])
     assert flow.at(np.float64(1.0)).train.shape == Y.shape
 
 
 def test_infinite_width_of_a_function_points_to_its_description():
-    with pytest.raises(TypeError, match=r"`net` is a function; .*`net = nm\.describe\(f, params, x\)`"):
+    with pytest.raises(
+        TypeError, match=r"`net` is a function; .*`net = nm\.describe\(f, params, x\)`"
+    ):
         nm.infinite_ntk(line, X)
 
 
 def test_fixed_neurons_show_how_many_they_are():
     net = nm.MLP((1, 2, 1))
-    params = (nm.Layer(np.array([[1.0], [1.0]]), np.array([3.0, -9.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
+    params = (
+        nm.Layer(np.array([[1.0], [1.0]]), np.array([3.0, -9.0])),
+        nm.Layer(np.ones((1, 2)), np.zeros(1)),
+    )
     assert repr(nm.fixed_neurons(net, params, X)) == "FixedNeurons(active 1 of 2, inactive 1 of 2)"
 
 
@@ -109,7 +135,9 @@ def test_dead_channels_have_numbers():
         return jax.nn.relu(out).sum((1, 2, 3))[:, None]
 
     params = {"w": np.ones((3, 1, 2, 2)), "b": np.array([1.0, -99.0, -1.0])}
-    [layer] = nm.inspect(f, params, np.random.default_rng(0).random((5, 1, 3, 3)), exact=False, patience=0).layers
+    [layer] = nm.inspect(
+        f, params, np.random.default_rng(0).random((5, 1, 3, 3)), exact=False, patience=0
+    ).layers
     assert (layer.kind, layer.dead, layer.dead_channels) == ("channel", (1,), 1)
 
 
@@ -129,8 +157,14 @@ def test_no_command_overwrites_what_it_reads(tmp_path: Path, monkeypatch: pytest
         assert isinstance(done.exception, FileExistsError), done.output
         assert "which is read here; name another file" in str(done.exception)
     assert file.read_bytes() == before
-    assert check_output(tmp_path / "new.safetensors", read=(file, None, "x.npy")).name == "new.safetensors"
-    assert CliRunner().invoke(app, ["reduce", str(file), "--out", "smaller.safetensors"]).exit_code == 0
+    assert (
+        check_output(tmp_path / "new.safetensors", read=(file, None, "x.npy")).name
+        == "new.safetensors"
+    )
+    assert (
+        CliRunner().invoke(app, ["reduce", str(file), "--out", "smaller.safetensors"]).exit_code
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +184,9 @@ def test_factories_by_other_spellings_are_told_theirs(given: str, said: str, tmp
 
 def test_a_reduction_without_an_ending_is_refused_before_the_work(tmp_path: Path):
     np.save(tmp_path / "x.npy", X)
-    done = CliRunner().invoke(app, ["reduce", "absent.safetensors", "--out", str(tmp_path / "smaller")])
+    done = CliRunner().invoke(
+        app, ["reduce", "absent.safetensors", "--out", str(tmp_path / "smaller")]
+    )
     assert "pass a file that ends in .safetensors, .pt or .pth" in str(done.exception)
 
 

@@ -1,4 +1,5 @@
-"""Writes tests/data/torch: what PyTorch saves, with the outputs it computes, for tests that run where PyTorch is absent.
+"""Writes tests/data/torch: what PyTorch saves, with the outputs it computes, for tests that run
+where PyTorch is absent.
 
 `python tests/torch_files.py` (with PyTorch installed) makes the folder anew.
 """
@@ -16,11 +17,17 @@ FOLDER = Path(__file__).parent / "data" / "torch"
 
 
 class Net(nn.Module):
-    """A bit of everything that a graph has: convolution, in-place steps, normalisation, attention, a buffer, a tie."""
+    """A bit of everything that a graph has: convolution, in-place steps, normalisation,
+    attention, a buffer, a tie.
+    """
 
     def __init__(self):
         super().__init__()
-        self.conv, self.bn, self.relu = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)
+        self.conv, self.bn, self.relu = (
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(inplace=True),
+        )
         self.query, self.out = nn.Linear(4, 4, bias=False), nn.Linear(4, 4)
         self.out.weight = self.query.weight
         self.register_buffer("scale", torch.tensor([0.5, 1.0, 1.5, 2.0]))
@@ -69,16 +76,33 @@ def write(folder: Path = FOLDER) -> None:
     module, network = mlp(), net()
     x, images = torch.randn(5, 3).double(), torch.randn(5, 1, 4, 4).double()
     y, z = module(x), network(images)
-    arrays = {"x": x, "y": y, "images": images, "logits": z["logits"], "part0": z["parts"][0], "part1": z["parts"][1]}
-    arrays |= {f"views.{name}": t.double() if t.dtype == torch.bfloat16 else t for name, t in views().items()}
-    np.savez(folder / "expected.npz", **{name: tensor.detach().numpy() for name, tensor in arrays.items()})
+    arrays = {
+        "x": x,
+        "y": y,
+        "images": images,
+        "logits": z["logits"],
+        "part0": z["parts"][0],
+        "part1": z["parts"][1],
+    }
+    arrays |= {
+        f"views.{name}": t.double() if t.dtype == torch.bfloat16 else t
+        for name, t in views().items()
+    }
+    np.savez(
+        folder / "expected.npz",
+        **{name: tensor.detach().numpy() for name, tensor in arrays.items()},
+    )
 
     torch.save(module.state_dict(), folder / "mlp.pt")
     optimizer = torch.optim.Adam(module.parameters())
     module(x).sum().backward()
     optimizer.step(lambda: None)
     torch.save(
-        {"epoch": 3, "state_dict": mlp().state_dict(prefix="module."), "optimizer": optimizer.state_dict()},
+        {
+            "epoch": 3,
+            "state_dict": mlp().state_dict(prefix="module."),
+            "optimizer": optimizer.state_dict(),
+        },
         folder / "checkpoint.pth",
     )
     torch.save(OrderedDict(views()), folder / "views.pt")

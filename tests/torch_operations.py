@@ -1,4 +1,6 @@
-"""Arguments on which the operations of the table are compared with ATen's own: entries, shapes, sums."""
+"""Arguments on which the operations of the table are compared with ATen's own: entries, shapes,
+sums.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,8 +59,16 @@ def binary(names: str, draw: Callable[..., torch.Tensor] = real, scalar: Any = 1
 ELEMENTWISE: Cases = [
     *binary("add sub mul rsub eq ne lt le gt ge"),
     *binary("div remainder fmod", draw=positive),
-    *binary("bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__", draw=lambda *s: whole(9, *s), scalar=5),
-    *same("add.Tensor sub.Tensor", lambda: case(real(3), real(3), alpha=2.5), lambda: case(real(3), whole(4, 3))),
+    *binary(
+        "bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__",
+        draw=lambda *s: whole(9, *s),
+        scalar=5,
+    ),
+    *same(
+        "add.Tensor sub.Tensor",
+        lambda: case(real(3), real(3), alpha=2.5),
+        lambda: case(real(3), whole(4, 3)),
+    ),
     *same(
         "div.Tensor_mode",
         lambda: case(real(4), positive(4), rounding_mode="floor"),
@@ -66,7 +76,11 @@ ELEMENTWISE: Cases = [
     ),
     *same("div.Scalar_mode", lambda: case(whole(9, 4), 2, rounding_mode="floor")),
     *same("true_divide.Tensor", lambda: case(real(4), positive(4))),
-    *same("floor_divide.default", lambda: case(real(4), positive(4)), lambda: case(whole(9, 4), whole(3, 4) + 1)),
+    *same(
+        "floor_divide.default",
+        lambda: case(real(4), positive(4)),
+        lambda: case(whole(9, 4), whole(3, 4) + 1),
+    ),
     *same(
         "pow.Tensor_Scalar",
         lambda: case(positive(4), 2.5),
@@ -76,8 +90,14 @@ ELEMENTWISE: Cases = [
     ),
     *same("pow.Tensor_Tensor", lambda: case(positive(4), real(4))),
     *same("pow.Scalar", lambda: case(2.5, real(4))),
-    *same("maximum.default minimum.default max.other min.other atan2.default", lambda: case(real(4, 3), real(3))),
-    *same("logical_and.default logical_or.default logical_xor.default", lambda: case(flags(5), flags(5))),
+    *same(
+        "maximum.default minimum.default max.other min.other atan2.default",
+        lambda: case(real(4, 3), real(3)),
+    ),
+    *same(
+        "logical_and.default logical_or.default logical_xor.default",
+        lambda: case(flags(5), flags(5)),
+    ),
     *same("logical_not.default bitwise_not.default", lambda: case(flags(5))),
     *same("where.self", lambda: case(flags(4), real(4), real(3, 4))),
     *same("where.ScalarOther", lambda: case(flags(4), real(4), 2.0)),
@@ -90,8 +110,13 @@ ELEMENTWISE: Cases = [
     *same("zero.default", lambda: case(real(4))),
     *same("lerp.Scalar", lambda: case(real(4), real(4), 0.3)),
     *same("lerp.Tensor", lambda: case(real(4), real(4), unit(4))),
-    *same("addcmul.default addcdiv.default", lambda: case(real(4), real(4), positive(4), value=0.7)),
-    *unary("abs neg sign sgn exp exp2 expm1 square sin cos tan atan arctan sinh cosh tanh asinh erf special_erf erfc"),
+    *same(
+        "addcmul.default addcdiv.default", lambda: case(real(4), real(4), positive(4), value=0.7)
+    ),
+    *unary(
+        "abs neg sign sgn exp exp2 expm1 square sin cos tan atan arctan sinh cosh tanh asinh erf "
+        "special_erf erfc"
+    ),
     *unary("special_erfc floor ceil trunc round isnan isinf isfinite nan_to_num"),
     *unary("log log1p log2 log10 sqrt rsqrt reciprocal", draw=positive),
     *unary("asin arcsin acos arccos atanh", draw=unit),
@@ -118,7 +143,10 @@ ELEMENTWISE: Cases = [
     *same("softplus.default", lambda: case(20 * real(9)), lambda: case(10 * real(9), 2.0, 5.0)),
     *same("softshrink.default hardshrink.default", lambda: case(real(9), 0.3)),
     *same("glu.default", lambda: case(real(4, 6), 1)),
-    *same("dropout.default alpha_dropout.default feature_dropout.default", lambda: case(real(4), 0.5, False)),
+    *same(
+        "dropout.default alpha_dropout.default feature_dropout.default",
+        lambda: case(real(4), 0.5, False),
+    ),
 ]
 SHAPE: Cases = [
     *same("view.default reshape.default _unsafe_view.default", lambda: case(real(2, 6), [3, -1])),
@@ -143,7 +171,11 @@ SHAPE: Cases = [
     *same("expand_as.default", lambda: case(real(3, 1), real(2, 3, 4))),
     *same("broadcast_to.default", lambda: case(real(3, 1), [2, 3, 4])),
     *same("broadcast_tensors.default", lambda: case([real(3, 1), real(4)])),
-    *same("cat.default concat.default", lambda: case([real(2, 3), real(2, 1)], 1), lambda: case([real(0), real(2)])),
+    *same(
+        "cat.default concat.default",
+        lambda: case([real(2, 3), real(2, 1)], 1),
+        lambda: case([real(0), real(2)]),
+    ),
     *same("stack.default", lambda: case([real(2), real(2)], -1)),
     *same("split.Tensor", lambda: case(real(2, 7), 3, 1)),
     *same("split.sizes split_with_sizes.default", lambda: case(real(2, 7), [3, 4], -1)),
@@ -158,7 +190,11 @@ SHAPE: Cases = [
     ),
     *same("narrow.default", lambda: case(real(5, 7), 1, -3, 2)),
     *same("select_scatter.default", lambda: case(real(3, 4), real(3), 1, 2)),
-    *same("slice_scatter.default", lambda: case(real(5, 4), real(2, 4), 0, 1, 5, 2), lambda: case(real(2), real(2))),
+    *same(
+        "slice_scatter.default",
+        lambda: case(real(5, 4), real(2, 4), 0, 1, 5, 2),
+        lambda: case(real(2), real(2)),
+    ),
     *same(
         "index.Tensor",
         lambda: case(real(4, 5), [whole(4, 3), whole(5, 3)]),
@@ -170,7 +206,11 @@ SHAPE: Cases = [
     *same("roll.default", lambda: case(real(4, 5), [2, -1], [0, 1]), lambda: case(real(4, 5), [3])),
     *same("repeat.default tile.default", lambda: case(real(2, 3), [2, 1, 2])),
     *same("repeat_interleave.self_int", lambda: case(real(2, 3), 2, 1)),
-    *same("constant_pad_nd.default", lambda: case(real(2, 3), [1, 2, 0, 1], 0.5), lambda: case(real(5), [-1, 2])),
+    *same(
+        "constant_pad_nd.default",
+        lambda: case(real(2, 3), [1, 2, 0, 1], 0.5),
+        lambda: case(real(5), [-1, 2]),
+    ),
     *same(
         "pad.default",
         *(
@@ -186,7 +226,9 @@ SHAPE: Cases = [
         "contiguous.default clone.default alias.default lift_fresh_copy.default lift_fresh.default",
         lambda: case(real(3)),
     ),
-    *same("to.dtype", lambda: case(real(3), torch.float32), lambda: case(whole(5, 3), torch.float64)),
+    *same(
+        "to.dtype", lambda: case(real(3), torch.float32), lambda: case(whole(5, 3), torch.float64)
+    ),
     *same("to.device", lambda: case(real(3), torch.device("cpu"), torch.float32)),
     *same("to.dtype_layout _to_copy.default", lambda: case(real(3), dtype=torch.float32)),
     *same("to.other type_as.default", lambda: case(real(3), torch.zeros(1))),
@@ -211,7 +253,9 @@ REDUCTION: Cases = [
     *same("amax.default amin.default", lambda: case(real(3, 4), [1]), lambda: case(real(3, 4))),
     *same("max.default min.default", lambda: case(real(3, 4))),
     *same("max.dim min.dim", lambda: case(real(3, 4), 1), lambda: case(real(3, 4), -2, True)),
-    *same("argmax.default argmin.default", lambda: case(real(3, 4)), lambda: case(real(3, 4), 1, True)),
+    *same(
+        "argmax.default argmin.default", lambda: case(real(3, 4)), lambda: case(real(3, 4), 1, True)
+    ),
     *same("any.default all.default", lambda: case(flags(3, 4))),
     *same("any.dim all.dim", lambda: case(flags(3, 4), 1, True)),
     *same("any.dims all.dims", lambda: case(flags(3, 4), [0, 1])),
@@ -221,9 +265,21 @@ REDUCTION: Cases = [
         lambda: case(real(3, 4), [1], correction=0),
         lambda: case(real(3, 4), None, keepdim=True),
     ),
-    *same("var.dim std.dim", lambda: case(real(3, 4), [1], False), lambda: case(real(3, 4), [0], True, True)),
-    *same("norm.ScalarOpt_dim", lambda: case(real(3, 4), 2, [1]), lambda: case(real(3, 4), 1, [0], True)),
-    *same("linalg_vector_norm.default", lambda: case(real(3, 4)), lambda: case(real(3, 4), 3.0, [1], True)),
+    *same(
+        "var.dim std.dim",
+        lambda: case(real(3, 4), [1], False),
+        lambda: case(real(3, 4), [0], True, True),
+    ),
+    *same(
+        "norm.ScalarOpt_dim",
+        lambda: case(real(3, 4), 2, [1]),
+        lambda: case(real(3, 4), 1, [0], True),
+    ),
+    *same(
+        "linalg_vector_norm.default",
+        lambda: case(real(3, 4)),
+        lambda: case(real(3, 4), 3.0, [1], True),
+    ),
     *same("sort.default", lambda: case(real(3, 4)), lambda: case(real(3, 4), 0, True)),
     *same("topk.default", lambda: case(real(3, 6), 2), lambda: case(real(3, 6), 4, 1, False)),
     *same(

@@ -43,7 +43,17 @@ class ResNet18(nn.Module):
         super().__init__()
         self.conv1, self.bn1 = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width)
         self.relu, self.maxpool = nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
-        sizes = [width, width, width, 2 * width, 2 * width, 4 * width, 4 * width, 8 * width, 8 * width]
+        sizes = [
+            width,
+            width,
+            width,
+            2 * width,
+            2 * width,
+            4 * width,
+            4 * width,
+            8 * width,
+            8 * width,
+        ]
         pairs = zip(sizes[:-1], sizes[1:], strict=True)
         self.layers = nn.Sequential(*(BasicBlock(a, b, 1 + (a != b)) for a, b in pairs))
         self.avgpool, self.fc = nn.AdaptiveAvgPool2d((1, 1)), nn.Linear(8 * width, classes)
@@ -56,7 +66,10 @@ class ResNet18(nn.Module):
 class Attention(nn.Module):
     def __init__(self, *, need_weights: bool):
         super().__init__()
-        self.attention, self.need_weights = nn.MultiheadAttention(8, 2, batch_first=True), need_weights
+        self.attention, self.need_weights = (
+            nn.MultiheadAttention(8, 2, batch_first=True),
+            need_weights,
+        )
 
     def forward(self, x: Tensor) -> Any:
         y, weights = self.attention(x, x, x, need_weights=self.need_weights)
@@ -84,7 +97,9 @@ class GPTBlock(nn.Module):
 class GPT(nn.Module):
     """A language model whose output layer is its embedding."""
 
-    def __init__(self, vocabulary: int = 17, d: int = 16, heads: int = 2, depth: int = 2, length: int = 8):
+    def __init__(
+        self, vocabulary: int = 17, d: int = 16, heads: int = 2, depth: int = 2, length: int = 8
+    ):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, d), nn.Embedding(length, d)
         self.blocks = nn.ModuleList(GPTBlock(d, heads) for _ in range(depth))
@@ -102,7 +117,9 @@ class Recurrent(nn.Module):
     def __init__(self, kind: Any, **options: Any):
         super().__init__()
         self.rnn = kind(3, 5, batch_first=True, **options)
-        self.head = nn.Linear(10 if options.get("bidirectional") else options.get("proj_size", 5), 2)
+        self.head = nn.Linear(
+            10 if options.get("bidirectional") else options.get("proj_size", 5), 2
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.rnn(x)[0])
@@ -112,7 +129,9 @@ class SwiGLU(nn.Module):
     def __init__(self, d: int = 8):
         super().__init__()
         self.norm = nn.RMSNorm(d)
-        self.gate, self.up, self.down = (nn.Linear(a, b, bias=False) for a, b in [(d, 16), (d, 16), (16, d)])
+        self.gate, self.up, self.down = (
+            nn.Linear(a, b, bias=False) for a, b in [(d, 16), (d, 16), (16, d)]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.norm(x)
@@ -135,7 +154,9 @@ class ViT(nn.Module):
         return self.head(self.norm(self.encoder(x))[:, 0])
 
 
-def convolution(a: int, b: int, kernel: int, groups: int = 1, activation: Any = None) -> nn.Sequential:
+def convolution(
+    a: int, b: int, kernel: int, groups: int = 1, activation: Any = None
+) -> nn.Sequential:
     parts = [nn.Conv2d(a, b, kernel, 1, kernel // 2, groups=groups, bias=False), nn.BatchNorm2d(b)]
     return nn.Sequential(*parts, *([] if activation is None else [activation]))
 
@@ -147,7 +168,11 @@ class MobileNetV3Block(nn.Module):
         super().__init__()
         self.expand = convolution(c, expanded, 1, activation=nn.Hardswish(inplace=True))
         self.depthwise = convolution(expanded, expanded, 5, expanded, nn.Hardswish(inplace=True))
-        self.pool, self.fc1, self.fc2 = nn.AdaptiveAvgPool2d(1), nn.Conv2d(expanded, 4, 1), nn.Conv2d(4, expanded, 1)
+        self.pool, self.fc1, self.fc2 = (
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(expanded, 4, 1),
+            nn.Conv2d(4, expanded, 1),
+        )
         self.project = convolution(expanded, c, 1)
         self.gate: Callable[[Tensor], Tensor] = F.hardsigmoid
 
@@ -159,7 +184,10 @@ class MobileNetV3Block(nn.Module):
 class ConvNeXtBlock(nn.Module):
     def __init__(self, d: int = 8):
         super().__init__()
-        self.depthwise, self.norm = nn.Conv2d(d, d, 7, padding=3, groups=d), nn.LayerNorm(d, eps=1e-6)
+        self.depthwise, self.norm = (
+            nn.Conv2d(d, d, 7, padding=3, groups=d),
+            nn.LayerNorm(d, eps=1e-6),
+        )
         self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
         self.gamma = nn.Parameter(torch.full((d,), 0.1))
 
@@ -169,7 +197,9 @@ class ConvNeXtBlock(nn.Module):
 
 
 class Classifier(nn.Module):
-    """In the style of Hugging Face: named inputs, a mask, a mapping for output, an optional cache."""
+    """In the style of Hugging Face: named inputs, a mask, a mapping for output, an optional
+    cache.
+    """
 
     def __init__(self, vocabulary: int = 11, d: int = 8):
         super().__init__()
@@ -178,9 +208,13 @@ class Classifier(nn.Module):
         self.head = nn.Linear(d, 3)
         self.softmax_dtype = torch.float32
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, use_cache: bool = True) -> Any:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, use_cache: bool = True
+    ) -> Any:
         x = self.embedding(input_ids)
-        bias = (1.0 - attention_mask[:, None, :].to(self.softmax_dtype)) * torch.finfo(torch.float32).min
+        bias = (1.0 - attention_mask[:, None, :].to(self.softmax_dtype)) * torch.finfo(
+            torch.float32
+        ).min
         scores = self.query(x) @ self.key(x).transpose(1, 2) + bias
         weights = torch.softmax(scores, dim=-1, dtype=self.softmax_dtype)
         hidden = weights.to(x.dtype) @ self.value(x)
@@ -221,7 +255,9 @@ def masked(n: int) -> dict[str, Tensor]:
 
 def trained_batchnorm() -> nn.Module:
     """Running moments that are not those of a new layer."""
-    module = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2))
+    module = nn.Sequential(
+        nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2)
+    )
     for _ in range(3):
         module(2 + 3 * torch.randn(16, 3))
     return module
@@ -230,7 +266,9 @@ def trained_batchnorm() -> nn.Module:
 ENCODER = {"d_model": 8, "nhead": 2, "dim_feedforward": 16, "batch_first": True}
 ZOO = {
     "MLP": Example(
-        lambda: nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)),
+        lambda: nn.Sequential(
+            nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)
+        ),
         lambda n: torch.randn(n, 3),
     ),
     "LeNet": Example(LeNet, images(1, 28)),
@@ -238,7 +276,8 @@ ZOO = {
     "ResNet-18": Example(lambda: ResNet18(width=8), images(3, 32)),
     "encoder, ReLU": Example(lambda: nn.TransformerEncoderLayer(**ENCODER), sequences(5, 8)),
     "encoder, GELU first": Example(
-        lambda: nn.TransformerEncoderLayer(**ENCODER, activation="gelu", norm_first=True), sequences(5, 8)
+        lambda: nn.TransformerEncoderLayer(**ENCODER, activation="gelu", norm_first=True),
+        sequences(5, 8),
     ),
     "attention": Example(lambda: Attention(need_weights=False), sequences(5, 8)),
     "attention, weights": Example(lambda: Attention(need_weights=True), sequences(5, 8)),
@@ -247,7 +286,9 @@ ZOO = {
     "LSTM": Example(lambda: Recurrent(nn.LSTM, num_layers=2, bidirectional=True), sequences(6, 3)),
     "SwiGLU": Example(SwiGLU, sequences(4, 8)),
     "depthwise": Example(
-        lambda: nn.Sequential(nn.Conv2d(4, 8, 3, groups=4, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(8, 4, 1)),
+        lambda: nn.Sequential(
+            nn.Conv2d(4, 8, 3, groups=4, padding=1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(8, 4, 1)
+        ),
         images(4, 8),
     ),
     "ViT": Example(ViT, images(3, 8)),

@@ -24,7 +24,9 @@ print(int(rank), rank.certificate.proved)
 
 def run(*command: object, cwd: Path) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run([str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -39,7 +41,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_the_package_its_types_and_its_records(built: Path):
     [wheel] = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"neuromanifold/py.typed", "neuromanifold/cli.py", "neuromanifold/papers/riemann/verdicts.toml"} <= names
+    assert {
+        "neuromanifold/py.typed",
+        "neuromanifold/cli.py",
+        "neuromanifold/papers/riemann/verdicts.toml",
+    } <= names
     assert not [name for name in names if not name.startswith("neuromanifold")]
     assert wheel.stat().st_size < 5_000_000
 
@@ -63,7 +69,17 @@ def test_the_wheel_works_in_an_empty_environment(built: Path, tmp_path: Path):
     run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     python, command = tmp_path / "venv/bin/python", tmp_path / "venv/bin/neuromanifold"
     [wheel] = built.glob("*.whl")
-    run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel, cwd=tmp_path)
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "-c",
+        ROOT / "constraints.txt",
+        wheel,
+        cwd=tmp_path,
+    )
     assert run(command, "--version", cwd=tmp_path).startswith(f"neuromanifold {nm.__version__} ")
     assert run(python, "-c", USE, cwd=tmp_path).split()[1] in ("True", "False")
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime

@@ -1,4 +1,6 @@
-"""The built site: every public name is there, every link leads somewhere, nothing comes from elsewhere, examples are code."""
+"""The built site: every public name is there, every link leads somewhere, nothing comes from
+elsewhere, examples are code.
+"""
 
 import html
 import json
@@ -21,7 +23,16 @@ from neuromanifold.papers.ledger import PAPERS
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
 PAGES = sorted(SITE.rglob("*.html"))
-TEXTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "src", "examples", "tools", "tests_site"]
+TEXTS = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "src",
+    "examples",
+    "tools",
+    "tests_site",
+]
 NOT_TEXT = "*.js,*.css,*.ipynb,*.png,*.json,*.toml"
 WORDS = "arithmetics"
 
@@ -61,7 +72,9 @@ def broken(path: Path) -> list[str]:
         target, _, anchor = unquote(link).partition("#")
         goal = (path.parent / target).resolve() if target else path
         goal = goal / "index.html" if goal.is_dir() else goal
-        if not goal.exists() or (anchor and goal.suffix == ".html" and anchor not in parsed(goal).anchors):
+        if not goal.exists() or (
+            anchor and goal.suffix == ".html" and anchor not in parsed(goal).anchors
+        ):
             found.append(link)
     return found
 
@@ -76,7 +89,9 @@ def test_there_is_a_site():
 def test_links_lead_somewhere_and_nothing_comes_from_elsewhere(path: Path):
     assert broken(path) == []
     assert [source for source in parsed(path).resources if "//" in source.split("data:")[0]] == []
-    assert [source for source in parsed(path).resources if not (path.parent / unquote(source)).exists()] == []
+    assert [
+        source for source in parsed(path).resources if not (path.parent / unquote(source)).exists()
+    ] == []
 
 
 def test_a_broken_link_is_caught(tmp_path: Path):
@@ -100,7 +115,9 @@ def test_every_public_name_is_in_the_reference(module: str):
 def test_examples_are_code_and_not_quotations():
     pages = [path for path in PAGES if path.parent.name == "reference"]
     assert sum("language-pycon" in path.read_text() for path in pages) >= 14
-    assert [path.name for path in pages if re.search(r"<blockquote>\s*<blockquote>", path.read_text())] == []
+    assert [
+        path.name for path in pages if re.search(r"<blockquote>\s*<blockquote>", path.read_text())
+    ] == []
 
 
 def test_formulas_are_marked_for_the_site_s_own_typesetter():
@@ -108,7 +125,9 @@ def test_formulas_are_marked_for_the_site_s_own_typesetter():
     assert 'class="arithmatex"' in text and "assets/katex/katex.min.js" in text
 
 
-FORMULA = re.compile(r'<(?:span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</(?:span|div)>', re.DOTALL)
+FORMULA = re.compile(
+    r'<(?:span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</(?:span|div)>', re.DOTALL
+)
 TYPESET = """
 const katex = require("./docs/assets/katex/katex.min.js");
 const formulas = JSON.parse(require("fs").readFileSync(0));
@@ -144,7 +163,9 @@ def test_every_formula_is_set_by_katex():
 
 
 def test_a_formula_that_katex_does_not_know_is_caught():
-    assert refused([("here", False, r"\frac{1}"), ("here", True, "x^2")]) == [["here", False, r"\frac{1}"]]
+    assert refused([("here", False, r"\frac{1}"), ("here", True, "x^2")]) == [
+        ["here", False, r"\frac{1}"]
+    ]
 
 
 def test_no_formula_is_left_unset():
@@ -171,11 +192,15 @@ def test_verdicts_are_on_the_pages_of_the_papers():
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_what_does_not_hold_is_said_in_the_text_of_a_paper(paper: str):
-    """Every statement without a plain verdict has its badge in the text; the build refuses a badge of no statement."""
+    """Every statement without a plain verdict has its badge in the text; the build refuses a
+    badge of no statement.
+    """
     said = set(site_hooks.BADGE.findall((ROOT / "docs" / "paper" / f"{paper}.md").read_text()))
     plain = ("holds", "no counterexample", "constructive")
     assert [
-        s.id for s, _, verdict in site_hooks.entries(paper) if not verdict.startswith(plain) and s.id not in said
+        s.id
+        for s, _, verdict in site_hooks.entries(paper)
+        if not verdict.startswith(plain) and s.id not in said
     ] == []
     badges = site_hooks.verdict_badges(paper)
     assert said <= set(badges)

@@ -26,9 +26,13 @@ def test_a_notebook_is_its_script_with_outputs(path: Path):
     assert [cell.source for cell in notebook.cells] == [
         cell.source for cell in tutorials.read(path.with_suffix(".py")).cells
     ]
-    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    outputs = [
+        output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs
+    ]
     assert any("image/png" in output.get("data", {}) for output in outputs)
-    assert not any(output.output_type == "error" or output.get("name") == "stderr" for output in outputs)
+    assert not any(
+        output.output_type == "error" or output.get("name") == "stderr" for output in outputs
+    )
 
 
 def test_every_script_has_its_notebook_and_pictures_say_what_they_show():

@@ -3,9 +3,10 @@
 
     python3 check_certificate.py certificate.json
 
-The file holds a network at its parameters and data as a list of instructions (nine kinds, on flat lists of exact numbers), and
-claims about the Jacobian that they compute. Signs are checked in fractions, ranks modulo the prime named. What is larger than
-the limits below is said to be taken on trust, as is that the instructions are those of the network. Exit status 1: a claim fails.
+The file holds a network at its parameters and data as a list of instructions (nine kinds, on flat
+lists of exact numbers), and claims about the Jacobian that they compute. Signs are checked in
+fractions, ranks modulo the prime named. What is larger than the limits below is said to be taken on
+trust, as is that the instructions are those of the network. Exit status 1: a claim fails.
 """
 
 import hashlib
@@ -29,10 +30,16 @@ def residue(v: Fraction, p: int) -> int:
 
 
 def evaluate(instructions: list[Any], wanted: set[int], p: int = 0) -> dict[int, list[Any]]:
-    """The wanted arrays, modulo p, or in fractions where p is 0. An array is dropped after its last use."""
+    """The wanted arrays, modulo p, or in fractions where p is 0. An array is dropped after its
+    last use.
+    """
     reduce: Callable[[Any], Any] = (lambda v: v % p) if p else (lambda v: v)
-    divide: Callable[[Any, Any], Any] = (lambda a, b: a * pow(b, -1, p)) if p else (lambda a, b: a / b)
-    last = {a: at for at, (name, *rest) in enumerate(instructions) if name != "number" for a in rest[0]}
+    divide: Callable[[Any, Any], Any] = (
+        (lambda a, b: a * pow(b, -1, p)) if p else (lambda a, b: a / b)
+    )
+    last = {
+        a: at for at, (name, *rest) in enumerate(instructions) if name != "number" for a in rest[0]
+    }
     made: dict[int, list[Any]] = {}
     for at, (name, arguments, *details) in enumerate(instructions):
         if name == "number":
@@ -45,7 +52,9 @@ def evaluate(instructions: list[Any], wanted: set[int], p: int = 0) -> dict[int,
     return {at: made[at] for at in wanted}
 
 
-def apply(name: str, arrays: list[list[Any]], details: list[Any], divide: Callable[[Any, Any], Any]) -> list[Any]:
+def apply(
+    name: str, arrays: list[list[Any]], details: list[Any], divide: Callable[[Any, Any], Any]
+) -> list[Any]:
     """One instruction. Place 0 of a gather is a zero, the others count through its arguments."""
     a, b = arrays[0], arrays[-1]
     if name == "gather":
@@ -76,7 +85,11 @@ def dot(a: list[Any], b: list[Any], batch: int, m: int, k: int, n: int) -> list[
     for at in range(batch):
         columns = [b[at * k * n + j : (at + 1) * k * n : n] for j in range(n)]
         rows = [a[(at * m + i) * k : (at * m + i + 1) * k] for i in range(m)]
-        out += [sum(x * y for x, y in zip(row, column, strict=True)) for row in rows for column in columns]
+        out += [
+            sum(x * y for x, y in zip(row, column, strict=True))
+            for row in rows
+            for column in columns
+        ]
     return out
 
 
@@ -109,7 +122,9 @@ def rank(rows: list[list[int]], p: int) -> int:
 
 
 def degrees(instructions: list[Any], data: set[int], output: int) -> tuple[int, int]:
-    """The lowest and the highest degree of the output in the entries of the data; zeros have every degree."""
+    """The lowest and the highest degree of the output in the entries of the data; zeros have
+    every degree.
+    """
     known: list[tuple[int, int]] = []
     for at, (name, arguments, *_) in enumerate(instructions):
         if name == "number":
@@ -133,12 +148,16 @@ def check(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     (height, width), r, p = claims["shape"], claims["rank"], claims["prime"]
     prime = 2**59 < p < 2**64 and is_prime(p)
     yield (
-        "the modulus is a prime between 2^59 and 2^64 (Miller-Rabin, twelve bases: a proof at this size)",
+        "the modulus is a prime between 2^59 and 2^64 (Miller-Rabin, twelve bases: a proof at "
+        "this size)",
         verdict(prime),
     )
     if not prime:
         return
-    if work(jacobian["instructions"]) > RESIDUES or height * width * min(height, width) > ELIMINATION:
+    if (
+        work(jacobian["instructions"]) > RESIDUES
+        or height * width * min(height, width) > ELIMINATION
+    ):
         yield f"a minor of order {r} is invertible modulo the prime", TRUST
         return
     flat = evaluate(jacobian["instructions"], {jacobian["output"]}, p)[jacobian["output"]]
@@ -150,13 +169,18 @@ def check(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     named = len({*rows}) == len({*columns}) == len(rows) == len(columns) == r
     named = named and all(0 <= i < height for i in rows) and all(0 <= j < width for j in columns)
     minor = [[matrix[i][j] for j in columns] for i in rows] if named else []
-    yield f"the minor named is invertible modulo the prime: rank ≥ {r}", verdict(named and rank(minor, p) == r)
+    yield (
+        f"the minor named is invertible modulo the prime: rank ≥ {r}",
+        verdict(named and rank(minor, p) == r),
+    )
     yield f"the rank modulo the prime is {r}", verdict(rank(matrix, p) == r)
     yield from upper_bound(claims, jacobian)
 
 
 def is_prime(p: int) -> bool:
-    """Miller-Rabin; for odd numbers between 37 and 3·10^23 these twelve bases decide (Sorenson and Webster, 2015)."""
+    """Miller-Rabin; for odd numbers between 37 and 3·10^23 these twelve bases decide (Sorenson
+    and Webster, 2015).
+    """
     twos = ((p - 1) & (1 - p)).bit_length() - 1
     for a in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
         power = pow(a, p >> twos, p)
@@ -176,16 +200,24 @@ def bends(claims: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if work(claims["instructions"]) > FRACTIONS:
         yield what, TRUST
         return
-    found = evaluate(claims["instructions"], {at for at, _ in claims["signs"]} | {*claims["maxima"]})
+    found = evaluate(
+        claims["instructions"], {at for at, _ in claims["signs"]} | {*claims["maxima"]}
+    )
     signs = all([(v > 0) - (v < 0) for v in found[at]] == stated for at, stated in claims["signs"])
-    yield f"{what}, in fractions", verdict(signs and all(v <= 0 for at in claims["maxima"] for v in found[at]))
+    yield (
+        f"{what}, in fractions",
+        verdict(signs and all(v <= 0 for at in claims["maxima"] for v in found[at])),
+    )
 
 
 def upper_bound(claims: dict[str, Any], jacobian: dict[str, Any]) -> Iterator[tuple[str, str]]:
     (height, width), r, reason = claims["shape"], claims["rank"], claims["reason"]
     proved = claims["failure_probability"] == 0
     if reason == "full rank":
-        yield f"no {height}×{width} matrix has a larger rank", verdict(proved and r == min(height, width))
+        yield (
+            f"no {height}×{width} matrix has a larger rank",
+            verdict(proved and r == min(height, width)),
+        )
     elif reason == "regions":
         allowed = regions(claims, jacobian)
         what = f"rows of J are affine in the sample on each region, which allows {allowed}"
@@ -200,7 +232,10 @@ def upper_bound(claims: dict[str, Any], jacobian: dict[str, Any]) -> Iterator[tu
 
 def regions(claims: dict[str, Any], jacobian: dict[str, Any]) -> int:
     """How many rows of J the regions allow; −1 where the claims about them do not fit together."""
-    of, gates, counts, o = *(claims["regions"][k] for k in ("of", "gates", "counts")), claims["outputs"]
+    of, gates, counts, o = (
+        *(claims["regions"][k] for k in ("of", "gates", "counts")),
+        claims["outputs"],
+    )
     fits = len(of) == len(gates) and len(of) * o == claims["shape"][0]
     fits = fits and all(of.count(k) == n for k, n in enumerate(counts)) and sum(counts) == len(of)
     fits = fits and len({*zip(of, gates, strict=True)}) == len(counts) == len({*gates})
@@ -210,17 +245,26 @@ def regions(claims: dict[str, Any], jacobian: dict[str, Any]) -> int:
     return o * sum(min(n, claims["affine"]) for n in counts) if fits else -1
 
 
-def kernel(claims: dict[str, Any], jacobian: dict[str, Any], proved: bool) -> Iterator[tuple[str, str]]:
+def kernel(
+    claims: dict[str, Any], jacobian: dict[str, Any], proved: bool
+) -> Iterator[tuple[str, str]]:
     (height, width), r, p = claims["shape"], claims["rank"], claims["prime"]
     vectors = [{i: exactly(v) for i, v in vector} for vector in claims["kernel"]]
     residues = [[residue(v.get(i, Fraction(0)), p) for i in range(width)] for v in vectors]
     independent = proved and len(vectors) == width - r == rank(residues, p)
     what = f"J annihilates {width - r} independent vectors"
     if work(jacobian["instructions"]) + height * sum(map(len, vectors)) > FRACTIONS:
-        yield f"{what}, independent: checked, annihilated: on trust", TRUST if independent else FAILS
+        yield (
+            f"{what}, independent: checked, annihilated: on trust",
+            TRUST if independent else FAILS,
+        )
         return
     flat = evaluate(jacobian["instructions"], {jacobian["output"]})[jacobian["output"]]
-    dead = all(not sum(flat[i * width + j] * c for j, c in v.items()) for i in range(height) for v in vectors)
+    dead = all(
+        not sum(flat[i * width + j] * c for j, c in v.items())
+        for i in range(height)
+        for v in vectors
+    )
     yield f"{what}, in fractions", verdict(independent and dead)
 
 
@@ -235,7 +279,9 @@ def main() -> None:
         text = file.read()
     document, failed = json.loads(text), False
     height, width = document["claims"]["shape"]
-    print(f"{document['network']}: rank {document['claims']['rank']} of a {height}×{width} Jacobian")
+    print(
+        f"{document['network']}: rank {document['claims']['rank']} of a {height}×{width} Jacobian"
+    )
     for what, found in [("the file is whole (SHA-256)", verdict(whole(text))), *check(document)]:
         failed |= found == FAILS
         print(f"  {found:<15} {what}")

@@ -1,4 +1,6 @@
-"""Small wrong changes to the functions and constants of a statement: index ± 1, sign, factor 1.1, transpose, ≤ for <, and others."""
+"""Small wrong changes to the functions and constants of a statement: index ± 1, sign, factor
+1.1, transpose, ≤ for <, and others.
+"""
 
 import ast
 import copy
@@ -30,7 +32,9 @@ Position = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: of which kind, where, and from what to what; `apply` makes it and returns what undoes it."""
+    """One change: of which kind, where, and from what to what; `apply` makes it and returns what
+    undoes it.
+    """
 
     kind: str
     place: str
@@ -55,17 +59,27 @@ def mutants(reached: list[Function], prefix: str) -> Iterator[Mutant]:
 
 def _of_bound(function: Function) -> Iterator[Mutant]:
     """Numbers and relations that a function holds in its closure or as defaults."""
-    code, place = function.__code__, f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
+    code, place = (
+        function.__code__,
+        f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}",
+    )
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         for change, new in _changed_values(cell.cell_contents):
-            yield Mutant("constant", place, f"{name}: {change}", partial(_set, cell, "cell_contents", new))
+            yield Mutant(
+                "constant", place, f"{name}: {change}", partial(_set, cell, "cell_contents", new)
+            )
     first = code.co_argcount - len(function.__defaults__ or ())
     for index, value in enumerate(function.__defaults__ or ()):
         name = code.co_varnames[first + index]
         if not TOLERANT.search(name):
             for change, new in _changed_values(value):
                 changed = (*function.__defaults__[:index], new, *function.__defaults__[index + 1 :])  # pyright: ignore[reportOptionalSubscript]
-                yield Mutant("constant", place, f"{name}: {change}", partial(_set, function, "__defaults__", changed))
+                yield Mutant(
+                    "constant",
+                    place,
+                    f"{name}: {change}",
+                    partial(_set, function, "__defaults__", changed),
+                )
 
 
 def _set(owner: Any, name: str, new: Any) -> Callable[[], None]:
@@ -74,12 +88,18 @@ def _set(owner: Any, name: str, new: Any) -> Callable[[], None]:
     return partial(setattr, owner, name, old)
 
 
-def _of_constant(name: str, space: dict[str, Any], value: Any, reached: list[Function]) -> Iterator[Mutant]:
+def _of_constant(
+    name: str, space: dict[str, Any], value: Any, reached: list[Function]
+) -> Iterator[Mutant]:
     module = str(space["__name__"]).rpartition(".")[2]
     for change, new in _changed_values(value):
 
         def apply(new: Any = new) -> Callable[[], None]:
-            spaces = {id(f.__globals__): f.__globals__ for f in reached if f.__globals__.get(name) is value}
+            spaces = {
+                id(f.__globals__): f.__globals__
+                for f in reached
+                if f.__globals__.get(name) is value
+            }
             spaces[id(space)] = space
             for each in spaces.values():
                 each[name] = new
@@ -103,10 +123,15 @@ def _changed_values(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, int):
         yield from ((f"{value} → {value + step}", value + step) for step in (1, -1))
     elif isinstance(value, float):
-        yield from ((f"{value:g} → {new:g}", new) for new in ((1.1 * value,) if value else (1.0, -1.0)))
+        yield from (
+            (f"{value:g} → {new:g}", new) for new in ((1.1 * value,) if value else (1.0, -1.0))
+        )
     elif isinstance(value, dict):
         for key, entry in list(value.items())[:3]:
-            yield from ((f"[{key!r}] {text}", {**value, key: new}) for text, new in list(_changed_values(entry))[:1])
+            yield from (
+                (f"[{key!r}] {text}", {**value, key: new})
+                for text, new in list(_changed_values(entry))[:1]
+            )
     elif isinstance(value, tuple | list):
         for index, entry in list(enumerate(value))[:3]:
             for text, new in list(_changed_values(entry))[:1]:
@@ -127,7 +152,9 @@ def _of_function(function: Function, reached: list[Function]) -> Iterator[Mutant
 def _shown(kind: str, node: Any, new: Any) -> tuple[ast.AST, ast.AST]:
     """What of a change is worth reading: of a scaled check its left side."""
     return (
-        (node.args[0], new.args[0]) if kind in ("factor 1.1", "offset") and isinstance(node, ast.Call) else (node, new)
+        (node.args[0], new.args[0])
+        if kind in ("factor 1.1", "offset") and isinstance(node, ast.Call)
+        else (node, new)
     )
 
 
@@ -139,9 +166,19 @@ def _text(node: ast.AST) -> str:
 def _module(path: str) -> tuple[ast.Module, types.CodeType, frozenset[str]]:
     """The tree, the code, and the names that only label a case: those passed as `hypotheses`."""
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    words = (node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "hypotheses")
-    labels = {name.id for word in words for name in ast.walk(word.value) if isinstance(name, ast.Name)}
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    words = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == "hypotheses"
+    )
+    labels = {
+        name.id for word in words for name in ast.walk(word.value) if isinstance(name, ast.Name)
+    }
+    called = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     return tree, compile(tree, path, "exec", dont_inherit=True), frozenset(labels - called)
 
 
@@ -153,7 +190,9 @@ def positions(code: types.CodeType) -> set[Position]:
 
 
 def _eligible(tree: ast.Module, spots: set[Position], labels: frozenset[str]) -> Iterator[ast.AST]:
-    """The nodes that the instructions come from, less those that only name, count, draw or bound what is measured."""
+    """The nodes that the instructions come from, less those that only name, count, draw or bound
+    what is measured.
+    """
     for node in _relevant(tree, labels):
         if isinstance(node, ast.expr) and _position(node) in spots:
             yield node
@@ -166,14 +205,18 @@ def _position(node: ast.expr) -> Any:
 def _relevant(node: ast.AST, labels: frozenset[str]) -> Iterator[ast.AST]:
     for child in _parts(node):
         if not (
-            isinstance(child, ast.Assert | ast.Raise | ast.JoinedStr) or _tolerant(child) or _labels(child, labels)
+            isinstance(child, ast.Assert | ast.Raise | ast.JoinedStr)
+            or _tolerant(child)
+            or _labels(child, labels)
         ):
             yield child
             yield from _relevant(child, labels)
 
 
 def _parts(node: ast.AST) -> Iterable[ast.AST]:
-    """`Check(left, right, relation, tolerance, …)` and `compare(left, relation, right, rounding)` count to their third argument."""
+    """`Check(left, right, relation, tolerance, …)` and `compare(left, relation, right,
+    rounding)` count to their third argument.
+    """
     if not isinstance(node, ast.Call):
         return ast.iter_child_nodes(node)
     name = _called(node)
@@ -181,7 +224,11 @@ def _parts(node: ast.AST) -> Iterable[ast.AST]:
         return ()
     if name in ("outside", "inside"):
         return [word for word in node.keywords if word.arg == "when"]
-    return [node.func, *(node.args[:3] if name in ("Check", "compare") else node.args), *node.keywords]
+    return [
+        node.func,
+        *(node.args[:3] if name in ("Check", "compare") else node.args),
+        *node.keywords,
+    ]
 
 
 def _tolerant(node: ast.AST) -> bool:
@@ -199,7 +246,10 @@ def _labels(node: ast.AST, labels: frozenset[str]) -> bool:
         return any(isinstance(target, ast.Name) and target.id in labels for target in node.targets)
     operands = (node.left, node.right) if isinstance(node, ast.BinOp) else (node,)
     calls = (operand.func for operand in operands if isinstance(operand, ast.Call))
-    return any(isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == "rng" for f in calls)
+    return any(
+        isinstance(f, ast.Attribute) and isinstance(f.value, ast.Name) and f.value.id == "rng"
+        for f in calls
+    )
 
 
 def _called(call: ast.Call) -> str:
@@ -235,7 +285,9 @@ def _of_literal(node: ast.Constant) -> Iterator[tuple[str, ast.AST]]:
     elif isinstance(value, int) and not isinstance(value, bool):
         yield from (("index ± 1", ast.Constant(value + step)) for step in (1, -1))
     elif isinstance(value, float):
-        yield from (("factor 1.1", ast.Constant(new)) for new in ((1.1 * value,) if value else (1.0, -1.0)))
+        yield from (
+            ("factor 1.1", ast.Constant(new)) for new in ((1.1 * value,) if value else (1.0, -1.0))
+        )
 
 
 def _of_operation(node: ast.BinOp) -> Iterator[tuple[str, ast.AST]]:
@@ -255,23 +307,41 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     if name in ("Check", "compare") and len(node.args) > 1 and not _left_out(node):
         yield from _of_check(node)
     if name in ("outside", "inside"):
-        kept = [word if word.arg != "when" else ast.keyword("when", ast.Constant(False)) for word in node.keywords]
+        kept = [
+            word if word.arg != "when" else ast.keyword("when", ast.Constant(False))
+            for word in node.keywords
+        ]
         if any(word.arg == "when" for word in node.keywords):
             yield "dropped hypothesis", _with(node, keywords=kept)
 
 
 def _of_check(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
-    """The left side made larger, or smaller where it should be the larger one; a relation that is a variable is asked."""
-    relations = [part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    """The left side made larger, or smaller where it should be the larger one; a relation that
+    is a variable is asked.
+    """
+    relations = [
+        part.value
+        for part in node.args
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
     asked = [part for part in node.args if isinstance(part, ast.Name) and part.id == "relation"]
     least, left = ">=" in relations, node.args[0]
     sides: list[tuple[str, Any]] = [
         ("offset", lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), ast.Constant(1)))
     ]
     if not _zero(node.args):
-        sides.append(("factor 1.1", lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), _tenth(left))))
+        sides.append(
+            (
+                "factor 1.1",
+                lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), _tenth(left)),
+            )
+        )
     for kind, moved in sides:
-        new = _where_least(asked[0], moved(True), moved(False)) if asked and not relations else moved(least)
+        new = (
+            _where_least(asked[0], moved(True), moved(False))
+            if asked and not relations
+            else moved(least)
+        )
         yield kind, _with(node, args=[new, *node.args[1:]])
 
 
@@ -284,10 +354,25 @@ def _where_least(relation: ast.expr, smaller: ast.expr, larger: ast.expr) -> ast
 
 
 def _left_out(node: ast.Call) -> bool:
-    """Whether a check stands for a case that is dropped whatever it measures: its sides play no part."""
-    drops = [word.value for word in node.keywords if word.arg == "drops" and isinstance(word.value, ast.Call)]
-    words = [word.arg for call in drops if _called(call) in ("outside", "inside") for word in call.keywords]
-    return bool(drops) and _called(drops[0]) in ("outside", "inside") and not {"when", "parts"} & {*words}
+    """Whether a check stands for a case that is dropped whatever it measures: its sides play no
+    part.
+    """
+    drops = [
+        word.value
+        for word in node.keywords
+        if word.arg == "drops" and isinstance(word.value, ast.Call)
+    ]
+    words = [
+        word.arg
+        for call in drops
+        if _called(call) in ("outside", "inside")
+        for word in call.keywords
+    ]
+    return (
+        bool(drops)
+        and _called(drops[0]) in ("outside", "inside")
+        and not {"when", "parts"} & {*words}
+    )
 
 
 def _zero(parts: list[ast.expr]) -> bool:
@@ -305,7 +390,9 @@ def _with(node: ast.AST, **fields: Any) -> Any:
 def _swap(
     tree: ast.Module, code: types.CodeType, node: ast.AST, new: ast.AST, reached: list[Function]
 ) -> Callable[[], Callable[[], None]]:
-    """Give every reached function of the module the code it has when `node` is replaced by `new`."""
+    """Give every reached function of the module the code it has when `node` is replaced by
+    `new`.
+    """
 
     def apply() -> Callable[[], None]:
         path = code.co_filename
@@ -335,16 +422,26 @@ class _Replace(ast.NodeTransformer):
         self.old, self.new = old, new
 
     def visit(self, node: ast.AST) -> ast.AST:
-        return ast.copy_location(copy.deepcopy(self.new), self.old) if node is self.old else self.generic_visit(node)
+        return (
+            ast.copy_location(copy.deepcopy(self.new), self.old)
+            if node is self.old
+            else self.generic_visit(node)
+        )
 
 
 def _paired(code: types.CodeType, mutated: types.CodeType) -> dict[types.CodeType, types.CodeType]:
-    """Each function's code with what became of it: in order, or by name and line where a change took a nested function away."""
+    """Each function's code with what became of it: in order, or by name and line where a change
+    took a nested function away.
+    """
     before, after = list(_codes(code)), list(_codes(mutated))
     if len(before) == len(after):
         return dict(zip(before, after, strict=True))
     named = {(c.co_qualname, c.co_firstlineno): c for c in after}
-    return {c: named[c.co_qualname, c.co_firstlineno] for c in before if (c.co_qualname, c.co_firstlineno) in named}
+    return {
+        c: named[c.co_qualname, c.co_firstlineno]
+        for c in before
+        if (c.co_qualname, c.co_firstlineno) in named
+    }
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -1,12 +1,15 @@
-"""Break every statement of the ledger on purpose and see whether its verdict notices: `python tools/mutate_statements.py [PAPER …]`.
+"""Break every statement of the ledger on purpose and see whether its verdict notices: `python
+tools/mutate_statements.py [PAPER …]`.
 
-For each statement and amendment some functions or constants that its `measure` uses are changed, one at a time (`mutants.py`), and it
-is examined again on few cases. A mutant is killed when the verdict or the control changes, or for a failing statement its
-counterexample or the numbers of a route. A survivor is an error that the statement would not notice. A change that alters no measured
-number on these cases is no mutant: it is listed apart, and another one is taken instead. The verdict of a failing statement rests on
-its counterexample, so for such a one only that number counts. Results go to `results/mutation/<paper>.jsonl`
-as they come, and a later run continues there; `tools/equivalent_mutants.toml` explains survivors: those that are no errors are not
-counted, those with `counts = true` are.
+For each statement and amendment some functions or constants that its `measure` uses are changed,
+one at a time (`mutants.py`), and it is examined again on few cases. A mutant is killed when the
+verdict or the control changes, or for a failing statement its counterexample or the numbers of a
+route. A survivor is an error that the statement would not notice. A change that alters no measured
+number on these cases is no mutant: it is listed apart, and another one is taken instead. The
+verdict of a failing statement rests on its counterexample, so for such a one only that number
+counts. Results go to `results/mutation/<paper>.jsonl` as they come, and a later run continues
+there; `tools/equivalent_mutants.toml` explains survivors: those that are no errors are not counted,
+those with `counts = true` are.
 """
 
 import argparse
@@ -31,14 +34,25 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
 
 from mutants import Mutant  # noqa: E402
-from mutation_results import NO_EFFECT, SURVIVES, Judged, Result, append, report, results_in, write_page  # noqa: E402
+from mutation_results import (  # noqa: E402
+    NO_EFFECT,
+    SURVIVES,
+    Judged,
+    Result,
+    append,
+    report,
+    results_in,
+    write_page,
+)
 from mutation_targets import DRAWS, Target, targets  # noqa: E402
 from neuromanifold import papers  # noqa: E402
 from neuromanifold.papers import Evidence, Statement  # noqa: E402
 from reachable import Function, functions  # noqa: E402
 
 SLACK, LEAST_SECONDS, HANGS = 8.0, 10.0, 120.0
-"""A mutant may take this many times as long as the statement itself, and at least so many seconds; after `HANGS` it is killed."""
+"""A mutant may take this many times as long as the statement itself, and at least so many
+seconds; after `HANGS` it is killed.
+"""
 ENOUGH, BUDGET = 3, 60.0
 """A statement that has taken so many seconds has enough with three mutants."""
 MEMORY = 8 << 30
@@ -54,7 +68,9 @@ class Late(Exception):
 
 @dataclass(frozen=True)
 class Number:
-    """The sides of one check as text, whether it fails, and whether it is the control's, which only has to fail."""
+    """The sides of one check as text, whether it fails, and whether it is the control's, which
+    only has to fail.
+    """
 
     text: str
     fails: bool
@@ -62,14 +78,22 @@ class Number:
 
 
 def deciding(numbers: list[Number], failing: bool) -> list[str]:
-    """The numbers on which a verdict rests: those of all cases, or of a failing statement those of the first that fails."""
+    """The numbers on which a verdict rests: those of all cases, or of a failing statement those
+    of the first that fails.
+    """
     cases = [number for number in numbers if not number.control]
-    return [number.text for number in cases if number.fails][:1] if failing else [number.text for number in cases]
+    return (
+        [number.text for number in cases if number.fails][:1]
+        if failing
+        else [number.text for number in cases]
+    )
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The examination of a target as it is: what the record holds of it, the numbers measured, and how long it took."""
+    """The examination of a target as it is: what the record holds of it, the numbers measured,
+    and how long it took.
+    """
 
     evidence: Evidence
     numbers: list["Number"]
@@ -86,7 +110,9 @@ def baseline(target: Target) -> Baseline:
 
 
 def _recorded(statement: Statement, numbers: list[Number], *, impatient: bool = False) -> Statement:
-    """The statement with the sides of every check written down; `impatient` stops at the first case that fails."""
+    """The statement with the sides of every check written down; `impatient` stops at the first
+    case that fails.
+    """
 
     def measure(case: Any, **broken: Any) -> Any:
         check = statement.measure(case, **broken)
@@ -112,7 +138,9 @@ def noticed(target: Target, before: Baseline) -> str:
     patient = before.evidence.counterexample is not None
     try:
         with time_limit(max(LEAST_SECONDS, SLACK * before.seconds)):
-            after = papers.examine(_recorded(target.statement, numbers, impatient=not patient), draws=DRAWS)
+            after = papers.examine(
+                _recorded(target.statement, numbers, impatient=not patient), draws=DRAWS
+            )
     except Noticed:
         return "verdict"
     except Late:
@@ -121,9 +149,14 @@ def noticed(target: Target, before: Baseline) -> str:
         return f"error: {type(error).__name__}"
     if after.kind != before.evidence.kind:
         return "control" if after.kind.startswith("worthless") else "verdict"
-    if (after.counterexample, after.routes) != (before.evidence.counterexample, before.evidence.routes):
+    if (after.counterexample, after.routes) != (
+        before.evidence.counterexample,
+        before.evidence.routes,
+    ):
         return "counterexample"
-    return NO_EFFECT if deciding(numbers, patient) == deciding(before.numbers, patient) else SURVIVES
+    return (
+        NO_EFFECT if deciding(numbers, patient) == deciding(before.numbers, patient) else SURVIVES
+    )
 
 
 @contextmanager
@@ -144,13 +177,17 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class Caches:
-    """The caches of a paper's modules: those that depend on a changed function are emptied before and after the change."""
+    """The caches of a paper's modules: those that depend on a changed function are emptied
+    before and after the change.
+    """
 
     def __init__(self, prefix: str) -> None:
         modules = [module for name, module in sys.modules.items() if name.startswith(prefix)]
         held = {id(value): value for module in modules for value in vars(module).values()}
         clears = ((value, _clearing(value)) for value in held.values())
-        self.caches = [(clear, {id(f) for f in functions(value, prefix)}) for value, clear in clears if clear]
+        self.caches = [
+            (clear, {id(f) for f in functions(value, prefix)}) for value, clear in clears if clear
+        ]
 
     def clear(self, touched: Iterable[Function]) -> None:
         changed = {id(function) for function in touched}
@@ -166,15 +203,20 @@ def _clearing(value: Any) -> Callable[[], None] | None:
 
 
 def run(paper: str, out: Path, count: int, only: Sequence[str], again: bool = False) -> None:
-    """All mutants of one paper, one line each into `out/<paper>.jsonl`; those that are there already are not run again.
+    """All mutants of one paper, one line each into `out/<paper>.jsonl`; those that are there
+    already are not run again.
 
-    `again` runs the survivors a second time, where the tool has changed. `out/<paper>.running` holds the mutant at work, so that the
-    supervisor knows it when this process dies of it.
+    `again` runs the survivors a second time, where the tool has changed. `out/<paper>.running`
+    holds the mutant at work, so that the supervisor knows it when this process dies of it.
     """
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     path, marker = out / f"{paper}.jsonl", out / f"{paper}.running"
-    done = {key: result for key, result in results_in(path).items() if result.killed != SURVIVES or not again}
+    done = {
+        key: result
+        for key, result in results_in(path).items()
+        if result.killed != SURVIVES or not again
+    }
     for target in targets(paper, only):
         start = time.perf_counter()
         for result in _tried(target, count, done, marker):
@@ -182,8 +224,12 @@ def run(paper: str, out: Path, count: int, only: Sequence[str], again: bool = Fa
         print(f"{paper} {target.name}: {time.perf_counter() - start:.1f} s", flush=True)
 
 
-def _tried(target: Target, count: int, done: dict[tuple[str, str, str], Result], marker: Path) -> Iterator[Result]:
-    """The results that are missing until `count` changes had an effect, or three in `BUDGET` seconds."""
+def _tried(
+    target: Target, count: int, done: dict[tuple[str, str, str], Result], marker: Path
+) -> Iterator[Result]:
+    """The results that are missing until `count` changes had an effect, or three in `BUDGET`
+    seconds.
+    """
     before, effective, spent = None, 0, 0.0
     for mutant in target.candidates(count):
         result = done.get((target.name, mutant.name, target.source))
@@ -197,11 +243,19 @@ def _tried(target: Target, count: int, done: dict[tuple[str, str, str], Result],
 
 
 def _result(target: Target, mutant: Mutant, before: Baseline, marker: Path) -> Result:
-    pending = Result(target.name, mutant.kind, mutant.place, mutant.change, "abort", 0.0, target.source)
+    pending = Result(
+        target.name, mutant.kind, mutant.place, mutant.change, "abort", 0.0, target.source
+    )
     marker.write_text(json.dumps(asdict(pending), ensure_ascii=False), encoding="utf-8")
-    began, caches, codes = time.perf_counter(), Caches(target.prefix), [f.__code__ for f in target.reached]
+    began, caches, codes = (
+        time.perf_counter(),
+        Caches(target.prefix),
+        [f.__code__ for f in target.reached],
+    )
     restore = mutant.apply()
-    touched = [f for f, code in zip(target.reached, codes, strict=True) if f.__code__ is not code] or target.reached
+    touched = [
+        f for f, code in zip(target.reached, codes, strict=True) if f.__code__ is not code
+    ] or target.reached
     caches.clear(touched)
     try:
         killed = noticed(target, before)
@@ -213,7 +267,9 @@ def _result(target: Target, mutant: Mutant, before: Baseline, marker: Path) -> R
 
 
 def supervise(paper: str, out: Path, command: list[str]) -> None:
-    """Run the worker until it ends well: a mutant that takes the process with it, or hangs it, is noted and passed over."""
+    """Run the worker until it ends well: a mutant that takes the process with it, or hangs it,
+    is noted and passed over.
+    """
     path, marker = out / f"{paper}.jsonl", out / f"{paper}.running"
     path.parent.mkdir(parents=True, exist_ok=True)
     marker.unlink(missing_ok=True)
@@ -226,7 +282,9 @@ def supervise(paper: str, out: Path, command: list[str]) -> None:
         if worker.returncode == 0:
             return
         if worker.returncode > 0 or not marker.exists():
-            raise SystemExit(f"the worker for {paper} ended with status {worker.returncode}: see above.")
+            raise SystemExit(
+                f"the worker for {paper} ended with status {worker.returncode}: see above."
+            )
         append(path, Result(**json.loads(marker.read_text(encoding="utf-8"))))
         marker.unlink()
 
@@ -261,22 +319,43 @@ def judged(names: Iterable[str], out: Path, count: int, only: Sequence[str] = ()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("papers", nargs="*", choices=[*papers.PAPERS, []], help="all of them when absent")
-    parser.add_argument("--statement", action="append", default=[], help="only this one, by its number; again for more")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "papers", nargs="*", choices=[*papers.PAPERS, []], help="all of them when absent"
+    )
+    parser.add_argument(
+        "--statement",
+        action="append",
+        default=[],
+        help="only this one, by its number; again for more",
+    )
     parser.add_argument("--mutants", type=int, default=10, help="how many for each statement")
     parser.add_argument("--jobs", type=int, default=1, help="papers at a time, a process each")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "mutation")
     parser.add_argument("--report", action="store_true", help="only count what was run")
-    parser.add_argument("--page", type=Path, help="write the survivors with their reasons into this page")
-    parser.add_argument("--again", action="store_true", help="run the survivors again, beside what is missing")
+    parser.add_argument(
+        "--page", type=Path, help="write the survivors with their reasons into this page"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="run the survivors again, beside what is missing"
+    )
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     names = given.papers or list(papers.PAPERS)
     if given.worker:
         return run(names[0], given.out, given.mutants, given.statement, given.again)
     if not given.report:
-        command = [sys.executable, __file__, "--worker", "--mutants", str(given.mutants), "--out", str(given.out)]
+        command = [
+            sys.executable,
+            __file__,
+            "--worker",
+            "--mutants",
+            str(given.mutants),
+            "--out",
+            str(given.out),
+        ]
         command += ["--again"] * given.again
         command += [word for name in given.statement for word in ("--statement", name)]
         with ThreadPoolExecutor(given.jobs) as pool:

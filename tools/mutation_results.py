@@ -1,4 +1,6 @@
-"""What became of the mutants: one line of JSON each, the count for every paper, and the page of those that survive, with reasons."""
+"""What became of the mutants: one line of JSON each, the count for every paper, and the page of
+those that survive, with reasons.
+"""
 
 import json
 import tomllib
@@ -16,7 +18,9 @@ Reasons = Mapping[tuple[str, str], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one change: by what it was noticed, `SURVIVES`, or `NO_EFFECT` on any number."""
+    """What became of one change: by what it was noticed, `SURVIVES`, or `NO_EFFECT` on any
+    number.
+    """
 
     statement: str
     kind: str
@@ -29,7 +33,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Judged:
-    """The results of one paper, and the statements with fewer than three mutants that alter a number."""
+    """The results of one paper, and the statements with fewer than three mutants that alter a
+    number.
+    """
 
     paper: str
     results: tuple[Result, ...]
@@ -47,7 +53,9 @@ class Judged:
     def equivalent(self, reasons: Reasons) -> list[Result]:
         """The survivors that are no errors."""
         return [
-            r for r in self.survivors if (r.place, r.change) in reasons and not reasons[r.place, r.change]["counts"]
+            r
+            for r in self.survivors
+            if (r.place, r.change) in reasons and not reasons[r.place, r.change]["counts"]
         ]
 
     def tally(self, reasons: Reasons) -> tuple[int, int]:
@@ -75,8 +83,12 @@ def results_in(path: Path) -> dict[tuple[str, str, str], Result]:
 
 
 def explained(path: Path = REASONS) -> Reasons:
-    """The survivors that have an explanation, by (place, change): its `reason`, and whether it `counts` as one all the same."""
-    listed = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", []) if path.exists() else []
+    """The survivors that have an explanation, by (place, change): its `reason`, and whether it
+    `counts` as one all the same.
+    """
+    listed = (
+        tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", []) if path.exists() else []
+    )
     return {(entry["place"], entry["change"]): {"counts": False, **entry} for entry in listed}
 
 
@@ -87,16 +99,26 @@ def report(found: Sequence[Judged], out: Path) -> float:
         dead, errors = paper.tally(reasons)
         alive = [r for r in paper.survivors if r not in paper.equivalent(reasons)]
         named = sum((r.place, r.change) in reasons for r in alive)
-        how, idle = Counter(r.killed.partition(":")[0] for r in paper.effective if r.killed), _idle(paper)
+        how, idle = (
+            Counter(r.killed.partition(":")[0] for r in paper.effective if r.killed),
+            _idle(paper),
+        )
         print(f"{paper.paper}: {len(paper.effective)} mutants, {_percent(dead, errors)} killed {dict(how)}; {len(alive)} survive, "
               f"{named} of them for a reason; {len(paper.effective) - errors} are no errors; {len(idle)} without effect")  # fmt: skip
         print(
-            f"  fewer than three mutants: {', '.join(paper.few)}" if paper.few else "  three mutants or more for each"
+            f"  fewer than three mutants: {', '.join(paper.few)}"
+            if paper.few
+            else "  three mutants or more for each"
         )
-        lines += [f"# {paper.paper}: {_percent(dead, errors)} killed\n", *_listed(paper.survivors, reasons)]
+        lines += [
+            f"# {paper.paper}: {_percent(dead, errors)} killed\n",
+            *_listed(paper.survivors, reasons),
+        ]
         lines += ["\n## Without effect on any number\n", *_listed(idle, reasons), ""]
     (out / "survivors.md").write_text("\n".join(lines), encoding="utf-8")
-    killed, total = (sum(part) for part in zip(*(paper.tally(reasons) for paper in found), strict=True))
+    killed, total = (
+        sum(part) for part in zip(*(paper.tally(reasons) for paper in found), strict=True)
+    )
     print(f"all: {_percent(killed, total)} killed; wrote {out / 'survivors.md'}")
     return killed / max(1, total)
 
@@ -112,7 +134,9 @@ def _percent(part: int, whole: int) -> str:
 def _listed(results: Iterable[Result], reasons: Reasons) -> Iterator[str]:
     for r in results:
         reason = reasons.get((r.place, r.change), {}).get("reason", "")
-        yield f"- **{r.statement}** {r.kind} in `{r.place}`: {r.change}" + (f" ({reason})" if reason else "")
+        yield f"- **{r.statement}** {r.kind} in `{r.place}`: {r.change}" + (
+            f" ({reason})" if reason else ""
+        )
 
 
 _HEADER = """# Mutants that survive
@@ -127,12 +151,19 @@ and is not counted; the others are.
 def write_page(found: Sequence[Judged], path: Path) -> Path:
     """The count of every paper and its survivors with their reasons; refused where one has none."""
     reasons = explained()
-    if unexplained := [r for paper in found for r in paper.survivors if (r.place, r.change) not in reasons]:
+    if unexplained := [
+        r for paper in found for r in paper.survivors if (r.place, r.change) not in reasons
+    ]:
         first = unexplained[0]
         raise ValueError(
-            f"{len(unexplained)} survivors have no reason, the first in `{first.place}`: {first.change}; write it into {REASONS.name}."
+            f"{len(unexplained)} survivors have no reason, the first in `{first.place}`: "
+            f"{first.change}; write it into {REASONS.name}."
         )
-    lines = [_HEADER, "| paper | mutants | no errors | noticed | survive |", "|---|---|---|---|---|"]
+    lines = [
+        _HEADER,
+        "| paper | mutants | no errors | noticed | survive |",
+        "|---|---|---|---|---|",
+    ]
     lines += [f"| {paper.paper} | {_counts(paper, reasons)} |" for paper in found]
     for paper in found:
         lines += [
@@ -147,7 +178,12 @@ def write_page(found: Sequence[Judged], path: Path) -> Path:
 
 def _counts(paper: Judged, reasons: Reasons) -> str:
     dead, errors = paper.tally(reasons)
-    cells = (len(paper.effective), len(paper.effective) - errors, _percent(dead, errors), errors - dead)
+    cells = (
+        len(paper.effective),
+        len(paper.effective) - errors,
+        _percent(dead, errors),
+        errors - dead,
+    )
     return " | ".join(map(str, cells))
 
 

@@ -47,17 +47,26 @@ class Target:
 
     @cached_property
     def source(self) -> str:
-        """A fingerprint of that code, of the control, the second route and the cases: results of other code are not reused."""
+        """A fingerprint of that code, of the control, the second route and the cases: results of
+        other code are not reused.
+        """
         control = self.statement.control
         around = [control.case, control.passes, *control.breaks.values(), self.statement.confirm]
-        listed = {id(f): f for f in (*self.reached, *(f for part in around for f in functions(part, self.prefix)))}
+        listed = {
+            id(f): f
+            for f in (*self.reached, *(f for part in around for f in functions(part, self.prefix)))
+        }
         codes = sorted(f"{f.__qualname__} {_said(f.__code__)}" for f in listed.values())
         kept = (self.name, RULES, FIRST, EVERY, DRAWS, codes, self.drawn)
         return hashlib.sha256(repr(kept).encode()).hexdigest()[:16]
 
     def candidates(self, count: int) -> list[Mutant]:
-        """The changes in the order in which they are tried: four times as many as wanted, chosen by kind, then twelve times as many."""
-        found = list({mutant.name: mutant for mutant in mutants(self.reached, self.prefix)}.values())
+        """The changes in the order in which they are tried: four times as many as wanted, chosen
+        by kind, then twelve times as many.
+        """
+        found = list(
+            {mutant.name: mutant for mutant in mutants(self.reached, self.prefix)}.values()
+        )
         first = chosen(found, 4 * count, self.name)
         named = {mutant.name for mutant in first}
         return [*first, *(mutant for mutant in found if mutant.name not in named)][: 16 * count]
@@ -82,7 +91,9 @@ def _quick(statement: Statement) -> Statement:
 
 
 def chosen(found: Iterable[Mutant], count: int, name: str) -> list[Mutant]:
-    """Up to `count` mutants: one of each kind in turn, nearer functions first, the rest of the order by the statement's name."""
+    """Up to `count` mutants: one of each kind in turn, nearer functions first, the rest of the
+    order by the statement's name.
+    """
     by_kind: dict[str, list[Mutant]] = defaultdict(list)
     for mutant in {mutant.name: mutant for mutant in found}.values():
         by_kind[mutant.kind].append(mutant)
@@ -100,5 +111,8 @@ def chosen(found: Iterable[Mutant], count: int, name: str) -> list[Mutant]:
 def _said(value: Any) -> str:
     """Code by its instructions, names and constants, wherever it stands in its file."""
     if isinstance(value, types.CodeType):
-        return f"{value.co_name} {value.co_code.hex()} {value.co_names} {[_said(const) for const in value.co_consts]}"
+        return (
+            f"{value.co_name} {value.co_code.hex()} {value.co_names} "
+            f"{[_said(const) for const in value.co_consts]}"
+        )
     return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

@@ -1,4 +1,6 @@
-"""Which functions and constants a statement's `measure` uses, found by walking live objects from it."""
+"""Which functions and constants a statement's `measure` uses, found by walking live objects from
+it.
+"""
 
 import functools
 import types
@@ -11,17 +13,23 @@ Function = types.FunctionType
 
 
 def functions(start: Any, prefix: str, classes: Iterable[type] = ()) -> list[Function]:
-    """The functions that `start` can reach in modules whose name begins with `prefix`, nearest first.
+    """The functions that `start` can reach in modules whose name begins with `prefix`, nearest
+    first.
 
-    From a function one reaches what its code names among its globals, its closure, its defaults, and the methods and
-    properties that its code names on `classes` (those of the cases) and on the classes it names itself. What takes an `rng` draws
-    cases and measures nothing: it is passed over.
+    From a function one reaches what its code names among its globals, its closure, its defaults,
+    and the methods and properties that its code names on `classes` (those of the cases) and on the
+    classes it names itself. What takes an `rng` draws cases and measures nothing: it is passed
+    over.
     """
     found: dict[int, Function] = {}
     queue = deque(_plain(start))
     while queue:
         function = queue.popleft()
-        if id(function) in found or not (function.__module__ or "").startswith(prefix) or _draws(function):
+        if (
+            id(function) in found
+            or not (function.__module__ or "").startswith(prefix)
+            or _draws(function)
+        ):
             continue
         found[id(function)] = function
         queue.extend(_next(function, prefix, tuple(classes)))
@@ -40,13 +48,19 @@ def classes_of(value: Any) -> set[type]:
 
 
 def constants(reached: list[Function], prefix: str) -> Iterator[tuple[str, dict[str, Any], Any]]:
-    """(name, the globals that hold it, value) of the numbers, and collections of numbers, that the functions name."""
+    """(name, the globals that hold it, value) of the numbers, and collections of numbers, that
+    the functions name.
+    """
     seen = set()
     for function in reached:
         space = function.__globals__
         for name in sorted(names_in(function.__code__)):
             value = space.get(name)
-            if (name, id(space)) not in seen and str(space["__name__"]).startswith(prefix) and _numeric(value):
+            if (
+                (name, id(space)) not in seen
+                and str(space["__name__"]).startswith(prefix)
+                and _numeric(value)
+            ):
                 seen.add((name, id(space)))
                 yield name, space, value
 
@@ -63,7 +77,9 @@ def rebind(reached: list[Function], old: Any, new: Any) -> Callable[[], None]:
     for function in reached:
         before = function.__defaults__, function.__kwdefaults__
         positional = tuple(new if value is old else value for value in before[0] or ())
-        keyword = {name: new if value is old else value for name, value in (before[1] or {}).items()}
+        keyword = {
+            name: new if value is old else value for name, value in (before[1] or {}).items()
+        }
         if any(value is old for value in (*(before[0] or ()), *(before[1] or {}).values())):
             function.__defaults__, function.__kwdefaults__ = positional or None, keyword or None
             undo.append((function, before))
@@ -80,7 +96,12 @@ def _next(function: Function, prefix: str, classes: tuple[type, ...]) -> Iterato
     values = [function.__globals__[name] for name in names if name in function.__globals__]
     values += [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
     values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    values += [entry for value in values if isinstance(value, dict | list | tuple) for entry in _entries(value)]
+    values += [
+        entry
+        for value in values
+        if isinstance(value, dict | list | tuple)
+        for entry in _entries(value)
+    ]
     for value in values:
         yield from _plain(value)
         if isinstance(value, types.ModuleType) and value.__name__.startswith(prefix):
@@ -108,9 +129,15 @@ def _plain(value: Any) -> list[Function]:
         inner = getattr(value, "__wrapped__", None)
         return [value, *(_plain(inner) if inner is not None else [])]
     if isinstance(value, functools.partial):
-        return [other for part in (value.func, *value.args, *value.keywords.values()) for other in _plain(part)]
+        return [
+            other
+            for part in (value.func, *value.args, *value.keywords.values())
+            for other in _plain(part)
+        ]
     for name in ("__wrapped__", "__func__", "fget", "func"):
-        inner = getattr(value, name, None) if not isinstance(value, type | types.ModuleType) else None
+        inner = (
+            getattr(value, name, None) if not isinstance(value, type | types.ModuleType) else None
+        )
         if isinstance(inner, Function):
             return [inner]
     return []
@@ -118,5 +145,7 @@ def _plain(value: Any) -> list[Function]:
 
 def _numeric(value: Any) -> bool:
     if isinstance(value, dict | tuple | list):
-        return bool(value) and len(value) <= 64 and all(_numeric(entry) for entry in _entries(value))
+        return (
+            bool(value) and len(value) <= 64 and all(_numeric(entry) for entry in _entries(value))
+        )
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,6 @@
-"""What `make docs` does to docstrings: examples become code blocks, and citations links to the paper's page."""
+"""What `make docs` does to docstrings: examples become code blocks, and citations links to the
+paper's page.
+"""
 
 import re
 import sys
@@ -30,7 +32,11 @@ def as_markdown(docstring: str) -> str:
         elif inside and not line.strip():
             lines.append(FENCE)
             inside = False
-        lines.append(line.lstrip() if inside and line.lstrip().startswith((">>>", "...")) else _prose(line, inside))
+        lines.append(
+            line.lstrip()
+            if inside and line.lstrip().startswith((">>>", "..."))
+            else _prose(line, inside)
+        )
     return "\n".join([*lines, FENCE] if inside else lines)
 
 

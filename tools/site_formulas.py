@@ -1,4 +1,6 @@
-"""Formulas in plain text, of docstrings, statements and counterexamples: their indices and exponents are set as such."""
+"""Formulas in plain text, of docstrings, statements and counterexamples: their indices and
+exponents are set as such.
+"""
 
 import re
 

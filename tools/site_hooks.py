@@ -1,4 +1,6 @@
-"""What `make docs` adds to the pages: tutorials from their notebooks, and the verdict on every statement of a paper."""
+"""What `make docs` adds to the pages: tutorials from their notebooks, and the verdict on every
+statement of a paper.
+"""
 
 import base64
 import html
@@ -57,7 +59,9 @@ def page(notebook: NotebookNode, name: str) -> tuple[str, dict[str, bytes]]:
             else:
                 text = output.get("text") or output.get("data", {}).get("text/plain", "")
                 kind = "output" if len(ALIGNED.findall(text)) > 1 else "output sentences"
-                parts.append(f'<div class="{kind}" markdown>\n\n```text\n{text.rstrip()}\n```\n\n</div>')
+                parts.append(
+                    f'<div class="{kind}" markdown>\n\n```text\n{text.rstrip()}\n```\n\n</div>'
+                )
     heading, *rest = parts
     seconds = notebook.metadata.get("seconds")
     files = f"[script]({name}.py) · [notebook]({name}.ipynb)"
@@ -78,7 +82,9 @@ def joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """The recorded verdicts and the public names, where a page asks for them; on a paper's page ⟨Thm 1⟩ is a statement with its verdict."""
+    """The recorded verdicts and the public names, where a page asks for them; on a paper's page
+    ⟨Thm 1⟩ is a statement with its verdict.
+    """
     if page.file.src_uri.startswith("paper/"):
         badges = verdict_badges(Path(page.file.src_uri).stem)
         markdown = BADGE.sub(lambda found: badges[found.group(1)], markdown)
@@ -104,7 +110,9 @@ def entries(paper: str) -> Iterator[tuple[Any, dict[str, Any], str]]:
 
 
 def verdict_table(paper: str) -> str:
-    """Every statement of one paper, what was found and where it is executed; the failing ones linked to their counterexamples."""
+    """Every statement of one paper, what was found and where it is executed; the failing ones
+    linked to their counterexamples.
+    """
     chapters = errata_anchors(paper)
     rows = ["| statement | says | verdict | executed in |", "|---|---|---|---|"]
     for row, (statement, _, verdict) in enumerate(entries(paper), 1):
@@ -113,12 +121,17 @@ def verdict_table(paper: str) -> str:
         if anchor := chapters.get(statement.id):
             name = f"[{name}](../errata.md#{anchor})"
         file = statement.measure.__module__.rpartition(".")[2]
-        rows.append(f'| <span id="statement-{row}"></span>{name} | {escaped(statement.says)} | {shown} | `{file}.py` |')
+        rows.append(
+            f'| <span id="statement-{row}"></span>{name} | {escaped(statement.says)} | {shown} | '
+            f"`{file}.py` |"
+        )
     return stacked(rows, "verdicts")
 
 
 def verdict_badges(paper: str) -> dict[str, str]:
-    """For every statement of a paper its name and recorded verdict as a link: to the counterexample, or to its row in the table."""
+    """For every statement of a paper its name and recorded verdict as a link: to the
+    counterexample, or to its row in the table.
+    """
     chapters = errata_anchors(paper)
     badges = {}
     for row, (statement, _, verdict) in enumerate(entries(paper), 1):
@@ -130,9 +143,13 @@ def verdict_badges(paper: str) -> dict[str, str]:
 
 
 def errata_anchors(paper: str) -> dict[str, str]:
-    """Where the Errata page works out each statement of a paper that fails or was not reproduced."""
+    """Where the Errata page works out each statement of a paper that fails or was not
+    reproduced.
+    """
     anchors, taken, chapter = {}, set(), ""
-    for mark, title in re.findall(r"^(##+) (.*)$", (ROOT / "docs" / "errata.md").read_text(), re.MULTILINE):
+    for mark, title in re.findall(
+        r"^(##+) (.*)$", (ROOT / "docs" / "errata.md").read_text(), re.MULTILINE
+    ):
         anchor = unique(slugify(title, "-"), taken)
         if mark == "##":
             chapter = title
@@ -142,13 +159,17 @@ def errata_anchors(paper: str) -> dict[str, str]:
 
 
 def claim_table(paper: str) -> str:
-    """What the paper prints about its figures and tables beside what the recorded study measured, none left out."""
+    """What the paper prints about its figures and tables beside what the recorded study
+    measured, none left out.
+    """
     from neuromanifold.papers.recorded import read_claims
     from neuromanifold.report.terminal import in_words
 
     rows = ["| where | the paper says | measured | borne out | |", "|---|---|---|---|---|"]
     for claim in read_claims(paper):
-        cells = (in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out", "note"))
+        cells = (
+            in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out", "note")
+        )
         rows.append(f"| {' | '.join(escaped(cell) for cell in cells)} |")
     return stacked(rows, "claims")
 
@@ -163,12 +184,20 @@ def tally_table() -> str:
     from neuromanifold.papers.ledger import PAPERS
 
     counts = {paper: Counter(verdict for *_, verdict in entries(paper)) for paper in PAPERS}
-    kinds = sorted({kind for count in counts.values() for kind in count}, key=lambda kind: ("fails" in kind, kind))
+    kinds = sorted(
+        {kind for count in counts.values() for kind in count},
+        key=lambda kind: ("fails" in kind, kind),
+    )
     counts["all"] = sum(counts.values(), Counter())
     heads = [f"[{name}](paper/{name}.md)" if name in PAPERS else name for name in counts]
     rows = [f"| verdict | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
-    rows += [f"| {kind} | {' | '.join(str(count[kind]) for count in counts.values())} |" for kind in kinds]
-    return "\n".join([*rows, f"| all | {' | '.join(str(count.total()) for count in counts.values())} |"])
+    rows += [
+        f"| {kind} | {' | '.join(str(count[kind]) for count in counts.values())} |"
+        for kind in kinds
+    ]
+    return "\n".join(
+        [*rows, f"| all | {' | '.join(str(count.total()) for count in counts.values())} |"]
+    )
 
 
 def colour(verdict: str) -> str:

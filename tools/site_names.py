@@ -1,4 +1,6 @@
-"""The public names: which room exports what, and where it is defined. `make docs` lists them, and the tests compare."""
+"""The public names: which room exports what, and where it is defined. `make docs` lists them,
+and the tests compare.
+"""
 
 import ast
 import functools
@@ -8,10 +10,25 @@ from types import ModuleType
 from typing import Any
 
 ROOMS = (
-    *("numerics", "graph", "models", "data", "regions", "tangent", "dynamics", "symmetry", "orbits"),
+    *(
+        "numerics",
+        "graph",
+        "models",
+        "data",
+        "regions",
+        "tangent",
+        "dynamics",
+        "symmetry",
+        "orbits",
+    ),
     *("functionspace", "bottleneck", "inspection", "papers", "report"),
 )
-MODULES = {"models.init": "init", "models.layers": "layers", "models.losses": "losses", "inspection.probes": "probes"}
+MODULES = {
+    "models.init": "init",
+    "models.layers": "layers",
+    "models.losses": "losses",
+    "inspection.probes": "probes",
+}
 
 
 @functools.cache
@@ -24,13 +41,20 @@ def exports(module: str) -> dict[str, str]:
     loaded = importlib.import_module(f"neuromanifold.{module}")
     imported = _imported(loaded)
     names = getattr(loaded, "__all__", None) or _own(loaded)
-    return {name: imported.get(name, f"{loaded.__name__}.{name}") for name in sorted(names, key=str.lower)}
+    return {
+        name: imported.get(name, f"{loaded.__name__}.{name}")
+        for name in sorted(names, key=str.lower)
+    }
 
 
 def _imported(module: ModuleType) -> dict[str, str]:
     tree = ast.parse(inspect.getsource(module))
     nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    return {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in nodes
+        for alias in node.names
+    }
 
 
 def _own(module: ModuleType) -> list[str]:
@@ -52,7 +76,9 @@ def summary(value: Any) -> str:
 
 
 def listing(module: str) -> str:
-    """The reference of one module: every public name with its documentation, modules as links to their own pages."""
+    """The reference of one module: every public name with its documentation, modules as links to
+    their own pages.
+    """
     loaded = importlib.import_module(f"neuromanifold.{module}")
     parts = [inspect.getdoc(loaded) or ""]
     for name, path in exports(module).items():
@@ -61,7 +87,10 @@ def listing(module: str) -> str:
         elif home(path) != module:
             parts.append(f"- [`{name}`]({home(path)}.md#{path}): {summary(getattr(loaded, name))}")
         else:
-            options = f"      heading: {name}\n      toc_label: {name}\n      show_root_heading: true\n      show_root_toc_entry: true"
+            options = (
+                f"      heading: {name}\n      toc_label: {name}\n      show_root_heading: true\n "
+                "     show_root_toc_entry: true"
+            )
             parts.append(f"::: {path}\n    options:\n{options}")
     return "\n\n".join(parts)
 
@@ -70,7 +99,12 @@ def table() -> str:
     """The names on `nm` itself, each linked to its documentation."""
     import neuromanifold as nm
 
-    homes = {name: (room, path) for room in ROOMS for name, path in exports(room).items() if hasattr(nm, name)}
+    homes = {
+        name: (room, path)
+        for room in ROOMS
+        for name, path in exports(room).items()
+        if hasattr(nm, name)
+    }
     rows = ["| name | what it is |", "|---|---|"]
     for name in sorted(nm.__all__, key=str.lower):
         value = getattr(nm, name)

@@ -1,7 +1,9 @@
-"""The tutorials of `docs/tutorials`: scripts of cells, run into notebooks that open with their outputs in them.
+"""The tutorials of `docs/tutorials`: scripts of cells, run into notebooks that open with their
+outputs in them.
 
-`python tools/tutorials.py` runs all of them, `python tools/tutorials.py NAME …` the ones named. The notebooks are kept in the tree;
-`make docs` turns them into pages, and `make test-docs` runs the scripts again and compares.
+`python tools/tutorials.py` runs all of them, `python tools/tutorials.py NAME …` the ones named. The
+notebooks are kept in the tree; `make docs` turns them into pages, and `make test-docs` runs the
+scripts again and compares.
 """
 
 import os
@@ -23,7 +25,8 @@ KERNEL = {
     "NO_COLOR": "1",
 }
 BEFORE = (
-    "import matplotlib.pyplot as plt\nplt.rcParams.update({'figure.dpi': 160, 'figure.constrained_layout.use': True})"
+    "import matplotlib.pyplot as plt\nplt.rcParams.update({'figure.dpi': 160, "
+    "'figure.constrained_layout.use': True})"
 )
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -36,19 +39,25 @@ def scripts() -> list[Path]:
 def read(script: Path) -> NotebookNode:
     """The cells of a script, without outputs."""
     notebook = jupytext.read(script, fmt="py:percent")
-    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook.metadata = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+    }
     for position, cell in enumerate(notebook.cells):
         cell.id = f"{script.stem}-{position}"
     return notebook
 
 
 def run(script: Path) -> NotebookNode:
-    """The script as a notebook with its outputs, and the seconds of processor time it took, the start of Python included."""
+    """The script as a notebook with its outputs, and the seconds of processor time it took, the
+    start of Python included.
+    """
     notebook = read(script)
     before = spent()
     notebook.cells.insert(0, nbformat.v4.new_code_cell(BEFORE))
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": folder}})
+        client = NotebookClient(
+            notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": folder}}
+        )
         client.execute(env={**os.environ, **KERNEL})
     del notebook.cells[0]
     for cell in notebook.cells:
@@ -58,7 +67,9 @@ def run(script: Path) -> NotebookNode:
 
 
 def spent() -> float:
-    """The processor time of all processes this one has started and seen end: what an idle core would take."""
+    """The processor time of all processes this one has started and seen end: what an idle core
+    would take.
+    """
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -78,11 +89,19 @@ def _settle(cell: NotebookNode) -> None:
 
 def printed(notebook: NotebookNode) -> list[str]:
     """The text that each code cell printed or returned."""
-    return ["".join(_text(output) for output in cell.outputs) for cell in notebook.cells if cell.cell_type == "code"]
+    return [
+        "".join(_text(output) for output in cell.outputs)
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
 
 
 def _text(output: NotebookNode) -> str:
-    return output.text if output.output_type == "stream" else output.get("data", {}).get("text/plain", "")
+    return (
+        output.text
+        if output.output_type == "stream"
+        else output.get("data", {}).get("text/plain", "")
+    )
 
 
 GAP = 1e9
@@ -91,7 +110,8 @@ GAP = 1e9
 def differences(old: str, new: str, *, rtol: float = 1e-2, atol: float = 1e-9) -> list[str]:
     """Where two printed texts differ: in their words, or in a number by more than `rtol`.
 
-    Below `atol` all numbers are rounding, and so are gaps of spectra, above `GAP`, whose other side is such a number.
+    Below `atol` all numbers are rounding, and so are gaps of spectra, above `GAP`, whose other side
+    is such a number.
 
     >>> differences("width 3: 1.000e-16 0.500", "width 3: 4.000e-17 0.501")
     []
@@ -105,7 +125,9 @@ def differences(old: str, new: str, *, rtol: float = 1e-2, atol: float = 1e-9) -
         return [f"{words[0]!r} became {words[1]!r}"]
     pairs = zip(NUMBER.findall(old), NUMBER.findall(new), strict=True)
     told = [(a, b) for a, b in pairs if min(abs(float(a)), abs(float(b))) < GAP]
-    return [f"{a} became {b}" for a, b in told if abs(float(a) - float(b)) > atol + rtol * abs(float(a))]
+    return [
+        f"{a} became {b}" for a, b in told if abs(float(a) - float(b)) > atol + rtol * abs(float(a))
+    ]
 
 
 def main(names: list[str]) -> None:

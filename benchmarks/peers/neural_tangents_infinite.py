@@ -1,4 +1,6 @@
-"""neural-tangents' infinite kernels the way they are fastest: one jitted call, in float64 as ours are."""
+"""neural-tangents' infinite kernels the way they are fastest: one jitted call, in float64 as
+ours are.
+"""
 
 import ctypes
 import gc
@@ -23,10 +25,18 @@ SPREAD = {"W_std": 1.3, "b_std": 0.4}
 def problem(job: str, n: int) -> tuple[Callable[..., jax.Array], jax.Array]:
     """The kernel function and the samples of `benchmarks.infinite`."""
     if job == "mlp":
-        layers, shape = [part for _ in range(4) for part in (stax.Dense(1, **SPREAD), stax.Relu())], (100,)
+        layers, shape = (
+            [part for _ in range(4) for part in (stax.Dense(1, **SPREAD), stax.Relu())],
+            (100,),
+        )
     else:
-        convolutions = [(stax.Conv(1, (3, 3), padding="SAME", **SPREAD), stax.Relu()) for _ in range(4)]
-        layers, shape = [*(part for pair in convolutions for part in pair), stax.GlobalAvgPool()], (16, 16, 3)
+        convolutions = [
+            (stax.Conv(1, (3, 3), padding="SAME", **SPREAD), stax.Relu()) for _ in range(4)
+        ]
+        layers, shape = (
+            [*(part for pair in convolutions for part in pair), stax.GlobalAvgPool()],
+            (16, 16, 3),
+        )
     kernel = stax.serial(*layers, stax.Dense(1, **SPREAD))[2]
     x = jnp.asarray(np.random.default_rng(0).standard_normal((n, *shape)))
     return jax.jit(lambda x: kernel(x, None, "ntk")), x
@@ -46,7 +56,9 @@ def peak(job: str, n: int) -> Callable[[], Any]:
 
     def repetition() -> int:
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # as `benchmarks.peak` does: memory kept for later would be reused unseen
+        ctypes.CDLL(None).malloc_trim(
+            0
+        )  # as `benchmarks.peak` does: memory kept for later would be reused unseen
         Path("/proc/self/clear_refs").write_text("5")
         before = _high_water()
         kernel(x).block_until_ready()

@@ -1,4 +1,6 @@
-"""neural-tangents' structured derivatives, the way they are fastest: jitted, `vmap_axes=0`, weights stored (in, out)."""
+"""neural-tangents' structured derivatives, the way they are fastest: jitted, `vmap_axes=0`,
+weights stored (in, out).
+"""
 
 from collections.abc import Callable
 
@@ -42,4 +44,7 @@ def structured(arrays: str) -> Callable[[], jax.Array]:
 
 
 if __name__ == "__main__":
-    serve({"structured": structured}, summary=lambda kernel: float(np.linalg.norm(np.asarray(kernel, np.float64))))
+    serve(
+        {"structured": structured},
+        summary=lambda kernel: float(np.linalg.norm(np.asarray(kernel, np.float64))),
+    )

@@ -1,4 +1,6 @@
-"""PyTorch's two ways to an empirical NTK, after its `torch.func` tutorial: Jacobian contraction and NTK–vector products."""
+"""PyTorch's two ways to an empirical NTK, after its `torch.func` tutorial: Jacobian contraction
+and NTK–vector products.
+"""
 
 from collections.abc import Callable
 
@@ -14,11 +16,17 @@ def load_single(arrays: str) -> tuple[Single, dict[str, torch.Tensor], torch.Ten
     """The function of one sample, its parameters, and the samples."""
     net, data = torch_mlp.load(arrays)
     params = {name: parameter.detach() for name, parameter in net.named_parameters()}
-    return lambda p, sample: functional_call(net, p, (sample.unsqueeze(0),)).squeeze(0), params, data["x"]
+    return (
+        lambda p, sample: functional_call(net, p, (sample.unsqueeze(0),)).squeeze(0),
+        params,
+        data["x"],
+    )
 
 
 def contraction(arrays: str, chunk: int) -> Callable[[], torch.Tensor]:
-    """Per-sample Jacobians by `vmap(jacrev)`, `chunk` samples at a time, kept, then contracted over the parameters."""
+    """Per-sample Jacobians by `vmap(jacrev)`, `chunk` samples at a time, kept, then contracted
+    over the parameters.
+    """
     f, params, x = load_single(arrays)
 
     def jacobians(samples: torch.Tensor) -> list[torch.Tensor]:
@@ -29,14 +37,18 @@ def contraction(arrays: str, chunk: int) -> Callable[[], torch.Tensor]:
 
     def kernel(samples: torch.Tensor) -> torch.Tensor:
         chunks = [jacobians(part) for part in samples.split(chunk)]
-        return torch.cat([torch.cat([contract(left, right) for right in chunks], dim=1) for left in chunks])
+        return torch.cat(
+            [torch.cat([contract(left, right) for right in chunks], dim=1) for left in chunks]
+        )
 
     kernel(x[:2])
     return lambda: kernel(x)
 
 
 def products(arrays: str, chunk: int) -> Callable[[], torch.Tensor]:
-    """For each pair of samples and each output a VJP followed by a JVP, `chunk` pairs at a time; no Jacobian is stored."""
+    """For each pair of samples and each output a VJP followed by a JVP, `chunk` pairs at a time;
+    no Jacobian is stored.
+    """
     f, params, x = load_single(arrays)
     basis = torch.eye(f(params, x[0]).numel())
 

@@ -1,4 +1,5 @@
-"""The complexity paper's training of one network, with and without its measurements along the way.   [complexity, Sec. 5]
+"""The complexity paper's training of one network, with and without its measurements along the way.
+[complexity, Sec. 5]
 
 Adam (0.01, weight decay 1e-4), MSELoss, shuffled minibatches of 16; the functional dimension is
 `torch.linalg.matrix_rank` of the float32 Jacobian, one gradient per sample.
@@ -45,7 +46,9 @@ def patterns(net: torch.nn.Sequential, x: torch.Tensor) -> torch.Tensor:
 
 
 def measure(net: torch.nn.Sequential, x: torch.Tensor) -> Measurement:
-    """Batch functional dimension, linear regions sampled, neurons always active or always inactive."""
+    """Batch functional dimension, linear regions sampled, neurons always active or always
+    inactive.
+    """
     active = patterns(net, x)
     fixed = active.all(dim=0) | ~active.any(dim=0)
     return Measurement(
@@ -56,7 +59,9 @@ def measure(net: torch.nn.Sequential, x: torch.Tensor) -> Measurement:
 
 
 class Shuffled:
-    """Minibatches by indexing with a random permutation: the DataLoader's work without its overhead."""
+    """Minibatches by indexing with a random permutation: the DataLoader's work without its
+    overhead.
+    """
 
     def __init__(self, x: torch.Tensor, y: torch.Tensor):
         self.x, self.y = x, y
@@ -67,7 +72,12 @@ class Shuffled:
 
 
 def train(
-    net: torch.nn.Sequential, x: torch.Tensor, y: torch.Tensor, batches: Iterable, epochs: int, every: int | None
+    net: torch.nn.Sequential,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    batches: Iterable,
+    epochs: int,
+    every: int | None,
 ) -> Run:
     """The paper's loop; measures before epochs 0, `every`, 2·`every`, …"""
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=1e-4)
@@ -84,12 +94,20 @@ def train(
         return Run(float(criterion(net(x), y)), measurements)
 
 
-def training(arrays: str, epochs: int, loader: bool = True, every: int | None = None) -> Callable[[], Run]:
+def training(
+    arrays: str, epochs: int, loader: bool = True, every: int | None = None
+) -> Callable[[], Run]:
     """One run of `epochs` epochs from the stored parameters on the stored `x` and `y`."""
-    torch.set_num_threads(1)  # as fast on tensors this small, and not hostage to whatever else the machine does
+    torch.set_num_threads(
+        1
+    )  # as fast on tensors this small, and not hostage to whatever else the machine does
     data = torch_mlp.load(arrays)[1]
     x, y = data["x"], data["y"]
-    batches = DataLoader(TensorDataset(x, y), batch_size=BATCH, shuffle=True) if loader else Shuffled(x, y)
+    batches = (
+        DataLoader(TensorDataset(x, y), batch_size=BATCH, shuffle=True)
+        if loader
+        else Shuffled(x, y)
+    )
     train(torch_mlp.load(arrays)[0], x, y, batches, 2, every)
     return lambda: train(torch_mlp.load(arrays)[0], x, y, batches, epochs, every)
 

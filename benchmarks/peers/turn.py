@@ -1,4 +1,5 @@
-"""One turn of a contestant, the same for ours and for a peer: short calls are repeated in it, for what they cost when warm.
+"""One turn of a contestant, the same for ours and for a peer: short calls are repeated in it, for
+what they cost when warm.
 
 This module needs nothing but the standard library.
 """

@@ -1,6 +1,8 @@
-"""How much of 200 drawn multilayer perceptrons `dimension_account` leaves unexplained: the table of docs/symmetry.md.
+"""How much of 200 drawn multilayer perceptrons `dimension_account` leaves unexplained: the table of
+docs/symmetry.md.
 
-Ten shapes, 20 networks each, weights and biases N(0, 2/fan_in), 60 samples N(0, 1):   python docs/images/account.py
+Ten shapes, 20 networks each, weights and biases N(0, 2/fan_in), 60 samples N(0, 1):   python
+docs/images/account.py
 """
 
 import jax
@@ -22,14 +24,20 @@ def survey(widths: tuple[int, ...]) -> str:
     for draw in range(DRAWS):
         params = net.init(key=jax.random.key(draw), scheme=nm.init.he_bias)
         found.append(nm.dimension_account(net, params, rng.standard_normal((SAMPLES, widths[0]))))
-    assert all(sum(count for _, count in account.rows) == net.n_params and account.in_kernel for account in found)
+    assert all(
+        sum(count for _, count in account.rows) == net.n_params and account.in_kernel
+        for account in found
+    )
     assert all(min(count for _, count in account.rows) >= 0 for account in found)
     chain = " ≤ ".join(f"{np.median([account.chain[k] for account in found]):g}" for k in range(4))
     left = np.array([account.unexplained for account in found])
-    groups = np.array([account.parameters - account.chain[0] - account.symmetric for account in found])
+    groups = np.array(
+        [account.parameters - account.chain[0] - account.symmetric for account in found]
+    )
     kinds = ("relations", "one unit", "one layer", "two layers", "too few")
     shares = [
-        f"{np.mean([sum(n for name, n in a.explained.items() if kind in name) for a in found]):.1f}" for kind in kinds
+        f"{np.mean([sum(n for name, n in a.explained.items() if kind in name) for a in found]):.1f}"
+        for kind in kinds
     ]
     cells = [
         str(widths),

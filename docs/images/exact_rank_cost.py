@@ -1,4 +1,6 @@
-"""Seconds of the exact rank of a 64-64-64-10 network against the number of samples: `python docs/images/exact_rank_cost.py`."""
+"""Seconds of the exact rank of a 64-64-64-10 network against the number of samples: `python
+docs/images/exact_rank_cost.py`.
+"""
 
 import time
 from pathlib import Path
@@ -37,7 +39,9 @@ def main() -> None:
     fit = np.exp(offset) * np.array(SIZES[-6:], float) ** slope
     axes.loglog(SIZES[-6:], fit, color="0.5", ls=":", label=f"N to the power {slope:.2f}")
     axes.set(
-        xlabel="samples N (10 rows of the Jacobian each)", ylabel="seconds", title="64-64-64-10: no steps on the way"
+        xlabel="samples N (10 rows of the Jacobian each)",
+        ylabel="seconds",
+        title="64-64-64-10: no steps on the way",
     )
     axes.legend(frameon=False)
     axes.grid(alpha=0.3)

@@ -1,6 +1,8 @@
-"""Draws infinite-convergence.png and prints the numbers of infinite-width.md: how finite networks approach their kernels.
+"""Draws infinite-convergence.png and prints the numbers of infinite-width.md: how finite networks
+approach their kernels.
 
-What is measured stays in infinite-convergence.json (an H200, 7 minutes); without that file it is measured anew.
+What is measured stays in infinite-convergence.json (an H200, 7 minutes); without that file it is
+measured anew.
 """
 
 import json
@@ -19,18 +21,34 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73")
 
 def convolutional(n):
     return nm.Sequential(
-        Conv(n, 3), "relu", Conv(n, 3), "relu", GlobalAvgPool(), Dense(n, bias_std=0.3), input_shape=(5, 5, 2)
+        Conv(n, 3),
+        "relu",
+        Conv(n, 3),
+        "relu",
+        GlobalAvgPool(),
+        Dense(n, bias_std=0.3),
+        input_shape=(5, 5, 2),
     )
 
 
 def residual(n):
     branch = ("relu", Dense(n, weight_std=1.4, bias_std=0.3))
-    return nm.Sequential(Dense(n), Residual(*branch), Residual(*branch), "relu", Dense(n), input_shape=(4,))
+    return nm.Sequential(
+        Dense(n), Residual(*branch), Residual(*branch), "relu", Dense(n), input_shape=(4,)
+    )
 
 
 def attention(n):
     return nm.Sequential(
-        Dense(n), "relu", Attention(n), "relu", Attention(n), "relu", Flatten(), Dense(n), input_shape=(4, 3)
+        Dense(n),
+        "relu",
+        Attention(n),
+        "relu",
+        Attention(n),
+        "relu",
+        Flatten(),
+        Dense(n),
+        input_shape=(4, 3),
     )
 
 
@@ -38,7 +56,9 @@ NETS = {"convolutional": convolutional, "residual": residual, "attention": atten
 
 
 def measured(build):
-    """For each width and kernel: the root mean square deviation of one network, the bias of the mean, its standard error."""
+    """For each width and kernel: the root mean square deviation of one network, the bias of the
+    mean, its standard error.
+    """
     net = build(1)
     x = np.random.default_rng(0).standard_normal((3, *net.input_shape))
     limit = nm.infinite_kernels(net, x)
@@ -58,7 +78,9 @@ def measured(build):
 
 
 def slope(rows, kind, column):
-    """Of a straight line through the logarithms; a bias counts where it exceeds three standard errors."""
+    """Of a straight line through the logarithms; a bias counts where it exceeds three standard
+    errors.
+    """
     kept = [r for r in rows if column == 0 or r[kind][1] > 3 * r[kind][2]]
     if len(kept) < 3:
         return None, len(kept)
@@ -74,7 +96,12 @@ def draw(table, path):
         widths = [r["width"] for r in rows]
         for kind, marker, style in (("ntk", "o", "-"), ("nngp", "s", "--")):
             axes[0].loglog(
-                widths, [r[kind][0] for r in rows], marker + style, ms=4, color=colour, label=f"{name}, {kind.upper()}"
+                widths,
+                [r[kind][0] for r in rows],
+                marker + style,
+                ms=4,
+                color=colour,
+                label=f"{name}, {kind.upper()}",
             )
             kept = [r for r in rows if r[kind][1] > 3 * r[kind][2]]
             axes[1].errorbar(

@@ -1,4 +1,5 @@
-"""The recorded training behind *Moving pictures*: writes docs/assets/motion-data.js. Takes a minute.
+"""The recorded training behind *Moving pictures*: writes docs/assets/motion-data.js. Takes a
+minute.
 
 Run `python docs/images/motion.py`.
 """
@@ -25,7 +26,9 @@ def run(params: Any, r: int) -> Any:
 
 
 def main() -> None:
-    """Train twelve 1-8-8-1 networks, stop at some epochs, and ask where the parameters of the best one are."""
+    """Train twelve 1-8-8-1 networks, stop at some epochs, and ask where the parameters of the
+    best one are.
+    """
     net = nm.MLP((1, 8, 8, 1), "relu")
     x = np.linspace(-1, 1, 60)[:, None].astype("float32")
     y = np.abs(np.sin(3 * x)).astype("float32")
@@ -33,7 +36,9 @@ def main() -> None:
     stages = [net.init(key=jax.random.key(0), scheme=nm.init.he_bias, runs=RUNS)]
     for start, stop in pairwise(EPOCHS):
         key = jax.random.key(stop)
-        stages.append(nm.train(net, stages[-1], x, y, key=key, epochs=stop - start, batch_size=20).params)
+        stages.append(
+            nm.train(net, stages[-1], x, y, key=key, epochs=stop - start, batch_size=20).params
+        )
     errors = [np.mean((np.asarray(net(run(stages[-1], r), x)) - y) ** 2) for r in range(RUNS)]
     frames = []
     for stop, params in zip(EPOCHS, stages, strict=True):
@@ -53,7 +58,9 @@ def main() -> None:
     target = [round(float(v), 4) for v in np.abs(np.sin(3 * line)).ravel()]
     record = {"parameters": net.n_params, "target": target, "frames": frames}
     text = json.dumps(record, separators=(",", ":"))
-    Path(__file__).parents[1].joinpath("assets", "motion-data.js").write_text(f"window.MOTION={text};\n")
+    Path(__file__).parents[1].joinpath("assets", "motion-data.js").write_text(
+        f"window.MOTION={text};\n"
+    )
 
 
 if __name__ == "__main__":

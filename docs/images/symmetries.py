@@ -1,4 +1,5 @@
-"""The reference networks of tests/symmetry/nets.py at five seeds each: orbit, nullity, names, gap, and how well a flow keeps f.
+"""The reference networks of tests/symmetry/nets.py at five seeds each: orbit, nullity, names, gap,
+and how well a flow keeps f.
 
 python docs/images/symmetries.py [seeds]        (five seeds: about seven minutes of one core)
 python docs/images/symmetries.py large          (a transformer with 4,992 parameters)
@@ -31,17 +32,32 @@ def main(seeds: int) -> None:
         answers = [answer for answer, _ in found]
         names = [f"{each.kind} {each.adds}" for each in answers[0].named]
         print(
-            f"| {name} | {net.size} | {_several(a.orbit for a in answers)} of {net.orbit} | {', '.join(names)} | "
-            f"{_several(a.unnamed for a in answers)} | {_several(a.nullity for a in answers)} | {min(a.gap for a in answers):.0e} | "
-            f"{max(off for _, off in found):.0e} | {all(a.decided for a in answers)} | {time.process_time() - start:.0f} s |",
+            f"| {name} | {net.size} | {_several(a.orbit for a in answers)} of {net.orbit} | "
+            f"{', '.join(names)} | "
+            f"{_several(a.unnamed for a in answers)} | {_several(a.nullity for a in answers)} | "
+            f"{min(a.gap for a in answers):.0e} | "
+            f"{max(off for _, off in found):.0e} | {all(a.decided for a in answers)} | "
+            f"{time.process_time() - start:.0f} s |",
             flush=True,
         )
 
 
 def large() -> None:
-    """Two blocks, d = 16, four heads of four, SwiGLU 24, T = 6, 20 inputs and outputs: names included in the time."""
-    shapes = {"q": (16, 16), "k": (16, 16), "v": (16, 16), "o": (16, 16), "g": (16, 24), "u": (16, 24), "d": (24, 16)}
-    shapes = {"e": (20, 16), "w": (16, 20)} | {f"{name}{k}": shape for k in (1, 2) for name, shape in shapes.items()}
+    """Two blocks, d = 16, four heads of four, SwiGLU 24, T = 6, 20 inputs and outputs: names
+    included in the time.
+    """
+    shapes = {
+        "q": (16, 16),
+        "k": (16, 16),
+        "v": (16, 16),
+        "o": (16, 16),
+        "g": (16, 24),
+        "u": (16, 24),
+        "d": (24, 16),
+    }
+    shapes = {"e": (20, 16), "w": (16, 20)} | {
+        f"{name}{k}": shape for k in (1, 2) for name, shape in shapes.items()
+    }
 
     def f(p, x):
         h = x @ p["e"]
@@ -58,9 +74,13 @@ def large() -> None:
     answer = symmetry.discover(f, params, rng.normal(size=(2, 6, 20)), key=jax.random.key(0))
     print(
         answer,
-        f"\n{answer.candidates} candidates, {answer.unknowns} told apart, unnamed {answer.unnamed}, orbits {answer.orbits}",
+        f"\n{answer.candidates} candidates, {answer.unknowns} told apart, unnamed "
+        f"{answer.unnamed}, orbits {answer.orbits}",
     )
-    print(f"{time.perf_counter() - start:.0f} s, {time.process_time() - processor:.0f} s of processor time")
+    print(
+        f"{time.perf_counter() - start:.0f} s, {time.process_time() - processor:.0f} s of "
+        "processor time"
+    )
 
 
 def _several(values) -> str:

@@ -1,4 +1,6 @@
-"""Draws teleportation.png and prints the numbers of symmetry.md: 20 networks on each of three data sets, before and after."""
+"""Draws teleportation.png and prints the numbers of symmetry.md: 20 networks on each of three
+data sets, before and after.
+"""
 
 from pathlib import Path
 
@@ -42,12 +44,19 @@ def experiment(name):
     net = nm.MLP((x.shape[1], 10, 10, 10, 10, 1))
     group = symmetry.ScalingGroup(net)
     starts = [net.init(key=jax.random.key(seed), dtype="float64") for seed in range(SEEDS)]
-    moves = [symmetry.teleport(net, p, x, y, group=group, loss=losses.mse, bound=BOUND) for p in starts]
+    moves = [
+        symmetry.teleport(net, p, x, y, group=group, loss=losses.mse, bound=BOUND) for p in starts
+    ]
     with arithmetic():
         curves = []
         for params in (starts, [move.params for move in moves]):
-            stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *params)
-            run = jax.vmap(jax.vmap(losses_of_descent, (None, None, None, None, 0)), (None, 0, None, None, None))
+            stacked = jax.tree.map(
+                lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *params
+            )
+            run = jax.vmap(
+                jax.vmap(losses_of_descent, (None, None, None, None, 0)),
+                (None, 0, None, None, None),
+            )
             curves.append(np.asarray(run(net, stacked, x, y, jnp.asarray(RATES))))
     return net, moves, curves
 
@@ -68,15 +77,20 @@ def main():
         ratio = np.array([move.gradient_norm.ratio for move in moves])
         print(
             f"{name}: {net}; gradient norm x {np.median(ratio):.2f} (min {ratio.min():.2f}); "
-            f"largest deviation {max(move.deviation for move in moves):.1e}; ‖Γ‖ ≤ {max(m.gamma_norm for m in moves):.3f}; "
-            f"steps to half at rate {SHARED:g}: {np.median(at_shared[0]):g} → {np.median(at_shared[1]):g} "
-            f"(sooner {np.sum(at_shared[1] < at_shared[0])}, later {np.sum(at_shared[1] > at_shared[0])}); "
+            f"largest deviation {max(move.deviation for move in moves):.1e}; ‖Γ‖ ≤ "
+            f"{max(m.gamma_norm for m in moves):.3f}; "
+            f"steps to half at rate {SHARED:g}: {np.median(at_shared[0]):g} → "
+            f"{np.median(at_shared[1]):g} "
+            f"(sooner {np.sum(at_shared[1] < at_shared[0])}, later "
+            f"{np.sum(at_shared[1] > at_shared[0])}); "
             f"to a tenth, each at its best rate: {np.median(best[0]):g} → {np.median(best[1]):g} "
             f"(sooner {np.sum(best[1] < best[0])}, later {np.sum(best[1] > best[0])}); "
             f"median best rate {np.median(np.array(RATES)[steps[0].argmin(axis=1)]):.2g} → "
             f"{np.median(np.array(RATES)[steps[1].argmin(axis=1)]):.2g}"
         )
-        for label, colour, curve in zip(("before", "after one teleportation"), COLOURS, curves, strict=True):
+        for label, colour, curve in zip(
+            ("before", "after one teleportation"), COLOURS, curves, strict=True
+        ):
             relative = curve[:, shared] / curve[:, shared, :1]
             low, middle, high = np.quantile(relative, (0.25, 0.5, 0.75), axis=0)
             axis.plot(middle, color=colour, label=label)

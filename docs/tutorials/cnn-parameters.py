@@ -22,7 +22,9 @@ labels = np.eye(3, dtype="float32")[numbers[chosen]]
 
 def network(params, x):
     """Convolution, ReLU, max-pooling, a dense layer."""
-    h = jax.lax.conv_general_dilated(x, params["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    h = jax.lax.conv_general_dilated(
+        x, params["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     h = jax.nn.relu(h + params["bias"])
     h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
     return h.reshape(len(x), -1) @ params["dense"] + params["shift"]
@@ -63,7 +65,9 @@ print(f"training accuracy {right:.0%}")
 few = images[:80]
 for name, params in (("before", start), ("after", trained)):
     rank = nm.functional_dimension(network, params, few, exact=True)
-    print(f"{name}: {int(rank)} of {sum(leaf.size for leaf in params.values())}; {rank.certificate}")
+    print(
+        f"{name}: {int(rank)} of {sum(leaf.size for leaf in params.values())}; {rank.certificate}"
+    )
 
 # %% [markdown]
 # After training two directions do nothing, and both are known by name: a channel's kernel and bias may be multiplied by $c > 0$ and its rows of the dense layer divided by it, since ReLU and max-pooling let $c$ pass.
@@ -73,10 +77,15 @@ for name, params in (("before", start), ("after", trained)):
 # %%
 counts = (5, 10, 20, 40, 80)
 growth = {
-    name: [int(nm.functional_dimension(network, params, few[:count], exact=True)) for count in counts]
+    name: [
+        int(nm.functional_dimension(network, params, few[:count], exact=True)) for count in counts
+    ]
     for name, params in (("before", start), ("after", trained))
 }
-spectra = {name: nm.spectrum(network, p, few).eigenvalues for name, p in (("before", start), ("after", trained))}
+spectra = {
+    name: nm.spectrum(network, p, few).eigenvalues
+    for name, p in (("before", start), ("after", trained))
+}
 print(growth)
 
 # %% alt="Left: the exact functional dimension against the number of images. Right: eigenvalues of the tangent kernel before and after training"

@@ -24,7 +24,10 @@ print(nm.conserved_quantities(net, params))
 # %%
 flow = nm.gradient_flow(net, params, x, y, t1=10.0, saveat=np.linspace(0, 10, 41))
 balance = np.array(
-    [nm.conserved_quantities(net, jax.tree.map(lambda leaf, i=i: leaf[i], flow.params)).values for i in range(41)]
+    [
+        nm.conserved_quantities(net, jax.tree.map(lambda leaf, i=i: leaf[i], flow.params)).values
+        for i in range(41)
+    ]
 )
 drift = np.abs(balance - balance[0]).max()
 print(f"largest change of a balance along the flow: {drift:.1e}")
@@ -60,9 +63,16 @@ for neuron in range(4):
     span = np.linspace(0, 2.5, 200)
     height = span**2 + balance[0, neuron]
     left.plot(span, np.sqrt(np.where(height > 0, height, np.nan)), ":", color="0.6", zorder=0)
-left.set(xlabel="incoming norm", ylabel="outgoing norm", title="each neuron on its hyperbola", ylim=(0, 2.5))
+left.set(
+    xlabel="incoming norm",
+    ylabel="outgoing norm",
+    title="each neuron on its hyperbola",
+    ylim=(0, 2.5),
+)
 right.loglog(rates, drifts, "o-")
-right.set(xlabel="learning rate", ylabel="drift", title="gradient descent leaves it", ylim=(0.01, 1))
+right.set(
+    xlabel="learning rate", ylabel="drift", title="gradient descent leaves it", ylim=(0.01, 1)
+)
 right.set_xticks(rates, [f"{lr:g}" for lr in rates], minor=False, rotation=45)
 right.minorticks_off()
 plt.show()

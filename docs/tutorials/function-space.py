@@ -46,7 +46,13 @@ rng = np.random.default_rng(0)
 def paths(network, fibre, goal):
     signals = rng.standard_normal((6, 9))
     outputs = np.array(
-        [[goal @ s[i : i + len(goal)] for i in range(0, 10 - len(goal), network.end_to_end_stride[0])] for s in signals]
+        [
+            [
+                goal @ s[i : i + len(goal)]
+                for i in range(0, 10 - len(goal), network.end_to_end_stride[0])
+            ]
+            for s in signals
+        ]
     )
     loss = fs.filter_loss(network, signals, outputs / 3)
     return [fs.parameter_flow(network, p, loss=loss, t1=0.3).v for p in fibre.params]
@@ -59,7 +65,10 @@ print(f"stride one:     largest distance {max(np.abs(p - parted[0]).max() for p 
 
 # %% alt="Paths of two coordinates of the end-to-end filter: with strides one path, at stride one several that part"
 figure, axes = plt.subplots(1, 2, figsize=(6.4, 3))
-for axis, flows, title in ((axes[0], strided, "strides (2, 1): one path"), (axes[1], parted, "stride one: they part")):
+for axis, flows, title in (
+    (axes[0], strided, "strides (2, 1): one path"),
+    (axes[1], parted, "stride one: they part"),
+):
     for path in flows:
         axis.plot(path[:, 1], path[:, 2], lw=2, alpha=0.7)
     axis.plot(*flows[0][0, 1:3], "k.")

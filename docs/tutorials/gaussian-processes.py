@@ -24,7 +24,9 @@ net = nm.MLP((1, 1, 1, 1), "relu")  # the hidden widths do not matter here
 # %%
 options = {"weight_std": 2.0, "bias_std": 1.0}
 posterior = nm.gp_posterior(net, x, y, line, noise_std=0.1, **options)
-flow = nm.ensemble_flow(net, x, y, loss=nm.losses.half_squared_error, other=line, ridge=0.01, **options)
+flow = nm.ensemble_flow(
+    net, x, y, loss=nm.losses.half_squared_error, other=line, ridge=0.01, **options
+)
 bands = {"Bayes": (posterior.mean[:, 0], posterior.standard_deviation)}
 for name, at in (("training, t = 1", flow.at(1.0)), ("training, t → ∞", flow.limit())):
     mean, covariance = at.other
@@ -47,7 +49,9 @@ with jax.enable_x64(True):
 
     def evidence(log_std):
         weight, bias = jax.numpy.exp(log_std)
-        return nm.log_marginal_likelihood(net, x, y, noise_std=0.1, weight_std=weight, bias_std=bias)
+        return nm.log_marginal_likelihood(
+            net, x, y, noise_std=0.1, weight_std=weight, bias_std=bias
+        )
 
     climb, at = jax.jit(jax.value_and_grad(evidence)), jax.numpy.log(jax.numpy.array([2.0, 1.0]))
     first = float(climb(at)[0])
@@ -64,8 +68,13 @@ samples = rng.standard_normal((6, 1))
 limit = nm.infinite_ntk(net, samples, weight_std=1.0, bias_std=1.0)
 for width in (16, 128, 1024):
     finite = nm.MLP((1, width, width, 1), "relu", scaling="ntk")
-    drawn = [nm.ntk(finite, finite.init(key=jax.random.key(seed), scheme=nm.init.ntk), samples) for seed in range(4)]
-    off = np.mean([np.linalg.norm(np.asarray(kernel) - limit) for kernel in drawn]) / np.linalg.norm(limit)
+    drawn = [
+        nm.ntk(finite, finite.init(key=jax.random.key(seed), scheme=nm.init.ntk), samples)
+        for seed in range(4)
+    ]
+    off = np.mean(
+        [np.linalg.norm(np.asarray(kernel) - limit) for kernel in drawn]
+    ) / np.linalg.norm(limit)
     print(f"width {width:4d}: the kernel is off by {off:.0%}")
 
 # %% [markdown]

@@ -29,7 +29,9 @@ loss, t1 = nm.losses.half_squared_error, 60.0
 def regime(width, seed):
     net = nm.MLP((2, width, width, 1), "tanh", scaling="ntk")
     params = net.init(key=jax.random.key(seed), scheme=nm.init.ntk, dtype="float64")
-    end = nm.gradient_flow(net, params, x, y, t1=t1, loss=loss, rtol=1e-5, atol=1e-7, saveat=[t1], dense=False)
+    end = nm.gradient_flow(
+        net, params, x, y, t1=t1, loss=loss, rtol=1e-5, atol=1e-7, saveat=[t1], dense=False
+    )
     trained = jax.tree.map(lambda leaf: leaf[-1], end.params)
     linear = nm.kernel_flow(net, params, x, y, loss=loss, other=fresh).at(t1).other
     apart = np.sqrt(np.mean((np.asarray(net(trained, fresh)) - linear) ** 2))
@@ -73,7 +75,9 @@ net = nm.MLP((2, 128, 128, 1), "tanh", scaling="ntk")
 params = net.init(key=jax.random.key(0), scheme=nm.init.ntk, dtype="float64")
 spectrum = nm.spectrum(net, params, x)
 print(f"alignment {nm.alignment(net, params, x, y, loss=loss):.3f}")
-print(f"largest eigenvalue {spectrum.eigenvalues[0]:.2f}, effective rank {spectrum.effective_rank:.2f} of {len(x)}")
+print(
+    f"largest eigenvalue {spectrum.eigenvalues[0]:.2f}, effective rank {spectrum.effective_rank:.2f} of {len(x)}"
+)
 print(f"largest stable learning rate {nm.largest_stable_lr(net, params, x, y, loss=loss):.3f}")
 
 # %% [markdown]

@@ -25,7 +25,9 @@ store = Path(tempfile.mkdtemp()) / "kernel"
 # %%
 kernel = nm.gram(net, params, x, store=store, tile=150)
 held = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
-print(f"{held / 1e6:.2f} MB on the disk for {600 * 600 * 4 / 1e6:.2f} MB of kernel: tiles on and above the diagonal")
+print(
+    f"{held / 1e6:.2f} MB on the disk for {600 * 600 * 4 / 1e6:.2f} MB of kernel: tiles on and above the diagonal"
+)
 
 # %% [markdown]
 # `workers=4` computes strips in four processes, `scheduler="tcp://host:8786"` on a cluster of any size (`dask scheduler`, then `dask worker tcp://host:8786` on every machine; they need
@@ -43,11 +45,15 @@ print(f"{len(tiles)} tiles, one deleted; now there are {sum(path.exists() for pa
 # %%
 top = again.spectrum(12).eigenvalues
 direct = nm.spectrum(net, params, x).eigenvalues[:12]
-print(f"largest difference from the dense computation, relative: {np.abs(top - direct).max() / direct[0]:.0e}")
+print(
+    f"largest difference from the dense computation, relative: {np.abs(top - direct).max() / direct[0]:.0e}"
+)
 fresh = rng.standard_normal((200, 8)).astype("float32")
 truth = np.sin(fresh[:, :1]) + 0.1 * fresh[:, 1:2] ** 2
 predicted = again.regression(y, fresh, ridge=1e-2)
-print(f"kernel regression, r² on fresh samples: {1 - np.mean((predicted - truth) ** 2) / truth.var():.3f}")
+print(
+    f"kernel regression, r² on fresh samples: {1 - np.mean((predicted - truth) ** 2) / truth.var():.3f}"
+)
 
 # %% alt="Left: the twelve largest eigenvalues from the disk and from the dense computation agree. Right: predictions against the truth"
 figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 3))

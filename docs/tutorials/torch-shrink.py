@@ -50,7 +50,9 @@ with tempfile.TemporaryDirectory() as folder:
     torch.save(module.state_dict(), path)
     net, weights = nm.load(path, activation="relu")
 reduction = nm.reduce_width(net, weights, samples)
-print(f"{net.widths} → {reduction.net.widths}: {net.n_params} → {reduction.net.n_params} parameters")
+print(
+    f"{net.widths} → {reduction.net.widths}: {net.n_params} → {reduction.net.n_params} parameters"
+)
 print(reduction)
 assert reduction.deviation < 1e-9
 

@@ -16,7 +16,11 @@ rng = np.random.default_rng(0)
 x = rng.uniform(-1, 1, (60, 2)).astype("float32")
 y = (np.abs(x[:, :1]) - x[:, 1:] ** 2).astype("float32")
 
-step = jax.jit(lambda p: jax.tree.map(lambda a, g: a - 0.15 * g, p, jax.grad(lambda q: nm.losses.mse(net(q, x), y))(p)))
+step = jax.jit(
+    lambda p: jax.tree.map(
+        lambda a, g: a - 0.15 * g, p, jax.grad(lambda q: nm.losses.mse(net(q, x), y))(p)
+    )
+)
 
 # %% [markdown]
 # Three lines of yours, two of the tracker's. With PyTorch it would be `nm.Tracker(module, x, y)` and `tracker(number)`.
@@ -35,7 +39,11 @@ print(timeline)
 
 # %% alt="Four panels over the training steps: loss, functional dimension, how far the tangent kernel has moved, and the sharpness of the loss"
 print(*sorted(timeline.data.data_vars), sep=", ")
-names = [name for name in ("loss", "functional_dimension", "kernel_drift", "sharpness") if name in timeline.data]
+names = [
+    name
+    for name in ("loss", "functional_dimension", "kernel_drift", "sharpness")
+    if name in timeline.data
+]
 figure, axes = plt.subplots(2, 2, figsize=(6.4, 4.4))
 for axis, name in zip(axes.flat, names, strict=True):
     axis.plot(timeline.steps, timeline.data[name].values, "o-", ms=3)

@@ -18,7 +18,9 @@ width, heads, size, hidden, tokens = 4, 2, 2, 5, 3
 
 def block(params, x):
     """Attention with residual sum, then two dense layers with residual sum; x is (samples, tokens, width)."""
-    queries, keys, values = (jnp.einsum("btw,whs->bths", x, params[name]) for name in ("query", "key", "value"))
+    queries, keys, values = (
+        jnp.einsum("btw,whs->bths", x, params[name]) for name in ("query", "key", "value")
+    )
     weights = jax.nn.softmax(jnp.einsum("bths,bqhs->bhtq", queries, keys), axis=-1)
     x = x + jnp.einsum("bhtq,bqhs,hsw->btw", weights, values, params["out"])
     return x + jax.nn.relu(x @ params["up"] + params["bias"]) @ params["down"]
@@ -26,7 +28,12 @@ def block(params, x):
 
 rng = np.random.default_rng(0)
 shapes = {name: (width, heads, size) for name in ("query", "key", "value")}
-shapes |= {"out": (heads, size, width), "up": (width, hidden), "bias": (hidden,), "down": (hidden, width)}
+shapes |= {
+    "out": (heads, size, width),
+    "up": (width, hidden),
+    "bias": (hidden,),
+    "down": (hidden, width),
+}
 params = {name: rng.standard_normal(shape) / 2 for name, shape in shapes.items()}
 x = rng.standard_normal((40, tokens, width))
 print("parameters", sum(leaf.size for leaf in params.values()))

@@ -1,4 +1,6 @@
-"""neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that carry their proof."""
+"""neuromanifold: the geometry of neural-network parametrizations θ ↦ f_θ, with answers that
+carry their proof.
+"""
 
 from neuromanifold import (
     bottleneck,
@@ -50,7 +52,13 @@ from neuromanifold.orbits import (
     lie_bracket,
     lie_closure,
 )
-from neuromanifold.regions import activation_patterns, dimension_bounds, exact_signs, fixed_neurons, sampled_regions
+from neuromanifold.regions import (
+    activation_patterns,
+    dimension_bounds,
+    exact_signs,
+    fixed_neurons,
+    sampled_regions,
+)
 from neuromanifold.symmetry import (
     conserved_quantities,
     dimension_account,

@@ -1,4 +1,6 @@
-"""The command line: thin, every command calls one function of the library and says what it wrote."""
+"""The command line: thin, every command calls one function of the library and says what it
+wrote.
+"""
 
 import contextlib
 import functools
@@ -36,7 +38,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="The geometry of neural-network parametrizations, with answers that carry their proof.",
 )
-data_app = typer.Typer(no_args_is_help=True, help="The data sets: what there is, and how to get it.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="The data sets: what there is, and how to get it."
+)
 app.add_typer(data_app, name="data")
 
 _STUDIES = ("complexity", "invariant", "teleport", "riemann", "bottleneck")
@@ -46,7 +50,9 @@ def _version(asked: bool) -> bool:
     if asked:
         import importlib.metadata as metadata
 
-        typer.echo(f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})")
+        typer.echo(
+            f"neuromanifold {metadata.version('neuromanifold')} (jax {metadata.version('jax')})"
+        )
         raise typer.Exit
     return asked
 
@@ -54,7 +60,10 @@ def _version(asked: bool) -> bool:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and leave."
+        ),
     ] = False,
 ) -> None:
     """The geometry of neural-network parametrizations, with answers that carry their proof."""
@@ -75,45 +84,79 @@ def inspect_network(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="The network: .safetensors, .npz, .pt, .pth or .pt2; without it, a small example is trained."
+            help="The network: .safetensors, .npz, .pt, .pth or .pt2; without it, a small example "
+            "is trained."
         ),
     ] = None,
-    data: Annotated[str | None, typer.Argument(help="Samples: .npy, .npz or .csv, or the name of a data set.")] = None,
+    data: Annotated[
+        str | None, typer.Argument(help="Samples: .npy, .npz or .csv, or the name of a data set.")
+    ] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
     batchnorm: Annotated[
-        str | None, typer.Option(help="Where batch normalisation stands to the activation: before or after it.")
+        str | None,
+        typer.Option(
+            help="Where batch normalisation stands to the activation: before or after it."
+        ),
     ] = None,
     factory: Annotated[
-        str | None, typer.Option(help="package.module:function that builds the network whose weights MODEL holds.")
+        str | None,
+        typer.Option(
+            help="package.module:function that builds the network whose weights MODEL holds."
+        ),
     ] = None,
     targets: Annotated[
-        str | None, typer.Option(help="What the outputs should be, one row or one class a sample: .npy or .csv.")
+        str | None,
+        typer.Option(
+            help="What the outputs should be, one row or one class a sample: .npy or .csv."
+        ),
     ] = None,
-    loss: Annotated[str, typer.Option(help="The loss that alignment and learning rate are about.")] = "mse",
+    loss: Annotated[
+        str, typer.Option(help="The loss that alignment and learning rate are about.")
+    ] = "mse",
     checkpoints: Annotated[
         Path | None,
-        typer.Option(help="A folder of weights, epoch-1.pt, epoch-2.pt, …: the same network over training."),
+        typer.Option(
+            help="A folder of weights, epoch-1.pt, epoch-2.pt, …: the same network over training."
+        ),
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(help="How many of the samples to look at; up to 5,000 rows of the Jacobian when absent.", min=1),
+        typer.Option(
+            help="How many of the samples to look at; up to 5,000 rows of the Jacobian when "
+            "absent.",
+            min=1,
+        ),
     ] = None,
-    memory: Annotated[str | None, typer.Option(help="What temporaries may take, for example 512M or 4G.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="What temporaries may take, for example 512M or 4G.")
+    ] = None,
     patience: Annotated[
         float, typer.Option(help="Leave out sections estimated to take longer, in seconds.", min=0)
     ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
-    form: Annotated[str, typer.Option("--format", help="html (a page with figures) or md (the table).")] = "html",
-    json: Annotated[Path | None, typer.Option(help="Write the numbers here as JSON; - is standard output.")] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="html (a page with figures) or md (the table).")
+    ] = "html",
+    json: Annotated[
+        Path | None, typer.Option(help="Write the numbers here as JSON; - is standard output.")
+    ] = None,
     epochs: Annotated[int, typer.Option(help="Epochs of training for the example.", min=1)] = 500,
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
-    """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C keeps what is done."""
+    """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C
+    keeps what is done.
+    """
     from neuromanifold.inspection import inspect, opening
     from neuromanifold.inspection.checkpoints import numbered
-    from neuromanifold.report import numbers, print_inspection, write, write_markdown, write_timeline
+    from neuromanifold.report import (
+        numbers,
+        print_inspection,
+        write,
+        write_markdown,
+        write_timeline,
+    )
     from neuromanifold.runtime.files import check_folder
 
     check_folder(out, "--out")
@@ -129,21 +172,34 @@ def inspect_network(
         else:
             with _notes():
                 net, params, x, y = opening.opened(model, data, targets, reading)
-        options: Any = {"loss": objective, "samples": samples, "memory": memory, "patience": patience}
+        options: Any = {
+            "loss": objective,
+            "samples": samples,
+            "memory": memory,
+            "patience": patience,
+        }
         with _notes():
             inspection = inspect(net, params, x, y, progress=True, **options)
         print_inspection(inspection)
-        timeline = None if checkpoints is None else _over_training(checkpoints, x, y, reading, options)
+        timeline = (
+            None if checkpoints is None else _over_training(checkpoints, x, y, reading, options)
+        )
         write_numbers(inspection)
         for path in () if timeline is None else write_timeline(timeline, out):
             typer.echo(f"wrote {path}")
-        page = write(inspection, out, timeline=timeline) if form == "html" else write_markdown(inspection, out)
+        page = (
+            write(inspection, out, timeline=timeline)
+            if form == "html"
+            else write_markdown(inspection, out)
+        )
         typer.echo(f"wrote {page}")
         if inspection.interrupted:
             raise KeyboardInterrupt("what was finished is above and in the report.")
 
 
-def _over_training(folder: Path, x: Any, y: Any, reading: dict[str, Any], options: dict[str, Any]) -> Any:
+def _over_training(
+    folder: Path, x: Any, y: Any, reading: dict[str, Any], options: dict[str, Any]
+) -> Any:
     from neuromanifold.inspection import checkpoints, opening
     from neuromanifold.models import load
 
@@ -163,39 +219,53 @@ def reduce_network(
     model: Annotated[
         str,
         typer.Argument(
-            help="Stacked linear layers (.safetensors, .npz, .pt or .pth), a whole PyTorch program (.pt2), or the weights of any "
+            help="Stacked linear layers (.safetensors, .npz, .pt or .pth), a whole PyTorch "
+            "program (.pt2), or the weights of any "
             "network with --factory."
         ),
     ],
     data: Annotated[
         str | None,
         typer.Argument(
-            help="Samples on which it must stay the same; everywhere when absent (stacked linear layers only)."
+            help="Samples on which it must stay the same; everywhere when absent (stacked linear "
+            "layers only)."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The smaller network: .safetensors, a state dict .pt, .pth or, of a .pt2 and with --factory, its graph .pt2; "
-            "smaller.safetensors when absent, smaller.pt2 of a .pt2. All but .safetensors of stacked layers are written by PyTorch."
+            help="The smaller network: .safetensors, a state dict .pt, .pth or, of a .pt2 and "
+            "with --factory, its graph .pt2; "
+            "smaller.safetensors when absent, smaller.pt2 of a .pt2. All but .safetensors of "
+            "stacked layers are written by PyTorch."
         ),
     ] = None,
     activation: Annotated[
         str | None, typer.Option(help="The network's activation, where the file does not say.")
     ] = None,
     batchnorm: Annotated[
-        str | None, typer.Option(help="Where batch normalisation stands to the activation: before or after it.")
+        str | None,
+        typer.Option(
+            help="Where batch normalisation stands to the activation: before or after it."
+        ),
     ] = None,
     factory: Annotated[
         str | None,
-        typer.Option(help="package.module:function that builds the PyTorch network whose weights MODEL holds."),
+        typer.Option(
+            help="package.module:function that builds the PyTorch network whose weights MODEL "
+            "holds."
+        ),
     ] = None,
 ) -> None:
-    """An equivalent smaller network: redundant neurons or channels removed, with what went and how far the outputs moved."""
+    """An equivalent smaller network: redundant neurons or channels removed, with what went and
+    how far the outputs moved.
+    """
     from neuromanifold.inspection.reducing import reduced_file
 
     with _notes():
-        said, path = reduced_file(model, data, out, factory, activation=activation, batchnorm=batchnorm)
+        said, path = reduced_file(
+            model, data, out, factory, activation=activation, batchnorm=batchnorm
+        )
     typer.echo(f"{said}\nwrote {path}")
 
 
@@ -212,19 +282,29 @@ def _notes() -> Generator[None]:
 @app.command()
 def reproduce(
     key: Annotated[str, typer.Argument(help=f"The paper: {', '.join(_STUDIES)}.")],
-    figure: Annotated[str | None, typer.Option(help="Only this figure (a number) or part (a name).")] = None,
+    figure: Annotated[
+        str | None, typer.Option(help="Only this figure (a number) or part (a name).")
+    ] = None,
     scale: Annotated[
         str, typer.Option(help="small (minutes on two cores) or paper (the paper's own sizes).")
     ] = "small",
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."),
+        typer.Option(
+            help="Folder for the results; results/KEY when absent, results/KEY-paper at that scale."
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1)
+        int | None,
+        typer.Option(
+            help="Compute the study's blocks in so many processes (a local Dask cluster).", min=1
+        ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared.")
+        str | None,
+        typer.Option(
+            help="Compute them on the Dask cluster at this address, tcp://…; OUT must be shared."
+        ),
     ] = None,
 ) -> None:
     """A paper's figures and tables, from scratch: PNG, SVG and NetCDF for each, and summary.json.
@@ -240,7 +320,12 @@ def reproduce(
         raise ValueError(f"`--scale` is {scale!r}; pass small or paper.")
     folder = out or Path("results") / (key if scale == "small" else f"{key}-{scale}")
     study = importlib.import_module(f"neuromanifold.papers.{key}.study")
-    options: Any = {"figure": _number_or_name(figure), "scale": scale, "workers": workers, "scheduler": scheduler}
+    options: Any = {
+        "figure": _number_or_name(figure),
+        "scale": scale,
+        "workers": workers,
+        "scheduler": scheduler,
+    }
     with answering(f"what was finished is in {folder}; the same command goes on from there."):
         print_claims(study.reproduce(folder, progress=True, **options))
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
@@ -255,33 +340,54 @@ def _number_or_name(figure: str | None) -> int | str | None:
 def verify_statements(
     key: Annotated[str | None, typer.Argument(help="The paper; all of them when absent.")] = None,
     ids: Annotated[
-        list[str] | None, typer.Argument(help="Statements, as THEORY and the papers number them: P9, 'Thm 3'.")
+        list[str] | None,
+        typer.Argument(help="Statements, as THEORY and the papers number them: P9, 'Thm 3'."),
     ] = None,
     cases: Annotated[
-        int | None, typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0)
+        int | None,
+        typer.Option(help="Random cases per statement, beside the enumerated ones.", min=0),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random cases.", min=0, max=2**32 - 1)] = 0,
     studies: Annotated[
         bool,
-        typer.Option("--studies", help="Run the studies anew at small scale instead of reading the recorded runs."),
+        typer.Option(
+            "--studies",
+            help="Run the studies anew at small scale instead of reading the recorded runs.",
+        ),
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the ledger here as a self-contained page.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the evidence here as JSON, as it comes.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the ledger here as a self-contained page.")
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Keep all that the file of --json holds; examine what it lacks for these cases and seed."
+            "--resume",
+            help="Keep all that the file of --json holds; examine what it lacks for these cases "
+            "and seed.",
         ),
     ] = False,
     record: Annotated[
-        bool, typer.Option("--record", help="Record these verdicts as the expected ones, counterexamples included.")
+        bool,
+        typer.Option(
+            "--record", help="Record these verdicts as the expected ones, counterexamples included."
+        ),
     ] = False,
-    errata: Annotated[Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")] = None,
+    errata: Annotated[
+        Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")
+    ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Examine in so many processes; one per core when absent, at most 4.", min=1)
+        int | None,
+        typer.Option(
+            help="Examine in so many processes; one per core when absent, at most 4.", min=1
+        ),
     ] = None,
 ) -> None:
-    """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not the recorded one."""
+    """Every theorem, executed: verdict, cases, worst margin; exit status 1 when a verdict is not
+    the recorded one.
+    """
     import jax
 
     from neuromanifold import papers
@@ -302,12 +408,16 @@ def verify_statements(
     held = papers.read_evidence(json) if resume and json is not None and json.exists() else []
     recorded = papers.recorded_verdicts()
     asked = papers.default_workers(len(chosen)) if workers is None else workers
-    evidence = papers.verify(chosen, draws=cases, key=jax.random.key(seed), finished=held, workers=asked)
+    evidence = papers.verify(
+        chosen, draws=cases, key=jax.random.key(seed), finished=held, workers=asked
+    )
     found, expected = examined(evidence, len(chosen), recorded, studies, json, held)
     if ids:
         print_facts(found, expected)
     if record:
-        for path in papers.write_verdicts(found, papers.source_folder(), keep=recorded, small=studies):
+        for path in papers.write_verdicts(
+            found, papers.source_folder(), keep=recorded, small=studies
+        ):
             typer.echo(f"wrote {path}")
         recorded = papers.recorded_verdicts()
         expected = [papers.expected(item, recorded, small=studies) for item in found]
@@ -325,7 +435,9 @@ def _small_summary() -> Any:
     @functools.cache
     def summary(paper: str) -> Path:
         folder = Path("results") / paper
-        importlib.import_module(f"neuromanifold.papers.{paper}.study").reproduce(folder, scale="small", progress=True)
+        importlib.import_module(f"neuromanifold.papers.{paper}.study").reproduce(
+            folder, scale="small", progress=True
+        )
         return folder / "summary.json"
 
     return summary
@@ -333,15 +445,23 @@ def _small_summary() -> Any:
 
 @app.command()
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="Which rows; all of them when absent.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which rows; all of them when absent.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the rows here as JSON.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer repetitions, smaller sizes.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 when a ratio is half of the recorded one.")
     ] = False,
-    record: Annotated[bool, typer.Option("--record", help="Record these ratios in benchmarks/baseline.json.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw the growth with N, width, depth, outputs here.")] = None,
-    gpu: Annotated[bool, typer.Option("--gpu", help="Measure the accelerator instead; a line of JSON each.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Record these ratios in benchmarks/baseline.json.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the growth with N, width, depth, outputs here.")
+    ] = None,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Measure the accelerator instead; a line of JSON each.")
+    ] = False,
 ) -> None:
     """Speed and memory against the alternatives, as ratios measured in one run."""
     from neuromanifold.runtime.files import check_output
@@ -349,7 +469,8 @@ def bench(
     root = Path(__file__).resolve().parents[2]
     if not (root / "benchmarks" / "__init__.py").is_file():
         raise ValueError(
-            f"`bench` needs the source tree: no benchmarks/ beside {root}; clone the project and run `make bench`."
+            f"`bench` needs the source tree: no benchmarks/ beside {root}; clone the project and "
+            "run `make bench`."
         )
     sys.path.insert(0, str(root))
     import benchmarks
@@ -391,7 +512,9 @@ def list_data() -> None:
 
 
 @data_app.command("fetch")
-def fetch_data(name: Annotated[str, typer.Argument(help="The data set's name, as `data list` shows it.")]) -> None:
+def fetch_data(
+    name: Annotated[str, typer.Argument(help="The data set's name, as `data list` shows it.")],
+) -> None:
     """Make sure that a data set is on this machine."""
     from neuromanifold.data import fetch
 

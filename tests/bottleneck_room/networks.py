@@ -1,4 +1,6 @@
-"""Networks for the tests of this room: random, of a given inner rank, and adversarially perturbed."""
+"""Networks for the tests of this room: random, of a given inner rank, and adversarially
+perturbed.
+"""
 
 import numpy as np
 
@@ -8,7 +10,10 @@ import neuromanifold as nm
 def random_params(rng, widths, bias=True, scale=1.0):
     """Gaussian weights and biases in float64."""
     return tuple(
-        nm.Layer(scale * rng.normal(size=(b, a)) * np.sqrt(2 / a), 0.3 * rng.normal(size=b) if bias else None)
+        nm.Layer(
+            scale * rng.normal(size=(b, a)) * np.sqrt(2 / a),
+            0.3 * rng.normal(size=b) if bias else None,
+        )
         for a, b in zip(widths[:-1], widths[1:], strict=True)
     )
 
@@ -21,7 +26,9 @@ def orthonormal_frame(rng, width, rank):
 
 
 def near_isometric(rng, widths, rank, noise, bias=True):
-    """Weights close to a chain of partial isometries of that rank on the positive orthant: cheap networks."""
+    """Weights close to a chain of partial isometries of that rank on the positive orthant: cheap
+    networks.
+    """
     frames = [orthonormal_frame(rng, w, rank) for w in widths]
     return tuple(
         nm.Layer(

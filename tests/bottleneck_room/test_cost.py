@@ -1,4 +1,6 @@
-"""Linear maps: the cost in closed form, its minimiser, its expansion, and the ReLU construction that attains R1."""
+"""Linear maps: the cost in closed form, its minimiser, its expansion, and the ReLU construction
+that attains R1.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +29,9 @@ def with_singular_values(rng, s, m=6, n=5):
 
 
 @pytest.mark.parametrize("rank, condition", [(1, 1.0), (2, 10.0), (3, 1e3), (5, 1e6)])
-def test_the_remainder_is_of_order_depth_to_the_minus_two_with_its_coefficient(rng, rank, condition):
+def test_the_remainder_is_of_order_depth_to_the_minus_two_with_its_coefficient(
+    rng, rank, condition
+):
     s = np.geomspace(condition**0.7, condition**-0.3, rank) * 1.7
     expansion = cost_expansion(with_singular_values(rng, s))
     assert expansion.r0 == rank
@@ -37,8 +41,12 @@ def test_the_remainder_is_of_order_depth_to_the_minus_two_with_its_coefficient(r
     scaled = np.array([expansion.remainder(int(L)) * L**2 for L in depths])
     np.testing.assert_allclose(expansion.r3, 4 / 3 * (np.log(s) ** 3).sum(), rtol=1e-8)
     errors = np.abs(scaled - expansion.r3)
-    assert np.all(errors <= 2 * np.sum(np.log(s) ** 4) / depths), "the next term is (2/3) Σ log⁴ s / L"
-    order = np.polyfit(np.log(depths), np.log(np.abs([expansion.remainder(int(L)) for L in depths])), 1)[0]
+    assert np.all(errors <= 2 * np.sum(np.log(s) ** 4) / depths), (
+        "the next term is (2/3) Σ log⁴ s / L"
+    )
+    order = np.polyfit(
+        np.log(depths), np.log(np.abs([expansion.remainder(int(L)) for L in depths])), 1
+    )[0]
     assert abs(order + 2) < 0.02
 
 
@@ -53,7 +61,9 @@ def test_the_remainder_equals_the_difference(rng):
 
 def test_the_second_coefficient_is_the_norm_of_the_pseudo_logarithm(rng):
     A = with_singular_values(rng, np.array([3.0, 0.5, 0.1]))
-    np.testing.assert_allclose(cost_expansion(A).r2, np.sum(log_plus(A.T @ A, rtol=1e-10) ** 2) / 2, rtol=1e-8)
+    np.testing.assert_allclose(
+        cost_expansion(A).r2, np.sum(log_plus(A.T @ A, rtol=1e-10) ** 2) / 2, rtol=1e-8
+    )
     np.testing.assert_allclose(pseudo_determinant(A), 0.15, rtol=1e-12)
 
 
@@ -72,9 +82,13 @@ def test_balanced_factors_attain_the_cost_and_no_factorisation_goes_below(rng, d
         factors = balanced_factors(A, L, width=6)
         net = nm.MLP((5, *[6] * (L - 1), 4), "identity", bias=False)
         np.testing.assert_allclose(net(factors, np.eye(5)).T, A, atol=1e-12)
-        np.testing.assert_allclose(squared_norm(net, factors), representation_cost(A, L), rtol=1e-12)
+        np.testing.assert_allclose(
+            squared_norm(net, factors), representation_cost(A, L), rtol=1e-12
+        )
         for before, after in zip(factors[:-1], factors[1:], strict=True):
-            np.testing.assert_allclose(before.weight @ before.weight.T, after.weight.T @ after.weight, atol=1e-12)
+            np.testing.assert_allclose(
+                before.weight @ before.weight.T, after.weight.T @ after.weight, atol=1e-12
+            )
     tally(cases, of=cases, what="random factorisations at or above the cost")
 
 
@@ -94,7 +108,9 @@ def test_the_construction_represents_the_map_exactly_on_its_domain(rng, depth):
     np.testing.assert_allclose(net(params, x), x @ A.T, rtol=1e-10)
     np.testing.assert_allclose(squared_norm(net, params), construction_norm(A, depth), rtol=1e-10)
     outside = -x
-    assert np.abs(net(params, outside) - outside @ A.T).max() > 0.1, "the ReLU is there: outside it does something else"
+    assert np.abs(net(params, outside) - outside @ A.T).max() > 0.1, (
+        "the ReLU is there: outside it does something else"
+    )
 
 
 def test_the_norm_of_the_construction_tends_to_twice_the_log_determinant(rng):
@@ -118,13 +134,19 @@ def test_complete_positivity_and_its_certificates(rng):
     refuted = completely_positive(half_plane)
     assert refuted.verdict is False
     assert refuted.verify(half_plane)
-    with pytest.raises(ValueError, match="not known to be completely positive: points 0 and 1 make an obtuse angle"):
+    with pytest.raises(
+        ValueError, match="not known to be completely positive: points 0 and 1 make an obtuse angle"
+    ):
         linear_construction(np.eye(2), half_plane, 5)
 
 
 def test_a_doubly_nonnegative_matrix_that_is_not_completely_positive_is_refuted():
-    """The classical 5×5 example: nonnegative entries and eigenvalues, but Horn's form is negative on it."""
-    G = np.array([[1, 1, 0, 0, 1], [1, 2, 1, 0, 0], [0, 1, 2, 1, 0], [0, 0, 1, 2, 1], [1, 0, 0, 1, 6]], float)
+    """The classical 5×5 example: nonnegative entries and eigenvalues, but Horn's form is
+    negative on it.
+    """
+    G = np.array(
+        [[1, 1, 0, 0, 1], [1, 2, 1, 0, 0], [0, 1, 2, 1, 0], [0, 0, 1, 2, 1], [1, 0, 0, 1, 6]], float
+    )
     assert np.linalg.eigvalsh(G)[0] > -1e-12
     points = np.linalg.cholesky(G + 1e-13 * np.eye(5))
     found = completely_positive(points, tries=2)
@@ -134,7 +156,9 @@ def test_a_doubly_nonnegative_matrix_that_is_not_completely_positive_is_refuted(
 
 
 def test_identity_on_a_planar_completely_positive_domain_costs_exactly_rank_times_depth():
-    """P 5, the positive case: all corrections vanish; a domain with an obtuse angle is refused (the negative one)."""
+    """P 5, the positive case: all corrections vanish; a domain with an obtuse angle is refused
+    (the negative one).
+    """
     plane = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
     P = np.linalg.pinv(plane) @ plane
     net, params = linear_construction(P, plane, 9)
@@ -143,12 +167,14 @@ def test_identity_on_a_planar_completely_positive_domain_costs_exactly_rank_time
 
 
 def test_identity_on_a_signed_interval_costs_more_than_rank_times_depth(rng, draws, tally):
-    """P 5, the negative case, at depth 2, and the lemma R(f∘g; L₁+L₂) ≤ R(f; L₁) + R(g; L₂) behind Thm 3(1): false here.
+    """P 5, the negative case, at depth 2, and the lemma R(f∘g; L₁+L₂) ≤ R(f; L₁) + R(g; L₂) behind
+    Thm 3(1): false here.
 
-    One layer represents x on [−1, 1] for 1. Two layers cost more than 1 + 1: ‖θ‖² = 2 forces all norm into neurons that are
-    open at x, without biases (the equality case of the Jacobian bound), for x = 1 and for x = −1. Networks that carry a share s
-    of x by a neuron that is always open (bias |b| = |a|, an offset) and the rest by a pair ±a cost at least
-    2√2 s + s² + 4(1 − s), least 4 − (2 − √2)² = 3.657.
+    One layer represents x on [−1, 1] for 1. Two layers cost more than 1 + 1: ‖θ‖² = 2 forces all
+    norm into neurons that are open at x, without biases (the equality case of the Jacobian bound),
+    for x = 1 and for x = −1. Networks that carry a share s of x by a neuron that is always open
+    (bias |b| = |a|, an offset) and the rest by a pair ±a cost at least 2√2 s + s² + 4(1 − s), least
+    4 − (2 − √2)² = 3.657.
     """
     least, total = np.inf, draws(2000)
     for _ in range(total):
@@ -163,7 +189,9 @@ def test_identity_on_a_signed_interval_costs_more_than_rank_times_depth(rng, dra
 
 
 def test_second_corrections_add_under_matching_composition(rng, draws, tally):
-    """P 4(1) for linear maps: √R2 is subadditive where R1 adds, and need not be where it does not."""
+    """P 4(1) for linear maps: √R2 is subadditive where R1 adds, and need not be where it does
+    not.
+    """
     kept = draws(200)
     for _ in range(kept):
         A, B = rng.normal(size=(4, 3)), rng.normal(size=(3, 5))
@@ -178,10 +206,12 @@ def test_second_corrections_add_under_matching_composition(rng, draws, tally):
 
 
 def test_first_corrections_of_constants_are_not_subadditive():
-    """Theorem 3(2) fails for f = g = ½ where R0 = 0 + 0: R1(c) = c² for |c| ≤ 1, so R1(f + g) = 1 > ½.
+    """Theorem 3(2) fails for f = g = ½ where R0 = 0 + 0: R1(c) = c² for |c| ≤ 1, so R1(f + g) = 1 >
+    ½.
 
-    A depth-L network with the constant value c at 0 has c ≤ |b_L| + |w_L| r with r the size of α_{L-1}(0), whose own
-    cost is at least min(r², 1): brute force over the last layer finds nothing below c².
+    A depth-L network with the constant value c at 0 has c ≤ |b_L| + |w_L| r with r the size of
+    α_{L-1}(0), whose own cost is at least min(r², 1): brute force over the last layer finds nothing
+    below c².
     """
 
     def cost(c, depth=4):

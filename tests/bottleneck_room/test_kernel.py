@@ -34,8 +34,12 @@ def test_the_trace_by_layer_sums_to_the_trace_of_the_kernel(net, rng):
     kernel = nm.ntk(net, params, x, trace=True)
     np.testing.assert_allclose(traces.sum(axis=1), np.diag(kernel), rtol=1e-12)
     J = nm.jacobian(net, params, x).reshape(6, net.widths[-1], -1)
-    sizes = np.cumsum([0, *(p.weight.size + (0 if p.bias is None else p.bias.size) for p in params)])
-    by_layer = [np.sum(J[:, :, a:b] ** 2, axis=(1, 2)) for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+    sizes = np.cumsum(
+        [0, *(p.weight.size + (0 if p.bias is None else p.bias.size) for p in params)]
+    )
+    by_layer = [
+        np.sum(J[:, :, a:b] ** 2, axis=(1, 2)) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+    ]
     np.testing.assert_allclose(traces, np.stack(by_layer, axis=1), rtol=1e-12)
     assert np.all(ntk_trace_by_layer(net, params, x, bias=False) <= traces * (1 + 1e-15))
 
@@ -80,7 +84,9 @@ def test_theorem_7_holds_at_balanced_parameters(rng, draws, tally):
 def test_theorem_7_needs_balance():
     """f(x) = x as 1.1 then 1/1.1: 1 + 1.21 exceeds the right side 2.112."""
     net = nm.MLP((1, 1, 1), bias=False)
-    sides = activation_bound(net, (nm.Layer(np.array([[1.1]])), nm.Layer(np.array([[1 / 1.1]]))), np.ones((1, 1)))
+    sides = activation_bound(
+        net, (nm.Layer(np.array([[1.1]])), nm.Layer(np.array([[1 / 1.1]]))), np.ones((1, 1))
+    )
     assert not sides.hypotheses["balanced"]
     assert not sides.holds
     np.testing.assert_allclose(sides.left, 2.21)
@@ -105,12 +111,14 @@ def test_corollary_8_holds_for_every_fraction(rng, draws, tally):
 
 
 def test_corollary_8_with_the_averaged_trace_is_false():
-    """Printed with c = (1/N) Tr Θ(X, X)/L; Theorem 7 gives the trace of each point in its own term, and that holds.
+    """Printed with c = (1/N) Tr Θ(X, X)/L; Theorem 7 gives the trace of each point in its own term,
+    and that holds.
 
-    f(x) = σ(x₁) + η²σ(x₂), balanced, k = 1, c₁ = 2η², N = η⁻⁴ = 1024. All points but one, (M, 0), see the first neuron; a far one,
-    (0, M√N/η), the second, where Jf is small and the activations are large. Both singular values of α̃_1(X)/√N are about M; the
-    printed bound at p = ½ is about 4ηM = 0.71M, so one layer of two is above it. With the smallest |Jf| of the sample in
-    the first factor instead of the largest it would hold; the statement leaves that x open.
+    f(x) = σ(x₁) + η²σ(x₂), balanced, k = 1, c₁ = 2η², N = η⁻⁴ = 1024. All points but one, (M, 0),
+    see the first neuron; a far one, (0, M√N/η), the second, where Jf is small and the activations
+    are large. Both singular values of α̃_1(X)/√N are about M; the printed bound at p = ½ is about
+    4ηM = 0.71M, so one layer of two is above it. With the smallest |Jf| of the sample in the first
+    factor instead of the largest it would hold; the statement leaves that x open.
     """
     n, size = 1024, 100.0
     eta = n**-0.25
@@ -122,21 +130,31 @@ def test_corollary_8_with_the_averaged_trace_is_false():
     assert printed.hypotheses["balanced"]
     np.testing.assert_allclose(printed.budget, 2 * eta**2, rtol=1e-9)
     np.testing.assert_allclose(printed.values, [size, 0.0], rtol=1e-2)
-    assert np.sum(printed.values > printed.bound(0.49)) == 1, "one layer of two is above, more than 49 %"
+    assert np.sum(printed.values > printed.bound(0.49)) == 1, (
+        "one layer of two is above, more than 49 %"
+    )
     assert not printed.holds
     assert pointwise.holds
 
 
 def mixed_derivative(net, params, point):
-    """∂²_{xy}Θ(x, y) at y = x by automatic differentiation of the kernel, as a matrix of order d_in·d_out."""
+    """∂²_{xy}Θ(x, y) at y = x by automatic differentiation of the kernel, as a matrix of order
+    d_in·d_out.
+    """
     flat = jax.flatten_util.ravel_pytree
 
     def gradients(x):
         J = jax.jacrev(lambda p: net(p, x[None])[0])(params)
-        return jax.vmap(lambda i: flat(jax.tree.map(lambda a: a[i], J))[0])(jnp.arange(net.widths[-1]))
+        return jax.vmap(lambda i: flat(jax.tree.map(lambda a: a[i], J))[0])(
+            jnp.arange(net.widths[-1])
+        )
 
     slope = jax.jacfwd(gradients)(point)
-    d = slope.reshape(net.widths[-1], -1, net.widths[0]).transpose(2, 0, 1).reshape(-1, slope.shape[1])
+    d = (
+        slope.reshape(net.widths[-1], -1, net.widths[0])
+        .transpose(2, 0, 1)
+        .reshape(-1, slope.shape[1])
+    )
     return d @ d.T
 
 
@@ -146,7 +164,10 @@ def test_the_mixed_second_derivative_two_ways(net, rng):
     found = kernel_curvature(net, params, x)
     with jax.enable_x64(True):
         arrays = jax.tree.map(jnp.asarray, params)
-        norms = [np.linalg.norm(np.asarray(mixed_derivative(net, arrays, jnp.asarray(p))), ord=2) for p in x]
+        norms = [
+            np.linalg.norm(np.asarray(mixed_derivative(net, arrays, jnp.asarray(p))), ord=2)
+            for p in x
+        ]
     np.testing.assert_allclose(found.value, norms, rtol=1e-10)
 
 
@@ -174,7 +195,9 @@ def test_the_printed_constant_of_proposition_9_is_false_at_every_depth(depth):
 
 
 def test_proposition_9_is_one_about_relu():
-    """With slope a = ½ on the left, (1, 1, 1) with weights 1 and x < 0: 2a² = ½ against 2·a^{2−1} = 1."""
+    """With slope a = ½ on the left, (1, 1, 1) with weights 1 and x < 0: 2a² = ½ against
+    2·a^{2−1} = 1.
+    """
     net = nm.MLP((1, 1, 1), nm.leaky_relu(0.5), bias=False)
     found = kernel_curvature(net, (nm.Layer(np.ones((1, 1))),) * 2, -np.ones((1, 1)))
     np.testing.assert_allclose([found.value.item(), found.proved.item()], [0.5, 1.0], rtol=1e-14)

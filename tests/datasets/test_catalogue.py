@@ -23,7 +23,9 @@ def test_the_table_has_one_row_for_each_name_and_agrees_with_what_loads():
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"`name` is 'mnist'; the data sets are f1, f2, .*, fashion_mnist"):
+    with pytest.raises(
+        ValueError, match=r"`name` is 'mnist'; the data sets are f1, f2, .*, fashion_mnist"
+    ):
         data.load("mnist")
 
 
@@ -38,7 +40,9 @@ def test_a_data_set_is_frozen():
     mine[0] = 2  # the caller's array stays the caller's
 
 
-@pytest.mark.parametrize("x, y", [((3, 2), (3, 1)), ((3, 1), (4, 1)), ((0, 1), (0, 1)), ((3,), (3, 1))])
+@pytest.mark.parametrize(
+    "x, y", [((3, 2), (3, 1)), ((3, 1), (4, 1)), ((0, 1), (0, 1)), ((3,), (3, 1))]
+)
 def test_a_data_set_refuses_shapes_that_do_not_agree(x, y):
     with pytest.raises(ValueError, match=r"pass \(n, 1\) with n ≥ 1|pass as many of each"):
         data.Dataset("mine", np.zeros(x), np.zeros(y), ("a",), ("b",), "", "")
@@ -55,7 +59,8 @@ def test_parts_of_a_data_set():
 
 def test_scikit_learn_is_imported_only_where_its_data_are_wanted():
     code = (
-        "import sys; from neuromanifold import data; data.load('f1'); data.catalogue(); print('sklearn' in sys.modules)"
+        "import sys; from neuromanifold import data; data.load('f1'); data.catalogue(); "
+        "print('sklearn' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
@@ -96,16 +101,28 @@ def test_csv_with_or_without_header(text: str, tmp_path: Path):
         ("NA,NA\n3,4\n", r"line 1, column 1 is 'NA'"),
         (",a\n0,1.5\n", r"line 1, column 1 is ''; .*name every one"),
         ("1,5;2,7\n1,6;2,8\n", r"line 1, column 1 is '1,5'; replace it"),
-        ("a;b\n1,5;2,7\n", r"line 2, column 1 is '1,5'; replace it by a number; write decimals with a point"),
+        (
+            "a;b\n1,5;2,7\n",
+            r"line 2, column 1 is '1,5'; replace it by a number; write decimals with a point",
+        ),
         ("a\tb\n1,5\t2\n", r"line 2, column 1 is '1,5'"),
         ("1_0,2\n3,4\n", r"line 1, column 1 is '1_0'"),
         ("1_0,2_0\n3,4\n", r"line 1, column 1 is '1_0'"),
         ("3,4\n1_0,2\n", r"line 2, column 1 is '1_0'"),
-        ("0,1\n0.5,2.5\n", r"line 1 is '0,1', which may number the columns or be data; name the columns"),
+        (
+            "0,1\n0.5,2.5\n",
+            r"line 1 is '0,1', which may number the columns or be data; name the columns",
+        ),
         ("0\n0.5\n0.7\n", r"line 1 is '0', which may number the columns or be data"),
-        ("a,b\n9007199254740993,1\n", r"line 2, column 1 is 9007199254740993, which float64 cannot hold"),
+        (
+            "a,b\n9007199254740993,1\n",
+            r"line 2, column 1 is 9007199254740993, which float64 cannot hold",
+        ),
         ("1,2\n1e400,1\n", r"line 2, column 1 is 1e400, which float64 cannot hold"),
-        ("a,b,c\n1,2\n", r"line 2 has 2 columns but the table has 3|names 3 columns but its rows have 2"),
+        (
+            "a,b,c\n1,2\n",
+            r"line 2 has 2 columns but the table has 3|names 3 columns but its rows have 2",
+        ),
         ("1 2\n3 4\n", r"line 1, column 1 is '1 2'"),
         ("1,2\n0x10,1\n", r"line 2, column 1 is '0x10'"),
         ("1,2\n١,1\n", r"line 2, column 1 is '١'"),
@@ -122,7 +139,13 @@ def test_bad_csv(text: str | bytes, message: str, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "a", [np.arange(6.0).reshape(3, 2), np.arange(3), np.ones((2, 3, 4), np.float32), np.array([[True]])]
+    "a",
+    [
+        np.arange(6.0).reshape(3, 2),
+        np.arange(3),
+        np.ones((2, 3, 4), np.float32),
+        np.array([[True]]),
+    ],
 )
 def test_npy(a: np.ndarray, tmp_path: Path):
     np.save(tmp_path / "x.npy", a)
@@ -132,7 +155,9 @@ def test_npy(a: np.ndarray, tmp_path: Path):
 
 
 def test_whole_numbers_below_a_header_and_beside_it(tmp_path: Path):
-    """The first line 0,1 is refused, 0,0 and a lone 0 above whole numbers are data; a large even number is exact."""
+    """The first line 0,1 is refused, 0,0 and a lone 0 above whole numbers are data; a large even
+    number is exact.
+    """
     (tmp_path / "x.csv").write_text("0,0\n0,1\n1,0\n1,1\n")
     assert data.read(tmp_path / "x.csv").shape == (4, 2)
     (tmp_path / "x.csv").write_text("0\n1\n2\n")
@@ -161,10 +186,16 @@ def test_big_endian_files_are_read(tmp_path: Path):
             lambda path: np.save(path, np.array([{"a": 1}]), allow_pickle=True),
             r"x\.npy cannot be read .*dtype object, not numbers",
         ),
-        (lambda path: np.save(path, np.array(["a"])), r"x\.npy cannot be read .*dtype <U1, not numbers"),
+        (
+            lambda path: np.save(path, np.array(["a"])),
+            r"x\.npy cannot be read .*dtype <U1, not numbers",
+        ),
         (lambda path: np.save(path, np.ones((2, 2), complex)), r"x\.npy holds dtype complex128"),
         (
-            lambda path: np.savez(path.with_suffix(""), a=np.ones(3)) or path.with_suffix(".npz").rename(path),
+            lambda path: (
+                np.savez(path.with_suffix(""), a=np.ones(3))
+                or path.with_suffix(".npz").rename(path)
+            ),
             r"x\.npy cannot be read .*magic string",
         ),
         (lambda path: np.save(path, np.array([[np.inf]])), r"x\.npy` is inf at \[0, 0\]"),
@@ -172,13 +203,22 @@ def test_big_endian_files_are_read(tmp_path: Path):
             lambda path: np.save(path, np.array([2**53 + 1])),
             r"x\.npy. is 9007199254740993 at \[0\], which float64 cannot",
         ),
-        (lambda path: np.save(path, np.longdouble([1]) + 2**-60), r"in float128, which float64 cannot hold"),
-        (lambda path: path.write_bytes(claiming("(10000000000000,)")), r"claims shape .* and holds 0\); it is damaged"),
+        (
+            lambda path: np.save(path, np.longdouble([1]) + 2**-60),
+            r"in float128, which float64 cannot hold",
+        ),
+        (
+            lambda path: path.write_bytes(claiming("(10000000000000,)")),
+            r"claims shape .* and holds 0\); it is damaged",
+        ),
         (
             lambda path: path.write_bytes(claiming("(2,)", b"1234567")),
             r"claims shape \(2,\) of float64, 16 bytes, and holds 7",
         ),
-        (lambda path: np.save(path, np.ones((0, 2))), r"x\.npy` has shape \(0, 2\), so it is empty"),
+        (
+            lambda path: np.save(path, np.ones((0, 2))),
+            r"x\.npy` has shape \(0, 2\), so it is empty",
+        ),
     ],
 )
 def test_bad_npy(write, message: str, tmp_path: Path):
@@ -190,8 +230,11 @@ def test_bad_npy(write, message: str, tmp_path: Path):
 def test_data_may_be_a_name_a_file_or_a_mistake(tmp_path: Path):
     assert np.array_equal(data.read("g2"), data.load("g2").x)
     with pytest.raises(
-        FileNotFoundError, match=r"`path` is '.*absent.csv', which does not exist; pass a .npy, .npz or .csv file"
+        FileNotFoundError,
+        match=r"`path` is '.*absent.csv', which does not exist; pass a .npy, .npz or .csv file",
     ):
         data.read(tmp_path / "absent.csv")
-    with pytest.raises(ValueError, match=r"`path` is 'f4'; pass a .npy, .npz or .csv file, or a data set: f1, f2"):
+    with pytest.raises(
+        ValueError, match=r"`path` is 'f4'; pass a .npy, .npz or .csv file, or a data set: f1, f2"
+    ):
         data.read("f4")

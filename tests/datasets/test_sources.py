@@ -1,4 +1,6 @@
-"""Real data: found in the named folder, then the cache, then OpenML; one clear sentence where there is no network."""
+"""Real data: found in the named folder, then the cache, then OpenML; one clear sentence where
+there is no network.
+"""
 
 import gzip
 import hashlib
@@ -73,12 +75,17 @@ def test_energy_comes_from_openml_once_and_then_from_the_cache(nowhere, rng, mon
     def openml(**options):
         calls.append(options)
         frame = pandas.DataFrame(table, columns=[*energy.FEATURES, *energy.TARGETS])
-        shuffled = frame[sorted(frame.columns)].astype({"orientation": str}).astype({"orientation": "category"})
+        shuffled = (
+            frame[sorted(frame.columns)]
+            .astype({"orientation": str})
+            .astype({"orientation": "category"})
+        )
         return SimpleNamespace(frame=shuffled)
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", openml)
     with pytest.raises(
-        ValueError, match=r"OpenML 44960 gives another table than UCI's \(its checksum differs\); connect"
+        ValueError,
+        match=r"OpenML 44960 gives another table than UCI's \(its checksum differs\); connect",
     ):
         data.fetch("energy")
     calls.clear()
@@ -87,7 +94,9 @@ def test_energy_comes_from_openml_once_and_then_from_the_cache(nowhere, rng, mon
     assert data.fetch("energy") == nowhere / "cache" / "neuromanifold" / "energy_efficiency.csv"
     d = data.load("energy")
     assert np.array_equal(d.y, table[:, 8:])
-    np.testing.assert_allclose(d.x, (table[:, :8] - table[:, :8].mean(0)) / table[:, :8].std(0), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        d.x, (table[:, :8] - table[:, :8].mean(0)) / table[:, :8].std(0), rtol=1e-10, atol=1e-12
+    )
     assert [call["data_id"] for call in calls] == [44960]
 
 
@@ -98,14 +107,17 @@ def test_without_network_one_sentence_says_what_to_do():
     ):
         data.load("energy")
     with pytest.raises(
-        FileNotFoundError, match=r"'fashion_mnist' .* Debian's package dataset-fashion-mnist.* NEUROMANIFOLD_DATA\.$"
+        FileNotFoundError,
+        match=r"'fashion_mnist' .* Debian's package dataset-fashion-mnist.* NEUROMANIFOLD_DATA\.$",
     ):
         data.load("fashion_mnist_test")
 
 
 def test_a_folder_that_does_not_exist_is_an_error_not_a_download(nowhere, monkeypatch):
     monkeypatch.setenv("NEUROMANIFOLD_DATA", str(nowhere / "absent"))
-    with pytest.raises(FileNotFoundError, match=r"`NEUROMANIFOLD_DATA` is .*absent.*; create it, or unset"):
+    with pytest.raises(
+        FileNotFoundError, match=r"`NEUROMANIFOLD_DATA` is .*absent.*; create it, or unset"
+    ):
         data.load("energy")
 
 
@@ -116,13 +128,17 @@ def test_an_energy_file_of_another_shape_is_refused(nowhere, rng, monkeypatch):
         data.load("energy")
 
 
-def small_fashion(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def small_fashion(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Seven training and three test images."""
     monkeypatch.setattr(fashion, "PARTS", {"train": 7, "t10k": 3})
     return rng.integers(0, 256, (10, 28, 28), np.uint8), rng.integers(0, 10, 10).astype(np.uint8)
 
 
-@pytest.mark.parametrize("place", ["debian", "mine", "mine/fashion-mnist", "cache/neuromanifold/fashion-mnist"])
+@pytest.mark.parametrize(
+    "place", ["debian", "mine", "mine/fashion-mnist", "cache/neuromanifold/fashion-mnist"]
+)
 def test_fashion_is_found_in_every_place(place, nowhere, rng, monkeypatch):
     images, labels = small_fashion(monkeypatch, rng)
     (nowhere / "mine").mkdir()
@@ -132,7 +148,9 @@ def test_fashion_is_found_in_every_place(place, nowhere, rng, monkeypatch):
         fashion.write_idx(nowhere / place / f"{part}-labels-idx1-ubyte.gz", labels[rows])
     train, test = data.load("fashion_mnist"), data.load("fashion_mnist_test")
     assert np.array_equal(train.x * 255, images[:7].reshape(7, 784)) and train.x.max() <= 1
-    assert np.array_equal(test.y.argmax(1), labels[7:]) and np.array_equal(test.y.sum(1), np.ones(3))
+    assert np.array_equal(test.y.argmax(1), labels[7:]) and np.array_equal(
+        test.y.sum(1), np.ones(3)
+    )
     assert str(nowhere / place) in train.source
 
 
@@ -144,12 +162,19 @@ def test_fashion_is_downloaded_once_and_only_the_authors_files(nowhere, rng, mon
             path = fashion.write_idx(nowhere / "there" / f"{part}-{kind}-ubyte.gz", a[rows])
             files[path.name] = path.read_bytes()
     monkeypatch.setattr(
-        urllib.request, "urlopen", lambda address, timeout: io.BytesIO(files[address.rpartition("/")[2]])
+        urllib.request,
+        "urlopen",
+        lambda address, timeout: io.BytesIO(files[address.rpartition("/")[2]]),
     )
-    with pytest.raises(ValueError, match=r"train-images-idx3-ubyte.gz gives another file than the authors'.*; connect"):
+    with pytest.raises(
+        ValueError,
+        match=r"train-images-idx3-ubyte.gz gives another file than the authors'.*; connect",
+    ):
         data.fetch("fashion_mnist")
     assert not list((nowhere / "cache").rglob("*.gz"))
-    monkeypatch.setattr(fashion, "GIT_BLOBS", {name: git_name(content) for name, content in files.items()})
+    monkeypatch.setattr(
+        fashion, "GIT_BLOBS", {name: git_name(content) for name, content in files.items()}
+    )
     assert data.fetch("fashion_mnist") == nowhere / "cache" / "neuromanifold" / "fashion-mnist"
     monkeypatch.setattr(urllib.request, "urlopen", None)
     assert np.array_equal(data.load("fashion_mnist").x * 255, images[:7].reshape(7, 784))
@@ -165,8 +190,12 @@ def test_a_bomb_in_an_idx_file_is_not_unpacked(nowhere, rng, monkeypatch):
     for name, a in (("images-idx3", images), ("labels-idx1", labels)):
         fashion.write_idx(nowhere / "debian" / f"train-{name}-ubyte.gz", a[:7])
         fashion.write_idx(nowhere / "debian" / f"t10k-{name}-ubyte.gz", a[7:])
-    (nowhere / "debian" / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(60_000_000)))
-    with pytest.raises(ValueError, match=r"cannot be read \(it holds more than 47040016 bytes\); it is damaged"):
+    (nowhere / "debian" / "train-images-idx3-ubyte.gz").write_bytes(
+        gzip.compress(bytes(60_000_000))
+    )
+    with pytest.raises(
+        ValueError, match=r"cannot be read \(it holds more than 47040016 bytes\); it is damaged"
+    ):
         data.load("fashion_mnist")
 
 
@@ -182,7 +211,8 @@ def test_a_damaged_idx_file_is_refused(damage, nowhere, rng, monkeypatch):
         fashion.write_idx(nowhere / "debian" / f"t10k-{name}-ubyte.gz", a[7:])
     (nowhere / "debian" / "train-images-idx3-ubyte.gz").write_bytes(damage)
     with pytest.raises(
-        ValueError, match=r"train-images-idx3-ubyte.gz cannot be read .* it is damaged: remove it, then"
+        ValueError,
+        match=r"train-images-idx3-ubyte.gz cannot be read .* it is damaged: remove it, then",
     ):
         data.load("fashion_mnist")
 
@@ -190,6 +220,10 @@ def test_a_damaged_idx_file_is_refused(damage, nowhere, rng, monkeypatch):
 def test_bundled_data_have_the_shapes_and_scales_they_promise():
     digits, diabetes = data.load("digits"), data.load("diabetes")
     assert digits.x.shape == (1797, 64) and digits.y.shape == (1797, 10)
-    assert digits.x.min() == 0 and digits.x.max() == 1 and np.array_equal(digits.y.sum(1), np.ones(1797))
+    assert (
+        digits.x.min() == 0
+        and digits.x.max() == 1
+        and np.array_equal(digits.y.sum(1), np.ones(1797))
+    )
     assert diabetes.x.shape == (442, 10) and diabetes.y.shape == (442, 1)
     np.testing.assert_allclose((diabetes.x**2).sum(0), 1, rtol=1e-12)

@@ -17,7 +17,11 @@ SINES = {  # coefficient of sin(kπ·) by input
 
 
 def clean(name: str, x: np.ndarray) -> np.ndarray:
-    terms = [c * np.sin(k * np.pi * x[:, i]) for i, sines in enumerate(SINES[name]) for k, c in sines.items()]
+    terms = [
+        c * np.sin(k * np.pi * x[:, i])
+        for i, sines in enumerate(SINES[name])
+        for k, c in sines.items()
+    ]
     return 1.5 + sum(terms)
 
 
@@ -38,7 +42,9 @@ def test_bivariate_data_are_the_function_on_the_grid(name: str):
     d = data.load(name)
     steps = d.x * 19
     assert d.x.shape == (400, 2)
-    assert {tuple(row) for row in steps.round().tolist()} == {(i, j) for i in range(20) for j in range(20)}
+    assert {tuple(row) for row in steps.round().tolist()} == {
+        (i, j) for i in range(20) for j in range(20)
+    }
     np.testing.assert_allclose(steps, steps.round(), rtol=4 * np.finfo(float).eps)
     np.testing.assert_allclose(d.y[:, 0], clean(name, d.x), rtol=1e-13, atol=0)
 

@@ -1,4 +1,6 @@
-"""Training and its optimiser as anyone would write them: one network, NumPy, a loop. The trainer is compared with this."""
+"""Training and its optimiser as anyone would write them: one network, NumPy, a loop. The trainer
+is compared with this.
+"""
 
 from typing import Any
 
@@ -9,7 +11,9 @@ import naive
 
 
 def order(key: Any, epoch: int, run: int, n: int) -> np.ndarray:
-    """The permutation of an epoch: sort 64-bit random numbers without their lowest bits; ties keep their order."""
+    """The permutation of an epoch: sort 64-bit random numbers without their lowest bits; ties
+    keep their order.
+    """
     with jax.enable_x64(True):
         key = jax.random.fold_in(jax.random.fold_in(key, epoch), run)
         numbers = np.asarray(jax.random.bits(key, (n,), "uint64"))
@@ -40,14 +44,19 @@ def layers(like: Any, theta: np.ndarray) -> list[tuple[np.ndarray, np.ndarray | 
     """The inverse, for an MLP."""
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([np.size(leaf) for leaf in leaves])
-    parts = [theta[end - np.size(leaf) : end].reshape(np.shape(leaf)) for leaf, end in zip(leaves, ends, strict=True)]
+    parts = [
+        theta[end - np.size(leaf) : end].reshape(np.shape(leaf))
+        for leaf, end in zip(leaves, ends, strict=True)
+    ]
     return naive.plain(jax.tree.unflatten(structure, parts))
 
 
 def mse(net: naive.Network, params: Any, x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     """The mean of the squares of all entries, and its gradient (2/(n·o)) Jᵀr."""
     residual = (naive.forward(net, params, x) - y).ravel()
-    return float(residual @ residual / residual.size), naive.jacobian(net, params, x).T @ residual * 2 / residual.size
+    return float(residual @ residual / residual.size), naive.jacobian(
+        net, params, x
+    ).T @ residual * 2 / residual.size
 
 
 def train(

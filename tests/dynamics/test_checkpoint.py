@@ -21,7 +21,9 @@ class Interrupted(Exception):
 
 
 class Watch:
-    """A host probe of the largest weight that can be told to fail, or to copy a file, at one of its calls."""
+    """A host probe of the largest weight that can be told to fail, or to copy a file, at one of
+    its calls.
+    """
 
     __name__ = "watch"
     host = True
@@ -50,13 +52,23 @@ def case(rng):
     def run(watch, key=7, **options):
         given = {"epochs": 12, "batch_size": 4, "optimizer": adam_l2(0.05, 0.01), "every": 2}
         probes = [loss_probe(losses.mse), watch]
-        return train(cast.OUTPUTS.model, params, x, y, key=jax.random.key(key), probes=probes, **{**given, **options})
+        return train(
+            cast.OUTPUTS.model,
+            params,
+            x,
+            y,
+            key=jax.random.key(key),
+            probes=probes,
+            **{**given, **options},
+        )
 
     return run
 
 
 def same(a, b) -> bool:
-    return np.array_equal(plain.vector(a.params), plain.vector(b.params)) and a.history.identical(b.history)
+    return np.array_equal(plain.vector(a.params), plain.vector(b.params)) and a.history.identical(
+        b.history
+    )
 
 
 def test_a_training_that_fails_resumes_where_it_was(case, tmp_path: Path):
@@ -91,8 +103,18 @@ def test_a_finished_training_is_read_back_and_may_be_continued(case, tmp_path: P
     watch.calls = 0
     assert same(case(watch, checkpoint=path, epochs=5), half) and watch.calls == 0
     longer = case(watch, checkpoint=path)
-    assert same(longer, case(Watch())) and longer.history.epoch.values.tolist() == [0, 2, 4, 6, 8, 10, 12]
-    with pytest.raises(ValueError, match=r"`epochs` is 5 but `checkpoint` .* has done 12; pass at least as many"):
+    assert same(longer, case(Watch())) and longer.history.epoch.values.tolist() == [
+        0,
+        2,
+        4,
+        6,
+        8,
+        10,
+        12,
+    ]
+    with pytest.raises(
+        ValueError, match=r"`epochs` is 5 but `checkpoint` .* has done 12; pass at least as many"
+    ):
         case(watch, checkpoint=path, epochs=5)
 
 
@@ -107,7 +129,10 @@ def test_nothing_is_written_before_anything_is_finished(case, tmp_path: Path):
 def test_another_training_s_checkpoint_is_refused(case, tmp_path: Path):
     path = tmp_path / "run.npz"
     case(Watch(), checkpoint=path, epochs=0)
-    with pytest.raises(ValueError, match=r"belongs to another training \(key: .* 0 7 there, .* 0 8 here\); delete it"):
+    with pytest.raises(
+        ValueError,
+        match=r"belongs to another training \(key: .* 0 7 there, .* 0 8 here\); delete it",
+    ):
         case(Watch(), key=8, checkpoint=path)
     with pytest.raises(
         ValueError,
@@ -120,7 +145,8 @@ def test_another_training_s_checkpoint_is_refused(case, tmp_path: Path):
 def test_a_damaged_checkpoint_is_refused(damage: bytes, case, tmp_path: Path):
     (tmp_path / "run.npz").write_bytes(damage)
     with pytest.raises(
-        ValueError, match=r"`checkpoint` .*run.npz has no checksum at its end.*delete it, or name another"
+        ValueError,
+        match=r"`checkpoint` .*run.npz has no checksum at its end.*delete it, or name another",
     ):
         case(Watch(), checkpoint=tmp_path / "run.npz")
     np.savez(tmp_path / "run.npz", header=np.ones(3))
@@ -135,7 +161,9 @@ def test_a_flipped_bit_anywhere_is_noticed(case, tmp_path: Path, rng, draws, tal
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         (tmp_path / "flipped.npz").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"is damaged: its checksum|has no checksum at its end"):
+        with pytest.raises(
+            ValueError, match=r"is damaged: its checksum|has no checksum at its end"
+        ):
             checkpoint.find(tmp_path / "flipped.npz")
     tally(draws(40), of=draws(40), what="flipped bits noticed")
 
@@ -164,9 +192,20 @@ def test_a_checkpoint_with_a_valid_checksum_may_still_be_hostile(change, case, t
 
 
 def test_every_dtype_survives_the_file(tmp_path: Path):
-    learners = [np.arange(3).astype(kind) for kind in (ml_dtypes.bfloat16, np.float16, np.float64, np.int32, bool)]
-    course = Course(4, (*learners, np.array(5, np.uint32)), {0: {"a b": np.ones((2, 3))}, 4: {"a b": np.zeros((2, 3))}})
-    header = {"identity": {"key": "1"}, "described": {}, "plan": {"chunk": 3, "probed": 3, "pool": 2}}
+    learners = [
+        np.arange(3).astype(kind)
+        for kind in (ml_dtypes.bfloat16, np.float16, np.float64, np.int32, bool)
+    ]
+    course = Course(
+        4,
+        (*learners, np.array(5, np.uint32)),
+        {0: {"a b": np.ones((2, 3))}, 4: {"a b": np.zeros((2, 3))}},
+    )
+    header = {
+        "identity": {"key": "1"},
+        "described": {},
+        "plan": {"chunk": 3, "probed": 3, "pool": 2},
+    }
     checkpoint.write(tmp_path / "c", header, course)
     found = checkpoint.find(tmp_path / "c")
     assert found is not None and found.identity == {"key": "1"} and found.plan["pool"] == 2

@@ -41,7 +41,10 @@ def traced(factor: float):
 
 
 PAIRS = {
-    "learning rate of optax.adam": ({"optimizer": optax.adam(0.01)}, {"optimizer": optax.adam(0.02)}),
+    "learning rate of optax.adam": (
+        {"optimizer": optax.adam(0.01)},
+        {"optimizer": optax.adam(0.02)},
+    ),
     "schedule": (
         {"optimizer": optax.adam(optax.cosine_decay_schedule(0.1, 10))},
         {"optimizer": optax.adam(optax.cosine_decay_schedule(0.1, 20))},
@@ -51,7 +54,10 @@ PAIRS = {
         {"optimizer": nm.adam_l2(optax.cosine_decay_schedule(0.1, 20))},
     ),
     "lambda as a model": ({"f": scaled(1.0)}, {"f": scaled(2.0)}),
-    "lambda as a loss": ({"loss": lambda a, b: ((a - b) ** 2).mean()}, {"loss": lambda a, b: ((a - b) ** 4).mean()}),
+    "lambda as a loss": (
+        {"loss": lambda a, b: ((a - b) ** 2).mean()},
+        {"loss": lambda a, b: ((a - b) ** 4).mean()},
+    ),
     "activation": ({"f": NET}, {"f": nm.MLP((2, 4, 1), nm.leaky_relu(0.01))}),
     "custom activation": (
         {"f": nm.MLP((2, 4, 1), nm.Activation(lambda z: jnp.sin(z)))},
@@ -78,7 +84,8 @@ def test_another_training_is_refused_and_the_same_goes_on(name: str, tmp_path: P
     ours, theirs = PAIRS[name]
     run(tmp_path / "c", **ours)
     with pytest.raises(
-        ValueError, match=r"`checkpoint` .* belongs to another training \(.* there, .* here.*\); delete it"
+        ValueError,
+        match=r"`checkpoint` .* belongs to another training \(.* there, .* here.*\); delete it",
     ):
         run(tmp_path / "c", epochs=2, **theirs)
     assert run(tmp_path / "c", epochs=2, **ours).history.attrs["epochs"] == 2
@@ -95,23 +102,31 @@ def test_a_step_that_calls_python_is_refused_with_a_checkpoint(tmp_path: Path):
         return NET(params, x)
 
     with pytest.raises(
-        ValueError, match=r"`checkpoint` cannot tell this training from another: .* calls back into Python"
+        ValueError,
+        match=r"`checkpoint` cannot tell this training from another: .* calls back into Python",
     ):
         run(tmp_path / "c", f=shouting)
     train(shouting, START, X, Y, key=jax.random.key(0), epochs=1)
 
 
 def test_other_digits_are_refused_with_the_way_out(tmp_path: Path, monkeypatch):
-    """Stands for another processor or number of threads: the step is the same, its rounding is not."""
+    """Stands for another processor or number of threads: the step is the same, its rounding is
+    not.
+    """
     run(tmp_path / "c", probes=[r_squared])
     real = resuming.replayed
     monkeypatch.setattr(resuming, "pool_size", lambda: 64)
     monkeypatch.setattr(resuming, "replayed", lambda *a: ("another", real(*a)[1]))
     with pytest.raises(
-        ValueError, match=r"cannot be continued bit for bit: .* 64 here.*; set NPROC=\d+ in the environment"
+        ValueError,
+        match=r"cannot be continued bit for bit: .* 64 here.*; set NPROC=\d+ in the environment",
     ):
         run(tmp_path / "c", epochs=2, probes=[r_squared])
-    monkeypatch.setattr(resuming, "replayed", lambda *a: (real(*a)[0], {"r_squared": real(*a)[1]["r_squared"] + 1e-7}))
+    monkeypatch.setattr(
+        resuming,
+        "replayed",
+        lambda *a: (real(*a)[0], {"r_squared": real(*a)[1]["r_squared"] + 1e-7}),
+    )
     with pytest.raises(ValueError, match=r"cannot be continued bit for bit"):
         run(tmp_path / "c", epochs=2, probes=[r_squared])
 
@@ -160,7 +175,9 @@ def test_another_number_of_cores_ends_at_the_same_bits(tmp_path: Path):
 
 
 def test_products_that_depend_on_the_pool_are_refused_or_given_the_pool(tmp_path: Path):
-    """A product of this size adds in another order on one thread than on two; `NPROC` gives one core two threads."""
+    """A product of this size adds in another order on one thread than on two; `NPROC` gives one
+    core two threads.
+    """
     two = trained(tmp_path, 2, "whole", 4, 512)
     trained(tmp_path, 2, "cut", 2, 512)
     refused = trained(tmp_path, 1, "cut", 4, 512)

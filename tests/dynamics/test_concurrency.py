@@ -1,4 +1,6 @@
-"""Several trainings at once, in threads and in processes: nothing waits for ever, and the numbers are those of one alone."""
+"""Several trainings at once, in threads and in processes: nothing waits for ever, and the
+numbers are those of one alone.
+"""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor

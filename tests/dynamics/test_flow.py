@@ -1,4 +1,6 @@
-"""Gradient flow against closed forms: matrix exponentials, conservation laws, stopping times, sliding on a kink."""
+"""Gradient flow against closed forms: matrix exponentials, conservation laws, stopping times,
+sliding on a kink.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +33,9 @@ def test_the_flow_of_a_quadratic_is_a_matrix_exponential(rng):
     exact = np.array([quadratic(x, y, start, t, 1 / 12) for t in times.ravel()]).reshape(4, 8, 3, 2)
     np.testing.assert_allclose(flow.at(times), exact, rtol=100 * RTOL, atol=100 * RTOL)
     for t, params, loss in zip(flow.times, flow.params, flow.losses, strict=True):
-        np.testing.assert_allclose(params, quadratic(x, y, start, t, 1 / 12), rtol=100 * RTOL, atol=100 * RTOL)
+        np.testing.assert_allclose(
+            params, quadratic(x, y, start, t, 1 / 12), rtol=100 * RTOL, atol=100 * RTOL
+        )
         np.testing.assert_allclose(loss, ((x @ params - y) ** 2).mean(), rtol=1e-13)
     assert flow.times[0] == 0 and flow.times[-1] == flow.t1 == 3 and not flow.stopped
     assert np.array_equal(flow.params[0], start) and (np.diff(flow.losses) < 0).all()
@@ -48,8 +52,14 @@ def test_a_stiff_flow_takes_few_implicit_steps():
     exact = np.exp(-3.0 / 12 * np.array([1.0, 900.0, 90000.0]))[:, None] * start
     for flow in (explicit, implicit):
         np.testing.assert_allclose(flow.params[-1], exact, rtol=1e-4, atol=1e-6)
-    assert implicit.stats["solver"] == "Kvaerno5" and implicit.stats["accepted"] < explicit.stats["accepted"] / 10
-    with pytest.raises(ArithmeticError, match=r"more than \d+ steps, having come to t = .* of 3; pass `stiff=True` if"):
+    assert (
+        implicit.stats["solver"] == "Kvaerno5"
+        and implicit.stats["accepted"] < explicit.stats["accepted"] / 10
+    )
+    with pytest.raises(
+        ArithmeticError,
+        match=r"more than \d+ steps, having come to t = .* of 3; pass `stiff=True` if",
+    ):
         gradient_flow(linear, start, x, y, max_steps=300, **options)
 
 
@@ -57,7 +67,9 @@ LINEAR_NET = nm.MLP((3, 4, 2), "identity", bias=False)
 
 
 def balance(params, weight: float = 1.0) -> np.ndarray:
-    """W₂ᵀW₂ − weight · W₁W₁ᵀ: conserved for weight 1, and for 1/3 where the first layer moves three times as fast."""
+    """W₂ᵀW₂ − weight · W₁W₁ᵀ: conserved for weight 1, and for 1/3 where the first layer moves
+    three times as fast.
+    """
     first, second = (layer.weight for layer in params)
     return second.mT @ second - weight * first @ first.mT
 
@@ -102,11 +114,15 @@ def test_pieces_join():
     times = np.linspace(0, 5, 101)
     flow = follow()
     assert len(flow.interpolations) > 3
-    np.testing.assert_allclose(flow.at(times), 2 - 2 * np.exp(-times), rtol=100 * RTOL, atol=100 * RTOL)
+    np.testing.assert_allclose(
+        flow.at(times), 2 - 2 * np.exp(-times), rtol=100 * RTOL, atol=100 * RTOL
+    )
     saved = follow(saveat=[0.2, 5.0], dense=False)
     assert saved.times.tolist() == [0.2, 5.0]
     np.testing.assert_allclose(saved.params, 2 - 2 * np.exp(-saved.times), rtol=100 * RTOL)
-    np.testing.assert_allclose(saved.losses, 2 * np.exp(-2 * saved.times), rtol=100 * RTOL / np.exp(-5))
+    np.testing.assert_allclose(
+        saved.losses, 2 * np.exp(-2 * saved.times), rtol=100 * RTOL / np.exp(-5)
+    )
     with pytest.raises(ValueError, match=r"`at` needs a trajectory computed with `dense=True`"):
         saved.at(0.3)
     with pytest.raises(ValueError, match=r"`t` is -1\.0; the trajectory runs from 0 to 5\.0"):
@@ -129,7 +145,9 @@ def test_an_event_stops_the_flow_at_its_zero():
 def test_float64_whatever_comes_in_and_nothing_compiled_twice(x64: bool):
     def again():
         start, one, two = jnp.float32(0.0), jnp.ones((1, 1)), jnp.full((1, 1), 2.0)
-        flow = gradient_flow(scalar, start, one, two, t1=4, loss=losses.half_squared_error, memory=20 * 8 * 3)
+        flow = gradient_flow(
+            scalar, start, one, two, t1=4, loss=losses.half_squared_error, memory=20 * 8 * 3
+        )
         return flow, flow.at(1.0)
 
     again()
@@ -145,10 +163,15 @@ def folded(params, x):
 
 
 def test_a_flow_that_slides_along_a_kink_needs_a_smallest_step():
-    """½(|θ| + 1)² draws θ to 0 from both sides: θ(t) = 2e⁻ᵗ − 1 until log 2, and 0 from there on."""
+    """½(|θ| + 1)² draws θ to 0 from both sides: θ(t) = 2e⁻ᵗ − 1 until log 2, and 0 from there
+    on.
+    """
     one = np.array([[1.0]])
     options = {"t1": 2.0, "loss": losses.half_squared_error}
-    with pytest.raises(ArithmeticError, match=r"come to t = 0\.693147 of 2; .* `dtmin=` if it may slide along a kink"):
+    with pytest.raises(
+        ArithmeticError,
+        match=r"come to t = 0\.693147 of 2; .* `dtmin=` if it may slide along a kink",
+    ):
         gradient_flow(folded, np.array(1.0), one, -one, max_steps=1000, **options)
     flow = gradient_flow(folded, np.array(1.0), one, -one, dtmin=1e-3, **options)
     exact = np.maximum(2 * np.exp(-flow.times) - 1, 0)

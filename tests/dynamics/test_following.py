@@ -1,4 +1,6 @@
-"""Results follow their inputs: what comes as JAX arrays leaves as such, what comes as NumPy leaves as NumPy."""
+"""Results follow their inputs: what comes as JAX arrays leaves as such, what comes as NumPy
+leaves as NumPy.
+"""
 
 import jax
 import jax.numpy as jnp

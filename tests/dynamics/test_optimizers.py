@@ -10,11 +10,19 @@ from neuromanifold.dynamics import adam_l2
 from neuromanifold.dynamics.optimizers import describe
 
 
-def steps(optimizer: optax.GradientTransformation, theta: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    params = {"a": jnp.asarray(theta[:2], jnp.float32), "b": jnp.asarray(theta[2:], jnp.float32).reshape(1, 3)}
+def steps(
+    optimizer: optax.GradientTransformation, theta: np.ndarray, gradients: np.ndarray
+) -> np.ndarray:
+    params = {
+        "a": jnp.asarray(theta[:2], jnp.float32),
+        "b": jnp.asarray(theta[2:], jnp.float32).reshape(1, 3),
+    }
     state = optimizer.init(params)
     for gradient in gradients:
-        g = {"a": jnp.asarray(gradient[:2], jnp.float32), "b": jnp.asarray(gradient[2:], jnp.float32).reshape(1, 3)}
+        g = {
+            "a": jnp.asarray(gradient[:2], jnp.float32),
+            "b": jnp.asarray(gradient[2:], jnp.float32).reshape(1, 3),
+        }
         updates, state = optimizer.update(g, state, params)
         params = optax.apply_updates(params, updates)
     return plain.vector(params)
@@ -28,7 +36,9 @@ def test_adam_l2_is_torch_s_adam(rate: float, decay: float, rng):
     for gradient in gradients:
         expected = adam.step(expected, gradient)
     tolerance = 30 * 10 * np.finfo(np.float32).eps
-    np.testing.assert_allclose(steps(adam_l2(rate, decay), theta, gradients), expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        steps(adam_l2(rate, decay), theta, gradients), expected, rtol=tolerance, atol=tolerance
+    )
     decoupled = steps(optax.adamw(rate, weight_decay=decay or 0.1), theta, gradients)
     assert abs(decoupled - expected).max() > 1e-3
 

@@ -1,4 +1,6 @@
-"""The trainer equals a plain loop, member by member and step by step; nothing depends on how the work is cut."""
+"""The trainer equals a plain loop, member by member and step by step; nothing depends on how the
+work is cut.
+"""
 
 from functools import partial
 
@@ -13,14 +15,25 @@ import cast
 import neuromanifold.dynamics
 from dynamics import plain
 from dynamics.compilations import compilations
-from neuromanifold.dynamics import Probe, adam_l2, job, lanes, loss_probe, r_squared, train, weight_norm
+from neuromanifold.dynamics import (
+    Probe,
+    adam_l2,
+    job,
+    lanes,
+    loss_probe,
+    r_squared,
+    train,
+    weight_norm,
+)
 from neuromanifold.dynamics.epochs import permutation
 from neuromanifold.models import losses
 
 NET, REFERENCE = cast.OUTPUTS.model, cast.OUTPUTS.reference
 SAMPLES, BATCH, EPOCHS = 10, 4, 3
 STEPS = EPOCHS * 3  # batches of 4, 4 and 2
-ROUNDING = STEPS * 1e4 * np.finfo(np.float64).eps  # a thousand operations a step, Adam's quotients lose a digit
+ROUNDING = (
+    STEPS * 1e4 * np.finfo(np.float64).eps
+)  # a thousand operations a step, Adam's quotients lose a digit
 LOSS = loss_probe(losses.mse)
 
 
@@ -35,7 +48,13 @@ def data(rng: np.random.Generator, *stack: int):
 
 def ordinary(params, x, y, key, **options):
     """The training that most tests share, so that it is compiled once."""
-    given = {"epochs": EPOCHS, "batch_size": BATCH, "optimizer": adam_l2(0.05, 0.01), "probes": [LOSS], "every": 1}
+    given = {
+        "epochs": EPOCHS,
+        "batch_size": BATCH,
+        "optimizer": adam_l2(0.05, 0.01),
+        "probes": [LOSS],
+        "every": 1,
+    }
     return train(NET, params, x, y, key=key, **{**given, **options})
 
 
@@ -49,14 +68,20 @@ def test_every_member_of_a_sweep_equals_a_plain_loop_step_by_step(key, rng, tall
     assert done.history.loss.shape == (2, 2, 2, 2, EPOCHS + 1)
     for d, w, l, r in np.ndindex(2, 2, 2, 2):
         one = jax.tree.map(lambda a, r=r: a[r], params)
-        loop = partial(plain.train, REFERENCE, one, x[d], y[d], key=key, run=r, epochs=EPOCHS, batch_size=BATCH)
+        loop = partial(
+            plain.train, REFERENCE, one, x[d], y[d], key=key, run=r, epochs=EPOCHS, batch_size=BATCH
+        )
         theta, values = loop(optimizer=plain.Adam(rates[l], decays[w]))
         member = plain.vector(done.member(dataset=d, weight_decay=w, lr=l, run=r))
         np.testing.assert_allclose(member, theta, rtol=ROUNDING, atol=ROUNDING)
         np.testing.assert_allclose(done.history.loss[d, w, l, r], values, rtol=ROUNDING)
         if (d, w, l, r) == (1, 1, 1, 1):
-            other = loop(run=0, optimizer=plain.Adam(rates[l], decays[w]))[0]  # the batches of another run
-            longer = loop(batch_size=5, optimizer=plain.Adam(rates[l], decays[w]))[0]  # no short batch
+            other = loop(run=0, optimizer=plain.Adam(rates[l], decays[w]))[
+                0
+            ]  # the batches of another run
+            longer = loop(batch_size=5, optimizer=plain.Adam(rates[l], decays[w]))[
+                0
+            ]  # no short batch
             assert min(abs(member - other).max(), abs(member - longer).max()) > 1e-3
     tally(16, of=16, what="members")
 
@@ -68,15 +93,23 @@ def test_float32_stays_float32_and_agrees_with_the_loop_to_its_rounding(key, rng
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(done.params))
     for r in range(3):
         one = jax.tree.map(lambda a, r=r: a[r], params)
-        loop = partial(plain.train, REFERENCE, one, x, y, key=key, run=r, epochs=EPOCHS, batch_size=BATCH)
+        loop = partial(
+            plain.train, REFERENCE, one, x, y, key=key, run=r, epochs=EPOCHS, batch_size=BATCH
+        )
         theta, _ = loop(optimizer=plain.Adam(0.05, 0.01))
         tolerance = ROUNDING * np.finfo(np.float32).eps / np.finfo(np.float64).eps
-        np.testing.assert_allclose(plain.vector(done.member(run=r)), theta, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            plain.vector(done.member(run=r)), theta, rtol=tolerance, atol=tolerance
+        )
 
 
 def test_the_result_does_not_depend_on_the_global_flag(rng):
     params, (x, y), found = runs(rng, 3, "float32"), data(rng), []
-    for flag, key in ((False, jax.random.key(0)), (True, jax.random.key(0)), (False, jax.random.PRNGKey(0))):
+    for flag, key in (
+        (False, jax.random.key(0)),
+        (True, jax.random.key(0)),
+        (False, jax.random.PRNGKey(0)),
+    ):
         with jax.enable_x64(flag):
             found.append(plain.vector(ordinary(params, x, y, key).params))
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
@@ -84,7 +117,16 @@ def test_the_result_does_not_depend_on_the_global_flag(rng):
 
 def test_full_batches_are_gradient_descent(key, rng):
     x, y, theta = rng.normal(size=(20, 3)), rng.normal(size=(20, 1)), rng.normal(size=(4, 3, 1))
-    done = train(_linear, theta, x, y, key=key, epochs=50, loss=losses.half_squared_error, optimizer=optax.sgd(0.1))
+    done = train(
+        _linear,
+        theta,
+        x,
+        y,
+        key=key,
+        epochs=50,
+        loss=losses.half_squared_error,
+        optimizer=optax.sgd(0.1),
+    )
     hessian = x.T @ x / 20
     optimum = np.linalg.lstsq(x, y, rcond=None)[0]
     contraction = np.linalg.matrix_power(np.eye(3) - 0.1 * hessian, 50)
@@ -115,7 +157,13 @@ def test_permutations_are_uniform_and_follow_the_plain_law(key, draws, tally):
 def test_the_groups_follow_from_members_and_memory_alone(monkeypatch, key, rng):
     """Whatever the number of cores, the bits are the same; another `chunk` changes the rounding."""
     params, (x, y), found = runs(rng, 6, "float32"), data(rng), []
-    for cores, options, groups in ((1, {}, 2), (2, {}, 2), (64, {}, 2), (2, {"memory": 1}, 6), (2, {"chunk": 5}, 2)):
+    for cores, options, groups in (
+        (1, {}, 2),
+        (2, {}, 2),
+        (64, {}, 2),
+        (2, {"memory": 1}, 6),
+        (2, {"chunk": 5}, 2),
+    ):
         monkeypatch.setattr(lanes, "cores", lambda cores=cores: cores)
         done = ordinary(params, x, y, key, **options)
         assert done.history.attrs["groups"] == groups
@@ -130,7 +178,10 @@ def test_the_groups_follow_from_members_and_memory_alone(monkeypatch, key, rng):
 @pytest.mark.parametrize("members", [1, 2, 3, 7, 8, 16, 17, 45, 300, 4000])
 def test_groups_are_neither_too_long_nor_too_few(members):
     cut = lanes.plan(members, 1, 2**40)
-    assert cut.length <= lanes.LARGEST_ON_CPU and (cut.length - 1) * cut.groups < members <= cut.length * cut.groups
+    assert (
+        cut.length <= lanes.LARGEST_ON_CPU
+        and (cut.length - 1) * cut.groups < members <= cut.length * cut.groups
+    )
     assert members < 8 or cut.groups >= 4
     assert sorted({*cut.index.ravel().tolist()}) == list(range(members))
 
@@ -144,15 +195,32 @@ def test_one_network_is_trained_like_a_run_of_one(key, rng):
     assert np.array_equal(one.history.loss, many.history.loss[0])
     assert plain.vector(one.member()).shape == plain.vector(one.params).shape
     assert repr(one) == f"Training({NET!r}, one network; loss)"
-    swept = ordinary(jax.tree.map(lambda a: a[0], params), x, y, key, hyper={"lr": [0.1, 0.05]}, optimizer=adam_l2)
+    swept = ordinary(
+        jax.tree.map(lambda a: a[0], params),
+        x,
+        y,
+        key,
+        hyper={"lr": [0.1, 0.05]},
+        optimizer=adam_l2,
+    )
     assert swept.axes == ("lr",) and swept.history.loss.shape == (2, EPOCHS + 1)
 
 
 def test_where_shapes_leave_it_open_a_word_says_whether_there_are_runs(key):
     scale, x = np.ones((1, 1)), np.ones((4, 1))
-    fit = partial(train, lambda params, x: params * x, scale, x, 2 * x, key=key, epochs=1, optimizer=optax.sgd(0.1))
+    fit = partial(
+        train,
+        lambda params, x: params * x,
+        scale,
+        x,
+        2 * x,
+        key=key,
+        epochs=1,
+        optimizer=optax.sgd(0.1),
+    )
     with pytest.raises(
-        ValueError, match=r"`params` \(params \(1, 1\)\) may be one network or 1 of them: say `single=True`"
+        ValueError,
+        match=r"`params` \(params \(1, 1\)\) may be one network or 1 of them: say `single=True`",
     ):
         fit()
     assert fit(single=True).params.shape == (1, 1) and fit(single=True).axes == ()
@@ -174,7 +242,12 @@ def test_a_second_training_of_the_same_shapes_compiles_nothing(key, rng):
     ordinary(runs(rng, 3, "float32"), *data(rng), key)
     with compilations() as second:
         ordinary(
-            runs(rng, 3, "float32"), *data(rng), jax.random.key(9), epochs=5, every=2, optimizer=adam_l2(0.05, 0.01)
+            runs(rng, 3, "float32"),
+            *data(rng),
+            jax.random.key(9),
+            epochs=5,
+            every=2,
+            optimizer=adam_l2(0.05, 0.01),
         )
     assert second == []
     with compilations() as other:
@@ -197,11 +270,18 @@ def test_probes_traced_or_on_the_host_see_the_same_networks(key, rng):
         ("layer",),
     )
     traced = Probe(
-        lambda f, params, x, y: jnp.stack([jnp.abs(a).max() for a in jax.tree.leaves(params)]).max(), "traced"
+        lambda f, params, x, y: jnp.stack(
+            [jnp.abs(a).max() for a in jax.tree.leaves(params)]
+        ).max(),
+        "traced",
     )
     given = [largest, layer_norms, traced, r_squared, weight_norm, LOSS]
     history = ordinary(params, x, y, key, probes=given).history
-    assert history.largest.dims == ("run", "epoch") and history.layer_norms.dims == ("run", "epoch", "layer")
+    assert history.largest.dims == ("run", "epoch") and history.layer_norms.dims == (
+        "run",
+        "epoch",
+        "layer",
+    )
     assert np.array_equal(history.largest, history.traced)
     assert set(seen) == {(np.ndarray, (4, 2), (SAMPLES, 2))} and len(seen) == 3 * (EPOCHS + 1)
     total = sum((leaf**2).reshape(3, -1).sum(1) for leaf in jax.tree.leaves(params))
@@ -217,7 +297,11 @@ def test_the_history_says_how_it_was_made_and_survives_a_file(key, rng, tmp_path
     made = done.history.attrs
     assert made["model"] == repr(NET) and made["optimizer"] == "adam_l2(lr=0.05, weight_decay=0.01)"
     assert made["batch_size"] == BATCH and made["epochs"] == EPOCHS and made["dtype"] == "float32"
-    assert made["loss"] == "mse" and made["device"].endswith("(cpu)") and f"jax {jax.__version__}" in made["versions"]
+    assert (
+        made["loss"] == "mse"
+        and made["device"].endswith("(cpu)")
+        and f"jax {jax.__version__}" in made["versions"]
+    )
     implementation, *words = made["key"].split()
     again = jax.random.wrap_key_data(np.array(words, np.uint32), impl=implementation)
     assert bool(again == key)
@@ -235,9 +319,16 @@ def test_without_epochs_nothing_changes(key, rng):
 
 
 def test_any_optimiser_of_optax_trains(key, rng):
-    x, y, theta = rng.normal(size=(20, 3)), rng.normal(size=(20, 1)), np.float32(rng.normal(size=(2, 3, 1)))
+    x, y, theta = (
+        rng.normal(size=(20, 3)),
+        rng.normal(size=(20, 1)),
+        np.float32(rng.normal(size=(2, 3, 1))),
+    )
     schedule = optax.exponential_decay(0.1, transition_steps=10, decay_rate=0.5)
-    for optimizer in (optax.adam(schedule), optax.polyak_sgd()):  # a schedule; one that needs the value of the loss
+    for optimizer in (
+        optax.adam(schedule),
+        optax.polyak_sgd(),
+    ):  # a schedule; one that needs the value of the loss
         done = train(_linear, theta, x, y, key=key, epochs=30, optimizer=optimizer, probes=[LOSS])
         assert (done.history.loss[:, -1] < 0.7 * done.history.loss[:, 0]).all()
         assert done.params.dtype == np.float32
@@ -251,7 +342,9 @@ def test_progress_is_shown_on_request(key, rng, capsys):
 
 
 def test_the_room_exports_what_it_says():
-    assert all(getattr(neuromanifold.dynamics, name).__doc__ for name in neuromanifold.dynamics.__all__)
+    assert all(
+        getattr(neuromanifold.dynamics, name).__doc__ for name in neuromanifold.dynamics.__all__
+    )
 
 
 def test_a_program_that_calls_lapack_runs_one_group_at_a_time(monkeypatch, key, rng):
@@ -274,7 +367,9 @@ def test_a_program_that_calls_lapack_runs_one_group_at_a_time(monkeypatch, key, 
 
 def test_blas_has_one_thread_while_probes_run_and_its_own_number_again_afterwards(key, rng):
     def threads() -> list[int]:
-        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+        return [
+            library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+        ]
 
     probe = Probe(lambda f, params, x, y: max(threads()), "threads", host=True)
     before = threads()

@@ -1,4 +1,6 @@
-"""Fibres: planted parameters recovered, counts in closed form and by a many-start search, degenerate filters, errors."""
+"""Fibres: planted parameters recovered, counts in closed form and by a many-start search,
+degenerate filters, errors.
+"""
 
 import time
 from fractions import Fraction
@@ -52,7 +54,9 @@ def filters(net, rng):
 
 def contains(tuples, params) -> bool:
     flat = join(params)
-    return any(np.linalg.norm(join(other) - flat) <= 1e-6 * np.linalg.norm(flat) for other in tuples)
+    return any(
+        np.linalg.norm(join(other) - flat) <= 1e-6 * np.linalg.norm(flat) for other in tuples
+    )
 
 
 def check(over, net, v, delta):
@@ -85,7 +89,9 @@ def test_planted_parameters_and_their_mates_are_found_by_roots(net, rng, draws, 
 
 @pytest.mark.parametrize("net", MORE_DIMENSIONS, ids=repr)
 def test_planted_parameters_and_their_mates_are_found_by_factors(net, rng, draws, tally):
-    """[riemann, Cor 10, Obs 11]: generic filters are irreducible, so the mates are the permutations of like layers."""
+    """[riemann, Cor 10, Obs 11]: generic filters are irreducible, so the mates are the
+    permutations of like layers.
+    """
     cases = draws(6)
     orders = list(layer_permutations(net))
     for _ in range(cases):
@@ -114,7 +120,9 @@ def test_planted_parameters_and_their_mates_are_found_by_factors(net, rng, draws
     ids=repr,
 )
 def test_a_search_without_algebra_counts_the_same(net, starts, rng, tally):
-    """The many-start solver knows no roots and no factors; it must find nothing new and, given time, everything."""
+    """The many-start solver knows no roots and no factors; it must find nothing new and, given
+    time, everything.
+    """
     agreed = 0
     for _ in range(3):
         params = filters(net, rng)
@@ -127,7 +135,9 @@ def test_a_search_without_algebra_counts_the_same(net, starts, rng, tally):
 
 
 def test_filters_too_large_to_factor_as_a_whole(rng):
-    """14 × 14 × 14 entries: one tuple by least squares, its mates by the layers' factors; the method says so."""
+    """14 × 14 × 14 entries: one tuple by least squares, its mates by the layers' factors; the
+    method says so.
+    """
     net = LinearConvNet(((2, 2, 2),) * 3, ((3, 3, 3), (3, 3, 3), (1, 1, 1)))
     params = filters(net, rng)
     over = fiber(net, net.end_to_end(params), norm_differences(net, params))
@@ -136,7 +146,9 @@ def test_filters_too_large_to_factor_as_a_whole(rng):
 
 
 def test_counts_in_closed_form(rng):
-    """H linear factors with distinct real roots in H layers of size two: every order, every sign pattern."""
+    """H linear factors with distinct real roots in H layers of size two: every order, every sign
+    pattern.
+    """
     for depth in (2, 3, 4):
         net = LinearConvNet((2,) * depth, (1,) * depth)
         v = net.end_to_end(tuple(np.array([1, root], object) for root in range(1, depth + 1)))
@@ -168,7 +180,9 @@ def test_counts_in_closed_form(rng):
     ],
 )
 def test_degenerate_filters(shapes, strides, parts, expected, given):
-    """Repeated roots, roots at 0 and ∞ (where z ↦ z^t ramifies), orbits of roots; counted by hand."""
+    """Repeated roots, roots at 0 and ∞ (where z ↦ z^t ramifies), orbits of roots; counted by
+    hand.
+    """
     net = LinearConvNet(shapes, strides)
     v = np.ones(1, object)
     for part in parts:
@@ -184,10 +198,15 @@ def test_degenerate_filters(shapes, strides, parts, expected, given):
     [
         # two equal filters: one factorisation, not two
         ((((2, 2), (2, 2)), ((1, 1), (1, 1))), ([[1, 2], [3, 5]], [[1, 2], [3, 5]]), 1),
-        # (1 + y_1)(1 + y_2) in one layer: its two factors and the other layer's can be dealt out differently
+        # (1 + y_1)(1 + y_2) in one layer: its two factors and the other layer's can be dealt out
+        # differently
         ((((2, 2), (2, 2)), ((1, 1), (1, 1))), ([[1, 1], [1, 1]], [[1, 2], [2, 4]]), 4),
         # a square inside one layer: the small layer takes one of two factors
-        ((((3, 3), (2, 2)), ((1, 1), (1, 1))), ([[1, 4, 4], [6, 22, 20], [9, 30, 25]], [[1, 0], [0, 1]]), 2),
+        (
+            (((3, 3), (2, 2)), ((1, 1), (1, 1))),
+            ([[1, 4, 4], [6, 22, 20], [9, 30, 25]], [[1, 0], [0, 1]]),
+            2,
+        ),
         # a coordinate factor in each layer
         ((((2, 2), (2, 2)), ((1, 1), (1, 1))), ([[0, 1], [0, 2]], [[1, 3], [0, 0]]), 4),
         # irreducible over ℚ, not over ℝ: y² − 2
@@ -235,7 +254,9 @@ def test_filters_off_the_neuromanifold_are_told_with_their_distance(rng):
     "net", [ONE_DIMENSION[0], ONE_DIMENSION[2], *MORE_DIMENSIONS[:2], MORE_DIMENSIONS[4]], ids=repr
 )
 def test_filters_known_approximately(net, rng, tally):
-    """With noise of relative size 1e-7, or 1e-5, and `rtol` above it, the tuples are those without noise, nearly."""
+    """With noise of relative size 1e-7, or 1e-5, and `rtol` above it, the tuples are those
+    without noise, nearly.
+    """
     found = 0
     for size in (1e-7, 1e-5):
         for _ in range(4):
@@ -262,7 +283,8 @@ def test_the_fibre_over_zero():
 def test_fibres_that_are_refused():
     net = LinearConvNet((3, 2), (2, 1))
     with pytest.raises(
-        ValueError, match=r"`v` has shape \(4,\); the end-to-end filter of LinearConvNet.* has shape \(5,\)."
+        ValueError,
+        match=r"`v` has shape \(4,\); the end-to-end filter of LinearConvNet.* has shape \(5,\).",
     ):
         fiber(net, np.ones(4))
     with pytest.raises(TypeError, match="`v` is complex"):
@@ -271,12 +293,16 @@ def test_fibres_that_are_refused():
         fiber(net, np.array([1.0, np.nan, 1, 1, 1]))
     with pytest.raises(ValueError, match="fibres are those of linear networks"):
         fiber(LinearConvNet((3, 2), (2, 1), activation="relu"), np.ones(5))
-    with pytest.raises(ValueError, match=r"`v` has more than 10 factorisations; raise `limit` to list them all."):
+    with pytest.raises(
+        ValueError, match=r"`v` has more than 10 factorisations; raise `limit` to list them all."
+    ):
         fiber(LinearConvNet((2,) * 4, (1,) * 4), np.poly([1.0, 2.0, 3.0, 4.0]), limit=10)
 
 
 def test_throughput(rng):
-    """A floor far below what an idle core does (2,000 a second, 13 ms), so that a loaded machine does not fail it."""
+    """A floor far below what an idle core does (2,000 a second, 13 ms), so that a loaded machine
+    does not fail it.
+    """
     net = LinearConvNet((3, 2), (2, 1))
     filters_ = [net.end_to_end(filters(net, rng)) for _ in range(200)]
     fiber(net, filters_[0])

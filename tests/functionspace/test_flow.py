@@ -47,7 +47,9 @@ def data(net, rng):
     ids=repr,
 )
 def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
-    """[riemann, before Lem 18]: Σ‖α(x) − y‖² = (v − u)ᵀA(v − u) + constant with A positive definite."""
+    """[riemann, before Lem 18]: Σ‖α(x) − y‖² = (v − u)ᵀA(v − u) + constant with A positive
+    definite.
+    """
     x, y = data(net, rng)
     loss = filter_loss(net, x, y)
     assert np.linalg.eigvalsh(loss.A).min() > 0
@@ -55,7 +57,9 @@ def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
         params = filters(net, rng)
         with arithmetic():
             direct = float(np.sum((np.asarray(net(params, x)) - y) ** 2))
-            slope = jax.grad(lambda p: jnp.sum((net(p, x) - y) ** 2))(tuple(map(jnp.asarray, params)))
+            slope = jax.grad(lambda p: jnp.sum((net(p, x) - y) ** 2))(
+                tuple(map(jnp.asarray, params))
+            )
         v = net.end_to_end(params)
         assert abs(loss(v) - direct) < 1e-11 * direct
         from neuromanifold.functionspace.kernel import filter_jacobian
@@ -64,7 +68,9 @@ def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
         np.testing.assert_allclose(
             pulled, np.concatenate([np.ravel(s) for s in slope]), atol=1e-10 * np.abs(pulled).max()
         )
-    with pytest.raises(ValueError, match=r"`x` has patches of rank .*; a positive definite loss on"):
+    with pytest.raises(
+        ValueError, match=r"`x` has patches of rank .*; a positive definite loss on"
+    ):
         filter_loss(net, x[:1] * 0 + 1.0, y[:1])
     with pytest.raises(ValueError, match=r"`y` has shape"):
         filter_loss(net, x, y[:, :1])
@@ -82,7 +88,11 @@ def test_the_squared_error_is_a_quadratic_form_of_the_filter(net, rng):
 def test_function_space_alone_follows_the_parameters(net, rng):
     """[riemann, Thm 4, 13]: to 1e-8 at t = 5, for δ ≠ 0; with another δ the flow is another."""
     params = filters(net, rng)
-    loss, delta, v = filter_loss(net, *data(net, rng)), norm_differences(net, params), net.end_to_end(params)
+    loss, delta, v = (
+        filter_loss(net, *data(net, rng)),
+        norm_differences(net, params),
+        net.end_to_end(params),
+    )
     options = {"times": 11, "rtol": 1e-11, "atol": 1e-12}
     down, up = (
         parameter_flow(net, params, loss=loss, t1=5.0, **options),
@@ -97,10 +107,14 @@ def test_function_space_alone_follows_the_parameters(net, rng):
 
 
 @pytest.mark.parametrize(
-    "net", [LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1))), LinearConvNet((3, 2), (1, 1))], ids=repr
+    "net",
+    [LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1))), LinearConvNet((3, 2), (1, 1))],
+    ids=repr,
 )
 def test_mates_with_different_kernels_part(net, rng):
-    """Thm 13 fails for like layers with δ ≠ 0, as stride one does in one dimension: one (v, δ), two flows."""
+    """Thm 13 fails for like layers with δ ≠ 0, as stride one does in one dimension: one (v, δ),
+    two flows.
+    """
     loss, over = filter_loss(net, *data(net, rng)), None
     while over is None or over.kernel_spread < 0.1:
         over = fiber(net, net.end_to_end(filters(net, rng)), 1.0)
@@ -109,16 +123,23 @@ def test_mates_with_different_kernels_part(net, rng):
     ends = []
     for params in over.up_to_signs[:2]:
         down = parameter_flow(net, params, loss=loss, t1=0.5, times=3, rtol=1e-11)
-        up = riemannian_flow(net, over.v, 1.0, loss=loss, t1=0.5, params=params, times=3, rtol=1e-11)
+        up = riemannian_flow(
+            net, over.v, 1.0, loss=loss, t1=0.5, params=params, times=3, rtol=1e-11
+        )
         np.testing.assert_allclose(up.v, down.v, rtol=0, atol=1e-8 * np.linalg.norm(over.v))
         ends.append(down.v[-1])
     assert np.linalg.norm(ends[0] - ends[1]) > 1e-4 * np.linalg.norm(over.v)
-    signs = [parameter_flow(net, params, loss=loss, t1=0.5, times=3, rtol=1e-10).v[-1] for params in over.params[:2]]
+    signs = [
+        parameter_flow(net, params, loss=loss, t1=0.5, times=3, rtol=1e-10).v[-1]
+        for params in over.params[:2]
+    ]
     np.testing.assert_allclose(signs[0], signs[1], atol=1e-10)
 
 
 def test_the_parameter_flow_is_that_of_the_network_on_the_data(rng):
-    """The room dynamics integrates the network itself, by another solver, without filters or kernels."""
+    """The room dynamics integrates the network itself, by another solver, without filters or
+    kernels.
+    """
     from neuromanifold.dynamics.flow import gradient_flow
     from neuromanifold.models.losses import squared_error
 
@@ -136,7 +157,8 @@ def test_any_loss_and_bad_times(rng):
     params, u = filters(net, rng), rng.normal(size=5)
     quadratic, written = FilterLoss(np.eye(5), u), lambda v: jnp.sum((v - u) ** 2)
     first, second = (
-        parameter_flow(net, params, loss=loss, t1=1.0, times=3, rtol=1e-8) for loss in (quadratic, written)
+        parameter_flow(net, params, loss=loss, t1=1.0, times=3, rtol=1e-8)
+        for loss in (quadratic, written)
     )
     np.testing.assert_allclose(first.v, second.v, atol=1e-9)
     assert gradient_of(written)(u).dtype == np.float64
@@ -158,18 +180,24 @@ def test_a_flow_that_is_not_euclidean_does_not_conserve_the_invariants(rng):
 
 @pytest.mark.parametrize("depth, d", [(2, 2), (2, 3), (3, 3), (4, 2)])
 def test_balanced_dense_networks(depth, d, rng):
-    """[riemann, Eq 6, 7, Thm 14]: one kernel, one orbit of orthogonal matrices, one flow of the product."""
+    """[riemann, Eq 6, 7, Thm 14]: one kernel, one orbit of orthogonal matrices, one flow of the
+    product.
+    """
     W = rng.normal(size=(d, d))
     first = balanced_factors(W, depth)
     np.testing.assert_allclose(end_to_end_matrix(first), W, atol=1e-13)
     assert max(np.abs(Delta).max() for Delta in gram_differences(first)) < 1e-13
     A = balanced_operator(W, depth)
-    np.testing.assert_allclose(dense_kernel(first).matrix, A.matrix, atol=1e-12 * np.linalg.norm(A.matrix))
+    np.testing.assert_allclose(
+        dense_kernel(first).matrix, A.matrix, atol=1e-12 * np.linalg.norm(A.matrix)
+    )
     Z = rng.normal(size=(d, d))
     np.testing.assert_allclose(A.matrix @ Z.ravel(), A(Z).ravel(), rtol=1e-12)
     rotations = [np.linalg.qr(rng.normal(size=(d, d)))[0] for _ in range(depth - 1)]
     turned = rotate_factors(first, rotations)
-    np.testing.assert_allclose(dense_kernel(turned).matrix, A.matrix, atol=1e-12 * np.linalg.norm(A.matrix))
+    np.testing.assert_allclose(
+        dense_kernel(turned).matrix, A.matrix, atol=1e-12 * np.linalg.norm(A.matrix)
+    )
     for second in (turned, *level_set_sample(first, 2)):
         gauge = gauge_between(first, second)
         assert gauge.orthogonality < 1e-8
@@ -191,9 +219,13 @@ def test_dense_kernels_are_those_of_the_jacobian(rng):
     with arithmetic():
         blocks = jax.jacobian(lambda p: p[2] @ p[1] @ p[0])(tuple(map(jnp.asarray, params)))
         J = np.concatenate([np.asarray(b).reshape(4, -1) for b in blocks], axis=1)
-    np.testing.assert_allclose(dense_kernel(params).matrix, J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2)
     np.testing.assert_allclose(
-        dense_kernel([Layer(W) for W in params]).matrix, J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2
+        dense_kernel(params).matrix, J @ J.T, atol=1e-12 * np.linalg.norm(J) ** 2
+    )
+    np.testing.assert_allclose(
+        dense_kernel([Layer(W) for W in params]).matrix,
+        J @ J.T,
+        atol=1e-12 * np.linalg.norm(J) ** 2,
     )
     wide = balanced_factors(rng.normal(size=(2, 4)), 3)
     np.testing.assert_allclose(
@@ -205,7 +237,13 @@ def test_unbalanced_dense_kernels_depend_on_the_parameters(rng):
     """[riemann, Ex 20], with what it leaves out: width one and Δ = c·I do not."""
     generic = tuple(rng.normal(size=(2, 2)) for _ in range(2))
     mates = level_set_sample(generic, 3)
-    assert max(kernel_distance(dense_kernel(generic).matrix, dense_kernel(mate).matrix) for mate in mates) > 1e-3
+    assert (
+        max(
+            kernel_distance(dense_kernel(generic).matrix, dense_kernel(mate).matrix)
+            for mate in mates
+        )
+        > 1e-3
+    )
     W = rng.normal(size=(2, 2))
     values, U = np.linalg.eigh(W @ W.T + 2 * np.eye(2))
     scalar = (W, (U * np.sqrt(values)) @ U.T)
@@ -214,17 +252,26 @@ def test_unbalanced_dense_kernels_depend_on_the_parameters(rng):
     for params in (scalar, narrow):
         mates = level_set_sample(params, 3)
         assert len(mates) == 3
-        assert max(kernel_distance(dense_kernel(params).matrix, dense_kernel(mate).matrix) for mate in mates) < 1e-7
+        assert (
+            max(
+                kernel_distance(dense_kernel(params).matrix, dense_kernel(mate).matrix)
+                for mate in mates
+            )
+            < 1e-7
+        )
 
 
 def test_dense_parameters_that_are_refused():
     with pytest.raises(
-        ValueError, match=r"`params\[1\]` has shape \(2, 3\) but layer 0 gives 2 outputs; order them W_1 first."
+        ValueError,
+        match=r"`params\[1\]` has shape \(2, 3\) but layer 0 gives 2 outputs; order them W_1 first.",
     ):
         dense_kernel((np.ones((2, 2)), np.ones((2, 3))))
     with pytest.raises(ValueError, match="pass one matrix per layer, the first layer first"):
         dense_kernel((np.ones(3),))
     with pytest.raises(ValueError, match=r"`depth` is 0; pass the number of layers."):
         balanced_operator(np.eye(2), 0)
-    with pytest.raises(ValueError, match=r"`rotations` has 2 entries; 2 layers have 1 hidden spaces."):
+    with pytest.raises(
+        ValueError, match=r"`rotations` has 2 entries; 2 layers have 1 hidden spaces."
+    ):
         rotate_factors((np.eye(2), np.eye(2)), [np.eye(2)] * 2)

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from neuromanifold.functionspace.kernel import filter_jacobian, filter_kernel, filter_kernel_blocks
-from neuromanifold.functionspace.polynomial import compose_exactly, exact, factor_exactly, multiply, primitive, spread
+from neuromanifold.functionspace.polynomial import (
+    compose_exactly,
+    exact,
+    factor_exactly,
+    multiply,
+    primitive,
+    spread,
+)
 from neuromanifold.functionspace.rescale import norm_differences, rescale, sign_patterns
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.precision import arithmetic
@@ -30,18 +37,24 @@ def test_the_jacobian_is_that_of_the_network(net, rng):
     params = filters(net, rng)
     with arithmetic():
         blocks = jax.jacobian(net.end_to_end)(tuple(map(jnp.asarray, params)))
-        expected = np.concatenate([np.asarray(b).reshape(np.prod(net.end_to_end_shape), -1) for b in blocks], axis=1)
+        expected = np.concatenate(
+            [np.asarray(b).reshape(np.prod(net.end_to_end_shape), -1) for b in blocks], axis=1
+        )
     J = filter_jacobian(net, params)
     np.testing.assert_allclose(J, expected, rtol=0, atol=1e-14 * np.abs(expected).max())
     np.testing.assert_allclose(
         filter_kernel(net, params), expected @ expected.T, atol=1e-13 * np.abs(expected).max() ** 2
     )
-    np.testing.assert_allclose(sum(filter_kernel_blocks(net, params)), J @ J.T, atol=1e-13 * np.abs(J).max() ** 2)
+    np.testing.assert_allclose(
+        sum(filter_kernel_blocks(net, params)), J @ J.T, atol=1e-13 * np.abs(J).max() ** 2
+    )
 
 
 @pytest.mark.parametrize("net", NETS, ids=repr)
 def test_euler_the_rescalings_and_homogeneity(net, rng):
-    """[riemann, Obs 3, Lem 5]: J θ = H μ(θ); (−w_l, w_{l+1}) is in the kernel; K_l has degree two in w_j, j ≠ l."""
+    """[riemann, Obs 3, Lem 5]: J θ = H μ(θ); (−w_l, w_{l+1}) is in the kernel; K_l has degree
+    two in w_j, j ≠ l.
+    """
     params = filters(net, rng)
     J, v = filter_jacobian(net, params), net.end_to_end(params).ravel()
     np.testing.assert_allclose(
@@ -50,7 +63,9 @@ def test_euler_the_rescalings_and_homogeneity(net, rng):
     for l in range(net.depth - 1):
         moved = [np.zeros(shape) for shape in net.filter_shapes]
         moved[l], moved[l + 1] = -params[l], params[l + 1]
-        assert np.abs(J @ np.concatenate([w.ravel() for w in moved])).max() < 1e-12 * np.abs(J).max()
+        assert (
+            np.abs(J @ np.concatenate([w.ravel() for w in moved])).max() < 1e-12 * np.abs(J).max()
+        )
     blocks = filter_kernel_blocks(net, params)
     scaled = filter_kernel_blocks(net, (3.0 * params[0], *params[1:]))
     np.testing.assert_allclose(scaled[0], blocks[0], rtol=1e-14)
@@ -87,7 +102,9 @@ def test_rational_kernels_are_exact(rng):
     K = filter_kernel(net, params)
     assert all(isinstance(entry, (Fraction, int)) for entry in K.ravel())
     floats = filter_kernel(net, tuple(w.astype(np.float64) for w in params))
-    np.testing.assert_allclose(K.astype(np.float64), floats, rtol=0, atol=1e-14 * np.abs(floats).max())
+    np.testing.assert_allclose(
+        K.astype(np.float64), floats, rtol=0, atol=1e-14 * np.abs(floats).max()
+    )
 
 
 def test_sparse_polynomials_multiply_exactly(rng):
@@ -99,8 +116,12 @@ def test_sparse_polynomials_multiply_exactly(rng):
     assert whole[0, 0] == p[0, 0] / 2
     assert whole.sum() == p.sum() * q.sum()
     assert primitive(exact([Fraction(1, 2), Fraction(1, 3)])) == [3, 2]
-    assert compose_exactly(LinearConvNet((2, 2), (1, 1)), ([0.1, 1.0], [1.0, 1.0]))[0] == Fraction(0.1)
-    product = multiply(multiply(exact([[1, 2], [3, 5]]), exact([[1, 2], [3, 5]])), exact([[1, 0, 1]]))
+    assert compose_exactly(LinearConvNet((2, 2), (1, 1)), ([0.1, 1.0], [1.0, 1.0]))[0] == Fraction(
+        0.1
+    )
+    product = multiply(
+        multiply(exact([[1, 2], [3, 5]]), exact([[1, 2], [3, 5]])), exact([[1, 0, 1]])
+    )
     assert [(factor.tolist(), power) for factor, power in factor_exactly(product)] == [
         ([[1, 0, 1]], 1),
         ([[1, 2], [3, 5]], 2),
@@ -109,7 +130,9 @@ def test_sparse_polynomials_multiply_exactly(rng):
 
 @pytest.mark.parametrize("net", NETS, ids=repr)
 def test_one_rescaling_up_to_signs(net, rng, draws, tally):
-    """[riemann, Prop 2, 12]: any δ is attained once up to signs; a second positive solution is searched for in vain."""
+    """[riemann, Prop 2, 12]: any δ is attained once up to signs; a second positive solution is
+    searched for in vain.
+    """
     cases = draws(40)
     for _ in range(cases):
         params = filters(net, rng)
@@ -121,7 +144,9 @@ def test_one_rescaling_up_to_signs(net, rng, draws, tally):
         assert scaled.residual < 1e-14 * (1 + np.abs(delta).sum())
         for member in scaled.all_params:
             v = net.end_to_end(params)
-            np.testing.assert_allclose(net.end_to_end(member), v, rtol=0, atol=1e-12 * np.abs(v).max())
+            np.testing.assert_allclose(
+                net.end_to_end(member), v, rtol=0, atol=1e-12 * np.abs(v).max()
+            )
         squared = np.array([np.sum(w * w) for w in params])
         offsets = np.concatenate([[0.0], np.cumsum(delta)])
         polynomial = np.poly(-offsets)
@@ -140,14 +165,20 @@ def test_extreme_invariants_are_attained():
         assert abs(np.log(scaled.scales).sum()) < 1e-10
         assert (scaled.scales > 0).all()
     assert sign_patterns(1).tolist() == [[1]]
-    np.testing.assert_allclose(norm_differences(net, rescale(net, params, 2.5).params), [2.5, 2.5], rtol=1e-12)
+    np.testing.assert_allclose(
+        norm_differences(net, rescale(net, params, 2.5).params), [2.5, 2.5], rtol=1e-12
+    )
 
 
 def test_filters_and_invariants_that_are_refused():
     net = LinearConvNet((3, 2), (2, 1))
-    with pytest.raises(ValueError, match=r"`params\[1\]` is zero, so no rescaling keeps the end-to-end filter"):
+    with pytest.raises(
+        ValueError, match=r"`params\[1\]` is zero, so no rescaling keeps the end-to-end filter"
+    ):
         rescale(net, (np.ones(3), np.zeros(2)), [1.0])
-    with pytest.raises(ValueError, match=r"`delta` has shape \(2,\); a network with 2 layers has 1 invariants."):
+    with pytest.raises(
+        ValueError, match=r"`delta` has shape \(2,\); a network with 2 layers has 1 invariants."
+    ):
         rescale(net, (np.ones(3), np.ones(2)), [1.0, 2.0])
     with pytest.raises(ValueError, match=r"`delta` is \[nan\]; pass finite numbers."):
         rescale(net, (np.ones(3), np.ones(2)), [np.nan])

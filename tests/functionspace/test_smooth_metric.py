@@ -31,25 +31,39 @@ NETS = [
 
 @pytest.mark.parametrize("net", [*NETS, SQUARE, LinearConvNet((4, 3, 2), (1, 1, 1))], ids=repr)
 def test_the_dimension_is_the_exact_rank_at_generic_filters(net, rng):
-    """[riemann, Sec 2]: Σ(k_l − 1) + 1 in one dimension; one less parameter per rescaling in all."""
+    """[riemann, Sec 2]: Σ(k_l − 1) + 1 in one dimension; one less parameter per rescaling in
+    all.
+    """
     for _ in range(5):
         params = tuple(rng.integers(-99, 100, shape) for shape in net.filter_shapes)
-        assert exact_jacobian_rank(net, params) == neuromanifold_dimension(net) == int(jacobian_rank(net, params))
+        assert (
+            exact_jacobian_rank(net, params)
+            == neuromanifold_dimension(net)
+            == int(jacobian_rank(net, params))
+        )
     if net.dimension == 1:
         assert neuromanifold_dimension(net) == sum(k - 1 for (k,) in net.filter_shapes) + 1
     same = tuple(np.ones(shape, int) for shape in net.filter_shapes)
     if net in (RUNNING, SQUARE):
         shared = (np.array([1, 0, 1]), np.array([1, 1])) if net is RUNNING else same
-        assert exact_jacobian_rank(net, shared) == int(jacobian_rank(net, shared)) < neuromanifold_dimension(net)
+        assert (
+            exact_jacobian_rank(net, shared)
+            == int(jacobian_rank(net, shared))
+            < neuromanifold_dimension(net)
+        )
 
 
 def test_smooth_points_of_the_running_example(rng, draws):
     """[riemann, Ex 15]: smooth exactly when v_1 ≠ 0 or v_3 ≠ 0."""
     for _ in range(draws(100)):
-        v = RUNNING.end_to_end(tuple(rng.integers(-2, 3, shape).astype(object) for shape in RUNNING.filter_shapes))
+        v = RUNNING.end_to_end(
+            tuple(rng.integers(-2, 3, shape).astype(object) for shape in RUNNING.filter_shapes)
+        )
         for given in (v, v.astype(np.float64)):
             assert bool(is_smooth(RUNNING, given)) == bool(v[1] or v[3])
-    assert is_smooth(RUNNING, np.array([2, 0, 5, 0, 2])).reason == "several filter tuples lie over v"
+    assert (
+        is_smooth(RUNNING, np.array([2, 0, 5, 0, 2])).reason == "several filter tuples lie over v"
+    )
     assert is_smooth(RUNNING, np.array([1, 0, 2, 0, 1])).reason == "the differential drops rank"
     assert is_smooth(RUNNING, np.zeros(5)).reason.startswith("v is zero")
 
@@ -64,7 +78,11 @@ def test_smooth_points_of_the_running_example(rng, draws):
         (((2, 2), (1, 1)), [0, 0, 0], False),
         (((2, 4), (1, 1)), [1, 0, 2, 0, 1], False),  # (x² + y²)² needs two real roots
         (((3, 3), (1, 1)), [1, 0, 2, 0, 1], True),
-        (((5, 2), (2, 1)), [1, 0, 1, 0, 1, 0, 1], True),  # one real tuple, although three complex ones
+        (
+            ((5, 2), (2, 1)),
+            [1, 0, 1, 0, 1, 0, 1],
+            True,
+        ),  # one real tuple, although three complex ones
         (((5, 2), (2, 1)), [1, 0, 6, 0, 11, 0, 6], False),
         (((2, 2, 2), (1, 2, 1)), [1, 5, 6, 0, 0], True),
     ],
@@ -97,13 +115,17 @@ def test_layers_that_can_be_swapped():
     assert swappable(thin, 0, 1)
     assert thin.dilations[0] != thin.dilations[1]
     assert not swappable(LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1)
-    assert len(list(layer_permutations(LinearConvNet(((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3)))) == 2
+    assert (
+        len(list(layer_permutations(LinearConvNet(((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3)))) == 2
+    )
     assert merged(LinearConvNet((3, 2, 4), (1, 2, 1))) == LinearConvNet((4, 4), (2, 1))
 
 
 @pytest.mark.parametrize("net", NETS, ids=repr)
 def test_the_metric_two_ways(net, rng, draws, tally):
-    """[riemann, Lem 5, Cor 6]: K⁻¹ on T_vM is the pushforward of the Euclidean metric of Θ_δ, for every δ."""
+    """[riemann, Lem 5, Cor 6]: K⁻¹ on T_vM is the pushforward of the Euclidean metric of Θ_δ,
+    for every δ.
+    """
     cases = draws(5)
     for _ in range(cases):
         params = tuple(rng.normal(size=shape) for shape in net.filter_shapes)
@@ -113,7 +135,9 @@ def test_the_metric_two_ways(net, rng, draws, tally):
         assert np.linalg.eigvalsh(g.matrix).min() > 0
         tangents = level_set_tangents(net, g.params)
         assert tangents.shape == (net.n_params, neuromanifold_dimension(net))
-        np.testing.assert_allclose(tangents.T @ tangents, np.eye(neuromanifold_dimension(net)), atol=1e-12)
+        np.testing.assert_allclose(
+            tangents.T @ tangents, np.eye(neuromanifold_dimension(net)), atol=1e-12
+        )
         a = (g.basis @ rng.normal(size=neuromanifold_dimension(net))).reshape(net.end_to_end_shape)
         pseudo = np.linalg.pinv(filter_kernel(net, g.params), rcond=1e-12)
         assert abs(g(a, a) - a.ravel() @ pseudo @ a.ravel()) < 1e-8 * g(a, a)
@@ -126,7 +150,8 @@ def test_where_there_is_no_metric(rng):
     v = SQUARE.end_to_end(tuple(rng.normal(size=(2, 2)) for _ in range(2)))
     assert metric(SQUARE, v, 0.0).disagreement < 1e-9
     with pytest.raises(
-        ValueError, match=r"the kernel is no function of `v` and `delta`: 2 factorisations .* choose one with `params`"
+        ValueError,
+        match=r"the kernel is no function of `v` and `delta`: 2 factorisations .* choose one with `params`",
     ):
         metric(SQUARE, v, 1.0)
     over = fiber(SQUARE, v, 1.0)
@@ -136,7 +161,9 @@ def test_where_there_is_no_metric(rng):
         metric(SQUARE, v, 1.0, params=(np.ones((2, 2)), np.ones((2, 2))))
     with pytest.raises(ValueError, match="`v` is a singular point: dμ has rank 3 there"):
         metric(RUNNING, np.array([1, 0, 2, 0, 1]), 0.0)
-    with pytest.raises(ValueError, match="`v` has no finite fibre to take the kernel from: no tuples"):
+    with pytest.raises(
+        ValueError, match="`v` has no finite fibre to take the kernel from: no tuples"
+    ):
         metric(RUNNING, np.array([1.0, 1.0, 1.0, 1.0, -3.0]))
     g = metric(RUNNING, np.array([1.0, 2.0, 13.0, 20.0, 30.0]))
     with pytest.raises(ValueError, match="the vector is not tangent to the neuromanifold"):

@@ -1,4 +1,6 @@
-"""Small networks of every kind, written in plain JAX: what the graph must be able to follow. `smooth` ones have no exact answers."""
+"""Small networks of every kind, written in plain JAX: what the graph must be able to follow.
+`smooth` ones have no exact answers.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,15 +27,22 @@ class Architecture:
 
     def draw(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         return {
-            name: rng.normal(size=shape) / np.sqrt(max(1, np.prod(shape[:-1]))) for name, shape in self.shapes.items()
+            name: rng.normal(size=shape) / np.sqrt(max(1, np.prod(shape[:-1])))
+            for name, shape in self.shapes.items()
         }
 
     def coarse(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Small dyadic numbers, a fifth of them zero: ties are frequent."""
-        return {n: rng.integers(-4, 5, s) * (rng.random(s) < 0.8) / 4 for n, s in self.shapes.items()}
+        return {
+            n: rng.integers(-4, 5, s) * (rng.random(s) < 0.8) / 4 for n, s in self.shapes.items()
+        }
 
     def inputs(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        return rng.integers(0, self.tokens, (n, *self.sample)) if self.tokens else rng.normal(size=(n, *self.sample))
+        return (
+            rng.integers(0, self.tokens, (n, *self.sample))
+            if self.tokens
+            else rng.normal(size=(n, *self.sample))
+        )
 
 
 def conv(x: Any, kernel: Any, strides: Any = (1, 1), padding: Any = "VALID", **options: Any) -> Any:
@@ -42,7 +51,14 @@ def conv(x: Any, kernel: Any, strides: Any = (1, 1), padding: Any = "VALID", **o
     )
 
 
-def pool(x: Any, window: int = 2, *, stride: int | None = None, padding: str = "VALID", average: bool = False) -> Any:
+def pool(
+    x: Any,
+    window: int = 2,
+    *,
+    stride: int | None = None,
+    padding: str = "VALID",
+    average: bool = False,
+) -> Any:
     shape, steps = (1, window, window, 1), (1, stride or window, stride or window, 1)
     if average:
         return jax.lax.reduce_window(x, 0.0, jax.lax.add, shape, steps, padding) / window**2
@@ -152,7 +168,9 @@ def language_model(p: Any, x: Any) -> Any:
     scores = jnp.einsum("ntd,nsd->nts", q, k) / np.sqrt(q.shape[-1])
     scores = jnp.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -1e9)
     h = h + jnp.einsum("nts,nsd->ntd", jax.nn.softmax(scores), v) @ p["o"]
-    norm = (h - h.mean(-1, keepdims=True)) * jax.lax.rsqrt(h.var(-1, keepdims=True) + 1e-5) * p["gain"]
+    norm = (
+        (h - h.mean(-1, keepdims=True)) * jax.lax.rsqrt(h.var(-1, keepdims=True) + 1e-5) * p["gain"]
+    )
     return (h + jax.nn.gelu(norm @ p["u"]) @ p["d"]) @ p["head"]
 
 

@@ -27,7 +27,9 @@ def _table() -> tuple[list[str], dict[str, list[str]]]:
     ]
     at = next(i for i, row in enumerate(rows) if row[0] == "operation")
     body = {row[0]: row[1:] for row in rows[at + 2 :] if len(row) == len(rows[at])}
-    return rows[at][1:], {name: cells for names, cells in body.items() for name in re.split(r",\s*", names)}
+    return rows[at][1:], {
+        name: cells for names, cells in body.items() for name in re.split(r",\s*", names)
+    }
 
 
 def test_every_operation_stands_in_the_table_once():

@@ -1,4 +1,6 @@
-"""What a walk holds at once: counted by hand, measured, and decisions that do not depend on how many samples are walked together."""
+"""What a walk holds at once: counted by hand, measured, and decisions that do not depend on how
+many samples are walked together.
+"""
 
 import subprocess
 import sys
@@ -75,8 +77,11 @@ print(kept - before, peak() - before)
 
 
 def test_decisions_keep_to_the_memory():
-    """Resident memory of a process of its own: FLINT's matrices are nobody else's to see. With 48 bytes for every entry of a ball,
+    """Resident memory of a process of its own: FLINT's matrices are nobody else's to see. With 48
+    bytes for every entry of a ball,
     as was once thought, the budget is exceeded, so the measurement would show it."""
-    found = subprocess.run([sys.executable, "-c", _MEASURED], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        [sys.executable, "-c", _MEASURED], capture_output=True, text=True, check=True
+    ).stdout
     kept, careless = (int(word) * 2**10 for word in found.split())
     assert kept <= 96 * 2**20 < careless

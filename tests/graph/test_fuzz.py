@@ -1,4 +1,6 @@
-"""Programs drawn at random from the table of operations: every arithmetic against JAX and against fractions."""
+"""Programs drawn at random from the table of operations: every arithmetic against JAX and
+against fractions.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +17,9 @@ Step = Callable[[Any, Any], Any]
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 
-def _convolution(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Step, dict[str, np.ndarray]] | None:
+def _convolution(
+    rng: np.random.Generator, shape: tuple[int, ...]
+) -> tuple[Step, dict[str, np.ndarray]] | None:
     """Any strides, dilations of input and kernel, padding and groups."""
     channels = shape[-1]
     groups = channels if channels > 1 and rng.random() < 0.4 else 1
@@ -27,20 +31,30 @@ def _convolution(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Step
         "rhs_dilation": tuple(int(v) for v in rng.integers(1, 3, 2)),
         "feature_group_count": groups,
     }
-    params = {"kernel": _coarse(rng, (*size, channels // groups, out)), "bias": _coarse(rng, (out,))}
+    params = {
+        "kernel": _coarse(rng, (*size, channels // groups, out)),
+        "bias": _coarse(rng, (out,)),
+    }
 
     def step(p: Any, h: Any) -> Any:
-        return jax.lax.conv_general_dilated(h, p["kernel"], dimension_numbers=NHWC, **options) + p["bias"]
+        return (
+            jax.lax.conv_general_dilated(h, p["kernel"], dimension_numbers=NHWC, **options)
+            + p["bias"]
+        )
 
     return step, params
 
 
-def _pooling(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Step, dict[str, np.ndarray]] | None:
+def _pooling(
+    rng: np.random.Generator, shape: tuple[int, ...]
+) -> tuple[Step, dict[str, np.ndarray]] | None:
     """Largest, smallest or mean entries of overlapping windows, padded."""
     window = tuple(int(min(s, v)) for s, v in zip(shape[:2], rng.integers(1, 4, 2), strict=True))
     strides = tuple(int(v) for v in rng.integers(1, 3, 2))
     padding = [(int(rng.integers(0, k)), int(rng.integers(0, k))) for k in window]
-    start, reduce = [(-jnp.inf, jax.lax.max), (jnp.inf, jax.lax.min), (0.0, jax.lax.add)][int(rng.integers(3))]
+    start, reduce = [(-jnp.inf, jax.lax.max), (jnp.inf, jax.lax.min), (0.0, jax.lax.add)][
+        int(rng.integers(3))
+    ]
     geometry = (1, *window, 1), (1, *strides, 1), [(0, 0), *padding, (0, 0)]
     return lambda p, h: jax.lax.reduce_window(h, start, reduce, *geometry), {}
 
@@ -48,7 +62,9 @@ def _pooling(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Step, di
 def _scan(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Step, dict[str, np.ndarray]]:
     """A loop over a fixed number of steps, with a jitted body."""
     body = jax.jit(lambda carry, w: (jax.nn.relu(carry * w) - carry / 4, carry.sum(axis=-1)))
-    return lambda p, h: jax.lax.scan(body, h, p["w"])[0], {"w": _coarse(rng, (int(rng.integers(1, 4)),))}
+    return lambda p, h: jax.lax.scan(body, h, p["w"])[0], {
+        "w": _coarse(rng, (int(rng.integers(1, 4)),))
+    }
 
 
 def _simple(step: Callable[[Any], Any]) -> Callable[..., tuple[Step, dict[str, np.ndarray]]]:
@@ -56,7 +72,9 @@ def _simple(step: Callable[[Any], Any]) -> Callable[..., tuple[Step, dict[str, n
 
 
 def _gated(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Step, dict[str, np.ndarray]]:
-    return lambda p, h: (h @ p["a"]) * jax.nn.relu(h @ p["b"]), {k: _coarse(rng, (shape[-1], 2)) for k in "ab"}
+    return lambda p, h: (h @ p["a"]) * jax.nn.relu(h @ p["b"]), {
+        k: _coarse(rng, (shape[-1], 2)) for k in "ab"
+    }
 
 
 STEPS: dict[str, Callable[..., Any]] = {
@@ -81,7 +99,9 @@ STEPS: dict[str, Callable[..., Any]] = {
     "sorted out": _simple(lambda h: h - h.mean(axis=(1, 2), keepdims=True)),
     "largest": _simple(lambda h: h + h.max(axis=2, keepdims=True)),
     "nested": _simple(jax.jit(lambda h: jax.jit(jax.nn.relu)(h) - h.min(axis=1, keepdims=True))),
-    "constant branch": _simple(lambda h: jax.lax.cond(True, lambda z: z * 0.5, lambda z: z + 1.0, h)),
+    "constant branch": _simple(
+        lambda h: jax.lax.cond(True, lambda z: z * 0.5, lambda z: z + 1.0, h)
+    ),
     "einsum": _simple(lambda h: jnp.einsum("nijc,nijd->nicd", h, h)[..., :2] / 16),
 }
 
@@ -131,7 +151,14 @@ def test_programs_drawn_at_random(part: int, draws, tally):
 
 
 @pytest.mark.parametrize(
-    "jump", [jnp.sign, jnp.floor, jnp.round, lambda h: jnp.sort(h, axis=-1), lambda h: jax.lax.top_k(h, 3)[0]]
+    "jump",
+    [
+        jnp.sign,
+        jnp.floor,
+        jnp.round,
+        lambda h: jnp.sort(h, axis=-1),
+        lambda h: jax.lax.top_k(h, 3)[0],
+    ],
 )
 def test_discontinuous_and_ordering_operations_are_refused_where_they_matter(jump, rng):
     params, x = {"w": rng.normal(size=(3, 3))}, rng.normal(size=(2, 3))

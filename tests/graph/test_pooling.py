@@ -1,4 +1,6 @@
-"""Maxima of windows: value as JAX has it, derivative as a choice of the first largest entry, in all bits."""
+"""Maxima of windows: value as JAX has it, derivative as a choice of the first largest entry, in
+all bits.
+"""
 
 from types import SimpleNamespace
 
@@ -13,9 +15,24 @@ from neuromanifold.graph.reading import called, read
 
 _PLAIN = {"base_dilation": (1, 1), "window_dilation": (1, 1)}
 WINDOWS = {
-    "halves": {"window_dimensions": (2, 2), "window_strides": (2, 2), "padding": ((0, 0), (0, 0)), **_PLAIN},
-    "overlap": {"window_dimensions": (3, 2), "window_strides": (1, 2), "padding": ((1, 1), (0, 1)), **_PLAIN},
-    "large": {"window_dimensions": (9, 9), "window_strides": (1, 2), "padding": ((2, 0), (1, 3)), **_PLAIN},
+    "halves": {
+        "window_dimensions": (2, 2),
+        "window_strides": (2, 2),
+        "padding": ((0, 0), (0, 0)),
+        **_PLAIN,
+    },
+    "overlap": {
+        "window_dimensions": (3, 2),
+        "window_strides": (1, 2),
+        "padding": ((1, 1), (0, 1)),
+        **_PLAIN,
+    },
+    "large": {
+        "window_dimensions": (9, 9),
+        "window_strides": (1, 2),
+        "padding": ((2, 0), (1, 3)),
+        **_PLAIN,
+    },
     "dilated": {
         "window_dimensions": (2, 3),
         "window_strides": (1, 1),
@@ -53,7 +70,9 @@ def _by_hand(options, sign, a, change):
              j * options["window_strides"][1] + c * options["window_dilation"][1] - q)
             for r, c in np.ndindex(*options["window_dimensions"])
         ]  # fmt: skip
-        real = [place for place in places if 0 <= place[0] < a.shape[0] and 0 <= place[1] < a.shape[1]]
+        real = [
+            place for place in places if 0 <= place[0] < a.shape[0] and 0 <= place[1] < a.shape[1]
+        ]
         best = max(real, key=lambda place: sign * a[place])  # the first of equal ones
         value[i, j], moved[i, j] = a[best], change[best]
     return value, moved
@@ -65,10 +84,14 @@ def test_value_and_derivative_by_hand_with_many_ties(name, operation, rng, wide)
     options, sign = WINDOWS[name], 1 if operation == "reduce_window_max" else -1
     a, change = rng.integers(0, 4, (12, 13)).astype(float), rng.normal(size=(12, 13))
     value, moved = _by_hand(options, sign, a, change)
-    found, along = jax.jit(lambda a, t: jax.jvp(lambda a: pooled(operation, options, a), (a,), (t,)))(a, change)
+    found, along = jax.jit(
+        lambda a, t: jax.jvp(lambda a: pooled(operation, options, a), (a,), (t,))
+    )(a, change)
     assert (found == value).all() and (along == moved).all()
     weights = rng.normal(size=value.shape)
-    back = jax.jit(lambda a, w: jax.vjp(lambda a: pooled(operation, options, a), a)[1](w)[0])(a, weights)
+    back = jax.jit(lambda a, w: jax.vjp(lambda a: pooled(operation, options, a), a)[1](w)[0])(
+        a, weights
+    )
     assert np.vdot(back, change) == pytest.approx(np.vdot(weights, moved), rel=1e-13)
 
 
@@ -84,13 +107,17 @@ def test_functions_of_others_are_given_it_at_any_depth(rng, wide):
     expected, moved = jax.jvp(written, (a,), (change,))
     np.testing.assert_allclose(value, expected, rtol=1e-13)
     np.testing.assert_allclose(along, moved, rtol=1e-11)
-    text = str(jax.make_jaxpr(lambda a, t: jax.jvp(lambda a: called(written, a), (a,), (t,)))(a, change))
+    text = str(
+        jax.make_jaxpr(lambda a, t: jax.jvp(lambda a: called(written, a), (a,), (t,)))(a, change)
+    )
     control = str(jax.make_jaxpr(lambda a, t: jax.jvp(written, (a,), (t,)))(a, change))
     assert "select_and_gather_add" not in text and "select_and_gather_add" in control
 
 
 def test_gelu_by_tanh_is_not_left_to_cublas_on_a_gpu(wide, monkeypatch, rng):
-    """What an H200 showed: as jax.nn.gelu writes it, after a product, outputs are off by 1.5e-10; so rewritten, by 2e-16."""
+    """What an H200 showed: as jax.nn.gelu writes it, after a product, outputs are off by
+    1.5e-10; so rewritten, by 2e-16.
+    """
     z, w = rng.normal(size=(5, 3)), rng.normal(size=(3, 4))
 
     def network(z):
@@ -101,9 +128,13 @@ def test_gelu_by_tanh_is_not_left_to_cublas_on_a_gpu(wide, monkeypatch, rng):
 
     assert "reduce_precision" not in text(z)
     here = jax.jit(lambda z: called(network, z))(z)
-    monkeypatch.setattr("neuromanifold.graph.gpu_precision.devices", lambda: [SimpleNamespace(platform="gpu")])
+    monkeypatch.setattr(
+        "neuromanifold.graph.gpu_precision.devices", lambda: [SimpleNamespace(platform="gpu")]
+    )
     assert "reduce_precision" in text(z)
-    assert "reduce_precision" not in text(z.astype(np.float32))  # control: the epilogue is exact enough there
+    assert "reduce_precision" not in text(
+        z.astype(np.float32)
+    )  # control: the epilogue is exact enough there
     there, slope = jax.jvp(lambda z: called(network, z), (z,), (np.ones_like(z),))
     assert (there == here).all() or np.abs(there - here).max() < 1e-15
     np.testing.assert_allclose(slope, jax.jvp(network, (z,), (np.ones_like(z),))[1], rtol=1e-13)
@@ -118,7 +149,9 @@ def test_a_program_without_windows_stays_the_same_object(wide):
     )
     assert steadied(pooling) is not pooling
     whole, _ = read(
-        lambda a: jax.lax.reduce_window(a, np.iinfo(np.int32).min, jax.lax.max, **WINDOWS["halves"]),
+        lambda a: jax.lax.reduce_window(
+            a, np.iinfo(np.int32).min, jax.lax.max, **WINDOWS["halves"]
+        ),
         jax.ShapeDtypeStruct((4, 4), np.int32),
     )
     assert steadied(whole) is whole

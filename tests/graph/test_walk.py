@@ -1,4 +1,6 @@
-"""One walk, many arithmetics: values, derivatives and decisions against JAX in float64 and against fractions."""
+"""One walk, many arithmetics: values, derivatives and decisions against JAX in float64 and
+against fractions.
+"""
 
 from typing import Any
 
@@ -30,14 +32,22 @@ def test_values_and_gates_are_those_of_jax(net: Architecture, rng: np.random.Gen
     params, x = net.draw(rng), net.inputs(rng, 3)
     problem = Problem.of(net.f, params, x)
     with jax.enable_x64(True):
-        expected = np.asarray(net.f(jax.tree.map(jnp.asarray, params), jnp.asarray(x))).reshape(3, -1)
+        expected = np.asarray(net.f(jax.tree.map(jnp.asarray, params), jnp.asarray(x))).reshape(
+            3, -1
+        )
     values = problem.values(Bounded())
-    assert (np.abs(values.middle - expected) <= values.radius + 1e-13 * np.abs(expected).max()).all()
+    assert (
+        np.abs(values.middle - expected) <= values.radius + 1e-13 * np.abs(expected).max()
+    ).all()
 
 
 @pytest.mark.parametrize("net", [a for a in EXACT if a.name != "linear attention"], ids=str)
-def test_decisions_agree_in_floats_balls_and_rationals(net: Architecture, rng: np.random.Generator, draws, tally):
-    """Coarse parameters, so that ties are frequent; the float64 pass, ball arithmetic and fractions must agree on all of them."""
+def test_decisions_agree_in_floats_balls_and_rationals(
+    net: Architecture, rng: np.random.Generator, draws, tally
+):
+    """Coarse parameters, so that ties are frequent; the float64 pass, ball arithmetic and
+    fractions must agree on all of them.
+    """
     total, tied = draws(8), 0
     for _ in range(total):
         params, x = net.coarse(rng), net.inputs(rng, 3)
@@ -58,7 +68,9 @@ def test_decisions_agree_in_floats_balls_and_rationals(net: Architecture, rng: n
 
 
 @pytest.mark.parametrize("net", [a for a in ARCHITECTURES if a.smooth], ids=str)
-def test_what_has_no_exact_answer_is_refused_by_name_and_line(net: Architecture, rng: np.random.Generator):
+def test_what_has_no_exact_answer_is_refused_by_name_and_line(
+    net: Architecture, rng: np.random.Generator
+):
     with pytest.raises(NoExactAnswer, match=r"`f` uses (exp|tanh|rsqrt) \(.*architectures\.py:\d+"):
         Problem.of(net.f, net.draw(rng), net.inputs(rng, 2))
 
@@ -94,7 +106,11 @@ def test_a_table_shows_what_every_operation_allows(rng: np.random.Generator):
     net = next(a for a in EXACT if a.name == "max-pooling")
     graph = trace(net.f, net.draw(rng), net.inputs(rng, 2))
     text = str(graph)
-    assert "conv_general_dilated" in text and "reduce_window_max" in text and "piecewise linear" in text
+    assert (
+        "conv_general_dilated" in text
+        and "reduce_window_max" in text
+        and "piecewise linear" in text
+    )
     assert [u.operation for u in graph.units] == ["max", "reduce_window_max"]
     assert [u.name for u in graph.units] == ["b", "b"]
     assert (graph.piecewise_linear, graph.polynomial, graph.analytic) == (True, False, False)
@@ -109,7 +125,11 @@ def test_loops_and_branches_on_data_are_refused(rng: np.random.Generator):
 
     with pytest.raises(ValueError, match="a loop whose end depends on data"):
         trace(loop, {"w": np.ones(2)}, np.ones((1, 2)))
-    fixed = lambda p, x: jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * p["w"]), (0, x))[1]  # noqa: E731
+
+    def fixed(p, x):
+        end = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * p["w"]), (0, x))
+        return end[1]
+
     assert trace(fixed, {"w": np.ones(2)}, np.ones((1, 2))).polynomial
     chosen = lambda p, x: jax.lax.cond(x.ndim == 2, lambda h: h * p["w"], jnp.sin, x)  # noqa: E731
     assert trace(chosen, {"w": np.ones(2)}, np.ones((1, 2))).polynomial

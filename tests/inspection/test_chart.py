@@ -1,4 +1,6 @@
-"""Charts and maps of units by themselves: what they draw, what they hand to the script, and what they refuse to say wrongly."""
+"""Charts and maps of units by themselves: what they draw, what they hand to the script, and what
+they refuse to say wrongly.
+"""
 
 import dataclasses
 import json
@@ -26,12 +28,21 @@ def test_the_drawing_holds_the_numbers_to_scale():
     text = figure(chart, "caption")
     points = [
         tuple(map(float, p))
-        for p in re.findall(r"[ML]([\d.]+) ([\d.]+)", re.search(r'class="line c1" d="(.*?)"', text)[1])
+        for p in re.findall(
+            r"[ML]([\d.]+) ([\d.]+)", re.search(r'class="line c1" d="(.*?)"', text)[1]
+        )
     ]
     steps = np.diff(np.array(points), axis=0)
     assert len(points) == 5
-    np.testing.assert_allclose(steps, np.broadcast_to(steps[0], steps.shape), atol=0.11)  # one decimal of a unit
-    assert _data(text)["series"][0] == {"name": "s", "kind": "line", "x": [1, 2, 3, 4, 5], "y": [2, 4, 6, 8, 10]}
+    np.testing.assert_allclose(
+        steps, np.broadcast_to(steps[0], steps.shape), atol=0.11
+    )  # one decimal of a unit
+    assert _data(text)["series"][0] == {
+        "name": "s",
+        "kind": "line",
+        "x": [1, 2, 3, 4, 5],
+        "y": [2, 4, 6, 8, 10],
+    }
     assert 'aria-label="T. alt text"' in text
 
 
@@ -41,13 +52,19 @@ def test_what_has_no_number_interrupts_the_curve_and_logarithms_leave_out_zero()
     assert _data(text)["series"][0]["y"] == [1, None, 3, 4, None]
     drawn = re.search(r'class="line c1" d="(.*?)"', text)[1]
     assert re.sub(r"[\d. ]", "", drawn) == "MML"
-    logarithmic = Chart("T", "a", "x", "y", (Series("", X, np.array([0.0, 1, 10, 100, 1000]), "points"),), log=True)
+    logarithmic = Chart(
+        "T", "a", "x", "y", (Series("", X, np.array([0.0, 1, 10, 100, 1000]), "points"),), log=True
+    )
     assert figure(logarithmic).count("h0") == 4
     assert logarithmic.y_range() == pytest.approx((-0.18, 3.18))
 
 
 def test_rules_and_bands_are_drawn_and_named():
-    rules = (Rule(2.0, "cut", "c2"), Rule(3.0, "", "c5", vertical=True, width=1.0), Rule(4.0, "here", vertical=True))
+    rules = (
+        Rule(2.0, "cut", "c2"),
+        Rule(3.0, "", "c5", vertical=True, width=1.0),
+        Rule(4.0, "here", vertical=True),
+    )
     text = figure(Chart("T", "a", "x", "y", (Series("s", X, X),), rules))
     assert text.count('class="key rule') == 2
     assert 'class="band c5"' in text
@@ -108,16 +125,28 @@ def test_no_two_parts_of_an_account_look_alike_on_a_page():
     net, x = nm.MLP((1, 4, 4, 1)), np.linspace(-2, 2, 30)[:, None]
     found = nm.inspect(net, net.init(key=jax.random.key(0)), x)
     for kinds in (3, 9, 30):
-        many = dataclasses.replace(found.account, everywhere={f"kind {k}": 1 for k in range(kinds)}, on_regions={})
+        many = dataclasses.replace(
+            found.account, everywhere={f"kind {k}": 1 for k in range(kinds)}, on_regions={}
+        )
         page = nm.report.render(dataclasses.replace(found, account=many))
         bar = re.search(r'<svg class="bar".*?</svg><ul class="legend">(.*?)</ul>', page, re.DOTALL)
         keys = re.findall(r'class="key dot ([^"]*)"', bar[1])
-        assert len(set(keys)) == len(keys) == min(21, len([count for _, count in many.rows if count]))
-        assert all(f".{name} " in page or f".{name} {{" in page for key in keys for name in key.split())
+        assert (
+            len(set(keys)) == len(keys) == min(21, len([count for _, count in many.rows if count]))
+        )
+        assert all(
+            f".{name} " in page or f".{name} {{" in page for key in keys for name in key.split()
+        )
 
 
 def test_every_term_that_a_page_links_to_is_defined_on_it_and_no_other():
     net, x = nm.MLP((1, 4, 4, 1)), np.linspace(-2, 2, 30)[:, None]
     page = nm.report.render(nm.inspect(net, net.init(key=jax.random.key(0)), x, np.sin(x)))
-    links, defined = set(re.findall(r'href="#(term-[^"]*)"', page)), set(re.findall(r'<dt id="(term-[^"]*)"', page))
-    assert links == defined and {"term-functional-dimension", "term-parameter-direction", "term-scalings"} <= links
+    links, defined = (
+        set(re.findall(r'href="#(term-[^"]*)"', page)),
+        set(re.findall(r'<dt id="(term-[^"]*)"', page)),
+    )
+    assert (
+        links == defined
+        and {"term-functional-dimension", "term-parameter-direction", "term-scalings"} <= links
+    )

@@ -1,4 +1,6 @@
-"""Estimates before an inspection: counts against counted ones, never seconds; and the clock that shows what is left."""
+"""Estimates before an inspection: counts against counted ones, never seconds; and the clock that
+shows what is left.
+"""
 
 import importlib
 
@@ -29,13 +31,17 @@ def convolution(params, x):
 
 def drawn(rng):
     shapes = {"kernel": (4, 2, 3, 3), "in": (4, 6), "out": (6, 2)}
-    return {name: rng.normal(size=shape) for name, shape in shapes.items()}, rng.normal(size=(20, 2, 5, 5))
+    return {name: rng.normal(size=shape) for name, shape in shapes.items()}, rng.normal(
+        size=(20, 2, 5, 5)
+    )
 
 
 def test_operations_in_convolutions_are_counted_and_those_of_dense_layers_are_none(rng):
     params, x = drawn(rng)
     s = subject(convolution, params, x)
-    assert s.convolving == 2 * 4 * 3 * 3 * 2 * 3 * 3  # a product and a sum for each entry of the window at each place
+    assert (
+        s.convolving == 2 * 4 * 3 * 3 * 2 * 3 * 3
+    )  # a product and a sum for each entry of the window at each place
     net = nm.MLP((3, 4, 2))
     assert subject(net, net.init(key=jax.random.key(0)), rng.normal(size=(5, 3))).convolving == 0.0
 
@@ -64,19 +70,30 @@ def test_a_reduction_runs_the_network_about_as_often_as_its_estimate_says(rng, m
 def test_scalings_are_found_by_as_many_products_as_their_estimate_says(rng, monkeypatch):
     params, x = drawn(rng)
     pulled, original = [], balances._pulled
-    monkeypatch.setattr(balances, "_pulled", lambda *arguments: pulled.append(original(*arguments)) or pulled[-1])
+    monkeypatch.setattr(
+        balances, "_pulled", lambda *arguments: pulled.append(original(*arguments)) or pulled[-1]
+    )
     nm.symmetry.channel_scalings(convolution, params, x)
     forward_and_back = 4  # passes that a product with Jᵀ is worth
     assert len(pulled[0]) * balances._INPUTS * forward_and_back == costs._PULLED
 
 
 @pytest.mark.parametrize(
-    "widths, samples, low, high", [((784, 256, 256, 10), 500, 13, 52), ((784, 1024, 1024, 10), 100, 3.6, 14.4)]
+    "widths, samples, low, high",
+    [((784, 256, 256, 10), 500, 13, 52), ((784, 1024, 1024, 10), 100, 3.6, 14.4)],
 )
-def test_estimates_of_two_networks_stay_within_a_factor_two_of_what_was_measured(rng, widths, samples, low, high):
-    """Measured on one core: 26 s and 7.2 s (the second was once estimated at 62). Estimates are counts, the same on every machine."""
+def test_estimates_of_two_networks_stay_within_a_factor_two_of_what_was_measured(
+    rng, widths, samples, low, high
+):
+    """Measured on one core: 26 s and 7.2 s (the second was once estimated at 62). Estimates are
+    counts, the same on every machine.
+    """
     net = nm.MLP(widths)
-    s = subject(net, net.init(key=jax.random.key(0)), rng.normal(size=(samples, widths[0])).astype(np.float32))
+    s = subject(
+        net,
+        net.init(key=jax.random.key(0)),
+        rng.normal(size=(samples, widths[0])).astype(np.float32),
+    )
     asked = [c for c in SECTIONS if c.field not in inspecting._OF_TARGETS]
     chosen = [c for c in asked if not (c.obstacle(s) or inspecting.too_much(c, s, 600))]
     assert low < sum(c.seconds(s) for c in chosen) < high
@@ -84,7 +101,9 @@ def test_estimates_of_two_networks_stay_within_a_factor_two_of_what_was_measured
 
 def test_what_is_left_follows_the_pace_and_never_goes_below_nothing():
     clock = Clock((4.0, 10.0, 6.0), now=lambda: 0.0)
-    assert clock.left(at=0.0) == 20.0 and clock.left(at=9.0) == 16.0  # the first is late; the others are still to come
+    assert (
+        clock.left(at=0.0) == 20.0 and clock.left(at=9.0) == 16.0
+    )  # the first is late; the others are still to come
     clock.begin(1, at=8.0)  # twice as slow as estimated
     assert clock.left(at=8.0) == 32.0 and clock.left(at=18.0) == 22.0
     clock.begin(2, at=28.0)

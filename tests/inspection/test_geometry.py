@@ -1,4 +1,6 @@
-"""One geometry of a sample: a public call decides the bends of every sample once, and certifies the rank of J at most once."""
+"""One geometry of a sample: a public call decides the bends of every sample once, and certifies
+the rank of J at most once.
+"""
 
 import sys
 from collections import Counter
@@ -23,12 +25,18 @@ def network(params, x):
 def weights(key):
     sizes = {"bias": (4,), "in": (2, 4), "out": (4, 1)}
     keys = jax.random.split(key, len(sizes))
-    found = {name: np.array(jax.random.normal(k, size)) for k, (name, size) in zip(keys, sizes.items(), strict=True)}
+    found = {
+        name: np.array(jax.random.normal(k, size))
+        for k, (name, size) in zip(keys, sizes.items(), strict=True)
+    }
     found["bias"][0] = -9.0  # off on the sample: there is something to reduce
     return found
 
 
-SUBJECTS = {"perceptron": lambda key: (NET, NET.init(key=key)), "function": lambda key: (network, weights(key))}
+SUBJECTS = {
+    "perceptron": lambda key: (NET, NET.init(key=key)),
+    "function": lambda key: (network, weights(key)),
+}
 
 
 class Asked:
@@ -51,9 +59,15 @@ class Asked:
         monkeypatch.setattr(certificate, "JacobianCertificate", counting)
 
     def of(self, params, x) -> tuple[set[int], int]:
-        """How often the samples were decided (one number where all are alike), and how many ranks were certified."""
-        network = b"".join(np.asarray(leaf, np.float64).tobytes() for leaf in jax.tree.leaves(params))
-        return {self.decided[network, row.tobytes()] for row in np.asarray(x, np.float64)}, self.certified
+        """How often the samples were decided (one number where all are alike), and how many
+        ranks were certified.
+        """
+        network = b"".join(
+            np.asarray(leaf, np.float64).tobytes() for leaf in jax.tree.leaves(params)
+        )
+        return {
+            self.decided[network, row.tobytes()] for row in np.asarray(x, np.float64)
+        }, self.certified
 
 
 @pytest.fixture
@@ -63,7 +77,9 @@ def asked(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def exact_sections(monkeypatch):
-    """Without the sections that are singular values in float64: they ask nothing of this, and take the most time."""
+    """Without the sections that are singular values in float64: they ask nothing of this, and
+    take the most time.
+    """
     asking = [s for s in sections.SECTIONS if s.field not in ("float64", "float32", "spectrum")]
     monkeypatch.setattr(sys.modules["neuromanifold.inspection.inspect"], "SECTIONS", asking)
 
@@ -85,7 +101,9 @@ def test_bends_are_decided_once_and_the_rank_is_certified_once(verb, subject, as
     x, (call, ranks) = rng.normal(size=(14, 2)), VERBS[verb]
     call(f, params, x)
     assert asked.of(params, x) == ({1}, ranks)
-    assert max(asked.decided.values()) == 1  # nor is any other input, or any other network, decided twice
+    assert (
+        max(asked.decided.values()) == 1
+    )  # nor is any other input, or any other network, decided twice
 
 
 def test_the_ranks_of_single_layers_share_the_bends(asked, key, rng):
@@ -110,5 +128,9 @@ def test_what_is_shared_is_what_each_verb_says_alone(key, rng):
     assert int(found.exact) == int(account.functional) == account.chain[0]
     assert found.account.rows == account.rows
     assert str(found.reduction) == str(nm.reduce_width(NET, params, x))
-    assert [len(layer.linear) for layer in account.equivalence.layers] == [layer.active for layer in found.layers]
-    assert [len(layer.inactive) for layer in account.equivalence.layers] == [layer.inactive for layer in found.layers]
+    assert [len(layer.linear) for layer in account.equivalence.layers] == [
+        layer.active for layer in found.layers
+    ]
+    assert [len(layer.inactive) for layer in account.equivalence.layers] == [
+        layer.inactive for layer in found.layers
+    ]

@@ -29,7 +29,9 @@ def test_it_says_what_the_rooms_say(inspected):
     assert [layer.active for layer in inspection.layers] == [int(a.sum()) for a in fixed.active]
     assert [layer.inactive for layer in inspection.layers] == [int(a.sum()) for a in fixed.inactive]
     assert all(s.active + s.inactive + s.switching == s.width for s in inspection.layers)
-    np.testing.assert_allclose(inspection.spectrum.eigenvalues, nm.spectrum(NET, params, x).eigenvalues)
+    np.testing.assert_allclose(
+        inspection.spectrum.eigenvalues, nm.spectrum(NET, params, x).eigenvalues
+    )
 
 
 def test_r_squared_is_one_minus_the_residual_share(inspected):
@@ -52,7 +54,9 @@ def test_the_table_shows_the_proof(inspected):
 
 def test_smooth_networks_have_no_regions_and_a_numerical_rank():
     net = nm.MLP((2, 3, 1), "tanh")
-    inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.random.default_rng(0).normal(size=(20, 2)))
+    inspection = nm.inspect(
+        net, net.init(key=jax.random.key(0)), np.random.default_rng(0).normal(size=(20, 2))
+    )
     assert inspection.exact is None
     assert inspection.regions is None
     assert "numerical" in str(inspection)
@@ -63,7 +67,9 @@ def test_what_is_not_exact_is_named_and_a_kernel_may_show_full_rank(rng):
     net = nm.MLP((3, 40, 40, 2), "tanh")
     found = nm.inspect(net, net.init(key=jax.random.key(0)), rng.normal(size=(10, 3)))
     reasons = {part.title: part.left_out for part in found.parts}
-    assert reasons["exact rank"].startswith("exact arithmetic is that of fractions, and the network uses tanh")
+    assert reasons["exact rank"].startswith(
+        "exact arithmetic is that of fractions, and the network uses tanh"
+    )
     full = dataclasses.replace(found, float64=None)
     assert int(full.dimension) == 20
     assert "numerical, every eigenvalue of the kernel is above rounding" in str(full)
@@ -72,16 +78,24 @@ def test_what_is_not_exact_is_named_and_a_kernel_may_show_full_rank(rng):
 
 
 def test_any_function_is_inspected():
-    inspection = nm.inspect(lambda params, x: params["a"] * x + params["b"], {"a": 1.0, "b": 2.0}, np.ones((3, 1)))
+    inspection = nm.inspect(
+        lambda params, x: params["a"] * x + params["b"], {"a": 1.0, "b": 2.0}, np.ones((3, 1))
+    )
     assert (inspection.n_params, int(inspection.dimension)) == (2, 1)
 
 
 def test_the_rank_by_samples_is_the_rank_on_the_first_samples(inspected):
     params, x, inspection = inspected
     for n in (1, 2, 5, 11, 23, 40):
-        assert inspection.growth[n - 1] == int(nm.functional_dimension(NET, params, x[:n], exact=True))
+        assert inspection.growth[n - 1] == int(
+            nm.functional_dimension(NET, params, x[:n], exact=True)
+        )
     at = inspection.saturated_at
-    assert inspection.growth[at - 1] == int(inspection.exact) > (inspection.growth[at - 2] if at > 1 else 0)
+    assert (
+        inspection.growth[at - 1]
+        == int(inspection.exact)
+        > (inspection.growth[at - 2] if at > 1 else 0)
+    )
 
 
 def test_wide_jacobians_have_a_curve_too(rng):
@@ -92,7 +106,9 @@ def test_wide_jacobians_have_a_curve_too(rng):
     expected = [int(nm.functional_dimension(net, params, x[:n], exact=True)) for n in range(1, 10)]
     assert inspection.growth.tolist() == expected
     assert inspection.saturated_at == 6
-    assert "The first 6 samples already show all of it; the other 3 add nothing." in inspection.verdict
+    assert (
+        "The first 6 samples already show all of it; the other 3 add nothing." in inspection.verdict
+    )
 
 
 def test_a_rank_that_stood_still_for_one_sample_has_not_settled(rng):
@@ -111,7 +127,9 @@ def test_the_fit_of_classes_is_an_accuracy_and_the_table_names_the_loss(rng):
     found = nm.inspect(net, params, x, 100 * np.eye(3)[wrong] / 100)
     assert (found.fit, found.fit_name) == (0.75, "accuracy")
     assert "of mse" in str(found)
-    other = nm.inspect(net, params, x, 2 * np.eye(3)[wrong], loss=nm.losses.huber)  # control: no indicators
+    other = nm.inspect(
+        net, params, x, 2 * np.eye(3)[wrong], loss=nm.losses.huber
+    )  # control: no indicators
     assert other.fit_name == "r²" and other.fit < 0.75 and "of huber" in str(other)
 
 
@@ -132,14 +150,22 @@ def test_a_large_sample_is_thinned_and_the_table_says_so(inspected, rng):
     np.testing.assert_array_equal(inspection.sample[0], x[::5])
     assert "10 of the 50 samples, evenly spaced" in str(inspection)
     assert int(inspection.exact) == int(nm.functional_dimension(NET, params, x[::5], exact=True))
-    with pytest.raises(ValueError, match=r"`samples` is 0; pass how many of the 50 samples to look at"):
+    with pytest.raises(
+        ValueError, match=r"`samples` is 0; pass how many of the 50 samples to look at"
+    ):
         nm.inspect(NET, params, x, samples=0)
 
 
 def test_sections_beyond_memory_or_patience_are_left_out_and_say_so(inspected):
     params, x, _ = inspected
-    small = {part.title: part.left_out for part in nm.inspect(NET, params, x, samples=40, memory=5000).parts}
-    assert small["exact rank"] == "it would take 45 KB and the budget is 5 KB: pass more `memory` or fewer `samples`"
+    small = {
+        part.title: part.left_out
+        for part in nm.inspect(NET, params, x, samples=40, memory=5000).parts
+    }
+    assert (
+        small["exact rank"]
+        == "it would take 45 KB and the budget is 5 KB: pass more `memory` or fewer `samples`"
+    )
     assert nm.inspect(NET, params, x, memory=5000).n_samples < 40
     hasty = nm.inspect(NET, params, x, patience=0)
     assert hasty.dimension is None
@@ -184,13 +210,17 @@ def test_json_and_markdown_say_the_same(inspected, tmp_path):
 
 def test_the_target_must_have_the_output_shape(inspected):
     params, x, _ = inspected
-    with pytest.raises(ValueError, match=r"`y` has shape \(40,\) but the model's output has \(40, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"`y` has shape \(40,\) but the model's output has \(40, 1\)"
+    ):
         nm.inspect(NET, params, x, np.sin(x)[:, 0])
 
 
 def test_the_page_is_self_contained_and_escapes_names(inspected, tmp_path):
     *_, inspection = inspected
-    page = nm.report.write(inspection, tmp_path / "report", title="<script>alert(1)</script>").read_text()
+    page = nm.report.write(
+        inspection, tmp_path / "report", title="<script>alert(1)</script>"
+    ).read_text()
     assert page.count("<script>") == 1  # its own
     assert page.count("<script") == 1 + page.count('<script type="application/json">')
     assert "&lt;script&gt;" in page
@@ -207,7 +237,9 @@ def test_the_page_is_self_contained_and_escapes_names(inspected, tmp_path):
 
 def test_the_page_leaves_out_what_was_not_computed(tmp_path):
     net = nm.MLP((2, 3, 1), "tanh")
-    inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.random.default_rng(0).normal(size=(20, 2)))
+    inspection = nm.inspect(
+        net, net.init(key=jax.random.key(0)), np.random.default_rng(0).normal(size=(20, 2))
+    )
     page = nm.report.render(inspection)
     assert page.count('role="img"') == 3  # parameters, spectrum, bottleneck
     assert "What the units do" not in page

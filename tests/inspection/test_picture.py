@@ -21,7 +21,11 @@ def test_the_panels_show_the_rank_the_singular_values_and_the_shares(found):
     np.testing.assert_array_equal(rank.get_ydata(), found.growth)
     np.testing.assert_array_equal(allowed.get_ydata(), np.minimum(np.arange(1, 13), 13))
     assert sum(len(line.get_xdata()) for line in spectrum.get_lines()[:1]) == int(found.dimension)
-    assert sum(bar.get_width() for bar in shares.patches) == found.n_params == sum(n for _, n in found.shares)
+    assert (
+        sum(bar.get_width() for bar in shares.patches)
+        == found.n_params
+        == sum(n for _, n in found.shares)
+    )
 
 
 def test_what_was_not_computed_has_no_panel(found):

@@ -1,4 +1,6 @@
-"""The smaller network of `inspect` for a convolutional one: planted channels go, the page offers the weights."""
+"""The smaller network of `inspect` for a convolutional one: planted channels go, the page offers
+the weights.
+"""
 
 import base64
 import re
@@ -15,13 +17,19 @@ from neuromanifold.report.reduction import reduction_section
 
 
 def _network(params, x):
-    h = jax.lax.conv_general_dilated(x, params["c"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    h = jax.lax.conv_general_dilated(
+        x, params["c"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
     return jax.nn.relu(h + params["b"]).mean(axis=(1, 2)) @ params["w"]
 
 
 def _planted(rng):
     """Channel 1 is off everywhere, channel 3 is twice channel 0."""
-    params = {"c": rng.normal(size=(3, 3, 1, 4)), "b": rng.normal(size=4), "w": rng.normal(size=(4, 2))}
+    params = {
+        "c": rng.normal(size=(3, 3, 1, 4)),
+        "b": rng.normal(size=4),
+        "w": rng.normal(size=(4, 2)),
+    }
     params["b"][1] = -100.0
     params["c"][..., 3], params["b"][3] = 2 * params["c"][..., 0], 2 * params["b"][0]
     return params
@@ -36,11 +44,17 @@ def test_planted_channels_go_and_the_page_offers_the_weights(rng):
     assert found.reduction.parameters_saved == 2 * (9 + 1 + 2)
     new = rng.normal(size=(20, 5, 5, 1))
     expected = np.asarray(_network(jax.tree.map(jnp.asarray, params), new))
-    assert np.abs(np.asarray(found.reduction.net(found.reduction.params, new)) - expected).max() < 1e-5
+    assert (
+        np.abs(np.asarray(found.reduction.net(found.reduction.params, new)) - expected).max() < 1e-5
+    )
     assert any("2 channels fewer" in str(row) for row in str(found).splitlines())
     page = reduction_section(found)
     data = base64.b64decode(re.search(r"base64,([^\"]+)\"", page)[1])
-    assert {name: a.shape for name, a in load(data).items()} == {"b": (2,), "c": (3, 3, 1, 2), "w": (2, 2)}
+    assert {name: a.shape for name, a in load(data).items()} == {
+        "b": (2,),
+        "c": (3, 3, 1, 2),
+        "w": (2, 2),
+    }
 
 
 def test_tokens_and_large_networks_are_left_out_with_the_reason(rng):
@@ -54,20 +68,26 @@ def test_tokens_and_large_networks_are_left_out_with_the_reason(rng):
 
 @pytest.mark.parametrize("both", [False, True])
 def test_a_network_that_casts_one_side_is_told_which_operation_objects(both: bool, rng):
-    """Parameters come in float64 here: a convolution of a bfloat16 image with them is no operation of lax."""
+    """Parameters come in float64 here: a convolution of a bfloat16 image with them is no
+    operation of lax.
+    """
 
     def f(params: Any, x: Any) -> Any:
         h, w = x.astype(jnp.bfloat16), params["w"]
         h = jax.lax.conv_general_dilated(h, w.astype(h.dtype) if both else w, (1, 1), "VALID")
         return jax.nn.relu(h).mean((2, 3)).astype(jnp.float32) @ params["v"]
 
-    params = {"w": jnp.asarray(rng.normal(size=(4, 1, 3, 3)), jnp.bfloat16), "v": rng.normal(size=(4, 2)).astype("f4")}
+    params = {
+        "w": jnp.asarray(rng.normal(size=(4, 1, 3, 3)), jnp.bfloat16),
+        "v": rng.normal(size=(4, 2)).astype("f4"),
+    }
     params["v"][1] = 0.0
     x = rng.normal(size=(6, 1, 4, 4)).astype(np.float32)
     if both:
         assert nm.reduce_width(f, params, x).neurons_saved >= 1
     else:
         with pytest.raises(
-            TypeError, match=r"`f` casts a part of what it is given \(lax\.conv_general_dilated requires .*cast both"
+            TypeError,
+            match=r"`f` casts a part of what it is given \(lax\.conv_general_dilated requires .*cast both",
         ):
             nm.reduce_width(f, params, x)

@@ -1,4 +1,6 @@
-"""The tracker says at every step what the rooms say, in any loop, and its files can be read by others."""
+"""The tracker says at every step what the rooms say, in any loop, and its files can be read by
+others.
+"""
 
 import csv
 import struct
@@ -30,7 +32,11 @@ def _step(params):
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    tracker, params, kept = nm.Tracker(NET, X, Y, every=2, folder=folder), NET.init(key=jax.random.key(3)), []
+    tracker, params, kept = (
+        nm.Tracker(NET, X, Y, every=2, folder=folder),
+        NET.init(key=jax.random.key(3)),
+        [],
+    )
     with jax.enable_x64(True):
         params = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), params)
         for step in range(5):
@@ -47,7 +53,9 @@ def test_it_says_what_the_rooms_say(tracked):
     first = nm.ntk(NET, kept[0], X, trace=True)
     for row, step in enumerate((0, 2, 4)):
         here, params = data.isel(step=row), kept[step]
-        assert int(here["functional_dimension"]) == int(nm.functional_dimension(NET, params, X, exact=True))
+        assert int(here["functional_dimension"]) == int(
+            nm.functional_dimension(NET, params, X, exact=True)
+        )
         fixed = nm.fixed_neurons(NET, params, X)
         assert here["always_off"].values.tolist() == [int(a.sum()) for a in fixed.inactive]
         assert here["always_on"].values.tolist() == [int(a.sum()) for a in fixed.active]
@@ -66,7 +74,10 @@ def test_a_step_of_descent_moves_conserved_quantities_by_its_square(tracked):
     moved = np.zeros(data.sizes["quantity"])
     with jax.enable_x64(True):
         for params in kept[:2]:
-            moved += LR**2 * nm.conserved_quantities(NET, jax.tree.map(np.asarray, _step(params)[1])).values
+            moved += (
+                LR**2
+                * nm.conserved_quantities(NET, jax.tree.map(np.asarray, _step(params)[1])).values
+            )
     found = data["conserved_quantities"].values
     np.testing.assert_allclose(found[1] - found[0], moved, rtol=1e-9, atol=1e-14)
     assert float(data["conserved_drift"][1]) == np.abs(found[1] - found[0]).max() > 0
@@ -87,7 +98,8 @@ def convolutional(params, x):
 def _weights(rng):
     sizes = {"first": (3, 1, 3, 3), "second": (2, 3, 3, 3)}
     layers = {
-        name: {"kernel": 0.5 * rng.normal(size=s), "bias": 0.1 * rng.normal(size=s[0])} for name, s in sizes.items()
+        name: {"kernel": 0.5 * rng.normal(size=s), "bias": 0.1 * rng.normal(size=s[0])}
+        for name, s in sizes.items()
     }
     return {**layers, "last": 0.5 * rng.normal(size=(8, 2))}
 
@@ -109,7 +121,9 @@ def _trained(params, steps, update):
 
 
 def test_balances_of_channels_are_kept_by_descent_up_to_its_rate_and_by_nothing_else(rng):
-    """Of any network: a step of rate η moves Σ a_s‖θ_s‖² by η² Σ a_s‖g_s‖², since generators are orthogonal to the gradient."""
+    """Of any network: a step of rate η moves Σ a_s‖θ_s‖² by η² Σ a_s‖g_s‖², since generators are
+    orthogonal to the gradient.
+    """
     params, drift = _weights(rng), {}
     for steps, lr in ((10, 2e-3), (20, 1e-3)):
         data, gradients = _trained(params, steps, lambda p, g, lr=lr: -lr * g)
@@ -122,8 +136,13 @@ def test_balances_of_channels_are_kept_by_descent_up_to_its_rate_and_by_nothing_
         drift[lr] = float(data["conserved_drift"][1])
     assert drift[1e-3] / drift[2e-3] == pytest.approx(0.5, abs=0.05)
     decay, _ = _trained(params, 20, lambda p, g: -1e-3 * (g + p))
-    signs, _ = _trained(params, 20, lambda p, g: -1e-3 * g / (np.abs(g) + 1e-12))  # Adam's first step, and sign descent
-    assert min(float(decay["conserved_drift"][1]), float(signs["conserved_drift"][1])) > 10 * drift[1e-3]
+    signs, _ = _trained(
+        params, 20, lambda p, g: -1e-3 * g / (np.abs(g) + 1e-12)
+    )  # Adam's first step, and sign descent
+    assert (
+        min(float(decay["conserved_drift"][1]), float(signs["conserved_drift"][1]))
+        > 10 * drift[1e-3]
+    )
 
 
 def test_the_table_of_the_folder_holds_every_digit(tracked):
@@ -196,7 +215,9 @@ def test_a_function_without_units_or_symmetries_is_tracked_too():
     assert float(timeline.data["functional_dimension"][0]) == 1
     assert np.isinf(timeline.data["gap"].values[0])
     assert timeline.left_out["units"] == "the network is not piecewise linear"
-    assert timeline.left_out["conserved quantities"].startswith("no scaling of a channel leaves the network unchanged")
+    assert timeline.left_out["conserved quantities"].startswith(
+        "no scaling of a channel leaves the network unchanged"
+    )
 
 
 def test_a_folder_of_weights_gives_the_same_curves(tracked, tmp_path):
@@ -219,7 +240,8 @@ def test_folders_of_checkpoints_as_hugging_face_names_them(tmp_path):
     ]
     (tmp_path / "checkpoint-2").rename(tmp_path / "last")
     with pytest.raises(
-        ValueError, match=r"`checkpoints` holds 'last/model.safetensors', whose name does not tell its step"
+        ValueError,
+        match=r"`checkpoints` holds 'last/model.safetensors', whose name does not tell its step",
     ):
         numbered(tmp_path)
 
@@ -240,13 +262,18 @@ def test_folders_that_do_not_say_the_step_are_refused(names, says, tmp_path):
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match=r"`every` is 0; pass how many steps lie between two records"):
+    with pytest.raises(
+        ValueError, match=r"`every` is 0; pass how many steps lie between two records"
+    ):
         nm.Tracker(NET, X, every=0)
     with pytest.raises(ValueError, match=r"`params` is missing; the model is a function"):
         nm.Tracker(NET, X)(0)
     with pytest.raises(TypeError, match=r"`f` is a str; pass a model"):
         nm.Tracker("net.pt", X)
-    with pytest.raises(TypeError, match=r"`kwargs` and `output` are for modules of PyTorch, Flax, Haiku and Equinox"):
+    with pytest.raises(
+        TypeError,
+        match=r"`kwargs` and `output` are for modules of PyTorch, Flax, Haiku and Equinox",
+    ):
         nm.Tracker(NET, X, output=lambda y: y)
 
 
@@ -261,7 +288,10 @@ def test_a_step_that_comes_twice_is_measured_once_and_said_where_something_would
     size = events.stat().st_size
     tracker(3, np.ones(2))  # gradients are accumulated: the same parameters again
     assert events.stat().st_size == size
-    with pytest.warns(UserWarning, match=r"`step` 3 was measured before, at other parameters, and is replaced; count"):
+    with pytest.warns(
+        UserWarning,
+        match=r"`step` 3 was measured before, at other parameters, and is replaced; count",
+    ):
         tracker(3, 3 * np.ones(2))
     assert tracker.timeline.data["loss"].values.tolist() == [4.0]
 
@@ -274,7 +304,8 @@ def test_a_measure_that_fails_does_not_end_the_loop(monkeypatch):
     monkeypatch.setattr(recorder, "MEASURES", (replace(first, compute=fails), others[0]))
     tracker = nm.Tracker(_line, np.eye(2), np.zeros(2))
     with pytest.warns(
-        SectionFailed, match=r"`Tracker` has no loss: it failed \(RuntimeError: an accident\); the other measures"
+        SectionFailed,
+        match=r"`Tracker` has no loss: it failed \(RuntimeError: an accident\); the other measures",
     ):
         tracker(0, np.ones(2))
     tracker(1, 2 * np.ones(2))
@@ -290,7 +321,8 @@ def test_parameters_that_must_be_positive_have_no_scalings():
 
     params = {"w": np.eye(2), "var": np.ones(2), "v": np.ones((2, 1))}
     with pytest.raises(
-        ArithmeticError, match=r"not finite at \d+ of \d+ random parameters and inputs; keep what must be positive"
+        ArithmeticError,
+        match=r"not finite at \d+ of \d+ random parameters and inputs; keep what must be positive",
     ):
         nm.symmetry.channel_scalings(normalised, params, np.eye(2))
 
@@ -305,10 +337,13 @@ def test_classes_are_targets_of_the_cross_entropy(shape, rng):
     loss, rows = nm.losses.cross_entropy, np.eye(3)[y]
     tracker = nm.Tracker(f, x, y, loss=loss, patience=1e-4)
     tracker(0, params)
-    assert np.isclose(float(tracker.timeline.data["loss"][0]), float(loss(f(params, x), rows)), rtol=1e-14)
+    assert np.isclose(
+        float(tracker.timeline.data["loss"][0]), float(loss(f(params, x), rows)), rtol=1e-14
+    )
     assert nm.alignment(f, params, x, y, loss=loss) == nm.alignment(f, params, x, rows, loss=loss)
     with pytest.raises(
-        ValueError, match=r"`y` has the class 3, but the model gives 3 numbers a sample; count the classes"
+        ValueError,
+        match=r"`y` has the class 3, but the model gives 3 numbers a sample; count the classes",
     ):
         nm.alignment(f, params, x, np.full_like(y, 3), loss=loss)
     with pytest.raises(ValueError, match=r"`y` has shape"):  # another loss compares numbers

@@ -11,7 +11,10 @@ from neuromanifold.regions.decisions import decide
 from neuromanifold.regions.patterns import pattern_columns
 
 X = np.linspace(0.5, 1.5, 5)[:, None]
-PARAMS = {"in": np.array([[20.0, 2.0, -1.0, 5.0]]), "out": np.ones((4, 1))}  # above 6, between, below 0, crossing 6
+PARAMS = {
+    "in": np.array([[20.0, 2.0, -1.0, 5.0]]),
+    "out": np.ones((4, 1)),
+}  # above 6, between, below 0, crossing 6
 
 
 def _statuses(f):

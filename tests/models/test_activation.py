@@ -1,4 +1,6 @@
-"""What an activation declares about itself is true, and what the library measures about a user's function agrees."""
+"""What an activation declares about itself is true, and what the library measures about a user's
+function agrees.
+"""
 
 import math
 
@@ -9,7 +11,20 @@ import pytest
 import naive
 import neuromanifold as nm
 
-NAMES = ["relu", "identity", "tanh", "sigmoid", "softplus", "gelu", "silu", "erf", "sin", "cos", "exp", "abs"]
+NAMES = [
+    "relu",
+    "identity",
+    "tanh",
+    "sigmoid",
+    "softplus",
+    "gelu",
+    "silu",
+    "erf",
+    "sin",
+    "cos",
+    "exp",
+    "abs",
+]
 SLOPES = [-1.0, 0.0, 0.25, 1.0, 2.0]
 BUILT_IN = [
     *[nm.MLP((1, 1, 1), name).activations[0] for name in NAMES],
@@ -17,7 +32,10 @@ BUILT_IN = [
     *[nm.power(degree) for degree in (1, 2, 3, 4)],
 ]
 REFERENCE = [
-    *[{**naive.SMOOTH, "relu": naive.RELU, "identity": naive.IDENTITY, "abs": naive.ABS}[name] for name in NAMES],
+    *[
+        {**naive.SMOOTH, "relu": naive.RELU, "identity": naive.IDENTITY, "abs": naive.ABS}[name]
+        for name in NAMES
+    ],
     *[naive.leaky(alpha) for alpha in SLOPES],
     *[naive.power(degree) for degree in (1, 2, 3, 4)],
 ]
@@ -51,12 +69,16 @@ def false_claims(activation: nm.Activation) -> list[str]:
     d1, d2, d3 = (at - one) * 2.0**17, (at - half) * 2.0**18, (at - quarter) * 2.0**19
     left = ((4 * (2 * d3 - d2)) - (2 * d2 - d1)) / 3
     claims = {
-        "parity": parities == {"odd": activation.parity == "odd", "even": activation.parity == "even"},
-        "degree": all(close(f(c * z), np.sign(c) ** degree * abs(c) ** degree * f(z)) for c in scalars),
+        "parity": parities
+        == {"odd": activation.parity == "odd", "even": activation.parity == "even"},
+        "degree": all(
+            close(f(c * z), np.sign(c) ** degree * abs(c) ** degree * f(z)) for c in scalars
+        ),
         "at_zero": abs(f(np.zeros(1))[0] - activation.at_zero) <= 2 * EPS,
         "slope_at_zero": abs(left - activation.slope_at_zero) <= 1e-9,
         "analytic": (corner < 1e-6) == activation.analytic,
-        "polynomial": activation.polynomial is None or close(np.polyval(activation.polynomial[::-1], z), f(z)),
+        "polynomial": activation.polynomial is None
+        or close(np.polyval(activation.polynomial[::-1], z), f(z)),
         "slopes": activation.slopes is None
         or close(np.where(z > 0, activation.slopes[1], activation.slopes[0]) * z, f(z)),
     }
@@ -93,19 +115,29 @@ def test_a_false_claim_is_caught(claim: str, wrong: nm.Activation, x64: bool):
 
 
 @pytest.mark.parametrize(
-    "activation, reference", list(zip(BUILT_IN, REFERENCE, strict=True)), ids=[a.name for a in BUILT_IN]
+    "activation, reference",
+    list(zip(BUILT_IN, REFERENCE, strict=True)),
+    ids=[a.name for a in BUILT_IN],
 )
 @pytest.mark.parametrize("x64", [True], indirect=True)
-def test_values_and_slopes_are_the_hand_written_ones(activation: nm.Activation, reference: naive.Scalar, x64: bool):
+def test_values_and_slopes_are_the_hand_written_ones(
+    activation: nm.Activation, reference: naive.Scalar, x64: bool
+):
     z = np.concatenate([GRID, [-30.0, 30.0]]) if activation.name != "exp" else GRID
     value, slope = (np.array([float(g(v)) for v in z]) for g in (reference.value, reference.slope))
     np.testing.assert_allclose(values(activation, z), value, rtol=1e-13, atol=1e-15)
-    np.testing.assert_allclose(np.asarray(activation.derivative(jnp.asarray(z))), slope, rtol=1e-12, atol=1e-14)
-    assert math.isclose(float(activation.derivative(jnp.zeros(()))), reference.slope(0.0), rel_tol=1e-14)
+    np.testing.assert_allclose(
+        np.asarray(activation.derivative(jnp.asarray(z))), slope, rtol=1e-12, atol=1e-14
+    )
+    assert math.isclose(
+        float(activation.derivative(jnp.zeros(()))), reference.slope(0.0), rel_tol=1e-14
+    )
 
 
 @pytest.mark.parametrize("activation", BUILT_IN, ids=label)
-def test_measured_properties_of_a_users_function_agree_with_the_declared_ones(activation: nm.Activation, x64: bool):
+def test_measured_properties_of_a_users_function_agree_with_the_declared_ones(
+    activation: nm.Activation, x64: bool
+):
     own = nm.Activation(activation.fn)
     for claim in ("parity", "degree", "scalars", "analytic"):
         assert getattr(own, claim) == getattr(activation, claim)

@@ -1,4 +1,6 @@
-"""Linear convolutional networks: the definition by loops, the composition law two ways, exact arithmetic, errors."""
+"""Linear convolutional networks: the definition by loops, the composition law two ways, exact
+arithmetic, errors.
+"""
 
 from fractions import Fraction
 from itertools import product
@@ -31,7 +33,9 @@ def convolve(w: np.ndarray, stride: tuple[int, ...], signal: np.ndarray) -> np.n
     result = np.zeros(out)
     for i in product(*map(range, out)):
         for j in product(*map(range, w.shape)):
-            result[i] += w[j] * signal[tuple(a * s + b for a, s, b in zip(i, stride, j, strict=True))]
+            result[i] += (
+                w[j] * signal[tuple(a * s + b for a, s, b in zip(i, stride, j, strict=True))]
+            )
     return result
 
 
@@ -49,7 +53,9 @@ def test_the_layers_are_the_loops_of_the_definition(net, rng):
 
 @pytest.mark.parametrize("net", NETS, ids=repr)
 def test_composing_layers_multiplies_polynomials(net, rng):
-    """[riemann, Eq 8, Lem 9]: convolving with the end-to-end filter is the network; swapped index order is not."""
+    """[riemann, Eq 8, Lem 9]: convolving with the end-to-end filter is the network; swapped
+    index order is not.
+    """
     params = filters(net, rng)
     v = net.end_to_end(params)
     whole = LinearConvNet([net.end_to_end_shape], [net.end_to_end_stride])
@@ -68,7 +74,9 @@ def test_composing_layers_multiplies_polynomials(net, rng):
 def test_end_to_end_filters_of_rationals_are_exact(net, rng):
     import flint
 
-    params = tuple(rng.integers(-9, 10, shape).astype(object) * Fraction(1, 3) for shape in net.filter_shapes)
+    params = tuple(
+        rng.integers(-9, 10, shape).astype(object) * Fraction(1, 3) for shape in net.filter_shapes
+    )
     names = [f"y{m}" for m in range(net.dimension)]
     context = flint.fmpq_mpoly_ctx.get(names, flint.Ordering.lex)
     polynomial = context.constant(1)
@@ -81,7 +89,9 @@ def test_end_to_end_filters_of_rationals_are_exact(net, rng):
         }
         polynomial *= context.from_dict(terms)
     v = net.end_to_end(params)
-    found = {tuple(map(int, at)): Fraction(int(e.p), int(e.q)) for at, e in polynomial.to_dict().items()}
+    found = {
+        tuple(map(int, at)): Fraction(int(e.p), int(e.q)) for at, e in polynomial.to_dict().items()
+    }
     assert {at: e for at, e in np.ndenumerate(v) if e} == found
 
 
@@ -96,7 +106,11 @@ def test_the_last_stride_does_not_enter_the_filter(rng):
 def test_sizes_of_the_running_example():
     net = LinearConvNet((3, 2), (2, 1))
     assert (net.depth, net.dimension, net.n_params) == (2, 1, 5)
-    assert (net.end_to_end_shape, net.end_to_end_stride, net.dilations) == ((5,), (2,), ((1,), (2,)))
+    assert (net.end_to_end_shape, net.end_to_end_stride, net.dilations) == (
+        (5,),
+        (2,),
+        ((1,), (2,)),
+    )
     assert net.signal_shape(3) == (9,)
     assert repr(net) == "LinearConvNet((3, 2), (2, 1))"
 
@@ -106,7 +120,9 @@ def test_a_relu_sits_between_the_layers_and_not_after_them(rng):
     positive = (np.array([1.0, 2.0]), np.array([-1.0, 0.5]))
     x = np.abs(rng.normal(size=(4, 6)))
     with arithmetic():
-        np.testing.assert_allclose(np.asarray(linear(positive, x)), np.asarray(relu(positive, x)), rtol=1e-14)
+        np.testing.assert_allclose(
+            np.asarray(linear(positive, x)), np.asarray(relu(positive, x)), rtol=1e-14
+        )
         assert np.asarray(relu(positive, x)).min() < 0
         assert np.abs(np.asarray(linear(positive, -x)) - np.asarray(relu(positive, -x))).min() > 0
     with pytest.raises(ValueError, match="only a linear net has an end-to-end filter"):
@@ -134,7 +150,10 @@ def test_signals_and_filters_of_any_dtype_and_flag(x64, rng):
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        (((3, 1), (1, 1)), r"`filter_shapes\[1\]` is \(1,\), a layer that only multiplies by a number; leave it out"),
+        (
+            ((3, 1), (1, 1)),
+            r"`filter_shapes\[1\]` is \(1,\), a layer that only multiplies by a number; leave it out",
+        ),
         (((3, 2), (1,)), "`strides` has 1 entries for 2 layers; give one for each."),
         (((3, (2, 2)), (1, 1)), r"mix dimensions \[1, 2\]; use D-tuples throughout"),
         (((3, 0), (1, 1)), "pass one entry per layer, all positive whole numbers"),
@@ -153,16 +172,22 @@ def test_signals_and_parameters_that_are_refused():
     net = LinearConvNet((3, 2), (2, 1))
     params = (np.ones(3), np.ones(2))
     with pytest.raises(
-        ValueError, match=r"`x` has size 6 along axis 1; the network takes 5 \+ 2·j, so crop or pad it to 5 or 7"
+        ValueError,
+        match=r"`x` has size 6 along axis 1; the network takes 5 \+ 2·j, so crop or pad it to 5 or 7",
     ):
         net(params, np.ones((1, 6)))
     with pytest.raises(ValueError, match="`x` has size 3 along axis 1"):
         net(params, np.ones((1, 3)))
-    with pytest.raises(ValueError, match=r"`x` has shape \(5,\); pass signals of shape \(n, d\) for D = 1"):
+    with pytest.raises(
+        ValueError, match=r"`x` has shape \(5,\); pass signals of shape \(n, d\) for D = 1"
+    ):
         net(params, np.ones(5))
     with pytest.raises(
-        ValueError, match=r"`params` is 1 filters but the network has 2 layers; pass a tuple of filters."
+        ValueError,
+        match=r"`params` is 1 filters but the network has 2 layers; pass a tuple of filters.",
     ):
         net.end_to_end((np.ones(3),))
-    with pytest.raises(ValueError, match=r"`params\[1\]` has shape \(3,\); the network needs \(2,\)."):
+    with pytest.raises(
+        ValueError, match=r"`params\[1\]` has shape \(3,\); the network needs \(2,\)."
+    ):
         net.end_to_end((np.ones(3), np.ones(3)))

@@ -36,7 +36,12 @@ def trained(key: jax.Array) -> tuple[Net, Any, Any]:
     x = 2 + jax.random.normal(key, (16, 3))
     keys = jax.random.split(key, 16)
     for _ in range(3):
-        step = jax.vmap(lambda x, k, s: net(x, s, key=k), axis_name="batch", in_axes=(0, 0, None), out_axes=(0, None))
+        step = jax.vmap(
+            lambda x, k, s: net(x, s, key=k),
+            axis_name="batch",
+            in_axes=(0, 0, None),
+            out_axes=(0, None),
+        )
         _, state = step(x, keys, state)
     return net, state, x
 
@@ -57,8 +62,12 @@ def test_state_follows_the_parameters_into_float64(trained: tuple[Net, Any, Any]
     y = f(wide, np.asarray(x, np.float64))
     assert y.dtype == np.float64
     with arithmetic():
-        double, state = jax.tree.map(lambda a: a.astype(np.float64) if eqx.is_inexact_array(a) else a, (net, state))
-        expected = jax.vmap(lambda row: eqx.nn.inference_mode(double)(row, state)[0])(jnp.asarray(x, np.float64))
+        double, state = jax.tree.map(
+            lambda a: a.astype(np.float64) if eqx.is_inexact_array(a) else a, (net, state)
+        )
+        expected = jax.vmap(lambda row: eqx.nn.inference_mode(double)(row, state)[0])(
+            jnp.asarray(x, np.float64)
+        )
     np.testing.assert_allclose(y, expected, rtol=1e-12)
     narrow = f(params, x)
     assert 1e-9 < np.abs(narrow - y).max() < 1e-5, "negative control: float32 is not as near"
@@ -69,9 +78,13 @@ def test_the_library_takes_it(key: jax.Array):
     f, params = nm.from_equinox(net)
     x = jax.random.normal(key, (6, 2))
     layers = tuple(nm.Layer(layer.weight, layer.bias) for layer in net.layers)
-    np.testing.assert_allclose(nm.ntk(f, params, x), nm.ntk(nm.MLP((2, 5, 1)), layers, x), rtol=1e-5)
+    np.testing.assert_allclose(
+        nm.ntk(f, params, x), nm.ntk(nm.MLP((2, 5, 1)), layers, x), rtol=1e-5
+    )
     with arithmetic():
-        assert jax.vmap(f, (0, None))(jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), params), x).shape == (2, 6, 1)
+        assert jax.vmap(f, (0, None))(
+            jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), params), x
+        ).shape == (2, 6, 1)
     assert hash(f) == hash(f)
 
 
@@ -108,7 +121,10 @@ def test_a_tracker_takes_the_module_and_the_state_of_each_step(trained: tuple[Ne
     moved = eqx.tree_at(lambda n: n.last.bias, net, jnp.ones(2))
     tracker(1, (net, state)), tracker(2, (moved, state))
     f, params = nm.from_equinox(net, state)
-    expected = [nm.losses.mse(f(p, x), jnp.zeros((16, 2))) for p in (params, nm.from_equinox(moved, state)[1])]
+    expected = [
+        nm.losses.mse(f(p, x), jnp.zeros((16, 2)))
+        for p in (params, nm.from_equinox(moved, state)[1])
+    ]
     found = tracker.timeline.data["loss"].values
     np.testing.assert_allclose(found[1:], expected, rtol=1e-5)
     assert abs(found[0] - found[1]) > 1e-2, "the state matters"

@@ -1,4 +1,6 @@
-"""`--factory package.module:function`: the user's own function builds the network, the file fills it."""
+"""`--factory package.module:function`: the user's own function builds the network, the file
+fills it.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gener
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     (tmp_path / "ownnet.py").write_text(CODE)
-    np.savez(tmp_path / "weights.npz", mix=rng.standard_normal((2, 3)), readout=rng.standard_normal((3, 1)))
+    np.savez(
+        tmp_path / "weights.npz",
+        mix=rng.standard_normal((2, 3)),
+        readout=rng.standard_normal((3, 1)),
+    )
     np.save(tmp_path / "x.npy", rng.standard_normal((9, 2)))
     monkeypatch.delitem(__import__("sys").modules, "ownnet", raising=False)
     return tmp_path
@@ -42,7 +48,9 @@ def test_a_function_of_jax_with_the_arrays_of_a_file(folder: Path):
     f, params = nm.load("weights.npz", factory="ownnet:build")
     assert sys.path == before
     x = np.load("x.npy")
-    np.testing.assert_allclose(f(params, x), np.tanh(x @ params["mix"]) @ params["readout"], rtol=1e-6)
+    np.testing.assert_allclose(
+        f(params, x), np.tanh(x @ params["mix"]) @ params["readout"], rtol=1e-6
+    )
     assert nm.ntk(f, params, x).shape == (9, 9)
 
 
@@ -55,7 +63,10 @@ def test_a_function_of_jax_with_the_arrays_of_a_file(folder: Path):
             r"`factory` nonet:build cannot be called \(ModuleNotFoundError: .*must be importable from here",
         ),
         ("ownnet:nothing", r"`factory` ownnet:nothing cannot be called \(AttributeError"),
-        ("ownnet:broken", r"`factory` ownnet:broken cannot be called \(RuntimeError: no such thing\)"),
+        (
+            "ownnet:broken",
+            r"`factory` ownnet:broken cannot be called \(RuntimeError: no such thing\)",
+        ),
         (
             "ownnet:number",
             r"`factory` ownnet:number returned an int; return a torch\.nn\.Module or a function f\(params, x\)",
@@ -68,7 +79,15 @@ def test_a_factory_that_builds_nothing_is_refused(factory: str, text: str, folde
 
 
 def test_at_the_command_line(folder: Path):
-    arguments: list[Any] = ["inspect", "weights.npz", "x.npy", "--factory", "ownnet:build", "--out", "report"]
+    arguments: list[Any] = [
+        "inspect",
+        "weights.npz",
+        "x.npy",
+        "--factory",
+        "ownnet:build",
+        "--out",
+        "report",
+    ]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert "functional dimension" in result.output

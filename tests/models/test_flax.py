@@ -1,4 +1,6 @@
-"""Flax modules as models, linen and nnx: state fixed to inference and cast with the parameters, the caller's object untouched."""
+"""Flax modules as models, linen and nnx: state fixed to inference and cast with the parameters,
+the caller's object untouched.
+"""
 
 from typing import Any
 
@@ -51,15 +53,21 @@ def linen(key: jax.Array, x: jax.Array) -> tuple[Linen, dict[str, Any]]:
     module = Linen()
     variables = module.init({"params": key, "dropout": key}, x, train=True)
     for _ in range(3):
-        _, updated = module.apply(variables, x, train=True, rngs={"dropout": key}, mutable=["batch_stats"])
+        _, updated = module.apply(
+            variables, x, train=True, rngs={"dropout": key}, mutable=["batch_stats"]
+        )
         variables = {**variables, **updated}
     return module, variables
 
 
 def by_hand(x: Any, params: Any, mean: Any, var: Any, names: tuple[str, str, str]) -> np.ndarray:
-    first, norm, last = (jax.tree.map(lambda a: np.asarray(a, np.float64), params[name]) for name in names)
+    first, norm, last = (
+        jax.tree.map(lambda a: np.asarray(a, np.float64), params[name]) for name in names
+    )
     h = np.asarray(x, np.float64) @ first["kernel"] + first["bias"]
-    h = (h - np.asarray(mean, np.float64)) / np.sqrt(np.asarray(var, np.float64) + 1e-5) * norm["scale"] + norm["bias"]
+    h = (h - np.asarray(mean, np.float64)) / np.sqrt(np.asarray(var, np.float64) + 1e-5) * norm[
+        "scale"
+    ] + norm["bias"]
     return np.maximum(h, 0) @ last["kernel"] + last["bias"]
 
 
@@ -70,7 +78,9 @@ def test_linen_in_float64(linen: Any, x: jax.Array):
     np.testing.assert_allclose(f(params, x), module.apply(variables, x, train=False), rtol=1e-6)
     wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
     moments = variables["batch_stats"]["BatchNorm_0"]
-    expected = by_hand(x, wide, moments["mean"], moments["var"], ("Dense_0", "BatchNorm_0", "Dense_1"))
+    expected = by_hand(
+        x, wide, moments["mean"], moments["var"], ("Dense_0", "BatchNorm_0", "Dense_1")
+    )
     y = f(wide, np.asarray(x, np.float64))
     assert y.dtype == np.float64
     np.testing.assert_allclose(y, expected, rtol=1e-12)
@@ -79,11 +89,17 @@ def test_linen_in_float64(linen: Any, x: jax.Array):
 def test_linen_in_training_mode_is_refused(linen: Any, x: jax.Array):
     module, variables = linen
     f, params = nm.from_flax(module, variables, kwargs={"train": True})
-    with pytest.raises(ValueError, match=r"`module` Linen is not in evaluation mode .*kwargs=\{'train': False\}"):
+    with pytest.raises(
+        ValueError, match=r"`module` Linen is not in evaluation mode .*kwargs=\{'train': False\}"
+    ):
         f(params, x)
-    with pytest.raises(TypeError, match=r"`variables` is \['batch_stats'\]; pass what `module\.init` returned"):
+    with pytest.raises(
+        TypeError, match=r"`variables` is \['batch_stats'\]; pass what `module\.init` returned"
+    ):
         nm.from_flax(module, {"batch_stats": {}})
-    with pytest.raises(TypeError, match=r"`module` is an int; pass a flax\.linen\.Module or a flax\.nnx\.Module"):
+    with pytest.raises(
+        TypeError, match=r"`module` is an int; pass a flax\.linen\.Module or a flax\.nnx\.Module"
+    ):
         nm.from_flax(3)
 
 
@@ -91,10 +107,14 @@ def test_nnx_is_cloned_and_put_into_evaluation_mode(x: jax.Array):
     module = Nnx(nnx.Rngs(0))
     for _ in range(3):
         module(x)
-    before = jax.tree.map(np.asarray, nnx.to_pure_dict(nnx.state(module, nnx.Any(nnx.Param, nnx.BatchStat))))
+    before = jax.tree.map(
+        np.asarray, nnx.to_pure_dict(nnx.state(module, nnx.Any(nnx.Param, nnx.BatchStat)))
+    )
     f, params = nm.from_flax(module)
     y = f(params, x)
-    after = jax.tree.map(np.asarray, nnx.to_pure_dict(nnx.state(module, nnx.Any(nnx.Param, nnx.BatchStat))))
+    after = jax.tree.map(
+        np.asarray, nnx.to_pure_dict(nnx.state(module, nnx.Any(nnx.Param, nnx.BatchStat)))
+    )
     assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
     assert not module.dropout.deterministic
     assert not module.norm.use_running_average
@@ -108,7 +128,9 @@ def test_nnx_is_cloned_and_put_into_evaluation_mode(x: jax.Array):
 
 def test_nnx_that_writes_is_refused(x: jax.Array):
     f, params = nm.from_flax(Writer(nnx.Rngs(0)))
-    with pytest.raises(ValueError, match=r"`module` Writer is not in evaluation mode \(it writes .*count"):
+    with pytest.raises(
+        ValueError, match=r"`module` Writer is not in evaluation mode \(it writes .*count"
+    ):
         f(params, x)
     with pytest.raises(TypeError, match=r"`variables` belong to linen"):
         nm.from_flax(Writer(nnx.Rngs(0)), {"params": {}})
@@ -116,7 +138,10 @@ def test_nnx_that_writes_is_refused(x: jax.Array):
 
 def test_the_library_takes_both(linen: Any, x: jax.Array):
     module, variables = linen
-    for f, params in (nm.from_flax(module, variables, kwargs={"train": False}), nm.from_flax(Nnx(nnx.Rngs(0)))):
+    for f, params in (
+        nm.from_flax(module, variables, kwargs={"train": False}),
+        nm.from_flax(Nnx(nnx.Rngs(0))),
+    ):
         assert nm.ntk(f, params, x[:4]).shape == (8, 8)
         with arithmetic():
             stacked = jax.tree.map(lambda a: jnp.stack([a, 2 * a]), params)
@@ -141,20 +166,29 @@ def test_a_tracker_reads_an_nnx_module_where_it_is(key: jax.Array, x: jax.Array)
     tracker(1)
     assert not module.dropout.deterministic
     module.eval()
-    np.testing.assert_allclose(tracker.timeline.data["loss"].values[1], np.mean(np.square(module(x))), rtol=1e-5)
+    np.testing.assert_allclose(
+        tracker.timeline.data["loss"].values[1], np.mean(np.square(module(x))), rtol=1e-5
+    )
     with pytest.raises(
-        ValueError, match=r"`params` was given, but the model is an nnx module, which is read where it is"
+        ValueError,
+        match=r"`params` was given, but the model is an nnx module, which is read where it is",
     ):
         tracker(2, nnx.state(module))
-    with pytest.raises(TypeError, match=r"`f` is a Nnx of flax; .*`f, params = nm\.from_flax\(module\)`"):
+    with pytest.raises(
+        TypeError, match=r"`f` is a Nnx of flax; .*`f, params = nm\.from_flax\(module\)`"
+    ):
         nm.ntk(module, {"a": np.ones(2)}, x)
 
 
 @pytest.mark.usefixtures("only_the_loss")
-def test_a_tracker_takes_the_variables_of_each_step(linen: tuple[Linen, dict[str, Any]], x: jax.Array):
+def test_a_tracker_takes_the_variables_of_each_step(
+    linen: tuple[Linen, dict[str, Any]], x: jax.Array
+):
     module, variables = linen
     fresh = module.init({"params": jax.random.key(0), "dropout": jax.random.key(0)}, x, train=True)
-    tracker = nm.Tracker(module, x, jnp.zeros((16, 2)), kwargs={"train": False}, output=lambda y: 2 * y)
+    tracker = nm.Tracker(
+        module, x, jnp.zeros((16, 2)), kwargs={"train": False}, output=lambda y: 2 * y
+    )
     tracker(0, {**variables, "batch_stats": fresh["batch_stats"]}), tracker(1, variables)
     expected = np.mean(np.square(2 * module.apply(variables, x, train=False)))
     found = tracker.timeline.data["loss"].values

@@ -1,4 +1,6 @@
-"""Haiku functions as models: with and without state, with and without the key, fixed to inference."""
+"""Haiku functions as models: with and without state, with and without the key, fixed to
+inference.
+"""
 
 from typing import Any
 
@@ -31,9 +33,14 @@ def test_a_network_with_state(keyed: bool, key: jax.Array, x: jax.Array):
     for _ in range(3):
         _, state = transformed.apply(params, state, key, x, True)
     f, params = nm.from_haiku(
-        transformed if keyed else hk.without_apply_rng(transformed), params, state, kwargs={"is_training": False}
+        transformed if keyed else hk.without_apply_rng(transformed),
+        params,
+        state,
+        kwargs={"is_training": False},
     )
-    np.testing.assert_allclose(f(params, x), transformed.apply(params, state, None, x, False)[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        f(params, x), transformed.apply(params, state, None, x, False)[0], rtol=1e-6
+    )
     wide = jax.tree.map(lambda a: np.asarray(a, np.float64), params)
     y = f(wide, np.asarray(x, np.float64))
     assert y.dtype == np.float64
@@ -45,11 +52,16 @@ def test_training_mode_is_refused(key: jax.Array, x: jax.Array):
     transformed = hk.transform_with_state(network)
     params, state = transformed.init(key, x, True)
     f, params = nm.from_haiku(transformed, params, state, kwargs={"is_training": True})
-    with pytest.raises(ValueError, match=r"`transformed` is not in evaluation mode \(You must pass a non-None PRNGKey"):
+    with pytest.raises(
+        ValueError,
+        match=r"`transformed` is not in evaluation mode \(You must pass a non-None PRNGKey",
+    ):
         f(params, x)
     quiet = hk.transform_with_state(lambda x: hk.BatchNorm(True, True, 0.9)(x, True))
     f, params = nm.from_haiku(quiet, *quiet.init(key, x))
-    with pytest.raises(ValueError, match=r"`transformed` is not in evaluation mode \(it updates its state\)"):
+    with pytest.raises(
+        ValueError, match=r"`transformed` is not in evaluation mode \(it updates its state\)"
+    ):
         f(params, x)
 
 
@@ -58,15 +70,24 @@ def test_a_network_without_state(keyed: bool, key: jax.Array, x: jax.Array):
     transformed = hk.transform(lambda x: hk.nets.MLP([5, 1])(x))
     params = transformed.init(key, x)
     f, params = nm.from_haiku(transformed if keyed else hk.without_apply_rng(transformed), params)
-    layers = tuple(nm.Layer(params[f"mlp/~/linear_{i}"]["w"].T, params[f"mlp/~/linear_{i}"]["b"]) for i in (0, 1))
+    layers = tuple(
+        nm.Layer(params[f"mlp/~/linear_{i}"]["w"].T, params[f"mlp/~/linear_{i}"]["b"])
+        for i in (0, 1)
+    )
     np.testing.assert_allclose(f(params, x), nm.MLP((3, 5, 1))(layers, x), rtol=1e-5)
-    assert jax.jit(jax.vmap(f, (0, None)))(jax.tree.map(lambda a: jnp.stack([a, a]), params), x).shape == (2, 16, 1)
+    assert jax.jit(jax.vmap(f, (0, None)))(
+        jax.tree.map(lambda a: jnp.stack([a, a]), params), x
+    ).shape == (2, 16, 1)
 
 
 def test_wrong_arguments_are_refused(key: jax.Array, x: jax.Array):
-    with pytest.raises(TypeError, match=r"`transformed` is a function; pass what hk\.transform returned"):
+    with pytest.raises(
+        TypeError, match=r"`transformed` is a function; pass what hk\.transform returned"
+    ):
         nm.from_haiku(network, {})
-    with pytest.raises(TypeError, match=r"`state` is missing; pass the second value of `transformed\.init`"):
+    with pytest.raises(
+        TypeError, match=r"`state` is missing; pass the second value of `transformed\.init`"
+    ):
         nm.from_haiku(hk.transform_with_state(network), {})
 
 

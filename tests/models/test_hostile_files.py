@@ -40,7 +40,11 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, fl
     paths = [str(path) for path in write(folder)]
     command = [sys.executable, "-c", LOADER, str(FILES / "net.pt2"), *paths]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": str(SOURCE)}
+        command,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
     )
     assert done.returncode == 0, done.stderr
     assert not (folder / "exploded").exists(), "something in a file was executed"
@@ -79,7 +83,9 @@ def test_a_file_that_lies_is_refused_early(name: str, outcome: dict[str, tuple[s
         ("weights.pt2", "is pickled, that is, code"),
     ],
 )
-def test_the_sentence_names_what_is_wrong(name: str, text: str, outcome: dict[str, tuple[str, float]]):
+def test_the_sentence_names_what_is_wrong(
+    name: str, text: str, outcome: dict[str, tuple[str, float]]
+):
     assert text in outcome[name][0]
 
 
@@ -88,7 +94,11 @@ def test_the_same_at_the_command_line(tmp_path: Path):
         (tmp_path / name).write_bytes(hostile()[name]())
         command = [sys.executable, "-m", "neuromanifold", "inspect", str(tmp_path / name), "f2"]
         done = subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(SOURCE)}
+            command,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
         )
         assert done.returncode == 2
         assert done.stdout == ""
@@ -100,9 +110,15 @@ def test_the_same_at_the_command_line(tmp_path: Path):
 def test_pickles_beside_a_program_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """An archive of torch.export holds its sample inputs pickled; here they are code."""
     monkeypatch.chdir(tmp_path)
-    with zipfile.ZipFile(FILES / "net.pt2") as old, zipfile.ZipFile(tmp_path / "net.pt2", "w") as new:
+    with (
+        zipfile.ZipFile(FILES / "net.pt2") as old,
+        zipfile.ZipFile(tmp_path / "net.pt2", "w") as new,
+    ):
         for member in old.infolist():
-            new.writestr(member.filename, pickle.dumps(Bomb()) if member.filename.endswith(".pt") else old.read(member))
+            new.writestr(
+                member.filename,
+                pickle.dumps(Bomb()) if member.filename.endswith(".pt") else old.read(member),
+            )
     assert nm.load(tmp_path / "net.pt2")[1]
     assert not (tmp_path / "exploded").exists()
 

@@ -26,11 +26,17 @@ def scheme(name: str):
 
 
 def looks_normal(sample: np.ndarray, std: float) -> bool:
-    """Mean and deviation within five standard errors, and a kurtosis that excludes the uniform distribution."""
+    """Mean and deviation within five standard errors, and a kurtosis that excludes the uniform
+    distribution.
+    """
     n = sample.size
     mean, found = sample.mean(), sample.std()
     kurtosis = np.mean((sample - mean) ** 4) / found**4
-    return abs(mean) < 5 * std / np.sqrt(n) and abs(found - std) < 5 * std / np.sqrt(2 * n) and kurtosis > 2.4
+    return (
+        abs(mean) < 5 * std / np.sqrt(n)
+        and abs(found - std) < 5 * std / np.sqrt(2 * n)
+        and kurtosis > 2.4
+    )
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -57,14 +63,21 @@ def test_balanced_weights_are_balanced(widths: tuple[int, ...], key: jax.Array):
     weights = [np.asarray(layer.weight) for layer in params]
     for below, above in zip(weights, weights[1:], strict=False):
         scale = np.abs(below @ below.T).max()
-        np.testing.assert_allclose(above.T @ above, below @ below.T, rtol=0, atol=20 * 2.0**-23 * scale)
+        np.testing.assert_allclose(
+            above.T @ above, below @ below.T, rtol=0, atol=20 * 2.0**-23 * scale
+        )
     assert all(np.linalg.matrix_rank(weight, tol=1e-4) == min(widths) for weight in weights)
     assert not any(np.any(layer.bias) for layer in params)
 
 
 @pytest.mark.parametrize("name, runs", [*[(name, 3) for name in EVERY], ("he_bias", None)])
-def test_one_key_is_one_network_whatever_the_flag_and_the_dtype(name: str, runs: int | None, key: jax.Array):
-    net, options = nm.MLP((2, 5, 3), scaling="ntk"), {"key": key, "scheme": scheme(name), "runs": runs}
+def test_one_key_is_one_network_whatever_the_flag_and_the_dtype(
+    name: str, runs: int | None, key: jax.Array
+):
+    net, options = (
+        nm.MLP((2, 5, 3), scaling="ntk"),
+        {"key": key, "scheme": scheme(name), "runs": runs},
+    )
     off = jax.tree.map(np.asarray, net.init(**options))
     off64 = jax.tree.map(np.asarray, net.init(**options, dtype=np.float64))
     half = jax.tree.map(np.asarray, net.init(**options, dtype=jnp.bfloat16))
@@ -72,7 +85,12 @@ def test_one_key_is_one_network_whatever_the_flag_and_the_dtype(name: str, runs:
         on = jax.tree.map(np.asarray, net.init(**options))
         on64 = jax.tree.map(np.asarray, net.init(**options, dtype=np.float64))
     for a, b, c, d, h in zip(*map(jax.tree.leaves, (off, on, off64, on64, half)), strict=True):
-        assert (a.dtype, b.dtype, c.dtype, d.dtype) == (np.float32, np.float32, np.float64, np.float64)
+        assert (a.dtype, b.dtype, c.dtype, d.dtype) == (
+            np.float32,
+            np.float32,
+            np.float64,
+            np.float64,
+        )
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a.astype(np.float64), c)
         np.testing.assert_array_equal(c, d)
@@ -102,7 +120,10 @@ def test_draws_of_different_layers_are_independent(key: jax.Array):
 
 def test_an_initialisation_is_a_function_of_key_and_network(key: jax.Array):
     def ones(key, net):
-        return tuple(nm.Layer(jnp.ones((b, a)), jnp.zeros(b)) for a, b in zip(net.widths, net.widths[1:], strict=False))
+        return tuple(
+            nm.Layer(jnp.ones((b, a)), jnp.zeros(b))
+            for a, b in zip(net.widths, net.widths[1:], strict=False)
+        )
 
     assert np.all(nm.MLP((2, 3, 1)).init(key=key, scheme=ones)[0].weight == 1)
 

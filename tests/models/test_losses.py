@@ -18,7 +18,9 @@ def hand(name: str, p: np.ndarray, t: np.ndarray) -> tuple[float, np.ndarray]:
         return float(-(t * np.log(q)).sum() / N), (q * t.sum(1, keepdims=True) - t) / N
     if name == "huber":
         inside = abs(r) <= 1
-        return float(np.where(inside, r**2 / 2, abs(r) - 0.5).mean()), np.where(inside, r, np.sign(r)) / (N * O)
+        return float(np.where(inside, r**2 / 2, abs(r) - 0.5).mean()), np.where(
+            inside, r, np.sign(r)
+        ) / (N * O)
     scale = {"mse": 1 / (N * O), "half_squared_error": 1 / (2 * N), "squared_error": 1.0}[name]
     return float((r**2).sum() * scale), 2 * r * scale
 
@@ -31,12 +33,18 @@ def test_value_and_gradient_by_hand(name: str, rng, x64: bool):
     assert isinstance(found, np.ndarray) and found.dtype == np.float64 and found.shape == ()
     np.testing.assert_allclose(found, value, rtol=1e-14)
     with jax.enable_x64(True):
-        np.testing.assert_allclose(jax.jit(jax.grad(loss))(jnp.asarray(p), jnp.asarray(t)), gradient, rtol=1e-12)
+        np.testing.assert_allclose(
+            jax.jit(jax.grad(loss))(jnp.asarray(p), jnp.asarray(t)), gradient, rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", losses.__all__)
 def test_float32_stays_float32_inside_and_outside_of_transformations(name: str, rng, x64: bool):
-    loss, p, t = getattr(losses, name), np.float32(rng.normal(size=(N, O))), np.float32(rng.uniform(size=(N, O)))
+    loss, p, t = (
+        getattr(losses, name),
+        np.float32(rng.normal(size=(N, O))),
+        np.float32(rng.uniform(size=(N, O))),
+    )
     assert loss(p, t).dtype == np.float32
     assert loss(jnp.asarray(p), jnp.asarray(t)).dtype == np.float32
     assert jax.jit(loss)(p, t).dtype == np.float32
@@ -46,7 +54,10 @@ def test_float32_stays_float32_inside_and_outside_of_transformations(name: str, 
 
 @pytest.mark.parametrize("name", losses.__all__)
 def test_shapes_that_would_broadcast_are_refused(name: str):
-    with pytest.raises(ValueError, match=r"`prediction` has shape \(7, 1\) but `target` has \(7,\); pass equal shapes"):
+    with pytest.raises(
+        ValueError,
+        match=r"`prediction` has shape \(7, 1\) but `target` has \(7,\); pass equal shapes",
+    ):
         getattr(losses, name)(np.zeros((7, 1)), np.zeros(7))
     with pytest.raises(ValueError, match=r"`prediction` is a scalar"):
         getattr(losses, name)(np.float64(1), np.float64(2))

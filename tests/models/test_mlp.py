@@ -25,10 +25,14 @@ def test_forward_pass_is_the_naive_one(member: cast.Member, rng: np.random.Gener
 
 
 @pytest.mark.parametrize("member", [cast.MIXED_RELU, cast.NTK], ids=str)
-def test_forward_pass_of_a_mutilated_network_is_not_the_naive_one(member: cast.Member, rng: np.random.Generator):
+def test_forward_pass_of_a_mutilated_network_is_not_the_naive_one(
+    member: cast.Member, rng: np.random.Generator
+):
     params, x = member.draw(rng), member.inputs(rng, 7)
     wrong = naive.Network(tuple((naive.RELU,) * len(layer) for layer in member.reference.hidden))
-    assert not np.allclose(member.model(params, x), naive.forward(wrong, naive.plain(params), x), rtol=1e-2)
+    assert not np.allclose(
+        member.model(params, x), naive.forward(wrong, naive.plain(params), x), rtol=1e-2
+    )
 
 
 @pytest.mark.parametrize("member", cast.MLPS, ids=str)
@@ -47,7 +51,9 @@ def test_parameter_counts_of_the_complexity_paper(inputs: int, count: int):
 
 
 @pytest.mark.parametrize("member", cast.MLPS, ids=str)
-def test_the_number_of_parameters_and_of_hidden_neurons(member: cast.Member, rng: np.random.Generator, key: jax.Array):
+def test_the_number_of_parameters_and_of_hidden_neurons(
+    member: cast.Member, rng: np.random.Generator, key: jax.Array
+):
     drawn, initialised = member.draw(rng), member.model.init(key=key)
     assert member.model.n_params == sum(leaf.size for leaf in jax.tree.leaves(drawn))
     assert jax.tree.map(np.shape, drawn) == jax.tree.map(np.shape, initialised)

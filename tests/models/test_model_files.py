@@ -1,4 +1,6 @@
-"""Files that PyTorch wrote, read where PyTorch is absent: tests/torch_files.py made them, with the outputs beside."""
+"""Files that PyTorch wrote, read where PyTorch is absent: tests/torch_files.py made them, with
+the outputs beside.
+"""
 
 import zipfile
 from pathlib import Path
@@ -32,7 +34,9 @@ def test_a_state_dict_is_read_without_pytorch(file: str):
 
 def test_every_layout_of_a_tensor_is_read_bit_by_bit():
     tensors, _ = read_tensors(FILES / "views.pt")
-    assert list(tensors) == [name.removeprefix("views.") for name in EXPECTED if name.startswith("views.")]
+    assert list(tensors) == [
+        name.removeprefix("views.") for name in EXPECTED if name.startswith("views.")
+    ]
     for name, tensor in tensors.items():
         expected = EXPECTED[f"views.{name}"]
         assert tensor.shape == expected.shape
@@ -73,9 +77,18 @@ def test_other_files_of_pytorch_are_named_with_the_line_that_would_work(file: st
 
 @pytest.mark.parametrize("file", ["net.pt2", "functional.pt2", "single.pt2"])
 def test_a_program_is_read_and_run_without_pytorch(file: str):
-    """Exported as it is (with in-place steps), made functional, and for a single sample: any number of samples goes in."""
+    """Exported as it is (with in-place steps), made functional, and for a single sample: any
+    number of samples goes in.
+    """
     f, params = nm.load(FILES / file)
-    assert set(params) == {"conv.weight", "conv.bias", "bn.weight", "bn.bias", "query.weight", "out.bias"}
+    assert set(params) == {
+        "conv.weight",
+        "conv.bias",
+        "bn.weight",
+        "bn.bias",
+        "query.weight",
+        "out.bias",
+    }
     for n in (1, 5):
         y = f(params, EXPECTED["images"][:n])
         np.testing.assert_allclose(y["logits"], EXPECTED["logits"][:n], rtol=1e-12)
@@ -97,19 +110,29 @@ def test_the_gradient_of_a_program_sees_the_tie(rng: np.random.Generator):
 
             slopes.append(jax.grad(energy)(theta)["query.weight"])
             step = 1e-6 * rng.standard_normal(params["query.weight"].shape)
-            up, down = ({**theta, "query.weight": theta["query.weight"] + s * step} for s in (1, -1))
-            np.testing.assert_allclose((slopes[-1] * step).sum(), (energy(up) - energy(down)) / 2, rtol=1e-6)
+            up, down = (
+                {**theta, "query.weight": theta["query.weight"] + s * step} for s in (1, -1)
+            )
+            np.testing.assert_allclose(
+                (slopes[-1] * step).sum(), (energy(up) - energy(down)) / 2, rtol=1e-6
+            )
     np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-12)
 
 
 def test_an_activation_for_a_whole_program_is_refused():
     with pytest.raises(
-        ValueError, match=r"`activation` is 'relu' but net\.pt2 is a whole program; leave the argument out"
+        ValueError,
+        match=r"`activation` is 'relu' but net\.pt2 is a whole program; leave the argument out",
     ):
         nm.load(FILES / "net.pt2", activation="relu")
 
 
-def edited(source: Path, target: Path, change: dict[str, bytes | None], extra: dict[str, bytes] | None = None) -> Path:
+def edited(
+    source: Path,
+    target: Path,
+    change: dict[str, bytes | None],
+    extra: dict[str, bytes] | None = None,
+) -> Path:
     """A copy of an archive with members replaced (by name's end), left out (None) or added."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for member in old.infolist():
@@ -146,13 +169,21 @@ def member(source: Path, end: str) -> bytes:
             b'"path_name": "weight_99"',
             r"cannot be read \(damaged, or of an unknown version: KeyError",
         ),
-        (b'"config"', b'"konfig"', r"cannot be read \(damaged, or of an unknown version: KeyError 'config'"),
+        (
+            b'"config"',
+            b'"konfig"',
+            r"cannot be read \(damaged, or of an unknown version: KeyError 'config'",
+        ),
     ],
 )
 def test_a_program_with_other_weights_is_refused(old: bytes, new: bytes, text: str, tmp_path: Path):
     config = member(FILES / "net.pt2", "model_weights_config.json")
     assert old in config
-    path = edited(FILES / "net.pt2", tmp_path / "net.pt2", {"model_weights_config.json": config.replace(old, new)})
+    path = edited(
+        FILES / "net.pt2",
+        tmp_path / "net.pt2",
+        {"model_weights_config.json": config.replace(old, new)},
+    )
     with pytest.raises(ValueError, match=text):
         nm.load(path)
 
@@ -170,10 +201,26 @@ def test_a_program_with_other_weights_is_refused(old: bytes, new: bytes, text: s
             b"torch.ops.os.system",
             r"uses os\.system at .*, which is not in the table",
         ),
-        (b"torch.ops.aten.relu_.default", b"builtins.eval", r"uses builtins\.eval at .*, which is not in the table"),
-        (b'"as_ints": [2, 2]', b'"as_ints": [9999999999]', r"has a window of 9999999999 where only \d entries are"),
-        (b"user_output", b"buffer_mutation", r"a program that changes its state when it runs \(buffer_mutation\)"),
-        (b'"nodes"', b'"knots"', r"cannot be read \(damaged, or of an unknown version: KeyError 'nodes'"),
+        (
+            b"torch.ops.aten.relu_.default",
+            b"builtins.eval",
+            r"uses builtins\.eval at .*, which is not in the table",
+        ),
+        (
+            b'"as_ints": [2, 2]',
+            b'"as_ints": [9999999999]',
+            r"has a window of 9999999999 where only \d entries are",
+        ),
+        (
+            b"user_output",
+            b"buffer_mutation",
+            r"a program that changes its state when it runs \(buffer_mutation\)",
+        ),
+        (
+            b'"nodes"',
+            b'"knots"',
+            r"cannot be read \(damaged, or of an unknown version: KeyError 'nodes'",
+        ),
         (
             b"builtins.dict",
             b"posix.system!",
@@ -194,17 +241,22 @@ def test_older_programs_are_refused(tmp_path: Path):
         archive.writestr("serialized_exported_program.json", "{}")
         archive.writestr("serialized_state_dict.pt", "pickled")
     with pytest.raises(
-        ValueError, match=r"old\.pt2', an older export whose weights are pickled, that is, code; export it again"
+        ValueError,
+        match=r"old\.pt2', an older export whose weights are pickled, that is, code; export it again",
     ):
         nm.load(tmp_path / "old.pt2")
     with zipfile.ZipFile(tmp_path / "middle.pt2", "w") as archive:
         archive.writestr("middle/models/model.json", "{}")
         archive.writestr("middle/data/weights/model.pt", "pickled")
-    with pytest.raises(ValueError, match=r"middle\.pt2', an older export whose weights are pickled"):
+    with pytest.raises(
+        ValueError, match=r"middle\.pt2', an older export whose weights are pickled"
+    ):
         nm.load(tmp_path / "middle.pt2")
     with zipfile.ZipFile(tmp_path / "other.pt2", "w") as archive:
         archive.writestr("nothing", "{}")
-    with pytest.raises(ValueError, match=r"other\.pt2', which holds 0 graphs, where torch\.export\.save writes one"):
+    with pytest.raises(
+        ValueError, match=r"other\.pt2', which holds 0 graphs, where torch\.export\.save writes one"
+    ):
         nm.load(tmp_path / "other.pt2")
 
 
@@ -217,14 +269,18 @@ def test_without_pytorch_the_sentence_says_how_to_get_it():
             adapter()
 
 
-def test_reducing_a_program_needs_pytorch_and_says_so_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_reducing_a_program_needs_pytorch_and_says_so_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def read(*_: Any, **__: Any) -> Any:
         raise AssertionError("the file was read first")
 
     monkeypatch.setattr("neuromanifold.inspection.reducing.load", read)
     monkeypatch.setattr("neuromanifold.inspection.reducing.samples", read)
     with pytest.raises(ImportError, match="PyTorch is not installed; get its CPU build"):
-        CliRunner().invoke(cli.app, ["reduce", str(FILES / "net.pt2"), "x.npy"], catch_exceptions=False)
+        CliRunner().invoke(
+            cli.app, ["reduce", str(FILES / "net.pt2"), "x.npy"], catch_exceptions=False
+        )
 
 
 def test_statistics_of_normalisations_are_parameters_where_asked_for():
@@ -234,5 +290,7 @@ def test_statistics_of_normalisations_are_parameters_where_asked_for():
     assert set(more) - set(params) == set(f.state) - set(g.state)
     with pytest.raises(ValueError, match=r"`statistics` is True but mlp\.pt is a state dict"):
         nm.load(FILES / "mlp.pt", activation="relu", statistics=True)
-    with pytest.raises(ValueError, match=r"`batchnorm` is 'before' but net\.pt2 is a whole program"):
+    with pytest.raises(
+        ValueError, match=r"`batchnorm` is 'before' but net\.pt2 is a whole program"
+    ):
         nm.load(FILES / "net.pt2", batchnorm="before")

@@ -1,4 +1,6 @@
-"""Matrix products of the library's models inside a caller's own trace: full precision, unless the caller says otherwise."""
+"""Matrix products of the library's models inside a caller's own trace: full precision, unless
+the caller says otherwise.
+"""
 
 import re
 

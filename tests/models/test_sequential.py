@@ -40,19 +40,25 @@ def windows(size: int, window: int, stride: int, padding: str) -> list[list[int 
 def naive_conv(weight, bias, x, layer, factor):
     """Every output position by itself."""
     out, _, *sizes = weight.shape
-    axes = [windows(n, k, layer.strides, layer.padding) for n, k in zip(x.shape[1:-1], sizes, strict=True)]
+    axes = [
+        windows(n, k, layer.strides, layer.padding)
+        for n, k in zip(x.shape[1:-1], sizes, strict=True)
+    ]
     result = np.zeros((len(x), *(len(a) for a in axes), out))
     for place in itertools.product(*(range(len(a)) for a in axes)):
         for tap in itertools.product(*(range(k) for k in sizes)):
             source = [axes[d][place[d]][tap[d]] for d in range(len(sizes))]
             if None not in source:
-                result[(slice(None), *place)] += x[(slice(None), *source)] @ weight[(slice(None), slice(None), *tap)].T
+                result[(slice(None), *place)] += (
+                    x[(slice(None), *source)] @ weight[(slice(None), slice(None), *tap)].T
+                )
     return result * factor + bias
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID", "CIRCULAR"])
 @pytest.mark.parametrize(
-    "positions, window, stride", [((7,), 3, 1), ((6, 5), 3, 2), ((5, 4), (2, 3), 1), ((3, 4, 3), 2, 1)]
+    "positions, window, stride",
+    [((7,), 3, 1), ((6, 5), 3, 2), ((5, 4), (2, 3), 1), ((3, 4, 3), 2, 1)],
 )
 def test_convolutions_in_any_dimension(positions, window, stride, padding, key, rng):
     layer = Conv(3, window, strides=stride, padding=padding, weight_std=1.5, bias_std=0.5)
@@ -81,10 +87,14 @@ def test_layer_norm_flatten_and_global_average(rng):
     x = rng.standard_normal((3, 4, 5, 6))
     centred = x - x.mean(axis=-1, keepdims=True)
     expected = centred / x.std(axis=-1, keepdims=True)
-    np.testing.assert_allclose(nm.Sequential(LayerNorm(), input_shape=(4, 5, 6))(((),), x), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        nm.Sequential(LayerNorm(), input_shape=(4, 5, 6))(((),), x), expected, rtol=1e-9
+    )
     whole = nm.Sequential(LayerNorm(positions=True), input_shape=(4, 5, 6))(((),), x)
     np.testing.assert_allclose(whole.reshape(3, -1).std(axis=1), 1.0, rtol=1e-10)
-    np.testing.assert_array_equal(nm.Sequential(Flatten(), input_shape=(4, 5, 6))(((),), x), x.reshape(3, -1))
+    np.testing.assert_array_equal(
+        nm.Sequential(Flatten(), input_shape=(4, 5, 6))(((),), x), x.reshape(3, -1)
+    )
     pooled = nm.Sequential(GlobalAvgPool(), input_shape=(4, 5, 6))(((),), x)
     np.testing.assert_allclose(pooled, x.mean(axis=(1, 2)), rtol=0, atol=1e-14)
 
@@ -92,7 +102,15 @@ def test_layer_norm_flatten_and_global_average(rng):
 @pytest.mark.parametrize("tied", [True, False])
 def test_attention_head_by_head(tied, key, rng):
     layer = Attention(
-        5, heads=2, key_features=3, value_features=4, tied=tied, key_std=1.2, value_std=0.7, out_std=1.1, bias_std=0.3
+        5,
+        heads=2,
+        key_features=3,
+        value_features=4,
+        tied=tied,
+        key_std=1.2,
+        value_std=0.7,
+        out_std=1.1,
+        bias_std=0.3,
     )
     net = nm.Sequential(layer, input_shape=(3, 2, 6))
     [params] = net.init(key=key, dtype="float64")
@@ -110,13 +128,22 @@ def test_attention_head_by_head(tied, key, rng):
 
 
 def test_both_scalings_are_one_network(key, rng):
-    """The parameters of standard scaling are those of NTK scaling times their deviations: one key, one function."""
+    """The parameters of standard scaling are those of NTK scaling times their deviations: one
+    key, one function.
+    """
     shape = EVERYTHING.input_shape
-    nets = [nm.Sequential(*EVERYTHING.layers, input_shape=shape, scaling=scaling) for scaling in ("ntk", "standard")]
+    nets = [
+        nm.Sequential(*EVERYTHING.layers, input_shape=shape, scaling=scaling)
+        for scaling in ("ntk", "standard")
+    ]
     x = rng.standard_normal((3, *shape))
     outputs = [net(net.init(key=key, dtype="float64"), x) for net in nets]
     np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-5)
-    assert nets[0].n_params == nets[1].n_params == sum(leaf.size for leaf in jax.tree.leaves(nets[0].init(key=key)))
+    assert (
+        nets[0].n_params
+        == nets[1].n_params
+        == sum(leaf.size for leaf in jax.tree.leaves(nets[0].init(key=key)))
+    )
 
 
 def test_it_is_a_model_like_any_other(key, rng, x64):
@@ -124,7 +151,9 @@ def test_it_is_a_model_like_any_other(key, rng, x64):
     x = rng.standard_normal((3, 3, 2))
     params = net.init(key=key, dtype="float64")
     kernel, jacobian = nm.ntk(net, params, x), nm.jacobian(net, params, x)
-    np.testing.assert_allclose(kernel, jacobian @ jacobian.T, rtol=0, atol=1e-12 * np.abs(kernel).max())
+    np.testing.assert_allclose(
+        kernel, jacobian @ jacobian.T, rtol=0, atol=1e-12 * np.abs(kernel).max()
+    )
     assert jacobian.shape == (6, net.n_params)
     runs = net.init(key=key, runs=3)
     many = jax.vmap(lambda p: net(p, jnp.asarray(x, jnp.float32)))(runs)
@@ -144,7 +173,9 @@ def test_its_graph_holds_nothing_but_the_network(key):
 
 
 def test_drawn_parameters_have_the_deviations_they_say(key):
-    net = nm.Sequential(Dense(300, weight_std=1.7, bias_std=0.2), input_shape=(200,), scaling="standard")
+    net = nm.Sequential(
+        Dense(300, weight_std=1.7, bias_std=0.2), input_shape=(200,), scaling="standard"
+    )
     [layer] = net.init(key=key)
     assert np.std(layer.weight) == pytest.approx(1.7 / np.sqrt(200), rel=0.02)
     assert np.std(layer.bias) == pytest.approx(0.2, rel=0.15)
@@ -157,20 +188,38 @@ def test_drawn_parameters_have_the_deviations_they_say(key):
         (lambda: Dense(2, weight_std=-1.0), "`weight_std` is -1.0; pass a positive number"),
         (lambda: Dense(2, bias_std=float("nan")), "`bias_std` is nan"),
         (lambda: Conv(2, 0), "`window` is 0"),
-        (lambda: Conv(2, 3, padding="HALF"), "`padding` is 'HALF'; pass one of SAME, VALID, CIRCULAR"),
+        (
+            lambda: Conv(2, 3, padding="HALF"),
+            "`padding` is 'HALF'; pass one of SAME, VALID, CIRCULAR",
+        ),
         (lambda: LayerNorm(eps=-1.0), "`eps` is -1.0"),
         (lambda: Sum(Dense(2)), "`Sum` is given 1 branches"),
         (lambda: nm.Sequential(Dense(2), input_shape=()), "`input_shape` is ()"),
         (lambda: nm.Sequential(Dense(2), input_shape=(3,), scaling="mup"), "`scaling` is 'mup'"),
         (lambda: nm.Sequential(Conv(2, 3), input_shape=(3,)), "reaches Conv as (3,)"),
-        (lambda: nm.Sequential(Conv(2, 5, padding="VALID"), input_shape=(3, 2)), "does not fit into 3 positions"),
-        (lambda: nm.Sequential(Conv(2, (3, 3)), input_shape=(3, 2)), "the samples have 1 axes of positions"),
+        (
+            lambda: nm.Sequential(Conv(2, 5, padding="VALID"), input_shape=(3, 2)),
+            "does not fit into 3 positions",
+        ),
+        (
+            lambda: nm.Sequential(Conv(2, (3, 3)), input_shape=(3, 2)),
+            "the samples have 1 axes of positions",
+        ),
         (lambda: nm.Sequential(GlobalAvgPool(), input_shape=(3,)), "no positions left"),
         (lambda: nm.Sequential(Attention(2), input_shape=(3,)), "reaches Attention as (3,)"),
-        (lambda: nm.Sequential(Residual(Dense(2)), input_shape=(3,)), "`Residual` adds a branch of shape (2,)"),
-        (lambda: nm.Sequential(Sum(Dense(2), Dense(3)), input_shape=(3,)), "`Sum` adds branches of shapes (2,), (3,)"),
+        (
+            lambda: nm.Sequential(Residual(Dense(2)), input_shape=(3,)),
+            "`Residual` adds a branch of shape (2,)",
+        ),
+        (
+            lambda: nm.Sequential(Sum(Dense(2), Dense(3)), input_shape=(3,)),
+            "`Sum` adds branches of shapes (2,), (3,)",
+        ),
         (lambda: nm.Sequential(nm.Mixed(relu=2), input_shape=(3,)), "with 2 neurons to 3 channels"),
-        (lambda: nm.Sequential("softmax", input_shape=(3,)), "`activation` is 'softmax', which is not built in"),
+        (
+            lambda: nm.Sequential("softmax", input_shape=(3,)),
+            "`activation` is 'softmax', which is not built in",
+        ),
     ],
 )
 def test_descriptions_that_make_no_sense(build, message):

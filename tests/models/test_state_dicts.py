@@ -1,4 +1,6 @@
-"""Stacked linear layers under any usual names: their order, their biases, batch normalisation between them."""
+"""Stacked linear layers under any usual names: their order, their biases, batch normalisation
+between them.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,10 @@ def written(tensors: dict[str, np.ndarray], path: Path) -> Path:
 def forward(tensors: dict[str, Any], steps: list[Any], x: np.ndarray) -> np.ndarray:
     """The network step by step, with no layer folded into another."""
     for step in steps:
-        t = {leaf: tensors.get(f"{step}.{leaf}") for leaf in ("weight", "bias", "running_mean", "running_var")}
+        t = {
+            leaf: tensors.get(f"{step}.{leaf}")
+            for leaf in ("weight", "bias", "running_mean", "running_var")
+        }
         if step == "relu":
             x = np.maximum(x, 0)
         elif t["running_mean"] is not None:
@@ -79,33 +84,46 @@ def test_layers_are_found_under_the_usual_names(
     assert net == nm.MLP(WIDTHS, "relu")
     x = rng.standard_normal((6, 3))
     np.testing.assert_allclose(
-        net(params, x), forward(tensors, [names[0], "relu", names[1], "relu", names[2]], x), rtol=1e-12
+        net(params, x),
+        forward(tensors, [names[0], "relu", names[1], "relu", names[2]], x),
+        rtol=1e-12,
     )
 
 
-@pytest.mark.parametrize("biases", [(True, True, False), (False, True, False), (False, False, True)])
-def test_layers_without_bias_get_none(biases: tuple[bool, ...], rng: np.random.Generator, tmp_path: Path):
+@pytest.mark.parametrize(
+    "biases", [(True, True, False), (False, True, False), (False, False, True)]
+)
+def test_layers_without_bias_get_none(
+    biases: tuple[bool, ...], rng: np.random.Generator, tmp_path: Path
+):
     """A bias of zeros would be a parameter more than the network has."""
     tensors = drawn(["fc1", "fc2", "fc3"], rng, biases)
     net, params = nm.load(written(tensors, tmp_path / "net.safetensors"), activation="relu")
     assert isinstance(net, LinearStack)
     assert tuple(layer.bias is not None for layer in params) == biases
     x = rng.standard_normal((6, 3))
-    np.testing.assert_allclose(net(params, x), forward(tensors, ["fc1", "relu", "fc2", "relu", "fc3"], x), rtol=1e-12)
+    np.testing.assert_allclose(
+        net(params, x), forward(tensors, ["fc1", "relu", "fc2", "relu", "fc3"], x), rtol=1e-12
+    )
     assert nm.jacobian(net, params, x).shape == (12, sum(a.size for a in tensors.values()))
     assert hash(net) == hash(nm.load(tmp_path / "net.safetensors", activation="relu")[0])
 
 
-def test_the_order_is_refused_where_the_file_does_not_say_it(rng: np.random.Generator, tmp_path: Path):
-    square = {f"{name}.weight": rng.standard_normal((4, 4)) for name in ("input", "hidden", "output")}
+def test_the_order_is_refused_where_the_file_does_not_say_it(
+    rng: np.random.Generator, tmp_path: Path
+):
+    square = {
+        f"{name}.weight": rng.standard_normal((4, 4)) for name in ("input", "hidden", "output")
+    }
     with pytest.raises(
-        ValueError, match=r"net\.safetensors has layers that fit together in more than one order \(.*\); number them"
+        ValueError,
+        match=r"net\.safetensors has layers that fit together in more than one order \(.*\); number them",
     ):
         nm.load(written(square, tmp_path / "net.safetensors"), activation="relu")
     _, params = nm.load(written(square, tmp_path / "net.npz"), activation="relu")
-    assert [np.array_equal(layer.weight, w) for layer, w in zip(params, square.values(), strict=True)] == [True] * 3, (
-        "npz keeps order"
-    )
+    assert [
+        np.array_equal(layer.weight, w) for layer, w in zip(params, square.values(), strict=True)
+    ] == [True] * 3, "npz keeps order"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +137,10 @@ def test_the_order_is_refused_where_the_file_does_not_say_it(rng: np.random.Gene
             lambda t: {**t, "norm.weight": np.ones(5), "norm.bias": np.ones(5)},
             r"norm\.weight \(5,\).* for any other network add --factory",
         ),
-        (lambda t: {**t, "head.weight": np.ones((7, 9))}, r"each taking what the one before it gives"),
+        (
+            lambda t: {**t, "head.weight": np.ones((7, 9))},
+            r"each taking what the one before it gives",
+        ),
         (lambda t: {name: a.T for name, a in t.items()}, r"\(out, in\)"),
         (lambda t: {**t, "logit_scale": np.ones(())}, r"logit_scale \(1,\)"),
     ],
@@ -128,7 +149,10 @@ def test_what_is_no_stack_of_layers_is_refused_with_what_the_file_holds(
     change: Any, text: str, rng: np.random.Generator, tmp_path: Path
 ):
     with pytest.raises(ValueError, match=text):
-        nm.load(written(change(drawn(["fc1", "fc2", "fc3"], rng)), tmp_path / "net.safetensors"), activation="relu")
+        nm.load(
+            written(change(drawn(["fc1", "fc2", "fc3"], rng)), tmp_path / "net.safetensors"),
+            activation="relu",
+        )
 
 
 @pytest.mark.parametrize(
@@ -164,13 +188,20 @@ def test_batch_normalisation_is_folded(
     rng: np.random.Generator,
     tmp_path: Path,
 ):
-    """Against the network computed step by step; float64, so that folding rounds in the last digits only."""
+    """Against the network computed step by step; float64, so that folding rounds in the last
+    digits only.
+    """
     tensors = drawn(names, rng, (False, True, True))
     for name, width in places.items():
         tensors |= norm(name, width, rng)
     if suffix == ".npz":
         order = steps.replace("relu ", "").split()
-        tensors = {name: a for step in order for name, a in tensors.items() if name.rpartition(".")[0] == step}
+        tensors = {
+            name: a
+            for step in order
+            for name, a in tensors.items()
+            if name.rpartition(".")[0] == step
+        }
     path = written(tensors, tmp_path / f"net{suffix}")
     with pytest.warns(
         UserWarning,
@@ -178,7 +209,9 @@ def test_batch_normalisation_is_folded(
     ):
         net, params = nm.load(path, activation="relu", batchnorm=batchnorm)
     x = rng.standard_normal((6, 3))
-    np.testing.assert_allclose(net(params, x), forward(tensors, steps.split(), x), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        net(params, x), forward(tensors, steps.split(), x), rtol=1e-11, atol=1e-13
+    )
 
 
 def test_the_side_of_the_activation_is_asked_for(rng: np.random.Generator, tmp_path: Path):
@@ -212,7 +245,9 @@ def test_the_side_of_the_activation_is_asked_for(rng: np.random.Generator, tmp_p
         ),
     ],
 )
-def test_a_normalisation_that_cannot_be_is_refused(change: dict, text: str, rng: np.random.Generator, tmp_path: Path):
+def test_a_normalisation_that_cannot_be_is_refused(
+    change: dict, text: str, rng: np.random.Generator, tmp_path: Path
+):
     tensors = {**drawn(["fc1", "fc2", "fc3"], rng), **norm("bn1", 5, rng), **change}
     with pytest.raises(ValueError, match=text):
         nm.load(written(tensors, tmp_path / "net.npz"), activation="relu", batchnorm="before")
@@ -220,7 +255,13 @@ def test_a_normalisation_that_cannot_be_is_refused(change: dict, text: str, rng:
 
 @pytest.mark.parametrize(
     "name, usual",
-    [("ReLU", "relu"), ("LeakyReLU(0.2)", "leaky_relu(0.2)"), ("Swish", "silu"), ("GELU", "gelu"), (" Tanh", "tanh")],
+    [
+        ("ReLU", "relu"),
+        ("LeakyReLU(0.2)", "leaky_relu(0.2)"),
+        ("Swish", "silu"),
+        ("GELU", "gelu"),
+        (" Tanh", "tanh"),
+    ],
 )
 def test_activations_are_named_in_any_case(name: str, usual: str):
     assert nm.MLP((1, 2, 1), name) == nm.MLP((1, 2, 1), usual)

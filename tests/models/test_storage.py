@@ -36,7 +36,9 @@ def test_a_saved_network_comes_back(member: cast.Member, rng: np.random.Generato
     assert same(loaded, params)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__)
+@pytest.mark.parametrize(
+    "dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__
+)
 def test_every_width_of_float_comes_back_bit_by_bit(dtype, key: jax.Array, tmp_path: Path):
     net = nm.MLP((2, 3, 1))
     params = jax.tree.map(np.asarray, net.init(key=key, dtype=dtype))
@@ -63,7 +65,9 @@ def test_weights_of_other_programs(prefix: str, tmp_path: Path):
     for file in ("net.npz", "net.safetensors"):
         net, params = nm.load(tmp_path / file, activation="tanh")
         assert net == nm.MLP((2, 3, 1), "tanh")
-        assert [array.tolist() for layer in params for array in layer] == [a.tolist() for a in WEIGHTS.values()]
+        assert [array.tolist() for layer in params for array in layer] == [
+            a.tolist() for a in WEIGHTS.values()
+        ]
 
 
 def test_layers_are_ordered_by_number_and_not_by_letter(tmp_path: Path):
@@ -72,12 +76,15 @@ def test_layers_are_ordered_by_number_and_not_by_letter(tmp_path: Path):
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match=r"`path` is '.*nowhere\.safetensors', which does not exist; pass a"):
+    with pytest.raises(
+        FileNotFoundError, match=r"`path` is '.*nowhere\.safetensors', which does not exist; pass a"
+    ):
         nm.load(tmp_path / "nowhere.safetensors")
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda b: b"hello", lambda b: b"", lambda b: b[:-7], lambda b: b[:40], lambda b: b"{" + b]
+    "damage",
+    [lambda b: b"hello", lambda b: b"", lambda b: b[:-7], lambda b: b[:40], lambda b: b"{" + b],
 )
 @pytest.mark.parametrize("suffix", ["safetensors", "npz"])
 def test_a_corrupt_file_is_named(damage, suffix: str, key: jax.Array, tmp_path: Path):
@@ -96,7 +103,8 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path):
     for name in ("net.h5", "net.npy", "net.json", "net"):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(
-            ValueError, match=rf"`path` is '.*{name}'; pass a \.safetensors, \.npz, \.pt, \.pth or \.pt2"
+            ValueError,
+            match=rf"`path` is '.*{name}'; pass a \.safetensors, \.npz, \.pt, \.pth or \.pt2",
         ):
             nm.load(tmp_path / name)
 
@@ -124,7 +132,10 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, monkeypatch: pytest.Monke
             {"foo": np.ones((3, 2))},
             r"holds foo \(3, 2\); a file alone describes stacked linear layers .* add --factory",
         ),
-        ({"0.weight": np.ones((3, 2)), "1.weight": np.ones((2, 4))}, "each taking what the one before it gives"),
+        (
+            {"0.weight": np.ones((3, 2)), "1.weight": np.ones((2, 4))},
+            "each taking what the one before it gives",
+        ),
         (
             {"0.weight": np.ones((3, 2, 2))},
             r"holds 0\.weight \(3, 2, 2\); a file alone describes stacked linear layers",
@@ -168,5 +179,7 @@ def test_a_name_that_could_not_be_read_back_is_refused(file: str, key: jax.Array
 
 def test_a_function_that_no_file_can_hold_is_refused(key: jax.Array, tmp_path: Path):
     net = nm.MLP((2, 3, 1), nm.Activation(lambda z: z**3 + z, name="relu"))
-    with pytest.raises(ValueError, match=r"`net` uses .* no file can hold; save networks with built-in activations"):
+    with pytest.raises(
+        ValueError, match=r"`net` uses .* no file can hold; save networks with built-in activations"
+    ):
         nm.save(tmp_path / "net.safetensors", net, net.init(key=key))

@@ -1,4 +1,6 @@
-"""Files of PyTorch where PyTorch is present: the readers against PyTorch's own, and what PyTorch's own would have run."""
+"""Files of PyTorch where PyTorch is present: the readers against PyTorch's own, and what
+PyTorch's own would have run.
+"""
 
 import contextlib
 import os
@@ -46,7 +48,9 @@ def test_a_saved_program_computes_what_the_module_does(name: str, functional: bo
     f, params = nm.load(exported(module, x, tmp_path / "net.pt2", functional=functional))
     assert set(params) == {parameter for parameter, _ in module.named_parameters()}
     y = module(x)
-    for a, b in zip(jax.tree.leaves(f(params, x.numpy())), y if isinstance(y, tuple) else (y,), strict=True):
+    for a, b in zip(
+        jax.tree.leaves(f(params, x.numpy())), y if isinstance(y, tuple) else (y,), strict=True
+    ):
         b = b.detach().numpy()
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * np.abs(b).max())
 
@@ -72,14 +76,20 @@ def test_a_state_dict_is_read_as_pytorch_reads_it(tmp_path: Path):
         np.testing.assert_array_equal(ours[name].astype(np.float64), tensor.double().numpy())
 
 
-def test_pytorchs_own_reader_of_programs_runs_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The reason for a reader of our own: sample inputs are pickled, and torch.export.load unpickles them."""
+def test_pytorchs_own_reader_of_programs_runs_what_a_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The reason for a reader of our own: sample inputs are pickled, and torch.export.load
+    unpickles them.
+    """
     monkeypatch.chdir(tmp_path)
     path = exported(ZOO["MLP"].module(), ZOO["MLP"].draw(2), tmp_path / "net.pt2", functional=True)
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "planted.pt2", "w") as new:
         for member in old.infolist():
             name = member.filename.replace("net/", "planted/", 1)
-            new.writestr(name, planted() if name.endswith("sample_inputs/model.pt") else old.read(member))
+            new.writestr(
+                name, planted() if name.endswith("sample_inputs/model.pt") else old.read(member)
+            )
     f, params = nm.load(tmp_path / "planted.pt2")
     assert f(params, np.ones((2, 3))).shape == (2, 2)
     assert not (tmp_path / "exploded").exists()
@@ -87,7 +97,9 @@ def test_pytorchs_own_reader_of_programs_runs_what_a_file_says(tmp_path: Path, m
         warnings.simplefilter("ignore")
         with contextlib.suppress(Exception):
             torch.export.load(tmp_path / "planted.pt2")
-    assert (tmp_path / "exploded").exists(), "torch.export.load no longer runs it: say so in the docs"
+    assert (tmp_path / "exploded").exists(), (
+        "torch.export.load no longer runs it: say so in the docs"
+    )
 
 
 def planted() -> bytes:
@@ -99,10 +111,14 @@ def planted() -> bytes:
     return buffer.getvalue()
 
 
-def test_weights_only_refuses_what_our_reader_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_weights_only_refuses_what_our_reader_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     torch.save({"0.weight": Bomb()}, tmp_path / "code.pt")
-    with pytest.raises(ValueError, match=r"holds '0\.weight', a posix\.mkdir, where a state dict has tensors"):
+    with pytest.raises(
+        ValueError, match=r"holds '0\.weight', a posix\.mkdir, where a state dict has tensors"
+    ):
         nm.load("code.pt", activation="relu")
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
         torch.load("code.pt", weights_only=True)
@@ -134,7 +150,9 @@ def test_a_factory_with_a_state_dict(prefix: str, dtype: torch.dtype, folder: Pa
 
     sys.path.remove(str(folder))
     module = build().to(dtype).eval()
-    torch.save({prefix + name: tensor for name, tensor in module.state_dict().items()}, "weights.pth")
+    torch.save(
+        {prefix + name: tensor for name, tensor in module.state_dict().items()}, "weights.pth"
+    )
     x = np.random.default_rng(0).standard_normal((6, 1, 4, 4)).astype(np.float32)
     f, params = nm.load("weights.pth", factory="owncnn:build", example=x)
     assert set(params) == {name for name, _ in module.named_parameters()}
@@ -145,7 +163,8 @@ def test_a_factory_with_a_state_dict(prefix: str, dtype: torch.dtype, folder: Pa
 def test_a_state_dict_of_another_module_is_refused(folder: Path):
     torch.save({"0.weight": torch.ones(2, 1, 3, 3)}, "weights.pth")
     with pytest.raises(
-        ValueError, match=r"weights\.pth is not of the factory's module: missing 0\.bias, 1\.bias, .*unknown nothing"
+        ValueError,
+        match=r"weights\.pth is not of the factory's module: missing 0\.bias, 1\.bias, .*unknown nothing",
     ):
         nm.load("weights.pth", factory="owncnn:build", example=np.ones((2, 1, 4, 4)))
     with pytest.raises(ValueError, match="`example` is missing; pass one batch"):
@@ -159,7 +178,15 @@ def test_a_network_of_ones_own_at_the_command_line(folder: Path):
     sys.path.remove(str(folder))
     torch.save(build().state_dict(), "weights.pt")
     np.save("images.npy", np.random.default_rng(0).standard_normal((5, 1, 4, 4)))
-    arguments = ["inspect", "weights.pt", "images.npy", "--factory", "owncnn:build", "--out", "report"]
+    arguments = [
+        "inspect",
+        "weights.pt",
+        "images.npy",
+        "--factory",
+        "owncnn:build",
+        "--out",
+        "report",
+    ]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert "Sequential from PyTorch" in result.output
@@ -181,11 +208,20 @@ def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(fo
         module[0].weight[1], module[0].bias[1] = 0.0, -1.0  # pyright: ignore[reportIndexIssue, reportArgumentType]
     torch.save(module.state_dict(), "weights.pt")
     np.save("images.npy", np.random.default_rng(0).standard_normal((9, 1, 4, 4)).astype(np.float32))
-    arguments = ["reduce", "weights.pt", "images.npy", "--factory", "plaincnn:build", "--out", "smaller.pt"]
+    arguments = [
+        "reduce",
+        "weights.pt",
+        "images.npy",
+        "--factory",
+        "plaincnn:build",
+        "--out",
+        "smaller.pt",
+    ]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert (
-        "69 → 47 parameters, 1 channels fewer" in result.output and "in PyTorch the outputs differ by" in result.output
+        "69 → 47 parameters, 1 channels fewer" in result.output
+        and "in PyTorch the outputs differ by" in result.output
     )
     state = torch.load("smaller.pt", weights_only=True)
     assert [tuple(t.shape) for t in state.values()] == [(2, 1, 3, 3), (2,), (3, 8), (3,)]
@@ -197,7 +233,8 @@ def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(fo
     np.testing.assert_allclose(f(params, new), expected, rtol=1e-5, atol=1e-6)
     assert sum(np.size(a) for a in params.values()) == 47
     with pytest.raises(
-        ValueError, match=r"`--out` is 'smaller\.npz'; pass a file that ends in \.pt, \.pth, \.safetensors or \.pt2"
+        ValueError,
+        match=r"`--out` is 'smaller\.npz'; pass a file that ends in \.pt, \.pth, \.safetensors or \.pt2",
     ):
         CliRunner().invoke(cli.app, [*arguments[:-1], "smaller.npz"], catch_exceptions=False)
 
@@ -205,13 +242,23 @@ def test_a_convolutional_network_is_reduced_at_the_command_line_and_goes_back(fo
 def test_batch_normalisation_shrinks_with_its_channels_at_the_command_line(folder: Path):
     text = PLAIN.replace("nn.Conv2d(1, 3, 3),", "nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3),")
     (folder / "normedcnn.py").write_text(text)
-    module = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
+    module = nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)
+    )
     with torch.no_grad():
         module[1].bias[1] = -50.0  # pyright: ignore[reportIndexIssue, reportArgumentType]
         module[1].running_var.copy_(torch.tensor([1.0, 2.0, 3.0]))  # pyright: ignore[reportCallIssue]
     torch.save(module.state_dict(), "weights.pt")
     np.save("images.npy", np.random.default_rng(0).standard_normal((9, 1, 4, 4)).astype(np.float32))
-    arguments = ["reduce", "weights.pt", "images.npy", "--factory", "normedcnn:build", "--out", "smaller.pt"]
+    arguments = [
+        "reduce",
+        "weights.pt",
+        "images.npy",
+        "--factory",
+        "normedcnn:build",
+        "--out",
+        "smaller.pt",
+    ]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert "75 → 51 parameters, 1 channels fewer" in result.output
@@ -223,7 +270,13 @@ def test_batch_normalisation_shrinks_with_its_channels_at_the_command_line(folde
 def test_batch_normalisation_is_folded_as_pytorch_computes_it(tmp_path: Path):
     torch.manual_seed(0)
     module = nn.Sequential(
-        nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4), nn.ReLU(), nn.BatchNorm1d(4), nn.Linear(4, 2)
+        nn.Linear(3, 8),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Linear(8, 4),
+        nn.ReLU(),
+        nn.BatchNorm1d(4),
+        nn.Linear(4, 2),
     )
     module.double()
     for _ in range(5):
@@ -233,7 +286,9 @@ def test_batch_normalisation_is_folded_as_pytorch_computes_it(tmp_path: Path):
         net, params = nm.load(tmp_path / "net.pt", activation="ReLU")
     assert net == nm.MLP((3, 8, 4, 2))
     x = torch.randn(7, 3).double()
-    np.testing.assert_allclose(net(params, x.numpy()), module.eval()(x).detach().numpy(), rtol=1e-12)
+    np.testing.assert_allclose(
+        net(params, x.numpy()), module.eval()(x).detach().numpy(), rtol=1e-12
+    )
 
 
 def test_the_pages_about_pytorch_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -248,7 +303,13 @@ def test_the_pages_about_pytorch_run_as_written(tmp_path: Path, monkeypatch: pyt
         cnn[3].weight[:, :4] = 0.0  # pyright: ignore[reportIndexIssue]
     images, y = torch.randn(9, 1, 4, 4), np.zeros((50, 2))
     lightning = SimpleNamespace(Callback=object)
-    namespace = {"cnn": cnn, "images": images, "y": y, "loader": [(images, y)], "lightning": lightning}
+    namespace = {
+        "cnn": cnn,
+        "images": images,
+        "y": y,
+        "loader": [(images, y)],
+        "lightning": lightning,
+    }
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         for block in blocks:

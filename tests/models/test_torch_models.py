@@ -1,4 +1,6 @@
-"""PyTorch networks in JAX: outputs and gradients to 1e-12 in float64, at numbers of samples the export never saw."""
+"""PyTorch networks in JAX: outputs and gradients to 1e-12 in float64, at numbers of samples the
+export never saw.
+"""
 
 import copy
 from typing import Any
@@ -38,7 +40,9 @@ def test_outputs_and_gradients_are_the_modules(name: str, rng: np.random.Generat
 
 
 def test_the_hardsigmoid_of_pytorch_has_a_gradient_in_float32():
-    """Negative control of the exception above: 5e-9 is the rounding of 1/6, not an error of the translation."""
+    """Negative control of the exception above: 5e-9 is the rounding of 1/6, not an error of the
+    translation.
+    """
     x = torch.linspace(-2, 2, 9, dtype=torch.float64, requires_grad=True)
     [slope] = torch.autograd.grad(F.hardsigmoid(x).sum(), x)
     np.testing.assert_array_equal(slope.numpy(), float(np.float32(1) / np.float32(6)))
@@ -79,7 +83,8 @@ def test_weights_that_share_memory_without_being_one_object_are_one_parameter():
     assert set(params) == {"0.weight", "0.bias", "2.bias"}
     b.weight = nn.Parameter(a.weight.data.T)
     with pytest.raises(
-        ValueError, match=r"`module` has the parameters '0\.weight' and '2\.weight' in one memory but laid"
+        ValueError,
+        match=r"`module` has the parameters '0\.weight' and '2\.weight' in one memory but laid",
     ):
         nm.from_torch(nn.Sequential(a, nn.Tanh(), b), example=torch.randn(2, 3))
 
@@ -98,11 +103,16 @@ def test_named_inputs_masks_and_nested_outputs(rng: np.random.Generator):
         agree(f(params, as_numpy(x)), y)
         agree(logits(params, as_numpy(x)), y["logits"])
         weights = [rng.standard_normal(leaf.shape) for leaf in jax.tree.leaves(y)]
-        agree(jax_gradient(f, params, as_numpy(x), weights), torch_gradient(module, x, weights, use_cache=False))
+        agree(
+            jax_gradient(f, params, as_numpy(x), weights),
+            torch_gradient(module, x, weights, use_cache=False),
+        )
 
 
 def test_the_padding_row_of_an_embedding_has_no_gradient_as_in_pytorch():
-    module = nn.Sequential(nn.Embedding(5, 3, padding_idx=2), nn.Flatten(), nn.Linear(6, 1)).double()
+    module = nn.Sequential(
+        nn.Embedding(5, 3, padding_idx=2), nn.Flatten(), nn.Linear(6, 1)
+    ).double()
     f, params = nm.from_torch(module, example=torch.tensor([[0, 2]]))
     gradient = jax_gradient(f, params, np.array([[0, 2], [2, 2]]), [np.ones((2, 1))])["0.weight"]
     assert np.any(gradient[0])
@@ -111,14 +121,19 @@ def test_the_padding_row_of_an_embedding_has_no_gradient_as_in_pytorch():
 
 @pytest.mark.parametrize("name", ["MLP", "LeNet", "GPT", "LSTM", "MobileNetV3", "encoder, ReLU"])
 def test_a_translated_network_is_a_function_of_jax(name: str, rng: np.random.Generator):
-    """jit, vmap over parameters, and derivatives of second order by two routes, forward and backward."""
+    """jit, vmap over parameters, and derivatives of second order by two routes, forward and
+    backward.
+    """
     example = ZOO[name]
     f, params = nm.from_torch(example.module().double(), example=doubled(example.draw(2)))
     assert hash(f) == hash(f)
     x = as_numpy(doubled(example.draw(2)))
     with arithmetic():
         theta = promote(params, np.float64)
-        u, v = (jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape)), params) for _ in range(2))
+        u, v = (
+            jax.tree.map(lambda leaf: jnp.asarray(rng.standard_normal(leaf.shape)), params)
+            for _ in range(2)
+        )
         stacked = jax.tree.map(lambda a, b: jnp.stack([a, a + 0.01 * b]), theta, u)
         many = jax.jit(jax.vmap(f, (0, None)))(stacked, x)
         agree(np.asarray(many[0]), np.asarray(f(theta, x)))
@@ -127,9 +142,13 @@ def test_a_translated_network_is_a_function_of_jax(name: str, rng: np.random.Gen
             return jnp.sum(jnp.sin(f(theta, x)))
 
         def product(a: Any, b: Any) -> Any:
-            return sum(jnp.sum(p * q) for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+            return sum(
+                jnp.sum(p * q) for p, q in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+            )
 
-        over = jax.jit(lambda t: jax.jvp(lambda t: jax.jvp(energy, (t,), (u,))[1], (t,), (v,))[1])(theta)
+        over = jax.jit(lambda t: jax.jvp(lambda t: jax.jvp(energy, (t,), (u,))[1], (t,), (v,))[1])(
+            theta
+        )
         back = product(jax.jit(jax.grad(lambda t: product(jax.grad(energy)(t), u)))(theta), v)
     np.testing.assert_allclose(over, back, rtol=1e-9)
 
@@ -141,7 +160,9 @@ def test_the_library_takes_a_translated_network(key: jax.Array):
     layers = tuple(nm.Layer(params[f"{i}.weight"], params[f"{i}.bias"]) for i in (0, 2))
     x = np.asarray(jax.random.normal(key, (7, 2)), np.float64)
     np.testing.assert_allclose(nm.ntk(f, params, x), nm.ntk(net, layers, x), rtol=1e-12)
-    assert int(nm.functional_dimension(f, params, x).value) == int(nm.functional_dimension(net, layers, x).value)
+    assert int(nm.functional_dimension(f, params, x).value) == int(
+        nm.functional_dimension(net, layers, x).value
+    )
 
 
 def test_tensors_with_a_history_are_data_like_others(rng: np.random.Generator):
@@ -159,11 +180,19 @@ def test_the_callers_module_is_not_touched():
         parameter.requires_grad_(False)
     before = copy.deepcopy(module.state_dict())
     flags = {name: (p.requires_grad, p.dtype, p.grad) for name, p in module.named_parameters()}
-    default = torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled(), torch.random.get_rng_state()
-    f, params = nm.from_torch(module, example=torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
+    default = (
+        torch.get_default_dtype(),
+        torch.backends.mha.get_fastpath_enabled(),
+        torch.random.get_rng_state(),
+    )
+    f, params = nm.from_torch(
+        module, example=torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    )
     after = module.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert flags == {name: (p.requires_grad, p.dtype, p.grad) for name, p in module.named_parameters()}
+    assert flags == {
+        name: (p.requires_grad, p.dtype, p.grad) for name, p in module.named_parameters()
+    }
     assert default[:2] == (torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled())
     assert torch.equal(default[2], torch.random.get_rng_state())
     params["fc.bias"][:] = 7.0
@@ -175,17 +204,24 @@ def test_the_callers_module_is_not_touched():
 def test_parameters_go_back(dtype: torch.dtype, rng: np.random.Generator):
     module = GPT().to(dtype).eval()
     f, params = nm.from_torch(module, example=tokens(2))
-    moved = {name: np.asarray(leaf, np.float64) + rng.standard_normal(leaf.shape) for name, leaf in params.items()}
+    moved = {
+        name: np.asarray(leaf, np.float64) + rng.standard_normal(leaf.shape)
+        for name, leaf in params.items()
+    }
     back = nm.to_torch(module, moved)
     assert back is not module
     assert back.head.weight is back.wte.weight
     assert back.wte.weight.dtype == dtype
-    assert torch.equal(back.wpe.weight.double(), torch.from_numpy(moved["wpe.weight"]).to(dtype).double())
+    assert torch.equal(
+        back.wpe.weight.double(), torch.from_numpy(moved["wpe.weight"]).to(dtype).double()
+    )
     x = tokens(3)
     rounded = {name: p.detach().double().numpy() for name, p in back.named_parameters()}
     agree(f(rounded, x.numpy()), as_numpy(back.double()(x)))
     for name, parameter in module.named_parameters():
-        assert np.array_equal(parameter.detach().double().numpy(), np.asarray(params[name], np.float64))
+        assert np.array_equal(
+            parameter.detach().double().numpy(), np.asarray(params[name], np.float64)
+        )
 
 
 def test_shared_memory_survives_the_way_back():
@@ -205,8 +241,14 @@ def test_shared_memory_survives_the_way_back():
             lambda p: {**p, "3.weight": p["0.weight"]},
             r"`params` are not this module's: missing nothing, unknown 3\.weight; pass one array for each of its 2",
         ),
-        (lambda p: {"0.weight": p["0.weight"]}, r"`params` are not this module's: missing 0\.bias, unknown nothing"),
-        (lambda p: {**p, "0.bias": np.zeros(3)}, r"`params\['0\.bias'\]` has shape \(3,\); the module needs \(2,\)"),
+        (
+            lambda p: {"0.weight": p["0.weight"]},
+            r"`params` are not this module's: missing 0\.bias, unknown nothing",
+        ),
+        (
+            lambda p: {**p, "0.bias": np.zeros(3)},
+            r"`params\['0\.bias'\]` has shape \(3,\); the module needs \(2,\)",
+        ),
         (
             lambda p: {**p, "0.bias": np.full(2, 1e300)},
             r"`params\['0\.bias'\]` has entries that are not finite in torch\.float32",

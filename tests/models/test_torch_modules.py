@@ -1,4 +1,6 @@
-"""Further modules that one meets: outputs and gradients to 1e-12 in float64 at three numbers of samples, or one sentence."""
+"""Further modules that one meets: outputs and gradients to 1e-12 in float64 at three numbers of
+samples, or one sentence.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,14 +29,18 @@ class Function(nn.Module):
 def rotated(w: Tensor, x: Tensor) -> Tensor:
     """Rotary positions by complex numbers."""
     angles = torch.outer(torch.arange(5, dtype=x.dtype), torch.tensor([1.0, 0.01], dtype=x.dtype))
-    turned = torch.view_as_complex((x @ w).unflatten(-1, (2, 2))) * torch.polar(torch.ones_like(angles), angles)
+    turned = torch.view_as_complex((x @ w).unflatten(-1, (2, 2))) * torch.polar(
+        torch.ones_like(angles), angles
+    )
     return torch.view_as_real(turned).flatten(2)
 
 
 def filtered(w: Tensor, x: Tensor) -> Tensor:
     """A filter in the frequency domain, as in GFNet and FNO."""
     return torch.fft.irfft(
-        torch.fft.rfft(x, dim=1) * torch.view_as_complex(w[:3, :2].contiguous())[:, None], n=5, dim=1
+        torch.fft.rfft(x, dim=1) * torch.view_as_complex(w[:3, :2].contiguous())[:, None],
+        n=5,
+        dim=1,
     )
 
 
@@ -62,11 +68,22 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
     "frequencies": (lambda: Function(filtered), sequences),
     "Fourier mixing": (lambda: Function(lambda w, x: torch.fft.fft2(x @ w).real), sequences),
     "experts": (lambda: Function(routed), sequences),
-    "bags": (lambda: nn.Sequential(nn.EmbeddingBag(7, 3, mode="mean", padding_idx=1), nn.Linear(3, 2)), bags),
+    "bags": (
+        lambda: nn.Sequential(nn.EmbeddingBag(7, 3, mode="mean", padding_idx=1), nn.Linear(3, 2)),
+        bags,
+    ),
     "orthogonal": (lambda: nn.utils.parametrizations.orthogonal(nn.Linear(4, 4)), sequences),
     "spectral norm": (lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3)), sequences),
-    "bicubic": (lambda: nn.Sequential(nn.Conv2d(**CONVOLUTION), nn.Upsample(scale_factor=2, mode="bicubic")), images),
-    "odd bins": (lambda: nn.Sequential(nn.Conv2d(**CONVOLUTION), nn.AdaptiveMaxPool2d((3, 4))), images),
+    "bicubic": (
+        lambda: nn.Sequential(
+            nn.Conv2d(**CONVOLUTION), nn.Upsample(scale_factor=2, mode="bicubic")
+        ),
+        images,
+    ),
+    "odd bins": (
+        lambda: nn.Sequential(nn.Conv2d(**CONVOLUTION), nn.AdaptiveMaxPool2d((3, 4))),
+        images,
+    ),
 }
 
 
@@ -87,19 +104,34 @@ def test_outputs_and_gradients_are_the_modules(name: str, rng: np.random.Generat
 @pytest.mark.parametrize(
     "make, draw, text",
     [
-        (lambda: nn.Sequential(nn.Embedding(7, 3, max_norm=1.0), nn.Flatten()), bags, r"aten\.embedding_renorm"),
         (
-            lambda: Function(lambda w, x: F.grid_sample(x[:, None] @ w, x[:, :, None, :2], align_corners=False)),
+            lambda: nn.Sequential(nn.Embedding(7, 3, max_norm=1.0), nn.Flatten()),
+            bags,
+            r"aten\.embedding_renorm",
+        ),
+        (
+            lambda: Function(
+                lambda w, x: F.grid_sample(x[:, None] @ w, x[:, :, None, :2], align_corners=False)
+            ),
             sequences,
             r"aten\.grid_sampler_2d",
         ),
-        (lambda: Function(lambda w, x: (x @ w).masked_scatter(x > 0, x)), sequences, r"aten\.masked_scatter"),
-        (lambda: Function(lambda w, x: torch.linalg.inv(w) @ x.mT), sequences, r"linalg_inv_ex|with_effects"),
+        (
+            lambda: Function(lambda w, x: (x @ w).masked_scatter(x > 0, x)),
+            sequences,
+            r"aten\.masked_scatter",
+        ),
+        (
+            lambda: Function(lambda w, x: torch.linalg.inv(w) @ x.mT),
+            sequences,
+            r"linalg_inv_ex|with_effects",
+        ),
     ],
     ids=["renormalised embedding", "grid_sample", "masked_scatter", "inverse"],
 )
 def test_what_is_not_in_the_table_is_named(make: Any, draw: Any, text: str):
     with pytest.raises(
-        ValueError, match=f"`module` uses .*{text}.*not in the table; write that step with others, or wrap"
+        ValueError,
+        match=f"`module` uses .*{text}.*not in the table; write that step with others, or wrap",
     ):
         nm.from_torch(make().double().eval(), example=draw(2))

@@ -1,4 +1,6 @@
-"""Every operation of the table against ATen's own: values, dtypes, gradients, and which results are views."""
+"""Every operation of the table against ATen's own: values, dtypes, gradients, and which results
+are views.
+"""
 
 from typing import Any
 
@@ -14,31 +16,56 @@ from neuromanifold.numerics.precision import arithmetic
 from torch_layers import CASES
 
 IDS = [f"{name}-{index}" for index, (name, _) in enumerate(CASES)]
-# Arithmetic on sizes and the functions that refuse are tested below, `squeeze` by the axes that the recorded shapes name.
+# Arithmetic on sizes and the functions that refuse are tested below, `squeeze` by the axes that the
+# recorded shapes name.
 ELSEWHERE = {"aten.squeeze.default", "aten.squeeze.dim"}
 # PyTorch differentiates the first two not at all, and the others with 1/6 and 1/α in float32.
 WITHOUT_GRADIENT = {"floor_divide.default", "copy.default", "hardsigmoid.default", "celu.default"}
 REFUSED = {
-    "aten.native_dropout.default": ((np.ones(3), 0.5, True), r"dropout in training mode\); call `module\.eval"),
+    "aten.native_dropout.default": (
+        (np.ones(3), 0.5, True),
+        r"dropout in training mode\); call `module\.eval",
+    ),
     "aten.dropout.default": ((np.ones(3), 0.5, True), "dropout in training mode"),
     "aten._native_batch_norm_legit.no_stats": ((), "standardises by the batch"),
     "aten._native_batch_norm_legit.default": ((), "standardises by the batch"),
     "aten._native_batch_norm_legit_functional.default": ((), "standardises by the batch"),
-    "aten.batch_norm.default": ((np.ones((2, 3)), None, None, None, None, True), "standardises by the batch"),
-    "aten.repeat_interleave.self_Tensor": ((np.ones(3), np.ones(3, int)), "counts that are themselves data"),
+    "aten.batch_norm.default": (
+        (np.ones((2, 3)), None, None, None, None, True),
+        "standardises by the batch",
+    ),
+    "aten.repeat_interleave.self_Tensor": (
+        (np.ones(3), np.ones(3, int)),
+        "counts that are themselves data",
+    ),
     "aten.index.Tensor": ((np.ones(3), [np.ones(3, bool)]), "picks entries by a mask"),
-    "aten.index_put.default": ((np.ones(3), [np.ones(3, bool)], np.ones(3)), "writes entries picked by a mask"),
-    "aten.embedding.default": ((np.ones((3, 2)), np.ones(3, int), -1, True), "scales gradients by how often"),
+    "aten.index_put.default": (
+        (np.ones(3), [np.ones(3, bool)], np.ones(3)),
+        "writes entries picked by a mask",
+    ),
+    "aten.embedding.default": (
+        (np.ones((3, 2)), np.ones(3, int), -1, True),
+        "scales gradients by how often",
+    ),
     "aten.one_hot.default": ((np.ones(3, int),), "reads the number of classes off the values"),
     "aten.adaptive_max_pool1d.default": ((np.ones((1, 1, 9_001)), [9_000]), "too large a matrix"),
-    "aten.scatter_reduce.two": ((np.ones(3), 0, np.zeros(3, int), np.ones(3), "amax"), "reduces by 'amax'; use 'sum'"),
+    "aten.scatter_reduce.two": (
+        (np.ones(3), 0, np.zeros(3, int), np.ones(3), "amax"),
+        "reduces by 'amax'; use 'sum'",
+    ),
     "aten.searchsorted.Tensor": ((np.ones((2, 3)), np.ones((2, 3))), "searches several sequences"),
     "aten._embedding_bag.default": (
         (np.ones((3, 2)), np.ones(3, int), np.zeros(1, int), False, 2),
         "largest entries of bags",
     ),
-    "aten.scaled_dot_product_attention.default": ((*[np.ones((1, 2, 2))] * 3, None, 0.1), "dropout in training mode"),
-    "aten.lstm.input": ((np.ones((1, 1, 1)), None, [], True, 1, 0.5, True, False, True), "dropout in training mode"),
+    "aten.scaled_dot_product_attention.default": (
+        (*[np.ones((1, 2, 2))] * 3, None, 0.1),
+        "dropout in training mode",
+    ),
+    "aten.lstm.input": (
+        (np.ones((1, 1, 1)), None, [], True, 1, 0.5, True, False, True),
+        "dropout in training mode",
+    ),
     "aten.unbind.int": ((np.ones((20_000, 1)),), "too many"),
     "aten.split.Tensor": ((np.ones(20_000), 1), "too many"),
     "aten.adaptive_avg_pool1d.default": ((np.ones((1, 1, 9_001)), [9_000]), "too large a matrix"),
@@ -69,7 +96,11 @@ def differentiated(tensor: torch.Tensor) -> bool:
 
 
 def arrays(value: Any) -> list[Any]:
-    return [a for a in jax.tree.leaves(value) if a is not None] if isinstance(value, (list, tuple)) else [value]
+    return (
+        [a for a in jax.tree.leaves(value) if a is not None]
+        if isinstance(value, (list, tuple))
+        else [value]
+    )
 
 
 @pytest.mark.parametrize("name, make", CASES, ids=IDS)
@@ -81,7 +112,9 @@ def test_an_operation_computes_what_atens_does(name: str, make: Any):
     expected = getattr(getattr(torch.ops.aten, packet), overload)(*args, **kwargs)
     flat = tensors(expected) or [torch.as_tensor(expected)]
     with arithmetic():
-        found = arrays(OPERATIONS[f"aten.{name}"](*to_jax(args), **{k: to_jax(v) for k, v in kwargs.items()}))
+        found = arrays(
+            OPERATIONS[f"aten.{name}"](*to_jax(args), **{k: to_jax(v) for k, v in kwargs.items()})
+        )
         for y, e in zip(found, flat, strict=False):
             y = jnp.asarray(y, np.dtype(str(e.dtype).removeprefix("torch.")))
             assert y.shape == tuple(e.shape)
@@ -93,7 +126,9 @@ def test_an_operation_computes_what_atens_does(name: str, make: Any):
     assert not shares or f"aten.{name}" in VIEWS
 
 
-def check_gradient(name: str, args: Any, kwargs: Any, given: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+def check_gradient(
+    name: str, args: Any, kwargs: Any, given: list[torch.Tensor], expected: list[torch.Tensor]
+) -> None:
     """vᵀJ by both, for every output that PyTorch differentiates."""
     outputs = [(i, y) for i, y in enumerate(expected) if y.requires_grad]
     if any(t.is_complex() for t in (*tensors(args), *expected)):
@@ -109,15 +144,24 @@ def check_gradient(name: str, args: Any, kwargs: Any, given: list[torch.Tensor],
         def replaced(value: Any) -> Any:
             if torch.is_tensor(value):
                 return next(left) if differentiated(value) else to_jax(value)
-            return [replaced(part) for part in value] if isinstance(value, (list, tuple)) else to_jax(value)
+            return (
+                [replaced(part) for part in value]
+                if isinstance(value, (list, tuple))
+                else to_jax(value)
+            )
 
-        y = arrays(OPERATIONS[f"aten.{name}"](*replaced(args), **{k: to_jax(v) for k, v in kwargs.items()}))
+        y = arrays(
+            OPERATIONS[f"aten.{name}"](*replaced(args), **{k: to_jax(v) for k, v in kwargs.items()})
+        )
         return sum(jnp.sum(y[i] * w.numpy()) for (i, _), w in zip(outputs, weights, strict=True))
 
     found = jax.grad(function, tuple(range(len(given))))(*(to_jax(t) for t in given))
     for slope, g in zip(slopes, found, strict=True):
         np.testing.assert_allclose(
-            g, np.zeros(g.shape) if slope is None else slope.numpy(force=True), rtol=1e-11, atol=1e-12
+            g,
+            np.zeros(g.shape) if slope is None else slope.numpy(force=True),
+            rtol=1e-11,
+            atol=1e-12,
         )
 
 
@@ -125,9 +169,13 @@ def test_every_operation_of_the_table_is_tested():
     tested = {f"aten.{name}" for name, _ in CASES} | set(REFUSED) | ELSEWHERE
     aten = {name for name in OPERATIONS if name.startswith("aten.")}
     refusing = {
-        name for name in aten if OPERATIONS[name] in {OPERATIONS["aten.item.default"], OPERATIONS["aten.randn.default"]}
+        name
+        for name in aten
+        if OPERATIONS[name] in {OPERATIONS["aten.item.default"], OPERATIONS["aten.randn.default"]}
     }
-    silent = {name for name in aten if OPERATIONS[name] is OPERATIONS["aten._assert_scalar.default"]}
+    silent = {
+        name for name in aten if OPERATIONS[name] is OPERATIONS["aten._assert_scalar.default"]
+    }
     assert aten - tested - refusing - silent == set()
     assert tested - set(OPERATIONS) == set()
 

@@ -1,4 +1,6 @@
-"""A `.pt2` file reduced to a smaller `.pt2` file, without the code that made it and with nothing of it executed."""
+"""A `.pt2` file reduced to a smaller `.pt2` file, without the code that made it and with nothing
+of it executed.
+"""
 
 import contextlib
 import warnings
@@ -21,7 +23,13 @@ from torch_zoo import GPT, ZOO
 
 
 def exported(
-    path: Path, module: nn.Module, args: tuple[Any, ...], free: Any, *, functional: bool, **kwargs: Any
+    path: Path,
+    module: nn.Module,
+    args: tuple[Any, ...],
+    free: Any,
+    *,
+    functional: bool,
+    **kwargs: Any,
 ) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -39,7 +47,9 @@ def loaded(path: Path) -> Any:
 
 def perceptron() -> nn.Module:
     """A unit that nothing reads, and one that is twice another."""
-    module = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    module = nn.Sequential(
+        nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2)
+    ).double()
     with torch.no_grad():
         module[2].weight[:, 2] = 0.0
         module[0].weight[4], module[0].bias[4] = 2 * module[0].weight[1], 2 * module[0].bias[1]
@@ -48,7 +58,14 @@ def perceptron() -> nn.Module:
 
 def convolutional() -> nn.Module:
     """Batch normalisations that have seen data; a channel of each that nothing reads."""
-    layers = [nn.Conv2d(1, 5, 3), nn.BatchNorm2d(5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(5, 4, 2), nn.BatchNorm2d(4)]
+    layers = [
+        nn.Conv2d(1, 5, 3),
+        nn.BatchNorm2d(5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(5, 4, 2),
+        nn.BatchNorm2d(4),
+    ]
     module = nn.Sequential(*layers, nn.Tanh(), nn.Flatten(), nn.Linear(16, 3))
     with torch.no_grad():
         for _ in range(3):
@@ -64,7 +81,11 @@ class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.lift, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
-        self.up, self.depth, self.down = nn.Conv2d(4, 6, 1), nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Conv2d(6, 4, 1)
+        self.up, self.depth, self.down = (
+            nn.Conv2d(4, 6, 1),
+            nn.Conv2d(6, 6, 3, padding=1, groups=6),
+            nn.Conv2d(6, 4, 1),
+        )
         self.head = nn.Linear(4, 3)
         with torch.no_grad():
             self.norm.running_var.uniform_(0.5, 2.0)
@@ -108,9 +129,15 @@ def test_a_program_is_reduced_and_written_as_a_program(name: str, tmp_path: Path
     f, params = nm.load(path, statistics=True)
     small = nm.reduce_width(f, params, x.numpy())
     g, fewer = nm.load(small.save(tmp_path / "smaller.pt2", example=x.numpy()))
-    assert sum(p.numel() for p in module.parameters()) - sum(np.size(a) for a in fewer.values()) >= least
+    assert (
+        sum(p.numel() for p in module.parameters()) - sum(np.size(a) for a in fewer.values())
+        >= least
+    )
     assert set(fewer) <= {parameter for parameter, _ in module.named_parameters()}
-    again, rtol = loaded(tmp_path / "smaller.pt2"), 1e-12 if next(module.parameters()).dtype == torch.float64 else 1e-6
+    again, rtol = (
+        loaded(tmp_path / "smaller.pt2"),
+        1e-12 if next(module.parameters()).dtype == torch.float64 else 1e-6,
+    )
     assert set(again.state_dict) >= set(module.state_dict()) - {"head.weight"}
     for count in (1, 7):
         new = draw(count)
@@ -128,19 +155,25 @@ def test_shared_weights_and_bounds_survive(tmp_path: Path):
     module = make()
     path = exported(tmp_path / "net.pt2", module, (draw(3),), (free,), functional=False)
     f, params = nm.load(path)
-    nm.reduce_width(f, params, draw(4).numpy()).save(tmp_path / "smaller.pt2", example=draw(2).numpy())
+    nm.reduce_width(f, params, draw(4).numpy()).save(
+        tmp_path / "smaller.pt2", example=draw(2).numpy()
+    )
     again = loaded(tmp_path / "smaller.pt2")
     assert again.state_dict["wte.weight"].data_ptr() == again.state_dict["head.weight"].data_ptr()
     assert sorted(str(limit.upper) for limit in again.range_constraints.values()) == ["6", "int_oo"]
 
 
 def test_a_graph_computes_less_where_only_its_reshapes_name_the_widths(tmp_path: Path):
-    """A functional graph says `view(x, [n, 16])` where its channels are flattened; of 16 entries 12 are left."""
+    """A functional graph says `view(x, [n, 16])` where its channels are flattened; of 16 entries
+    12 are left.
+    """
     torch.manual_seed(0)
     module, x = convolutional(), torch.randn(12, 1, 8, 8)
     path = exported(tmp_path / "net.pt2", module, (x,), (FREE,), functional=True)
     graph = nm.reduce_width(*nm.load(path, statistics=True), x.numpy()).to_torch(example=x.numpy())
-    assert graph.get_parameter("8.weight").shape == (3, 12) and graph.get_parameter("4.weight").shape == (3, 4, 2, 2)
+    assert graph.get_parameter("8.weight").shape == (3, 12) and graph.get_parameter(
+        "4.weight"
+    ).shape == (3, 4, 2, 2)
     assert not any("index_copy" in str(node.target) for node in graph.graph.nodes)
     assert (graph(x) - module(x)).abs().max() < 1e-6 * module(x).abs().max()
 
@@ -150,7 +183,9 @@ def test_pytorch_runs_a_program_as_it_ran_the_module(name: str, tmp_path: Path):
     example = ZOO[name]
     module, x = example.module(), example.draw(3)
     for functional in (False, True):
-        f, params = nm.load(exported(tmp_path / "net.pt2", module, (x,), (FREE,), functional=functional))
+        f, params = nm.load(
+            exported(tmp_path / "net.pt2", module, (x,), (FREE,), functional=functional)
+        )
         twin, new = program_module(f, params), example.draw(4)
         with torch.no_grad():
             [y] = outputs_in_torch(f, twin, new.numpy())
@@ -158,7 +193,8 @@ def test_pytorch_runs_a_program_as_it_ran_the_module(name: str, tmp_path: Path):
 
 
 class Structured(nn.Module):
-    """Every form at once: positional and named arguments, a dictionary of lists, a flag, a buffer that is not saved, a constant, a
+    """Every form at once: positional and named arguments, a dictionary of lists, a flag, a buffer
+    that is not saved, a constant, a
     frozen parameter, a shared weight, an output that is no tensor."""
 
     def __init__(self) -> None:
@@ -183,9 +219,17 @@ class Structured(nn.Module):
 def structured(folder: Path) -> tuple[nn.Module, Path, Any, Any]:
     torch.manual_seed(0)
     module, n = Structured(), torch.export.Dim("n", min=2, max=64)
-    args, kwargs = (torch.randn(5, 3), {"u": [torch.randn(5, 4)]}), {"mask": torch.ones(5, 4), "flag": True}
+    args, kwargs = (
+        (torch.randn(5, 3), {"u": [torch.randn(5, 4)]}),
+        {"mask": torch.ones(5, 4), "flag": True},
+    )
     free = {"x": {0: n}, "other": {"u": [{0: n}]}, "mask": {0: n}, "flag": None}
-    return module, exported(folder / "net.pt2", module, args, free, functional=False, **kwargs), args, kwargs
+    return (
+        module,
+        exported(folder / "net.pt2", module, args, free, functional=False, **kwargs),
+        args,
+        kwargs,
+    )
 
 
 def as_arrays(args: Any, kwargs: Any) -> dict[str, Any]:
@@ -215,7 +259,9 @@ def test_arguments_outputs_and_buffers_keep_their_form(tmp_path: Path):
     assert not new.state_dict["a.weight"].requires_grad and new.state_dict["a.bias"].requires_grad
     assert [str(limit) for limit in new.range_constraints.values()] == ["VR[2, 64]"]
     with pytest.raises(ValueError, match="`x` has arrays of"):
-        nm.reduce_width(f, params, x).save(tmp_path / "other.pt2", example={**x, "mask": x["mask"][:2]})
+        nm.reduce_width(f, params, x).save(
+            tmp_path / "other.pt2", example={**x, "mask": x["mask"][:2]}
+        )
 
 
 def test_a_program_for_one_sample_stays_one(tmp_path: Path):
@@ -236,7 +282,9 @@ def edited(old: Path, new: Path, change: Callable[[str, bytes], bytes]) -> Path:
     return new
 
 
-def test_what_is_planted_in_a_file_does_not_reach_the_smaller_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_planted_in_a_file_does_not_reach_the_smaller_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     _, path, args, kwargs = structured(tmp_path)
     x = as_arrays(args, kwargs)
@@ -246,7 +294,11 @@ def test_what_is_planted_in_a_file_does_not_reach_the_smaller_one(tmp_path: Path
     def plant(name: str, content: bytes) -> bytes:
         if name.endswith("sample_inputs/model.pt"):
             return Path("bomb.pt").read_bytes()
-        return content.replace(b"Symbol('s", code + b"Symbol('s") if name.endswith("model.json") else content
+        return (
+            content.replace(b"Symbol('s", code + b"Symbol('s")
+            if name.endswith("model.json")
+            else content
+        )
 
     f, params = nm.load(edited(path, tmp_path / "planted.pt2", plant))
     nm.reduce_width(f, params, x).save(tmp_path / "smaller.pt2", example=x)
@@ -267,9 +319,13 @@ def test_what_is_planted_in_a_file_does_not_reach_the_smaller_one(tmp_path: Path
     ],
     ids=["tensor", "key", "keyword", "taken"],
 )  # fmt: skip
-def test_names_that_could_be_code_are_not_written(old: bytes, new: bytes, text: str, tmp_path: Path):
+def test_names_that_could_be_code_are_not_written(
+    old: bytes, new: bytes, text: str, tmp_path: Path
+):
     _, path, _, _ = structured(tmp_path)
-    f, params = nm.load(edited(path, tmp_path / "named.pt2", lambda _, content: content.replace(old, new)))
+    f, params = nm.load(
+        edited(path, tmp_path / "named.pt2", lambda _, content: content.replace(old, new))
+    )
     with pytest.raises(ValueError, match=text):
         program_module(f, params)
 
@@ -283,8 +339,14 @@ def test_a_program_is_reduced_at_the_command_line(tmp_path: Path, monkeypatch: p
     result = CliRunner().invoke(cli.app, ["reduce", "net.pt2", "x.npy"])
     assert result.exit_code == 0, result.output
     assert "62 → 46 parameters, 2 channels fewer; equal everywhere, deviation " in result.output
-    assert "layer 0.weight: 1 neuron, without outgoing weights (everywhere: nothing reads it)" in result.output
-    assert "in PyTorch the outputs differ by" in result.output and "read again from the file" in result.output
+    assert (
+        "layer 0.weight: 1 neuron, without outgoing weights (everywhere: nothing reads it)"
+        in result.output
+    )
+    assert (
+        "in PyTorch the outputs differ by" in result.output
+        and "read again from the file" in result.output
+    )
     assert result.output.endswith("wrote smaller.pt2\n")
     assert torch.is_grad_enabled()  # nothing of PyTorch's state is left changed
     f, params = nm.load("smaller.pt2")
@@ -292,7 +354,10 @@ def test_a_program_is_reduced_at_the_command_line(tmp_path: Path, monkeypatch: p
     for arguments, text in (
         (["x.npy", "--out", "smaller.pt"], r"`--out` is 'smaller\.pt' but `MODEL` is a \.pt2"),
         ([], "`DATA` is missing"),
-        (["x.npy", "--batchnorm", "before"], "`batchnorm` is 'before' but net.pt2 is a whole program"),
+        (
+            ["x.npy", "--batchnorm", "before"],
+            "`batchnorm` is 'before' but net.pt2 is a whole program",
+        ),
     ):
         with pytest.raises(ValueError, match=text):
             CliRunner().invoke(cli.app, ["reduce", "net.pt2", *arguments], catch_exceptions=False)
@@ -301,8 +366,13 @@ def test_a_program_is_reduced_at_the_command_line(tmp_path: Path, monkeypatch: p
 def test_what_did_not_come_from_a_file_needs_its_module(tmp_path: Path):
     module, x = perceptron(), torch.randn(9, 3).double()
     small = nm.reduce_width(*nm.from_torch(module, example=x), x.numpy())
-    with pytest.raises(TypeError, match=r"`module` is missing: the network came from a module, not from a \.pt2 file"):
+    with pytest.raises(
+        TypeError,
+        match=r"`module` is missing: the network came from a module, not from a \.pt2 file",
+    ):
         small.to_torch(example=x)
-    with pytest.raises(TypeError, match=r"did not come from a \.pt2 file; write what `to_torch` gives"):
+    with pytest.raises(
+        TypeError, match=r"did not come from a \.pt2 file; write what `to_torch` gives"
+    ):
         small.save(tmp_path / "smaller.pt2", example=x)
     assert small.to_torch(module, example=x) is not None

@@ -1,4 +1,6 @@
-"""What a new user of PyTorch stumbled over: modules and loaders where functions and arrays belong, batches of other shapes."""
+"""What a new user of PyTorch stumbled over: modules and loaders where functions and arrays
+belong, batches of other shapes.
+"""
 
 from typing import Any
 
@@ -15,7 +17,9 @@ def module() -> Any:
 
 def test_a_module_in_place_of_its_function_is_told_the_way():
     own = module()
-    with pytest.raises(TypeError, match=r"`f` is a Sequential of torch; .*nm\.from_torch\(module, example=x\)"):
+    with pytest.raises(
+        TypeError, match=r"`f` is a Sequential of torch; .*nm\.from_torch\(module, example=x\)"
+    ):
         nm.functional_dimension(own, own.state_dict(), np.ones((2, 3)))
     f, params = nm.from_torch(own, example=torch.ones(2, 3))
     assert nm.functional_dimension(f, params, torch.randn(4, 3)).value > 0
@@ -37,7 +41,9 @@ def test_a_loader_as_a_sample_is_called_by_its_name():
 
 def test_a_loss_of_pytorch_is_told_ours():
     f, params = nm.from_torch(module(), example=torch.ones(2, 3))
-    with pytest.raises(TypeError, match=r"`loss` does not take \(prediction, target\) as JAX arrays .*nm\.losses"):
+    with pytest.raises(
+        TypeError, match=r"`loss` does not take \(prediction, target\) as JAX arrays .*nm\.losses"
+    ):
         nm.alignment(f, params, np.ones((2, 3)), np.ones((2, 2)), loss=torch.nn.functional.mse_loss)
 
 

@@ -1,4 +1,6 @@
-"""What cannot be translated rightly is refused, by name and with the line; what looks dangerous and is not goes through."""
+"""What cannot be translated rightly is refused, by name and with the line; what looks dangerous
+and is not goes through.
+"""
 
 from typing import Any
 
@@ -142,12 +144,18 @@ REFUSED = [
         Branch(),
         r"`module` decides by the values of its data at test_torch_refusals\.py:\d+, `if x\.sum\(\) > 0:`; use torch\.where",
     ),
-    (Loop(), r"`module` decides by the values of its data at test_torch_refusals\.py:\d+, `for _ in range"),
+    (
+        Loop(),
+        r"`module` decides by the values of its data at test_torch_refusals\.py:\d+, `for _ in range",
+    ),
     (
         Item(),
         r"`module` uses aten\.item\.default at the module itself \(Item\), test_torch_refusals\.py:\d+, which turns a value",
     ),
-    (Cond(), r"`module` uses higher_order\.cond at .*, which decides by the values of the data; use torch\.where"),
+    (
+        Cond(),
+        r"`module` uses higher_order\.cond at .*, which decides by the values of the data; use torch\.where",
+    ),
     (ThreeRows(), r"`module` computes something else for other numbers of samples"),
     (ManyRows(), r"`module` computes something else for other numbers of samples"),
     (
@@ -158,14 +166,26 @@ REFUSED = [
         ForgottenFlag().eval(),
         r"uses aten\.native_dropout\.default at the module itself .*:\d+, which draws random numbers \(dropout",
     ),
-    (Noise(), r"`module` uses aten\.randn_like\.default at .*, which draws random numbers; a model must be a function"),
-    (Counter(), r"`module` updates 'count' when it is called \(training mode\); call `module\.eval\(\)` first"),
-    (Centred(), r"`module` mixes samples: rows of its output \(number 1, shape \(3, 3\) for 3 samples\) change"),
+    (
+        Noise(),
+        r"`module` uses aten\.randn_like\.default at .*, which draws random numbers; a model must be a function",
+    ),
+    (
+        Counter(),
+        r"`module` updates 'count' when it is called \(training mode\); call `module\.eval\(\)` first",
+    ),
+    (
+        Centred(),
+        r"`module` mixes samples: rows of its output \(number 1, shape \(3, 3\) for 3 samples\) change",
+    ),
     (
         Bessel(),
         r"`module` uses aten\.special_bessel_j0\.default at the module itself \(Bessel\), .*, an operation that is not in the table",
     ),
-    (NoGradient(), r"`module` has gradients of its own: they differ by .* from the derivative of what it computes"),
+    (
+        NoGradient(),
+        r"`module` has gradients of its own: they differ by .* from the derivative of what it computes",
+    ),
     (
         Overwritten(),
         r"`module` cannot be differentiated by PyTorch itself \(one of the variables needed for gradient computation",
@@ -176,7 +196,10 @@ REFUSED = [
         NumPy(),
         r"`module` cannot be exported \(RuntimeError at test_torch_refusals\.py:\d+, `return x \+ torch\.from_numpy",
     ),
-    (Nothing(), r"`module` gives no finite output, neither on `example` nor on random inputs like it \(not a number\)"),
+    (
+        Nothing(),
+        r"`module` gives no finite output, neither on `example` nor on random inputs like it \(not a number\)",
+    ),
     (
         nn.Sequential(nn.Linear(3, 3), nn.Dropout()),
         r"uses aten\.native_dropout\.default at 1 \(Dropout\), .*call `module\.eval\(\)`",
@@ -197,8 +220,12 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("module, text", REFUSED, ids=[type(module).__name__ for module, _ in REFUSED])
-def test_a_module_that_is_no_plain_function_is_refused_by_name(module: nn.Module, text: str, capfd: Any):
+@pytest.mark.parametrize(
+    "module, text", REFUSED, ids=[type(module).__name__ for module, _ in REFUSED]
+)
+def test_a_module_that_is_no_plain_function_is_refused_by_name(
+    module: nn.Module, text: str, capfd: Any
+):
     with pytest.raises((ValueError, TypeError), match=text):
         nm.from_torch(module, example=torch.randn(3, 3))
     assert capfd.readouterr() == ("", ""), "PyTorch's own talk is kept off the screen"
@@ -208,13 +235,21 @@ def test_a_module_that_is_no_plain_function_is_refused_by_name(module: nn.Module
     "module, example, text",
     [
         ("net", torch.ones(2, 3), "`module` is a str; pass a torch.nn.Module"),
-        (nn.Linear(3, 2), 3.0, "`example` is a float; pass tensors, and put what stays fixed into `kwargs`"),
+        (
+            nn.Linear(3, 2),
+            3.0,
+            "`example` is a float; pass tensors, and put what stays fixed into `kwargs`",
+        ),
         (
             nn.Linear(3, 2),
             torch.ones(3),
             r"`module` maps 3 samples to an output of shape \(2,\); the first axis must count",
         ),
-        (nn.Linear(3, 2), torch.ones(0, 3), r"`example` has arrays of shapes \[\(0, 3\)\]; the first axis"),
+        (
+            nn.Linear(3, 2),
+            torch.ones(0, 3),
+            r"`example` has arrays of shapes \[\(0, 3\)\]; the first axis",
+        ),
         (
             nn.Bilinear(3, 3, 2),
             (torch.ones(2, 3), torch.ones(3, 3)),
@@ -225,7 +260,11 @@ def test_a_module_that_is_no_plain_function_is_refused_by_name(module: nn.Module
             torch.ones(2, 4, 3),
             r"`module` maps 3 samples to an output of shape \(1, 3, 2\)",
         ),
-        (nn.TransformerEncoderLayer(4, 2, 8).eval(), torch.randn(3, 4, 4), "mixes samples: .*batch_first=True"),
+        (
+            nn.TransformerEncoderLayer(4, 2, 8).eval(),
+            torch.randn(3, 4, 4),
+            "mixes samples: .*batch_first=True",
+        ),
         (
             nn.ParameterList([nn.Parameter(torch.ones(2, dtype=torch.int64), requires_grad=False)]),
             torch.ones(2),
@@ -241,7 +280,10 @@ def test_a_wrong_argument_is_refused(module: Any, example: Any, text: str):
 @pytest.mark.parametrize(
     "x, text",
     [
-        (np.ones((2, 4)), r"`x` has shape \(2, 4\); the network takes \(n, 3\), n the number of samples"),
+        (
+            np.ones((2, 4)),
+            r"`x` has shape \(2, 4\); the network takes \(n, 3\), n the number of samples",
+        ),
         (np.ones((2, 3), complex), r"`x` has dtype complex128; the network takes float32"),
         ([np.ones((2, 3))], r"`x` is a list; pass an array"),
     ],
@@ -296,10 +338,14 @@ class Constant(Step):
 
 
 @pytest.mark.parametrize(
-    "module", [WriteIntoView(), SetItem(), Twice(), Squeezed(), Detached(), Constant()], ids=lambda m: type(m).__name__
+    "module",
+    [WriteIntoView(), SetItem(), Twice(), Squeezed(), Detached(), Constant()],
+    ids=lambda m: type(m).__name__,
 )
 def test_aliases_and_constants_are_right(module: nn.Module):
-    """from_torch compares outputs and derivative itself; here at five samples, and at one, where `squeeze` may not drop the axis."""
+    """from_torch compares outputs and derivative itself; here at five samples, and at one, where
+    `squeeze` may not drop the axis.
+    """
     f, params = nm.from_torch(module, example=torch.randn(2, 3))
     x = torch.randn(5, 3)
     y = module(x.clone()).detach().numpy()
@@ -351,5 +397,9 @@ def test_a_write_that_another_view_sees_is_refused(reader: Ref):
         match=rf"writes in place by aten\.mul_\.Tensor at layer .* read later under another name \({reader.name}\)",
     ):
         functional(nodes, (Ref("s"),), {})
-    with pytest.raises(ValueError, match=r"`module` writes into 'running_mean' by aten\.add_\.Tensor"):
-        functional((node("aten.add_.Tensor", "a", Ref("b"), 1.0),), (Ref("a"),), {"b": "running_mean"})
+    with pytest.raises(
+        ValueError, match=r"`module` writes into 'running_mean' by aten\.add_\.Tensor"
+    ):
+        functional(
+            (node("aten.add_.Tensor", "a", Ref("b"), 1.0),), (Ref("a"),), {"b": "running_mean"}
+        )

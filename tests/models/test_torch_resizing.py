@@ -13,12 +13,21 @@ import neuromanifold as nm
 
 def network() -> nn.Module:
     torch.manual_seed(0)
-    layers = [nn.Conv2d(1, 5, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(5, 4, 3), nn.ReLU(), nn.Flatten()]
+    layers = [
+        nn.Conv2d(1, 5, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(5, 4, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+    ]
     return nn.Sequential(*layers, nn.Linear(16, 3)).double().eval()
 
 
 def planted(module: nn.Module) -> nn.Module:
-    """A dead channel and one twice another in the first layer, one that nothing reads in the second."""
+    """A dead channel and one twice another in the first layer, one that nothing reads in the
+    second.
+    """
     module = copy.deepcopy(module)
     with torch.no_grad():
         module[0].bias[1] = -50.0
@@ -32,7 +41,12 @@ def test_a_reduced_network_comes_back_in_the_layers_of_its_module(rng):
     f, params = nm.from_torch(module, example=torch.from_numpy(x[:2]))
     small = nm.reduce_width(f, params, x)
     twin = nm.to_torch(module, small.params, resize=True)
-    assert (twin[0].out_channels, twin[3].in_channels, twin[3].out_channels, twin[6].in_features) == (3, 3, 3, 12)
+    assert (
+        twin[0].out_channels,
+        twin[3].in_channels,
+        twin[3].out_channels,
+        twin[6].in_features,
+    ) == (3, 3, 3, 12)
     new = torch.from_numpy(rng.normal(size=(50, 1, 8, 8)))
     with torch.no_grad():
         assert (twin(new) - module(new)).abs().max() < 1e-13
@@ -44,7 +58,9 @@ def test_a_reduced_network_comes_back_in_the_layers_of_its_module(rng):
 
 
 def normalised() -> nn.Module:
-    """Convolutions and a linear layer, each followed by a batch normalisation that has seen data; dead and unread channels."""
+    """Convolutions and a linear layer, each followed by a batch normalisation that has seen
+    data; dead and unread channels.
+    """
     torch.manual_seed(0)
     layers = [
         nn.Conv2d(1, 5, 3),
@@ -73,13 +89,24 @@ def test_batch_normalisations_follow_their_channels(rng):
     small = nm.reduce_width(f, params, x, fold=False)
     twin = nm.to_torch(module, small.params, resize=True)
     assert [twin[k].num_features for k in (1, 4, 8)] == [4, 3, 4]
-    assert (twin[0].out_channels, twin[3].out_channels, twin[7].out_features, twin[10].in_features) == (4, 3, 4, 4)
-    assert twin[1].running_var.tolist() == [v for k, v in enumerate(module[1].running_var.tolist()) if k != 1]
-    assert twin[4].running_mean.tolist() == [v for k, v in enumerate(module[4].running_mean.tolist()) if k != 2]
+    assert (
+        twin[0].out_channels,
+        twin[3].out_channels,
+        twin[7].out_features,
+        twin[10].in_features,
+    ) == (4, 3, 4, 4)
+    assert twin[1].running_var.tolist() == [
+        v for k, v in enumerate(module[1].running_var.tolist()) if k != 1
+    ]
+    assert twin[4].running_mean.tolist() == [
+        v for k, v in enumerate(module[4].running_mean.tolist()) if k != 2
+    ]
     new = torch.from_numpy(rng.normal(size=(50, 1, 8, 8)))
     with torch.no_grad():
         assert (twin(new) - module(new)).abs().max() < 1e-12
-        twin[1].running_mean.copy_(module[1].running_mean[:4])  # the control: statistics of other channels
+        twin[1].running_mean.copy_(
+            module[1].running_mean[:4]
+        )  # the control: statistics of other channels
         assert (twin(new) - module(new)).abs().max() > 1e-3
     assert module[1].num_features == 5
     state = nm.to_torch(module, params, resize=True).state_dict()
@@ -91,7 +118,9 @@ def test_statistics_are_constants_unless_asked_for(rng):
     example = torch.from_numpy(x)
     f, params = nm.from_torch(module, example=example)
     g, more = nm.from_torch(module, example=example, statistics=True)
-    assert set(more) - set(params) == {f"{k}.running_{s}" for k in (1, 4, 8) for s in ("mean", "var")}
+    assert set(more) - set(params) == {
+        f"{k}.running_{s}" for k in (1, 4, 8) for s in ("mean", "var")
+    }
     np.testing.assert_allclose(g(more, x), f(params, x), rtol=1e-13, atol=1e-13)
     moved = {**more, "8.running_mean": more["8.running_mean"] + 1.0}
     assert np.abs(np.asarray(g(moved, x)) - np.asarray(f(params, x))).max() > 1e-3
@@ -110,23 +139,32 @@ def test_what_cannot_be_resized_says_so():
     layered = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3)).double().eval()
     with pytest.raises(
         ValueError,
-        match="a LayerNorm cannot be resized; linear layers, convolutions without groups and batch normalisations can",
+        match="a LayerNorm cannot be resized; linear layers, convolutions without groups and "
+        "batch normalisations can",
     ):
         nm.to_torch(layered, narrow, resize=True)
     with pytest.raises(ValueError, match="the network is constant behind it"):
-        nm.to_torch(module, {**params, "0.weight": np.zeros((0, 2)), "0.bias": np.zeros(0)}, resize=True)
+        nm.to_torch(
+            module, {**params, "0.weight": np.zeros((0, 2)), "0.bias": np.zeros(0)}, resize=True
+        )
     with pytest.raises(ValueError, match=r"has shape .* the module needs"):
         nm.to_torch(module, narrow)
     assert np.shape(params["0.weight"]) == (3, 2)
 
 
 class Residual(nn.Module):
-    """A stream with a grouped convolution and normalisations: layers whose widths are not their own affair."""
+    """A stream with a grouped convolution and normalisations: layers whose widths are not their
+    own affair.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.lift, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
-        self.up, self.depth, self.down = nn.Conv2d(4, 6, 1), nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Conv2d(6, 4, 1)
+        self.up, self.depth, self.down = (
+            nn.Conv2d(4, 6, 1),
+            nn.Conv2d(6, 6, 3, padding=1, groups=6),
+            nn.Conv2d(6, 4, 1),
+        )
         self.head = nn.Linear(4, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -152,7 +190,9 @@ def size(module: nn.Module) -> int:
 
 
 @pytest.mark.parametrize("fold", [False, True])
-@pytest.mark.parametrize("make", [lambda: planted(network()), residual], ids=["own layers", "residual"])
+@pytest.mark.parametrize(
+    "make", [lambda: planted(network()), residual], ids=["own layers", "residual"]
+)
 def test_a_reduced_network_comes_back_as_a_graph(make, fold, rng):
     module, x = make(), rng.normal(size=(30, 1, 8, 8))
     f, params = nm.from_torch(module, example=torch.from_numpy(x[:2]))
@@ -162,7 +202,9 @@ def test_a_reduced_network_comes_back_as_a_graph(make, fold, rng):
     assert size(graph) == size(module) - small.parameters_saved < size(module)
     new = torch.from_numpy(rng.normal(size=(7, 1, 8, 8)))
     assert (graph(new) - module(new)).abs().max() < 1e-12
-    assert set(dict(graph.named_parameters())) == {name for name, value in small.params.items() if value is not None}
+    assert set(dict(graph.named_parameters())) == {
+        name for name, value in small.params.items() if value is not None
+    }
     graph.eval()(new).sum().backward()
     assert all(p.grad is not None for p in graph.parameters())
     with torch.no_grad():
@@ -190,7 +232,9 @@ def test_a_graph_takes_the_statistics_of_normalisations_with_their_channels(rng)
         graph = nm.reduce_width(f, params, x, fold=False).to_torch(module, example=x)
         assert (graph(torch.from_numpy(x)) - module(torch.from_numpy(x))).abs().max() < 1e-12
         assert not any("index_copy" in str(node.target) for node in graph.graph.nodes)
-        assert size(module) - size(graph) == (10 + 2 + 8 if statistics else 0)  # constants hold their channels
+        assert size(module) - size(graph) == (
+            10 + 2 + 8 if statistics else 0
+        )  # constants hold their channels
         assert len(graph.get_buffer("1.running_mean")) == (3 if statistics else 4)
 
 
@@ -233,7 +277,9 @@ def test_a_graph_of_up_to_65535_samples_is_better_than_none(rng):
     with pytest.warns(UserWarning, match="the graph takes up to 65,535 samples"):
         smaller = nm.reduce_width(f, params, x).to_torch(module, example=x)
     assert torch.allclose(smaller(x), module(x), rtol=1e-12)
-    assert sum(p.numel() for p in smaller.parameters()) < sum(p.numel() for p in module.parameters())
+    assert sum(p.numel() for p in smaller.parameters()) < sum(
+        p.numel() for p in module.parameters()
+    )
     with pytest.raises(
         ValueError, match="other numbers of samples"
     ):  # control: the branch is seen where the samples are free
@@ -242,8 +288,12 @@ def test_a_graph_of_up_to_65535_samples_is_better_than_none(rng):
 
 def test_what_did_not_come_from_pytorch_is_no_graph(rng):
     net = nm.MLP((1, 3, 1))
-    with pytest.raises(TypeError, match=r"the reduced network is an MLP, not one that `nm\.from_torch` gave"):
-        nm.reduce_width(net, net.init(key=jax.random.key(0))).to_torch(nn.Linear(1, 1), example=np.ones((1, 1)))
+    with pytest.raises(
+        TypeError, match=r"the reduced network is an MLP, not one that `nm\.from_torch` gave"
+    ):
+        nm.reduce_width(net, net.init(key=jax.random.key(0))).to_torch(
+            nn.Linear(1, 1), example=np.ones((1, 1))
+        )
     module, x = network(), rng.normal(size=(5, 1, 8, 8))
     small = nm.reduce_width(*nm.from_torch(module, example=torch.from_numpy(x)), x)
     with pytest.raises(ValueError, match="`module` has the parameters"):

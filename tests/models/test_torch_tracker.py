@@ -1,4 +1,6 @@
-"""The tracker in a PyTorch loop: the module is read where it is, in evaluation mode, and is not touched."""
+"""The tracker in a PyTorch loop: the module is read where it is, in evaluation mode, and is not
+touched.
+"""
 
 import copy
 import time
@@ -41,7 +43,9 @@ def test_the_module_is_read_where_it_is_and_left_as_it_was():
     with torch.no_grad():
         assert np.isclose(float(data["loss"][-1]), float(((module(x) - y) ** 2).mean()), rtol=1e-5)
     f, params = nm.from_torch(module.eval(), example=x)
-    assert int(data["functional_dimension"][-1]) == int(nm.functional_dimension(f, params, x.numpy(), exact=True))
+    assert int(data["functional_dimension"][-1]) == int(
+        nm.functional_dimension(f, params, x.numpy(), exact=True)
+    )
     assert data["always_off"].sizes["layer"] == 1
     assert (np.diff(data["loss"].values) < 0).all()
 
@@ -66,18 +70,27 @@ def only_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("only_the_loss")
 def test_everything_of_the_module_stays_as_it_was_in_every_context():
-    """Training mode, dtype, layout, gradients and their flags; under autocast and inference mode the numbers are those of the module."""
+    """Training mode, dtype, layout, gradients and their flags; under autocast and inference mode
+    the numbers are those of the module.
+    """
     x, _ = _data()
     y = torch.arange(30) % 3
-    module = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(), nn.Linear(4, 3))
+    module = nn.Sequential(
+        nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(), nn.Linear(4, 3)
+    )
     module[0].requires_grad_(False)
     module(x).sum().backward()
     before = {
-        name: (p.clone(), p.dtype, p.requires_grad, p.grad, p.data_ptr()) for name, p in module.named_parameters()
+        name: (p.clone(), p.dtype, p.requires_grad, p.grad, p.data_ptr())
+        for name, p in module.named_parameters()
     }
     state = copy.deepcopy(module.state_dict())
     losses = []
-    for context in (torch.enable_grad(), torch.autocast("cpu", torch.bfloat16), torch.inference_mode()):
+    for context in (
+        torch.enable_grad(),
+        torch.autocast("cpu", torch.bfloat16),
+        torch.inference_mode(),
+    ):
         tracker = nm.Tracker(nn.DataParallel(module), x, y, loss=nm.losses.cross_entropy)
         with context:
             tracker(0)
@@ -89,7 +102,9 @@ def test_everything_of_the_module_stays_as_it_was_in_every_context():
         assert [p.dtype, p.requires_grad, p.grad, p.data_ptr()] == flags
     assert all(torch.equal(state[name], leaf) for name, leaf in module.state_dict().items())
     with torch.no_grad():
-        expected = float(nn.functional.cross_entropy(copy.deepcopy(module).double().eval()(x.double()), y))
+        expected = float(
+            nn.functional.cross_entropy(copy.deepcopy(module).double().eval()(x.double()), y)
+        )
     np.testing.assert_allclose(losses, expected, rtol=1e-6)
 
 
@@ -118,24 +133,33 @@ def test_a_step_without_a_record_costs_nothing():
     assert time.perf_counter() - begun < 1.0  # 0.3 µs each where it was measured
 
 
-@pytest.mark.parametrize("what", [torch.utils.data.DataLoader, lambda data: data], ids=["DataLoader", "TensorDataset"])
+@pytest.mark.parametrize(
+    "what", [torch.utils.data.DataLoader, lambda data: data], ids=["DataLoader", "TensorDataset"]
+)
 def test_a_loader_is_no_sample(what):
     x, y = _data()
     given = what(torch.utils.data.TensorDataset(x, y))
     with pytest.raises(
-        TypeError, match=r"`x` is a \w+, and a tracker looks at the same samples each time; pass them as ar"
+        TypeError,
+        match=r"`x` is a \w+, and a tracker looks at the same samples each time; pass them as ar",
     ):
         nm.Tracker(nn.Linear(2, 1), given)
     f, params = nm.from_torch(nn.Linear(2, 1), example=x)
-    with pytest.raises(TypeError, match=r"`x` is a \w+ that is no array .*; pass one array, or a tuple or dictionary"):
+    with pytest.raises(
+        TypeError,
+        match=r"`x` is a \w+ that is no array .*; pass one array, or a tuple or dictionary",
+    ):
         nm.functional_dimension(f, params, given)
 
 
 def test_modules_and_their_tensors_are_sent_to_the_adapter():
     module = nn.Linear(2, 1)
     with pytest.raises(
-        TypeError, match=r"`f` is a Linear of torch; .*`f, params = nm\.from_torch\(module, example=x\)`"
+        TypeError,
+        match=r"`f` is a Linear of torch; .*`f, params = nm\.from_torch\(module, example=x\)`",
     ):
         nm.ntk(module, {"w": np.ones(2)}, np.eye(2))
-    with pytest.raises(TypeError, match=r"`params\['bias'\]` is a Parameter; pass a real floating-point array"):
+    with pytest.raises(
+        TypeError, match=r"`params\['bias'\]` is a Parameter; pass a real floating-point array"
+    ):
         nm.ntk(lambda params, x: x, dict(module.named_parameters()), np.eye(2))

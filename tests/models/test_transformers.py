@@ -1,4 +1,6 @@
-"""Networks of Hugging Face, small and untrained: named inputs, masks, mappings for output, float32 named in their code."""
+"""Networks of Hugging Face, small and untrained: named inputs, masks, mappings for output,
+float32 named in their code.
+"""
 
 import logging
 import os
@@ -35,14 +37,22 @@ def images(n: int) -> dict[str, torch.Tensor]:
 
 
 CASES = {
-    "BERT": (lambda: hf.BertForSequenceClassification(BertConfig(**SMALL, num_attention_heads=2)), tokens, {}),
+    "BERT": (
+        lambda: hf.BertForSequenceClassification(BertConfig(**SMALL, num_attention_heads=2)),
+        tokens,
+        {},
+    ),
     "GPT-2": (
-        lambda: hf.GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2, n_positions=16)),
+        lambda: hf.GPT2LMHeadModel(
+            GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2, n_positions=16)
+        ),
         tokens,
         {"use_cache": False},
     ),
     "Llama": (
-        lambda: hf.LlamaForCausalLM(LlamaConfig(**SMALL, num_attention_heads=4, num_key_value_heads=2)),
+        lambda: hf.LlamaForCausalLM(
+            LlamaConfig(**SMALL, num_attention_heads=4, num_key_value_heads=2)
+        ),
         tokens,
         {"use_cache": False},
     ),
@@ -78,7 +88,10 @@ def test_a_network_of_hugging_face(name: str):
     assert set(found) == set(y)
     np.testing.assert_allclose(found["logits"], y.logits.numpy(), rtol=1e-3, atol=1e-4)
     logits, _ = nm.from_torch(module, example=draw(2), kwargs=kwargs, output=lambda y: y.logits)
-    assert jax.eval_shape(logits, params, {key: value.numpy() for key, value in x.items()}).shape == y.logits.shape
+    assert (
+        jax.eval_shape(logits, params, {key: value.numpy() for key, value in x.items()}).shape
+        == y.logits.shape
+    )
     logging.disable(logging.NOTSET)
 
 
@@ -90,11 +103,17 @@ def only_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("only_the_loss")
 def test_a_callback_of_hugging_face_tracks_a_classifier():
-    """As `Trainer` calls it: the model in training mode, a tokenizer's mapping for x, classes for y, the logits of its output."""
+    """As `Trainer` calls it: the model in training mode, a tokenizer's mapping for x, classes
+    for y, the logits of its output.
+    """
     torch.manual_seed(0)
     x, labels = hf.BatchEncoding(tokens(6)), torch.tensor([0, 1, 1, 0, 1, 0])
-    model = hf.BertForSequenceClassification(BertConfig(**{**SMALL, "num_hidden_layers": 1}, num_attention_heads=2))
-    tracker = nm.Tracker(model, x, labels, every=2, loss=nm.losses.cross_entropy, output=lambda y: y.logits)
+    model = hf.BertForSequenceClassification(
+        BertConfig(**{**SMALL, "num_hidden_layers": 1}, num_attention_heads=2)
+    )
+    tracker = nm.Tracker(
+        model, x, labels, every=2, loss=nm.losses.cross_entropy, output=lambda y: y.logits
+    )
 
     class Watch(hf.TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:

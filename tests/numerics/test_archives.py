@@ -1,4 +1,6 @@
-"""The guarded readers give back what honest files hold; tests/models/test_hostile_files.py has the others."""
+"""The guarded readers give back what honest files hold; tests/models/test_hostile_files.py has
+the others.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,13 @@ import numpy as np
 import pytest
 
 from neuromanifold.runtime.memory import machine_memory
-from neuromanifold.runtime.untrusted_files import check_size, open_archive, read_json, read_member, read_npz
+from neuromanifold.runtime.untrusted_files import (
+    check_size,
+    open_archive,
+    read_json,
+    read_member,
+    read_npz,
+)
 
 ARRAYS = {
     "matrix": np.arange(6.0).reshape(2, 3),
@@ -47,7 +55,9 @@ def test_what_does_not_fit_is_refused_before_it_is_read(tmp_path: Path):
     path = tmp_path / "a.npz"
     np.savez(path, a=np.ones(3))
     check_size(path, 64 * 2**20)
-    with pytest.raises(ValueError, match=r"bytes that would become 67,108,865; arrays that are really so regular"):
+    with pytest.raises(
+        ValueError, match=r"bytes that would become 67,108,865; arrays that are really so regular"
+    ):
         check_size(path, 64 * 2**20 + 1)
     with path.open("r+b") as handle:
         handle.truncate(machine_memory() // 8)
@@ -60,7 +70,9 @@ def test_a_member_has_its_largest_size(tmp_path: Path):
     np.savez(path, a=np.ones(3))
     with open_archive(path) as archive:
         assert len(read_member(path, archive, "a.npy", 1000)) == 152
-        with pytest.raises(ValueError, match=r"its member 'a\.npy' takes 152 bytes, more than the 100 that it may"):
+        with pytest.raises(
+            ValueError, match=r"its member 'a\.npy' takes 152 bytes, more than the 100 that it may"
+        ):
             read_member(path, archive, "a.npy", 100)
 
 

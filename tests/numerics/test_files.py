@@ -10,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neuromanifold.runtime.checksummed import LENGTH, check_seal, read_archive, write_archive, write_sealed
+from neuromanifold.runtime.checksummed import (
+    LENGTH,
+    check_seal,
+    read_archive,
+    write_archive,
+    write_sealed,
+)
 from neuromanifold.runtime.files import check_folder, check_output, write_atomically, write_text
 from neuromanifold.runtime.untrusted_files import read_npy
 
@@ -49,10 +55,14 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path):
 
 
 def test_output_is_refused_before_the_work(tmp_path: Path):
-    with pytest.raises(IsADirectoryError, match=r"`out` is .* which is a folder; name a file in it"):
+    with pytest.raises(
+        IsADirectoryError, match=r"`out` is .* which is a folder; name a file in it"
+    ):
         check_output(tmp_path, "out")
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"`out` cannot be written into .*file' \(.*\); name a folder that can be"):
+    with pytest.raises(
+        OSError, match=r"`out` cannot be written into .*file' \(.*\); name a folder that can be"
+    ):
         check_output(tmp_path / "file" / "a.json", "out")
     with pytest.raises(OSError, match=r"`out` cannot be written into '/proc/1/x'"):
         check_folder("/proc/1/x")
@@ -80,7 +90,11 @@ def test_every_flipped_bit_breaks_the_seal(tmp_path: Path):
 
 
 def test_archives_give_back_what_was_put_into_them(tmp_path: Path):
-    arrays = {"a": np.arange(6.0).reshape(2, 3), "b c/d": np.array(True), "empty": np.zeros((0, 4), np.int16)}
+    arrays = {
+        "a": np.arange(6.0).reshape(2, 3),
+        "b c/d": np.array(True),
+        "empty": np.zeros((0, 4), np.int16),
+    }
     header, found = read_archive(write_archive(tmp_path / "x.npz", {"n": 1}, arrays), "delete it")
     assert header == {"n": 1} and list(found) == list(arrays)
     assert all(np.array_equal(found[k], a) and found[k].dtype == a.dtype for k, a in arrays.items())
@@ -120,7 +134,11 @@ def test_hostile_members_are_refused(member: bytes, kind: int, why: str, tmp_pat
 def test_arrays_in_any_order_are_read(tmp_path: Path):
     import io
 
-    for a in (np.asfortranarray(np.arange(6).reshape(2, 3)), np.arange(3, dtype=">f8"), np.array(2.5)):
+    for a in (
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.arange(3, dtype=">f8"),
+        np.array(2.5),
+    ):
         stream = io.BytesIO()
         np.save(stream, a)
         found = read_npy(io.BytesIO(stream.getvalue()), len(stream.getvalue()))
@@ -128,7 +146,9 @@ def test_arrays_in_any_order_are_read(tmp_path: Path):
 
 
 def test_a_forked_process_gets_a_sentence():
-    """In a process of its own: the child of a fork hangs in its first compilation once JAX is in use."""
+    """In a process of its own: the child of a fork hangs in its first compilation once JAX is in
+    use.
+    """
     code = """
 import os, sys, warnings
 warnings.simplefilter("ignore")
@@ -148,5 +168,7 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     for mode, status in (("used", "20"), ("fresh", "11")):
-        done = subprocess.run([sys.executable, "-c", code, mode], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", code, mode], capture_output=True, text=True, timeout=120
+        )
         assert done.stdout.strip() == status, done.stderr

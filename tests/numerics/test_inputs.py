@@ -1,4 +1,6 @@
-"""What users pass: the same numbers in any dress give the same result, numbers that would change are refused."""
+"""What users pass: the same numbers in any dress give the same result, numbers that would change
+are refused.
+"""
 
 import jax
 import numpy as np
@@ -33,12 +35,18 @@ def test_the_same_numbers_give_the_same_result(name: str):
 @pytest.mark.parametrize(
     "x, message",
     [
-        (np.ma.masked_array(X, mask=X > 1), r"`x` is a masked array with \d masked entries; drop or fill them"),
+        (
+            np.ma.masked_array(X, mask=X > 1),
+            r"`x` is a masked array with \d masked entries; drop or fill them",
+        ),
         (
             X.astype(np.longdouble) + np.longdouble(2) ** -60,
             r"`x` is 0\.1257\d* at \[0, 0\] in float128, which float64",
         ),
-        (np.full((5, 2), 2**53 + 1), r"`x` is 9007199254740993 at \[0, 0\], which float64 cannot hold \(10 such"),
+        (
+            np.full((5, 2), 2**53 + 1),
+            r"`x` is 9007199254740993 at \[0, 0\], which float64 cannot hold \(10 such",
+        ),
         (np.full((5, 2), 2**64 - 1, np.uint64), r"`x` is 18446744073709551615 at"),
     ],
 )
@@ -48,9 +56,14 @@ def test_numbers_that_would_change_are_refused(x, message: str):
             ask(NET, PARAMS, x)
 
 
-@pytest.mark.parametrize("dress", [lambda a: a.astype(">f8"), lambda a: a.astype(np.longdouble), np.ma.masked_array])
+@pytest.mark.parametrize(
+    "dress", [lambda a: a.astype(">f8"), lambda a: a.astype(np.longdouble), np.ma.masked_array]
+)
 def test_parameters_are_plain_arrays(dress):
-    with cast.unchecked(), pytest.raises(TypeError, match=r"pass a plain array of float16, float32 or float64"):
+    with (
+        cast.unchecked(),
+        pytest.raises(TypeError, match=r"pass a plain array of float16, float32 or float64"),
+    ):
         nm.ntk(NET, jax.tree.map(dress, PARAMS), X)
 
 

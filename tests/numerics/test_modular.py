@@ -1,4 +1,6 @@
-"""Arithmetic modulo a 61-bit prime against Python's integers, at the ends of its range too; ranks against Bareiss."""
+"""Arithmetic modulo a 61-bit prime against Python's integers, at the ends of its range too;
+ranks against Bareiss.
+"""
 
 from fractions import Fraction
 
@@ -11,7 +13,9 @@ import naive
 from neuromanifold.numerics import elimination, modular
 
 P = 2**61 - 1
-residues = st.integers(0, P - 1) | st.sampled_from([0, 1, 2, P - 1, P - 2, 2**32, 2**32 - 1, 2**60, P // 2])
+residues = st.integers(0, P - 1) | st.sampled_from(
+    [0, 1, 2, P - 1, P - 2, 2**32, 2**32 - 1, 2**60, P // 2]
+)
 
 
 def integers(a: np.ndarray) -> np.ndarray:
@@ -45,7 +49,9 @@ def test_matrix_products_broadcast(rng: np.random.Generator):
 def test_floats_become_residues_without_rounding(values: list[float]):
     """5e-324 and 1.8e308 included."""
     found = modular.from_floats(np.array([*values, 5e-324, -1.7976931348623157e308, -0.0]), P)
-    for value, residue in zip([*values, 5e-324, -1.7976931348623157e308, -0.0], found.tolist(), strict=True):
+    for value, residue in zip(
+        [*values, 5e-324, -1.7976931348623157e308, -0.0], found.tolist(), strict=True
+    ):
         fraction = Fraction(value)
         assert residue * fraction.denominator % P == fraction.numerator % P
         assert modular.from_fraction(fraction.numerator, fraction.denominator, P) == residue
@@ -61,7 +67,9 @@ def test_primes_are_prime(draws):
 
 @given(
     matrix=st.integers(1, 5).flatmap(
-        lambda n: st.lists(st.lists(st.integers(-2, 2), min_size=n, max_size=n), min_size=1, max_size=6)
+        lambda n: st.lists(
+            st.lists(st.integers(-2, 2), min_size=n, max_size=n), min_size=1, max_size=6
+        )
     )
 )
 @settings(max_examples=100)
@@ -73,7 +81,11 @@ def test_ranks_are_those_over_the_rationals(matrix: list[list[int]]):
     found = elimination.echelon(reduced, P)
     assert found.rank == rank == len(found.rows) == len(found.columns)
     minor = reduced[np.ix_(found.rows, found.columns)]
-    assert naive.exact_rank(naive.exact(np.array(matrix)[np.ix_(found.rows, found.columns)])) == rank if rank else True
+    assert (
+        naive.exact_rank(naive.exact(np.array(matrix)[np.ix_(found.rows, found.columns)])) == rank
+        if rank
+        else True
+    )
     assert elimination.is_invertible(minor, P) if rank else True
 
 

@@ -1,4 +1,6 @@
-"""The reference itself: two arithmetics that agree, ranks known by hand, square roots that do not round."""
+"""The reference itself: two arithmetics that agree, ranks known by hand, square roots that do
+not round.
+"""
 
 from fractions import Fraction
 from math import sqrt
@@ -11,10 +13,14 @@ import naive
 
 
 @pytest.mark.parametrize("member", cast.EXACT, ids=str)
-def test_the_exact_jacobian_is_the_float_one_to_rounding(member: cast.Member, rng: np.random.Generator):
+def test_the_exact_jacobian_is_the_float_one_to_rounding(
+    member: cast.Member, rng: np.random.Generator
+):
     params, x = member.draw(rng), member.inputs(rng, 4)
     floats = naive.jacobian(member.reference, naive.plain(params), x)
-    exact = naive.jacobian(member.reference, naive.exact(list(params)), naive.exact(x)).astype(float)
+    exact = naive.jacobian(member.reference, naive.exact(list(params)), naive.exact(x)).astype(
+        float
+    )
     np.testing.assert_allclose(floats, exact, rtol=0, atol=50 * 2.0**-52 * np.abs(exact).max())
 
 

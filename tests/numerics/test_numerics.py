@@ -1,4 +1,6 @@
-"""The memory budget, the blocks, the float64 boundary and `Rank`, as the rest of the library relies on them."""
+"""The memory budget, the blocks, the float64 boundary and `Rank`, as the rest of the library
+relies on them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +24,19 @@ def test_blocks_cover_everything_once_in_at_most_two_lengths(n: int, largest: in
 
 @pytest.mark.parametrize(
     "given, bytes_",
-    [(1, 1), (20_000, 20_000), ("512", 512), ("1K", 2**10), ("512M", 2**29), ("2G", 2**31), ("1.5G", 3 * 2**29)],
+    [
+        (1, 1),
+        (20_000, 20_000),
+        ("512", 512),
+        ("1K", 2**10),
+        ("512M", 2**29),
+        ("2G", 2**31),
+        ("1.5G", 3 * 2**29),
+    ],
 )
-def test_the_budget_is_what_was_asked_for(given: int | str, bytes_: int, monkeypatch: pytest.MonkeyPatch):
+def test_the_budget_is_what_was_asked_for(
+    given: int | str, bytes_: int, monkeypatch: pytest.MonkeyPatch
+):
     assert memory_budget(given) == bytes_
     monkeypatch.setenv("NEUROMANIFOLD_MEMORY", str(given))
     assert memory_budget() == bytes_
@@ -38,7 +50,10 @@ def test_the_default_budget_is_at_most_two_gibibytes(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("bad", [0, -1, "much", "", "-1G", "1X"])
 def test_an_impossible_budget_is_refused(bad: int | str, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(ValueError, match=f"`memory` is {bad!r}; pass a positive number of bytes, or a string such as"):
+    with pytest.raises(
+        ValueError,
+        match=f"`memory` is {bad!r}; pass a positive number of bytes, or a string such as",
+    ):
         memory_budget(bad)
     monkeypatch.setenv("NEUROMANIFOLD_MEMORY", str(bad) or "?")
     with pytest.raises(ValueError, match="NEUROMANIFOLD_MEMORY"):
@@ -62,7 +77,11 @@ def rank(value: int) -> nm.Rank:
 def test_a_rank_acts_as_an_integer_and_shows_its_evidence():
     assert (int(rank(2)), list(range(rank(2))), "abc"[rank(2)]) == (2, [0, 1], "c")
     assert rank(2).value + 1 == 3
-    assert str(rank(2)).startswith("2 ") and "gap 2e+20" in str(rank(2)) and "threshold 1e-10" in str(rank(2))
+    assert (
+        str(rank(2)).startswith("2 ")
+        and "gap 2e+20" in str(rank(2))
+        and "threshold 1e-10" in str(rank(2))
+    )
     assert not rank(2).exact
 
 
@@ -71,7 +90,11 @@ def test_a_rank_is_never_silently_unequal_to_its_number():
 
 
 def test_a_rank_leaves_jit_and_vmap():
-    made = jax.jit(lambda v: nm.Rank(v, jnp.ones(3), jnp.float32(0.1), jnp.float32(1.0)))(jnp.int32(2))
+    made = jax.jit(lambda v: nm.Rank(v, jnp.ones(3), jnp.float32(0.1), jnp.float32(1.0)))(
+        jnp.int32(2)
+    )
     assert int(made) == 2
-    many = jax.vmap(lambda v: nm.Rank(v, jnp.ones(3), jnp.float32(0.1), jnp.float32(1.0)))(jnp.arange(4))
+    many = jax.vmap(lambda v: nm.Rank(v, jnp.ones(3), jnp.float32(0.1), jnp.float32(1.0)))(
+        jnp.arange(4)
+    )
     assert many.value.tolist() == [0, 1, 2, 3] and many.spectrum.shape == (4, 3)

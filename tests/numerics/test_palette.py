@@ -5,17 +5,41 @@ import itertools
 import numpy as np
 import pytest
 
-from neuromanifold.numerics.palette import DARK, GROUNDS, LIGHT, MOST, colour_and_texture, gathered, hatched
+from neuromanifold.numerics.palette import (
+    DARK,
+    GROUNDS,
+    LIGHT,
+    MOST,
+    colour_and_texture,
+    gathered,
+    hatched,
+)
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear sRGB.
 VISION = {
     "all cones": np.eye(3),
-    "protanope": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranope": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritanope": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "protanope": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranope": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanope": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
 XYZ = np.array(
-    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
 )
 
 
@@ -36,7 +60,9 @@ def contrast(a: str, b: str) -> float:
 
 
 def distance(a: str, b: str, seen: object) -> float:
-    return float(np.linalg.norm(lab(np.asarray(seen) @ linear(a)) - lab(np.asarray(seen) @ linear(b))))
+    return float(
+        np.linalg.norm(lab(np.asarray(seen) @ linear(a)) - lab(np.asarray(seen) @ linear(b)))
+    )
 
 
 @pytest.mark.parametrize("colours, ground", [(LIGHT, GROUNDS[0]), (DARK, GROUNDS[1])])
@@ -48,7 +74,12 @@ def test_colours_stand_out_from_the_ground_and_from_each_other_for_everybody(col
 
 def test_the_measure_sees_colours_that_some_cannot_tell_apart():
     red, green = "#c05040", "#7f8f2f"
-    assert distance(red, green, VISION["all cones"]) > 45 > 25 > distance(red, green, VISION["deuteranope"])
+    assert (
+        distance(red, green, VISION["all cones"])
+        > 45
+        > 25
+        > distance(red, green, VISION["deuteranope"])
+    )
 
 
 def test_no_two_parts_have_colour_and_texture_in_common():
@@ -59,5 +90,9 @@ def test_no_two_parts_have_colour_and_texture_in_common():
 def test_more_parts_than_can_be_told_apart_are_gathered_and_none_is_lost():
     parts = tuple((f"kind {k}", 100 - k) for k in range(30))
     shown = gathered(parts)
-    assert len(shown) == MOST and shown[0] == parts[0] and shown[-1][0] == f"{30 - MOST + 1} smaller kinds"
+    assert (
+        len(shown) == MOST
+        and shown[0] == parts[0]
+        and shown[-1][0] == f"{30 - MOST + 1} smaller kinds"
+    )
     assert sum(count for _, count in shown) == sum(count for _, count in parts)

@@ -28,7 +28,9 @@ def test_who_stops_listening_ends_the_work() -> None:
 
 
 def test_a_killed_process_is_told_and_not_waited_for() -> None:
-    with pytest.raises(RuntimeError, match="one of 1 `workers` was killed, perhaps for want of memory; pass fewer"):
+    with pytest.raises(
+        RuntimeError, match="one of 1 `workers` was killed, perhaps for want of memory; pass fewer"
+    ):
         list(in_processes(os._exit, [(1,)], 1))
 
 

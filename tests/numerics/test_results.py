@@ -21,7 +21,9 @@ SMALL = {
     "LayerStatus", "MatrixGroup", "OrthogonalGroup", "Part", "PermutationGroup", "Probe", "Quadrature", "Removal", "Residual",
     "ScalingGroup", "Sequential", "SignGroup", "SignedPermutationGroup", "Sum", "SymmetryGroup", "Units",
 }  # fmt: skip
-"""Descriptions of a few words and numbers, which Python's own `repr` of a dataclass shows; the others are `Shown`, or write one."""
+"""Descriptions of a few words and numbers, which Python's own `repr` of a dataclass shows; the
+others are `Shown`, or write one.
+"""
 PARAMETERS = {"Layer"}
 """Parameters, which show their arrays as every pytree of arrays does."""
 
@@ -31,7 +33,9 @@ def public_records():
     for room in api.ROOMS:
         for name in getattr(nm, room).__all__:
             found = getattr(getattr(nm, room), name)
-            if inspect.isclass(found) and (dataclasses.is_dataclass(found) or hasattr(found, "_fields")):
+            if inspect.isclass(found) and (
+                dataclasses.is_dataclass(found) or hasattr(found, "_fields")
+            ):
                 yield name, found
 
 
@@ -63,7 +67,9 @@ def test_the_answer_comes_first_and_fits_on_a_line(found):
 
 
 def test_every_public_record_shows_itself_in_a_line():
-    """Classes that Python would print field by field are small; all others are `Shown` (which is cut), or write their own line."""
+    """Classes that Python would print field by field are small; all others are `Shown` (which is
+    cut), or write their own line.
+    """
     written = (str(Path(nm.__file__).parent), str(Path(equinox.__file__).parent))
     generated = {
         name
@@ -76,7 +82,9 @@ def test_every_public_record_shows_itself_in_a_line():
 
 @pytest.fixture(scope="module")
 def long_ones():
-    """Results that hold much: what a field-by-field `repr` would show takes thousands of characters."""
+    """Results that hold much: what a field-by-field `repr` would show takes thousands of
+    characters.
+    """
     net, x = nm.MLP((2, *[6] * 8, 1)), np.random.default_rng(0).normal(size=(40, 2))
     params = net.init(key=jax.random.key(0), dtype="float64")
     narrow = nm.MLP((2, 3, 1))
@@ -138,7 +146,9 @@ def test_python_would_print_thousands_of_characters(long_ones):
     """The control: the same results field by field."""
     for name in ("certificate", "plan", "graph"):
         fields = dataclasses.fields(long_ones[name])
-        assert sum(len(repr(getattr(long_ones[name], field.name))) for field in fields) > 5 * LONGEST, name
+        assert (
+            sum(len(repr(getattr(long_ones[name], field.name))) for field in fields) > 5 * LONGEST
+        ), name
 
 
 def test_a_line_that_is_cut_says_so():
@@ -171,6 +181,8 @@ def test_pictures_show_the_numbers(found, name):
         assert sum(bar.get_width() for bar in axes.patches) == found[name].parameters
     else:
         shown = axes.lines[0].get_ydata()
-        assert len(shown) == ((found[name].eigenvalues > 0).sum() if name == "spectrum" else len(found[name].losses))
+        assert len(shown) == (
+            (found[name].eigenvalues > 0).sum() if name == "spectrum" else len(found[name].losses)
+        )
     assert axes.get_xlabel()
     plt.close(axes.figure)

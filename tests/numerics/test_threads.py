@@ -11,7 +11,9 @@ from neuromanifold.runtime.threads import beside, one_blas_thread
 
 
 def blas_threads() -> list[int]:
-    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    return [
+        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+    ]
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -1,4 +1,6 @@
-"""The Lie closure of two-layer networks at every leaf, degenerate points included, and what it says about gradients."""
+"""The Lie closure of two-layer networks at every leaf, degenerate points included, and what it
+says about gradients.
+"""
 
 import time
 from itertools import cycle, product
@@ -24,7 +26,9 @@ def two_layer(activation, neurons):
 
 
 def closure_of(activation, neurons, key, **options):
-    """Without the type checker, which the smaller tests run through: here are some seven hundred closures."""
+    """Without the type checker, which the smaller tests run through: here are some seven hundred
+    closures.
+    """
     with unchecked():
         return lie_closure(*two_layer(activation, neurons), key=key, **options)
 
@@ -68,7 +72,10 @@ def expect(closure, dimension):
     assert int(closure.dimension) == closure.upper_bound == dimension
     assert closure.certified and closure.agree
     # A direction with relative singular value s is known to rounding over s.
-    assert closure.misfit * min(map(smallest_kept, (closure.by_depth[-1], closure.along_orbit))) < 1e-10
+    assert (
+        closure.misfit * min(map(smallest_kept, (closure.by_depth[-1], closure.along_orbit)))
+        < 1e-10
+    )
     assert min(float(rank.gap) for rank in closure.by_depth) > 1e4
     return True
 
@@ -93,7 +100,9 @@ def test_every_leaf_of_generic_activations_is_an_orbit(d, rng, key, tally):
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_every_leaf_of_odd_activations_is_an_orbit(d, rng, key, tally):
-    """dim Lie_θ = (d+1)(s−1), the zero block counted in s, on all 2, 6, 24, 116 leaves.   [invariant, Cor 5.3 (ii), Thm 5.1]"""
+    """dim Lie_θ = (d+1)(s−1), the zero block counted in s, on all 2, 6, 24, 116 leaves.
+    [invariant, Cor 5.3 (ii), Thm 5.1]
+    """
     count, activations = 0, cycle(ODD)
     for m in range(1, 5):
         leaves = list(signed_partitions(m))
@@ -110,20 +119,31 @@ DEGENERATE = {
     "a = 0": lambda a, w: (0 * a, w),
     "w = 0": lambda a, w: (a, 0 * w),
     "w_i = ±w_j": lambda a, w: (a, w[:1] * (-1.0) ** np.arange(len(w))[:, None]),
-    "a_0 = 0, w_j = 0": lambda a, w: (a * (np.arange(len(a)) > 0), w * (np.arange(len(w)) == 0)[:, None]),
+    "a_0 = 0, w_j = 0": lambda a, w: (
+        a * (np.arange(len(a)) > 0),
+        w * (np.arange(len(w)) == 0)[:, None],
+    ),
 }
 
 
 def shapes(m):
-    """Block sizes with a zero block in front: one leaf for each way to tell leaves apart up to symmetry."""
+    """Block sizes with a zero block in front: one leaf for each way to tell leaves apart up to
+    symmetry.
+    """
     for _, blocks, signs in signed_partitions(m):
         sizes = [len(block) for block in blocks]
-        if sizes == sorted(sizes) and [i for block in blocks for i in block] == list(range(m - sum(sizes), m)):
+        if sizes == sorted(sizes) and [i for block in blocks for i in block] == list(
+            range(m - sum(sizes), m)
+        ):
             yield blocks, signs
 
 
-@pytest.mark.parametrize("activations, odd", [(GENERIC, False), (ODD, True)], ids=["generic", "odd"])
-def test_degenerate_points_have_the_dimension_of_their_leaf(activations, odd, rng, key, draws, tally):
+@pytest.mark.parametrize(
+    "activations, odd", [(GENERIC, False), (ODD, True)], ids=["generic", "odd"]
+)
+def test_degenerate_points_have_the_dimension_of_their_leaf(
+    activations, odd, rng, key, draws, tally
+):
     """Cor 5.2, 5.3 at points where the fields alone span less: brackets must make up for it."""
     cases = [
         (d, m, blocks, signs if odd else np.ones(m), kind, activation)
@@ -138,7 +158,9 @@ def test_degenerate_points_have_the_dimension_of_their_leaf(activations, odd, rn
     deeper = 0
     for d, m, blocks, signs, kind, activation in (cheap[i] for i in chosen):
         s = len(blocks)
-        values = np.concatenate([np.linspace(0.6, 1.5, s)[:, None], rng.normal(size=(s, d))], axis=1)
+        values = np.concatenate(
+            [np.linspace(0.6, 1.5, s)[:, None], rng.normal(size=(s, d))], axis=1
+        )
         values[:, 0], values[:, 1:] = DEGENERATE[kind](values[:, 0], values[:, 1:])
         closure = closure_of(activation, point(m, blocks, signs, values), key)
         expect(closure, (d + 1) * s)
@@ -148,7 +170,9 @@ def test_degenerate_points_have_the_dimension_of_their_leaf(activations, odd, rn
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_depth_grows_with_degeneracy(m, key):
-    """All w_i = 0 and σ odd: 2m + 1 nested brackets, and depths on the way at which nothing grows."""
+    """All w_i = 0 and σ odd: 2m + 1 nested brackets, and depths on the way at which nothing
+    grows.
+    """
     neurons = np.stack([np.linspace(0.6, 1.5, m), np.zeros(m)], axis=1)
     closure = closure_of("tanh", neurons, key)
     expect(closure, 2 * m)
@@ -179,13 +203,18 @@ PAIRS = [
 
 def test_pairs_of_neurons_of_every_class(key, tally):
     """Lemma 5.2 (i)–(iv): which coincidences the orbit keeps depends on parity, σ(0) and σ'(0)."""
-    kept = [expect(closure_of(activation, neurons, key), dimension) for activation, neurons, dimension in PAIRS]
+    kept = [
+        expect(closure_of(activation, neurons, key), dimension)
+        for activation, neurons, dimension in PAIRS
+    ]
     tally(sum(kept), of=len(PAIRS), what="pairs with the dimension the lemma says")
 
 
 @pytest.mark.parametrize("idle", [2, 3])
 def test_even_neurons_at_zero_move_together(idle, rng, key):
-    """cos: with w = 0 the outgoing weights all change by the same amount, so the closure is smaller than the leaf."""
+    """cos: with w = 0 the outgoing weights all change by the same amount, so the closure is
+    smaller than the leaf.
+    """
     neurons = rng.normal(size=(4, 3))
     neurons[:idle, 1:] = 0
     net, params = two_layer("cos", neurons)
@@ -196,7 +225,9 @@ def test_even_neurons_at_zero_move_together(idle, rng, key):
 
 
 def test_zero_neurons_are_frozen_where_sigma_vanishes(rng, key):
-    """silu(0) = 0 without parity: zero neurons are frozen, which no symmetry says; exp moves them."""
+    """silu(0) = 0 without parity: zero neurons are frozen, which no symmetry says; exp moves
+    them.
+    """
     neurons = rng.normal(size=(4, 3))
     neurons[:2] = 0
     closure = closure_of("silu", neurons, key)
@@ -206,7 +237,9 @@ def test_zero_neurons_are_frozen_where_sigma_vanishes(rng, key):
 
 
 def test_frozen_sets_of_deep_nets(key):
-    """Theorem 4.2 (iii) with index sets in two layers and c_ij ≠ 0 between them; (iii) fails when one weight leads out."""
+    """Theorem 4.2 (iii) with index sets in two layers and c_ij ≠ 0 between them; (iii) fails
+    when one weight leads out.
+    """
     net = nm.MLP((1, 2, 2, 1), "gelu", bias=False)
     W = np.array([[0.5, 0.0], [0.0, 3.0]])
     params = (nm.Layer(np.array([[1.0], [0.0]])), nm.Layer(W), nm.Layer(np.array([[0.7, 0.0]])))
@@ -229,7 +262,9 @@ def test_example_3_1_as_a_plain_function(key, rng):
     off = lie_closure(f, {"a": np.array([1.0, 2.0]), "w": np.array([0.7, 0.7])}, key=key, inputs=x)
     assert dimensions(off) == [2, 3, 4] and off.certified and off.agree and off.misfit < 1e-6
     on = lie_closure(f, {"a": np.array([1.0, 1.0]), "w": np.array([0.7, 0.7])}, key=key, inputs=x)
-    assert int(on.dimension) == int(on.along_orbit) == 2 and on.upper_bound == 4 and not on.certified
+    assert (
+        int(on.dimension) == int(on.along_orbit) == 2 and on.upper_bound == 4 and not on.certified
+    )
     np.testing.assert_allclose(on.basis @ [[1, 0], [-1, 0], [0, 1], [0, -1]], 0, atol=1e-12)
 
 
@@ -238,23 +273,36 @@ def test_linear_models_have_the_trivial_orbit(key, rng, tally):
     x, hits = rng.normal(size=16), 0
     for theta in (np.zeros(3), np.array([1.0, 0.0, -2.0]), rng.normal(size=3)):
         closure = lie_closure(
-            lambda t, x: t[0] * jnp.sin(x) + t[1] * x + t[2] * x**2, theta, key=key, inputs=x, depth=2
+            lambda t, x: t[0] * jnp.sin(x) + t[1] * x + t[2] * x**2,
+            theta,
+            key=key,
+            inputs=x,
+            depth=2,
         )
         assert dimensions(closure) == [3, 3] and closure.certified
         hits += 1
-    dependent = lie_closure(lambda t, x: (t[0] + t[1]) * x + t[2], np.ones(3), key=key, inputs=x, depth=2)
+    dependent = lie_closure(
+        lambda t, x: (t[0] + t[1]) * x + t[2], np.ones(3), key=key, inputs=x, depth=2
+    )
     assert dimensions(dependent) == [2, 2] and int(dependent.along_orbit) == 2
     tally(hits, of=3, what="points with the whole space for orbit")
 
 
 def test_gradients_of_losses_lie_in_the_closure(key, rng, draws, tally):
-    """Theorem 3.1: random data, several losses, on a leaf; a random direction does not lie in it."""
+    """Theorem 3.1: random data, several losses, on a leaf; a random direction does not lie in
+    it.
+    """
     neurons = rng.normal(size=(4, 3))
     neurons[1], neurons[3] = -neurons[0], 0
     net, params = two_layer("tanh", neurons)
     closure = lie_closure(net, params, key=key)
     assert int(closure.dimension) == 6
-    losses = [nm.losses.mse, nm.losses.huber, lambda p, y: jnp.mean(jnp.cosh(p - y)), lambda p, y: jnp.mean(p**3 * y)]
+    losses = [
+        nm.losses.mse,
+        nm.losses.huber,
+        lambda p, y: jnp.mean(jnp.cosh(p - y)),
+        lambda p, y: jnp.mean(p**3 * y),
+    ]
     residuals = []
     with jax.enable_x64(True):
         theta = jax.tree.map(jnp.asarray, params)
@@ -269,11 +317,19 @@ def test_gradients_of_losses_lie_in_the_closure(key, rng, draws, tally):
 
 
 def test_commuting_fields_do_not_yield_noise(key):
-    """σ(z) = z², d = 1: all fields are parallel, brackets cancel, and a bracket that is rounding must not be normalised."""
+    """σ(z) = z², d = 1: all fields are parallel, brackets cancel, and a bracket that is rounding
+    must not be normalised.
+    """
     neurons = [[0.3, 1.1], [0.7, -0.4]]
     honest = closure_of(nm.power(2), neurons, key, exact=False, depth=3)
-    assert dimensions(honest) == [1, 1, 1] and honest.certified and "one function of x" in honest.reason
-    normalised = closure_of(nm.power(2), neurons, key, exact=False, depth=3, bracket_rtol=0.0, rtol=1e-30)
+    assert (
+        dimensions(honest) == [1, 1, 1]
+        and honest.certified
+        and "one function of x" in honest.reason
+    )
+    normalised = closure_of(
+        nm.power(2), neurons, key, exact=False, depth=3, bracket_rtol=0.0, rtol=1e-30
+    )
     assert dimensions(normalised)[-1] > 1
 
 
@@ -317,7 +373,9 @@ def test_either_global_flag(x64, key):
 
 def test_what_is_read_from_a_result(key):
     closure = closure_of("tanh", [[1.0, 0.0]], key)
-    assert str(closure) == ("Lie closure of dimension 2 of 2 (by depth 1, 1, 1, 2; certified: there are 2 parameters)")
+    assert str(closure) == (
+        "Lie closure of dimension 2 of 2 (by depth 1, 1, 1, 2; certified: there are 2 parameters)"
+    )
     assert closure.route == "brackets in float64, and transport along the orbit"
     np.testing.assert_allclose(closure.basis @ closure.basis.T, np.eye(2), atol=1e-12)
     assert closure.inputs.shape[1] == 1 and closure.by_depth[-1] == closure.along_orbit
@@ -330,7 +388,9 @@ def test_bad_input(key):
             lie_closure(net, params, key=key, depth=0)
         with pytest.raises(TypeError, match="`key` is 3; pass a JAX key"):
             lie_closure(net, params, key=3)
-        with pytest.raises(TypeError, match="`exact=True` needs a network of rational operations without bends"):
+        with pytest.raises(
+            TypeError, match="`exact=True` needs a network of rational operations without bends"
+        ):
             lie_closure(net, params, key=key, exact=True)
         with pytest.raises(ValueError, match="`inputs` is None but `f` is a function"):
             lie_closure(lambda t, x: t * x, np.ones(1), key=key)
@@ -349,20 +409,30 @@ def test_the_upper_bound_of_a_function_is_its_number_of_parameters():
 
 
 def test_default_inputs_reach_the_regions_of_a_relu_network_wherever_its_kinks_are():
-    """Two lines cut the plane into 4 regions, three points the line into 4; few inputs inside one region see more conserved."""
+    """Two lines cut the plane into 4 regions, three points the line into 4; few inputs inside
+    one region see more conserved.
+    """
     net, line = nm.MLP((2, 2, 2)), nm.MLP((1, 3, 1))
     for seed in range(3):
         closure = nm.lie_closure(net, net.init(key=jax.random.key(seed)), key=jax.random.key(0))
-        assert (net.n_params - int(closure.dimension), closure.certified, closure.regions) == (2, True, 4)
+        assert (net.n_params - int(closure.dimension), closure.certified, closure.regions) == (
+            2,
+            True,
+            4,
+        )
         params = line.init(key=jax.random.key(seed))
         assert nm.lie_closure(line, params, key=jax.random.key(0)).regions == 4
-    few = nm.lie_closure(line, params, key=jax.random.key(0), inputs=np.array([[100.0], [101.0], [102.0]]))
+    few = nm.lie_closure(
+        line, params, key=jax.random.key(0), inputs=np.array([[100.0], [101.0], [102.0]])
+    )
     assert few.regions == 1
     assert not few.certified
     assert "fields of the 1 regions met" in str(few)
     assert (
         nm.lie_closure(
-            nm.MLP((1, 2, 1), "tanh"), nm.MLP((1, 2, 1)).init(key=jax.random.key(0)), key=jax.random.key(0)
+            nm.MLP((1, 2, 1), "tanh"),
+            nm.MLP((1, 2, 1)).init(key=jax.random.key(0)),
+            key=jax.random.key(0),
         ).regions
         is None
     )

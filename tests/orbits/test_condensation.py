@@ -1,4 +1,6 @@
-"""Clusters of aligned neurons, distances to leaves, probes along training, and the narrower network."""
+"""Clusters of aligned neurons, distances to leaves, probes along training, and the narrower
+network.
+"""
 
 import itertools
 
@@ -7,7 +9,13 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.orbits import condensation, effective_width, invariant_leaf, invariant_leaves, leaf_distance
+from neuromanifold.orbits import (
+    condensation,
+    effective_width,
+    invariant_leaf,
+    invariant_leaves,
+    leaf_distance,
+)
 
 
 def two_layer(a, w):
@@ -19,28 +27,39 @@ def draw(rng, m, d=2):
 
 
 def test_clusters_by_angle_and_sign(rng):
-    """Directions at 0, 0.01, π + 0.02 and 1: with parity the first three are one cluster, without it the first two."""
+    """Directions at 0, 0.01, π + 0.02 and 1: with parity the first three are one cluster,
+    without it the first two.
+    """
     phases = np.array([0.0, 0.01, np.pi + 0.02, 1.0])
     w = rng.uniform(0.5, 2, size=(4, 1)) * np.stack([np.cos(phases), np.sin(phases)], axis=1)
     params = two_layer(np.ones(4), w)
     odd = condensation(nm.MLP((2, 4, 1), "tanh", bias=False), params)
-    assert [(c.neurons, c.signs) for c in odd.clusters[0]] == [((0, 1, 2), (1, 1, -1)), ((3,), (1,))]
+    assert [(c.neurons, c.signs) for c in odd.clusters[0]] == [
+        ((0, 1, 2), (1, 1, -1)),
+        ((3,), (1,)),
+    ]
     assert odd.clusters[0][0].spread == pytest.approx(0.02, rel=1e-9)
     plain = condensation(nm.MLP((2, 4, 1), "softplus", bias=False), params)
     assert [c.neurons for c in plain.clusters[0]] == [(0, 1), (2,), (3,)]
     mixed = condensation(nm.MLP((2, 4, 1), nm.Mixed(tanh=1, erf=3), bias=False), params)
     assert [c.neurons for c in mixed.clusters[0]] == [(0,), (1, 2), (3,)]
-    assert condensation(nm.MLP((2, 4, 1), "tanh", bias=False), params, angle=1e-3).effective_widths == (4,)
+    assert condensation(
+        nm.MLP((2, 4, 1), "tanh", bias=False), params, angle=1e-3
+    ).effective_widths == (4,)
 
 
 def test_silent_neurons_are_not_counted():
-    found = condensation(nm.MLP((1, 3, 1), "tanh", bias=False), two_layer([1.0, 0.0, 1.0], [[1.0], [1.0], [0.0]]))
+    found = condensation(
+        nm.MLP((1, 3, 1), "tanh", bias=False), two_layer([1.0, 0.0, 1.0], [[1.0], [1.0], [0.0]])
+    )
     assert (found.effective_widths, found.silent) == ((1,), ((1, 2),))
 
 
 @pytest.mark.parametrize("activation", ["exp", "tanh", "cos"])
 def test_the_nearest_leaf_is_the_nearest_of_all(activation, rng, draws, tally):
-    """Second route: the distance to every leaf of lower dimension than θ's own; condensed points too."""
+    """Second route: the distance to every leaf of lower dimension than θ's own; condensed points
+    too.
+    """
     net = nm.MLP((2, 3, 1), activation, bias=False)
     lattice, condensed = invariant_leaves(net), 0
     for case in range(count := draws(15)):
@@ -48,24 +67,37 @@ def test_the_nearest_leaf_is_the_nearest_of_all(activation, rng, draws, tally):
         if case % 3:
             params = lattice[int(rng.integers(len(lattice)))].project(params)
         found = condensation(net, params)
-        lower = [leaf.distance(params) for leaf in lattice if leaf <= found.leaf and leaf != found.leaf]
+        lower = [
+            leaf.distance(params) for leaf in lattice if leaf <= found.leaf and leaf != found.leaf
+        ]
         assert found.distance == pytest.approx(min(lower, default=np.inf), rel=1e-12)
-        assert found.nearest is None or (found.nearest <= found.leaf and found.nearest != found.leaf)
+        assert found.nearest is None or (
+            found.nearest <= found.leaf and found.nearest != found.leaf
+        )
         condensed += int(found.leaf.dimension < net.n_params)
     tally(condensed, of=count, what="points already on a smaller leaf")
 
 
 def test_the_nearest_leaf_of_deep_networks_is_an_upper_bound(rng):
-    """Exchanges within a layer only: never nearer than what it names, and zero exactly for equal neurons."""
+    """Exchanges within a layer only: never nearer than what it names, and zero exactly for equal
+    neurons.
+    """
     net = nm.MLP((1, 3, 3, 1), "tanh")
-    params = tuple(nm.Layer(rng.normal(size=(b, a)), rng.normal(size=b)) for a, b in itertools.pairwise(net.widths))
+    params = tuple(
+        nm.Layer(rng.normal(size=(b, a)), rng.normal(size=b))
+        for a, b in itertools.pairwise(net.widths)
+    )
     found = condensation(net, params)
-    assert found.nearest is not None and found.distance == pytest.approx(found.nearest.distance(params), rel=1e-12)
+    assert found.nearest is not None and found.distance == pytest.approx(
+        found.nearest.distance(params), rel=1e-12
+    )
     assert invariant_leaf(net, found.nearest.project(params)) == found.nearest
 
 
 def test_probes_agree_with_the_host(rng, draws, tally):
-    """Many networks at once, and within a training: the same effective width and distance, float32 apart."""
+    """Many networks at once, and within a training: the same effective width and distance,
+    float32 apart.
+    """
     net, count = nm.MLP((2, 4, 1), nm.Mixed(tanh=3, cos=1), bias=False), draws(20)
     w = rng.normal(size=(count, 4, 2))
     w[::2, 1] = -w[::2, 0] * rng.uniform(0.5, 2, size=(len(w[::2]), 1)) + 1e-3
@@ -73,7 +105,9 @@ def test_probes_agree_with_the_host(rng, draws, tally):
     width = effective_width()
     with jax.enable_x64(True):
         counts = np.asarray(jax.jit(jax.vmap(lambda p: width(net, p, None, None)))(params))[:, 0]
-        distances = np.asarray(jax.jit(jax.vmap(lambda p: leaf_distance(net, p, None, None)))(params))
+        distances = np.asarray(
+            jax.jit(jax.vmap(lambda p: leaf_distance(net, p, None, None)))(params)
+        )
     narrow = 0
     for k in range(count):
         found = condensation(net, jax.tree.map(lambda a, k=k: a[k], params))
@@ -84,7 +118,9 @@ def test_probes_agree_with_the_host(rng, draws, tally):
 
 
 def test_condensation_along_training(key):
-    """From small initialisation the neurons of a wide network line up: the probe's history ends far below the width."""
+    """From small initialisation the neurons of a wide network line up: the probe's history ends
+    far below the width.
+    """
     net = nm.MLP((1, 20, 1), "tanh")
     x = np.linspace(-2, 2, 20)[:, None].astype(np.float32)
     params = net.init(key=key, scheme=nm.init.small(1e-3), runs=2)
@@ -105,7 +141,9 @@ def test_condensation_along_training(key):
 
 
 def test_the_narrower_network_of_a_condensed_one(rng):
-    """Equal and opposite neurons merge, a zero one goes; within `atol` the deviation is of the order of the tolerance."""
+    """Equal and opposite neurons merge, a zero one goes; within `atol` the deviation is of the
+    order of the tolerance.
+    """
     net = nm.MLP((2, 5, 1), "tanh", bias=False)
     w, a = rng.normal(size=(5, 2)), rng.normal(size=5)
     w[1], a[1], w[3], a[3], w[4], a[4] = w[0], a[0], -w[2], -a[2], 0.0, 0.0

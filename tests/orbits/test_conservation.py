@@ -1,4 +1,6 @@
-"""D − dim Lie_θ against the conserved quantities that are known: where they are all, and where there are more."""
+"""D − dim Lie_θ against the conserved quantities that are known: where they are all, and where
+there are more.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +23,9 @@ def gradients(net, params):
     """The gradients of `nm.conserved_quantities`, by automatic differentiation."""
     with jax.enable_x64(True):
         theta, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
-        return np.asarray(jax.jacobian(lambda t: nm.conserved_quantities(net, unravel(t)).values)(theta))
+        return np.asarray(
+            jax.jacobian(lambda t: nm.conserved_quantities(net, unravel(t)).values)(theta)
+        )
 
 
 def known_laws(net, params):
@@ -37,7 +41,9 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("net, forms", FORMS, ids=lambda value: str(value) if not hasattr(value, "__code__") else "")
+@pytest.mark.parametrize(
+    "net, forms", FORMS, ids=lambda value: str(value) if not hasattr(value, "__code__") else ""
+)
 def test_forms_are_the_gradients_of_the_conserved_quantities(net, forms, rng, key):
     params = drawn(net, rng, key)
     ours, theirs = forms(net, params, Reals()), gradients(net, params)
@@ -47,7 +53,15 @@ def test_forms_are_the_gradients_of_the_conserved_quantities(net, forms, rng, ke
         np.testing.assert_allclose(factor * a, b, rtol=1e-12, atol=1e-12)
 
 
-DEEP = [(2, 2, 2, 2), (1, 2, 2, 2), (3, 2, 3, 1), (2, 3, 2, 2), (2, 1, 2, 2), (2, 2, 2, 2, 2), (1, 2, 1, 2)]
+DEEP = [
+    (2, 2, 2, 2),
+    (1, 2, 2, 2),
+    (3, 2, 3, 1),
+    (2, 3, 2, 2),
+    (2, 1, 2, 2),
+    (2, 2, 2, 2, 2),
+    (1, 2, 1, 2),
+]
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -65,9 +79,13 @@ def test_deep_linear_nets_have_the_known_laws(bias, rng, key, tally):
     assert proved == len(DEEP)
 
 
-@pytest.mark.parametrize("widths, known", [((1, 2, 1), 3), ((1, 1, 1, 1), 2), ((1, 2, 2, 1), 6), ((1, 3, 2, 1), 9)])
+@pytest.mark.parametrize(
+    "widths, known", [((1, 2, 1), 3), ((1, 1, 1, 1), 2), ((1, 2, 2, 1), 6), ((1, 3, 2, 1), 9)]
+)
 def test_a_single_scalar_function_has_more_laws(widths, known, rng, key):
-    """n_0 = n_L = 1 without biases: all fields are parallel, so every function of θ that one flow keeps is a law."""
+    """n_0 = n_L = 1 without biases: all fields are parallel, so every function of θ that one
+    flow keeps is a law.
+    """
     net = nm.MLP(widths, "identity", bias=False)
     params = drawn(net, rng, key)
     closure = lie_closure(net, params, key=key)
@@ -78,7 +96,8 @@ def test_a_single_scalar_function_has_more_laws(widths, known, rng, key):
 
 
 @pytest.mark.parametrize(
-    "widths, strides", [((2, 2), (1, 1)), ((3, 2), (2, 1)), ((2, 2, 2), (1, 1, 1)), ((2, 3, 2), (2, 1, 1))]
+    "widths, strides",
+    [((2, 2), (1, 1)), ((3, 2), (2, 1)), ((2, 2, 2), (1, 1, 1)), ((2, 3, 2), (2, 1, 1))],
 )
 def test_convolutional_nets_keep_the_differences_of_norms_and_no_more(widths, strides, rng, key):
     net = nm.LinearConvNet(widths, strides)
@@ -108,7 +127,9 @@ def test_two_layer_relu_nets_keep_one_balance_for_each_neuron(widths, bias, rng,
 
 
 def test_kinks_that_are_not_sampled_leave_more_laws(rng, key):
-    """Where two ReLU neurons are always active together they are linear neurons to the data: Δ has three entries, not two."""
+    """Where two ReLU neurons are always active together they are linear neurons to the data: Δ
+    has three entries, not two.
+    """
     net = nm.MLP((2, 2, 1), "relu", bias=False)
     params = (nm.Layer(np.array([[1.0, 0.5], [0.5, 1.0]])), nm.Layer(np.array([[1.0, -2.0]])))
     inside = np.abs(rng.normal(size=(40, 2)))
@@ -119,7 +140,9 @@ def test_kinks_that_are_not_sampled_leave_more_laws(rng, key):
 
 
 def test_one_input_without_biases_has_its_kinks_at_zero_only(rng, key):
-    """f is one function of θ for x > 0 and one for x < 0, on different neurons: two dimensions whatever the width."""
+    """f is one function of θ for x > 0 and one for x < 0, on different neurons: two dimensions
+    whatever the width.
+    """
     net = nm.MLP((1, 4, 1), "relu", bias=False)
     params = (nm.Layer(np.array([[1.0], [0.5], [-1.0], [-2.0]])), nm.Layer(rng.normal(size=(1, 4))))
     assert int(lie_closure(net, params, key=key).dimension) == 2
@@ -127,12 +150,16 @@ def test_one_input_without_biases_has_its_kinks_at_zero_only(rng, key):
 
 @pytest.mark.parametrize("widths, bias", [((2, 3, 3, 1), False), ((3, 3, 3, 2), True)])
 def test_deep_relu_nets_keep_balances_and_unused_weights(widths, bias, rng, key, draws, tally):
-    """D − dim Lie_θ is the rank of the balances and of the weights between neurons that no input activates together."""
+    """D − dim Lie_θ is the rank of the balances and of the weights between neurons that no input
+    activates together.
+    """
     net, hits, exact, count = nm.MLP(widths, "relu", bias=bias), 0, 0, draws(10)
     for _ in range(count):
         params, x = drawn(net, rng, key), 5 * rng.normal(size=(300, widths[0]))
         closure = lie_closure(net, params, key=key, inputs=x)
-        forms = np.concatenate([conserved_forms(net, params, Reals()), np.eye(net.n_params)[unused(net, params, x)]])
+        forms = np.concatenate(
+            [conserved_forms(net, params, Reals()), np.eye(net.n_params)[unused(net, params, x)]]
+        )
         known = np.linalg.matrix_rank(forms)
         assert net.n_params - int(closure.dimension) >= known
         exact += net.n_params - int(closure.dimension) == known

@@ -11,7 +11,8 @@ import neuromanifold as nm
 from neuromanifold.orbits.derivatives import derivatives
 from neuromanifold.orbits.rings import Reals
 
-# Derivatives at 0, from the power series; JAX's Taylor mode knows sin and exp, but neither arctan nor softplus.
+# Derivatives at 0, from the power series; JAX's Taylor mode knows sin and exp, but neither arctan
+# nor softplus.
 AT_ZERO = {
     "sin": (jnp.sin, [0, 1, 0, -1, 0, 1]),
     "exp": (jnp.exp, [1] * 6),
@@ -28,7 +29,9 @@ def test_derivatives_at_zero_are_those_of_the_power_series(name):
 
 
 def test_an_activation_without_taylor_rules_has_a_closure(key):
-    """arctan is generic odd: three neurons at generic weights move in all (d + 1)·3 directions, a zero neuron in none."""
+    """arctan is generic odd: three neurons at generic weights move in all (d + 1)·3 directions,
+    a zero neuron in none.
+    """
     net = nm.MLP((1, 3, 1), nm.Activation(jnp.arctan, parity="odd"), bias=False)
     weights, outgoing = np.array([[0.7], [-1.3], [0.4]]), np.array([[1.1, 0.6, -0.9]])
     full = nm.lie_closure(net, (nm.Layer(weights), nm.Layer(outgoing)), key=key)

@@ -1,4 +1,6 @@
-"""Closures in exact arithmetic: the count for linear networks, certificates, and float64 beside them."""
+"""Closures in exact arithmetic: the count for linear networks, certificates, and float64 beside
+them.
+"""
 
 from dataclasses import replace
 from itertools import product
@@ -15,7 +17,9 @@ from neuromanifold.orbits.host import left_kernel
 
 
 def laws(n, m, r):
-    """Independent conserved functions of UVᵀ, U (n×r), V (m×r), (U, V) of rank r.   [THEORY, conservation]"""
+    """Independent conserved functions of UVᵀ, U (n×r), V (m×r), (U, V) of rank r.
+    [THEORY, conservation]
+    """
     return r * (r + 1) // 2 if n + m >= r else (n + m) * r - (n + m) * (n + m - 1) // 2
 
 
@@ -26,7 +30,9 @@ def factorisation(U, V):
 
 
 def test_every_two_layer_linear_net_up_to_four_has_the_known_count(key, rng, tally):
-    """D − dim Lie_θ for all 64 shapes n, m, r ≤ 4 at full rank, proved: lower and upper bound meet modulo a prime."""
+    """D − dim Lie_θ for all 64 shapes n, m, r ≤ 4 at full rank, proved: lower and upper bound
+    meet modulo a prime.
+    """
     proved = 0
     for n, m, r in product(range(1, 5), repeat=3):
         net, params = factorisation(rng.normal(size=(n, r)), rng.normal(size=(m, r)))
@@ -40,7 +46,9 @@ def test_every_two_layer_linear_net_up_to_four_has_the_known_count(key, rng, tal
 
 
 def test_points_of_lower_rank_have_the_count_of_their_rank(key, rng, draws, tally):
-    """Where (U, V) has rank q < r the orbit is that of q neurons: dim Lie_θ = (n+m)q − laws(n, m, q)."""
+    """Where (U, V) has rank q < r the orbit is that of q neurons: dim Lie_θ = (n+m)q − laws(n,
+    m, q).
+    """
     lower, count = 0, draws(25)
     for _ in range(count):
         n, m, r = rng.integers(1, 4, 3)
@@ -65,7 +73,9 @@ def test_certificates_verify_and_refuse(key, rng):
     assert not certificate.verify(net, params, closure.inputs[1:])
     false = eqx.tree_at(lambda c: c, certificate, replace(certificate, rank=certificate.rank + 1))
     assert not false.verify(net, params, closure.inputs)
-    assert str(closure.dimension) == "7 (exact, depth 2, proved: 3 given up to conserved quantities)"
+    assert (
+        str(closure.dimension) == "7 (exact, depth 2, proved: 3 given up to conserved quantities)"
+    )
 
 
 POLYNOMIAL = [
@@ -80,7 +90,9 @@ POLYNOMIAL = [
 
 @pytest.mark.parametrize("net", POLYNOMIAL, ids=str)
 def test_exact_and_float_ranks_agree_at_every_depth(net, key, rng):
-    params = jax.tree.map(lambda a: rng.integers(-4, 5, a.shape) / 4, net.init(key=key, dtype="float64"))
+    params = jax.tree.map(
+        lambda a: rng.integers(-4, 5, a.shape) / 4, net.init(key=key, dtype="float64")
+    )
     exact = lie_closure(net, params, key=key, depth=3)
     floats = lie_closure(net, params, key=key, depth=3, exact=False, inputs=exact.inputs)
     assert [int(rank) for rank in exact.by_depth] == [int(rank) for rank in floats.by_depth]
@@ -90,7 +102,9 @@ def test_exact_and_float_ranks_agree_at_every_depth(net, key, rng):
 
 def test_zero_is_a_fixed_point_of_homogeneous_networks(key):
     net = nm.MLP((2, 2, 2), nm.power(2), bias=False)
-    closure = lie_closure(net, jax.tree.map(np.zeros_like, net.init(key=key, dtype="float64")), key=key)
+    closure = lie_closure(
+        net, jax.tree.map(np.zeros_like, net.init(key=key, dtype="float64")), key=key
+    )
     assert int(closure.dimension) == closure.upper_bound == 0 and closure.basis.shape == (0, 8)
 
 

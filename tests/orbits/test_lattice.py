@@ -1,4 +1,6 @@
-"""All leaves of two-layer networks: counts, dimensions, order, and that they are a partition (the printed list is not)."""
+"""All leaves of two-layer networks: counts, dimensions, order, and that they are a partition
+(the printed list is not).
+"""
 
 import itertools
 
@@ -18,7 +20,9 @@ def degenerate(rng, m, d):
     return nm.Layer(rng.choice(values, size=(m, d))), nm.Layer(rng.choice(values, size=(1, m)))
 
 
-@pytest.mark.parametrize(("activation", "counts"), [("exp", BELL), ("tanh", DOWLING), ("cos", EVEN)])
+@pytest.mark.parametrize(
+    ("activation", "counts"), [("exp", BELL), ("tanh", DOWLING), ("cos", EVEN)]
+)
 def test_counts(activation, counts):
     """Bell numbers; type B; and for even σ, where any block may have zero incoming weights."""
     for m, count in enumerate(counts, start=1):
@@ -44,7 +48,9 @@ def test_dimensions_of_printed_partitions(d):
 
 @pytest.mark.parametrize("activation", ["exp", "tanh", "cos"])
 def test_every_point_lies_on_exactly_one_leaf(activation, rng, draws, tally):
-    """The leaves, each asked by itself (θ in its space, and in no smaller one's), against the search of `invariant_leaf`."""
+    """The leaves, each asked by itself (θ in its space, and in no smaller one's), against the
+    search of `invariant_leaf`.
+    """
     net = nm.MLP((2, 3, 1), activation, bias=False)
     lattice, small = invariant_leaves(net), 0
     for _ in range(draws(50)):
@@ -60,9 +66,11 @@ def test_every_point_lies_on_exactly_one_leaf(activation, rng, draws, tally):
 
 
 def test_the_enumeration_of_proposition_5_2_as_printed_is_no_partition(rng, draws, tally):
-    """With an empty zero block nothing keeps the other blocks from zero: θ = 0, m = 1 lies in two of the sets.
+    """With an empty zero block nothing keeps the other blocks from zero: θ = 0, m = 1 lies in two
+    of the sets.
 
-    Required to be non-zero, the blocks make a partition, that of `invariant_leaf`; P 5.1 is one as printed.
+    Required to be non-zero, the blocks make a partition, that of `invariant_leaf`; P 5.1 is one as
+    printed.
     """
     zero = (np.zeros((1, 1)), np.zeros((1, 1)))
     assert len(printed_sets(*zero, signed=True)) == 2
@@ -82,19 +90,27 @@ def test_the_enumeration_of_proposition_5_2_as_printed_is_no_partition(rng, draw
             "each choice of signs of the zero neurons is one more"
         )
         overlapping += as_printed > 1
-    tally(overlapping, of=draws(50), what="points in several of the printed sets, all with a zero neuron")
+    tally(
+        overlapping,
+        of=draws(50),
+        what="points in several of the printed sets, all with a zero neuron",
+    )
 
 
 @pytest.mark.parametrize(("activation", "signs"), [("exp", 1), ("tanh", 2)])
 def test_order_is_that_of_the_spaces(activation, signs):
-    """A leaf with s non-zero blocks covers signs·s(s−1)/2 by merging two, and for odd σ s by one going to zero; meets intersect."""
+    """A leaf with s non-zero blocks covers signs·s(s−1)/2 by merging two, and for odd σ s by one
+    going to zero; meets intersect.
+    """
     lattice = invariant_leaves(nm.MLP((1, 3, 1), activation, bias=False))
     lower = [sum(1 for _, upper in lattice.covers if upper == i) for i in range(len(lattice))]
     for count, leaf in zip(lower, lattice, strict=True):
         s = sum(not block.zero for block in leaf.partition[0])
         assert count == signs * s * (s - 1) // 2 + (s if activation == "tanh" else 0)
     for i, j in itertools.combinations(range(len(lattice)), 2):
-        both = np.concatenate([np.eye(6) - leaf.basis.T @ leaf.basis for leaf in (lattice[i], lattice[j])])
+        both = np.concatenate(
+            [np.eye(6) - leaf.basis.T @ leaf.basis for leaf in (lattice[i], lattice[j])]
+        )
         meet = lattice[lattice.meet(i, j)]
         assert 6 - np.linalg.matrix_rank(both) == meet.dimension
         assert meet <= lattice[i] <= lattice[lattice.join(i, j)]
@@ -102,7 +118,9 @@ def test_order_is_that_of_the_spaces(activation, signs):
 
 
 def test_the_leaves_of_example_3_1():
-    """a₁e^{w₁x} + a₂e^{w₂x}: ℝ⁴ without the equal neurons, and the equal neurons, of dimension 2."""
+    """a₁e^{w₁x} + a₂e^{w₂x}: ℝ⁴ without the equal neurons, and the equal neurons, of dimension
+    2.
+    """
     lattice = invariant_leaves(nm.MLP((1, 2, 1), "exp", bias=False))
     assert lattice.dimensions.tolist() == [4, 2]
     assert lattice.covers == ((1, 0),)
@@ -118,7 +136,11 @@ def test_set_algebra(rng):
     for _ in range(30):
         params = degenerate(rng, 3, 1)
         x, y = a.contains(params), b.contains(params)
-        assert ((a | b).contains(params), (a & b).contains(params), (~a).contains(params)) == (x or y, x and y, not x)
+        assert ((a | b).contains(params), (a & b).contains(params), (~a).contains(params)) == (
+            x or y,
+            x and y,
+            not x,
+        )
     assert (a | ~a).is_everything and len(a & ~a) == 0
     assert lattice.set([len(lattice) - 1]).is_closed and not lattice.set([0]).is_closed
 

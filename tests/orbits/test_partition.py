@@ -1,4 +1,6 @@
-"""The leaf of a point: against the whole group by brute force, closed forms, and what is not equal."""
+"""The leaf of a point: against the whole group by brute force, closed forms, and what is not
+equal.
+"""
 
 import itertools
 import math
@@ -37,7 +39,11 @@ def drawn(net, rng, values=None):
     layers = []
     for a, b in pairwise(net.widths):
         chosen = ALPHABETS[rng.choice(5, p=[0.1, 0.1, 0.3, 0.3, 0.2])] if values is None else values
-        layers.append(nm.Layer(rng.choice(chosen, size=(b, a)), rng.choice(chosen, size=b) if net.bias else None))
+        layers.append(
+            nm.Layer(
+                rng.choice(chosen, size=(b, a)), rng.choice(chosen, size=b) if net.bias else None
+            )
+        )
     return tuple(layers)
 
 
@@ -48,11 +54,21 @@ def whole_group(net):
         output = position == net.depth - 1
         parity = by_neuron(entry, width, lambda a: a.parity or "")
         name = by_neuron(entry, width, lambda a: a.name)
-        orders = [p for p in itertools.permutations(range(width)) if all(name[i] == name[j] for i, j in enumerate(p))]
+        orders = [
+            p
+            for p in itertools.permutations(range(width))
+            if all(name[i] == name[j] for i, j in enumerate(p))
+        ]
         may = (parity == "even") if output else (parity != "")
         signs = list(itertools.product(*[(1.0, -1.0) if m else (1.0,) for m in may]))
         orders = [tuple(range(width))] if output else orders
-        layers.append([(np.array(p), np.array(s), np.where(parity == "odd", s, 1.0)) for p in orders for s in signs])
+        layers.append(
+            [
+                (np.array(p), np.array(s), np.where(parity == "odd", s, 1.0))
+                for p in orders
+                for s in signs
+            ]
+        )
     for choice in itertools.product(*layers):
         order, into, out = zip(*choice, strict=True)
         yield monomial(net, order=order[:-1], into=into, out=out[:-1])
@@ -84,7 +100,9 @@ def test_the_leaf_is_the_fixed_space_of_the_whole_stabiliser(net, rng, draws, ta
 
 
 def test_neurons_of_two_layers_that_are_equal_only_jointly(rng):
-    """A circulant layer between constant ones: the rotation of both layers fixes θ, no exchange within one layer does."""
+    """A circulant layer between constant ones: the rotation of both layers fixes θ, no exchange
+    within one layer does.
+    """
     n, c = 4, rng.normal(size=4)
     net = nm.MLP((2, n, n, 1), "exp")
     middle = np.stack([np.roll(c, k) for k in range(n)])
@@ -110,7 +128,9 @@ def test_generic_networks_have_the_whole_space_for_their_leaf(rng):
 
 @pytest.mark.parametrize(("activation", "per_zero"), [("tanh", 0), ("cos", 1), ("exp", 3)])
 def test_two_layer_dimension(activation, per_zero, rng):
-    """Blocks {0,1}, {2} and {3} with a zero neuron: (d+1) for each, and for the zero one what its parity leaves."""
+    """Blocks {0,1}, {2} and {3} with a zero neuron: (d+1) for each, and for the zero one what
+    its parity leaves.
+    """
     net = nm.MLP((2, 4, 1), activation, bias=False)
     w, a = rng.normal(size=(4, 2)), rng.normal(size=4)
     w[1], a[1], w[3] = w[0], a[0], 0
@@ -120,7 +140,9 @@ def test_two_layer_dimension(activation, per_zero, rng):
 
 
 def test_signs_of_odd_and_even_neurons():
-    """(a, w) and (−a, −w) are one for tanh, (a, w) and (a, −w) for cos, neither for exp; nor the other way round."""
+    """(a, w) and (−a, −w) are one for tanh, (a, w) and (a, −w) for cos, neither for exp; nor the
+    other way round.
+    """
     odd = (nm.Layer(np.array([[1.0], [-1.0]])), nm.Layer(np.array([[2.0, -2.0]])))
     even = (nm.Layer(np.array([[1.0], [-1.0]])), nm.Layer(np.array([[2.0, 2.0]])))
     for activation, expected in (("tanh", (2, 4)), ("cos", (4, 2)), ("exp", (4, 4))):
@@ -136,7 +158,9 @@ def test_only_neurons_of_equal_activation_are_exchanged():
 
 
 def test_projection_and_distance(rng, key, draws, tally):
-    """P is the orthogonal projection onto the rows of `basis`; what it returns lies on the leaf exactly."""
+    """P is the orthogonal projection onto the rows of `basis`; what it returns lies on the leaf
+    exactly.
+    """
     net, nearer = nm.MLP((1, 3, 3, 1), "tanh"), 0
     for _ in range(draws(10)):
         leaf = invariant_leaf(net, drawn(net, rng))
@@ -152,7 +176,9 @@ def test_projection_and_distance(rng, key, draws, tally):
 
 
 def test_equality_up_to_a_tolerance(rng, key, draws, tally):
-    """A network within 1e-6 of a leaf: exact equality sees nothing, `atol` sees the leaf, and the distance says how near."""
+    """A network within 1e-6 of a leaf: exact equality sees nothing, `atol` sees the leaf, and
+    the distance says how near.
+    """
     net, seen = nm.MLP((1, 3, 2, 1), "tanh"), 0
     for _ in range(draws(10)):
         leaf = invariant_leaf(net, drawn(net, rng))

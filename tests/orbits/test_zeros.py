@@ -1,4 +1,6 @@
-"""Manifolds of silent neurons: which coordinates are held, gradients along them, and what is refused."""
+"""Manifolds of silent neurons: which coordinates are held, gradients along them, and what is
+refused.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +23,19 @@ def test_the_held_coordinates_of_silent_neurons():
     """By hand: 2-3-2-1 with biases, I₁ = {0}, I₂ = {1}, c = W²₁₀ = 7."""
     net = nm.MLP((2, 3, 2, 1), "silu")
     frozen = tuple(
-        nm.Layer(np.full((b, a), 7.0), np.full(b, 7.0)) for a, b in zip(net.widths[:-1], net.widths[1:], strict=True)
+        nm.Layer(np.full((b, a), 7.0), np.full(b, 7.0))
+        for a, b in zip(net.widths[:-1], net.widths[1:], strict=True)
     )
     manifold = zero_blocks(net, [{0}, {1}], frozen)
     held = manifold.sample(key=jax.random.key(0))
-    assert (held[0].weight[0] == 0).all() and held[0].bias[0] == 0 and (held[0].weight[1:] != 0).all()
-    assert held[1].weight[1].tolist() == [7.0, 0.0, 0.0] and held[1].weight[0, 0] == 0 and held[1].bias[1] == 0
+    assert (
+        (held[0].weight[0] == 0).all() and held[0].bias[0] == 0 and (held[0].weight[1:] != 0).all()
+    )
+    assert (
+        held[1].weight[1].tolist() == [7.0, 0.0, 0.0]
+        and held[1].weight[0, 0] == 0
+        and held[1].bias[1] == 0
+    )
     assert held[2].weight[0, 1] == 0 and held[2].weight[0, 0] != 0
     assert net.n_params - manifold.dimension == (2 + 1) + (3 + 1 + 1) + 1
     assert manifold.contains(held) and manifold.distance(held) == 0
@@ -34,20 +43,31 @@ def test_the_held_coordinates_of_silent_neurons():
 
 @pytest.mark.parametrize("activation", ["gelu", "tanh"])
 def test_gradients_vanish_at_silent_neurons(activation, rng, draws, tally):
-    """Any choice of index sets in a net of four layers, any frozen entries; with σ(0) ≠ 0 the same sets are left."""
+    """Any choice of index sets in a net of four layers, any frozen entries; with σ(0) ≠ 0 the
+    same sets are left.
+    """
     net, control = nm.MLP((2, 3, 3, 2, 1), activation), nm.MLP((2, 3, 3, 2, 1), "sigmoid")
     left = 0
     for case in range(count := draws(5)):
         sets = [np.flatnonzero(rng.random(w) < 0.4) for w in net.widths[1:-1]]
         manifold = zero_blocks(net, [s.tolist() for s in sets], net.init(key=jax.random.key(case)))
-        across, along = normal_gradient(net, manifold, jax.random.key(case)) if manifold.fixed.any() else (0.0, 1.0)
+        across, along = (
+            normal_gradient(net, manifold, jax.random.key(case))
+            if manifold.fixed.any()
+            else (0.0, 1.0)
+        )
         assert across == 0 and (along > 0 or manifold.dimension <= 1)
-        left += int(manifold.fixed.any() and normal_gradient(control, manifold, jax.random.key(case))[0] > 1e-6)
+        left += int(
+            manifold.fixed.any()
+            and normal_gradient(control, manifold, jax.random.key(case))[0] > 1e-6
+        )
     tally(left, of=count, what="index sets that sigmoid leaves")
 
 
 def test_rows_of_flat_activations_stay_zero(tally):
-    """cos in a net of four layers, at every neuron; with a flat output activation at the output too, with a linear one not."""
+    """cos in a net of four layers, at every neuron; with a flat output activation at the output
+    too, with a linear one not.
+    """
     net, kept = nm.MLP((2, 3, 2, 2, 1), "cos"), 0
     neurons = [(layer, j) for layer in range(3) for j in range(net.widths[1 + layer])]
     for layer, j in neurons:
@@ -58,17 +78,26 @@ def test_rows_of_flat_activations_stay_zero(tally):
     assert kept == len(neurons)
     closed = nm.MLP((2, 2, 1), "cos", output_activation="cos")
     assert normal_gradient(closed, zero_rows(closed, [set(), {0}]), jax.random.key(0))[0] == 0
-    with pytest.raises(ValueError, match=r"`neurons\[1\]` names neuron 0 with activation identity, where σ'\(0\) ≠ 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"`neurons\[1\]` names neuron 0 with activation identity, where σ'\(0\) ≠ 0",
+    ):
         zero_rows(nm.MLP((2, 2, 1), "cos"), [set(), {0}])
 
 
 def test_for_odd_activations_the_silent_block_lies_in_the_leaf_of_its_flips():
-    """tanh: the flips fix the silent neurons, so the leaf contains the manifold and lets the frozen entries move as well."""
+    """tanh: the flips fix the silent neurons, so the leaf contains the manifold and lets the
+    frozen entries move as well.
+    """
     net = nm.MLP((2, 3, 3, 1), "tanh")
     manifold = zero_blocks(net, [{0, 1}, {2}], net.init(key=jax.random.key(0)))
     leaf = invariant_leaf(net, manifold.sample(key=jax.random.key(1)))
     assert leaf.dimension == manifold.dimension + 2
-    assert [block.neurons for blocks in leaf.partition for block in blocks if block.zero] == [(0,), (1,), (2,)]
+    assert [block.neurons for blocks in leaf.partition for block in blocks if block.zero] == [
+        (0,),
+        (1,),
+        (2,),
+    ]
 
 
 def test_degenerate_points():

@@ -16,14 +16,18 @@ def statement_name(statement: Statement) -> str:
 
 
 def assert_recorded(statement: Statement, draws: Callable[[int], int]) -> None:
-    """The recorded verdict and counterexample, a control that fails by more than ten tolerances, cases that speak.
+    """The recorded verdict and counterexample, a control that fails by more than ten tolerances,
+    cases that speak.
 
-    `make test` takes the smallest 60 cases and every sixth of the others, `make acceptance` all of them.
+    `make test` takes the smallest 60 cases and every sixth of the others, `make acceptance` all of
+    them.
     """
     chosen = statement if draws(1) > 1 else thinned(statement)
     evidence, entry = examine(chosen, draws=draws(2)), RECORDED[statement.paper][statement.id]
     assert evidence.kind == entry["verdict"], evidence
-    accused = evidence.kind != "not reproduced"  # what the print leaves out is no counterexample, and none is recorded
+    accused = (
+        evidence.kind != "not reproduced"
+    )  # what the print leaves out is no counterexample, and none is recorded
     assert entry.get("counterexample") == (evidence.counterexample if accused else None), evidence
     assert entry.get("routes", []) == (list(evidence.routes) if accused else []), evidence
     assert evidence.control_violation is not None
@@ -33,12 +37,19 @@ def assert_recorded(statement: Statement, draws: Callable[[int], int]) -> None:
         assert statement.narrower, "it drops cases inside its hypotheses and does not say so"
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, statement: Statement, module: Any, name: str, broken: Any) -> None:
-    """Put `broken` in the place of `module.name`, also where a measure of the statement has it as a default."""
+def plant(
+    monkeypatch: pytest.MonkeyPatch, statement: Statement, module: Any, name: str, broken: Any
+) -> None:
+    """Put `broken` in the place of `module.name`, also where a measure of the statement has it
+    as a default.
+    """
     right = getattr(module, name)
     monkeypatch.setattr(module, name, broken)
     prefix = f"neuromanifold.papers.{statement.paper}"
-    listed = [statement.measure, *([statement.amended.measure] if statement.amended is not None else [])]
+    listed = [
+        statement.measure,
+        *([statement.amended.measure] if statement.amended is not None else []),
+    ]
     for function in (function for measure in listed for function in functions(measure, prefix)):
         defaults, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
         if any(value is right for value in defaults):

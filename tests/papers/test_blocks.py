@@ -13,7 +13,9 @@ from neuromanifold.papers.blocks import NOT_MEASURED, Block, run_blocks
 from neuromanifold.papers.output import Claim, read_data, read_record, save_data, write_record
 
 
-def block(calls: list[str], name: str, after: tuple[str, ...] = (), verdict: bool | str = True) -> Block:
+def block(
+    calls: list[str], name: str, after: tuple[str, ...] = (), verdict: bool | str = True
+) -> Block:
     def work(out: Path, scale: str, progress: bool) -> list[Claim]:
         calls.append(name)
         return [Claim(name, f"{name} at {scale}", {1: 0.5}, verdict)]
@@ -23,12 +25,22 @@ def block(calls: list[str], name: str, after: tuple[str, ...] = (), verdict: boo
 
 def test_what_is_done_is_not_done_again_and_nothing_is_dropped(tmp_path: Path):
     calls: list[str] = []
-    study = [block(calls, "c", ("a", "b")), block(calls, "a"), block(calls, "b", ("a",)), block(calls, "d")]
+    study = [
+        block(calls, "c", ("a", "b")),
+        block(calls, "a"),
+        block(calls, "b", ("a",)),
+        block(calls, "d"),
+    ]
     run = partial(run_blocks, "riemann", study, tmp_path, "small")
     first = run(only=["b"])
     assert calls == ["a", "b"] and [c["figure"] for c in first["claims"]] == ["a", "b"]
     whole = run()
-    assert calls == ["a", "b", "c", "d"] and [c["figure"] for c in whole["claims"]] == ["c", "a", "b", "d"]
+    assert calls == ["a", "b", "c", "d"] and [c["figure"] for c in whole["claims"]] == [
+        "c",
+        "a",
+        "b",
+        "d",
+    ]
     assert run(only=["a"]) == whole, "one part alone keeps the claims of the others"
     assert json.loads((tmp_path / "summary.json").read_text()) == whole and len(calls) == 4
 
@@ -41,7 +53,9 @@ def test_an_interrupted_study_keeps_what_was_finished(tmp_path: Path):
 
     with pytest.raises(KeyboardInterrupt):
         run_blocks("riemann", [block(calls, "a"), Block("b", stop)], tmp_path, "small")
-    assert [c["figure"] for c in json.loads((tmp_path / "summary.json").read_text())["claims"]] == ["a"]
+    assert [c["figure"] for c in json.loads((tmp_path / "summary.json").read_text())["claims"]] == [
+        "a"
+    ]
     run_blocks("riemann", [block(calls, "a"), block(calls, "b")], tmp_path, "small")
     assert calls == ["a", "b"]
 
@@ -55,12 +69,16 @@ def test_what_was_not_measured_is_tried_again(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "paper, scale, told",
-    [("riemann", "paper", "scale 'small' there and 'paper' here"), ("teleport", "small", "paper 'riemann' there")],
+    [
+        ("riemann", "paper", "scale 'small' there and 'paper' here"),
+        ("teleport", "small", "paper 'riemann' there"),
+    ],
 )
 def test_other_results_are_not_replaced(paper: str, scale: str, told: str, tmp_path: Path):
     run_blocks("riemann", [block([], "a")], tmp_path, "small")
     with pytest.raises(
-        ValueError, match=rf"`out` .* holds other results \(.*{told}.*\); name another folder, or delete it"
+        ValueError,
+        match=rf"`out` .* holds other results \(.*{told}.*\); name another folder, or delete it",
     ):
         run_blocks(paper, [block([], "a")], tmp_path, scale)
 
@@ -82,7 +100,9 @@ def test_other_versions_and_folders_that_cannot_be_are_told_first(tmp_path: Path
 
 def test_a_flipped_bit_of_data_is_noticed_or_harmless(tmp_path: Path, rng, draws, tally):
     """In the text of a record a bit may change a space; in data every bit counts."""
-    data = xr.Dataset({"a": (("x", "y"), rng.normal(size=(5, 3)))}, {"x": list("abcde")}, {"setup": "tiny"})
+    data = xr.Dataset(
+        {"a": (("x", "y"), rng.normal(size=(5, 3)))}, {"x": list("abcde")}, {"setup": "tiny"}
+    )
     path = save_data(data, tmp_path, "data")
     record = write_record(tmp_path / "record.json", {"claims": [{"measured": 0.25}], "block": "a"})
     assert read_data(path).identical(data)
@@ -113,8 +133,12 @@ def test_data_that_claim_more_than_they_hold_are_refused(tmp_path: Path):
 
     path = write_sealed(
         tmp_path / "a.nc",
-        lambda file: big.to_netcdf(file, engine="h5netcdf", encoding={"a": {"zlib": True, "complevel": 9}}),
+        lambda file: big.to_netcdf(
+            file, engine="h5netcdf", encoding={"a": {"zlib": True, "complevel": 9}}
+        ),
     )
     assert path.stat().st_size < 10**5
-    with pytest.raises(ValueError, match=r"a.nc cannot be read \(it claims 8000000 bytes\); delete it"):
+    with pytest.raises(
+        ValueError, match=r"a.nc cannot be read \(it claims 8000000 bytes\); delete it"
+    ):
         read_data(path)

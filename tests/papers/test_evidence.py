@@ -26,7 +26,9 @@ ODD_SQUARES = Statement(
     says="the square of an odd number leaves 1 when divided by 8",
     method="exact",
     cases=lambda rng, draws: [*range(1, 9), *rng.integers(9, 1000, size=draws).tolist()],
-    measure=lambda n, rest=1: Check(n * n % 8, rest, hypotheses={"n": n}, drops=outside("n is even", when=n % 2 == 0)),
+    measure=lambda n, rest=1: Check(
+        n * n % 8, rest, hypotheses={"n": n}, drops=outside("n is even", when=n % 2 == 0)
+    ),
     control=Control("an even number", case=lambda: 2),
     exhaustive="1 ≤ n ≤ 8",
     show=lambda n: f"n = {n}",
@@ -39,7 +41,9 @@ EULER = Statement(
     says="n² + n + 41 is prime for every n",
     method="exact",
     cases=lambda rng, draws: range(30, 60),
-    measure=lambda n, last=41: Check(sum((n * n + n + last) % k == 0 for k in range(2, n + 2)), 0, "<="),
+    measure=lambda n, last=41: Check(
+        sum((n * n + n + last) % k == 0 for k in range(2, n + 2)), 0, "<="
+    ),
     control=Control("n² + n + 40 at n = 5", case=lambda: 5, breaks={"last": 40}),
     confirm=lambda n: Check(n * n + n + 41, 41 * 41, ">=") if n != 40 else Check(1, 0),
     route="40² + 40 + 41 = 41²",
@@ -76,10 +80,14 @@ def test_a_sampled_truth_says_how_many_cases_spoke() -> None:
 
 def test_what_is_dropped_inside_the_hypotheses_must_be_said() -> None:
     def measure(n: int) -> Check:
-        return Check(n * n % 8, 1, drops=outside("n is even", when=n % 2 == 0) + inside("n > 5", when=n > 5))
+        return Check(
+            n * n % 8, 1, drops=outside("n is even", when=n % 2 == 0) + inside("n > 5", when=n > 5)
+        )
 
     silent = replace(ODD_SQUARES, measure=measure)
-    assert examine(silent, draws=0).verdict.startswith("silent: it drops cases inside its hypotheses")
+    assert examine(silent, draws=0).verdict.startswith(
+        "silent: it drops cases inside its hypotheses"
+    )
     said = examine(replace(silent, narrower="n ≤ 5"), draws=0)
     assert said.verdict == "holds"
     # 6 and 8 are even as well: a reason outside the hypotheses comes first.
@@ -93,12 +101,16 @@ def test_parts_of_a_case_are_dropped_and_counted() -> None:
     evidence = examine(replace(ODD_SQUARES, cases=lambda rng, draws: [0, 3, 4], measure=measure, narrower="equal ranks",
                                control=Control("1 for 0", case=lambda: 0, breaks={"right": 1})))  # fmt: skip
     assert (evidence.cases, evidence.comparisons) == (6, 30)
-    assert [str(d) for d in evidence.dropped] == ["7 comparisons inside the hypotheses: unequal ranks"]
+    assert [str(d) for d in evidence.dropped] == [
+        "7 comparisons inside the hypotheses: unequal ranks"
+    ]
 
 
 def test_cases_are_independent_and_comparisons_are_what_was_compared_on_them() -> None:
     control = Control("0 for 1", case=lambda: 3, breaks={"right": 0})
-    many = replace(ODD_SQUARES, measure=lambda n, right=1: Check(1, right, comparisons=1000), control=control)
+    many = replace(
+        ODD_SQUARES, measure=lambda n, right=1: Check(1, right, comparisons=1000), control=control
+    )
     evidence = examine(many, draws=0)
     assert (evidence.cases, evidence.comparisons, evidence.verdict) == (8, 8000, "holds")
 
@@ -122,7 +134,10 @@ def test_a_failure_without_a_second_route_is_not_a_verdict() -> None:
 
 def test_an_amendment_counts_only_when_it_is_true_and_is_ours() -> None:
     below = replace(
-        EULER, says="n² + n + 41 is prime for n < 40", cases=lambda rng, draws: range(40), exhaustive="n < 40"
+        EULER,
+        says="n² + n + 41 is prime for n < 40",
+        cases=lambda rng, draws: range(40),
+        exhaustive="n < 40",
     )
     found = examine(replace(EULER, amended=below))
     assert (found.verdict, found.kind) == ("fails as printed; true instead", "fails; true instead")
@@ -140,7 +155,9 @@ def test_a_case_just_inside_must_hold() -> None:
     assert evidence.control.endswith("; just inside: 3.9 [3.85, 3.95] <= 4")
     stricter = replace(close, measure=lambda mean, most=3.8: Check(mean, most, "<="))
     assert examine(stricter).verdict == "worthless: the case just inside does not hold"
-    assert examine(replace(stricter, control=DICE.control)).verdict == "no counterexample in 2", "there is room"
+    assert examine(replace(stricter, control=DICE.control)).verdict == "no counterexample in 2", (
+        "there is room"
+    )
 
 
 def test_explicit_objects_are_constructive_and_no_counterexample_is_not_said() -> None:
@@ -151,8 +168,15 @@ def test_explicit_objects_are_constructive_and_no_counterexample_is_not_said() -
 
 def test_an_interval_decides_only_when_all_of_it_agrees() -> None:
     above, below, across = Interval(4.5, 4.2, 4.8), Interval(3.5, 3.3, 3.7), Interval(4.1, 3.9, 4.3)
-    checks = {name: Check(side, 4.0, "<=") for name, side in {"fails": above, "holds": below, "open": across}.items()}
-    assert (checks["fails"].fails, checks["holds"].holds, checks["open"].undecided) == (True, True, True)
+    checks = {
+        name: Check(side, 4.0, "<=")
+        for name, side in {"fails": above, "holds": below, "open": across}.items()
+    }
+    assert (checks["fails"].fails, checks["holds"].holds, checks["open"].undecided) == (
+        True,
+        True,
+        True,
+    )
     assert [check.holds + check.fails + check.undecided for check in checks.values()] == [1, 1, 1]
     assert Check(above, 4.0, ">=").holds
     assert Check(across, 4.0, "=").undecided, "an interval that contains a number does not prove it"
@@ -198,8 +222,14 @@ def test_a_control_that_passes_makes_the_check_worthless() -> None:
 def test_a_control_is_measured_by_the_statement_itself() -> None:
     broken = Control("a rest of 2", case=lambda: 3, breaks={"rest": 2})
     assert examine(replace(ODD_SQUARES, control=broken), draws=0).control == "a rest of 2: 1 = 2"
-    blind = replace(ODD_SQUARES, measure=lambda n: Check(1, 1), control=Control("an even number", case=lambda: 2))
-    assert examine(blind, draws=0).verdict.startswith("worthless"), "a measure that sees nothing fails its control"
+    blind = replace(
+        ODD_SQUARES,
+        measure=lambda n: Check(1, 1),
+        control=Control("an even number", case=lambda: 2),
+    )
+    assert examine(blind, draws=0).verdict.startswith("worthless"), (
+        "a measure that sees nothing fails its control"
+    )
 
 
 def test_a_check_that_never_speaks_is_vacuous() -> None:
@@ -239,6 +269,8 @@ def test_thinning_keeps_the_smallest_and_a_systematic_sample_of_the_rest() -> No
     assert seen == [0, 1, 2, 10, 20, 30, 40, 50, 60, 70, 80, 90, -1]
 
 
-@pytest.mark.parametrize(("name", "means"), [("2", True), ("2(euler)", True), ("Euler", False), ("1", False)])
+@pytest.mark.parametrize(
+    ("name", "means"), [("2", True), ("2(euler)", True), ("Euler", False), ("1", False)]
+)
 def test_statements_answer_to_their_names(name: str, means: bool) -> None:
     assert EULER.answers_to(name) == means

@@ -1,4 +1,6 @@
-"""The ledger: every row of the theory has its statements, every verdict is the recorded one, every control fails clearly."""
+"""The ledger: every row of the theory has its statements, every verdict is the recorded one,
+every control fails clearly.
+"""
 
 import ast
 import inspect
@@ -40,20 +42,25 @@ from papers.support import RECORDED, statement_name
 # The first column of the tables of THEORY.md.
 ROWS = {
     "complexity": (
-        "count|3.3|4.1|4.2|Ass 3.1|D = d + s|4.3|4.5, A.10|A.8|Thm 1|4.6, C.3|setup|init|Fig 2,3,9|Fig 4|Fig 5,6|Fig 1,7,8"
+        "count|3.3|4.1|4.2|Ass 3.1|D = d + s|4.3|4.5, A.10|A.8|Thm 1|4.6, C.3|setup|init|Fig "
+        "2,3,9|Fig 4|Fig 5,6|Fig 1,7,8"
     ),
     "invariant": (
-        "Ex 3.1|Thm 3.1|P 3.1|3.2|3.3|Ex 4.1|Ex 4.2|Rem 4.1|Thm 4.1|Lem 4.1|P 4.1|Thm 4.2 (i)–(iv)|P 5.1, 5.2|Def 5.1, 5.2|Lem 5.1"
+        "Ex 3.1|Thm 3.1|P 3.1|3.2|3.3|Ex 4.1|Ex 4.2|Rem 4.1|Thm 4.1|Lem 4.1|P 4.1|Thm 4.2 "
+        "(i)–(iv)|P 5.1, 5.2|Def 5.1, 5.2|Lem 5.1"
         "|Rem 5.1 (i)–(v)|Lem 5.2 (i)–(iv)|Cor 5.1–5.3|Cor 5.4|Thm 5.1|conservation"
     ),
     "bottleneck": (
-        "linear|expansion|ranks|Thm 3|P 4|P 5|P 13|Thm 6|trace|Thm 7|Cor 8|P 9|Thm 10|Sec 5|Ex 20|Fig 1|Fig 2"
+        "linear|expansion|ranks|Thm 3|P 4|P 5|P 13|Thm 6|trace|Thm 7|Cor 8|P 9|Thm 10|Sec 5|Ex "
+        "20|Fig 1|Fig 2"
     ),
     "teleport": (
-        "Eq 5|Eq 15, 16, 22, 24|Eq 67, 72|Lem 3.1, Thm 4.1|Eq 19|Eq 26, 28|P 5.1|P F.1|Eq 87|App C|G.1|Fig 1, 3|Fig 2"
+        "Eq 5|Eq 15, 16, 22, 24|Eq 67, 72|Lem 3.1, Thm 4.1|Eq 19|Eq 26, 28|P 5.1|P F.1|Eq 87|App "
+        "C|G.1|Fig 1, 3|Fig 2"
     ),
     "riemann": (
-        "Eq 1, 5|Eq 6, 7|Eq 8, Lem 9|P 2, 12|Obs 3|dim, sing|Thm 4|Lem 5, Cor 6|Lem 18, ℓ_{A,u}|Thm 7, P 8|Ex 15, 16, 17, 19, 20"
+        "Eq 1, 5|Eq 6, 7|Eq 8, Lem 9|P 2, 12|Obs 3|dim, sing|Thm 4|Lem 5, Cor 6|Lem 18, "
+        "ℓ_{A,u}|Thm 7, P 8|Ex 15, 16, 17, 19, 20"
         "|Cor 10, Obs 11|Thm 13|Thm 14|Table 1|Sec 5"
     ),
 }
@@ -73,8 +80,12 @@ def test_ids_are_unique_and_find_their_statement() -> None:
 
 
 def test_the_record_knows_every_statement_and_no_other() -> None:
-    assert {(paper, item) for paper, items in RECORDED.items() for item in items} == {(s.paper, s.id) for s in ALL}
-    assert {entry["verdict"] for items in RECORDED.values() for entry in items.values()} <= set(KINDS)
+    assert {(paper, item) for paper, items in RECORDED.items() for item in items} == {
+        (s.paper, s.id) for s in ALL
+    }
+    assert {entry["verdict"] for items in RECORDED.values() for entry in items.values()} <= set(
+        KINDS
+    )
 
 
 def test_failures_are_recorded_with_the_case_and_two_routes_and_worked_by_hand() -> None:
@@ -137,11 +148,17 @@ def _of_checks() -> Iterator[tuple[str, ast.FunctionDef]]:
     for path in sorted(source_folder().glob("*/statements/*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-        yield from ((f"{path.name} {f.name}", f) for f in functions if f.returns and ast.unparse(f.returns) == "Check")
+        yield from (
+            (f"{path.name} {f.name}", f)
+            for f in functions
+            if f.returns and ast.unparse(f.returns) == "Check"
+        )
 
 
 def test_nothing_is_passed_over_without_being_counted() -> None:
-    """In a measure `continue` follows a count, nothing is caught, and a check of nothing at all gives its reason."""
+    """In a measure `continue` follows a count, nothing is caught, and a check of nothing at all
+    gives its reason.
+    """
     listed = list(_of_checks())
     assert len(listed) > 300
     for name, function in listed:
@@ -151,13 +168,20 @@ def test_nothing_is_passed_over_without_being_counted() -> None:
             )
             blocks = [getattr(node, field, None) or [] for field in ("body", "orelse")]
             for block in blocks if not isinstance(node, ast.Lambda | ast.IfExp) else ():
-                at = next((i for i, statement in enumerate(block) if isinstance(statement, ast.Continue)), None)
+                at = next(
+                    (i for i, statement in enumerate(block) if isinstance(statement, ast.Continue)),
+                    None,
+                )
                 counted = at is None or (at > 0 and isinstance(block[at - 1], ast.AugAssign))
                 assert counted, f"{name} passes over a part without counting it"
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) and _of_nothing(node.value):
-                assert name in CONFIRMS or any(word.arg == "drops" for word in node.value.keywords), (
-                    f"{name} checks nothing"
-                )
+            if (
+                isinstance(node, ast.Return)
+                and isinstance(node.value, ast.Call)
+                and _of_nothing(node.value)
+            ):
+                assert name in CONFIRMS or any(
+                    word.arg == "drops" for word in node.value.keywords
+                ), f"{name} checks nothing"
 
 
 def _of_nothing(call: ast.Call) -> bool:
@@ -201,9 +225,13 @@ def test_two_processes_find_what_one_finds() -> None:
     assert any(item.amendment for item in here)
 
 
-def test_statements_made_to_measure_are_examined_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_made_to_measure_are_examined_in_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ledger, "in_processes", lambda *_: pytest.fail("it has no name there"))
-    [found] = verify([thinned(statement) for statement in select("complexity", ["Fig 8"])], workers=2)
+    [found] = verify(
+        [thinned(statement) for statement in select("complexity", ["Fig 8"])], workers=2
+    )
     assert found.id == "Fig 8"
 
 
@@ -215,14 +243,20 @@ def test_merging_keeps_what_was_held_and_replaces_what_was_found_again() -> None
     assert [(item.id, item.verdict) for item in merged] == [
         ("a", found.verdict), ("b", "fails"), ("c", found.verdict), (found.id, found.verdict),
     ]  # fmt: skip
-    assert len(merge(others, [replace(found, id="b", seed=7)])) == 4, "another key is another piece of evidence"
+    assert len(merge(others, [replace(found, id="b", seed=7)])) == 4, (
+        "another key is another piece of evidence"
+    )
 
 
 def test_the_evidence_of_another_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
-    path.write_text(json.dumps([{"paper": "complexity", "id": "count", "vacuous": 0}]), encoding="utf-8")
+    path.write_text(
+        json.dumps([{"paper": "complexity", "id": "count", "vacuous": 0}]), encoding="utf-8"
+    )
     before = path.read_text(encoding="utf-8")
-    result = CliRunner().invoke(app, ["verify", "complexity", "count", "--resume", "--json", str(path)])
+    result = CliRunner().invoke(
+        app, ["verify", "complexity", "count", "--resume", "--json", str(path)]
+    )
     assert isinstance(result.exception, ValueError)
     assert "does not hold the evidence of this version" in str(result.exception)
     assert path.read_text(encoding="utf-8") == before
@@ -231,25 +265,38 @@ def test_the_evidence_of_another_version_is_refused_and_left_alone(tmp_path: Pat
 def test_resuming_with_one_statement_keeps_the_others(tmp_path: Path) -> None:
     path = tmp_path / "ledger.json"
     arguments = ["verify", "complexity", "--cases", "1", "--json", str(path)]
-    assert CliRunner().invoke(app, [*arguments[:2], "Ass 3.1", "count", *arguments[2:]]).exit_code == 0
+    assert (
+        CliRunner().invoke(app, [*arguments[:2], "Ass 3.1", "count", *arguments[2:]]).exit_code == 0
+    )
     held = [item["id"] for item in json.loads(path.read_text(encoding="utf-8"))]
     assert len(held) == 3
-    assert CliRunner().invoke(app, [*arguments[:2], "Fig 8", *arguments[2:], "--resume"]).exit_code == 0
+    assert (
+        CliRunner().invoke(app, [*arguments[:2], "Fig 8", *arguments[2:], "--resume"]).exit_code
+        == 0
+    )
     assert [item["id"] for item in json.loads(path.read_text(encoding="utf-8"))] == [*held, "Fig 8"]
     assert CliRunner().invoke(app, [*arguments[:2], "Fig 8", *arguments[2:]]).exit_code == 0
-    assert len(json.loads(path.read_text(encoding="utf-8"))) == 1, "without --resume the file is a new one"
+    assert len(json.loads(path.read_text(encoding="utf-8"))) == 1, (
+        "without --resume the file is a new one"
+    )
 
 
 def test_verdicts_are_written_as_they_are_read(tmp_path: Path) -> None:
     import tomllib
 
     written = write_verdicts([], tmp_path, keep=RECORDED)
-    assert {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8")) for path in written} == RECORDED
+    assert {
+        path.parent.name: tomllib.loads(path.read_text(encoding="utf-8")) for path in written
+    } == RECORDED
 
 
-def test_verdicts_are_recorded_in_a_source_tree_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdicts_are_recorded_in_a_source_tree_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert source_folder() == Path(__file__).parents[2] / "src/neuromanifold/papers"
-    monkeypatch.setattr(ledger, "files", lambda package: tmp_path / "lib" / "python" / "neuromanifold" / "papers")
+    monkeypatch.setattr(
+        ledger, "files", lambda package: tmp_path / "lib" / "python" / "neuromanifold" / "papers"
+    )
     with pytest.raises(ValueError, match="is an installed package; clone the project"):
         source_folder()
 
@@ -257,7 +304,10 @@ def test_verdicts_are_recorded_in_a_source_tree_only(tmp_path: Path, monkeypatch
 def test_a_small_scale_verdict_is_recorded_beside_the_papers_own() -> None:
     [evidence] = verify(select("complexity", ["Ass 3.1"]), draws=1)
     record = {"complexity": {evidence.id: {"verdict": "fails", "small": "holds"}}}
-    assert (expected(evidence, record), expected(evidence, record, small=True)) == ("fails", "holds")
+    assert (expected(evidence, record), expected(evidence, record, small=True)) == (
+        "fails",
+        "holds",
+    )
     assert expected(evidence, {}) == "not recorded"
 
 
@@ -268,7 +318,10 @@ def test_recording_at_the_papers_scale_keeps_the_small_verdict(tmp_path: Path) -
     for small, kept in (("fails", {"small": "fails"}), ("holds", {})):
         keep = {"complexity": {evidence.id: {"verdict": "fails", "small": small}}}
         [path] = write_verdicts([evidence], tmp_path, keep=keep)
-        assert tomllib.loads(path.read_text(encoding="utf-8"))[evidence.id] == {"verdict": "holds", **kept}
+        assert tomllib.loads(path.read_text(encoding="utf-8"))[evidence.id] == {
+            "verdict": "holds",
+            **kept,
+        }
 
 
 def test_a_small_study_without_the_data_says_nothing_against_the_record() -> None:
@@ -287,7 +340,9 @@ def test_an_edited_summary_is_noticed(tmp_path: Path) -> None:
     content = json.loads(source.read_text(encoding="utf-8"))
     content["claims"][0]["borne_out"] = "edited"
     path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(ValueError, match="their hash differs; run `neuromanifold reproduce complexity` again"):
+    with pytest.raises(
+        ValueError, match="their hash differs; run `neuromanifold reproduce complexity` again"
+    ):
         read_claims("complexity", path)
 
 
@@ -301,14 +356,17 @@ def test_statements_about_training_can_read_another_run(tmp_path: Path) -> None:
 def test_the_command_prints_a_line_a_summary_and_writes_the_pages(tmp_path: Path) -> None:
     table, page = tmp_path / "ledger.json", tmp_path / "ledger.html"
     result = CliRunner().invoke(
-        app, ["verify", "bottleneck", "P9", "--cases", "2", "--json", str(table), "--html", str(page)]
+        app,
+        ["verify", "bottleneck", "P9", "--cases", "2", "--json", str(table), "--html", str(page)],
     )
     assert result.exit_code == 0, result.output
     assert "fails as printed; true instead" in result.output
     assert "91 printed claims listed: 75 executed, 16 not executable" in result.output
     assert "every verdict is the recorded one" in result.output
     listed = json.loads(table.read_text(encoding="utf-8"))
-    assert {"paper", "id", "statement", "verdict", "cases", "margin", "counterexample"} <= set(listed[0])
+    assert {"paper", "id", "statement", "verdict", "cases", "margin", "counterexample"} <= set(
+        listed[0]
+    )
     text = page.read_text(encoding="utf-8")
     assert "Every verdict is the recorded one." in text
     assert "91 printed claims listed" in text
@@ -342,5 +400,8 @@ def test_bad_requests_get_one_sentence(arguments: list[str], message: str) -> No
 
 def test_a_changed_statement_changes_the_answer() -> None:
     [statement] = select("complexity", ["Ass 3.1"])
-    wrong = replace(statement, measure=lambda case, **broken: replace(statement.measure(case, **broken), right=2))
+    wrong = replace(
+        statement,
+        measure=lambda case, **broken: replace(statement.measure(case, **broken), right=2),
+    )
     assert examine(wrong, draws=1).kind != RECORDED["complexity"]["Ass 3.1"]["verdict"]

@@ -1,4 +1,6 @@
-"""Every sentence of the papers: the lists of claims are sound, and their coverage is the number that the page shows."""
+"""Every sentence of the papers: the lists of claims are sound, and their coverage is the number
+that the page shows.
+"""
 
 import re
 from dataclasses import replace
@@ -6,13 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from neuromanifold.papers import PAPERS, coverage, flaws, printed, printed_claims, select, statements
+from neuromanifold.papers import (
+    PAPERS,
+    coverage,
+    flaws,
+    printed,
+    printed_claims,
+    select,
+    statements,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_claim_is_checked_or_says_why_not_and_every_printed_statement_checks_one(paper: str) -> None:
+def test_every_claim_is_checked_or_says_why_not_and_every_printed_statement_checks_one(
+    paper: str,
+) -> None:
     assert list(flaws(printed_claims(paper), statements(paper))) == []
 
 
@@ -47,10 +59,15 @@ def test_an_unknown_field_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         printed_claims("complexity")
 
 
-def test_what_cannot_be_executed_is_counted_and_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_cannot_be_executed_is_counted_and_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from neuromanifold.report.ledger import render_ledger
 
-    text = '["Def 1"]\nplace = "Sec 2"\nsays = "what a <network> is"\nnot_executable = "a definition"\n'
+    text = (
+        '["Def 1"]\nplace = "Sec 2"\nsays = "what a <network> is"\nnot_executable = "a '
+        'definition"\n'
+    )
     (tmp_path / "claims.toml").write_text(text, encoding="utf-8")
     monkeypatch.setattr(printed, "files", lambda package: tmp_path)
     assert str(coverage("complexity")) == "1 printed claims listed: 0 executed, 1 not executable"

@@ -11,7 +11,9 @@ import neuromanifold as nm
 STORED = dict(np.load(Path(__file__).parents[1] / "data" / "neural_tangents.npz"))
 PARAMS = tuple(nm.Layer(STORED[f"mlp/weight{i}"], STORED[f"mlp/bias{i}"]) for i in range(3))
 WIDTHS = (5, 16, 12, 3)
-CASES = [(scaling, activation) for scaling in ("standard", "ntk") for activation in ("relu", "tanh")]
+CASES = [
+    (scaling, activation) for scaling in ("standard", "ntk") for activation in ("relu", "tanh")
+]
 
 
 def error(kernel: np.ndarray, scaling: str, activation: str) -> float:
@@ -24,7 +26,12 @@ def error(kernel: np.ndarray, scaling: str, activation: str) -> float:
 def test_empirical_kernels(scaling: str, activation: str, x64: bool):
     net = nm.MLP(WIDTHS, activation, scaling=scaling)
     for memory in (None, 20_000):
-        assert error(nm.ntk(net, PARAMS, STORED["x1"], STORED["x2"], memory=memory), scaling, activation) < 1e-10
+        assert (
+            error(
+                nm.ntk(net, PARAMS, STORED["x1"], STORED["x2"], memory=memory), scaling, activation
+            )
+            < 1e-10
+        )
 
 
 @pytest.mark.parametrize("scaling, activation", CASES)

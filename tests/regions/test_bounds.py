@@ -1,4 +1,6 @@
-"""Bounds on the functional dimension against exact ranks of integer networks, in which nothing is rounded."""
+"""Bounds on the functional dimension against exact ranks of integer networks, in which nothing
+is rounded.
+"""
 
 import itertools
 import pickle
@@ -11,7 +13,13 @@ import pytest
 import naive
 import neuromanifold as nm
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.regions import Bound, dimension_bounds, is_roughly_monotonic, region_bound, theorem1_bound
+from neuromanifold.regions import (
+    Bound,
+    dimension_bounds,
+    is_roughly_monotonic,
+    region_bound,
+    theorem1_bound,
+)
 from neuromanifold.regions.generic import orbit_directions
 
 SCALARS = {"relu": naive.RELU, "abs": naive.ABS, "identity": naive.IDENTITY}
@@ -21,7 +29,9 @@ PRIME = 2**61 - 1
 
 @dataclass(frozen=True)
 class Case:
-    """A network with integer parameters on integer data: the reference computes in int64, without rounding."""
+    """A network with integer parameters on integer data: the reference computes in int64,
+    without rounding.
+    """
 
     net: nm.MLP
     reference: naive.Network
@@ -30,7 +40,10 @@ class Case:
 
     @property
     def float_params(self) -> tuple[nm.Layer, ...]:
-        return tuple(nm.Layer(w.astype(float), None if b is None else b.astype(float)) for w, b in self.params)
+        return tuple(
+            nm.Layer(w.astype(float), None if b is None else b.astype(float))
+            for w, b in self.params
+        )
 
     @property
     def bounds(self):
@@ -47,32 +60,51 @@ class Case:
 
     @property
     def fixed(self) -> list[int]:
-        return [int(((z > 0).all(axis=0) | (z <= 0).all(axis=0)).sum()) for z in self.preactivations]
+        return [
+            int(((z > 0).all(axis=0) | (z <= 0).all(axis=0)).sum()) for z in self.preactivations
+        ]
 
 
 def draw(
-    rng: np.random.Generator, widths: tuple[int, ...], layers: list[list[str]], *, bias: bool, spread: int
+    rng: np.random.Generator,
+    widths: tuple[int, ...],
+    layers: list[list[str]],
+    *,
+    bias: bool,
+    spread: int,
 ) -> Case:
-    """Parameters and the sample's centre of size 100, samples within `spread` of it; clustered when that is small."""
+    """Parameters and the sample's centre of size 100, samples within `spread` of it; clustered
+    when that is small.
+    """
     pairs = list(zip(widths[:-1], widths[1:], strict=True))
     params = tuple(
         (rng.integers(-100, 101, (out, fan_in)), rng.integers(-5000, 5001, out) if bias else None)
         for fan_in, out in pairs
     )
-    x = rng.integers(-100, 101, (1, widths[0])) + rng.integers(-spread, spread + 1, (rng.integers(1, 9), widths[0]))
-    entries = tuple(nm.Mixed(*((nm.MLP((1, 1, 1), a).activation[0], 1) for a in names)) for names in layers)
+    x = rng.integers(-100, 101, (1, widths[0])) + rng.integers(
+        -spread, spread + 1, (rng.integers(1, 9), widths[0])
+    )
+    entries = tuple(
+        nm.Mixed(*((nm.MLP((1, 1, 1), a).activation[0], 1) for a in names)) for names in layers
+    )
     reference = naive.Network(tuple(tuple(SCALARS[a] for a in names) for names in layers))
     return Case(nm.MLP(widths, entries, bias=bias), reference, params, x)
 
 
 def any_case(rng: np.random.Generator) -> Case:
     widths = tuple(int(w) for w in rng.integers(1, 5, rng.integers(2, 6)))
-    layers = [[str(a) for a in rng.choice(list(SCALARS), n, p=[0.7, 0.15, 0.15])] for n in widths[1:-1]]
-    return draw(rng, widths, layers, bias=bool(rng.integers(4)), spread=int(rng.choice([5, 40, 200])))
+    layers = [
+        [str(a) for a in rng.choice(list(SCALARS), n, p=[0.7, 0.15, 0.15])] for n in widths[1:-1]
+    ]
+    return draw(
+        rng, widths, layers, bias=bool(rng.integers(4)), spread=int(rng.choice([5, 40, 200]))
+    )
 
 
 def monotonic_case(rng: np.random.Generator) -> Case:
-    """Roughly monotonic ReLU networks: half of them increase by at most one, half decrease by at most one."""
+    """Roughly monotonic ReLU networks: half of them increase by at most one, half decrease by at
+    most one.
+    """
     sign, widths = int(rng.choice([-1, 1])), [int(rng.integers(1, 4))]
     for _ in range(rng.integers(2, 5)):
         widths.append(int(np.clip(widths[-1] + sign * rng.choice([1, 1, 0, -1, -2]), 1, 5)))
@@ -88,7 +120,11 @@ def test_region_bound_and_ours_hold_on_every_drawn_case(rng, draws, tally):
     for _ in range(n):
         case = any_case(rng)
         rank, bounds = case.rank, case.bounds
-        assert rank <= bounds.tight <= min(bounds.regions, bounds.symmetry, bounds.samples, bounds.generic), case
+        assert (
+            rank
+            <= bounds.tight
+            <= min(bounds.regions, bounds.symmetry, bounds.samples, bounds.generic)
+        ), case
         counts = region_counts(case)
         o, n0 = case.net.widths[-1], case.net.widths[0]
         assert bounds.regions == o * sum(min(c, n0 + case.net.bias) for c in counts)
@@ -96,7 +132,9 @@ def test_region_bound_and_ours_hold_on_every_drawn_case(rng, draws, tally):
         assert bounds.regions_printed.applies == (o == 1)
         assert o > 1 or rank <= bounds.regions_printed
         multiple += o > 1
-        dead += bool(case.net.hidden and any((z <= 0).all(axis=0).any() for z in case.preactivations))
+        dead += bool(
+            case.net.hidden and any((z <= 0).all(axis=0).any() for z in case.preactivations)
+        )
         for name in attained:
             bound = bounds.regions_printed if name.startswith("printed") else getattr(bounds, name)
             attained[name] += rank == int(bound)
@@ -122,7 +160,9 @@ def test_theorem_1_holds_on_roughly_monotonic_networks(rng, draws, tally):
         while any((z == 0).any() for z in case.preactivations):
             case = monotonic_case(rng)
         rank, bounds, k = case.rank, case.bounds, case.fixed
-        formula = case.net.n_params - sum(w - f for w, f in zip(case.net.widths[1:-1], k, strict=True))
+        formula = case.net.n_params - sum(
+            w - f for w, f in zip(case.net.widths[1:-1], k, strict=True)
+        )
         assert bounds.theorem1.applies
         assert int(bounds.theorem1) == formula - sum(f**2 for f in k)
         assert rank <= bounds.tight <= bounds.theorem1, case
@@ -132,7 +172,9 @@ def test_theorem_1_holds_on_roughly_monotonic_networks(rng, draws, tally):
     tally(fixed, of=n, what="with fixed neurons")
     tally(below, of=n, what="where symmetries alone bound below Theorem 1")
     assert fixed >= n / 2
-    assert attained < n / 10, "Theorem 1 is slack: translations and dead parameters are missing from it"
+    assert attained < n / 10, (
+        "Theorem 1 is slack: translations and dead parameters are missing from it"
+    )
 
 
 def test_theorem_1_formula_fails_beyond_its_hypothesis():
@@ -147,7 +189,9 @@ def test_theorem_1_formula_fails_beyond_its_hypothesis():
     assert "not roughly monotonic" in repr(bounds.theorem1)
 
 
-def orbit_rank(widths: tuple[int, ...], linear: tuple[int, ...], *, translations: bool) -> tuple[int, int]:
+def orbit_rank(
+    widths: tuple[int, ...], linear: tuple[int, ...], *, translations: bool
+) -> tuple[int, int]:
     vectors = orbit_directions(widths, linear, PRIME, translations=translations)
     return len(vectors), modular_rank(vectors, PRIME) if len(vectors) else 0
 
@@ -157,8 +201,12 @@ def count_params(widths) -> int:
 
 
 def statuses(widths: tuple[int, ...]):
-    """All (bent, linear, dead) counts of the hidden layers; behind a dead layer everything is constant."""
-    options = [[(r, a, n - r - a) for r in range(n + 1) for a in range(n + 1 - r)] for n in widths[1:-1]]
+    """All (bent, linear, dead) counts of the hidden layers; behind a dead layer everything is
+    constant.
+    """
+    options = [
+        [(r, a, n - r - a) for r in range(n + 1) for a in range(n + 1 - r)] for n in widths[1:-1]
+    ]
     for found in itertools.product(*options):
         blocked = [l for l, (r, a, _) in enumerate(found) if r + a == 0]
         if not any(found[l][0] for b in blocked for l in range(b + 1, len(found))):
@@ -167,7 +215,9 @@ def statuses(widths: tuple[int, ...]):
 
 @pytest.mark.parametrize("depth", [2, 3])
 def test_theorem_1_follows_from_scalings_linear_maps_and_translations(depth, tally):
-    """Every status of every roughly monotonic architecture up to width 3: parameters that remain − orbit ≤ the formula."""
+    """Every status of every roughly monotonic architecture up to width 3: parameters that remain
+    − orbit ≤ the formula.
+    """
     cases = strict = 0
     for widths in itertools.product(range(1, 4), repeat=depth + 1):
         if not is_roughly_monotonic(widths):
@@ -175,7 +225,10 @@ def test_theorem_1_follows_from_scalings_linear_maps_and_translations(depth, tal
         for found, last_dead in statuses(widths):
             live = [(r, a) if l >= last_dead else (0, 0) for l, (r, a, _) in enumerate(found)]
             reduced = (widths[0], *(r + a for r, a in live), widths[-1])
-            ours = count_params(reduced) - orbit_rank(reduced, tuple(a for _, a in live), translations=True)[1]
+            ours = (
+                count_params(reduced)
+                - orbit_rank(reduced, tuple(a for _, a in live), translations=True)[1]
+            )
             formula = count_params(widths) - sum(r + (a + q) ** 2 for r, a, q in found)
             assert ours <= formula, (widths, found)
             cases, strict = cases + 1, strict + (ours < formula)
@@ -183,7 +236,9 @@ def test_theorem_1_follows_from_scalings_linear_maps_and_translations(depth, tal
 
 
 def test_proposition_a8_fails_for_the_second_kind_of_monotonicity():
-    """(1, 3 | 2): g = I + k wᵀ with W²k = 0 and w ⟂ W¹, b¹ fixes θ. No architecture with fewer neurons does."""
+    """(1, 3 | 2): g = I + k wᵀ with W²k = 0 and w ⟂ W¹, b¹ fixes θ. No architecture with fewer
+    neurons does.
+    """
     group, orbit = orbit_rank((1, 3, 2), (3,), translations=False)
     assert (group, orbit) == (9, 8)
     smaller = [
@@ -208,26 +263,44 @@ def test_the_stabiliser_of_that_counterexample_in_integers():
 
 @pytest.mark.parametrize("widths", [(1, 2), (1, 1, 2)])
 def test_the_printed_region_bound_fails_for_two_outputs(widths):
-    """On one region of one input, two outputs are two lines: four dimensions, and the print says 1 + 1."""
+    """On one region of one input, two outputs are two lines: four dimensions, and the print says
+    1 + 1.
+    """
     net = nm.MLP(widths)
-    params = tuple(nm.Layer(np.ones((o, i)), np.ones(o)) for i, o in zip(widths[:-1], widths[1:], strict=True))
+    params = tuple(
+        nm.Layer(np.ones((o, i)), np.ones(o)) for i, o in zip(widths[:-1], widths[1:], strict=True)
+    )
     x = np.array([[0.0], [1.0], [2.0]])
     bounds = dimension_bounds(net, params, x)
     assert bounds.regions_printed == 2
     assert not bounds.regions_printed.applies
-    assert bounds.regions == bounds.tight == int(nm.functional_dimension(net, params, x, exact=True)) == 4
+    assert (
+        bounds.regions
+        == bounds.tight
+        == int(nm.functional_dimension(net, params, x, exact=True))
+        == 4
+    )
 
 
 def test_almost_every_parameter_with_these_signs_attains_the_generic_rank(rng, draws, tally):
-    """At a θ of small rank (an outgoing weight is 0) the bound is not attained; a small step away, signs unchanged, it is."""
+    """At a θ of small rank (an outgoing weight is 0) the bound is not attained; a small step
+    away, signs unchanged, it is.
+    """
     net, reference = nm.MLP((2, 3, 1)), naive.Network(((naive.RELU,) * 3,))
     special = 0
     for _ in range(n := draws(20)):
-        params = [(rng.integers(-9, 10, (3, 2)), rng.integers(-9, 10, 3)), (np.array([[0, 1, 1]]), np.array([0]))]
+        params = [
+            (rng.integers(-9, 10, (3, 2)), rng.integers(-9, 10, 3)),
+            (np.array([[0, 1, 1]]), np.array([0])),
+        ]
         x = rng.integers(-9, 10, (12, 2))
         # Odd, hence never zero: a step that leaves the outgoing weight at 0 leads nowhere.
-        shift = tuple(tuple(2 * rng.integers(-500, 500, a.shape) + 1 for a in layer) for layer in params)
-        near = [(10**6 * w + dw, 10**6 * b + db) for (w, b), (dw, db) in zip(params, shift, strict=True)]
+        shift = tuple(
+            tuple(2 * rng.integers(-500, 500, a.shape) + 1 for a in layer) for layer in params
+        )
+        near = [
+            (10**6 * w + dw, 10**6 * b + db) for (w, b), (dw, db) in zip(params, shift, strict=True)
+        ]
         signs = [np.sign(naive.preactivations(reference, p, x)) for p in (params, near)]
         if (signs[0] != signs[1]).any():
             continue
@@ -265,7 +338,9 @@ def test_traced_bounds_equal_those_on_the_host(key, x64):
         traced = jax.jit(jax.vmap(lambda p, f=function: f(net, p, x)))(params)
         each = [jax.tree.map(lambda a, r=r: np.asarray(a[r]), params) for r in range(6)]
         assert traced.tolist() == [function(net, p, x) for p in each]
-        assert traced.tolist() == [int(getattr(dimension_bounds(net, p, x), attribute)) for p in each]
+        assert traced.tolist() == [
+            int(getattr(dimension_bounds(net, p, x), attribute)) for p in each
+        ]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -1,4 +1,6 @@
-"""Activation patterns, regions and fixed neurons against the naive network; exact signs against rounded ones."""
+"""Activation patterns, regions and fixed neurons against the naive network; exact signs against
+rounded ones.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +30,9 @@ def test_patterns_are_the_naive_ones(member: cast.Member, rng: np.random.Generat
         np.testing.assert_array_equal(found, expected)
 
 
-def test_exact_patterns_of_drawn_networks_are_those_over_the_rationals(rng: np.random.Generator, draws, tally):
+def test_exact_patterns_of_drawn_networks_are_those_over_the_rationals(
+    rng: np.random.Generator, draws, tally
+):
     total, zeros = draws(100), 0
     for number in range(total):
         member = cast.architecture(rng, width=4, depth=4, roots=number % 5 == 0)
@@ -37,13 +41,16 @@ def test_exact_patterns_of_drawn_networks_are_those_over_the_rationals(rng: np.r
             continue
         params, x = cast.coarse(rng, member.draw(rng)), cast.coarse(rng, member.inputs(rng, 5))
         expected = expected_patterns(member, params, x)
-        np.testing.assert_array_equal(nm.activation_patterns(member.model, params, x, exact=True), expected)
+        np.testing.assert_array_equal(
+            nm.activation_patterns(member.model, params, x, exact=True), expected
+        )
         exactly = naive.preactivations(member.reference, naive.exact(list(params)), naive.exact(x))
         zeros += any(not z > 0 and not z < 0 for z in exactly.flat)
     tally(zeros, of=total, what="networks with a pre-activation that is exactly zero")
 
 
-# A row of weights, a sample, and whether the exact sum is positive; half of them round to zero or to the other sign.
+# A row of weights, a sample, and whether the exact sum is positive; half of them round to zero or
+# to the other sign.
 SUMS = [
     ([1.0, 2.0**-60, -1.0], [1.0, 1.0, 1.0], True),
     ([2.0**60, 1.0, -(2.0**60)], [1.0, 1.0, 1.0], True),
@@ -58,7 +65,9 @@ SUMS = [
 
 @pytest.mark.parametrize("scaling", ["standard", "ntk"])
 @pytest.mark.parametrize("weights, sample, positive", SUMS)
-def test_signs_that_rounding_gets_wrong_are_right_exactly(weights: list, sample: list, positive: bool, scaling: str):
+def test_signs_that_rounding_gets_wrong_are_right_exactly(
+    weights: list, sample: list, positive: bool, scaling: str
+):
     net = nm.MLP((len(weights), 1, 1), scaling=scaling)
     params = (nm.Layer(np.array([weights]), np.zeros(1)), nm.Layer(np.ones((1, 1)), np.zeros(1)))
     x = np.array([sample])
@@ -71,7 +80,10 @@ def test_floats_do_get_some_of_these_signs_wrong(tally):
     wrong = 0
     for weights, sample, positive in SUMS:
         net = nm.MLP((len(weights), 1, 1))
-        params = (nm.Layer(np.array([weights]), np.zeros(1)), nm.Layer(np.ones((1, 1)), np.zeros(1)))
+        params = (
+            nm.Layer(np.array([weights]), np.zeros(1)),
+            nm.Layer(np.ones((1, 1)), np.zeros(1)),
+        )
         wrong += nm.activation_patterns(net, params, np.array([sample])).item() != positive
     tally(wrong, of=len(SUMS), what="sums whose sign float64 gets wrong")
     assert wrong >= 3
@@ -85,13 +97,18 @@ def test_an_error_of_rounding_in_one_layer_is_seen_in_the_next():
         nm.Layer(np.array([[2.0**80]]), np.array([-1.0])),
         nm.Layer(np.ones((1, 1)), np.zeros(1)),
     )
-    assert nm.activation_patterns(net, params, np.ones((1, 3)), exact=True).tolist() == [[True, True]]
+    assert nm.activation_patterns(net, params, np.ones((1, 3)), exact=True).tolist() == [
+        [True, True]
+    ]
     assert nm.activation_patterns(net, params, np.ones((1, 3))).tolist() == [[False, False]]
 
 
 def test_zero_is_inactive_and_reported():
     net = nm.MLP((1, 2, 1))
-    params = (nm.Layer(np.array([[1.0], [1.0]]), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
+    params = (
+        nm.Layer(np.array([[1.0], [1.0]]), np.array([0.0, -1.0])),
+        nm.Layer(np.ones((1, 2)), np.zeros(1)),
+    )
     x = np.array([[-1.0], [0.0], [0.5], [1.0], [2.0]])
     expected = [[0, 0], [0, 0], [1, 0], [1, 0], [1, 1]]
     assert nm.activation_patterns(net, params, x, exact=True).tolist() == expected
@@ -113,16 +130,22 @@ def test_the_docstring_example_meets_three_regions():
 
 
 @pytest.mark.parametrize("member", cast.PIECEWISE_LINEAR, ids=str)
-def test_regions_and_fixed_neurons_are_the_naive_ones(member: cast.Member, rng: np.random.Generator):
+def test_regions_and_fixed_neurons_are_the_naive_ones(
+    member: cast.Member, rng: np.random.Generator
+):
     params, x = member.draw(rng), member.inputs(rng, 20)
     patterns = expected_patterns(member, params, x)
     for exact in (False, True):
         regions = nm.sampled_regions(member.model, params, x, exact=exact)
-        assert regions == len({tuple(row) for row in patterns.tolist()}) and isinstance(regions, int)
+        assert regions == len({tuple(row) for row in patterns.tolist()}) and isinstance(
+            regions, int
+        )
         fixed = nm.fixed_neurons(member.model, params, x, exact=exact)
         np.testing.assert_array_equal(np.concatenate(fixed.active), patterns.all(0))
         np.testing.assert_array_equal(np.concatenate(fixed.inactive), ~patterns.any(0))
-        assert [len(layer) for layer in fixed.active] == [len(layer) for layer in member.reference.hidden]
+        assert [len(layer) for layer in fixed.active] == [
+            len(layer) for layer in member.reference.hidden
+        ]
 
 
 def test_fixed_neurons_are_counted_by_layer():
@@ -144,7 +167,9 @@ def test_the_order_and_the_multiplicity_of_samples_do_not_matter(rng: np.random.
     member = cast.RELU
     params, x = member.draw(rng), member.inputs(rng, 20)
     shuffled = np.concatenate([x, x])[rng.permutation(40)]
-    assert nm.sampled_regions(member.model, params, shuffled) == nm.sampled_regions(member.model, params, x)
+    assert nm.sampled_regions(member.model, params, shuffled) == nm.sampled_regions(
+        member.model, params, x
+    )
 
 
 def test_transformed_values_are_the_eager_ones(rng: np.random.Generator):
@@ -153,7 +178,9 @@ def test_transformed_values_are_the_eager_ones(rng: np.random.Generator):
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *params)
     for verb in (nm.activation_patterns, nm.sampled_regions, nm.fixed_neurons):
         mapped = jax.jit(jax.vmap(lambda p, verb=verb: verb(member.model, p, x)))(stacked)
-        eager = jax.tree.map(lambda *leaves: np.stack(leaves), *[verb(member.model, p, x) for p in params])
+        eager = jax.tree.map(
+            lambda *leaves: np.stack(leaves), *[verb(member.model, p, x) for p in params]
+        )
         for a, b in zip(jax.tree.leaves(mapped), jax.tree.leaves(eager), strict=True):
             np.testing.assert_array_equal(a, b)
 
@@ -162,7 +189,8 @@ def test_exact_signs_refuse_tracers_in_one_sentence(rng: np.random.Generator):
     params, x = cast.RELU.draw(rng), jnp.asarray(cast.RELU.inputs(rng, 5), jnp.float32)
     for verb in (nm.activation_patterns, nm.sampled_regions, nm.fixed_neurons):
         with pytest.raises(
-            TypeError, match=r"^`exact=True` needs concrete values and runs on the host; call it outside [^.]*\."
+            TypeError,
+            match=r"^`exact=True` needs concrete values and runs on the host; call it outside [^.]*\.",
         ):
             jax.jit(lambda data, verb=verb: verb(cast.RELU.model, params, data, exact=True))(x)
 

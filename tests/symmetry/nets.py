@@ -1,4 +1,6 @@
-"""Small networks with known continuous symmetries: bare functions of parameters by name, with their orbit and nullity in theory."""
+"""Small networks with known continuous symmetries: bare functions of parameters by name, with
+their orbit and nullity in theory.
+"""
 
 from typing import NamedTuple
 
@@ -10,7 +12,8 @@ relu = jax.nn.relu
 
 
 class Net(NamedTuple):
-    """A function, the shapes of its parameters and of one input, the dimension of its affine orbit, and the nullity of J (None: it
+    """A function, the shapes of its parameters and of one input, the dimension of its affine orbit,
+    and the nullity of J (None: it
     depends on which units are dead at the parameters)."""
 
     f: object
@@ -25,9 +28,13 @@ class Net(NamedTuple):
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
     def draw(self, rng, n=5):
-        """Parameters of mean square 1 in each leaf, and inputs: the draws of `discover` are then standard normal."""
+        """Parameters of mean square 1 in each leaf, and inputs: the draws of `discover` are then
+        standard normal.
+        """
         params = {name: rng.normal(size=shape) for name, shape in self.shapes.items()}
-        return {name: a / np.sqrt((a**2).mean()) for name, a in params.items()}, unit(rng.normal(size=(n, *self.input)))
+        return {name: a / np.sqrt((a**2).mean()) for name, a in params.items()}, unit(
+            rng.normal(size=(n, *self.input))
+        )
 
 
 def unit(a):
@@ -35,7 +42,9 @@ def unit(a):
 
 
 def conv(x, w):
-    return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jax.lax.conv_general_dilated(
+        x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
 
 
 def cnn(p, x):
@@ -145,11 +154,21 @@ _BLOCK = {
 }
 
 NETS = {
-    "cnn": Net(cnn, {"w": (2, 2, 1, 2), "b": (2,), "v": (2, 2, 2, 2), "d": (2,), "u": (2, 3)}, (4, 4, 1), 4, None),
+    "cnn": Net(
+        cnn,
+        {"w": (2, 2, 1, 2), "b": (2,), "v": (2, 2, 2, 2), "d": (2,), "u": (2, 3)},
+        (4, 4, 1),
+        4,
+        None,
+    ),
     "normalised batch": Net(normalised_batch, _NORMALISED, (3,), 6, None, batch=True),
     "normalised": Net(normalised_fixed, _NORMALISED, (3,), 6, None),
-    "bent stream": Net(bent_stream, {"w": (3, 3), "a": (3, 2), "b": (2, 3), "v": (3, 2)}, (3,), 5, None),
-    "linear stream": Net(linear_stream, {"w": (3, 2), "a": (2, 3), "b": (3, 2), "v": (2, 2)}, (3,), 7, 7),
+    "bent stream": Net(
+        bent_stream, {"w": (3, 3), "a": (3, 2), "b": (2, 3), "v": (3, 2)}, (3,), 5, None
+    ),
+    "linear stream": Net(
+        linear_stream, {"w": (3, 2), "a": (2, 3), "b": (3, 2), "v": (2, 2)}, (3,), 7, 7
+    ),
     "layer norm": Net(layer_norm, {"g": (4,), "b": (4,), "w": (4, 2), "c": (2,)}, (4,), 8, 10),
     "rms norm": Net(rms_norm, {"g": (4,), "w": (4, 3)}, (4,), 4, 4),
     "attention": Net(attention, _HEADS, (4, 3), 8, 8),
@@ -162,5 +181,7 @@ NETS = {
     "rms stream": Net(rms_stream, {"e": (4, 3), "a": (3, 2), "b": (2, 3), "u": (3, 3)}, (4,), 4, 4),
     "block": Net(block, _BLOCK, (4, 7), 57, 57),
     "block with epsilon": Net(block_with_epsilon, _BLOCK, (4, 7), 56, 56),
-    "block with gains": Net(block_with_gains, _BLOCK | {"g1": (6,), "g2": (6,), "g3": (6,)}, (4, 7), 60, 75),
+    "block with gains": Net(
+        block_with_gains, _BLOCK | {"g1": (6,), "g2": (6,), "g3": (6,)}, (4, 7), 60, 75
+    ),
 }

@@ -14,12 +14,16 @@ from neuromanifold.numerics.precision import arithmetic, promote
 def draw(net: nm.MLP, rng: np.random.Generator) -> tuple[nm.Layer, ...]:
     """Parameters as float64 NumPy arrays: nothing is compiled."""
     return tuple(
-        nm.Layer(rng.normal(size=(b, a)) / np.sqrt(a), 0.5 * rng.normal(size=b) if net.bias else None)
+        nm.Layer(
+            rng.normal(size=(b, a)) / np.sqrt(a), 0.5 * rng.normal(size=b) if net.bias else None
+        )
         for a, b in zip(net.widths[:-1], net.widths[1:], strict=True)
     )
 
 
-def problem(net: nm.MLP, rng: np.random.Generator, n: int = 12) -> tuple[Any, np.ndarray, np.ndarray]:
+def problem(
+    net: nm.MLP, rng: np.random.Generator, n: int = 12
+) -> tuple[Any, np.ndarray, np.ndarray]:
     """Parameters, inputs and targets."""
     return draw(net, rng), rng.normal(size=(n, net.widths[0])), rng.normal(size=(n, net.widths[-1]))
 

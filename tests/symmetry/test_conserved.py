@@ -1,4 +1,6 @@
-"""Conserved quantities: gradient flow keeps them, gradient descent loses η² of them in each step, a foreign metric does not keep them."""
+"""Conserved quantities: gradient flow keeps them, gradient descent loses η² of them in each
+step, a foreign metric does not keep them.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +31,9 @@ def stepped(params, change, rate):
 
 @pytest.mark.parametrize("net", NETS, ids=str)
 def test_a_step_of_gradient_descent_changes_them_by_exactly_the_square_of_the_rate(net, rng):
-    """Q(θ − η∇L) = Q(θ) + η²Q(∇L): Noether's term is linear and vanishes, Q is quadratic. Hence the drift is of second order."""
+    """Q(θ − η∇L) = Q(θ) + η²Q(∇L): Noether's term is linear and vanishes, Q is quadratic. Hence
+    the drift is of second order.
+    """
     params, x, y = problem(net, rng)
     change = gradient(net, params, x, y)
     before, square = (S.conserved_quantities(net, p).values for p in (params, change))
@@ -37,21 +41,37 @@ def test_a_step_of_gradient_descent_changes_them_by_exactly_the_square_of_the_ra
     for rate in (1.0, 0.1, 0.01):
         after = S.conserved_quantities(net, stepped(params, change, rate)).values
         np.testing.assert_allclose(
-            after - before, rate**2 * square, rtol=0, atol=1e-13 * max(1.0, np.abs(before).max(), np.abs(after).max())
+            after - before,
+            rate**2 * square,
+            rtol=0,
+            atol=1e-13 * max(1.0, np.abs(before).max(), np.abs(after).max()),
         )
     assert np.abs(square).max() > 1e-6
 
 
 @pytest.mark.parametrize("net", NETS, ids=str)
 def test_there_is_one_for_each_symmetric_generator(net, rng):
-    """∇Q is orthogonal to ∇L, for random data; the count is one per homogeneous neuron and n(n+1)/2 for n linear ones."""
+    """∇Q is orthogonal to ∇L, for random data; the count is one per homogeneous neuron and
+    n(n+1)/2 for n linear ones.
+    """
     params, x, y = problem(net, rng)
     with arithmetic():
-        rows = jax.jacrev(lambda p: S.conserved_quantities(net, p).values)(promote(params, np.float64))
-        rows = np.concatenate([np.asarray(a).reshape(len(a), -1) for a in jax.tree.leaves(rows)], axis=1)
+        rows = jax.jacrev(lambda p: S.conserved_quantities(net, p).values)(
+            promote(params, np.float64)
+        )
+        rows = np.concatenate(
+            [np.asarray(a).reshape(len(a), -1) for a in jax.tree.leaves(rows)], axis=1
+        )
     change = np.concatenate([np.ravel(a) for a in jax.tree.leaves(gradient(net, params, x, y))])
-    assert np.abs(rows @ change).max() <= 1e-12 * np.abs(rows).max() * np.abs(change).max() * rows.shape[1]
-    linear = [len(layer) for layer in S.GeneralLinearGroup(net).neurons] if "identity" in str(net) else []
+    assert (
+        np.abs(rows @ change).max()
+        <= 1e-12 * np.abs(rows).max() * np.abs(change).max() * rows.shape[1]
+    )
+    linear = (
+        [len(layer) for layer in S.GeneralLinearGroup(net).neurons]
+        if "identity" in str(net)
+        else []
+    )
     others = net.hidden - sum(linear)
     assert len(rows) == others + sum(n * (n + 1) // 2 for n in linear)
     assert np.linalg.matrix_rank(rows) == len(rows)
@@ -70,7 +90,9 @@ def test_they_are_the_matrices_of_the_paper(rng):
 
 def drift(net, params, x, y, metric=None, max_steps=100_000):
     """The largest relative change along the flow to t = 10."""
-    flow = gradient_flow(net, params, x, y, t1=10.0, metric=metric, dense=False, max_steps=max_steps)
+    flow = gradient_flow(
+        net, params, x, y, t1=10.0, metric=metric, dense=False, max_steps=max_steps
+    )
     end = jax.tree.map(lambda leaf: leaf[-1], flow.params)
     before, after = (S.conserved_quantities(net, p).values for p in (params, end))
     assert flow.losses[-1] < 0.9 * flow.losses[0]
@@ -85,7 +107,9 @@ def test_the_flow_keeps_them_to_time_10_and_another_metric_does_not(net, rng):
 
 
 def test_the_flow_of_a_relu_network_keeps_them_where_it_does_not_slide_along_a_kink(rng, tally):
-    """Where a kink attracts from both sides the flow slides along it and the solver refuses; near a fit it rarely does."""
+    """Where a kink attracts from both sides the flow slides along it and the solver refuses;
+    near a fit it rarely does.
+    """
     net, complete, tries = NETS[0], 0, 6
     for _ in range(tries):
         params, x, _ = problem(net, rng)
@@ -104,7 +128,9 @@ def _uneven(params):
 
 
 def test_stochastic_gradient_descent_drifts_by_the_sum_of_squares(rng):
-    """After k minibatch steps Q has moved by η²ΣQ(g_i), so halving η over twice the steps about halves the drift."""
+    """After k minibatch steps Q has moved by η²ΣQ(g_i), so halving η over twice the steps about
+    halves the drift.
+    """
     net = NETS[0]
     params, x, y = problem(net, rng, 32)
 
@@ -113,11 +139,18 @@ def test_stochastic_gradient_descent_drifts_by_the_sum_of_squares(rng):
             batches = jnp.asarray(np.random.default_rng(1).integers(0, 32, (steps, 8)))
 
             def step(p, batch):
-                change = jax.grad(lambda q: losses.mse(net(q, jnp.asarray(x)[batch]), jnp.asarray(y)[batch]))(p)
+                change = jax.grad(
+                    lambda q: losses.mse(net(q, jnp.asarray(x)[batch]), jnp.asarray(y)[batch])
+                )(p)
                 return stepped(p, change, rate), S.conserved_quantities(net, change).values
 
-            end, squares = jax.jit(lambda p: jax.lax.scan(step, p, batches))(promote(params, np.float64))
-            before, after = (S.conserved_quantities(net, jax.tree.map(np.asarray, p)).values for p in (params, end))
+            end, squares = jax.jit(lambda p: jax.lax.scan(step, p, batches))(
+                promote(params, np.float64)
+            )
+            before, after = (
+                S.conserved_quantities(net, jax.tree.map(np.asarray, p)).values
+                for p in (params, end)
+            )
             return after - before, rate**2 * np.asarray(squares).sum(axis=0)
 
     coarse, predicted = drift(0.02, 50)

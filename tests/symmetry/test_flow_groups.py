@@ -1,4 +1,6 @@
-"""What follows for the groups that discovery finds: conservation laws, teleportation, curvature that a symmetry does not change."""
+"""What follows for the groups that discovery finds: conservation laws, teleportation, curvature
+that a symmetry does not change.
+"""
 
 from functools import cache
 
@@ -32,7 +34,9 @@ def gradient(f, params, x, y):
 
 @pytest.mark.parametrize("name, count, momenta", [("cnn", 4, 0), ("attention", 6, 2)])
 def test_laws_hold_along_gradient_flow_and_a_broken_one_does_not(name, count, momenta):
-    """Balancedness of channels; for GL(2) of queries and keys and of values and outputs 3 + 3, and one rotation of each for momentum."""
+    """Balancedness of channels; for GL(2) of queries and keys and of values and outputs 3 + 3,
+    and one rotation of each for momentum.
+    """
     f, params, x, y, group = case(name)
     laws = S.conservation_laws(group)
     assert laws.symmetric.dimension == count and laws.skew.dimension == momenta
@@ -45,14 +49,18 @@ def test_laws_hold_along_gradient_flow_and_a_broken_one_does_not(name, count, mo
 
 
 def test_skew_fields_give_laws_of_the_heavy_ball():
-    """d/dt e^{μt}⟨θ̇, Aθ⟩ = e^{μt}(⟨θ̇, Aθ̇⟩ − ⟨∇L, Aθ⟩) vanishes for skew A and not for symmetric A."""
+    """d/dt e^{μt}⟨θ̇, Aθ⟩ = e^{μt}(⟨θ̇, Aθ̇⟩ − ⟨∇L, Aθ⟩) vanishes for skew A and not for
+    symmetric A.
+    """
     f, params, x, y, group = case("attention")
     laws, rng = S.conservation_laws(group), np.random.default_rng(0)
     velocity = {k: rng.normal(size=a.shape) for k, a in params.items()}
     slope = gradient(f, params, x, y)
     flat = lambda tree: np.concatenate([np.ravel(a) for a in jax.tree.leaves(tree)])  # noqa: E731
     for fields, holds in ((laws.skew, True), (laws.symmetric, False)):
-        rates = fields.linear_images(velocity) @ flat(velocity) - fields.generators(params) @ flat(slope)
+        rates = fields.linear_images(velocity) @ flat(velocity) - fields.generators(params) @ flat(
+            slope
+        )
         assert (np.abs(rates).max() < 1e-12) == holds
     kept = laws.momenta(params, velocity, 2.0, friction=0.5)
     np.testing.assert_allclose(kept, np.e * laws.momenta(params, velocity), rtol=1e-14)
@@ -69,10 +77,16 @@ def test_curvature_modulo_the_group_is_that_of_the_orbit(name):
 
 def test_the_spectrum_modulo_a_group_of_an_mlp_is_that_of_the_orbit(rng):
     net = nm.MLP((2, 3, 1))
-    params, x, y = net.init(key=jax.random.key(0), dtype="float64"), rng.normal(size=(9, 2)), rng.normal(size=(9, 1))
+    params, x, y = (
+        net.init(key=jax.random.key(0), dtype="float64"),
+        rng.normal(size=(9, 2)),
+        rng.normal(size=(9, 1)),
+    )
     group = S.ScalingGroup(net)
     elsewhere = group.sample(key=jax.random.key(1))(params)
-    first, second = (nm.tangent.curvatures(net, p, x, y, k=3, modulo=group) for p in (params, elsewhere))
+    first, second = (
+        nm.tangent.curvatures(net, p, x, y, k=3, modulo=group) for p in (params, elsewhere)
+    )
     np.testing.assert_allclose(second, first, rtol=1e-8)
 
 

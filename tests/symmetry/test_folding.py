@@ -1,4 +1,6 @@
-"""Normalisation, gains and linear channels of any network, folded: fewer parameters, the same function, and nothing that must stay."""
+"""Normalisation, gains and linear channels of any network, folded: fewer parameters, the same
+function, and nothing that must stay.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +16,26 @@ def normalised_cnn(p, x):
     """A convolution, normalisation in evaluation mode, ReLU, mean, two linear layers in a row."""
     per_channel = lambda name: p[name][:, None, None]  # noqa: E731
     z = jax.lax.conv_general_dilated(x, p["w"], (1, 1), "SAME") + per_channel("c")
-    z = (z - per_channel("mean")) / jnp.sqrt(per_channel("variance") + 1e-5) * per_channel("g") + per_channel("b")
+    z = (z - per_channel("mean")) / jnp.sqrt(per_channel("variance") + 1e-5) * per_channel(
+        "g"
+    ) + per_channel("b")
     return jax.nn.relu(z).mean((2, 3)) @ p["a"].T @ p["v"].T + p["d"]
 
 
 def drawn_cnn(rng):
-    shapes = {"w": (4, 2, 3, 3), "c": 4, "mean": 4, "g": 4, "b": 4, "a": (6, 4), "v": (2, 6), "d": 2}
-    return {k: rng.normal(size=s) for k, s in shapes.items()} | {"variance": rng.uniform(0.5, 2.0, 4)}
+    shapes = {
+        "w": (4, 2, 3, 3),
+        "c": 4,
+        "mean": 4,
+        "g": 4,
+        "b": 4,
+        "a": (6, 4),
+        "v": (2, 6),
+        "d": 2,
+    }
+    return {k: rng.normal(size=s) for k, s in shapes.items()} | {
+        "variance": rng.uniform(0.5, 2.0, 4)
+    }
 
 
 def largest_change(small, f, params, x):
@@ -32,19 +47,36 @@ def largest_change(small, f, params, x):
 def test_normalisation_and_linear_channels_of_a_cnn(rng):
     params, x = drawn_cnn(rng), rng.normal(size=(5, 2, 5, 5))
     small = S.reduce_width(normalised_cnn, params, x)
-    assert {name for name, leaf in small.params.items() if leaf is None} == {"c", "mean", "variance", "g"}
-    assert small.params["a"].shape == (2, 4) and small.params["v"].shape == (2, 2)  # rank 2 of six linear channels
-    assert (small.neurons_saved, small.parameters_saved) == (4, 4 * 4 + 4 * (4 + 2)) and small.proved
-    assert "16 parameters, folded into the weights" in str(small) and "equal everywhere" in str(small)
+    assert {name for name, leaf in small.params.items() if leaf is None} == {
+        "c",
+        "mean",
+        "variance",
+        "g",
+    }
+    assert small.params["a"].shape == (2, 4) and small.params["v"].shape == (
+        2,
+        2,
+    )  # rank 2 of six linear channels
+    assert (small.neurons_saved, small.parameters_saved) == (
+        4,
+        4 * 4 + 4 * (4 + 2),
+    ) and small.proved
+    assert "16 parameters, folded into the weights" in str(small) and "equal everywhere" in str(
+        small
+    )
     assert largest_change(small, normalised_cnn, params, rng.normal(size=(40, 2, 5, 5))) < 1e-13
-    with arithmetic():  # and it is a model like any other: its derivative is that of f in the folded coordinates
+    with (
+        arithmetic()
+    ):  # and it is a model like any other: its derivative is that of f in the folded coordinates
         gradient = jax.grad(lambda p: small.net(p, x).sum())(small.params)
     assert np.isfinite(np.concatenate([np.ravel(a) for a in jax.tree.leaves(gradient)])).all()
     kept = S.reduce_width(normalised_cnn, params, x, fold=False)
     assert all(leaf is not None for leaf in kept.params.values()) and kept.parameters_saved == 24
 
 
-@pytest.mark.parametrize("name, gone", [("layer norm", "b g"), ("rms norm", "g"), ("block with gains", "g1 g2 g3")])
+@pytest.mark.parametrize(
+    "name, gone", [("layer norm", "b g"), ("rms norm", "g"), ("block with gains", "g1 g2 g3")]
+)
 def test_gains_and_shifts_of_norms_are_folded_into_what_reads_them(name, gone, rng):
     net = NETS[name]
     params, x = net.draw(rng)
@@ -54,7 +86,9 @@ def test_gains_and_shifts_of_norms_are_folded_into_what_reads_them(name, gone, r
 
 
 def test_what_cannot_be_folded_stays(rng):
-    """Negative controls: a gain after which something bends, one that two weights' products share with another reader, a gain of zero."""
+    """Negative controls: a gain after which something bends, one that two weights' products
+    share with another reader, a gain of zero.
+    """
     x = rng.normal(size=(6, 3))
     w, g = rng.normal(size=(3, 4)), rng.normal(size=4)
     params = {"w": w, "g": g, "v": rng.normal(size=(4, 2))}
@@ -65,7 +99,9 @@ def test_what_cannot_be_folded_stays(rng):
     plain = lambda p, x: (jnp.tanh(x @ p["w"]) * p["g"]) @ p["v"]  # noqa: E731
     assert S.reduce_width(plain, params, x).params["g"] is None
     zero = S.reduce_width(
-        lambda p, x: (jnp.tanh(x @ p["w"]) * p["g"] + p["b"]) @ p["v"], params | {"g": 0 * g, "b": g}, x
+        lambda p, x: (jnp.tanh(x @ p["w"]) * p["g"] + p["b"]) @ p["v"],
+        params | {"g": 0 * g, "b": g},
+        x,
     )
     assert zero.params["g"] is not None
 

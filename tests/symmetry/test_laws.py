@@ -25,7 +25,11 @@ RELU = nm.MLP((2, 5, 4, 1))
 LINEAR = nm.MLP((4, 2, 3), "identity", bias=False)
 TANH = nm.MLP((2, 4, 3, 2), "tanh")
 MIXED_NET = nm.MLP((2, 5, 4, 2), MIXED)
-STEEP = nm.MLP((2, 3, 3, 1), (nm.Mixed((nm.leaky_relu(1.0), 2), identity=1), nm.leaky_relu(0.25)), scaling="ntk")
+STEEP = nm.MLP(
+    (2, 3, 3, 1),
+    (nm.Mixed((nm.leaky_relu(1.0), 2), identity=1), nm.leaky_relu(0.25)),
+    scaling="ntk",
+)
 
 CAST: list[tuple[Any, nm.MLP]] = [
     (S.PermutationGroup, RELU),
@@ -104,7 +108,10 @@ def test_generators_lie_in_the_kernel_of_the_jacobian(make, net, rng):
     params, x = drawn(group, rng), rng.normal(size=(20, net.widths[0]))
     J, fields = nm.jacobian(group.model, params, x), group.generators(params)
     assert fields.shape == (group.dimension, J.shape[1])
-    assert np.abs(J @ fields.T).max() <= 1e-12 * np.linalg.norm(J, 2) * np.linalg.norm(fields, axis=1).max()
+    assert (
+        np.abs(J @ fields.T).max()
+        <= 1e-12 * np.linalg.norm(J, 2) * np.linalg.norm(fields, axis=1).max()
+    )
     assert np.abs(J @ rng.normal(size=J.shape[1])).max() > 1e-3
 
 
@@ -120,9 +127,13 @@ def test_finite_differences_of_the_action_are_the_generators(make, net, rng):
     )
 
 
-@pytest.mark.parametrize("make, net", [c for c in CONTINUOUS if c[0] is not S.HadamardGroup], ids=label)
+@pytest.mark.parametrize(
+    "make, net", [c for c in CONTINUOUS if c[0] is not S.HadamardGroup], ids=label
+)
 def test_orbit_and_stabiliser_add_up_and_the_stabiliser_fixes_the_point(make, net, rng):
-    """The exact rank agrees with the numerical one, and exp of the left kernel of the generators fixes θ."""
+    """The exact rank agrees with the numerical one, and exp of the left kernel of the generators
+    fixes θ.
+    """
     group = make(net)
     params = drawn(group, rng)
     orbit = group.orbit_dimension(params)
@@ -134,7 +145,9 @@ def test_orbit_and_stabiliser_add_up_and_the_stabiliser_fixes_the_point(make, ne
 
 
 def test_the_stabiliser_of_a_narrow_linear_network(rng):
-    """W ∈ ℝ³, V ∈ ℝ³: gW = W and Vg⁻¹ = V leave (3 − 1)² dimensions of GL(3); the orbit {(W', V') : V'W' = VW} has 5."""
+    """W ∈ ℝ³, V ∈ ℝ³: gW = W and Vg⁻¹ = V leave (3 − 1)² dimensions of GL(3); the orbit {(W',
+    V') : V'W' = VW} has 5.
+    """
     group = S.GeneralLinearGroup(nm.MLP((1, 3, 1), "identity", bias=False))
     params = drawn(group, rng)
     assert (group.orbit_dimension(params), group.stabiliser_dimension(params)) == (5, 4)
@@ -145,7 +158,11 @@ def test_the_stabiliser_of_a_narrow_linear_network(rng):
 
 
 def test_parameters_keep_their_dtype_whatever_the_global_flag(key, rng, x64):
-    for make, net in [(S.ScalingGroup, RELU), (S.AffineGroup, MIXED_NET), (S.PermutationGroup, RELU)]:
+    for make, net in [
+        (S.ScalingGroup, RELU),
+        (S.AffineGroup, MIXED_NET),
+        (S.PermutationGroup, RELU),
+    ]:
         for dtype in ("float32", "float64"):
             params = jax.tree.map(lambda leaf, dtype=dtype: leaf.astype(dtype), draw(net, rng))
             image = make(net).sample(key=key)(params)

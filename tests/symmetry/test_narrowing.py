@@ -1,4 +1,6 @@
-"""Exact reduction of networks that are no perceptrons: planted channels are found, and nothing else goes."""
+"""Exact reduction of networks that are no perceptrons: planted channels are found, and nothing
+else goes.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +15,14 @@ from neuromanifold.symmetry.discovery.channels import channels_of
 
 
 def cnn(params, x):
-    """Two convolutions with pooling, a residual block on the second's channels, and a dense layer after flattening."""
+    """Two convolutions with pooling, a residual block on the second's channels, and a dense
+    layer after flattening.
+    """
     for name in ("first", "second"):
-        x = jax.lax.conv_general_dilated(x, params[name]["w"], (1, 1), "SAME") + params[name]["b"][:, None, None]
+        x = (
+            jax.lax.conv_general_dilated(x, params[name]["w"], (1, 1), "SAME")
+            + params[name]["b"][:, None, None]
+        )
         x = jax.nn.relu(x)
         x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
     x = x + jax.nn.relu(jax.lax.conv_general_dilated(x, params["block"]["w"], (1, 1), "SAME"))
@@ -34,7 +41,9 @@ def trained(rng: np.random.Generator):
     with arithmetic():
         params = jax.tree.map(shape, SHAPES, is_leaf=lambda s: isinstance(s, tuple))
         labels = rng.integers(0, 3, 48)
-        x = rng.normal(size=(48, 1, 8, 8)) + 2.0 * (np.arange(8)[:, None] // 3 == labels[:, None, None, None])
+        x = rng.normal(size=(48, 1, 8, 8)) + 2.0 * (
+            np.arange(8)[:, None] // 3 == labels[:, None, None, None]
+        )
         loss = lambda p: optax.softmax_cross_entropy_with_integer_labels(cnn(p, x), labels).mean()  # noqa: E731
         optimizer = optax.adam(0.01)
 
@@ -50,7 +59,9 @@ def trained(rng: np.random.Generator):
 
 
 def planted(params):
-    """In the first layer a dead channel and one twice another; in the second one that nothing reads and a copy."""
+    """In the first layer a dead channel and one twice another; in the second one that nothing
+    reads and a copy.
+    """
     params = jax.tree.map(np.array, params)
     first, second, block, dense = (params[name] for name in ("first", "second", "block", "dense"))
     first["w"][1], first["b"][1] = -np.abs(first["w"][1]) * 1e-3, -50.0
@@ -66,7 +77,10 @@ def planted(params):
 def test_planted_channels_of_a_trained_network_are_found_and_nothing_else(rng):
     params, x, loss = trained(rng)
     assert loss < 0.5
-    assert {c.name: c.size for c in channels_of(nm.trace(cnn, params, x))} == {"first.w": 5, "second.w": 6}
+    assert {c.name: c.size for c in channels_of(nm.trace(cnn, params, x))} == {
+        "first.w": 5,
+        "second.w": 6,
+    }
     assert not S.reduce_width(cnn, params, x).removed
     wide = planted(params)
     small = S.reduce_width(cnn, wide, x)
@@ -83,7 +97,10 @@ def test_planted_channels_of_a_trained_network_are_found_and_nothing_else(rng):
     new = rng.normal(size=(200, 1, 8, 8))
     with arithmetic():
         expected = np.asarray(cnn(wide, new))
-        assert np.abs(np.asarray(small.net(small.params, new)) - expected).max() < 1e-12 * np.abs(expected).max()
+        assert (
+            np.abs(np.asarray(small.net(small.params, new)) - expected).max()
+            < 1e-12 * np.abs(expected).max()
+        )
         assert small.deviation < 1e-12 * np.abs(expected).max()
 
 

@@ -1,4 +1,6 @@
-"""Why a reduction holds at every input: what operations do with a hidden axis, and which steps are called proved for it."""
+"""Why a reduction holds at every input: what operations do with a hidden axis, and which steps
+are called proved for it.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,9 @@ DENSE = {"w": (2, 3), "b": (3,), "v": (3, 2)}
 
 
 def drawn(shapes, rng):
-    return jax.tree.map(lambda shape: rng.normal(size=shape), shapes, is_leaf=lambda s: isinstance(s, tuple))
+    return jax.tree.map(
+        lambda shape: rng.normal(size=shape), shapes, is_leaf=lambda s: isinstance(s, tuple)
+    )
 
 
 def unit(bend):
@@ -67,7 +71,9 @@ def test_data_that_meet_a_channel_otherwise_than_by_weights(rng):
 
 def test_a_convolutional_network_with_pooling_and_a_residual_block_is_homogeneous(rng):
     graph = nm.trace(cnn, drawn(SHAPES, rng), rng.normal(size=(2, 1, 8, 8)))
-    assert [nature_of(graph, channels).kind for channels in channels_of(graph)] == [Kind.HOMOGENEOUS] * 2
+    assert [nature_of(graph, channels).kind for channels in channels_of(graph)] == [
+        Kind.HOMOGENEOUS
+    ] * 2
 
 
 def far(f, params, small):
@@ -78,13 +84,22 @@ def far(f, params, small):
     return np.abs(after - before).max() / np.abs(before).max()
 
 
-def test_a_channel_that_is_off_by_its_bias_is_off_everywhere_and_one_that_is_off_on_the_sample_is_not(rng):
+def test_a_channel_that_is_off_by_its_bias_is_off_everywhere_and_one_that_is_off_on_the_sample_is_not(
+    rng,
+):
     f = unit(relu)
     params = drawn(DENSE, rng)
     params["w"][:, 1], params["b"][1] = 0.0, -2.0
     small = S.reduce_width(f, params, X)
-    assert [(r.reason, r.everywhere != "", r.on_sample) for r in small.removed] == [("inactive", True, False)]
-    assert small.proved and not small.on_sample and "everywhere" in str(small) and far(f, params, small) < 1e-14
+    assert [(r.reason, r.everywhere != "", r.on_sample) for r in small.removed] == [
+        ("inactive", True, False)
+    ]
+    assert (
+        small.proved
+        and not small.on_sample
+        and "everywhere" in str(small)
+        and far(f, params, small) < 1e-14
+    )
     params["w"][:, 1], params["b"][1] = 0.1, -2.0
     small = S.reduce_width(f, params, X)
     assert [(r.everywhere, r.on_sample) for r in small.removed] == [("", True)]
@@ -92,7 +107,9 @@ def test_a_channel_that_is_off_by_its_bias_is_off_everywhere_and_one_that_is_off
 
 
 def test_a_constant_channel_that_nobody_hears_on_the_sample_is_not_called_off_everywhere(rng):
-    """Negative control: its weights are zero, but not its value; what reads it is off on the sample and on elsewhere."""
+    """Negative control: its weights are zero, but not its value; what reads it is off on the
+    sample and on elsewhere.
+    """
 
     def f(p, x):
         return relu(relu(x @ p["w"] + p["b"]) @ p["u"] + p["c"]) @ p["v"]
@@ -101,7 +118,9 @@ def test_a_constant_channel_that_nobody_hears_on_the_sample_is_not_called_off_ev
     params["w"][:, 1], params["b"][1], params["u"][1] = 0.0, 1.0, (3.0, 0.0)
     params["w"][:, 0], params["u"][0, 0], params["c"][0] = 0.1, 1.0, -20.0
     small = S.reduce_width(f, params, X)
-    assert not small.proved and all(not r.everywhere for r in small.removed if "inactive" in r.reason)
+    assert not small.proved and all(
+        not r.everywhere for r in small.removed if "inactive" in r.reason
+    )
 
 
 def test_steps_of_other_networks_are_proved_where_the_operations_say_so(rng):
@@ -109,11 +128,14 @@ def test_steps_of_other_networks_are_proved_where_the_operations_say_so(rng):
     params["w"][:, 2], params["b"][2] = 2.0 * params["w"][:, 0], 2.0 * params["b"][0]
     params["v"][3] = 0.0
     small = S.reduce_width(unit(relu), params, X)
-    assert sorted(r.reason.split()[0] for r in small.removed) == ["equal", "without"] and small.proved
+    assert (
+        sorted(r.reason.split()[0] for r in small.removed) == ["equal", "without"] and small.proved
+    )
     assert far(unit(relu), params, small) < 1e-13
     linear = S.reduce_width(unit(lambda h: h), params, X)
     assert linear.proved and linear.params["b"].shape == (2,)
-    # A norm over the channels still lets what nothing reads stay, and equality of copies is tested, not proved.
+    # A norm over the channels still lets what nothing reads stay, and equality of copies is tested,
+    # not proved.
     params["w"][:, 3], params["b"][3], params["v"][3] = 0.0, 0.0, 1.0
     mixed = S.reduce_width(unit(lambda h: relu(normed(h))), params, X)
     assert mixed.removed and not mixed.proved and not mixed.on_sample and "(tested)" in str(mixed)
@@ -123,7 +145,11 @@ def test_folded_normalisation_is_proved(rng):
     f = lambda p, x: relu((x @ p["w"] + p["b"]) * p["g"] + p["s"]) @ p["v"]  # noqa: E731
     params = drawn(DENSE | {"g": (3,), "s": (3,)}, rng)
     small = S.reduce_width(f, params, X)
-    assert small.proved and {r.what for r in small.removed} == {"parameter"} and far(f, params, small) < 1e-13
+    assert (
+        small.proved
+        and {r.what for r in small.removed} == {"parameter"}
+        and far(f, params, small) < 1e-13
+    )
 
 
 def test_perceptrons_say_for_each_step_where_it_holds(rng):

@@ -1,4 +1,6 @@
-"""Permutations and signs of channels, units and heads: read from the graph of any network, they act and keep f."""
+"""Permutations and signs of channels, units and heads: read from the graph of any network, they
+act and keep f.
+"""
 
 import math
 
@@ -15,7 +17,9 @@ from symmetry.test_narrowing import SHAPES, cnn
 
 
 def odd_cnn(p, x):
-    """tanh after a convolution with bias, a residual block on its channels, pooling, flattening, a dense layer."""
+    """tanh after a convolution with bias, a residual block on its channels, pooling, flattening,
+    a dense layer.
+    """
     h = jnp.tanh(conv(x, p["w"]) + p["b"])
     h = h + jnp.tanh(h @ p["a"]) @ p["c"]
     h = h.reshape(len(h), 2, 2, 2, 2, -1).mean((2, 4))
@@ -64,7 +68,9 @@ EXPECTED = {
 
 def drawn(name, rng):
     f, shapes, one = CAST[name]
-    params = jax.tree.map(lambda s: rng.normal(size=s), shapes, is_leaf=lambda s: isinstance(s, tuple))
+    params = jax.tree.map(
+        lambda s: rng.normal(size=s), shapes, is_leaf=lambda s: isinstance(s, tuple)
+    )
     return f, params, rng.normal(size=(3, *one))
 
 
@@ -100,35 +106,50 @@ def leaf_of(group, k):
 def test_groups_are_those_of_theory_and_keep_f(name, rng, key, draws):
     f, params, x = drawn(name, rng)
     group = nm.symmetry_group(f, params, x)
-    expected = {(*rest, spanned(frozenset(flip.split()) for flip in flips)) for *rest, flips in EXPECTED[name]}
+    expected = {
+        (*rest, spanned(frozenset(flip.split()) for flip in flips))
+        for *rest, flips in EXPECTED[name]
+    }
     assert {described(factor) for factor in group.factors} == expected
     for k in jax.random.split(key, draws(3)):
         element = group.sample(key=k)
         assert deviation(f, params, element, x) < 1e-13
         back = element.inverse(element(params))
-        assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(params), strict=True))
+        assert all(
+            np.array_equal(a, b)
+            for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(params), strict=True)
+        )
     for factor in group.factors:
         g, h = (factor.sample(key=k) for k in jax.random.split(key))
         composed, in_turn = (g @ h)(params), g(h(params))
         assert all(
-            np.array_equal(a, b) for a, b in zip(jax.tree.leaves(composed), jax.tree.leaves(in_turn), strict=True)
+            np.array_equal(a, b)
+            for a, b in zip(jax.tree.leaves(composed), jax.tree.leaves(in_turn), strict=True)
         )
         assert factor.order == 2 ** (len(factor.flips) * factor.size) * math.factorial(factor.size)
 
 
 def test_elements_that_are_not_symmetries_change_f(rng):
-    """Negative control: signs of a ReLU's channels, a permutation of one leaf only, a flip of one slot only."""
+    """Negative control: signs of a ReLU's channels, a permutation of one leaf only, a flip of
+    one slot only.
+    """
     f, params, x = drawn("odd cnn", rng)
     group = next(factor for factor in nm.symmetry_group(f, params, x).factors if factor.size == 3)
     whole = group.element([1, 2, 0], [[-1.0, 1.0, 1.0]])
     assert deviation(f, params, whole, x) < 1e-13
     for leaf in range(5):
-        orders = tuple(axes if k == leaf else group.identity.orders[k] for k, axes in enumerate(whole.orders))
-        signs = tuple(axes if k == leaf else group.identity.signs[k] for k, axes in enumerate(whole.signs))
+        orders = tuple(
+            axes if k == leaf else group.identity.orders[k] for k, axes in enumerate(whole.orders)
+        )
+        signs = tuple(
+            axes if k == leaf else group.identity.signs[k] for k, axes in enumerate(whole.signs)
+        )
         assert deviation(f, params, S.Renaming(orders, signs), x) > 1e-3
     bent = lambda p, x: jax.nn.relu(x @ p["w"] + p["b"]) @ p["v"]  # noqa: E731
     theta = {"w": rng.normal(size=(2, 3)), "b": rng.normal(size=3), "v": rng.normal(size=(3, 1))}
-    assert [factor.flips for factor in nm.symmetry_group(bent, theta, x[:, 0, :2, 0]).factors] == [()]
+    assert [factor.flips for factor in nm.symmetry_group(bent, theta, x[:, 0, :2, 0]).factors] == [
+        ()
+    ]
 
 
 def test_places_that_differ_are_left_alone(rng):
@@ -142,7 +163,10 @@ def test_flows_join_where_a_key_is_given_and_the_element_keeps_f(rng, key):
     net = NETS["swiglu"]
     params, x = net.draw(rng)
     group = nm.symmetry_group(net.f, params, x, key=key)
-    assert group.names == ("permutations of 3 channels with signs: d g u", "flows of 3 fields") and group.dimension == 3
+    assert (
+        group.names == ("permutations of 3 channels with signs: d g u", "flows of 3 fields")
+        and group.dimension == 3
+    )
     assert np.linalg.matrix_rank(group.generators(params)) == 3
     assert deviation(net.f, params, group.sample(key=key), x) < 1e-12
     assert deviation(net.f, params, group.identity, x) == 0.0
@@ -155,7 +179,8 @@ def test_elements_follow_the_parameters_dtype_and_trace(rng, key):
     assert {leaf.dtype for leaf in jax.tree.leaves(element(single))} == {np.dtype("float32")}
     traced = jax.jit(lambda p: element(p))(single)
     assert all(
-        np.array_equal(a, b) for a, b in zip(jax.tree.leaves(traced), jax.tree.leaves(element(single)), strict=True)
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(traced), jax.tree.leaves(element(single)), strict=True)
     )
 
 
@@ -166,5 +191,7 @@ def test_refusals(rng):
     group = nm.symmetry_group(f, params, x).factors[0]
     with pytest.raises(ValueError, match=r"`order` is \[0, 0, 1\]; pass a permutation of 0 … 2"):
         group.element([0, 0, 1])
-    with pytest.raises(ValueError, match=r"`signs` has shape \(1, 2\); pass ±1 for each of 1 flips and 3 places"):
+    with pytest.raises(
+        ValueError, match=r"`signs` has shape \(1, 2\); pass ±1 for each of 1 flips and 3 places"
+    ):
         group.element([0, 1, 2], [[1.0, -1.0]])

@@ -1,4 +1,6 @@
-"""Reduction of width: each rule on a case made for it, planted redundancy found again, trained networks on their sample."""
+"""Reduction of width: each rule on a case made for it, planted redundancy found again, trained
+networks on their sample.
+"""
 
 import itertools
 import re
@@ -32,13 +34,17 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("activation, hidden, output, left", [r[1:] for r in RULES], ids=[r[0] for r in RULES])
+@pytest.mark.parametrize(
+    "activation, hidden, output, left", [r[1:] for r in RULES], ids=[r[0] for r in RULES]
+)
 def test_each_rule_and_where_it_does_not_apply(activation, hidden, output, left, rng):
     net = nm.MLP((1, 2, 1), activation)
     small = S.reduce_width(net, (hidden, output))
     assert small.net.hidden == left
     x = rng.normal(size=(50, 1)) * 3
-    np.testing.assert_allclose(small.net(small.params, x), net((hidden, output), x), rtol=1e-14, atol=1e-14)
+    np.testing.assert_allclose(
+        small.net(small.params, x), net((hidden, output), x), rtol=1e-14, atol=1e-14
+    )
     assert small.exact == (activation not in ("tanh", "sigmoid"))
     assert small.deviation == 0 if small.exact else small.deviation < 1e-15
     assert (len(small.removed) == 0) == (left == 2)
@@ -53,7 +59,9 @@ def test_a_constant_without_a_bias_to_take_it_stays():
 
 
 def split(params, index, rng):
-    """Every neuron of hidden layer `index` twice, with scaled incoming weights and its outgoing weights shared out."""
+    """Every neuron of hidden layer `index` twice, with scaled incoming weights and its outgoing
+    weights shared out.
+    """
     (W, b), (V, c) = params[index], params[index + 1]
     share, scale = rng.integers(1, 4, len(W)) / 4, 2.0 ** rng.integers(-2, 3, len(W))
     doubled = nm.Layer(np.concatenate([W, scale[:, None] * W]), np.concatenate([b, scale * b]))
@@ -78,7 +86,9 @@ def test_planted_redundancy_is_found(rng, draws):
 
 @pytest.mark.parametrize("scaling", ["standard", "ntk"])
 @pytest.mark.parametrize("activation", ["relu", nm.leaky_relu(0.25), "abs"], ids=str)
-def test_on_a_sample_and_its_regions_the_smaller_network_agrees(activation, scaling, rng, draws, tally):
+def test_on_a_sample_and_its_regions_the_smaller_network_agrees(
+    activation, scaling, rng, draws, tally
+):
     net, saved, inside = nm.MLP((1, 6, 6, 6, 2), activation, scaling=scaling), 0, 0
     for _ in range(draws(5)):
         params, x = draw(net, rng), rng.uniform(0, 1, (40, 1))
@@ -86,12 +96,16 @@ def test_on_a_sample_and_its_regions_the_smaller_network_agrees(activation, scal
         size = max(1.0, np.abs(net(params, x)).max())
         assert small.deviation <= 1e-12 * size
         assert small.exact == (scaling == "standard")
-        np.testing.assert_allclose(small.net(small.params, x), net(params, x), rtol=0, atol=1e-12 * size)
+        np.testing.assert_allclose(
+            small.net(small.params, x), net(params, x), rtol=0, atol=1e-12 * size
+        )
         assert small.net.n_params == net.n_params - small.parameters_saved
         saved += small.parameters_saved > 0
         near = rng.uniform(0, 1, (200, 1))
         patterns = nm.activation_patterns(net, params, x)
-        same = (nm.activation_patterns(net, params, near)[:, None] == patterns).all(axis=2).any(axis=1)
+        same = (
+            (nm.activation_patterns(net, params, near)[:, None] == patterns).all(axis=2).any(axis=1)
+        )
         inside += same.sum()
         np.testing.assert_allclose(
             small.net(small.params, near[same]), net(params, near[same]), rtol=0, atol=1e-12 * size
@@ -101,27 +115,45 @@ def test_on_a_sample_and_its_regions_the_smaller_network_agrees(activation, scal
 
 
 def test_a_trained_network_on_its_sample(key, tally):
-    """f2 with weight decay: the reduced network agrees on the sample to 1e-12, and not everywhere."""
+    """f2 with weight decay: the reduced network agrees on the sample to 1e-12, and not
+    everywhere.
+    """
     data, net = nm.data.load("f2"), nm.MLP((1, 10, 10, 10, 10, 1))
     params = net.init(key=key, runs=4)
-    trained = train(net, params, data.x, data.y, key=key, epochs=150, batch_size=16, optimizer=adam_l2(0.01, 1e-3))
+    trained = train(
+        net,
+        params,
+        data.x,
+        data.y,
+        key=key,
+        epochs=150,
+        batch_size=16,
+        optimizer=adam_l2(0.01, 1e-3),
+    )
     smaller = 0
     for run in range(4):
         one = jax.tree.map(lambda leaf, run=run: np.asarray(leaf[run], np.float64), trained.params)
         small = S.reduce_width(net, one, data.x)
         assert small.exact
         assert small.deviation <= 1e-12
-        np.testing.assert_allclose(small.net(small.params, data.x), net(one, data.x), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            small.net(small.params, data.x), net(one, data.x), rtol=0, atol=1e-12
+        )
         smaller += small.parameters_saved > 0
         assert re.match(
-            rf"{small.neurons_saved:,} hidden neurons? and {small.parameters_saved:,} parameters? saved;", str(small)
+            rf"{small.neurons_saved:,} hidden neurons? and {small.parameters_saved:,} parameters? saved;",
+            str(small),
         )
     tally(smaller, of=4, what="trained networks that shrink")
 
 
 def test_a_dead_layer_leaves_a_constant(rng):
     net = nm.MLP((2, 3, 2, 1))
-    params = (layer(rng.normal(size=(3, 2)), [-99] * 3), layer(rng.normal(size=(2, 3)), [1, 2]), layer([[1, 1]], [0]))
+    params = (
+        layer(rng.normal(size=(3, 2)), [-99] * 3),
+        layer(rng.normal(size=(2, 3)), [1, 2]),
+        layer([[1, 1]], [0]),
+    )
     small = S.reduce_width(net, params, rng.uniform(size=(9, 2)))
     assert small.net.widths == (2, 1)
     assert (small.params[0].weight == 0).all()
@@ -136,7 +168,9 @@ def test_generic_networks_have_nothing_to_remove(rng):
 
 
 def test_linear_layers_fold_where_that_saves(rng):
-    """(d, h, c) folds to (d, c) when dc ≤ r(d + c + 1), r = min(d, h, c); otherwise it keeps r neurons."""
+    """(d, h, c) folds to (d, c) when dc ≤ r(d + c + 1), r = min(d, h, c); otherwise it keeps r
+    neurons.
+    """
     for d, h, c in itertools.product(range(1, 5), repeat=3):
         net = nm.MLP((d, h, c), "identity")
         params = (

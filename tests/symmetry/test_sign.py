@@ -1,4 +1,6 @@
-"""What is special to signs and permutations: which side an even activation flips, the semidirect product, and controls."""
+"""What is special to signs and permutations: which side an even activation flips, the semidirect
+product, and controls.
+"""
 
 import jax
 import numpy as np
@@ -10,18 +12,28 @@ from symmetry.support import draw
 
 
 def ones(net):
-    return tuple(nm.Layer(np.ones((b, a)), np.ones(b)) for a, b in zip(net.widths[:-1], net.widths[1:], strict=True))
+    return tuple(
+        nm.Layer(np.ones((b, a)), np.ones(b))
+        for a, b in zip(net.widths[:-1], net.widths[1:], strict=True)
+    )
 
 
 @pytest.mark.parametrize("activation, outgoing", [("tanh", -1.0), ("cos", 1.0), ("abs", 1.0)])
 def test_odd_flips_both_sides_and_even_only_the_incoming_one(activation, outgoing):
     net = nm.MLP((1, 2, 1), activation)
     (W, b), (V, c) = S.SignGroup(net).element((np.array([-1.0, 1.0]), np.ones(1)))(ones(net))
-    assert (W.ravel().tolist(), b.tolist(), V.ravel().tolist(), c.tolist()) == ([-1, 1], [-1, 1], [outgoing, 1], [1])
+    assert (W.ravel().tolist(), b.tolist(), V.ravel().tolist(), c.tolist()) == (
+        [-1, 1],
+        [-1, 1],
+        [outgoing, 1],
+        [1],
+    )
 
 
 def test_output_neurons_flip_only_under_an_even_output_activation(rng):
-    """The control: with a linear output the flip turns f into −f, bias and all; the group refuses it."""
+    """The control: with a linear output the flip turns f into −f, bias and all; the group
+    refuses it.
+    """
     even, linear = nm.MLP((2, 3, 1), "tanh", output_activation="cos"), nm.MLP((2, 3, 1), "tanh")
     signs = (np.ones(3), -np.ones(1))
     g = S.SignGroup(even).element(signs)
@@ -33,7 +45,9 @@ def test_output_neurons_flip_only_under_an_even_output_activation(rng):
 
 
 def test_flips_change_a_network_whose_activation_has_an_offset_or_whose_bias_stays(rng):
-    """Controls: sigmoid is odd up to a constant, which the output would have to absorb; and biases must flip with the weights."""
+    """Controls: sigmoid is odd up to a constant, which the output would have to absorb; and
+    biases must flip with the weights.
+    """
     tanh, sigmoid = nm.MLP((2, 3, 1), "tanh"), nm.MLP((2, 3, 1), "sigmoid")
     g = S.SignGroup(tanh).element((-np.ones(3), np.ones(1)))
     params, x = draw(tanh, rng), rng.normal(size=(10, 2))
@@ -45,7 +59,9 @@ def test_flips_change_a_network_whose_activation_has_an_offset_or_whose_bias_sta
 
 
 def test_the_product_of_signs_and_permutations_is_semidirect(rng, key):
-    """(Λ₁, P₁)(Λ₂, P₂) = (Λ₁P₁Λ₂P₁ᵀ, P₁P₂), and conjugating a flip by a permutation permutes it.   [invariant, Def 4.2]"""
+    """(Λ₁, P₁)(Λ₂, P₂) = (Λ₁P₁Λ₂P₁ᵀ, P₁P₂), and conjugating a flip by a permutation permutes it.
+    [invariant, Def 4.2]
+    """
     net = nm.MLP((2, 4, 1), "tanh")
     signs, permutations = S.SignGroup(net), S.PermutationGroup(net)
     params, flips = draw(net, rng), np.array([-1.0, 1.0, -1.0, -1.0])
@@ -54,7 +70,9 @@ def test_the_product_of_signs_and_permutations_is_semidirect(rng, key):
         p = permutations.sample(key=k)
         permuted = signs.element((flips[p.order[0]], np.ones(1)))
         for ours, theirs in zip(
-            jax.tree.leaves((p @ flip @ p.inverse)(params)), jax.tree.leaves(permuted(params)), strict=True
+            jax.tree.leaves((p @ flip @ p.inverse)(params)),
+            jax.tree.leaves(permuted(params)),
+            strict=True,
         ):
             assert (ours == theirs).all()
     assert S.SignedPermutationGroup(net).order == 2**4 * 24

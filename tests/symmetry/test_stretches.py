@@ -1,4 +1,6 @@
-"""Linear stretches between units that switch: one direction of a residual stream that no affine field gives, in closed form."""
+"""Linear stretches between units that switch: one direction of a residual stream that no affine
+field gives, in closed form.
+"""
 
 import importlib
 
@@ -16,11 +18,15 @@ THETA = {
     "v": np.array([[-0.75, 0.75], [-1.25, 0.25], [-1.0, -0.875]]),
     "w": np.array([[-0.375, 1.0, -0.375], [0.5, -0.25, 0.375], [-0.5, -1.125, 0.375]]),
 }
-"""Branch 1 is on wherever h is not zero (its weights are positive), and so are z_1 and z_2; all other units switch."""
+"""Branch 1 is on wherever h is not zero (its weights are positive), and so are z_1 and z_2; all
+other units switch.
+"""
 
 
 def scaled(theta, t):
-    """The third unit of z scaled by t: e_0 + A_1B_10 is its weight, so A_1 turns, and V and B of the other two take that back."""
+    """The third unit of z scaled by t: e_0 + A_1B_10 is its weight, so A_1 turns, and V and B of
+    the other two take that back.
+    """
     a, b, v = (theta[name].copy() for name in "abv")
     unit = np.eye(3)[0] + a[:, 1] * b[1, 0]
     reach = (np.eye(3)[:, 1:] + np.outer(a[:, 1], b[1, 1:])) @ v[1:]
@@ -28,7 +34,11 @@ def scaled(theta, t):
     a[:, 1] = (t * unit - np.eye(3)[0]) / b[1, 0]
     beta = reach[0] / a[0, 1]
     v[0], v[1:] = v[0] / t, reach[1:] - np.outer(a[1:, 1], beta)
-    b[0, 0], b[0, 1:], b[1, 1:] = t * b[0, 0], other @ np.linalg.inv(v[1:]), beta @ np.linalg.inv(v[1:])
+    b[0, 0], b[0, 1:], b[1, 1:] = (
+        t * b[0, 0],
+        other @ np.linalg.inv(v[1:]),
+        beta @ np.linalg.inv(v[1:]),
+    )
     return theta | {"a": a, "b": b, "v": v}
 
 
@@ -42,7 +52,8 @@ def test_the_direction_in_closed_form_keeps_the_function_and_is_no_scaling(rng):
     with arithmetic():
         before, after = (np.asarray(bent_stream(theta, x)) for theta in (THETA, moved))
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-12 * np.abs(before).max())
-    # Scalings keep the entries of A_1 in proportion up to those of h, which W shows: here W stays and A_1 turns.
+    # Scalings keep the entries of A_1 in proportion up to those of h, which W shows: here W stays
+    # and A_1 turns.
     ratios = moved["a"][:, 1] / THETA["a"][:, 1]
     assert (moved["w"] == THETA["w"]).all() and np.ptp(ratios) > 1e-2
 
@@ -52,13 +63,17 @@ def test_the_account_names_it_and_counts_it_once(rng, monkeypatch):
     assert account.chain[2:] == (21, 27) and account.unexplained == 0 and account.refuted == 0
     assert account.everywhere["linear stretches"] == 1 and sum(dict(account.rows).values()) == 27
     module = importlib.import_module("neuromanifold.symmetry.account.dimension_account")
-    monkeypatch.setattr(module, "stretched_directions", lambda rows, *_: np.zeros((0, rows.columns), np.int64))
+    monkeypatch.setattr(
+        module, "stretched_directions", lambda rows, *_: np.zeros((0, rows.columns), np.int64)
+    )
     assert S.dimension_account(bent_stream, THETA, sample(rng)).unexplained == 1
 
 
 @pytest.mark.parametrize("unit", [1, 2])
 def test_where_one_of_the_units_switches_there_is_no_such_direction(unit, rng):
-    """Negative control: B_1 pulls z_1 or z_2 below zero, so that a second unit would have to be scaled with A_1 alone."""
+    """Negative control: B_1 pulls z_1 or z_2 below zero, so that a second unit would have to be
+    scaled with A_1 alone.
+    """
     b = THETA["b"].copy()
     b[1, unit] = -2.0
     account = S.dimension_account(bent_stream, THETA | {"b": b}, sample(rng))
@@ -73,14 +88,21 @@ def test_discovery_names_it_beyond_the_orbit():
     with arithmetic():
         problem = discover.problem_of(bent_stream, THETA, x, False)
         found = excess.excess_of(problem, leaves, rng, 5, 6, discover._fields_at)
-    assert (found.held, found.stretched, found.unseen, found.rest) == (0, 1, 0, 0) and "along linear stretches" in repr(
-        found
-    )
+    assert (found.held, found.stretched, found.unseen, found.rest) == (
+        0,
+        1,
+        0,
+        0,
+    ) and "along linear stretches" in repr(found)
 
 
 def test_networks_without_units_that_switch_are_not_explained_by_themselves():
-    """f = x AB, width between: 3·2 + 2·1 parameters of 3 numbers; GL(2) explains 4 of 5, the rest stays."""
+    """f = x AB, width between: 3·2 + 2·1 parameters of 3 numbers; GL(2) explains 4 of 5, the
+    rest stays.
+    """
     params = (np.array([[1.0, 2.0], [3.0, 5.0], [7.0, 11.0]]), np.array([[1.0], [2.0]]))
-    account = S.dimension_account(lambda p, x: x @ p[0] @ p[1], params, np.random.default_rng(0).normal(size=(9, 3)))
+    account = S.dimension_account(
+        lambda p, x: x @ p[0] @ p[1], params, np.random.default_rng(0).normal(size=(9, 3))
+    )
     assert "linear stretches" not in account.explained or account.explained["linear stretches"] == 0
     assert jax.tree.leaves(params)[0].shape == (3, 2) and sum(dict(account.rows).values()) == 8

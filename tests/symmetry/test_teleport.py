@@ -1,4 +1,6 @@
-"""Teleportation: the gradient grows, the function stays, on data sets and seeds; controls where nothing can be gained."""
+"""Teleportation: the gradient grows, the function stays, on data sets and seeds; controls where
+nothing can be gained.
+"""
 
 from contextlib import contextmanager
 
@@ -38,7 +40,9 @@ def steps_to_half(model, params, x, y, rate=1e-3, limit=500):
 
 @pytest.mark.parametrize("name", ["f1", "g1"])
 def test_teleporting_once_before_training(name, rng, draws, tally):
-    """Gradient norm up and f unchanged in every case; gradient descent with the same rate then halves the loss sooner."""
+    """Gradient norm up and f unchanged in every case; gradient descent with the same rate then
+    halves the loss sooner.
+    """
     data = nm.data.load(name)
     net = nm.MLP((data.x.shape[1], 10, 10, 1))
     group, sooner, seeds = S.ScalingGroup(net), 0, draws(5)
@@ -55,7 +59,9 @@ def test_teleporting_once_before_training(name, rng, draws, tally):
     tally(sooner, of=seeds, what="networks that halve their loss sooner")
 
 
-@pytest.mark.parametrize("make", [S.ScalingGroup, S.symmetry_group, S.HadamardGroup], ids=lambda g: g.__name__)
+@pytest.mark.parametrize(
+    "make", [S.ScalingGroup, S.symmetry_group, S.HadamardGroup], ids=lambda g: g.__name__
+)
 def test_every_group_raises_the_gradient_within_its_bound(make, rng):
     params, x, y = problem(RELU, rng)
     moved = S.teleport(RELU, params, x, y, group=make(RELU), loss=losses.mse, steps=30, bound=3.0)
@@ -63,7 +69,10 @@ def test_every_group_raises_the_gradient_within_its_bound(make, rng):
     assert moved.gamma_norm <= 3.0 * (1 + 1e-9)
     assert len(moved.history) == 30
     np.testing.assert_allclose(
-        moved.model(moved.params, x), RELU(params, x), rtol=0, atol=1e-12 * np.abs(RELU(params, x)).max()
+        moved.model(moved.params, x),
+        RELU(params, x),
+        rtol=0,
+        atol=1e-12 * np.abs(RELU(params, x)).max(),
     )
     assert "gradient norm" in str(moved)
 
@@ -71,16 +80,29 @@ def test_every_group_raises_the_gradient_within_its_bound(make, rng):
 def test_linear_groups_and_the_orthogonal_control(rng):
     """O(k) preserves the gradient norm: nothing to gain. GL gains, within ‖Γ‖ ≤ bound."""
     params, x, y = problem(LINEAR, rng)
-    gain = S.teleport(LINEAR, params, x, y, group=S.GeneralLinearGroup(LINEAR), loss=losses.mse, steps=30, bound=3.0)
+    gain = S.teleport(
+        LINEAR,
+        params,
+        x,
+        y,
+        group=S.GeneralLinearGroup(LINEAR),
+        loss=losses.mse,
+        steps=30,
+        bound=3.0,
+    )
     assert gain.gradient_norm.ratio > 1.1
     assert gain.gamma_norm <= 3.0 * (1 + 1e-9)
-    none = S.teleport(LINEAR, params, x, y, group=S.OrthogonalGroup(LINEAR), loss=losses.mse, steps=30)
+    none = S.teleport(
+        LINEAR, params, x, y, group=S.OrthogonalGroup(LINEAR), loss=losses.mse, steps=30
+    )
     assert none.gradient_norm.ratio == pytest.approx(1.0, abs=1e-12)
     assert none.gamma_norm == pytest.approx(1.0, abs=1e-12)
 
 
 def test_from_a_balanced_point_the_search_still_finds_its_way(rng):
-    """W = V = 1 is a minimum of the gradient norm on its orbit: (c² + 1/c²)/2 = 2.125 at the bound c = 2."""
+    """W = V = 1 is a minimum of the gradient norm on its orbit: (c² + 1/c²)/2 = 2.125 at the
+    bound c = 2.
+    """
     net = nm.MLP((1, 1, 1), bias=False)
     params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
     moved = S.teleport(net, params, np.ones((1, 1)), np.zeros((1, 1)), loss=losses.mse, bound=4.0)
@@ -118,10 +140,14 @@ def test_a_second_call_compiles_nothing(rng):
 
 
 def test_teleporting_within_a_training_run(rng):
-    """Under jit and scan: update 3 leaves the function, raises the gradient norm; the others are the optimizer's own."""
+    """Under jit and scan: update 3 leaves the function, raises the gradient norm; the others are
+    the optimizer's own.
+    """
     params, x, y = problem(RELU, rng)
     inner = optax.adam(1e-2)
-    rule = S.teleporting(inner, RELU, x, y, loss=losses.mse, at=(3,), group=S.ScalingGroup(RELU), bound=2.0)
+    rule = S.teleporting(
+        inner, RELU, x, y, loss=losses.mse, at=(3,), group=S.ScalingGroup(RELU), bound=2.0
+    )
     with arithmetic():
         x, y, start = jnp.asarray(x), jnp.asarray(y), promote(params, np.float64)
 
@@ -133,7 +159,9 @@ def test_teleporting_within_a_training_run(rng):
                 norm = optax.tree.norm(change)
                 return (optax.apply_updates(p, updates), state), (value, norm)
 
-            return jax.jit(lambda p: jax.lax.scan(step, (p, rule.init(p)), None, length=6)[1])(start)
+            return jax.jit(lambda p: jax.lax.scan(step, (p, rule.init(p)), None, length=6)[1])(
+                start
+            )
 
         (plain, _), (value, norm) = runs(inner), runs(rule)
     np.testing.assert_allclose(value[:4], plain[:4], rtol=1e-13)
@@ -149,14 +177,20 @@ def test_bad_arguments_are_refused(rng):
     tanh = nm.MLP((2, 3, 1), "tanh")
     cases = [
         ({"group": S.PermutationGroup(RELU)}, TypeError, "has no coordinates to search over"),
-        ({"group": S.ScalingGroup(nm.MLP((2, 3, 1)))}, ValueError, "build it from the same network"),
+        (
+            {"group": S.ScalingGroup(nm.MLP((2, 3, 1)))},
+            ValueError,
+            "build it from the same network",
+        ),
         ({"steps": 0}, ValueError, "`steps` is 0"),
         ({"bound": 1.0}, ValueError, "`bound` is 1.0"),
     ]
     for options, error, text in cases:
         with unchecked(), pytest.raises(error, match=text):
             S.teleport(RELU, params, x, y, loss=losses.mse, **options)
-    with pytest.raises(ValueError, match="dimension 0: its activations are neither homogeneous nor linear"):
+    with pytest.raises(
+        ValueError, match="dimension 0: its activations are neither homogeneous nor linear"
+    ):
         S.teleport(tanh, draw(tanh, rng), x, y, loss=losses.mse)
     with pytest.raises(ValueError, match="`y` has shape"):
         S.teleport(RELU, params, x, y[:, 0], loss=losses.mse)

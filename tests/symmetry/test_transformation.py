@@ -1,4 +1,6 @@
-"""How gradient, Hessian and kernel transform: Γ = (Dg)^{−T} for every group, both Hessian terms for a nonlinear one."""
+"""How gradient, Hessian and kernel transform: Γ = (Dg)^{−T} for every group, both Hessian terms
+for a nonlinear one.
+"""
 
 import jax
 import numpy as np
@@ -23,7 +25,9 @@ CAST = [
 
 
 @pytest.mark.parametrize(
-    "make, net", CAST, ids=lambda v: v.__name__ if callable(v) and not isinstance(v, nm.MLP) else str(v)
+    "make, net",
+    CAST,
+    ids=lambda v: v.__name__ if callable(v) and not isinstance(v, nm.MLP) else str(v),
 )
 def test_transformation_laws(make, net, key, rng):
     group = make(net)
@@ -36,24 +40,34 @@ def test_transformation_laws(make, net, key, rng):
     np.testing.assert_allclose(
         law.gradient(gradient), moved_gradient, rtol=0, atol=1e-11 * np.abs(moved_gradient).max()
     )
-    np.testing.assert_allclose(law.hessian(hessian, gradient), moved_hessian, rtol=0, atol=1e-11 * size)
+    np.testing.assert_allclose(
+        law.hessian(hessian, gradient), moved_hessian, rtol=0, atol=1e-11 * size
+    )
     kernel = moved_J @ moved_J.T
     np.testing.assert_allclose(law.kernel(J), kernel, rtol=0, atol=1e-11 * np.abs(kernel).max())
     assert law.norm == pytest.approx(S.gamma_norm(g, params), rel=1e-9)
 
 
 def test_the_printed_hessian_law_needs_a_symmetric_gamma(key, rng):
-    """[teleport, Eq. 22] prints ΓᵀHΓ. For a 3-cycle of neurons Γ is no symmetric matrix and only ΓHΓᵀ (Eq. 67) holds."""
+    """[teleport, Eq. 22] prints ΓᵀHΓ. For a 3-cycle of neurons Γ is no symmetric matrix and only
+    ΓHΓᵀ (Eq. 67) holds.
+    """
     net = nm.MLP((2, 3, 1), "tanh")
     params, x, y = problem(net, rng, 6)
     _, hessian, _ = derivatives(net, params, x, y)
     for order, symmetric in (([1, 2, 0], False), ([1, 0, 2], True)):
-        g = S.Monomial((np.array(order), np.arange(1)), (np.ones(3), np.ones(1)), (np.ones(3), np.ones(1)))
+        g = S.Monomial(
+            (np.array(order), np.arange(1)), (np.ones(3), np.ones(1)), (np.ones(3), np.ones(1))
+        )
         gamma = S.transformation(g, params).gamma
         _, moved, _ = derivatives(net, g(params), x, y)
         assert (gamma == gamma.T).all() == symmetric
-        np.testing.assert_allclose(gamma @ hessian @ gamma.T, moved, rtol=0, atol=1e-12 * np.abs(moved).max())
-        assert (np.abs(gamma.T @ hessian @ gamma - moved).max() < 1e-12 * np.abs(moved).max()) == symmetric
+        np.testing.assert_allclose(
+            gamma @ hessian @ gamma.T, moved, rtol=0, atol=1e-12 * np.abs(moved).max()
+        )
+        assert (
+            np.abs(gamma.T @ hessian @ gamma - moved).max() < 1e-12 * np.abs(moved).max()
+        ) == symmetric
 
 
 def test_a_nonlinear_symmetry_of_the_batch_needs_both_hessian_terms(key, rng):
@@ -76,14 +90,20 @@ def test_a_nonlinear_symmetry_of_the_batch_needs_both_hessian_terms(key, rng):
     np.testing.assert_allclose(
         law.gradient(gradient), moved_gradient, rtol=0, atol=1e-10 * np.abs(moved_gradient).max()
     )
-    np.testing.assert_allclose(law.hessian(hessian, gradient), moved_hessian, rtol=0, atol=1e-9 * size)
+    np.testing.assert_allclose(
+        law.hessian(hessian, gradient), moved_hessian, rtol=0, atol=1e-9 * size
+    )
     first_term = law.gamma @ hessian @ law.gamma.T
     assert np.abs(first_term - moved_hessian).max() > 1e-2 * size
     # Eq. 72: ∂_μ Γ_{βν} = −Γ_{βρ} T_{μρσ} Γ_{σν}, by finite differences along one direction.
     direction, step = rng.normal(size=len(gradient)), 1e-5
-    ahead, behind = (S.transformation(g, _shift(params, s * step * direction)).gamma for s in (1, -1))
+    ahead, behind = (
+        S.transformation(g, _shift(params, s * step * direction)).gamma for s in (1, -1)
+    )
     predicted = -np.einsum("br,mrs,sn,m->bn", law.gamma, law.second, law.gamma, direction)
-    np.testing.assert_allclose((ahead - behind) / (2 * step), predicted, rtol=0, atol=1e-5 * np.abs(predicted).max())
+    np.testing.assert_allclose(
+        (ahead - behind) / (2 * step), predicted, rtol=0, atol=1e-5 * np.abs(predicted).max()
+    )
 
 
 def _shift(params, flat):
@@ -93,7 +113,9 @@ def _shift(params, flat):
 
 
 def test_generalised_symmetries_have_the_derivatives_of_the_true_one(key, rng):
-    """[teleport, App. C.2]: a scaling θ ↦ s ⊙ θ, and c = 1/s in F(c ⊙ ·): same gradient, Hessian and kernel afterwards."""
+    """[teleport, App. C.2]: a scaling θ ↦ s ⊙ θ, and c = 1/s in F(c ⊙ ·): same gradient, Hessian
+    and kernel afterwards.
+    """
     net = nm.MLP((2, 3, 1), nm.power(2))
     params, x, y = problem(net, rng, 6)
     moved = S.ScalingGroup(net).sample(key=key)(params)
@@ -101,7 +123,9 @@ def test_generalised_symmetries_have_the_derivatives_of_the_true_one(key, rng):
     hadamard = S.HadamardGroup(net)
     extended = S.Reparametrization(factors)(hadamard.extend(params))
     model = hadamard.model.frozen(extended.factors)
-    for ours, theirs in zip(derivatives(model, extended.params, x, y), derivatives(net, moved, x, y), strict=True):
+    for ours, theirs in zip(
+        derivatives(model, extended.params, x, y), derivatives(net, moved, x, y), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
 
 
@@ -114,5 +138,9 @@ def test_any_matrix_is_a_generalised_symmetry(key, rng):
     model = group.model.frozen(moved.factors)
     gradient, hessian, _ = derivatives(net, params, x, y)
     ours, theirs, _ = derivatives(model, moved.params, x, y)
-    np.testing.assert_allclose(ours, g.factors.T @ gradient, rtol=0, atol=1e-12 * np.abs(ours).max())
-    np.testing.assert_allclose(theirs, g.factors.T @ hessian @ g.factors, rtol=0, atol=1e-12 * np.abs(theirs).max())
+    np.testing.assert_allclose(
+        ours, g.factors.T @ gradient, rtol=0, atol=1e-12 * np.abs(ours).max()
+    )
+    np.testing.assert_allclose(
+        theirs, g.factors.T @ hessian @ g.factors, rtol=0, atol=1e-12 * np.abs(theirs).max()
+    )

@@ -1,4 +1,6 @@
-"""Alignments against the dense kernel, and the identity between alignment and the norm of the loss gradient."""
+"""Alignments against the dense kernel, and the identity between alignment and the norm of the
+loss gradient.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +38,9 @@ def targets(rng: np.random.Generator, n: int, outputs: int) -> np.ndarray:
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.__name__)
 @pytest.mark.parametrize("member", [cast.OUTPUTS, cast.TANH, cast.NTK, cast.SHARED], ids=str)
-def test_alignment_is_the_quotient_by_the_dense_kernel(member: cast.Member, loss, rng: np.random.Generator):
+def test_alignment_is_the_quotient_by_the_dense_kernel(
+    member: cast.Member, loss, rng: np.random.Generator
+):
     params, x, lr = member.draw(rng), member.inputs(rng, 6), 0.3
     y = targets(rng, 6, member.outputs)
     jacobian = member.jacobian(params, x)
@@ -48,11 +52,19 @@ def test_alignment_is_the_quotient_by_the_dense_kernel(member: cast.Member, loss
     gradient = jacobian.T @ f / 6
     np.testing.assert_allclose(gradient @ gradient, (f @ f) * found / (lr * 6**2), rtol=RTOL)
     assert (
-        abs(found - nm.alignment(member.model, params, x, y + 0.1 * rng.normal(size=y.shape), loss=loss, lr=lr)) > 1e-6
+        abs(
+            found
+            - nm.alignment(
+                member.model, params, x, y + 0.1 * rng.normal(size=y.shape), loss=loss, lr=lr
+            )
+        )
+        > 1e-6
     )
 
 
-@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.SQUARE, cast.EVERYTHING, cast.CONVOLUTION], ids=str)
+@pytest.mark.parametrize(
+    "member", [cast.BIAS_FREE, cast.SQUARE, cast.EVERYTHING, cast.CONVOLUTION], ids=str
+)
 def test_alignment_lies_in_the_numerical_range_of_its_kernel(member: cast.Member, rng):
     params, x = member.draw(rng), member.inputs(rng, 6)
     jacobian = member.jacobian(params, x)
@@ -68,16 +80,24 @@ def test_alignment_does_not_depend_on_the_normalisation_of_the_loss_but_on_the_l
     params, x, y = cast.TANH.draw(rng), cast.TANH.inputs(rng, 6), rng.normal(size=(6, 2))
     found = [
         nm.alignment(cast.TANH.model, params, x, y, loss=loss)
-        for loss in (nm.losses.mse, nm.losses.half_squared_error, lambda p, t: 7 * jnp.sum((p - t) ** 2))
+        for loss in (
+            nm.losses.mse,
+            nm.losses.half_squared_error,
+            lambda p, t: 7 * jnp.sum((p - t) ** 2),
+        )
     ]
     np.testing.assert_allclose(found, found[0], rtol=RTOL)
     np.testing.assert_allclose(
-        nm.alignment(cast.TANH.model, params, x, y, loss=nm.losses.mse, lr=0.5), found[0] / 2, rtol=RTOL
+        nm.alignment(cast.TANH.model, params, x, y, loss=nm.losses.mse, lr=0.5),
+        found[0] / 2,
+        rtol=RTOL,
     )
 
 
 @pytest.mark.parametrize("member", [cast.OUTPUTS, cast.SHARED, cast.BIAS_FREE], ids=str)
-def test_kernel_alignment_is_the_quotient_by_the_dense_kernel(member: cast.Member, rng: np.random.Generator):
+def test_kernel_alignment_is_the_quotient_by_the_dense_kernel(
+    member: cast.Member, rng: np.random.Generator
+):
     params, x = member.draw(rng), member.inputs(rng, 6)
     y = rng.normal(size=(6, member.outputs))
     jacobian = member.jacobian(params, x)
@@ -85,19 +105,29 @@ def test_kernel_alignment_is_the_quotient_by_the_dense_kernel(member: cast.Membe
     quotient = v @ theta @ v / (v @ v)
     spectral, frobenius = np.linalg.norm(theta, 2), np.linalg.norm(theta)
     assert spectral < 0.99 * frobenius
-    np.testing.assert_allclose(nm.kernel_alignment(member.model, params, x, y), quotient / spectral, rtol=1e-8)
     np.testing.assert_allclose(
-        nm.kernel_alignment(member.model, params, x, y, norm="spectral"), quotient / spectral, rtol=1e-8
+        nm.kernel_alignment(member.model, params, x, y), quotient / spectral, rtol=1e-8
     )
     np.testing.assert_allclose(
-        nm.kernel_alignment(member.model, params, x, y, norm="frobenius"), quotient / frobenius, rtol=1e-8
+        nm.kernel_alignment(member.model, params, x, y, norm="spectral"),
+        quotient / spectral,
+        rtol=1e-8,
+    )
+    np.testing.assert_allclose(
+        nm.kernel_alignment(member.model, params, x, y, norm="frobenius"),
+        quotient / frobenius,
+        rtol=1e-8,
     )
 
 
-def test_kernel_alignment_is_one_along_the_leading_eigenvector_and_zero_across(rng: np.random.Generator):
+def test_kernel_alignment_is_one_along_the_leading_eigenvector_and_zero_across(
+    rng: np.random.Generator,
+):
     x = np.array([[1.0], [3.0]])
     assert nm.kernel_alignment(lambda p, x: p * x, 1.0, x, x) == pytest.approx(1, rel=1e-12)
-    assert nm.kernel_alignment(lambda p, x: p * x, 1.0, x, np.array([[3.0], [-1.0]])) == pytest.approx(0, abs=1e-12)
+    assert nm.kernel_alignment(
+        lambda p, x: p * x, 1.0, x, np.array([[3.0], [-1.0]])
+    ) == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +143,15 @@ def test_kernel_alignment_is_one_along_the_leading_eigenvector_and_zero_across(r
         (np.full((6, 2), np.nan), r"`y` is nan at \[0, 0\]"),
     ],
 )
-def test_targets_that_do_not_fit_are_refused(measure, y: np.ndarray, text: str, rng: np.random.Generator):
+def test_targets_that_do_not_fit_are_refused(
+    measure, y: np.ndarray, text: str, rng: np.random.Generator
+):
     with cast.unchecked(), pytest.raises(ValueError, match=text):
         measure(cast.TANH.model, cast.TANH.draw(rng), cast.TANH.inputs(rng, 6), y)
 
 
 def test_an_unknown_norm_is_refused(rng: np.random.Generator):
     with cast.unchecked(), pytest.raises(ValueError, match="`norm` is 'nuclear'; pass"):
-        nm.kernel_alignment(cast.TANH.model, cast.TANH.draw(rng), np.ones((6, 2)), np.ones((6, 2)), norm="nuclear")
+        nm.kernel_alignment(
+            cast.TANH.model, cast.TANH.draw(rng), np.ones((6, 2)), np.ones((6, 2)), norm="nuclear"
+        )

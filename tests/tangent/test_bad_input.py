@@ -23,7 +23,9 @@ VERBS = {
     "spectrum": nm.spectrum,
     "functional_dimension": nm.functional_dimension,
     "exact": lambda f, params, x: nm.functional_dimension(f, params, x, exact=True),
-    "alignment": lambda f, params, x: nm.alignment(f, params, x, np.ones((4, 1)), loss=nm.losses.mse),
+    "alignment": lambda f, params, x: nm.alignment(
+        f, params, x, np.ones((4, 1)), loss=nm.losses.mse
+    ),
     "kernel_alignment": lambda f, params, x: nm.kernel_alignment(f, params, x, np.ones((4, 1))),
     "activation_patterns": nm.activation_patterns,
     "exact patterns": lambda f, params, x: nm.activation_patterns(f, params, x, exact=True),
@@ -42,11 +44,29 @@ def refused(verb, params, x, text: str, f=NET) -> None:
 @every_verb
 def test_wrong_shapes_are_refused(verb):
     refused(
-        verb, PARAMS, np.ones((4, 3)), r"`x` has 3 features but the network takes 2; pass an array of shape \(n, 2\)"
+        verb,
+        PARAMS,
+        np.ones((4, 3)),
+        r"`x` has 3 features but the network takes 2; pass an array of shape \(n, 2\)",
     )
-    refused(verb, PARAMS, np.ones(2), r"`x` has shape \(2,\) but the network takes 2; pass an array of shape \(n, 2\)")
-    refused(verb, PARAMS, np.ones((0, 2)), r"`x` has shape \(0, 2\), so it is empty; pass at least one sample")
-    refused(verb, PARAMS[:1], X, "`params` is 1 layers but the network has 2 layers; pass a tuple of nm.Layer")
+    refused(
+        verb,
+        PARAMS,
+        np.ones(2),
+        r"`x` has shape \(2,\) but the network takes 2; pass an array of shape \(n, 2\)",
+    )
+    refused(
+        verb,
+        PARAMS,
+        np.ones((0, 2)),
+        r"`x` has shape \(0, 2\), so it is empty; pass at least one sample",
+    )
+    refused(
+        verb,
+        PARAMS[:1],
+        X,
+        "`params` is 1 layers but the network has 2 layers; pass a tuple of nm.Layer",
+    )
     wrong = (nm.Layer(np.ones((3, 2)), np.zeros(3)), nm.Layer(np.ones((1, 4)), np.zeros(1)))
     refused(verb, wrong, X, r"`params\[1\]\.weight` has shape \(1, 4\); the network needs \(1, 3\)")
 
@@ -56,7 +76,9 @@ def test_values_that_are_no_finite_reals_are_refused(verb):
     for bad in (np.nan, np.inf):
         x = X.copy()
         x[2, 1] = bad
-        refused(verb, PARAMS, x, rf"`x` is {bad} at \[2, 1\] \(1 such entry\); remove or replace them")
+        refused(
+            verb, PARAMS, x, rf"`x` is {bad} at \[2, 1\] \(1 such entry\); remove or replace them"
+        )
         spoilt = (nm.Layer(PARAMS[0].weight, np.array([0, bad, 0])), PARAMS[1])
         refused(verb, spoilt, X, rf"`params\[0\]\.bias` is {bad} at \[1\]")
     refused(verb, PARAMS, X.astype(complex), r"`x` is complex \(complex128\); pass a real array")
@@ -75,7 +97,9 @@ def test_complex_and_integer_parameters_are_refused(verb):
             rf"`params\[0\]\.weight` has dtype {np.dtype(dtype)}, which has no derivative; cast it with",
         )
     params = jax.tree.map(lambda leaf: leaf.astype(complex), PARAMS)
-    refused(verb, params, X, r"`params\[0\]\.weight` is complex \(complex128\); pass real parameters")
+    refused(
+        verb, params, X, r"`params\[0\]\.weight` is complex \(complex128\); pass real parameters"
+    )
 
 
 @every_verb
@@ -84,7 +108,9 @@ def test_lists_and_integers_are_data_too(verb):
     verb(NET, PARAMS, np.arange(8).reshape(4, 2))
 
 
-@pytest.mark.parametrize("verb", [VERBS[name] for name in ("jacobian", "ntk", "spectrum", "functional_dimension")])
+@pytest.mark.parametrize(
+    "verb", [VERBS[name] for name in ("jacobian", "ntk", "spectrum", "functional_dimension")]
+)
 def test_functions_that_are_no_models_are_refused(verb):
     refused(verb, PARAMS, X, "`f` is an int; pass a model or any function", f=3)
     refused(
@@ -114,7 +140,9 @@ def test_a_model_that_holds_arrays_is_refused_with_the_line_to_write(verb):
     refused(verb, PARAMS, X, "`f` is a Holds, which cannot be hashed, .*nm.from_equinox", f=Holds())
 
 
-@pytest.mark.parametrize("activation, operation", [("tanh", "tanh"), ("gelu", "erfc"), ("exp", "exp")])
+@pytest.mark.parametrize(
+    "activation, operation", [("tanh", "tanh"), ("gelu", "erfc"), ("exp", "exp")]
+)
 def test_exact_arithmetic_needs_rational_activations(activation: str, operation: str):
     text = rf"`f` uses {operation} \(.*\), which has no exact value at rational numbers; pass `exact=False`"
     refused(VERBS["exact"], PARAMS, X, text, f=nm.MLP((2, 3, 1), activation))
@@ -129,7 +157,9 @@ def batch_norm(params, x):
 def test_a_model_that_mixes_its_rows_is_refused(verb, rng: np.random.Generator):
     with (
         cast.unchecked(),
-        pytest.raises(ArithmeticError, match=r"`f` mixes its rows: .* pass a model in evaluation mode"),
+        pytest.raises(
+            ArithmeticError, match=r"`f` mixes its rows: .* pass a model in evaluation mode"
+        ),
     ):
         verb(batch_norm, PARAMS, rng.normal(size=(4, 2)))
 
@@ -137,10 +167,19 @@ def test_a_model_that_mixes_its_rows_is_refused(verb, rng: np.random.Generator):
 @pytest.mark.parametrize(
     "call, text",
     [
-        (lambda: nm.ntk(NET, PARAMS, X, np.ones((3, 5))), "`x2` has 5 features but the network takes 2"),
-        (lambda: nm.ntk(NET, PARAMS, X, np.ones((0, 2))), r"`x2` has shape \(0, 2\), so it is empty"),
+        (
+            lambda: nm.ntk(NET, PARAMS, X, np.ones((3, 5))),
+            "`x2` has 5 features but the network takes 2",
+        ),
+        (
+            lambda: nm.ntk(NET, PARAMS, X, np.ones((0, 2))),
+            r"`x2` has shape \(0, 2\), so it is empty",
+        ),
         (lambda: nm.ntk(NET, PARAMS, X, np.full((3, 2), np.nan)), r"`x2` is nan at \[0, 0\]"),
-        (lambda: nm.ntk(NET, PARAMS, X, memory=0), "`memory` is 0; pass a positive number of bytes"),
+        (
+            lambda: nm.ntk(NET, PARAMS, X, memory=0),
+            "`memory` is 0; pass a positive number of bytes",
+        ),
         (
             lambda: nm.ntk(NET, PARAMS, X, memory="much"),
             "`memory` is 'much'; pass a positive number of bytes, or a string",

@@ -1,4 +1,6 @@
-"""Kernels by layer against the Jacobian's columns, the empirical NNGP against products of outputs."""
+"""Kernels by layer against the Jacobian's columns, the empirical NNGP against products of
+outputs.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +13,22 @@ import neuromanifold as nm
 @pytest.mark.parametrize("options", [{}, {"trace": True}])
 def test_parameters_add_up_and_each_is_its_columns(key, rng, options):
     net = nm.MLP((3, 5, 4, 2), "tanh")
-    params, x1, x2 = net.init(key=key, dtype="float64"), rng.standard_normal((4, 3)), rng.standard_normal((3, 3))
+    params, x1, x2 = (
+        net.init(key=key, dtype="float64"),
+        rng.standard_normal((4, 3)),
+        rng.standard_normal((3, 3)),
+    )
     parts = nm.ntk(net, params, x1, x2, by_layer=True, **options)
     assert list(parts) == ["0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"]
-    np.testing.assert_allclose(sum(parts.values()), nm.ntk(net, params, x1, x2, **options), rtol=1e-12)
+    np.testing.assert_allclose(
+        sum(parts.values()), nm.ntk(net, params, x1, x2, **options), rtol=1e-12
+    )
     if not options:
         left, right = (nm.jacobian(net, params, x) for x in (x1, x2))
         first = net.widths[0] * net.widths[1]
-        np.testing.assert_allclose(parts["0.weight"], left[:, :first] @ right[:, :first].T, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            parts["0.weight"], left[:, :first] @ right[:, :first].T, rtol=0, atol=1e-12
+        )
         assert np.abs(parts["1.weight"] - parts["0.weight"]).max() > 0.01
 
 
@@ -39,14 +49,22 @@ def test_ranks_by_layer_are_those_of_the_columns_alone(key, rng):
     for exact in (False, True):
         ranks = nm.functional_dimension(net, params, x, exact=exact, by_layer=True)
         blocks = np.split(J, np.cumsum([6, 3, 3]), axis=1)
-        assert [int(rank) for rank in ranks.values()] == [np.linalg.matrix_rank(block) for block in blocks]
-        assert sum(map(int, ranks.values())) >= int(nm.functional_dimension(net, params, x, exact=exact))
+        assert [int(rank) for rank in ranks.values()] == [
+            np.linalg.matrix_rank(block) for block in blocks
+        ]
+        assert sum(map(int, ranks.values())) >= int(
+            nm.functional_dimension(net, params, x, exact=exact)
+        )
         assert all(rank.exact == exact for rank in ranks.values())
 
 
 def test_empirical_nngp_is_the_mean_product_of_outputs_and_approaches_the_limit(key, rng, x64):
     net = nm.MLP((3, 6, 4), "relu", scaling="ntk")
-    params, x1, x2 = net.init(key=key, dtype="float64"), rng.standard_normal((4, 3)), rng.standard_normal((2, 3))
+    params, x1, x2 = (
+        net.init(key=key, dtype="float64"),
+        rng.standard_normal((4, 3)),
+        rng.standard_normal((2, 3)),
+    )
     np.testing.assert_allclose(
         nm.empirical_nngp(net, params, x1, x2), net(params, x1) @ net(params, x2).T / 4, rtol=1e-13
     )

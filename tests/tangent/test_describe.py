@@ -1,4 +1,6 @@
-"""Networks written as functions, read from their graphs: the same layers, the same kernels, and what is refused."""
+"""Networks written as functions, read from their graphs: the same layers, the same kernels, and
+what is refused.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,25 +19,38 @@ def fan_in(name, leaf):
 @pytest.mark.parametrize("scaling", ["ntk", "standard"])
 @pytest.mark.parametrize("name", WITH_LIMITS)
 def test_descriptions_survive_their_graph(name, scaling, key, rng):
-    """From `Sequential` to a function, to its graph, and back: kernels to rounding, in both scalings."""
-    given = nm.Sequential(*WITH_LIMITS[name].layers, input_shape=WITH_LIMITS[name].input_shape, scaling=scaling)
+    """From `Sequential` to a function, to its graph, and back: kernels to rounding, in both
+    scalings.
+    """
+    given = nm.Sequential(
+        *WITH_LIMITS[name].layers, input_shape=WITH_LIMITS[name].input_shape, scaling=scaling
+    )
     params, x = given.init(key=key), rng.standard_normal((3, *given.input_shape))
     if scaling == "standard":
         leaves = zip(nm.trace(given, params, x).parameters, jax.tree.leaves(params), strict=True)
-        leaf_std = {n: 0.5 if n.endswith("bias") else 1.2 / np.sqrt(fan_in(n, leaf)) for n, leaf in leaves}
+        leaf_std = {
+            n: 0.5 if n.endswith("bias") else 1.2 / np.sqrt(fan_in(n, leaf)) for n, leaf in leaves
+        }
         found = nm.describe(lambda p, x: given(p, x), params, x, leaf_std=leaf_std)
         expected = nm.infinite_ntk(given, x, weight_std=1.2, bias_std=0.5)
     else:
-        found, expected = nm.describe(lambda p, x: given(p, x), params, x), nm.infinite_ntk(given, x)
+        found, expected = (
+            nm.describe(lambda p, x: given(p, x), params, x),
+            nm.infinite_ntk(given, x),
+        )
     assert found.scaling == scaling
     np.testing.assert_allclose(nm.infinite_ntk(found, x), expected, rtol=1e-12)
 
 
 def test_a_network_of_ones_own(key, rng):
-    """Weights (in, out), an activation that no library has, jax.nn's convolution with HWIO kernels."""
+    """Weights (in, out), an activation that no library has, jax.nn's convolution with HWIO
+    kernels.
+    """
 
     def f(params, x):
-        y = jax.lax.conv_general_dilated(x, params["k"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        y = jax.lax.conv_general_dilated(
+            x, params["k"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
         y = jax.nn.relu(y / 3.0 + params["c"])
         y = y.mean(axis=(1, 2)) @ params["w"] * 0.5
         return (y + jnp.sin(2 * y)) @ params["v"]
@@ -54,10 +69,14 @@ def test_a_network_of_ones_own(key, rng):
         Dense(1, weight_std=np.sqrt(5), bias=False),
         input_shape=(4, 4, 2),
     )
-    assert [type(layer).__name__ for layer in found.layers] == [type(layer).__name__ for layer in same.layers]
+    assert [type(layer).__name__ for layer in found.layers] == [
+        type(layer).__name__ for layer in same.layers
+    ]
     for one, two in zip(nm.infinite_kernels(found, x), nm.infinite_kernels(same, x), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-10)
-    other = nm.infinite_ntk(nm.Sequential(*same.layers[:-2], "sin", same.layers[-1], input_shape=(4, 4, 2)), x)
+    other = nm.infinite_ntk(
+        nm.Sequential(*same.layers[:-2], "sin", same.layers[-1], input_shape=(4, 4, 2)), x
+    )
     assert np.abs(other - nm.infinite_ntk(found, x)).max() > 1e-3
 
 
@@ -91,7 +110,9 @@ def test_what_is_refused(f, params, options, message, rng):
 
 
 def normalised(h):
-    return (h - h.mean(axis=-1, keepdims=True)) / jnp.sqrt(jnp.var(h, axis=-1, keepdims=True) + 1e-5)
+    return (h - h.mean(axis=-1, keepdims=True)) / jnp.sqrt(
+        jnp.var(h, axis=-1, keepdims=True) + 1e-5
+    )
 
 
 def one_head(p, x):
@@ -115,20 +136,28 @@ def two_heads(p, x):
 
 @pytest.mark.parametrize("f, heads", [(one_head, 1), (two_heads, 2)])
 def test_attention_and_layer_norm_of_ones_own(f, heads, rng):
-    """Recognised by what they compute. At infinite width heads only share the keys' width among them, here by the factor 1/4."""
+    """Recognised by what they compute. At infinite width heads only share the keys' width among
+    them, here by the factor 1/4.
+    """
     shapes = {"e": (3, 6), "k": (6, 4), "v": (6, 4), "o": (4, 6), "b": (6,), "w": (6, 1)}
     params = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     x = rng.standard_normal((2, 5, 3))
     found = nm.describe(f, params, x)
     size = 0.3**0.5
     attention = Attention(
-        6, key_std=np.sqrt(6 / heads), value_std=size * np.sqrt(6), out_std=size * np.sqrt(4), bias_std=1.0
+        6,
+        key_std=np.sqrt(6 / heads),
+        value_std=size * np.sqrt(6),
+        out_std=size * np.sqrt(4),
+        bias_std=1.0,
     )
     same = nm.Sequential(
         Dense(6, weight_std=np.sqrt(3), bias=False), LayerNorm(eps=1e-5), Residual(attention), "relu", GlobalAvgPool(),
         Dense(1, weight_std=np.sqrt(6), bias=False), input_shape=(5, 3),
     )  # fmt: skip
-    assert [type(layer).__name__ for layer in found.layers] == [type(layer).__name__ for layer in same.layers]
+    assert [type(layer).__name__ for layer in found.layers] == [
+        type(layer).__name__ for layer in same.layers
+    ]
     assert found.layers[2].layers[0].heads == heads
     np.testing.assert_allclose(nm.infinite_ntk(found, x), nm.infinite_ntk(same, x), rtol=1e-10)
 

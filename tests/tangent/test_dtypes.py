@@ -1,4 +1,6 @@
-"""Which float comes out, under which flag, inside and outside of transformations; and that nothing compiles twice."""
+"""Which float comes out, under which flag, inside and outside of transformations; and that
+nothing compiles twice.
+"""
 
 import contextlib
 import logging
@@ -31,7 +33,9 @@ def converted(tree, dtype):
     return jax.tree.map(lambda leaf: np.asarray(leaf).astype(dtype), tree)
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__)
+@pytest.mark.parametrize(
+    "dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__
+)
 def test_the_widest_dtype_comes_out(dtype, rng: np.random.Generator, x64: bool):
     """At least float32; 64-bit NumPy parameters keep their precision although the flag is off."""
     member = cast.OUTPUTS
@@ -52,14 +56,23 @@ def test_the_widest_dtype_comes_out(dtype, rng: np.random.Generator, x64: bool):
 def test_one_wide_argument_makes_everything_wide(narrow: str, rng: np.random.Generator):
     member = cast.SHARED
     params, x = member.draw(rng), member.inputs(rng, 6)
-    params, x = (converted(params, np.float32), x) if narrow == "params" else (params, x.astype(np.float32))
-    found, jacobian = nm.ntk(member.model, params, x), member.jacobian(converted(params, float), x.astype(float))
+    params, x = (
+        (converted(params, np.float32), x) if narrow == "params" else (params, x.astype(np.float32))
+    )
+    found, jacobian = (
+        nm.ntk(member.model, params, x),
+        member.jacobian(converted(params, float), x.astype(float)),
+    )
     assert found.dtype == np.float64
-    np.testing.assert_allclose(found, jacobian @ jacobian.T, rtol=0, atol=1e-13 * np.abs(found).max())
+    np.testing.assert_allclose(
+        found, jacobian @ jacobian.T, rtol=0, atol=1e-13 * np.abs(found).max()
+    )
 
 
 def test_results_of_eager_calls_do_not_decay(rng: np.random.Generator):
-    """A float64 JAX array would become float32 at the next operation with the flag off; NumPy arrays stay."""
+    """A float64 JAX array would become float32 at the next operation with the flag off; NumPy
+    arrays stay.
+    """
     params, x = cast.OUTPUTS.draw(rng), cast.OUTPUTS.inputs(rng, 6)
     for name, value in numbers(params, x).items():
         if name != "product":
@@ -80,8 +93,12 @@ def test_transformed_values_are_the_eager_ones(dtype, rng: np.random.Generator):
         expected = np.stack([values[name] for values in eager])
         atol = 1e3 * np.finfo(dtype).eps * np.abs(expected).max()
         assert np.asarray(mapped[name]).dtype == np.asarray(jitted[name]).dtype
-        np.testing.assert_allclose(np.asarray(jitted[name]), expected[0], rtol=0, atol=atol, err_msg=name)
-        np.testing.assert_allclose(np.asarray(mapped[name]), expected, rtol=0, atol=atol, err_msg=name)
+        np.testing.assert_allclose(
+            np.asarray(jitted[name]), expected[0], rtol=0, atol=atol, err_msg=name
+        )
+        np.testing.assert_allclose(
+            np.asarray(mapped[name]), expected, rtol=0, atol=atol, err_msg=name
+        )
     assert np.asarray(mapped["spectrum"]).dtype == np.float64
     assert np.asarray(mapped["jacobian"]).dtype == dtype
 
@@ -95,11 +112,20 @@ TRANSFORMATIONS = {
 
 @pytest.mark.parametrize("transform", TRANSFORMATIONS.values(), ids=TRANSFORMATIONS)
 @pytest.mark.parametrize("traced", ["params", "x"])
-def test_exact_arithmetic_refuses_tracers_in_one_sentence(transform, traced: str, rng: np.random.Generator):
-    params, x = converted(cast.OUTPUTS.draw(rng), np.float32), cast.OUTPUTS.inputs(rng, 6).astype(np.float32)
+def test_exact_arithmetic_refuses_tracers_in_one_sentence(
+    transform, traced: str, rng: np.random.Generator
+):
+    params, x = (
+        converted(cast.OUTPUTS.draw(rng), np.float32),
+        cast.OUTPUTS.inputs(rng, 6).astype(np.float32),
+    )
 
     def value(t):
-        p, data = (jax.tree.map(lambda leaf: leaf * t, params), x) if traced == "params" else (params, x * t)
+        p, data = (
+            (jax.tree.map(lambda leaf: leaf * t, params), x)
+            if traced == "params"
+            else (params, x * t)
+        )
         return nm.functional_dimension(cast.OUTPUTS.model, p, data, exact=True).value
 
     sentence = r"^`exact=True` needs concrete values and runs on the host; call it outside [^.]*\."
@@ -144,7 +170,9 @@ def everything(member: cast.Member, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("member", [cast.OUTPUTS, cast.SHARED], ids=str)
-def test_a_second_call_with_the_same_shapes_compiles_nothing(member: cast.Member, rng: np.random.Generator):
+def test_a_second_call_with_the_same_shapes_compiles_nothing(
+    member: cast.Member, rng: np.random.Generator
+):
     everything(member, rng)
     with compilations() as second:
         everything(member, rng)

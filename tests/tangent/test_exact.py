@@ -1,4 +1,6 @@
-"""The exact functional dimension against elimination over the rationals, and against spectra with a clear gap."""
+"""The exact functional dimension against elimination over the rationals, and against spectra
+with a clear gap.
+"""
 
 from fractions import Fraction
 
@@ -18,7 +20,10 @@ def degenerate(rng: np.random.Generator, params: tuple[nm.Layer, ...]) -> tuple[
     if len(params) == 1:
         return params
     index = int(rng.integers(len(params) - 1))
-    weight, bias = params[index].weight.copy(), None if params[index].bias is None else params[index].bias.copy()
+    weight, bias = (
+        params[index].weight.copy(),
+        None if params[index].bias is None else params[index].bias.copy(),
+    )
     kind, first, last = rng.integers(3), 0, len(weight) - 1
     if kind == 0:
         weight[:] = 0
@@ -56,7 +61,11 @@ def test_exact_rank_is_the_one_over_the_rationals(rng: np.random.Generator, draw
         x = x[rng.integers(0, len(x), len(x))] if number % 3 == 0 else x
         rank = nm.functional_dimension(member.model, params, x, exact=True)
         assert rank.exact
-        assert int(rank) == naive.functional_dimension(member.reference, params, x), (member.model, params, x)
+        assert int(rank) == naive.functional_dimension(member.reference, params, x), (
+            member.model,
+            params,
+            x,
+        )
         assert len(rank.certificate.kinks) + rank.certificate.ties == len(kinks(member, params, x))
         deficient += int(rank) < min(len(x) * member.outputs, member.model.n_params)
         singular += bool(rank.certificate.kinks)
@@ -64,9 +73,15 @@ def test_exact_rank_is_the_one_over_the_rationals(rng: np.random.Generator, draw
     tally(singular, of=total, what="samples with a pre-activation that is exactly zero")
 
 
-@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__)
-@pytest.mark.parametrize("member", [cast.BIAS_FREE, cast.SQUARE, cast.MIXED_RELU, cast.NTK], ids=str)
-def test_floats_of_every_width_are_taken_at_their_exact_value(member: cast.Member, dtype, rng: np.random.Generator):
+@pytest.mark.parametrize(
+    "dtype", [jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64], ids=lambda t: t.__name__
+)
+@pytest.mark.parametrize(
+    "member", [cast.BIAS_FREE, cast.SQUARE, cast.MIXED_RELU, cast.NTK], ids=str
+)
+def test_floats_of_every_width_are_taken_at_their_exact_value(
+    member: cast.Member, dtype, rng: np.random.Generator
+):
     params = jax.tree.map(lambda leaf: np.asarray(leaf).astype(dtype), member.draw(rng))
     x = member.inputs(rng, 4).astype(dtype)
     rank = nm.functional_dimension(member.model, params, x, exact=True)
@@ -74,8 +89,11 @@ def test_floats_of_every_width_are_taken_at_their_exact_value(member: cast.Membe
     assert rank.certificate.verify(member.model, params, x)
 
 
-def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(rng: np.random.Generator, draws, tally):
-    """Rows of very different size mislead float64 even so (once in 2,000 networks, by compositions of squares): then
+def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(
+    rng: np.random.Generator, draws, tally
+):
+    """Rows of very different size mislead float64 even so (once in 2,000 networks, by compositions
+    of squares): then
     the exact rank is the larger one, and the one of the Jacobian with rows of length one."""
     total, clear, deficient, misled = draws(120), 0, 0, 0
     for _ in range(total):
@@ -96,24 +114,34 @@ def test_exact_rank_is_the_float64_rank_wherever_the_gap_is_clear(rng: np.random
             assert exact == rank, (member.model, params, x)
     assert misled <= max(1, total / 200)
     tally(
-        clear, of=total, what=f"spectra with a gap above 1e6, {total - clear} excluded, {misled} misled by their scale"
+        clear,
+        of=total,
+        what=f"spectra with a gap above 1e6, {total - clear} excluded, {misled} misled by their "
+        "scale",
     )
     tally(deficient, of=clear, what="of them below full rank")
 
 
 @pytest.mark.parametrize("member", cast.EXACT, ids=str)
-def test_exact_rank_of_the_cast_is_the_numerical_one(member: cast.Member, rng: np.random.Generator, x64: bool):
+def test_exact_rank_of_the_cast_is_the_numerical_one(
+    member: cast.Member, rng: np.random.Generator, x64: bool
+):
     params, x = member.draw(rng), member.inputs(rng, 40)
-    exact, numerical = (nm.functional_dimension(member.model, params, x, exact=e) for e in (True, False))
+    exact, numerical = (
+        nm.functional_dimension(member.model, params, x, exact=e) for e in (True, False)
+    )
     assert int(exact) == int(numerical.value) and numerical.gap > 1e6
     assert (exact.exact, numerical.exact) == (True, False)
 
 
 @pytest.mark.parametrize(
-    "x, rank", [([[1, 1], [1, 1 + 2.0**-52]], 2), ([[1, 1], [1, 1]], 1), ([[0.1, 0.7], [0.3, 2.1]], 2)]
+    "x, rank",
+    [([[1, 1], [1, 1 + 2.0**-52]], 2), ([[1, 1], [1, 1]], 1), ([[0.1, 0.7], [0.3, 2.1]], 2)],
 )
 def test_a_rank_that_floats_cannot_see(x: list, rank: int):
-    """The Jacobian of a linear unit is X itself; 0.1·2.1 and 0.7·0.3 are equal decimals and unequal floats."""
+    """The Jacobian of a linear unit is X itself; 0.1·2.1 and 0.7·0.3 are equal decimals and
+    unequal floats.
+    """
     net, params, x = nm.MLP((2, 1), bias=False), (nm.Layer(np.ones((1, 2)), None),), np.array(x)
     assert naive.exact_rank(naive.exact(x)) == rank
     assert int(nm.functional_dimension(net, params, x, exact=True)) == rank
@@ -124,23 +152,30 @@ def test_numbers_of_every_size(rng: np.random.Generator):
     net, reference = nm.MLP((2, 3, 1)), naive.Network(((naive.RELU,) * 3,))
     params = (
         nm.Layer(
-            np.array([[1e300, 5e-324], [1e-300, -1.0], [2.0**-1022, 2.0**1000]]), np.array([0.0, 1e-310, -(2.0**900)])
+            np.array([[1e300, 5e-324], [1e-300, -1.0], [2.0**-1022, 2.0**1000]]),
+            np.array([0.0, 1e-310, -(2.0**900)]),
         ),
         nm.Layer(np.array([[1e-308, 1e308, 1.0]]), np.zeros(1)),
     )
     x = rng.normal(size=(6, 2))
-    assert int(nm.functional_dimension(net, params, x, exact=True)) == naive.functional_dimension(reference, params, x)
+    assert int(nm.functional_dimension(net, params, x, exact=True)) == naive.functional_dimension(
+        reference, params, x
+    )
 
 
 def test_an_activation_that_underflows_is_not_zero():
-    """z⁸¹ at 1e-5 is 1e-405, and (1e-120)³ is 1e-360: both are zero in float64 and positive in truth."""
+    """z⁸¹ at 1e-5 is 1e-405, and (1e-120)³ is 1e-360: both are zero in float64 and positive in
+    truth.
+    """
     chain = nm.MLP((1,) * 7, ("power(3)",) * 4 + ("relu",), bias=False)
     ones = tuple(nm.Layer(np.ones((1, 1))) for _ in range(6))
     assert int(nm.functional_dimension(chain, ones, np.array([[1e-5]]), exact=True)) == 1
     net = nm.MLP((1, 2, 2, 1), ("power(3)", "relu"))
     first = nm.Layer(np.array([[1e-120], [2e-120]]), np.zeros(2))
     params = (first, nm.Layer(np.eye(2), np.zeros(2)), nm.Layer(np.ones((1, 2)), np.zeros(1)))
-    assert int(nm.functional_dimension(net, params, np.array([[1.0], [2.0], [3.0]]), exact=True)) == 3
+    assert (
+        int(nm.functional_dimension(net, params, np.array([[1.0], [2.0], [3.0]]), exact=True)) == 3
+    )
 
 
 def _of_any_size(rng: np.random.Generator, tree):
@@ -154,12 +189,16 @@ def _of_any_size(rng: np.random.Generator, tree):
 
 
 def test_signs_of_numbers_of_any_size_are_proved(rng: np.random.Generator, draws, tally):
-    """The float64 pass against ball arithmetic, weights and data over 10^±300: products underflow, overflow and do not."""
+    """The float64 pass against ball arithmetic, weights and data over 10^±300: products
+    underflow, overflow and do not.
+    """
     total, escalated = draws(60), 0
     for _ in range(total):
         member = cast.architecture(rng, width=3, depth=3)
         params, x = _of_any_size(rng, member.draw(rng)), _of_any_size(rng, member.inputs(rng, 4))
-        fast, slow = (exact_signs(member.model, params, x, balls_only=balls) for balls in (False, True))
+        fast, slow = (
+            exact_signs(member.model, params, x, balls_only=balls) for balls in (False, True)
+        )
         for a, b in zip(fast.layers, slow.layers, strict=True):
             np.testing.assert_array_equal(a, b)
         escalated += fast.escalated > 0
@@ -167,7 +206,9 @@ def test_signs_of_numbers_of_any_size_are_proved(rng: np.random.Generator, draws
 
 
 @pytest.mark.parametrize("member", [cast.OUTPUTS, cast.NTK, cast.SQUARE], ids=str)
-def test_a_certificate_verifies_and_a_tampered_one_does_not(member: cast.Member, rng: np.random.Generator):
+def test_a_certificate_verifies_and_a_tampered_one_does_not(
+    member: cast.Member, rng: np.random.Generator
+):
     params, x = member.draw(rng), member.inputs(rng, 30)
     certificate = nm.functional_dimension(member.model, params, x, exact=True).certificate
     assert certificate.verify(member.model, params, x)
@@ -176,7 +217,9 @@ def test_a_certificate_verifies_and_a_tampered_one_does_not(member: cast.Member,
     assert not certificate.verify(member.model, params, x + 2.0**-20)
     assert not certificate.verify(member.model, params, x[:-1])
     for change in (-1, 1):
-        assert not tampered(certificate, rank=certificate.rank + change).verify(member.model, params, x)
+        assert not tampered(certificate, rank=certificate.rank + change).verify(
+            member.model, params, x
+        )
 
 
 def tampered(certificate, **changes):
@@ -198,7 +241,9 @@ def test_a_certificate_names_its_route_and_its_risk(rng: np.random.Generator, dr
         assert certificate.failure_probability < 1e-9
         assert certificate.verify(member.model, params, x)
         if number % 5 == 0:
-            insisted = nm.functional_dimension(member.model, params, x, exact=True, prove=True).certificate
+            insisted = nm.functional_dimension(
+                member.model, params, x, exact=True, prove=True
+            ).certificate
             assert insisted.proved
             assert insisted.rank == certificate.rank
     tally(proved, of=total, what="exact ranks proved without insisting")
@@ -221,26 +266,40 @@ def test_a_claim_of_proof_is_verified_too(rng: np.random.Generator, tally):
 @pytest.mark.parametrize(
     "activation, scalar",
     [
-        (nm.Activation(lambda z: 1 + 2 * z - 3 * z**2, polynomial=(1.0, 2.0, -3.0)), cast.NAIVE_PARABOLA),
+        (
+            nm.Activation(lambda z: 1 + 2 * z - 3 * z**2, polynomial=(1.0, 2.0, -3.0)),
+            cast.NAIVE_PARABOLA,
+        ),
         (
             nm.Activation(lambda z: jnp.where(z > 0, 2 * z, -z / 2), slopes=(-0.5, 2.0)),
-            naive.Scalar(lambda z: 2 * z if z > 0 else -z / 2, lambda z: 2 if z > 0 else Fraction(-1, 2)),
+            naive.Scalar(
+                lambda z: 2 * z if z > 0 else -z / 2, lambda z: 2 if z > 0 else Fraction(-1, 2)
+            ),
         ),
     ],
     ids=["polynomial", "slopes"],
 )
-def test_a_declared_function_has_exact_ranks(activation: nm.Activation, scalar: naive.Scalar, rng: np.random.Generator):
+def test_a_declared_function_has_exact_ranks(
+    activation: nm.Activation, scalar: naive.Scalar, rng: np.random.Generator
+):
     params = cast.coarse(rng, cast.drawn((2, 3, 2), True)(rng))
     x = cast.coarse(rng, rng.normal(size=(9, 2)))
     expected = naive.functional_dimension(naive.Network(((scalar,) * 3,)), params, x)
-    assert int(nm.functional_dimension(nm.MLP((2, 3, 2), activation), params, x, exact=True)) == expected
+    assert (
+        int(nm.functional_dimension(nm.MLP((2, 3, 2), activation), params, x, exact=True))
+        == expected
+    )
 
 
 def test_a_function_is_read_from_its_operations_not_from_what_is_declared():
-    """w₂(w₁x + b₁)² + b₂ at x = 1, 1, 2 has rows (2, 1, 2, 1)-like of rank 2; a transcendental function is refused by name and line."""
+    """w₂(w₁x + b₁)² + b₂ at x = 1, 1, 2 has rows (2, 1, 2, 1)-like of rank 2; a transcendental
+    function is refused by name and line.
+    """
     params = (nm.Layer(np.ones((1, 1)), np.zeros(1)), nm.Layer(np.ones((1, 1)), np.zeros(1)))
     net = nm.MLP((1, 1, 1), nm.Activation(lambda z: z**2))
-    assert int(nm.functional_dimension(net, params, np.array([[1.0], [1.0], [2.0]]), exact=True)) == 2
+    assert (
+        int(nm.functional_dimension(net, params, np.array([[1.0], [1.0], [2.0]]), exact=True)) == 2
+    )
     smooth = nm.MLP((1, 1, 1), nm.Activation(lambda z: jnp.tanh(z) ** 2))
     with pytest.raises(
         ValueError,

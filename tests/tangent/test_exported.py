@@ -35,7 +35,11 @@ def _written(folder: Path, f: Any, params: Any, x: Any, reason: str) -> dict[str
 
 def _networks(key: Any, rng: np.random.Generator) -> dict[str, tuple[Any, Any, Any]]:
     """One network for each reason that the checker re-checks in full."""
-    regions, full, symmetric = nm.MLP((1, 6, 6, 1)), nm.MLP((3, 4, 1)), nm.MLP((2, 2, 2), nm.power(2), bias=False)
+    regions, full, symmetric = (
+        nm.MLP((1, 6, 6, 1)),
+        nm.MLP((3, 4, 1)),
+        nm.MLP((2, 2, 2), nm.power(2), bias=False),
+    )
     return {
         "regions": (regions, regions.init(key=key), np.linspace(-1, 1, 25)[:, None]),
         "full rank": (full, full.init(key=key), rng.normal(size=(4, 3))),
@@ -51,7 +55,9 @@ def test_every_claim_is_re_checked_and_holds(reason, key, rng, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "architecture", [a for a in EXACT if a.name in ("max-pooling", "residual", "recurrent")], ids=str
+    "architecture",
+    [a for a in EXACT if a.name in ("max-pooling", "residual", "recurrent")],
+    ids=str,
 )
 def test_the_instructions_of_other_networks(architecture, rng, tmp_path):
     params, x = architecture.draw(rng), architecture.inputs(rng, 4)
@@ -60,11 +66,18 @@ def test_the_instructions_of_other_networks(architecture, rng, tmp_path):
     jacobian = document["jacobian"]
     exact = checker.evaluate(jacobian["instructions"], {jacobian["output"]})[jacobian["output"]]
     expected = nm.jacobian(architecture.f, params, x)
-    assert np.allclose(np.array([float(v) for v in exact]).reshape(expected.shape), expected, rtol=1e-12, atol=1e-13)
+    assert np.allclose(
+        np.array([float(v) for v in exact]).reshape(expected.shape),
+        expected,
+        rtol=1e-12,
+        atol=1e-13,
+    )
 
 
 def _composite(start: int) -> int:
-    """The first odd composite number from an odd `start` on: another prime would be a true claim."""
+    """The first odd composite number from an odd `start` on: another prime would be a true
+    claim.
+    """
     return next(n for n in itertools.count(start, 2) if not flint.fmpz(n).is_prime())
 
 
@@ -75,10 +88,14 @@ def _altered(document: dict[str, Any], rng: np.random.Generator) -> str:
     edits = {
         "rank": lambda: claims.update(rank=r + int(rng.choice([-1, 1]))),
         "shape": lambda: claims.update(shape=[height, width + 1]),
-        "prime": lambda: claims.update(prime=_composite(claims["prime"] + 2 * int(rng.integers(1, 4)))),
+        "prime": lambda: claims.update(
+            prime=_composite(claims["prime"] + 2 * int(rng.integers(1, 4)))
+        ),
         "rows": lambda: claims["rows"].__setitem__(0, claims["rows"][-1]),
         "columns": lambda: claims["columns"].__setitem__(-1, claims["columns"][0]),
-        "reason": lambda: claims.update(reason="full rank" if claims["reason"] != "full rank" else "kernel vectors"),
+        "reason": lambda: claims.update(
+            reason="full rank" if claims["reason"] != "full rank" else "kernel vectors"
+        ),
         "probability": lambda: claims.update(failure_probability=1e-9),
     }
     if bends["signs"]:
@@ -98,7 +115,9 @@ def _altered(document: dict[str, Any], rng: np.random.Generator) -> str:
 
 
 def test_twenty_tampered_certificates_are_refused(key, rng, tmp_path, tally):
-    documents = [_written(tmp_path, *network, reason) for reason, network in _networks(key, rng).items()]
+    documents = [
+        _written(tmp_path, *network, reason) for reason, network in _networks(key, rng).items()
+    ]
     edited = set()
     for index in range(20):
         document = json.loads(json.dumps(documents[index % len(documents)]))
@@ -108,7 +127,9 @@ def test_twenty_tampered_certificates_are_refused(key, rng, tmp_path, tally):
 
 
 def test_primes_are_told_from_composites(rng):
-    """Carmichael numbers without small factors, which Fermat's test lets through, and numbers drawn at random."""
+    """Carmichael numbers without small factors, which Fermat's test lets through, and numbers
+    drawn at random.
+    """
     found = 0
     for k in itertools.count(10**5):
         factors = [6 * k + 1, 12 * k + 1, 18 * k + 1]
@@ -138,7 +159,9 @@ def test_a_byte_changed_in_the_file_is_seen_and_the_exit_status_says_so(key, rng
 
 def test_a_jacobian_too_large_to_write_is_refused(key, rng, monkeypatch, tmp_path):
     monkeypatch.setattr(exported, "_MOST_NUMBERS", 80)
-    with pytest.raises(ValueError, match="the Jacobian is 4×21, too large to be written out as instructions"):
+    with pytest.raises(
+        ValueError, match="the Jacobian is 4×21, too large to be written out as instructions"
+    ):
         _written(tmp_path, *_networks(key, rng)["full rank"], "full rank")
 
 

@@ -1,4 +1,6 @@
-"""The kernel on a disk: equal to the kernel in memory, whole after every kill, and never wrong in silence."""
+"""The kernel on a disk: equal to the kernel in memory, whole after every kill, and never wrong
+in silence.
+"""
 
 import os
 import signal
@@ -38,7 +40,9 @@ def test_it_is_the_kernel(trace: bool, tile: int | None, tmp_path: Path, rng):
     assert made.shape == kernel.shape and made.dense().dtype == np.float32
     np.testing.assert_allclose(made.dense(), kernel, atol=8 * EPS * np.abs(kernel).max(), rtol=0)
     v = rng.standard_normal((len(kernel), 2))
-    np.testing.assert_allclose(made @ v, made.dense().astype(np.float64) @ v, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(
+        made @ v, made.dense().astype(np.float64) @ v, rtol=1e-10, atol=1e-10
+    )
     side = -(-23 // (tile or 23))
     stored = list((tmp_path / "kernel.zarr" / "c").rglob("*"))
     assert sum(path.is_file() for path in stored) == side * (side + 1) // 2
@@ -50,7 +54,9 @@ def test_what_is_asked_of_the_store_is_what_the_matrix_says(tmp_path: Path, rng)
     values = np.linalg.eigvalsh(kernel)[::-1]
     found = made.spectrum(5, vectors=True)
     np.testing.assert_allclose(found.eigenvalues, values[:5], rtol=1e-9)
-    assert (found.residuals <= 1e-10 * values[0]).all() and found.trace == pytest.approx(np.trace(kernel))
+    assert (found.residuals <= 1e-10 * values[0]).all() and found.trace == pytest.approx(
+        np.trace(kernel)
+    )
     np.testing.assert_allclose(made.spectrum(23).eigenvalues, values, atol=1e-12 * values[0])
     p = np.maximum(values, 0) / values[values > 0].sum()
     exact = float(np.exp(-(p[p > 0] * np.log(p[p > 0])).sum()))
@@ -63,17 +69,24 @@ def test_what_is_asked_of_the_store_is_what_the_matrix_says(tmp_path: Path, rng)
     assert (solved.residuals < 1e-10).all()
     np.testing.assert_allclose(solved.x, inverse @ y, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(
-        made.regression(y, other, ridge=ridge, rtol=1e-11), cross @ inverse @ y, rtol=1e-5, atol=1e-6
+        made.regression(y, other, ridge=ridge, rtol=1e-11),
+        cross @ inverse @ y,
+        rtol=1e-5,
+        atol=1e-6,
     )
     mean, covariance = made.posterior(y, other, noise=ridge, rtol=1e-11)
     prior = np.asarray(nm.ntk(NET, PARAMS, other, trace=True), np.float64)
     np.testing.assert_allclose(mean, cross @ inverse @ y, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(covariance, prior - cross @ inverse @ cross.T, atol=1e-5 * prior.max())
+    np.testing.assert_allclose(
+        covariance, prior - cross @ inverse @ cross.T, atol=1e-5 * prior.max()
+    )
 
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_bounds_on_the_functional_dimension(trace: bool, tmp_path: Path):
-    """Scalings of hidden neurons leave directions that no kernel sees; half of the digits suffice here, so that the bound is the rank."""
+    """Scalings of hidden neurons leave directions that no kernel sees; half of the digits
+    suffice here, so that the bound is the rank.
+    """
     params = jax.tree.map(lambda a: np.asarray(a, np.float64), PARAMS)
     made = nm.gram(NET, params, X.astype(np.float64), store=tmp_path, tile=9, trace=trace)
     rank = nm.functional_dimension(NET, params, X.astype(np.float64))
@@ -96,7 +109,9 @@ def test_tiles_that_do_not_fit_are_computed_in_pieces(tmp_path: Path, monkeypatc
     def small(made, left, right, **options):
         rows = max(side.samples.shape[0] for side in (left, right))
         if rows > 4:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate")
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate"
+            )
         sizes.append(rows)
         return real(made, left, right, **options)
 
@@ -112,9 +127,14 @@ def test_tiles_that_do_not_fit_are_computed_in_pieces(tmp_path: Path, monkeypatc
 def test_regression_of_all_outputs(tmp_path: Path, rng):
     made = nm.gram(NET, PARAMS, X, store=tmp_path, tile=10)
     y, other = rng.standard_normal((23, 2)), X[:3]
-    K, cross = made.dense().astype(np.float64), np.asarray(nm.ntk(NET, PARAMS, other, X), np.float64)
+    K, cross = (
+        made.dense().astype(np.float64),
+        np.asarray(nm.ntk(NET, PARAMS, other, X), np.float64),
+    )
     expected = (cross @ np.linalg.solve(K + 0.1 * np.eye(46), y.ravel())).reshape(3, 2)
-    np.testing.assert_allclose(made.regression(y, other, ridge=0.1, rtol=1e-11), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        made.regression(y, other, ridge=0.1, rtol=1e-11), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_blocked_lanczos_finds_equal_and_negative_eigenvalues(rng):
@@ -123,7 +143,9 @@ def test_blocked_lanczos_finds_equal_and_negative_eigenvalues(rng):
     A = (U * values) @ U.T
     found = krylov.largest_eigenpairs(lambda v: A @ v, 300, 5)
     np.testing.assert_allclose(found.values, values[:5], rtol=1e-9)
-    np.testing.assert_allclose(np.abs(found.vectors @ A - found.values[:, None] * found.vectors), 0, atol=1e-8)
+    np.testing.assert_allclose(
+        np.abs(found.vectors @ A - found.values[:, None] * found.vectors), 0, atol=1e-8
+    )
     with pytest.raises(ValueError, match=r"`k` is 301 but the matrix has 300 rows"):
         krylov.largest_eigenpairs(lambda v: A @ v, 300, 301)
 
@@ -141,7 +163,9 @@ def test_a_flipped_bit_is_noticed_and_repaired(tmp_path: Path, rng, draws, tally
                 nm.gram(NET, PARAMS, X, store=tmp_path, tile=6)
             (tmp_path / name).write_bytes(whole[name])
         else:
-            with pytest.warns(UserWarning, match=r"1 tiles of .* were damaged and are computed anew"):
+            with pytest.warns(
+                UserWarning, match=r"1 tiles of .* were damaged and are computed anew"
+            ):
                 nm.gram(NET, PARAMS, X, store=tmp_path, tile=6)
             repaired += 1
         assert content(tmp_path) == whole
@@ -154,7 +178,9 @@ def test_a_damaged_or_missing_tile_is_not_read(tmp_path: Path):
     data = bytearray(file.read_bytes())
     data[9] ^= 4
     file.write_bytes(data)
-    with pytest.raises(ValueError, match=r"tile \(1, 2\) of .* is damaged .*; call `nm.gram` again"):
+    with pytest.raises(
+        ValueError, match=r"tile \(1, 2\) of .* is damaged .*; call `nm.gram` again"
+    ):
         made.dense()
     file.unlink()
     with pytest.raises(ValueError, match=r"tile \(1, 2\) of .* is missing"):
@@ -183,7 +209,9 @@ def test_another_kernel_is_refused(change: dict, message: str, tmp_path: Path):
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path):
     (tmp_path / "thesis.tex").write_text("…")
-    with pytest.raises(ValueError, match=r"holds other files \(thesis.tex, …\); name an empty or a new folder"):
+    with pytest.raises(
+        ValueError, match=r"holds other files \(thesis.tex, …\); name an empty or a new folder"
+    ):
         nm.gram(NET, PARAMS, X, store=tmp_path)
     with pytest.raises(ValueError, match=r"`ridge` is 0.0; pass a positive number"):
         nm.gram(NET, PARAMS, X, store=tmp_path / "new").solve(np.ones(46), ridge=0.0)
@@ -202,7 +230,9 @@ if __name__ == "__main__":
 
 def started(script: Path, folder: Path, workers: int = 0, **options: Any) -> subprocess.Popen:
     environment = os.environ | {"PYTHONPATH": str(Path(nm.__file__).parents[1])}
-    return subprocess.Popen([sys.executable, str(script), str(folder), str(workers)], env=environment, **options)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder), str(workers)], env=environment, **options
+    )
 
 
 def test_kills_change_nothing(tmp_path: Path, rng, draws, tally):
@@ -213,7 +243,10 @@ def test_kills_change_nothing(tmp_path: Path, rng, draws, tally):
     tiles, kills, meant = store / "kernel.zarr" / "c", 0, draws(2)
     for share in np.sort(rng.uniform(0, 0.95, meant)):
         child = started(script, store)
-        while child.poll() is None and sum(1 for path in tiles.rglob("*") if path.is_file()) < share * 465:
+        while (
+            child.poll() is None
+            and sum(1 for path in tiles.rglob("*") if path.is_file()) < share * 465
+        ):
             time.sleep(0.002)
         child.send_signal(signal.SIGKILL)
         kills += child.wait() == -signal.SIGKILL

@@ -1,4 +1,6 @@
-"""Hessian norms, sharpness and stable learning rates: dense matrices, divergence just beyond the bound, the width's slope."""
+"""Hessian norms, sharpness and stable learning rates: dense matrices, divergence just beyond the
+bound, the width's slope.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +29,9 @@ def test_norm_of_the_dense_hessian(activation, key, rng):
     found = output_hessian_norm(net, params, x, output=1, rtol=1e-10)
     with arithmetic():
         flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
-        dense = [jax.hessian(lambda p, s=s: net(unravel(p), s[None])[0, 1])(flat) for s in jnp.asarray(x)]
+        dense = [
+            jax.hessian(lambda p, s=s: net(unravel(p), s[None])[0, 1])(flat) for s in jnp.asarray(x)
+        ]
     np.testing.assert_allclose(found, [np.linalg.norm(np.asarray(h), 2) for h in dense], rtol=1e-8)
 
 
@@ -51,7 +55,9 @@ def test_sharpness_of_cross_entropy_against_the_dense_matrix(key, rng):
     y = np.eye(2)[rng.integers(0, 2, 6)]
     jacobian = nm.jacobian(net, params, x)
     with arithmetic():
-        hessian = np.asarray(jax.hessian(cross_entropy)(jnp.asarray(net(params, x)), jnp.asarray(y))).reshape(12, 12)
+        hessian = np.asarray(
+            jax.hessian(cross_entropy)(jnp.asarray(net(params, x)), jnp.asarray(y))
+        ).reshape(12, 12)
     expected = np.linalg.eigvalsh(jacobian.T @ hessian @ jacobian)[-1]
     assert sharpness(net, params, x, y, loss=cross_entropy) == pytest.approx(expected, rel=1e-9)
 
@@ -59,7 +65,11 @@ def test_sharpness_of_cross_entropy_against_the_dense_matrix(key, rng):
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_descent_diverges_just_beyond_the_bound_and_not_before(momentum, key, rng):
     net = nm.MLP((3, 9, 2), "tanh")
-    params, x, y = net.init(key=key, dtype="float64"), rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
+    params, x, y = (
+        net.init(key=key, dtype="float64"),
+        rng.standard_normal((6, 3)),
+        rng.standard_normal((6, 2)),
+    )
     bound = largest_stable_lr(net, params, x, y, loss=half, momentum=momentum)
     line = linearize(net, params)
 
@@ -71,12 +81,18 @@ def test_descent_diverges_just_beyond_the_bound_and_not_before(momentum, key, rn
             return (jax.tree.map(lambda a, b: a - lr * b, p, m), m), None
 
         start = jax.tree.map(jnp.asarray, params)
-        p, _ = jax.lax.scan(step, (start, jax.tree.map(jnp.zeros_like, start)), None, length=2000)[0]
+        p, _ = jax.lax.scan(step, (start, jax.tree.map(jnp.zeros_like, start)), None, length=2000)[
+            0
+        ]
         return half(line(p, x), y)
 
     with arithmetic():
         run = jax.jit(final_loss)
-        before, start, beyond = float(run(0.99 * bound)), half(net(params, x), y), float(run(1.01 * bound))
+        before, start, beyond = (
+            float(run(0.99 * bound)),
+            half(net(params, x), y),
+            float(run(1.01 * bound)),
+        )
     assert before < start < 100 * start < beyond
 
 
@@ -87,7 +103,12 @@ def test_the_norm_falls_like_one_over_root_width(rng, tally):
     for width in widths:
         net = nm.MLP((10, int(width), int(width), 1), "tanh", bias=False, scaling="ntk")
         norms.append(
-            np.mean([output_hessian_norm(net, net.init(key=jax.random.key(s)), x, rtol=1e-4) for s in range(3)])
+            np.mean(
+                [
+                    output_hessian_norm(net, net.init(key=jax.random.key(s)), x, rtol=1e-4)
+                    for s in range(3)
+                ]
+            )
         )
     slope = np.polyfit(np.log(widths), np.log(norms), 1)[0]
     tally(len(widths), of=len(widths), what=f"widths; fitted slope {slope:.3f}")

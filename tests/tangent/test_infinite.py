@@ -1,4 +1,6 @@
-"""Infinite-width kernels: neural-tangents' numbers, quadrature against closed forms, limits, and finite nets."""
+"""Infinite-width kernels: neural-tangents' numbers, quadrature against closed forms, limits, and
+finite nets.
+"""
 
 from pathlib import Path
 
@@ -44,7 +46,9 @@ def test_neural_tangents_numbers(activation, hidden, bias, kind):
 def test_hermite_series_agrees_with_the_closed_form(kernel, activation, bias, rng):
     x = rng.standard_normal((6, 5)) * (0.3 if activation == "exp" else 0.8)
     net = deep(activation, 1 if activation == "exp" else 2, bias=bias)
-    closed, series = (kernel(net, x, bias_std=0.5, quadrature=Quadrature(always=a)) for a in (False, True))
+    closed, series = (
+        kernel(net, x, bias_std=0.5, quadrature=Quadrature(always=a)) for a in (False, True)
+    )
     np.testing.assert_allclose(series, closed, rtol=1e-12, atol=1e-12 * np.abs(closed).max())
 
 
@@ -54,7 +58,10 @@ def test_split_panels_agree_with_the_closed_form(activation, rng):
     x = np.concatenate([x, x[:1] + 1e-5, -x[:1]])
     net = deep(activation, 1, inputs=3)
     for kernel in (infinite_ntk, nngp):
-        closed, split = kernel(net, x), kernel(net, x, quadrature=Quadrature(kinks=(0.0,), always=True))
+        closed, split = (
+            kernel(net, x),
+            kernel(net, x, quadrature=Quadrature(kinks=(0.0,), always=True)),
+        )
         np.testing.assert_allclose(split, closed, rtol=1e-12, atol=1e-12 * np.abs(closed).max())
 
 
@@ -89,14 +96,21 @@ def test_an_activation_without_closed_form_against_a_dense_double_integral(rng):
 
 
 def test_coincident_and_opposite_samples_keep_their_digits(rng):
-    """Θ of relu at distance δ falls by a multiple of δ: an arccos of the correlation would stop at √ε."""
+    """Θ of relu at distance δ falls by a multiple of δ: an arccos of the correlation would stop
+    at √ε.
+    """
     x = rng.standard_normal((1, 4))
     direction = rng.standard_normal((1, 4))
     direction -= x * (x @ direction.T) / (x @ x.T)
     direction *= np.linalg.norm(x) / np.linalg.norm(direction)
     net = deep("relu", 3, inputs=4, bias=False)
     steps = 10.0 ** -np.arange(3.0, 11.0)
-    drop = np.array([float(infinite_ntk(net, x)[0, 0] - infinite_ntk(net, x, x + s * direction)[0, 0]) for s in steps])
+    drop = np.array(
+        [
+            float(infinite_ntk(net, x)[0, 0] - infinite_ntk(net, x, x + s * direction)[0, 0])
+            for s in steps
+        ]
+    )
     slope = drop / steps
     np.testing.assert_allclose(slope, slope[3], rtol=2e-3)
     assert np.ptp(np.diag(infinite_ntk(net, np.vstack([x, x, 2 * x]))[:2, :2])) == 0.0
@@ -105,7 +119,9 @@ def test_coincident_and_opposite_samples_keep_their_digits(rng):
     kernel, limit = nngp(net, x, -x), nngp(net, x)
     assert kernel < limit
     with arithmetic():
-        opposite = PiecewiseLinear(0.25, 0.25).pairs(Geometry(1.0, 1.0, jnp.asarray(2.0), jnp.asarray(0.0)), None, None)
+        opposite = PiecewiseLinear(0.25, 0.25).pairs(
+            Geometry(1.0, 1.0, jnp.asarray(2.0), jnp.asarray(0.0)), None, None
+        )
     assert abs(float(opposite.covariance)) < EPS
     assert abs(float(opposite.distance) - 0.5) < EPS
     assert float(opposite.slope) == 0.0
@@ -122,12 +138,16 @@ def test_closed_forms_stay_finite_at_huge_variance(name):
             assert np.isfinite([own.variance, moments.distance, moments.slope]).all()
             assert moments.distance == 0.0
         limit = float(dual.own(jnp.asarray(1e8)).variance)
-    assert limit == pytest.approx({"erf": 1.0, "sin": 0.5, "cos": 0.5, "gelu": 0.5e8}[name], rel=1e-4)
+    assert limit == pytest.approx(
+        {"erf": 1.0, "sin": 0.5, "cos": 0.5, "gelu": 0.5e8}[name], rel=1e-4
+    )
 
 
 def test_overflow_is_reported_and_a_zero_sample_is_not():
     x = np.ones((2, 5))
-    with pytest.raises(OverflowError, match=r"overflows float64 after weight layer 3 .*fewer layers"):
+    with pytest.raises(
+        OverflowError, match=r"overflows float64 after weight layer 3 .*fewer layers"
+    ):
         infinite_ntk(deep("exp", 3), x)
     assert np.isfinite(infinite_ntk(deep("relu", 60), x)).all()
     with pytest.raises(OverflowError, match="scale `x` or `weight_std` down"):
@@ -158,23 +178,45 @@ def test_a_mixed_layer_counts_by_its_proportions(rng):
 
 
 def test_standard_deviations_enter_as_in_neural_tangents(rng):
-    """A linear net of two layers: Σ² = σ_w²(σ_w² K + σ_b²) + σ_b², Θ² = Σ² + σ_w²(σ_w² K + σ_b²)."""
+    """A linear net of two layers: Σ² = σ_w²(σ_w² K + σ_b²) + σ_b², Θ² = Σ² + σ_w²(σ_w² K +
+    σ_b²).
+    """
     x = rng.standard_normal((4, 5))
     first = 1.7**2 * (x @ x.T) / 5 + 0.3**2
     net = deep("identity", 1)
-    np.testing.assert_allclose(nngp(net, x, weight_std=1.7, bias_std=0.3), 1.7**2 * first + 0.3**2, rtol=1e-13)
+    np.testing.assert_allclose(
+        nngp(net, x, weight_std=1.7, bias_std=0.3), 1.7**2 * first + 0.3**2, rtol=1e-13
+    )
     expected = 1.7**2 * first + 0.3**2 + 1.7**2 * first
-    np.testing.assert_allclose(infinite_ntk(net, x, weight_std=1.7, bias_std=0.3), expected, rtol=1e-13)
+    np.testing.assert_allclose(
+        infinite_ntk(net, x, weight_std=1.7, bias_std=0.3), expected, rtol=1e-13
+    )
 
 
 @pytest.mark.parametrize(
     "arguments, options, message",
     [
-        ((nm.MLP((2, 3, 1)), np.ones((3, 4))), {}, r"`x` has shape \(3, 4\); the network takes \(n, 2\)"),
-        ((nm.MLP((2, 3, 1), output_activation="tanh"), np.ones((3, 2))), {}, "output activation tanh"),
-        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": 0.0}, "`weight_std` is 0.0; pass positive"),
+        (
+            (nm.MLP((2, 3, 1)), np.ones((3, 4))),
+            {},
+            r"`x` has shape \(3, 4\); the network takes \(n, 2\)",
+        ),
+        (
+            (nm.MLP((2, 3, 1), output_activation="tanh"), np.ones((3, 2))),
+            {},
+            "output activation tanh",
+        ),
+        (
+            (nm.MLP((2, 3, 1)), np.ones((3, 2))),
+            {"weight_std": 0.0},
+            "`weight_std` is 0.0; pass positive",
+        ),
         ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"bias_std": -1.0}, "`bias_std` is -1.0"),
-        ((nm.MLP((2, 3, 1)), np.ones((3, 2))), {"weight_std": (1, 2, 3)}, "one for each of the 2 weight layers"),
+        (
+            (nm.MLP((2, 3, 1)), np.ones((3, 2))),
+            {"weight_std": (1, 2, 3)},
+            "one for each of the 2 weight layers",
+        ),
         ((nm.MLP((2, 3, 1)), np.full((3, 2), np.nan)), {}, "`x` is nan"),
     ],
 )
@@ -192,7 +234,9 @@ def test_a_function_is_refused():
 
 @pytest.mark.parametrize("activation", ["gelu", "tanh", "silu"])
 def test_rows_and_columns_of_different_variance_share_one_series(activation):
-    """Small and large samples settle at different orders when asked apart; a cross kernel is a corner of the whole."""
+    """Small and large samples settle at different orders when asked apart; a cross kernel is a
+    corner of the whole.
+    """
     net, x = nm.MLP((1, 8, 1), activation), np.array([[0.01], [1.0], [3.0]])
     for kernel in (infinite_ntk, nngp):
         whole = kernel(net, x, quadrature=Quadrature(rtol=1e-6))
@@ -210,6 +254,12 @@ def test_standard_deviations_per_layer(rng):
         covariance = w**2 * covariance + b**2
         tangent = covariance + w**2 * tangent
     scale = np.abs(tangent).max()
-    np.testing.assert_allclose(nngp(net, x, weight_std=weights, bias_std=biases), covariance, atol=1e-13 * scale)
-    np.testing.assert_allclose(infinite_ntk(net, x, weight_std=weights, bias_std=biases), tangent, atol=1e-13 * scale)
-    np.testing.assert_array_equal(infinite_ntk(net, x, weight_std=(1.3,) * 3), infinite_ntk(net, x, weight_std=1.3))
+    np.testing.assert_allclose(
+        nngp(net, x, weight_std=weights, bias_std=biases), covariance, atol=1e-13 * scale
+    )
+    np.testing.assert_allclose(
+        infinite_ntk(net, x, weight_std=weights, bias_std=biases), tangent, atol=1e-13 * scale
+    )
+    np.testing.assert_array_equal(
+        infinite_ntk(net, x, weight_std=(1.3,) * 3), infinite_ntk(net, x, weight_std=1.3)
+    )

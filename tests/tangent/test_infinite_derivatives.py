@@ -1,4 +1,6 @@
-"""Infinite-width kernels under JAX: results follow their inputs; derivatives by samples and deviations against differences."""
+"""Infinite-width kernels under JAX: results follow their inputs; derivatives by samples and
+deviations against differences.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -6,16 +8,32 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.models.layers import Attention, Conv, Dense, Flatten, GlobalAvgPool, LayerNorm, Residual
+from neuromanifold.models.layers import (
+    Attention,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAvgPool,
+    LayerNorm,
+    Residual,
+)
 from neuromanifold.tangent.infinite import infinite_kernels, infinite_ntk
 from neuromanifold.tangent.infinite.deviations import weight_layers
 
 NETS = {
-    "relu": nm.Sequential(Dense(1), "relu", Dense(1, weight_std=1.3), "relu", Dense(1), input_shape=(3,)),
-    "tanh": nm.Sequential(Dense(1), "tanh", Dense(1), "gelu", Dense(1, bias_std=0.3), input_shape=(3,)),
+    "relu": nm.Sequential(
+        Dense(1), "relu", Dense(1, weight_std=1.3), "relu", Dense(1), input_shape=(3,)
+    ),
+    "tanh": nm.Sequential(
+        Dense(1), "tanh", Dense(1), "gelu", Dense(1, bias_std=0.3), input_shape=(3,)
+    ),
     "conv": nm.Sequential(Conv(1, 2), "erf", GlobalAvgPool(), Dense(1), input_shape=(4, 2)),
-    "residual": nm.Sequential(Conv(1, 2), Residual("relu", Conv(1, 2)), Flatten(), Dense(1), input_shape=(4, 2)),
-    "attention": nm.Sequential(Attention(1), LayerNorm(), "relu", Flatten(), Dense(1), input_shape=(3, 2)),
+    "residual": nm.Sequential(
+        Conv(1, 2), Residual("relu", Conv(1, 2)), Flatten(), Dense(1), input_shape=(4, 2)
+    ),
+    "attention": nm.Sequential(
+        Attention(1), LayerNorm(), "relu", Flatten(), Dense(1), input_shape=(3, 2)
+    ),
 }
 
 
@@ -40,7 +58,9 @@ def differences(function, point, step=1e-5):
 
 @pytest.mark.parametrize("name", NETS)
 def test_derivatives_by_samples_and_deviations(name, rng):
-    """A weighted sum of the entries, by central differences: their error is h² times third derivatives, about 1e-8 here."""
+    """A weighted sum of the entries, by central differences: their error is h² times third
+    derivatives, about 1e-8 here.
+    """
     net = NETS[name]
     x1, x2 = (rng.standard_normal((n, *net.input_shape)) for n in (3, 2))
     probe = rng.standard_normal((3, 2))
@@ -52,10 +72,17 @@ def test_derivatives_by_samples_and_deviations(name, rng):
     with jax.enable_x64(True):
         found = jax.jit(jax.grad(value, argnums=(0, 1)))(jnp.asarray(x1), jnp.asarray(weights))
     for got, expected in zip(
-        found, (differences(lambda x: value(x, weights), x1), differences(lambda w: value(x1, w), weights)), strict=True
+        found,
+        (
+            differences(lambda x: value(x, weights), x1),
+            differences(lambda w: value(x1, w), weights),
+        ),
+        strict=True,
     ):
         assert np.abs(expected).max() > 1e-3
-        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-7 * max(1.0, np.abs(expected).max()))
+        np.testing.assert_allclose(
+            got, expected, rtol=0, atol=1e-7 * max(1.0, np.abs(expected).max())
+        )
 
 
 def test_float32_callers_get_float32_derivatives_computed_in_float64(rng):

@@ -54,7 +54,9 @@ def test_unit_scale_data_is_accepted_and_right(name):
 
 
 def test_a_jump_keeps_opposite_and_parallel_samples_apart():
-    """NNGP(x, −x) = −1 and NNGP(x, 2x) = 1 through every layer of sign; an error ε in ρ grows to √ε in each."""
+    """NNGP(x, −x) = −1 and NNGP(x, 2x) = 1 through every layer of sign; an error ε in ρ grows to
+    √ε in each.
+    """
     sign = nm.Activation(jnp.sign, name="sign")
     x = np.array([[0.3, -1.1, 0.7]])
     net = nm.MLP((3, 2, 2, 2, 1), sign, bias=False)

@@ -1,4 +1,6 @@
-"""The networks of the complexity paper at their initialisation: what float32 counts, and what there is to count."""
+"""The networks of the complexity paper at their initialisation: what float32 counts, and what
+there is to count.
+"""
 
 import jax
 import numpy as np
@@ -15,9 +17,13 @@ def float32_rank(jacobian: np.ndarray) -> int:
 
 
 def ranks(key: jax.Array, seeds: int, *, points: int, inputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """(float32, exact) of (inputs, 10, 10, 10, 10, 1) on an even grid over the unit cube, network by network."""
+    """(float32, exact) of (inputs, 10, 10, 10, 10, 1) on an even grid over the unit cube,
+    network by network.
+    """
     net = nm.MLP((inputs, 10, 10, 10, 10, 1))
-    x = np.stack(np.meshgrid(*[np.linspace(0, 1, points, dtype=np.float32)] * inputs), -1).reshape(-1, inputs)
+    x = np.stack(np.meshgrid(*[np.linspace(0, 1, points, dtype=np.float32)] * inputs), -1).reshape(
+        -1, inputs
+    )
     single, exact = [], []
     for k in jax.random.split(key, seeds):
         params = net.init(key=k, scheme=nm.init.he_bias)
@@ -32,8 +38,14 @@ def ranks(key: jax.Array, seeds: int, *, points: int, inputs: int) -> tuple[np.n
 
 def report(tally, single: np.ndarray, exact: np.ndarray) -> None:
     error = np.std(single) / np.sqrt(len(single))
-    means = f"mean float32 rank {single.mean():.1f} ± {error:.1f}, mean exact rank {exact.mean():.1f}"
-    tally(int((exact > single).sum()), of=len(single), what=f"networks with a larger exact rank: {means}")
+    means = (
+        f"mean float32 rank {single.mean():.1f} ± {error:.1f}, mean exact rank {exact.mean():.1f}"
+    )
+    tally(
+        int((exact > single).sum()),
+        of=len(single),
+        what=f"networks with a larger exact rank: {means}",
+    )
 
 
 def test_one_input_100_points(key: jax.Array, draws, tally):
@@ -52,7 +64,8 @@ def test_two_inputs_100_points(key: jax.Array, draws, tally):
 
 
 def test_two_inputs_400_points(key: jax.Array, draws, tally):
-    """On the paper's 20 × 20 grid "below 60" is not quite true: 62.9 ± 0.7 over 1,500 networks, deviation 27. Fewer
+    """On the paper's 20 × 20 grid "below 60" is not quite true: 62.9 ± 0.7 over 1,500 networks,
+    deviation 27. Fewer
     networks must agree with that, and their exact ranks are markedly larger."""
     single, exact = ranks(key, draws(30), points=20, inputs=2)
     report(tally, single, exact)

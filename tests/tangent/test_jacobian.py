@@ -20,7 +20,9 @@ def test_jacobian_is_the_naive_one(member: cast.Member, rng: np.random.Generator
 
 
 def differences(member: cast.Member, params, x: np.ndarray, step: float = 2.0**-17) -> np.ndarray:
-    """Central differences of the model itself, one parameter after another in ravel_pytree's order."""
+    """Central differences of the model itself, one parameter after another in ravel_pytree's
+    order.
+    """
     with jax.enable_x64(True):
         theta, unravel = ravel_pytree(params)
         rows = np.asarray(theta) + step * np.concatenate([np.eye(theta.size), -np.eye(theta.size)])
@@ -36,7 +38,9 @@ def test_jacobian_is_the_limit_of_differences(member: cast.Member, rng: np.rando
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * max(1, np.abs(expected).max()))
 
 
-def test_rows_are_sample_major_and_columns_are_in_the_order_of_ravel_pytree(rng: np.random.Generator):
+def test_rows_are_sample_major_and_columns_are_in_the_order_of_ravel_pytree(
+    rng: np.random.Generator,
+):
     member = cast.OUTPUTS
     params, x = member.draw(rng), member.inputs(rng, 4)
     whole = nm.jacobian(member.model, params, x)
@@ -56,7 +60,11 @@ def test_a_bare_function_and_its_wrapper_have_the_same_jacobian(rng: np.random.G
 
 def test_samples_of_any_shape_and_scalar_outputs():
     x = np.arange(1.0, 4.0)
-    found = nm.jacobian(lambda params, x: params["a"] * x**2 + params["b"][0, 0], {"a": 1.0, "b": np.zeros((1, 2))}, x)
+    found = nm.jacobian(
+        lambda params, x: params["a"] * x**2 + params["b"][0, 0],
+        {"a": 1.0, "b": np.zeros((1, 2))},
+        x,
+    )
     np.testing.assert_array_equal(found, [[1, 1, 0], [4, 1, 0], [9, 1, 0]])
 
 
@@ -65,7 +73,9 @@ def test_integer_inputs_of_an_embedding(rng: np.random.Generator):
     found = nm.jacobian(lambda params, x: params[x], table, tokens)
     expected = np.kron(np.eye(3)[tokens], np.eye(2))
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(nm.ntk(lambda params, x: params[x], table, tokens), expected @ expected.T)
+    np.testing.assert_array_equal(
+        nm.ntk(lambda params, x: params[x], table, tokens), expected @ expected.T
+    )
 
 
 def test_many_draws_at_once_are_the_draws_one_by_one(rng: np.random.Generator, draws):

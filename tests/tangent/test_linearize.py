@@ -1,4 +1,6 @@
-"""The first-order model: closed form, dense Jacobian, its kernel, and how it departs from the network."""
+"""The first-order model: closed form, dense Jacobian, its kernel, and how it departs from the
+network.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,10 @@ from neuromanifold.tangent.prediction.linearize import first_order, linearize
 
 def shifted(params, key, size):
     keys = iter(jax.random.split(key, len(jax.tree.leaves(params))))
-    return jax.tree.map(lambda p: p + size * np.asarray(jax.random.normal(next(keys), p.shape)).astype(p.dtype), params)
+    return jax.tree.map(
+        lambda p: p + size * np.asarray(jax.random.normal(next(keys), p.shape)).astype(p.dtype),
+        params,
+    )
 
 
 @pytest.fixture
@@ -24,7 +29,10 @@ def test_equals_the_dense_jacobian(network, key, x64):
     net, start, x = network
     params = shifted(start, key, 0.3)
     step = np.concatenate(
-        [np.ravel(a - b) for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(start), strict=True)]
+        [
+            np.ravel(a - b)
+            for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(start), strict=True)
+        ]
     )
     expected = net(start, x) + (nm.jacobian(net, start, x) @ step).reshape(5, 2)
     found = linearize(net, start)(params, x)
@@ -40,14 +48,19 @@ def test_is_linear_and_keeps_its_kernel_where_the_network_does_not(network, key)
     np.testing.assert_allclose(nm.ntk(line, away, x), at_start, rtol=1e-12, atol=1e-12)
     assert np.abs(nm.ntk(net, away, x) - at_start).max() > 0.1
     half = jax.tree.map(lambda a, b: (a + b) / 2, start, away)
-    np.testing.assert_allclose(line(half, x), (line(start, x) + line(away, x)) / 2, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        line(half, x), (line(start, x) + line(away, x)) / 2, rtol=1e-12, atol=1e-14
+    )
     np.testing.assert_array_equal(line(start, x), net(start, x))
 
 
 def test_departs_from_the_network_to_second_order(network, key):
     net, start, x = network
     sizes = np.array([1e-1, 1e-2, 1e-3])
-    gaps = [np.abs(linearize(net, start)(p, x) - net(p, x)).max() for p in (shifted(start, key, s) for s in sizes)]
+    gaps = [
+        np.abs(linearize(net, start)(p, x) - net(p, x)).max()
+        for p in (shifted(start, key, s) for s in sizes)
+    ]
     assert np.polyfit(np.log(sizes), np.log(gaps), 1)[0] == pytest.approx(2.0, abs=0.1)
 
 
@@ -74,14 +87,18 @@ def test_bad_arguments(network):
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
 def test_taylor_models_of_any_order(network, key, order):
-    """The remainder falls like the next power of the step; a network that is a polynomial of that order is met exactly."""
+    """The remainder falls like the next power of the step; a network that is a polynomial of
+    that order is met exactly.
+    """
     net, start, x = network
     far, near = (
         np.abs(linearize(net, start, order=order)(moved, x) - net(moved, x)).max()
         for moved in (shifted(start, key, 0.04), shifted(start, key, 0.02))
     )
     assert np.log2(far / near) == pytest.approx(order + 1, abs=0.2)
-    cubic = linearize(lambda p, x: p**3 * x, np.array(2.0), order=order)(np.array(3.0), np.array([[1.0]]))
+    cubic = linearize(lambda p, x: p**3 * x, np.array(2.0), order=order)(
+        np.array(3.0), np.array([[1.0]])
+    )
     assert float(cubic[0, 0]) == [8.0, 20.0, 26.0, 27.0, 27.0][order]
 
 

@@ -1,4 +1,6 @@
-"""Finite networks approach the kernels of infinite ones: means within their errors, deviations like 1/√width."""
+"""Finite networks approach the kernels of infinite ones: means within their errors, deviations
+like 1/√width.
+"""
 
 import jax
 import numpy as np
@@ -10,12 +12,18 @@ from neuromanifold.tangent.infinite import infinite_kernels, monte_carlo_kernels
 
 
 def convolutional(n):
-    return nm.Sequential(Conv(n, 2), "relu", GlobalAvgPool(), Dense(1, weight_std=1.3), input_shape=(4, 2))
+    return nm.Sequential(
+        Conv(n, 2), "relu", GlobalAvgPool(), Dense(1, weight_std=1.3), input_shape=(4, 2)
+    )
 
 
 def residual(n):
     return nm.Sequential(
-        Dense(n), Residual("relu", Dense(n, weight_std=1.2, bias_std=0.3)), "relu", Dense(1), input_shape=(3,)
+        Dense(n),
+        Residual("relu", Dense(n, weight_std=1.2, bias_std=0.3)),
+        "relu",
+        Dense(1),
+        input_shape=(3,),
     )
 
 
@@ -26,15 +34,21 @@ def attention(n):
 
 @pytest.mark.parametrize("build", [convolutional, residual, attention])
 def test_finite_networks_approach_the_limit(build, key, rng):
-    """One network's tangent kernel deviates with slope −½; the means lie within five errors and a bias of a few over the width."""
+    """One network's tangent kernel deviates with slope −½; the means lie within five errors and
+    a bias of a few over the width.
+    """
     x = rng.standard_normal((2, *build(1).input_shape))
     limit, widths = infinite_kernels(build(1), x), (16, 256)
     found = [monte_carlo_kernels(build(n), x, key=key, runs=400) for n in widths]
     deviations = [estimate.ntk.deviation(limit.ntk) for estimate in found]
-    assert np.log(deviations[1] / deviations[0]) / np.log(widths[1] / widths[0]) == pytest.approx(-0.5, abs=0.1)
+    assert np.log(deviations[1] / deviations[0]) / np.log(widths[1] / widths[0]) == pytest.approx(
+        -0.5, abs=0.1
+    )
     for kind in ("nngp", "ntk"):
         estimate, exact = getattr(found[1], kind), getattr(limit, kind)
-        assert (np.abs(estimate.mean - exact) < 5 * estimate.standard_error + 3 / 256 * exact.max()).all()
+        assert (
+            np.abs(estimate.mean - exact) < 5 * estimate.standard_error + 3 / 256 * exact.max()
+        ).all()
     wrong = infinite_kernels(build(1), x, weight_std=1.5).ntk
     assert (np.abs(found[1].ntk.mean - wrong) > 5 * found[1].ntk.standard_error).any()
 

@@ -46,7 +46,9 @@ def test_kernel_is_the_dense_one(member: cast.Member, rng: np.random.Generator):
     ],
     ids=str,
 )
-def test_kernel_does_not_depend_on_the_block_size(member: cast.Member, memory: int, trace: bool, rng):
+def test_kernel_does_not_depend_on_the_block_size(
+    member: cast.Member, memory: int, trace: bool, rng
+):
     """200,000 bytes hold a few dozen rows and 20,000 a few at most, so that every axis is cut."""
     params, x1, x2 = member.draw(rng), member.inputs(rng, 53), member.inputs(rng, 31)
     reduce = (lambda k: traced(k, member.outputs)) if trace else (lambda k: k)
@@ -57,11 +59,21 @@ def test_kernel_does_not_depend_on_the_block_size(member: cast.Member, memory: i
 
 @pytest.mark.parametrize(
     "member, dtype",
-    [(cast.OUTPUTS, "float32"), (cast.OUTPUTS, "float64"), (cast.SHARED, "float64"), (cast.CONVOLUTION, "float32")],
+    [
+        (cast.OUTPUTS, "float32"),
+        (cast.OUTPUTS, "float64"),
+        (cast.SHARED, "float64"),
+        (cast.CONVOLUTION, "float32"),
+    ],
     ids=str,
 )
-def test_kernel_is_symmetric_exactly_and_positive_semidefinite_to_rounding(member: cast.Member, dtype: str, rng):
-    params, x = jax.tree.map(lambda leaf: leaf.astype(dtype), member.draw(rng)), member.inputs(rng, 23).astype(dtype)
+def test_kernel_is_symmetric_exactly_and_positive_semidefinite_to_rounding(
+    member: cast.Member, dtype: str, rng
+):
+    params, x = (
+        jax.tree.map(lambda leaf: leaf.astype(dtype), member.draw(rng)),
+        member.inputs(rng, 23).astype(dtype),
+    )
     for options in ({"trace": True}, {"memory": 20_000}):
         kernel = nm.ntk(member.model, params, x, **options)
         assert kernel.dtype == dtype
@@ -71,7 +83,9 @@ def test_kernel_is_symmetric_exactly_and_positive_semidefinite_to_rounding(membe
 
 
 def many_outputs(params, x):
-    """3 parameters and 200 outputs: a product with the Jacobian is cheaper than the Jacobian by rows."""
+    """3 parameters and 200 outputs: a product with the Jacobian is cheaper than the Jacobian by
+    rows.
+    """
     return jnp.sin(x[:, :1] * jnp.arange(200.0) / 50 * params["a"] + params["b"].sum())
 
 
@@ -116,11 +130,16 @@ def batch_norm(params, x):
 
 
 def batch_mean(params, x):
-    return jnp.tanh(x @ params["weight"]) + 1e-2 * jnp.tanh(x @ params["weight"]).mean(0) * params["gain"]
+    return (
+        jnp.tanh(x @ params["weight"])
+        + 1e-2 * jnp.tanh(x @ params["weight"]).mean(0) * params["gain"]
+    )
 
 
 def previous_row(params, x):
-    return jnp.tanh(x @ params["weight"]) * params["gain"] + jnp.roll(x @ params["weight"], 1, axis=0)
+    return jnp.tanh(x @ params["weight"]) * params["gain"] + jnp.roll(
+        x @ params["weight"], 1, axis=0
+    )
 
 
 def last_into_first(params, x):
@@ -130,9 +149,14 @@ def last_into_first(params, x):
 
 @pytest.mark.parametrize("mixing", [batch_norm, batch_mean, previous_row, last_into_first])
 def test_the_self_check_refuses_rows_that_depend_on_each_other(mixing, rng: np.random.Generator):
-    params, x = {"weight": rng.normal(size=(3, 2)), "gain": rng.normal(size=2)}, rng.normal(size=(6, 3))
+    params, x = (
+        {"weight": rng.normal(size=(3, 2)), "gain": rng.normal(size=2)},
+        rng.normal(size=(6, 3)),
+    )
     for options in ({}, {"trace": True}, {"x2": x[:4]}):
-        with pytest.raises(ArithmeticError, match=r"`f` mixes its rows: .*; pass a model in evaluation mode"):
+        with pytest.raises(
+            ArithmeticError, match=r"`f` mixes its rows: .*; pass a model in evaluation mode"
+        ):
             nm.ntk(mixing, params, x, check=True, **options)
 
 
@@ -146,7 +170,9 @@ def test_the_operator_multiplies_by_the_dense_kernel(member: cast.Member, rng: n
     for vector in rng.normal(size=(3, len(kernel))):
         product = np.asarray(operator.mv(vector))
         assert product.dtype == np.float64
-        np.testing.assert_allclose(product, kernel @ vector, rtol=0, atol=1e3 * EPS * np.abs(kernel).max())
+        np.testing.assert_allclose(
+            product, kernel @ vector, rtol=0, atol=1e3 * EPS * np.abs(kernel).max()
+        )
 
 
 def test_the_operator_is_one_of_lineax(rng: np.random.Generator, x64: bool):
@@ -161,8 +187,12 @@ def test_the_operator_is_one_of_lineax(rng: np.random.Generator, x64: bool):
         np.testing.assert_allclose(operator.T.mv(vector), kernel @ vector, rtol=1e-10)
         ridge = operator + lineax.IdentityLinearOperator(operator.in_structure())
         positive = lineax.TaggedLinearOperator(ridge, lineax.positive_semidefinite_tag)
-        found = lineax.linear_solve(positive, jnp.asarray(vector), lineax.CG(rtol=1e-12, atol=1e-12)).value
-    np.testing.assert_allclose((kernel + np.eye(len(kernel))) @ np.asarray(found), vector, rtol=0, atol=1e-9)
+        found = lineax.linear_solve(
+            positive, jnp.asarray(vector), lineax.CG(rtol=1e-12, atol=1e-12)
+        ).value
+    np.testing.assert_allclose(
+        (kernel + np.eye(len(kernel))) @ np.asarray(found), vector, rtol=0, atol=1e-9
+    )
 
 
 def test_lower_precision_is_only_on_request(rng: np.random.Generator):

@@ -41,7 +41,9 @@ def descended(net, params, x, y, other, loss, t, steps=4000):
         @jax.jit
         def go(p):
             step = lambda p, _: (  # noqa: E731
-                jax.tree.map(lambda a, g: a - t / count * g, p, jax.grad(lambda q: loss(line(q, x), y))(p)),
+                jax.tree.map(
+                    lambda a, g: a - t / count * g, p, jax.grad(lambda q: loss(line(q, x), y))(p)
+                ),
                 None,
             )
             return jax.lax.scan(step, p, None, length=count)[0]
@@ -98,7 +100,11 @@ def test_directions_without_kernel_are_never_learned():
 
 def test_an_infinite_kernel_acts_on_each_output(key, rng):
     net = nm.MLP((3, 1, 2), scaling="ntk")
-    x, other, y = rng.standard_normal((5, 3)), rng.standard_normal((2, 3)), rng.standard_normal((5, 2))
+    x, other, y = (
+        rng.standard_normal((5, 3)),
+        rng.standard_normal((2, 3)),
+        rng.standard_normal((5, 2)),
+    )
     small, cross = infinite_ntk(net, x), infinite_ntk(net, other, x)
     zero, zeros = np.zeros((5, 2)), np.zeros((2, 2))
     one = KernelFlow(small, zero, y, half, cross, zeros).at(2.0)

@@ -1,4 +1,6 @@
-"""The ways of the kernel: tables that are looked up, matrices used several times, pooling at ties, constants, against the Jacobian."""
+"""The ways of the kernel: tables that are looked up, matrices used several times, pooling at
+ties, constants, against the Jacobian.
+"""
 
 from typing import Any
 
@@ -30,7 +32,10 @@ def dense_kernel(f: Any, params: Any, x: Any) -> np.ndarray:
 
 
 def ways(f: Any, params: Any, x: Any, *, trace: bool = False) -> dict[str, str]:
-    return dict(line.split(None, 1) for line in str(nm.tangent.kernel_plan(f, params, x, trace=trace)).splitlines())
+    return dict(
+        line.split(None, 1)
+        for line in str(nm.tangent.kernel_plan(f, params, x, trace=trace)).splitlines()
+    )
 
 
 def language_model(mode: str | None = None) -> Any:
@@ -54,10 +59,21 @@ def drawn_language_model(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     "mode, kind",
-    [(None, "all"), (None, "trace"), (None, "diagonal"), ("clip", "all"), ("fill", "all"), ("wrap", "all")],
+    [
+        (None, "all"),
+        (None, "trace"),
+        (None, "diagonal"),
+        ("clip", "all"),
+        ("fill", "all"),
+        ("wrap", "all"),
+    ],
 )
-def test_tables_are_compared_by_their_indices(mode: str | None, kind: str, rng: np.random.Generator):
-    """Repeated, negative and (where the mode allows them) too large tokens; another table row would give another kernel."""
+def test_tables_are_compared_by_their_indices(
+    mode: str | None, kind: str, rng: np.random.Generator
+):
+    """Repeated, negative and (where the mode allows them) too large tokens; another table row
+    would give another kernel.
+    """
     f, params = language_model(mode), drawn_language_model(rng)
     x = np.array([[0, 3, 3, -1], [39, 3, 0, 7], [5, 5, 5, 5]])
     x = x + 41 * (np.arange(12).reshape(3, 4) == 6) if mode in ("clip", "wrap") else x
@@ -65,14 +81,20 @@ def test_tables_are_compared_by_their_indices(mode: str | None, kind: str, rng: 
     options = {} if kind == "all" else {kind: True}
     expected, full = dense_kernel(f, params, x), nm.ntk(f, params, x, **options)
     blocks = expected.reshape(3, 28, 3, 28)
-    wanted = {"all": expected, "trace": np.einsum("iaja->ij", blocks), "diagonal": np.einsum("iaja->ija", blocks)}[kind]
+    wanted = {
+        "all": expected,
+        "trace": np.einsum("iaja->ij", blocks),
+        "diagonal": np.einsum("iaja->ija", blocks),
+    }[kind]
     np.testing.assert_allclose(full, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     other = nm.ntk(f, params, np.where(x == 7, 8, x), **options)
     assert np.abs(other - wanted).max() > 1e-3 * np.abs(wanted).max()
 
 
 def test_small_tables_and_tied_ones_keep_their_jacobian(rng: np.random.Generator):
-    """More places than rows: the Jacobian is cheaper. A table that is also multiplied by is no table of rows alone."""
+    """More places than rows: the Jacobian is cheaper. A table that is also multiplied by is no
+    table of rows alone.
+    """
     params = {"embed": rng.normal(size=(2, 3))}
     x = rng.integers(0, 2, (N, 30))
 
@@ -85,7 +107,9 @@ def test_small_tables_and_tied_ones_keep_their_jacobian(rng: np.random.Generator
     for f, reason in ((summed, "gather"), (tied, "gather")):
         assert ways(f, params, x)["embed"] == f"jacobian: it enters through {reason}"
         expected = dense_kernel(f, params, x)
-        np.testing.assert_allclose(nm.ntk(f, params, x), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            nm.ntk(f, params, x), expected, rtol=0, atol=1e-12 * np.abs(expected).max()
+        )
 
 
 def recurrent(p: Any, x: Any) -> Any:
@@ -102,13 +126,25 @@ def twisted(p: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("outputs", [1, 40])
 def test_steps_that_share_a_matrix_are_one_use(outputs: int, rng: np.random.Generator):
-    params = {"x": rng.normal(size=(4, 6)), "h": rng.normal(size=(6, 6)), "out": rng.normal(size=(6, outputs))}
+    params = {
+        "x": rng.normal(size=(4, 6)),
+        "h": rng.normal(size=(6, 6)),
+        "out": rng.normal(size=(6, outputs)),
+    }
     x = rng.normal(size=(N, 3, 4))
-    assert ways(recurrent, params, x)["h"] in ("gram", "block") and ways(recurrent, params, x)["x"] in ("gram", "block")
+    assert ways(recurrent, params, x)["h"] in ("gram", "block") and ways(recurrent, params, x)[
+        "x"
+    ] in ("gram", "block")
     made = routes.plan(recurrent, params, jnp.asarray(x), select(params, None), "all")
-    assert {route.name: route.use.all_positions for route in made.routes} == {"h": 3, "x": 3, "out": 1}
+    assert {route.name: route.use.all_positions for route in made.routes} == {
+        "h": 3,
+        "x": 3,
+        "out": 1,
+    }
     expected = dense_kernel(recurrent, params, x)
-    np.testing.assert_allclose(nm.ntk(recurrent, params, x), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        nm.ntk(recurrent, params, x), expected, rtol=0, atol=1e-12 * np.abs(expected).max()
+    )
     assert nm.functional_dimension(recurrent, params, x) == np.linalg.matrix_rank(expected)
 
 
@@ -116,7 +152,9 @@ def test_a_matrix_used_in_two_arrangements_is_differentiated_by_itself(rng: np.r
     params, x = {"w": rng.normal(size=(4, 6))}, rng.normal(size=(N, 4))
     assert ways(twisted, params, x)["w"] == "jacobian: several products share it"
     expected = dense_kernel(twisted, params, x)
-    np.testing.assert_allclose(nm.ntk(twisted, params, x), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        nm.ntk(twisted, params, x), expected, rtol=0, atol=1e-12 * np.abs(expected).max()
+    )
 
 
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
@@ -124,7 +162,9 @@ def test_a_matrix_used_in_two_arrangements_is_differentiated_by_itself(rng: np.r
 def test_pooling_is_differentiated_as_jax_does_it_at_ties_too(
     window: int, stride: int, padding: str, rng: np.random.Generator
 ):
-    """Of equal entries the first counts: with constant images every window ties, and any other choice gives another kernel."""
+    """Of equal entries the first counts: with constant images every window ties, and any other
+    choice gives another kernel.
+    """
 
     def f(p: Any, x: Any) -> Any:
         h = x * p["scale"][..., None]
@@ -133,14 +173,19 @@ def test_pooling_is_differentiated_as_jax_does_it_at_ties_too(
         )
         return pooled.reshape(len(x), -1)
 
-    params, x = {"scale": np.ones((7, 7))}, np.concatenate([np.ones((1, 7, 7, 2)), rng.normal(size=(2, 7, 7, 2))])
+    params, x = (
+        {"scale": np.ones((7, 7))},
+        np.concatenate([np.ones((1, 7, 7, 2)), rng.normal(size=(2, 7, 7, 2))]),
+    )
     expected = dense_kernel(f, params, x)
     np.testing.assert_array_equal(nm.ntk(f, params, x), expected)
     assert np.abs(nm.ntk(f, params, x[:, ::-1, ::-1]) - expected).max() > 0.5
 
 
 def test_constants_are_as_narrow_as_the_parameters(rng: np.random.Generator):
-    """NumPy's √d is float64: with JAX's x64 flag off the user's float32 network stays float32, and so does its kernel's program."""
+    """NumPy's √d is float64: with JAX's x64 flag off the user's float32 network stays float32,
+    and so does its kernel's program.
+    """
 
     def f(p: Any, x: Any) -> Any:
         return jax.nn.softmax((x @ p["w"]) / np.sqrt(5)) @ p["out"]

@@ -1,4 +1,6 @@
-"""Eigenvalues by both routes, and the numbers derived from them, against NumPy and their definitions."""
+"""Eigenvalues by both routes, and the numbers derived from them, against NumPy and their
+definitions.
+"""
 
 import numpy as np
 import pytest
@@ -41,14 +43,18 @@ def test_derived_numbers_follow_their_definitions(member: cast.Member, rng: np.r
     found = nm.spectrum(member.model, params, x)
     values = np.maximum(eigenvalues(member, params, x), 0)
     shares = values[values > 0] / values.sum()
-    np.testing.assert_allclose(found.effective_rank, np.exp(-(shares * np.log(shares)).sum()), rtol=1e-9)
+    np.testing.assert_allclose(
+        found.effective_rank, np.exp(-(shares * np.log(shares)).sum()), rtol=1e-9
+    )
     np.testing.assert_allclose(found.stable_rank, values.sum() / values[0], rtol=1e-9)
 
 
 def test_condition_is_the_ratio_of_the_extreme_eigenvalues(rng: np.random.Generator):
     params, x = cast.TANH.draw(rng), cast.TANH.inputs(rng, 4)
     values = eigenvalues(cast.TANH, params, x)
-    np.testing.assert_allclose(nm.spectrum(cast.TANH.model, params, x).condition, values[0] / values[-1], rtol=1e-4)
+    np.testing.assert_allclose(
+        nm.spectrum(cast.TANH.model, params, x).condition, values[0] / values[-1], rtol=1e-4
+    )
 
 
 def test_a_kernel_that_can_be_read_by_hand():
@@ -57,7 +63,9 @@ def test_a_kernel_that_can_be_read_by_hand():
     np.testing.assert_allclose(found.eigenvalues, [4, 1], rtol=1e-14)
     np.testing.assert_allclose(found.stable_rank, 1.25, rtol=1e-14)
     np.testing.assert_allclose(found.condition, 4, rtol=1e-14)
-    np.testing.assert_allclose(found.effective_rank, np.exp(-0.8 * np.log(0.8) - 0.2 * np.log(0.2)), rtol=1e-14)
+    np.testing.assert_allclose(
+        found.effective_rank, np.exp(-0.8 * np.log(0.8) - 0.2 * np.log(0.2)), rtol=1e-14
+    )
 
 
 def test_a_singular_kernel_has_no_finite_condition():
@@ -69,4 +77,6 @@ def test_a_singular_kernel_has_no_finite_condition():
 def test_the_memory_budget_does_not_change_the_spectrum(rng: np.random.Generator):
     params, x = cast.OUTPUTS.draw(rng), cast.OUTPUTS.inputs(rng, 30)
     tight = nm.spectrum(cast.OUTPUTS.model, params, x, k=4, memory=20_000)
-    np.testing.assert_allclose(tight.eigenvalues, eigenvalues(cast.OUTPUTS, params, x)[:4], rtol=1e-9)
+    np.testing.assert_allclose(
+        tight.eigenvalues, eigenvalues(cast.OUTPUTS, params, x)[:4], rtol=1e-9
+    )

@@ -12,7 +12,11 @@ from neuromanifold.bottleneck.cost import (
     representation_cost,
 )
 from neuromanifold.bottleneck.frames import Frames, bottleneck_frames
-from neuromanifold.bottleneck.interpolants import Interpolant, folded_interpolant, polyline_interpolant
+from neuromanifold.bottleneck.interpolants import (
+    Interpolant,
+    folded_interpolant,
+    polyline_interpolant,
+)
 from neuromanifold.bottleneck.jacobian_rank import jacobian_rank
 from neuromanifold.bottleneck.kernel import (
     activation_bound,

@@ -13,7 +13,9 @@ from neuromanifold.numerics.results import follows
 
 
 def imbalances(net: MLP, params: Params) -> tuple[Float[np.ndarray, " _"], ...]:
-    """‖W_{l,i·}‖² + b_{l,i}² − ‖W_{l+1,·i}‖² of every hidden neuron; zero at every minimum of a loss with ridge."""
+    """‖W_{l,i·}‖² + b_{l,i}² − ‖W_{l+1,·i}‖² of every hidden neuron; zero at every minimum of a
+    loss with ridge.
+    """
     squares = [
         (scale * np.asarray(layer.weight, np.float64)) ** 2
         for layer, scale in zip(params, net.weight_scales, strict=True)
@@ -41,11 +43,12 @@ def balance_defect(net: MLP, params: Params) -> float:
 
 @follows
 def balance(net: MLP, params: Params, *, rtol: float = 1e-13, iterations: int = 200) -> Params:
-    """The cheapest parameters that differ from these by positive scalings of neurons, which leave the function as it is.
+    """The cheapest parameters that differ from these by positive scalings of neurons, which leave
+    the function as it is.
 
-    min over u of Σ_l Σ_ij W_{l,ij}² e^{2(u_{l,i} − u_{l-1,j})} + b_{l,i}² e^{2u_{l,i}}: convex, and stationary exactly where balanced.
-    Newton's method on the logarithms of the scalings; a neuron that takes in or gives out nothing is set to zero, with all
-    that depends on it alone.
+    min over u of Σ_l Σ_ij W_{l,ij}² e^{2(u_{l,i} − u_{l-1,j})} + b_{l,i}² e^{2u_{l,i}}: convex, and
+    stationary exactly where balanced. Newton's method on the logarithms of the scalings; a neuron
+    that takes in or gives out nothing is set to zero, with all that depends on it alone.
 
     >>> from neuromanifold.bottleneck import balance
     >>> net = nm.MLP((1, 1, 1), bias=False)
@@ -77,18 +80,24 @@ def _require_homogeneous(net: MLP) -> None:
         for activation, _ in per_neuron(entry, 1):
             if activation.degree != 1.0:
                 raise ValueError(
-                    f"`net` uses {activation.name!r}, which is not homogeneous of degree 1; scaling its neurons changes the function."
+                    f"`net` uses {activation.name!r}, which is not homogeneous of degree 1; "
+                    "scaling its neurons changes the function."
                 )
 
 
 def _without_dead_neurons(params: Params) -> tuple[Layer, ...]:
     layers = [
-        Layer(np.array(p.weight, np.float64), None if p.bias is None else np.array(p.bias, np.float64)) for p in params
+        Layer(
+            np.array(p.weight, np.float64), None if p.bias is None else np.array(p.bias, np.float64)
+        )
+        for p in params
     ]
     while True:
         found = False
         for layer, after in zip(layers[:-1], layers[1:], strict=True):
-            taken = np.any(layer.weight != 0, axis=1) | (False if layer.bias is None else layer.bias != 0)
+            taken = np.any(layer.weight != 0, axis=1) | (
+                False if layer.bias is None else layer.bias != 0
+            )
             given = np.any(after.weight != 0, axis=0)
             dead = taken != given
             found = found or bool(dead.any())
@@ -112,14 +121,18 @@ def _scaled(layers: tuple[Layer, ...], shifts: list[np.ndarray]) -> tuple[Layer,
 
 
 def _newton_step(layers: tuple[Layer, ...]) -> list[np.ndarray]:
-    """−H⁻¹g for the norm as a function of log-scalings at zero; H/4 is a weighted graph Laplacian with boundary."""
+    """−H⁻¹g for the norm as a function of log-scalings at zero; H/4 is a weighted graph
+    Laplacian with boundary.
+    """
     import scipy.sparse as sparse
     from scipy.sparse.linalg import splu
 
     hidden = [layer.weight.shape[0] for layer in layers[:-1]]
     if not hidden:
         return []
-    taken = [np.sum(p.weight**2, axis=1) + (0.0 if p.bias is None else p.bias**2) for p in layers[:-1]]
+    taken = [
+        np.sum(p.weight**2, axis=1) + (0.0 if p.bias is None else p.bias**2) for p in layers[:-1]
+    ]
     given = [np.sum(p.weight**2, axis=0) for p in layers[1:]]
     blocks: list[list[Any]] = [[None] * len(hidden) for _ in hidden]
     for l in range(len(hidden)):

@@ -1,4 +1,6 @@
-"""What a function's Jacobians say about the norm of any parameters that represent it.   [bottleneck, Thm 3, P 13]"""
+"""What a function's Jacobians say about the norm of any parameters that represent it.
+[bottleneck, Thm 3, P 13]
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +16,11 @@ from neuromanifold.regions.patterns import require_piecewise_linear
 
 
 def schatten_cost(J: Any, depth: int) -> Any:
-    """L‖J‖^{2/L}_{2/L} = L Σ s_i(J)^{2/L}, for a matrix or a stack of them, over the singular values above rounding.
+    """L‖J‖^{2/L}_{2/L} = L Σ s_i(J)^{2/L}, for a matrix or a stack of them, over the singular
+    values above rounding.
 
-    What the exponent 2/L would do to rounding: 10⁻¹⁶ counts 0.3 at L = 60. Leaving such values out keeps a lower bound one.
+    What the exponent 2/L would do to rounding: 10⁻¹⁶ counts 0.3 at L = 60. Leaving such values out
+    keeps a lower bound one.
     """
     J = np.asarray(J, np.float64)
     s = np.linalg.svd(J, compute_uv=False)
@@ -26,9 +30,11 @@ def schatten_cost(J: Any, depth: int) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class NormBound(Result):
-    """‖θ‖² against the largest lower bound found on the norm of *any* parameters of that depth with the same function.
+    """‖θ‖² against the largest lower bound found on the norm of *any* parameters of that depth with
+    the same function.
 
-    `excess` bounds from above how much of ‖θ‖² a cheaper representation of the same function could save.
+    `excess` bounds from above how much of ‖θ‖² a cheaper representation of the same function could
+    save.
     """
 
     squared_norm: float
@@ -44,14 +50,19 @@ class NormBound(Result):
 
     def __str__(self) -> str:
         where = f"samples {self.pair}" if self.pair else f"sample {self.sample}"
-        return f"‖θ‖² = {self.squared_norm:.6g}, at least {self.bound:.6g} ({where}), excess {self.excess:.3g}"
+        return (
+            f"‖θ‖² = {self.squared_norm:.6g}, at least {self.bound:.6g} ({where}), excess "
+            f"{self.excess:.3g}"
+        )
 
 
 @follows
 def norm_bound(net: MLP, params: Params, x: Any) -> NormBound:
-    """‖θ‖² ≥ max_x L‖Jf(x)‖^{2/L}_{2/L}: no network of this depth has these Jacobians for less.   [bottleneck, Thm 3]
+    """‖θ‖² ≥ max_x L‖Jf(x)‖^{2/L}_{2/L}: no network of this depth has these Jacobians for less.
+    [bottleneck, Thm 3]
 
-    Holds for every activation with |σ'| ≤ 1; the gap is the network's *excess norm*, as seen from the sample.
+    Holds for every activation with |σ'| ≤ 1; the gap is the network's *excess norm*, as seen from
+    the sample.
 
     >>> from neuromanifold.bottleneck import norm_bound
     >>> net = nm.MLP((1, 1, 1), bias=False)
@@ -69,11 +80,13 @@ def norm_bound(net: MLP, params: Params, x: Any) -> NormBound:
 
 @follows
 def two_point_bound(net: MLP, params: Params, x: Any) -> NormBound:
-    """‖θ‖² ≥ ½L‖J(x)‖^{2/L}_{2/L} + ½L‖J(y)‖^{2/L}_{2/L} + C⁻²‖J(x) − J(y)‖_*, over all pairs of the sample.   [bottleneck, P 13]
+    """‖θ‖² ≥ ½L‖J(x)‖^{2/L}_{2/L} + ½L‖J(y)‖^{2/L}_{2/L} + C⁻²‖J(x) − J(y)‖_*, over all pairs of
+    the sample.   [bottleneck, P 13]
 
-    A ReLU network pays for a change of its Jacobian. C² is the largest ‖Jα_{l-1}(x)‖·‖J(α̃_{l+1} → f)(y)‖ over the
-    layers, at most the square of the paper's uniform Lipschitz constant. The printed proof loses a factor 2 on the last
-    term; counting each weight once, with the masks of both points, gives the printed statement.
+    A ReLU network pays for a change of its Jacobian. C² is the largest ‖Jα_{l-1}(x)‖·‖J(α̃_{l+1} →
+    f)(y)‖ over the layers, at most the square of the paper's uniform Lipschitz constant. The
+    printed proof loses a factor 2 on the last term; counting each weight once, with the masks of
+    both points, gives the printed statement.
 
     >>> from neuromanifold.bottleneck import two_point_bound
     >>> net = nm.MLP((1, 2, 1), bias=False)                    # |x| = σ(x) + σ(−x)
@@ -87,14 +100,17 @@ def two_point_bound(net: MLP, params: Params, x: Any) -> NormBound:
     for index, slope in enumerate(through.slopes[:-1]):
         if not np.isin(slope, (0.0, 1.0)).all():
             raise ValueError(
-                f"`net` has other slopes than 0 and 1 in layer {index + 1}; this bound is for ReLU networks."
+                f"`net` has other slopes than 0 and 1 in layer {index + 1}; this bound is for "
+                "ReLU networks."
             )
     pointwise = schatten_cost(through.jacobian(), through.depth)
     pairs = _pair_bounds(through, pointwise)
     i, j = np.unravel_index(int(np.argmax(pairs)), pairs.shape)
     found = (min(int(i), int(j)), max(int(i), int(j)))
     norm = float(through.squared_norms.sum())
-    return NormBound(norm, float(pairs[i, j]), pointwise, int(np.argmax(pointwise)), found if i != j else None)
+    return NormBound(
+        norm, float(pairs[i, j]), pointwise, int(np.argmax(pointwise)), found if i != j else None
+    )
 
 
 def _pair_bounds(through: Passage, pointwise: np.ndarray) -> Float[np.ndarray, "n n"]:

@@ -1,4 +1,6 @@
-"""The representation cost of a linear map, exactly, and its expansion in the depth.   [bottleneck, Sec. 3]"""
+"""The representation cost of a linear map, exactly, and its expansion in the depth.
+[bottleneck, Sec. 3]
+"""
 
 import math
 from dataclasses import dataclass
@@ -36,7 +38,8 @@ def positive_singular_values(A: Any, *, rtol: float | None = None) -> Float[np.n
 
 
 def pseudo_determinant(A: Any, *, rtol: float | None = None) -> float:
-    """|A|₊, the product of the nonzero singular values; 1 for the zero matrix.   [bottleneck, Sec. 1.1]
+    """|A|₊, the product of the nonzero singular values; 1 for the zero matrix.
+    [bottleneck, Sec. 1.1]
 
     >>> from neuromanifold.bottleneck import pseudo_determinant
     >>> pseudo_determinant(np.diag([2.0, 3.0, 0.0]))
@@ -47,7 +50,8 @@ def pseudo_determinant(A: Any, *, rtol: float | None = None) -> float:
 
 @follows
 def log_plus(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
-    """log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by their logarithms.   [bottleneck, Sec. 3]
+    """log₊A of a symmetric positive semidefinite A: its nonzero eigenvalues replaced by their
+    logarithms.   [bottleneck, Sec. 3]
 
     >>> from neuromanifold.bottleneck import log_plus
     >>> log_plus(np.diag([np.e, 0.0])).tolist()
@@ -60,7 +64,9 @@ def log_plus(A: Any, *, rtol: float | None = None) -> Float[np.ndarray, "n n"]:
         raise ValueError(f"`A` of shape {A.shape} is not symmetric; pass AᵀA.")
     values, vectors = np.linalg.eigh(A)
     if values[0] < -floor:
-        raise ValueError(f"`A` has the eigenvalue {values[0]:.3g}; log₊ is for positive semidefinite matrices.")
+        raise ValueError(
+            f"`A` has the eigenvalue {values[0]:.3g}; log₊ is for positive semidefinite matrices."
+        )
     logs = np.log(values, where=values > floor, out=np.zeros_like(values))
     return (vectors * logs) @ vectors.T
 
@@ -79,8 +85,11 @@ def representation_cost(A: Any, depth: int, *, rtol: float | None = None) -> flo
 
 
 @follows
-def balanced_factors(A: Any, depth: int, *, width: int | None = None, rtol: float | None = None) -> tuple[Layer, ...]:
-    """A factorisation A = W_L⋯W_1 that attains the cost: W_l = U_l S^{1/L} U_{l-1}ᵀ, so W_{l+1}ᵀW_{l+1} = W_lW_lᵀ.
+def balanced_factors(
+    A: Any, depth: int, *, width: int | None = None, rtol: float | None = None
+) -> tuple[Layer, ...]:
+    """A factorisation A = W_L⋯W_1 that attains the cost: W_l = U_l S^{1/L} U_{l-1}ᵀ, so
+    W_{l+1}ᵀW_{l+1} = W_lW_lᵀ.
 
     Hidden layers have `width` neurons (default rank A); the rest of them stays at zero.
 
@@ -96,12 +105,15 @@ def balanced_factors(A: Any, depth: int, *, width: int | None = None, rtol: floa
         raise ValueError(f"`width` is {width}, below the rank {k} of `A`; pass at least {k}.")
     root, frame = s[:k] ** (1 / L), np.eye(width)[:, :k]
     bases = [Vt[:k].T, *([frame] * (L - 1)), U[:, :k]]
-    return tuple(Layer((out * root) @ into.T) for into, out in zip(bases[:-1], bases[1:], strict=True))
+    return tuple(
+        Layer((out * root) @ into.T) for into, out in zip(bases[:-1], bases[1:], strict=True)
+    )
 
 
 @dataclass(frozen=True, repr=False)
 class CostExpansion(Result):
-    """R(A; L) = L·r0 + r1 + r2/L + r3/L² + …, with r0 = rank A, r1 = 2 log|A|₊, r2 = ½‖log₊AᵀA‖², r3 = (4/3) Σ log³ s.
+    """R(A; L) = L·r0 + r1 + r2/L + r3/L² + …, with r0 = rank A, r1 = 2 log|A|₊, r2 = ½‖log₊AᵀA‖²,
+    r3 = (4/3) Σ log³ s.
 
     The paper stops at r2 and calls the rest O(L⁻²); `r3` is the coefficient of that rest.
     """
@@ -130,7 +142,9 @@ class CostExpansion(Result):
 
     def _coefficient(self, order: int) -> float:
         """Of L^{1-order} in L Σ exp((2/L) log s)."""
-        return float(2**order / math.factorial(order) * np.sum(np.log(self.singular_values) ** order))
+        return float(
+            2**order / math.factorial(order) * np.sum(np.log(self.singular_values) ** order)
+        )
 
     def cost(self, depth: int) -> float:
         """R(A; L), exactly."""
@@ -151,7 +165,8 @@ class CostExpansion(Result):
 
 @follows
 def cost_expansion(A: Any, *, rtol: float | None = None) -> CostExpansion:
-    """The expansion of the representation cost of x ↦ Ax around infinite depth.   [bottleneck, Sec. 3]
+    """The expansion of the representation cost of x ↦ Ax around infinite depth.
+    [bottleneck, Sec. 3]
 
     >>> from neuromanifold.bottleneck import cost_expansion
     >>> found = cost_expansion(np.diag([np.e, np.e, 0.0]))

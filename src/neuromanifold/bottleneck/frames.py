@@ -1,17 +1,21 @@
-"""Theorem 6 at a point: semi-orthogonal factors, the budget, and each layer's share of it.   [bottleneck, Thm 6]
+"""Theorem 6 at a point: semi-orthogonal factors, the budget, and each layer's share of it.
+[bottleneck, Thm 6]
 
-At a point x with rank Jf(x) ≥ k take the k leading right singular vectors V_0 of Jf(x) and carry them through the
-network: V_l spans D_lW_l⋯D_1W_1V_0, its basis chosen so that M_l = V_lᵀW_lV_{l-1} is symmetric positive. With slopes in
-[0, 1], Π det M_l ≥ s_1⋯s_k, and log t ≤ t − 1 gives, for each layer,
+At a point x with rank Jf(x) ≥ k take the k leading right singular vectors V_0 of Jf(x) and carry
+them through the network: V_l spans D_lW_l⋯D_1W_1V_0, its basis chosen so that M_l = V_lᵀW_lV_{l-1}
+is symmetric positive. With slopes in [0, 1], Π det M_l ≥ s_1⋯s_k, and log t ≤ t − 1 gives, for each
+layer,
 
     ‖W_l − V_lV_{l-1}ᵀ‖² = ‖W_l‖² + k − 2 tr M_l ≤ ‖W_l‖² − k − 2 log det M_l,
 
-whose sum is at most ‖θ‖² − kL − 2 log(s_1⋯s_k). For k = rank Jf(x) this is the theorem as the main text states it, with
-one V_l per layer; for smaller k it is an extension, and the useful one where small singular values are not exactly zero.
+whose sum is at most ‖θ‖² − kL − 2 log(s_1⋯s_k). For k = rank Jf(x) this is the theorem as the main
+text states it, with one V_l per layer; for smaller k it is an extension, and the useful one where
+small singular values are not exactly zero.
 
-With slopes in [−1, 0) the main text's version is false; the appendix's, with U_l and V_l apart, holds with U_l the polar
-factor of W_lV_{l-1}. The appendix's proof takes other factors, those of P_lW_lQ_{l-1} with P_l and Q_{l-1} the projections
-onto the row space of J(α̃_l → f) and the image of Jα_{l-1}. Those are not good enough: see `appendix_factors`.
+With slopes in [−1, 0) the main text's version is false; the appendix's, with U_l and V_l apart,
+holds with U_l the polar factor of W_lV_{l-1}. The appendix's proof takes other factors, those of
+P_lW_lQ_{l-1} with P_l and Q_{l-1} the projections onto the row space of J(α̃_l → f) and the image
+of Jα_{l-1}. Those are not good enough: see `appendix_factors`.
 """
 
 from dataclasses import dataclass
@@ -27,11 +31,13 @@ from neuromanifold.numerics.results import Array, Result, follows
 
 @dataclass(frozen=True, repr=False)
 class Frames(Result):
-    """The frames V_0 … V_{L-1} (`right`) and U_1 … U_L (`left`) at one point, and both sides of the theorem layer by layer.
+    """The frames V_0 … V_{L-1} (`right`) and U_1 … U_L (`left`) at one point, and both sides of the
+    theorem layer by layer.
 
-    U_l = V_l where all slopes are nonnegative (`shared`). `residuals[l]` = ‖W_l − U_lV_{l-1}ᵀ‖²_F; `closest[l]`, the same for
-    the partial isometry of rank k closest to W_l, is never larger; `shares[l]` is what layer l spends of the budget, and
-    never smaller than `residuals[l] + bias_norms[l]`.
+    U_l = V_l where all slopes are nonnegative (`shared`). `residuals[l]` = ‖W_l − U_lV_{l-1}ᵀ‖²_F;
+    `closest[l]`, the same for the partial isometry of rank k closest to W_l, is never larger;
+    `shares[l]` is what layer l spends of the budget, and never smaller than `residuals[l] +
+    bias_norms[l]`.
     """
 
     rank: int
@@ -74,7 +80,8 @@ class Frames(Result):
 
 @follows
 def bottleneck_frames(net: MLP, params: Params, x: Any, *, rank: int | None = None) -> Frames:
-    """The factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.   [bottleneck, Thm 6]
+    """The factors of Theorem 6 at one point, for the rank of Jf(x) or any smaller one.
+    [bottleneck, Thm 6]
 
     `x` is a sample of one point. `rank=None` takes the numerical rank of Jf(x).
 
@@ -88,18 +95,24 @@ def bottleneck_frames(net: MLP, params: Params, x: Any, *, rank: int | None = No
     through = passage(net, params, x)
     require_contraction(through)
     if len(through.activations[0]) != 1:
-        raise ValueError(f"`x` holds {len(through.activations[0])} points; pass one, as x[i : i + 1].")
+        raise ValueError(
+            f"`x` holds {len(through.activations[0])} points; pass one, as x[i : i + 1]."
+        )
     return frames_at(through, rank)
 
 
 def frames_at(through: Passage, rank: int | None, closest: np.ndarray | None = None) -> Frames:
-    """The frames for a passage of one point; `closest` is the same at every point and may be passed on."""
+    """The frames for a passage of one point; `closest` is the same at every point and may be
+    passed on.
+    """
     J = through.jacobian()[0]
     _, s, Vt = np.linalg.svd(J)
     full = _rank_of(J, s)
     k = full if rank is None else rank
     if not 0 <= k <= full:
-        raise ValueError(f"`rank` is {rank}, but Jf(x) has rank {full}; pass a whole number from 0 to {full}.")
+        raise ValueError(
+            f"`rank` is {rank}, but Jf(x) has rank {full}; pass a whole number from 0 to {full}."
+        )
     left, right, logs, shared = _carry(through, Vt[:k].T)
     return Frames(
         rank=k,
@@ -108,7 +121,12 @@ def frames_at(through: Passage, rank: int | None, closest: np.ndarray | None = N
         shared=shared,
         squared_norm=float(through.squared_norms.sum()),
         log_determinant=float(np.log(s[:k]).sum()),
-        residuals=np.array([np.sum((W - U @ V.T) ** 2) for W, U, V in zip(through.weights, left, right, strict=True)]),
+        residuals=np.array(
+            [
+                np.sum((W - U @ V.T) ** 2)
+                for W, U, V in zip(through.weights, left, right, strict=True)
+            ]
+        ),
         closest=closest if closest is not None else closest_isometries(through, k),
         shares=through.squared_norms - k - 2 * logs,
         bias_norms=through.bias_norms,
@@ -120,8 +138,12 @@ def _rank_of(J: np.ndarray, s: np.ndarray) -> int:
     return int(np.sum(s > max(J.shape) * np.finfo(np.float64).eps * s[0])) if s.size else 0
 
 
-def _carry(through: Passage, V: np.ndarray) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.ndarray, bool]:
-    """U_l and V_{l-1} for every layer, log|det| of D_lW_l between the spans of consecutive V, and whether U_l = V_l."""
+def _carry(
+    through: Passage, V: np.ndarray
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.ndarray, bool]:
+    """U_l and V_{l-1} for every layer, log|det| of D_lW_l between the spans of consecutive V,
+    and whether U_l = V_l.
+    """
     shared = all(float(slope.min()) >= 0 for slope in through.slopes)
     left, right, logs = [], [], []
     for W, slope in zip(through.weights, through.slopes, strict=True):
@@ -141,7 +163,8 @@ def _polar(A: np.ndarray) -> np.ndarray:
 
 
 def distance_to_isometries(W: Any, rank: int) -> float:
-    """min ‖W − UVᵀ‖²_F over U, V with `rank` orthonormal columns: Σ_{i≤k} (s_i − 1)² + Σ_{i>k} s_i².
+    """min ‖W − UVᵀ‖²_F over U, V with `rank` orthonormal columns: Σ_{i≤k} (s_i − 1)² + Σ_{i>k}
+    s_i².
 
     >>> from neuromanifold.bottleneck.frames import distance_to_isometries
     >>> distance_to_isometries(np.diag([0.5, 0.25]), 1)
@@ -158,17 +181,20 @@ def closest_isometries(through: Passage, rank: int) -> Float[np.ndarray, " L"]:
 
 
 def frames_everywhere(through: Passage, rank: int | None) -> list[Frames]:
-    """The frames at each sample; with a given rank, what depends on the weights alone is computed once."""
+    """The frames at each sample; with a given rank, what depends on the weights alone is
+    computed once.
+    """
     closest = None if rank is None else closest_isometries(through, rank)
     return [frames_at(through.at(i), rank, closest) for i in range(len(through.activations[0]))]
 
 
 def appendix_factors(net: MLP, params: Params, x: Any) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """(U_l, V_{l-1}) of the appendix's proof, from the SVD of P_lW_lQ_{l-1}; they do *not* satisfy Theorem 6.   [bottleneck, Thm 15]
+    """(U_l, V_{l-1}) of the appendix's proof, from the SVD of P_lW_lQ_{l-1}; they do *not* satisfy
+    Theorem 6.   [bottleneck, Thm 15]
 
-    The proof's determinant identity loses the angle between the row space of J(α̃_l → f) and the image of Jα_{l-1}. The
-    smallest counterexample is the network of `bottleneck_frames`' example: ‖W_1 − U_1V_0ᵀ‖² + ‖W_2 − U_2V_1ᵀ‖² is 4/5
-    there, and the budget −2 log(4/5) is 0.446….
+    The proof's determinant identity loses the angle between the row space of J(α̃_l → f) and the
+    image of Jα_{l-1}. The smallest counterexample is the network of `bottleneck_frames`' example:
+    ‖W_1 − U_1V_0ᵀ‖² + ‖W_2 − U_2V_1ᵀ‖² is 4/5 there, and the budget −2 log(4/5) is 0.446….
 
     >>> from neuromanifold.bottleneck.frames import appendix_factors
     >>> net = nm.MLP((1, 2, 1), bias=False)
@@ -179,11 +205,15 @@ def appendix_factors(net: MLP, params: Params, x: Any) -> tuple[tuple[np.ndarray
     """
     through = passage(net, params, x)
     if len(through.activations[0]) != 1:
-        raise ValueError(f"`x` holds {len(through.activations[0])} points; pass one, as x[i : i + 1].")
+        raise ValueError(
+            f"`x` holds {len(through.activations[0])} points; pass one, as x[i : i + 1]."
+        )
     J = through.jacobian()[0]
     k = _rank_of(J, np.linalg.svd(J, compute_uv=False))
     found = []
-    for W, A, B in zip(through.weights, through.forward_jacobians(), through.backward_jacobians(), strict=False):
+    for W, A, B in zip(
+        through.weights, through.forward_jacobians(), through.backward_jacobians(), strict=False
+    ):
         U, _, Vt = np.linalg.svd(_projection(B[0].T) @ W @ _projection(A[0]), full_matrices=False)
         found.append((U[:, :k], Vt[:k].T))
     return tuple(found)

@@ -1,4 +1,6 @@
-"""Theorem 10: networks of bottleneck rank 1 that fit N points of a k*-dimensional target.   [bottleneck, Thm 10]"""
+"""Theorem 10: networks of bottleneck rank 1 that fit N points of a k*-dimensional target.
+[bottleneck, Thm 10]
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +39,9 @@ class Interpolant(Result):
     @property
     def trace(self) -> float:
         """max Tr Θ(x, x) over the points, without bias terms."""
-        return float(ntk_trace_by_layer(self.net, self.params, self.x, bias=False).sum(axis=1).max())
+        return float(
+            ntk_trace_by_layer(self.net, self.params, self.x, bias=False).sum(axis=1).max()
+        )
 
     @property
     def exponent_side(self) -> float:
@@ -47,11 +51,13 @@ class Interpolant(Result):
 
 
 def folded_interpolant(dimension: int, folds: int, depth: int) -> Interpolant:
-    """The identity at N = 2^{qk} points of [0, 1]^k, fitted by a curve that depends on the last coordinate alone.   [bottleneck, Thm 10]
+    """The identity at N = 2^{qk} points of [0, 1]^k, fitted by a curve that depends on the last
+    coordinate alone.   [bottleneck, Thm 10]
 
-    f(x) = (T^{(k−1)q}(t), …, T^q(t), t) with t = x_k and T the tent map, q = `folds`. The points are (j + ½)/N on the curve: a sheared
-    lattice, one point in each cell of side 2^{−q}. The curve is as short as the theorem allows, N^{1−1/k}, and folding in
-    (k−1)q layers keeps c₁ of the order log N. Scalings are balanced, so this is the cheapest of its orbit.
+    f(x) = (T^{(k−1)q}(t), …, T^q(t), t) with t = x_k and T the tent map, q = `folds`. The points
+    are (j + ½)/N on the curve: a sheared lattice, one point in each cell of side 2^{−q}. The curve
+    is as short as the theorem allows, N^{1−1/k}, and folding in (k−1)q layers keeps c₁ of the order
+    log N. Scalings are balanced, so this is the cheapest of its orbit.
 
     >>> from neuromanifold.bottleneck import folded_interpolant
     >>> found = folded_interpolant(2, 2, 12)
@@ -63,11 +69,18 @@ def folded_interpolant(dimension: int, folds: int, depth: int) -> Interpolant:
     scalars = L - 1 - stages
     if scalars < 1:
         raise ValueError(f"`depth` is {depth}; {stages} folds need at least {stages + 2} layers.")
-    layers = [Layer(np.eye(k)[-1:], np.zeros(1)), *[Layer(np.ones((1, 1)), np.zeros(1))] * (scalars - 1)]
+    layers = [
+        Layer(np.eye(k)[-1:], np.zeros(1)),
+        *[Layer(np.ones((1, 1)), np.zeros(1))] * (scalars - 1),
+    ]
     carried, current = np.ones((1, 1)), np.ones((1, 1))
     for stage in range(1, stages + 1):
         kept = len(carried)
-        layers.append(Layer(np.vstack([carried, current, current]), np.concatenate([np.zeros(kept + 1), [-0.5]])))
+        layers.append(
+            Layer(
+                np.vstack([carried, current, current]), np.concatenate([np.zeros(kept + 1), [-0.5]])
+            )
+        )
         current = np.concatenate([np.zeros(kept), [2.0, -4.0]])[None]
         carried = np.hstack([np.eye(kept), np.zeros((kept, 2))])
         if stage % q == 0:
@@ -94,10 +107,11 @@ def _checked_dimension(dimension: Any) -> int:
 
 @follows
 def polyline_interpolant(points: Any, depth: int) -> Interpolant:
-    """The identity at any points of [0, 1]^k, fitted by the polyline that visits them in the order of the sum of their coordinates.
+    """The identity at any points of [0, 1]^k, fitted by the polyline that visits them in the order
+    of the sum of their coordinates.
 
-    One hidden layer of N − 1 kinks after the neuron that all points pass: works for every sample, at the price of a c₁ that
-    grows like a power of N.
+    One hidden layer of N − 1 kinks after the neuron that all points pass: works for every sample,
+    at the price of a c₁ that grows like a power of N.
 
     >>> from neuromanifold.bottleneck import polyline_interpolant
     >>> found = polyline_interpolant(np.array([[0.0, 0.0], [1.0, 0.5], [0.5, 0.25]]), 4)
@@ -109,7 +123,9 @@ def polyline_interpolant(points: Any, depth: int) -> Interpolant:
     direction = np.full(k, k**-0.5)
     t = Y @ direction
     if L < 3 or Y.min() < 0 or len(np.unique(t)) < n:
-        raise ValueError("`points` must be nonnegative with distinct coordinate sums, and `depth` at least 3.")
+        raise ValueError(
+            "`points` must be nonnegative with distinct coordinate sums, and `depth` at least 3."
+        )
     order = np.argsort(t)
     y, t = Y[order], t[order]
     slopes = np.diff(y, axis=0) / np.diff(t)[:, None]

@@ -1,4 +1,6 @@
-"""Rank_J(f; Ω) = max_x rank Jf(x): numerically with gaps, or exactly for piecewise-linear networks.   [bottleneck, Sec. 3.1]"""
+"""Rank_J(f; Ω) = max_x rank Jf(x): numerically with gaps, or exactly for piecewise-linear
+networks.   [bottleneck, Sec. 3.1]
+"""
 
 import math
 from typing import Any
@@ -25,11 +27,13 @@ _PRIMES_BETWEEN = 2.0**54  # fewer than the primes between 2⁶⁰ and 2⁶¹ (2
 
 
 class InputJacobianCertificate(Certificate):
-    """Why max_x rank Jf(x) over the sample is `rank`: attained at `sample` modulo `prime`, and no larger for `reason`.
+    """Why max_x rank Jf(x) over the sample is `rank`: attained at `sample` modulo `prime`, and no
+    larger for `reason`.
 
-    `"full rank"`: the smaller of input and output dimension. `"open neurons"`: at every sample some layer has no more
-    neurons with nonzero slope. `"probability"`: the prime was drawn at random, and a larger rank escapes it with at most
-    `failure_probability`. `kinks` counts pre-activations of exactly zero, where the slope from the left was taken.
+    `"full rank"`: the smaller of input and output dimension. `"open neurons"`: at every sample some
+    layer has no more neurons with nonzero slope. `"probability"`: the prime was drawn at random,
+    and a larger rank escapes it with at most `failure_probability`. `kinks` counts pre-activations
+    of exactly zero, where the slope from the left was taken.
     """
 
     rank: int = eqx.field(static=True)
@@ -46,19 +50,30 @@ class InputJacobianCertificate(Certificate):
 
     def __str__(self) -> str:
         proved = self.failure_probability == 0
-        upper = f"proved by {self.reason}" if proved else f"failure probability ≤ {self.failure_probability:.1g}"
+        upper = (
+            f"proved by {self.reason}"
+            if proved
+            else f"failure probability ≤ {self.failure_probability:.1g}"
+        )
         return f"exact, {upper}"
 
 
 @follows
 def jacobian_rank(
-    f: Model, params: Any, x: Any, *, tangents: Any = None, exact: bool = False, rtol: float | None = None
+    f: Model,
+    params: Any,
+    x: Any,
+    *,
+    tangents: Any = None,
+    exact: bool = False,
+    rtol: float | None = None,
 ) -> Rank:
     """The Jacobian rank of f over the sample, max_x rank Jf(x).   [bottleneck, Sec. 3.1]
 
-    A lower bound on R⁽⁰⁾(f) and on the bottleneck rank. `tangents` (n, d, t) restricts each Jf(x) to the tangent space of a
-    domain that is not open. The result carries the spectrum and gap of the point that attains the maximum (the one with
-    the widest gap among several). `exact=True`: of the exact rational Jacobian of a piecewise-linear MLP, certified.
+    A lower bound on R⁽⁰⁾(f) and on the bottleneck rank. `tangents` (n, d, t) restricts each Jf(x)
+    to the tangent space of a domain that is not open. The result carries the spectrum and gap of
+    the point that attains the maximum (the one with the widest gap among several). `exact=True`: of
+    the exact rational Jacobian of a piecewise-linear MLP, certified.
 
     >>> from neuromanifold.bottleneck import jacobian_rank
     >>> net = nm.MLP((2, 3, 2), "identity", bias=False)
@@ -90,7 +105,10 @@ def _input_jacobians(f: Model, params: Any, x: Any) -> Any:
 def _checked_tangents(tangents: Any, shape: tuple[int, ...]) -> Any:
     found = np.shape(tangents)
     if len(found) != 3 or found[0] != shape[0] or found[1] != shape[2]:
-        raise ValueError(f"`tangents` has shape {found}; pass ({shape[0]}, {shape[2]}, t), a basis for each sample.")
+        raise ValueError(
+            f"`tangents` has shape {found}; pass ({shape[0]}, {shape[2]}, t), a basis for each "
+            "sample."
+        )
     return jnp.asarray(tangents, jnp.float64)
 
 
@@ -126,13 +144,22 @@ def _upper_bound(problem: Problem, rank: int) -> tuple[str, float]:
         return "open neurons", 0.0
     height = problem.input_jacobian(Heights())
     order = min(problem.graph.inputs, problem.graph.outputs)
-    bits = order * (max(0.0, height.magnitude) + height.bits + order * height.other + math.log2(max(1, order)) / 2)
+    bits = order * (
+        max(0.0, height.magnitude)
+        + height.bits
+        + order * height.other
+        + math.log2(max(1, order)) / 2
+    )
     return "probability", min(1.0, problem.samples * bits / 60 / (_PRIMES_BETWEEN / 2))
 
 
 def _open_width(problem: Problem) -> int | None:
-    """Over the samples, the largest of the fewest neurons with nonzero slope in a layer; asked of perceptrons."""
+    """Over the samples, the largest of the fewest neurons with nonzero slope in a layer; asked
+    of perceptrons.
+    """
     if (net := perceptron(problem.model)) is None:
         return None
     widths = [np.full(problem.samples, w) for w in net.widths]
-    return int(np.min([*((slope != 0).sum(axis=1) for slope in problem.slopes), *widths], axis=0).max())
+    return int(
+        np.min([*((slope != 0).sum(axis=1) for slope in problem.slopes), *widths], axis=0).max()
+    )

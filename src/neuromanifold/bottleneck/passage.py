@@ -1,8 +1,10 @@
-"""One pass of a sample through an MLP: what the bounds of this room are made of, in float64 on the host.
+"""One pass of a sample through an MLP: what the bounds of this room are made of, in float64 on the
+host.
 
 α_0 = x,  α̃_l = W_l α_{l-1} + b_l,  α_l = σ(α̃_l),  D_l = diag σ'(α̃_l),  Jf = D_L W_L ⋯ D_1 W_1.
 
-Weights carry the scale 1/√fan_in of NTK scaling, so every norm here is the norm of what multiplies the activations.
+Weights carry the scale 1/√fan_in of NTK scaling, so every norm here is the norm of what multiplies
+the activations.
 """
 
 from collections.abc import Iterator
@@ -23,7 +25,9 @@ from neuromanifold.numerics.validation import check_params, check_sample
 
 @dataclass(frozen=True)
 class Passage:
-    """Weights and biases, and at each sample the activations α_0 … α_{L-1}, pre-activations α̃_1 … α̃_L and slopes D_1 … D_L."""
+    """Weights and biases, and at each sample the activations α_0 … α_{L-1}, pre-activations α̃_1
+    … α̃_L and slopes D_1 … D_L.
+    """
 
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray | None, ...]
@@ -49,7 +53,10 @@ class Passage:
     def at(self, sample: int) -> "Passage":
         """The passage of one sample."""
         one = slice(sample, sample + 1)
-        cut = (tuple(a[one] for a in group) for group in (self.activations, self.preactivations, self.slopes))
+        cut = (
+            tuple(a[one] for a in group)
+            for group in (self.activations, self.preactivations, self.slopes)
+        )
         return Passage(self.weights, self.biases, *cut)
 
     def forward_jacobians(self) -> Iterator[Float[np.ndarray, "n _ d"]]:
@@ -79,16 +86,25 @@ class Passage:
 
 
 def passage(net: MLP, params: Params, x: Any) -> Passage:
-    """The sample's passage through the network, in float64; refuses bad arguments in one sentence."""
+    """The sample's passage through the network, in float64; refuses bad arguments in one
+    sentence.
+    """
     require_perceptron(net, "the bottleneck is a property of layers, pass an nm.MLP")
     if is_traced((params, x)):
-        raise TypeError("`params` and `x` must have values here; call this outside jit, vmap and grad.")
+        raise TypeError(
+            "`params` and `x` must have values here; call this outside jit, vmap and grad."
+        )
     check_params(params)
     check_sample(x)
     net.check(params, x)
     x = np.asarray(x, np.float64)
-    layers = tuple(Layer(*(None if a is None else np.asarray(a, np.float64) for a in layer)) for layer in params)
-    weights = tuple(layer.weight * scale for layer, scale in zip(layers, net.weight_scales, strict=True))
+    layers = tuple(
+        Layer(*(None if a is None else np.asarray(a, np.float64) for a in layer))
+        for layer in params
+    )
+    weights = tuple(
+        layer.weight * scale for layer, scale in zip(layers, net.weight_scales, strict=True)
+    )
     biases = tuple(layer.bias for layer in layers)
     step = _piecewise_linear if _has_declared_slopes(net) else _differentiated
     activations, preactivations, slopes = [x], [], []
@@ -107,7 +123,9 @@ def _has_declared_slopes(net: MLP) -> bool:
 
 
 def _piecewise_linear(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """σ(z) and σ'(z) without JAX: small networks spend nearly all their time in its dispatch otherwise."""
+    """σ(z) and σ'(z) without JAX: small networks spend nearly all their time in its dispatch
+    otherwise.
+    """
     slope = np.empty_like(z)
     for activation, neurons in per_neuron(entry, z.shape[1]):
         left, right = activation.slopes or (0.0, 0.0)
@@ -119,7 +137,9 @@ def _differentiated(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """σ(z) and σ'(z) of any activation."""
     with arithmetic():
         moved = jnp.asarray(z, jnp.float64)
-        return np.asarray(apply_activation(entry, moved)), np.asarray(activation_slope(entry, moved))
+        return np.asarray(apply_activation(entry, moved)), np.asarray(
+            activation_slope(entry, moved)
+        )
 
 
 def require_contraction(through: Passage) -> None:
@@ -128,7 +148,8 @@ def require_contraction(through: Passage) -> None:
         low, high = float(slope.min()), float(slope.max())
         if low < -1 or high > 1:
             raise ValueError(
-                f"`net` has slopes from {low:.3g} to {high:.3g} in layer {index + 1}; the bounds need |σ'| ≤ 1, "
+                f"`net` has slopes from {low:.3g} to {high:.3g} in layer {index + 1}; the bounds "
+                "need |σ'| ≤ 1, "
                 "as for relu, leaky_relu, identity, tanh, sigmoid or softplus."
             )
 
@@ -138,5 +159,7 @@ def squared_norm(net: MLP, params: Params) -> float:
     total = 0.0
     for layer, scale in zip(params, net.weight_scales, strict=True):
         total += float(np.sum((scale * np.asarray(layer.weight, np.float64)) ** 2))
-        total += 0.0 if layer.bias is None else float(np.sum(np.asarray(layer.bias, np.float64) ** 2))
+        total += (
+            0.0 if layer.bias is None else float(np.sum(np.asarray(layer.bias, np.float64) ** 2))
+        )
     return total

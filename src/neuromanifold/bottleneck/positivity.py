@@ -1,4 +1,6 @@
-"""Complete positivity of finitely many points, or of their cone: an isometric copy in a nonnegative orthant.   [bottleneck, Thm 3]"""
+"""Complete positivity of finitely many points, or of their cone: an isometric copy in a
+nonnegative orthant.   [bottleneck, Thm 3]
+"""
 
 import itertools
 from dataclasses import dataclass
@@ -10,17 +12,19 @@ from jaxtyping import Float
 from neuromanifold.bottleneck.cost import checked_matrix
 from neuromanifold.numerics.results import Array, Result, follows
 
-# Horn's copositive form: xᵀHx ≥ 0 on the orthant, and no sum of a positive semidefinite and a nonnegative matrix.
+# Horn's copositive form: xᵀHx ≥ 0 on the orthant, and no sum of a positive semidefinite and a
+# nonnegative matrix.
 _HORN = np.array([[(1, -1, 1, 1, -1)[(j - i) % 5] for j in range(5)] for i in range(5)], np.float64)
 
 
 @dataclass(frozen=True, repr=False)
 class CompletePositivity(Result):
-    """Whether the points embed isometrically and linearly into a nonnegative orthant, with the evidence.
+    """Whether the points embed isometrically and linearly into a nonnegative orthant, with the
+    evidence.
 
-    True: `embedding` O (m × d) has OᵀO = the projection onto the span of the points and O x ≥ −`defect` on them.
-    False: `reason` names two points at an obtuse angle, or five points on which Horn's copositive form is negative.
-    None: neither was found.
+    True: `embedding` O (m × d) has OᵀO = the projection onto the span of the points and O x ≥
+    −`defect` on them. False: `reason` names two points at an obtuse angle, or five points on which
+    Horn's copositive form is negative. None: neither was found.
     """
 
     verdict: bool | None
@@ -38,7 +42,9 @@ class CompletePositivity(Result):
         if self.verdict and self.embedding is not None:
             image = X @ self.embedding.T
             tolerance = 1e-9 * max(1.0, float(np.abs(X).max()))
-            isometric = np.allclose(image @ image.T, X @ X.T, rtol=0, atol=tolerance * max(1.0, float(np.abs(X).max())))
+            isometric = np.allclose(
+                image @ image.T, X @ X.T, rtol=0, atol=tolerance * max(1.0, float(np.abs(X).max()))
+            )
             return bool(isometric and image.min() >= -tolerance)
         if self.verdict is False:
             G = X[list(self.witness)] @ X[list(self.witness)].T
@@ -47,12 +53,16 @@ class CompletePositivity(Result):
 
 
 @follows
-def completely_positive(points: Any, *, size: int | None = None, tries: int = 20) -> CompletePositivity:
-    """Whether the Gram matrix of the points is completely positive: XXᵀ = YYᵀ with Y ≥ 0, Y = XOᵀ.   [bottleneck, Thm 3(3)]
+def completely_positive(
+    points: Any, *, size: int | None = None, tries: int = 20
+) -> CompletePositivity:
+    """Whether the Gram matrix of the points is completely positive: XXᵀ = YYᵀ with Y ≥ 0, Y = XOᵀ.
+    [bottleneck, Thm 3(3)]
 
-    The cone spanned by the points embeds along with them. Up to two dimensions the answer is exact; beyond, an embedding
-    into `size` dimensions (default up to k(k+1)/2 for points of rank k) is searched by alternating projections, and refuted by two
-    points at an obtuse angle or by Horn's form on five.
+    The cone spanned by the points embeds along with them. Up to two dimensions the answer is exact;
+    beyond, an embedding into `size` dimensions (default up to k(k+1)/2 for points of rank k) is
+    searched by alternating projections, and refuted by two points at an obtuse angle or by Horn's
+    form on five.
 
     >>> from neuromanifold.bottleneck import completely_positive
     >>> bool(completely_positive(np.array([[1.0, 1.0], [1.0, -1.0]])))      # a right angle fits into the quadrant
@@ -66,17 +76,23 @@ def completely_positive(points: Any, *, size: int | None = None, tries: int = 20
     tolerance = 1e-12 * float(np.abs(G).max())
     if G[i, j] < -tolerance:
         witness = (int(min(i, j)), int(max(i, j)))
-        return CompletePositivity(False, f"points {witness[0]} and {witness[1]} make an obtuse angle", witness=witness)
+        return CompletePositivity(
+            False, f"points {witness[0]} and {witness[1]} make an obtuse angle", witness=witness
+        )
     basis = _span(X)
     coordinates = X @ basis
     for m in [size] if size is not None else _sizes(basis.shape[1]):
         for O in _candidates(coordinates, m, tries):
             defect = float(max(0.0, -(coordinates @ O.T).min()))
             if defect <= 1e-10 * max(1.0, float(np.abs(X).max())):
-                return CompletePositivity(True, f"embedded into {len(O)} dimensions", O @ basis.T, defect)
+                return CompletePositivity(
+                    True, f"embedded into {len(O)} dimensions", O @ basis.T, defect
+                )
     horn = _horn_witness(G)
     if horn is not None:
-        return CompletePositivity(False, f"Horn's form is negative on points {list(horn)}", witness=horn)
+        return CompletePositivity(
+            False, f"Horn's form is negative on points {list(horn)}", witness=horn
+        )
     return CompletePositivity(None, "neither an embedding nor a refutation was found")
 
 
@@ -106,7 +122,9 @@ def _candidates(C: np.ndarray, m: int, tries: int):
 
 
 def _rotations(C: np.ndarray):
-    """Frames of the plane that begin with one of the rays: a cone of at most a right angle fits one of them."""
+    """Frames of the plane that begin with one of the rays: a cone of at most a right angle fits
+    one of them.
+    """
     for ray in C[np.linalg.norm(C, axis=1) > 0]:
         u = ray / np.linalg.norm(ray)
         for v in (np.array([-u[1], u[0]]), np.array([u[1], -u[0]])):
@@ -114,7 +132,9 @@ def _rotations(C: np.ndarray):
 
 
 def _alternate(C: np.ndarray, O: np.ndarray, steps: int = 3000) -> np.ndarray:
-    """Alternating projections between nonnegative images and isometric ones (orthogonal Procrustes)."""
+    """Alternating projections between nonnegative images and isometric ones (orthogonal
+    Procrustes).
+    """
     floor = 0.0
     for _ in range(steps):
         image = C @ O.T

@@ -17,13 +17,16 @@ from neuromanifold.numerics.results import Result, follows
 
 @dataclass(frozen=True, repr=False)
 class BottleneckStructure(Result):
-    """The layers of a network on a sample, as Theorem 6 sees them; `print` it, `.plot()` it, or take its `.data`.
+    """The layers of a network on a sample, as Theorem 6 sees them; `print` it, `.plot()` it, or
+    take its `.data`.
 
-    A layer is in the bottleneck of rank k when ‖W_l − UVᵀ‖_F < `threshold` for the closest partial isometry of rank k: then k of its
-    singular values exceed 1 − threshold and the others lie below threshold. At threshold ½ at most 4·budget layers are not.
-    `data` holds, by layer: singular values of weights and pre-activations, `layer_rank` (singular values above the threshold) with
-    its `gap`, `residual` (squared distance to the closest partial isometry), `frame_residual` and `share` of the budget at
-    the point `sample`, squared norms of weights and biases, mean squared activation norm, and the two traces.
+    A layer is in the bottleneck of rank k when ‖W_l − UVᵀ‖_F < `threshold` for the closest partial
+    isometry of rank k: then k of its singular values exceed 1 − threshold and the others lie below
+    threshold. At threshold ½ at most 4·budget layers are not. `data` holds, by layer: singular
+    values of weights and pre-activations, `layer_rank` (singular values above the threshold) with
+    its `gap`, `residual` (squared distance to the closest partial isometry), `frame_residual` and
+    `share` of the budget at the point `sample`, squared norms of weights and biases, mean squared
+    activation norm, and the two traces.
     """
 
     net: MLP
@@ -50,8 +53,10 @@ class BottleneckStructure(Result):
     def __str__(self) -> str:
         d = self.data
         lines = [
-            f"{len(self.layers)} of {self.net.depth} layers in a bottleneck of rank {self.rank} (threshold {self.threshold:g})",
-            f"‖θ‖² = {self.squared_norm:.6g}, at least {self.norm_bound:.6g} for this function; budget {self.budget:.4g}; "
+            f"{len(self.layers)} of {self.net.depth} layers in a bottleneck of rank {self.rank} "
+            f"(threshold {self.threshold:g})",
+            f"‖θ‖² = {self.squared_norm:.6g}, at least {self.norm_bound:.6g} for this function; "
+            f"budget {self.budget:.4g}; "
             f"balance defect {self.balance_defect:.1e}",
             "layer  rank     gap  residual     share   ‖α_{l-1}‖²   trace",
         ]
@@ -59,13 +64,17 @@ class BottleneckStructure(Result):
             at = d.sel(layer=l)
             mark = "*" if bool(at["in_bottleneck"]) else " "
             lines.append(
-                f"{int(l):4d}{mark} {int(at['layer_rank']):5d} {float(at['gap']):7.2g} {float(at['residual']):9.3g} "
-                f"{float(at['share']):9.3g} {float(at['activation_norm']):12.4g} {float(at['trace']):7.3g}"
+                f"{int(l):4d}{mark} {int(at['layer_rank']):5d} {float(at['gap']):7.2g} "
+                f"{float(at['residual']):9.3g} "
+                f"{float(at['share']):9.3g} {float(at['activation_norm']):12.4g} "
+                f"{float(at['trace']):7.3g}"
             )
         return "\n".join(lines)
 
     def plot(self, axes: Any = None) -> Any:
-        """Singular values of every weight matrix over the layers, those in the bottleneck shaded; returns the axes."""
+        """Singular values of every weight matrix over the layers, those in the bottleneck
+        shaded; returns the axes.
+        """
         if axes is None:
             import matplotlib.pyplot as plt
 
@@ -76,8 +85,16 @@ class BottleneckStructure(Result):
             axes.axvspan(l - 0.5, l + 0.5, color="#56B4E9", alpha=0.2, lw=0)
         axes.plot(layers, values, color="#0072B2", marker=".", lw=0.8, ms=3)
         axes.axhline(1.0, color="0.4", lw=0.8, ls=":")
-        axes.set(xlabel="layer", ylabel="singular values of the weights", xlim=(0.5, layers[-1] + 0.5), ylim=(0, None))
-        axes.set_title(f"bottleneck of rank {self.rank} in {len(self.layers)} of {self.net.depth} layers", fontsize=10)
+        axes.set(
+            xlabel="layer",
+            ylabel="singular values of the weights",
+            xlim=(0.5, layers[-1] + 0.5),
+            ylim=(0, None),
+        )
+        axes.set_title(
+            f"bottleneck of rank {self.rank} in {len(self.layers)} of {self.net.depth} layers",
+            fontsize=10,
+        )
         return axes
 
 
@@ -87,8 +104,9 @@ def bottleneck_structure(
 ) -> BottleneckStructure:
     """The bottleneck structure of an MLP on a sample.   [bottleneck, Thm 6, Thm 7, Cor 8]
 
-    `rank=None` takes the rank that most layers share (singular values above `threshold`). The budget is the smallest over
-    the sample of ‖θ‖² − kL − 2 log(s_1⋯s_k) with s the singular values of Jf(x); it is infinite when no Jf(x) has rank k.
+    `rank=None` takes the rank that most layers share (singular values above `threshold`). The
+    budget is the smallest over the sample of ‖θ‖² − kL − 2 log(s_1⋯s_k) with s the singular values
+    of Jf(x); it is infinite when no Jf(x) has rank k.
 
     >>> from neuromanifold.bottleneck import bottleneck_structure
     >>> net = nm.MLP((2, 2, 2, 2), bias=False)
@@ -119,12 +137,17 @@ def bottleneck_structure(
 
 def _checked_rank(rank: Any, net: MLP) -> int:
     if isinstance(rank, bool) or rank != int(rank) or not 0 <= rank <= min(net.widths):
-        raise ValueError(f"`rank` is {rank!r}; pass a whole number from 0 to the smallest width {min(net.widths)}.")
+        raise ValueError(
+            f"`rank` is {rank!r}; pass a whole number from 0 to the smallest width "
+            f"{min(net.widths)}."
+        )
     return int(rank)
 
 
 def _best_point(through: Passage, k: int) -> tuple[int, float, float]:
-    """The sample with the smallest budget, that budget, and the largest Jacobian bound on the norm."""
+    """The sample with the smallest budget, that budget, and the largest Jacobian bound on the
+    norm.
+    """
     J = through.jacobian()
     s = np.linalg.svd(J, compute_uv=False)
     tiny = max(J.shape[1:]) * np.finfo(np.float64).eps
@@ -136,9 +159,16 @@ def _best_point(through: Passage, k: int) -> tuple[int, float, float]:
 
 
 def _gaps(spectra: list[np.ndarray], ranks: Int[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
-    """The smallest singular value kept over the largest dropped; infinite when nothing was dropped."""
+    """The smallest singular value kept over the largest dropped; infinite when nothing was
+    dropped.
+    """
     padded = [np.concatenate([[np.inf], s, [0.0]]) for s in spectra]
-    return np.array([s[r] / s[r + 1] if r and s[r + 1] > 0 else np.inf for s, r in zip(padded, ranks, strict=True)])
+    return np.array(
+        [
+            s[r] / s[r + 1] if r and s[r + 1] > 0 else np.inf
+            for s, r in zip(padded, ranks, strict=True)
+        ]
+    )
 
 
 def _stacked(spectra: list[np.ndarray]) -> Float[np.ndarray, "L k"]:

@@ -25,7 +25,9 @@ def digits() -> Dataset:
 
 
 def diabetes() -> Dataset:
-    """442 patients, 10 features of mean 0 and sum of squares 1, as scikit-learn scales them; disease progression."""
+    """442 patients, 10 features of mean 0 and sum of squares 1, as scikit-learn scales them;
+    disease progression.
+    """
     from sklearn.datasets import load_diabetes
 
     bunch: Any = load_diabetes()

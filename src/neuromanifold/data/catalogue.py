@@ -22,8 +22,8 @@ Place = Path | str
 class Entry:
     """One line of the catalogue.
 
-    `load` takes the key of the noise; `find` says where the data are on this machine, `None` where they are not;
-    `fetch` makes sure that they are.
+    `load` takes the key of the noise; `find` says where the data are on this machine, `None` where
+    they are not; `fetch` makes sure that they are.
     """
 
     name: str
@@ -48,7 +48,12 @@ def _univariate(name: str) -> Entry:
 
 def _bivariate(name: str) -> Entry:
     return _on_every_machine(
-        name, "400 × 2 → 1", "none", "[complexity, App. B.1]", "generated", lambda key: synthetic.bivariate(name)
+        name,
+        "400 × 2 → 1",
+        "none",
+        "[complexity, App. B.1]",
+        "generated",
+        lambda key: synthetic.bivariate(name),
     )
 
 
@@ -58,15 +63,35 @@ def _bundled(name: str, size: str, licence: str, origin: str, load: Callable[[],
 
 def _fashion(name: str, size: str, part: str) -> Entry:
     return Entry(
-        name, size, fashion.LICENCE, fashion.ORIGIN, lambda key: fashion.load(part), fashion.find, fashion.fetch
+        name,
+        size,
+        fashion.LICENCE,
+        fashion.ORIGIN,
+        lambda key: fashion.load(part),
+        fashion.find,
+        fashion.fetch,
     )
 
 
 ENTRIES: tuple[Entry, ...] = (
     *map(_univariate, synthetic.UNIVARIATE),
     *map(_bivariate, synthetic.BIVARIATE),
-    Entry("energy", "768 × 8 → 2", energy.LICENCE, energy.ORIGIN, lambda key: energy.load(), energy.find, energy.fetch),
-    _bundled("digits", "1,797 × 64 → 10", "CC BY 4.0", "UCI 80 (Alpaydin and Kaynak, 1998)", bundled.digits),
+    Entry(
+        "energy",
+        "768 × 8 → 2",
+        energy.LICENCE,
+        energy.ORIGIN,
+        lambda key: energy.load(),
+        energy.find,
+        energy.fetch,
+    ),
+    _bundled(
+        "digits",
+        "1,797 × 64 → 10",
+        "CC BY 4.0",
+        "UCI 80 (Alpaydin and Kaynak, 1998)",
+        bundled.digits,
+    ),
     _bundled("diabetes", "442 × 10 → 1", "BSD-3-Clause", "Efron et al. (2004)", bundled.diabetes),
     _fashion("fashion_mnist", "60,000 × 784 → 10", "train"),
     _fashion("fashion_mnist_test", "10,000 × 784 → 10", "t10k"),
@@ -85,14 +110,17 @@ def names() -> tuple[str, ...]:
 def load(name: str, *, key: Any = None) -> Dataset:
     """The data set of that name, fetched where it is not on this machine.
 
-    `key` (a JAX key or a whole number; 0 when absent) draws the noise of f1–f3; the other sets have none.
+    `key` (a JAX key or a whole number; 0 when absent) draws the noise of f1–f3; the other sets have
+    none.
 
     >>> nm.data.load("f2", key=1)
     Dataset('f2', 100 samples, 1 feature, 1 target)
     >>> round(float(nm.data.load("g1").y.max()), 2)      # 3/2 + sin 2πx + sin 2πy at x = y = 5/19
     3.49
     """
-    return _entry(name).load(jax.random.key(key or 0) if key is None or isinstance(key, int) else key)
+    return _entry(name).load(
+        jax.random.key(key or 0) if key is None or isinstance(key, int) else key
+    )
 
 
 def fetch(name: str) -> Place:
@@ -114,10 +142,12 @@ def _row(entry: Entry) -> dict[str, str]:
 
 
 def read(path: str | Path) -> Any:
-    """Samples x from a `.npy`, `.npz` or `.csv` file, or those of the data set of that name: what the command line calls DATA.
+    """Samples x from a `.npy`, `.npz` or `.csv` file, or those of the data set of that name: what
+    the command line calls DATA.
 
-    Every column of a CSV is a feature; a first line that is not numbers is its header. The arrays of a `.npz` keep their
-    dtypes (whole numbers stay tokens) and are a dictionary of named inputs; a single one is the input itself.
+    Every column of a CSV is a feature; a first line that is not numbers is its header. The arrays
+    of a `.npz` keep their dtypes (whole numbers stay tokens) and are a dictionary of named inputs;
+    a single one is the input itself.
     """
     if str(path) in names():
         return load(str(path)).x

@@ -7,7 +7,8 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples `x` (n, i) and targets `y` (n, o) in float64, with the names of their columns and their provenance.
+    """Samples `x` (n, i) and targets `y` (n, o) in float64, with the names of their columns and
+    their provenance.
 
     >>> nm.data.load("diabetes")
     Dataset('diabetes', 442 samples, 10 features, 1 target)
@@ -26,19 +27,28 @@ class Dataset:
         for field, names in (("x", self.features), ("y", self.targets)):
             a = np.ascontiguousarray(getattr(self, field), np.float64).view()
             if a.ndim != 2 or len(a) == 0 or a.shape[1] != len(names):
-                raise ValueError(f"`{field}` of {self.name} has shape {a.shape}; pass (n, {len(names)}) with n ≥ 1.")
+                raise ValueError(
+                    f"`{field}` of {self.name} has shape {a.shape}; pass (n, {len(names)}) with n "
+                    "≥ 1."
+                )
             a.setflags(write=False)
             object.__setattr__(self, field, a)
         if len(self.x) != len(self.y):
-            raise ValueError(f"`x` has {len(self.x)} samples but `y` has {len(self.y)}; pass as many of each.")
+            raise ValueError(
+                f"`x` has {len(self.x)} samples but `y` has {len(self.y)}; pass as many of each."
+            )
 
     def __len__(self) -> int:
         return len(self.x)
 
     def target(self, name: str) -> "Dataset":
-        """The same samples with one target column: `nm.data.load("energy").target("heating_load")`."""
+        """The same samples with one target column:
+        `nm.data.load("energy").target("heating_load")`.
+        """
         if name not in self.targets:
-            raise ValueError(f"`name` is {name!r}; the targets of {self.name} are {', '.join(self.targets)}.")
+            raise ValueError(
+                f"`name` is {name!r}; the targets of {self.name} are {', '.join(self.targets)}."
+            )
         column = self.targets.index(name)
         return replace(self, name=f"{self.name}.{name}", y=self.y[:, [column]], targets=(name,))
 

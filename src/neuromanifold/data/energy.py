@@ -1,4 +1,6 @@
-"""The UCI energy-efficiency data: 768 buildings, 8 features, heating and cooling load.   [complexity, Sec. 5]"""
+"""The UCI energy-efficiency data: 768 buildings, 8 features, heating and cooling load.
+[complexity, Sec. 5]
+"""
 
 import hashlib
 from pathlib import Path
@@ -31,7 +33,8 @@ LICENCE = "CC BY 4.0"
 ORIGIN = "UCI 242 (Tsanas and Xifara, 2012), OpenML 44960"
 REMEDY = (
     f"connect to the network, or put {FILE} (https://archive.ics.uci.edu/dataset/242 saved as CSV: "
-    f"8 features, heating load, cooling load) into a folder and name that folder in {ENVIRONMENT_VARIABLE}"
+    "8 features, heating load, cooling load) into a folder and name that folder in "
+    f"{ENVIRONMENT_VARIABLE}"
 )
 
 
@@ -46,12 +49,15 @@ def fetch() -> Path:
 
 
 def load() -> Dataset:
-    """Inputs standardised to mean 0 and variance 1 (over the 768 buildings); targets in kWh/m², as they are."""
+    """Inputs standardised to mean 0 and variance 1 (over the 768 buildings); targets in kWh/m²,
+    as they are.
+    """
     path = fetch()
     table, _ = read_csv(path)
     if table.shape != (ROWS, len(FEATURES) + len(TARGETS)):
         raise ValueError(
-            f"{path} holds a table of shape {table.shape}; needed are {ROWS} rows: 8 features, heating, cooling load."
+            f"{path} holds a table of shape {table.shape}; needed are {ROWS} rows: 8 features, "
+            "heating, cooling load."
         )
     x, y = table[:, : len(FEATURES)], table[:, len(FEATURES) :]
     return Dataset(
@@ -68,12 +74,16 @@ def load() -> Dataset:
 
 def _download() -> Path:
     def table(fetch_openml: Any) -> np.ndarray:
-        frame = fetch_openml(data_id=OPENML_ID, target_column=list(TARGETS), as_frame=True, n_retries=1).frame
+        frame = fetch_openml(
+            data_id=OPENML_ID, target_column=list(TARGETS), as_frame=True, n_retries=1
+        ).frame
         return frame[[*FEATURES, *TARGETS]].astype(float).to_numpy()
 
     rows = from_openml("energy", REMEDY, table)
     if table_hash(rows) != SHA256:
-        raise ValueError(f"OpenML {OPENML_ID} gives another table than UCI's (its checksum differs); {REMEDY}.")
+        raise ValueError(
+            f"OpenML {OPENML_ID} gives another table than UCI's (its checksum differs); {REMEDY}."
+        )
     lines = [",".join(FEATURES + TARGETS), *(",".join(map(repr, row)) for row in rows.tolist())]
     return write_text(cache() / FILE, "\n".join(lines) + "\n")
 

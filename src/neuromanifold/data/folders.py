@@ -10,7 +10,9 @@ ENVIRONMENT_VARIABLE = "NEUROMANIFOLD_DATA"
 
 
 def cache() -> Path:
-    """`$XDG_CACHE_HOME/neuromanifold`, by default `~/.cache/neuromanifold`: what was fetched is kept here."""
+    """`$XDG_CACHE_HOME/neuromanifold`, by default `~/.cache/neuromanifold`: what was fetched is
+    kept here.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "neuromanifold"
 
@@ -23,13 +25,16 @@ def folders() -> tuple[Path, ...]:
     folder = Path(named).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(
-            f"`{ENVIRONMENT_VARIABLE}` is {named!r}, which is not a folder; create it, or unset the variable."
+            f"`{ENVIRONMENT_VARIABLE}` is {named!r}, which is not a folder; create it, or unset "
+            "the variable."
         )
     return (folder, cache())
 
 
 def from_openml(name: str, remedy: str, fetch: Callable[[Callable[..., Any]], Any]) -> Any:
-    """`fetch(fetch_openml)`, with every way of having no network told in one sentence that ends in the remedy."""
+    """`fetch(fetch_openml)`, with every way of having no network told in one sentence that ends
+    in the remedy.
+    """
     from http.client import HTTPException
 
     try:
@@ -41,12 +46,15 @@ def from_openml(name: str, remedy: str, fetch: Callable[[Callable[..., Any]], An
     except (OSError, HTTPException, ImportError, KeyError) as error:
         reason = str(error).strip() or type(error).__name__
         raise FileNotFoundError(
-            f"data set {name!r} is not on this machine and OpenML does not give it ({reason}); {remedy}."
+            f"data set {name!r} is not on this machine and OpenML does not give it ({reason}); "
+            f"{remedy}."
         ) from None
 
 
 def download(name: str, address: str, largest: int, remedy: str) -> bytes:
-    """What is at the address, at most `largest` bytes of it; every way of not getting it is told in one sentence."""
+    """What is at the address, at most `largest` bytes of it; every way of not getting it is told
+    in one sentence.
+    """
     from http.client import HTTPException
     from urllib.request import urlopen
 
@@ -56,5 +64,6 @@ def download(name: str, address: str, largest: int, remedy: str) -> bytes:
     except (OSError, HTTPException) as error:
         reason = str(error).strip() or type(error).__name__
         raise FileNotFoundError(
-            f"data set {name!r} is not on this machine and {address} does not give it ({reason}); {remedy}."
+            f"data set {name!r} is not on this machine and {address} does not give it ({reason}); "
+            f"{remedy}."
         ) from None

@@ -1,4 +1,6 @@
-"""The functions f1–f3 on [0, 1] with noise, g1–g3 on [0, 1]² without.   [complexity, Sec. 5, App. B.1]"""
+"""The functions f1–f3 on [0, 1] with noise, g1–g3 on [0, 1]² without.
+[complexity, Sec. 5, App. B.1]
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,9 +39,11 @@ FORMULAS = {
 
 
 def univariate(name: str, key: Any) -> Dataset:
-    """100 equally spaced points of [0, 1], ends included; then N(0, 0.01²) noise on inputs and outputs alike.
+    """100 equally spaced points of [0, 1], ends included; then N(0, 0.01²) noise on inputs and
+    outputs alike.
 
-    The outputs are those of the points before the noise. Data sets drawn from one key have independent noise.
+    The outputs are those of the points before the noise. Data sets drawn from one key have
+    independent noise.
     """
     grid = np.linspace(0.0, 1.0, 100)[:, None]
     key = jax.random.fold_in(key, list(UNIVARIATE).index(name))
@@ -53,12 +57,15 @@ def univariate(name: str, key: Any) -> Dataset:
         targets=(name,),
         licence="none (generated)",
         source="[complexity, Sec. 5]",
-        notes=f"{FORMULAS[name]} at 100 equally spaced points of [0, 1], then N(0, {NOISE}²) noise on x and y",
+        notes=f"{FORMULAS[name]} at 100 equally spaced points of [0, 1], then N(0, {NOISE}²) "
+        "noise on x and y",
     )
 
 
 def bivariate(name: str) -> Dataset:
-    """The 20×20 grid of [0, 1]², edges included, without noise; the second coordinate runs fastest."""
+    """The 20×20 grid of [0, 1]², edges included, without noise; the second coordinate runs
+    fastest.
+    """
     line = np.linspace(0.0, 1.0, 20)
     s, t = (a.reshape(-1, 1) for a in np.meshgrid(line, line, indexing="ij"))
     return Dataset(

@@ -14,10 +14,11 @@ REMEDY = "delete it, or name another file"
 
 
 class Course(NamedTuple):
-    """How far training has come: the learners after `epoch` epochs, and for each recorded epoch the probes' values.
+    """How far training has come: the learners after `epoch` epochs, and for each recorded epoch the
+    probes' values.
 
-    `first` is the digest of the first group after its first epoch, by which another machine can tell whether its
-    arithmetic is the same; empty before.
+    `first` is the digest of the first group after its first epoch, by which another machine can
+    tell whether its arithmetic is the same; empty before.
     """
 
     epoch: int
@@ -27,7 +28,9 @@ class Course(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A checkpoint as it was found: the identity of its training, in words too, how it was planned, and what it holds."""
+    """A checkpoint as it was found: the identity of its training, in words too, how it was
+    planned, and what it holds.
+    """
 
     path: Path
     identity: dict[str, str]
@@ -51,10 +54,17 @@ def digest(*arrays: Any) -> str:
 def write(path: Path, header: dict[str, Any], course: Course) -> None:
     """Put the course (its learners on the host) into the file, in place of an earlier one.
 
-    `header` holds what `Found` has of the training: `identity`, `described` and `plan` (`chunk`, `probed`, `pool`).
+    `header` holds what `Found` has of the training: `identity`, `described` and `plan` (`chunk`,
+    `probed`, `pool`).
     """
-    learners = {f"learner {i}": as_bytes(leaf) for i, leaf in enumerate(jax.tree.leaves(course.learners))}
-    records = {f"{epoch} {name}": a for epoch, record in course.records.items() for name, a in record.items()}
+    learners = {
+        f"learner {i}": as_bytes(leaf) for i, leaf in enumerate(jax.tree.leaves(course.learners))
+    }
+    records = {
+        f"{epoch} {name}": a
+        for epoch, record in course.records.items()
+        for name, a in record.items()
+    }
     progress = {"epoch": course.epoch, "first": course.first, "recorded": list(course.records)}
     write_archive(path, {"format": FORMAT} | header | progress, learners | records)
 
@@ -66,17 +76,31 @@ def find(path: Path) -> Found | None:
     try:
         header, arrays = read_archive(path, REMEDY)
         if header.get("format") != FORMAT:
-            raise ValueError(f"its format is {header.get('format')!r}, and {FORMAT!r} is needed; {REMEDY}.")
-        return _as_written(Found(path=path, arrays=arrays, **{name: header[name] for name in Found._fields[1:-1]}))
+            raise ValueError(
+                f"its format is {header.get('format')!r}, and {FORMAT!r} is needed; {REMEDY}."
+            )
+        return _as_written(
+            Found(path=path, arrays=arrays, **{name: header[name] for name in Found._fields[1:-1]})
+        )
     except (ValueError, KeyError, OSError) as error:
-        reason = error.args[0] if isinstance(error, ValueError) else f"{path} cannot be read ({error}); {REMEDY}."
+        reason = (
+            error.args[0]
+            if isinstance(error, ValueError)
+            else f"{path} cannot be read ({error}); {REMEDY}."
+        )
         raise ValueError(f"`checkpoint` is no checkpoint of this version: {reason}") from None
 
 
 def _as_written(found: Found) -> Found:
-    """Refuse fields of another kind than `write` puts there: a checksum says that a file is whole, not who wrote it."""
+    """Refuse fields of another kind than `write` puts there: a checksum says that a file is
+    whole, not who wrote it.
+    """
     tables = (found.identity, found.described, found.plan)
-    numbers = [found.epoch, *found.recorded, *found.plan.values()] if isinstance(found.plan, dict) else [None]
+    numbers = (
+        [found.epoch, *found.recorded, *found.plan.values()]
+        if isinstance(found.plan, dict)
+        else [None]
+    )
     if (
         not all(isinstance(table, dict) for table in tables)
         or not all(type(number) is int and number >= 0 for number in numbers)
@@ -93,8 +117,13 @@ def check_identity(found: Found, expected: dict[str, str], described: dict[str, 
     if "training step" in differing:
         differing = _differing(found.described, described) | differing
     if differing:
-        shown = "; ".join(f"{name}: {there} there, {here} here" for name, (there, here) in sorted(differing.items()))
-        raise ValueError(f"`checkpoint` {found.path} belongs to another training ({shown}); {REMEDY}.")
+        shown = "; ".join(
+            f"{name}: {there} there, {here} here"
+            for name, (there, here) in sorted(differing.items())
+        )
+        raise ValueError(
+            f"`checkpoint` {found.path} belongs to another training ({shown}); {REMEDY}."
+        )
 
 
 def _differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tuple[Any, Any]]:
@@ -109,12 +138,18 @@ def course(found: Found, like: Any) -> Course:
         learners = [_array(found.arrays[f"learner {i}"], leaf) for i, leaf in enumerate(leaves)]
         records = {epoch: _record(found.arrays, epoch) for epoch in found.recorded}
     except (KeyError, ValueError, TypeError) as error:
-        raise ValueError(f"`checkpoint` {found.path} lacks what its training needs ({error}); {REMEDY}.") from None
+        raise ValueError(
+            f"`checkpoint` {found.path} lacks what its training needs ({error}); {REMEDY}."
+        ) from None
     return Course(found.epoch, jax.tree.unflatten(structure, learners), records, found.first)
 
 
 def _record(content: dict[str, np.ndarray], epoch: int) -> dict[str, np.ndarray]:
-    return {name.removeprefix(f"{epoch} "): a for name, a in content.items() if name.startswith(f"{epoch} ")}
+    return {
+        name.removeprefix(f"{epoch} "): a
+        for name, a in content.items()
+        if name.startswith(f"{epoch} ")
+    }
 
 
 def _array(content: np.ndarray, like: Any) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""The compiled core of training: permutation, step, epoch, and any number of epochs of many members at once."""
+"""The compiled core of training: permutation, step, epoch, and any number of epochs of many
+members at once.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +18,9 @@ from neuromanifold.models.losses import Loss
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is compiled into the program: equal recipes on equal shapes share it. `batch_size=None` is the full batch."""
+    """What is compiled into the program: equal recipes on equal shapes share it.
+    `batch_size=None` is the full batch.
+    """
 
     f: Any
     loss: Loss
@@ -40,10 +44,11 @@ class Place(NamedTuple):
 
 
 def permutation(key: Any, n: int) -> Any:
-    """A uniform permutation of range(n): the order of n random 64-bit numbers, whose lowest bits are replaced by 0 … n−1.
+    """A uniform permutation of range(n): the order of n random 64-bit numbers, whose lowest bits
+    are replaced by 0 … n−1.
 
-    So one array is sorted, and not two (as in `jax.random.permutation`), which is four times as fast on a CPU.
-    Needs 64-bit types. Two of the numbers tie with probability below n³ · 2⁻⁶⁴.
+    So one array is sorted, and not two (as in `jax.random.permutation`), which is four times as
+    fast on a CPU. Needs 64-bit types. Two of the numbers tie with probability below n³ · 2⁻⁶⁴.
 
     >>> with jax.enable_x64(True):
     ...     sorted(permutation(jax.random.key(0), 5).tolist())
@@ -62,13 +67,17 @@ def _step(recipe: Recipe, optimizer: Any, learner: Learner, x: Any, y: Any) -> L
     extra = {"value": value, "grad": gradient, "value_fn": objective}
     updates, state = optimizer.update(gradient, learner.state, learner.params, **extra)
     state = jax.tree.map(
-        lambda new, old: new if new.dtype == old.dtype else new.astype(old.dtype), state, learner.state
+        lambda new, old: new if new.dtype == old.dtype else new.astype(old.dtype),
+        state,
+        learner.state,
     )
     return Learner(optax.apply_updates(learner.params, updates), state)
 
 
 def _epoch(recipe: Recipe, size: int, optimizer: Any, learner: Learner, x: Any, y: Any) -> Learner:
-    """One pass: full batches by scan, then what is left as a batch of its own, whose loss is the mean over itself."""
+    """One pass: full batches by scan, then what is left as a batch of its own, whose loss is the
+    mean over itself.
+    """
     full = len(x) // size * size
 
     def step(learner: Any, batch: Any):
@@ -79,12 +88,16 @@ def _epoch(recipe: Recipe, size: int, optimizer: Any, learner: Learner, x: Any, 
     return learner if full == len(x) else _step(recipe, optimizer, learner, x[full:], y[full:])
 
 
-def _epochs(recipe: Recipe, learner: Learner, place: Place, data: Any, key: Any, start: Any, stop: Any) -> Learner:
+def _epochs(
+    recipe: Recipe, learner: Learner, place: Place, data: Any, key: Any, start: Any, stop: Any
+) -> Learner:
     optimizer = optimizer_at(recipe.optimizer, place.hyper)
     x, y = _data_of(place, data)
     size = recipe.batch_size
     if size is None:
-        return jax.lax.fori_loop(start, stop, lambda e, l: _step(recipe, optimizer, l, x, y), learner)
+        return jax.lax.fori_loop(
+            start, stop, lambda e, l: _step(recipe, optimizer, l, x, y), learner
+        )
 
     def epoch(e: Any, learner: Any):
         order = permutation(jax.random.fold_in(jax.random.fold_in(key, e), place.run), len(x))
@@ -109,18 +122,25 @@ def begin(recipe: Recipe, params: Any, place: Place) -> Learner:
 
 
 @partial(jax.jit, static_argnums=0)
-def advance(recipe: Recipe, learners: Learner, places: Place, data: Any, key: Any, start: Any, stop: Any) -> Learner:
+def advance(
+    recipe: Recipe, learners: Learner, places: Place, data: Any, key: Any, start: Any, stop: Any
+) -> Learner:
     """Epochs `start` to `stop` of all members.
 
-    The batches of an epoch depend on `key`, the epoch and the run alone: not on where training was cut into blocks,
-    and not on data set or hyperparameters, which are thus compared on equal batches.
+    The batches of an epoch depend on `key`, the epoch and the run alone: not on where training was
+    cut into blocks, and not on data set or hyperparameters, which are thus compared on equal
+    batches.
     """
     member = partial(_epochs, recipe)
-    return jax.vmap(member, in_axes=(0, 0, None, None, None, None))(learners, places, data, key, start, stop)
+    return jax.vmap(member, in_axes=(0, 0, None, None, None, None))(
+        learners, places, data, key, start, stop
+    )
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def evaluate(f: Any, probes: tuple[Probe, ...], at_once: int, params: Any, places: Place, data: Any) -> dict[str, Any]:
+def evaluate(
+    f: Any, probes: tuple[Probe, ...], at_once: int, params: Any, places: Place, data: Any
+) -> dict[str, Any]:
     """The traced probes on all members, `at_once` at a time."""
 
     def one(member: Any):

@@ -25,7 +25,9 @@ Event = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Equation:
-    """dθ/dt = −metric(θ)(∇ loss(f_θ(x), y)), the identity for `metric` where it is `None`; and when to stop."""
+    """dθ/dt = −metric(θ)(∇ loss(f_θ(x), y)), the identity for `metric` where it is `None`; and
+    when to stop.
+    """
 
     f: Any
     loss: Loss
@@ -51,7 +53,9 @@ class Equation:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Error of a step: at most `atol` + `rtol`·|θ|, in the mean over the parameters; steps of `dtmin` pass with any error."""
+    """Error of a step: at most `atol` + `rtol`·|θ|, in the mean over the parameters; steps of
+    `dtmin` pass with any error.
+    """
 
     rtol: float
     atol: float
@@ -60,7 +64,9 @@ class Tolerance:
 
 
 class Piece(NamedTuple):
-    """A stretch of the solution: its steps (the first point excluded), their losses, the interpolation between them."""
+    """A stretch of the solution: its steps (the first point excluded), their losses, the
+    interpolation between them.
+    """
 
     start: float
     times: np.ndarray
@@ -74,21 +80,35 @@ class Piece(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _solve(
-    equation: Equation, length: int, params: Any, data: Any, t0: Any, t1: Any, rtol: Any, atol: Any, dtmin: Any
+    equation: Equation,
+    length: int,
+    params: Any,
+    data: Any,
+    t0: Any,
+    t1: Any,
+    rtol: Any,
+    atol: Any,
+    dtmin: Any,
 ) -> Any:
-    """At most `length` steps, as parameters with their losses; what did not happen is inf. The solver sees one vector."""
+    """At most `length` steps, as parameters with their losses; what did not happen is inf. The
+    solver sees one vector.
+    """
     import diffrax
 
     start, unravel = ravel_pytree(params)
     solution = diffrax.diffeqsolve(
-        diffrax.ODETerm(lambda t, point, _: ravel_pytree(equation.velocity(unravel(point), *data))[0]),
+        diffrax.ODETerm(
+            lambda t, point, _: ravel_pytree(equation.velocity(unravel(point), *data))[0]
+        ),
         getattr(diffrax, equation.solver)(),
         t0,
         t1,
         None,
         start,
         saveat=diffrax.SaveAt(steps=True, dense=True),
-        stepsize_controller=diffrax.PIDController(rtol=rtol, atol=atol, dtmin=dtmin, force_dtmin=True),
+        stepsize_controller=diffrax.PIDController(
+            rtol=rtol, atol=atol, dtmin=dtmin, force_dtmin=True
+        ),
         event=_event(equation, params, unravel, rtol, atol),
         max_steps=length,
         throw=False,
@@ -97,7 +117,9 @@ def _solve(
     return solution, points, jax.vmap(lambda point: equation.value(point, *data))(points)
 
 
-def _event(equation: Equation, params: Any, unravel: Callable[[Any], Any], rtol: Any, atol: Any) -> Any:
+def _event(
+    equation: Equation, params: Any, unravel: Callable[[Any], Any], rtol: Any, atol: Any
+) -> Any:
     event = equation.event
     if event is None:
         return None
@@ -107,7 +129,8 @@ def _event(equation: Equation, params: Any, unravel: Callable[[Any], Any], rtol:
     kind = jax.eval_shape(event, 0.0, params)
     if kind.shape or not (kind.dtype == bool or jnp.issubdtype(kind.dtype, jnp.floating)):
         raise TypeError(
-            f"`event` returns {kind.dtype} of shape {kind.shape}; it must return one truth value or real number."
+            f"`event` returns {kind.dtype} of shape {kind.shape}; it must return one truth value "
+            "or real number."
         )
     finder = None if kind.dtype == bool else optimistix.Bisection(rtol=rtol, atol=atol)
     return diffrax.Event(lambda t, y, args, **_: event(t, unravel(y)), finder)
@@ -119,23 +142,42 @@ def interpolate(interpolation: Any, like: Any, t: Any) -> Any:
     return ravel_pytree(like)[1](interpolation.evaluate(t))
 
 
-def solve(equation: Equation, params: Any, data: Any, t1: float, tolerance: Tolerance, length: int) -> Iterator[Piece]:
-    """The pieces of the solution from 0 to `t1` or the event, of at most `length` steps each, on the host."""
+def solve(
+    equation: Equation, params: Any, data: Any, t1: float, tolerance: Tolerance, length: int
+) -> Iterator[Piece]:
+    """The pieces of the solution from 0 to `t1` or the event, of at most `length` steps each, on
+    the host.
+    """
     t, tried, outcome = 0.0, 0, "max_steps_reached"
     while outcome == "max_steps_reached":
         if tried >= tolerance.max_steps:
             raise ArithmeticError(
-                f"the flow needs more than {tried} steps, having come to t = {t:.6g} of {t1:g}; pass `stiff=True` if it is "
-                "stiff, `dtmin=` if it may slide along a kink (of ReLU, say), or raise `max_steps`, loosen `rtol`, `atol`."
+                f"the flow needs more than {tried} steps, having come to t = {t:.6g} of {t1:g}; "
+                "pass `stiff=True` if it is "
+                "stiff, `dtmin=` if it may slide along a kink (of ReLU, say), or raise "
+                "`max_steps`, loosen `rtol`, `atol`."
             )
         error = (tolerance.rtol, tolerance.atol, tolerance.dtmin)
         solution, states, losses = _solve(equation, length, params, data, t, t1, *error)
         outcome = _outcome(solution.result, t)
-        times, states, losses, between = to_host((solution.ts, states, losses, solution.interpolation))
-        accepted, rejected = (int(solution.stats[f"num_{kind}_steps"]) for kind in ("accepted", "rejected"))
+        times, states, losses, between = to_host(
+            (solution.ts, states, losses, solution.interpolation)
+        )
+        accepted, rejected = (
+            int(solution.stats[f"num_{kind}_steps"]) for kind in ("accepted", "rejected")
+        )
         took = np.isfinite(times)
         states = jax.tree.map(lambda a, took=took: a[took], states)
-        yield Piece(t, times[took], states, losses[took], between, accepted, rejected, outcome == "event_occurred")
+        yield Piece(
+            t,
+            times[took],
+            states,
+            losses[took],
+            between,
+            accepted,
+            rejected,
+            outcome == "event_occurred",
+        )
         tried += accepted + rejected
         if took.any():
             t, params = float(times[took][-1]), jax.tree.map(lambda a: a[-1], states)
@@ -148,7 +190,8 @@ def _outcome(result: Any, t: float) -> str:
         if bool(result == getattr(diffrax.RESULTS, name)):
             return name
     raise ArithmeticError(
-        f"the flow cannot be followed far beyond t = {t:.6g} ({str(result).split('<')[-1].strip('>')})."
+        f"the flow cannot be followed far beyond t = {t:.6g} "
+        f"({str(result).split('<')[-1].strip('>')})."
     )
 
 
@@ -161,8 +204,9 @@ STAGES = 20
 class Trajectory(Result):
     """θ(t) for 0 ≤ t ≤ `t1`, in float64; parameters as they came, the rest NumPy.
 
-    `times` (T,), `params` (with a leading axis of times) and `losses` (T,) are what was saved; `at(t)` is θ at any time.
-    `stopped` says whether the event ended the flow. `stats` has the solver, its tolerances, accepted and rejected steps.
+    `times` (T,), `params` (with a leading axis of times) and `losses` (T,) are what was saved;
+    `at(t)` is θ at any time. `stopped` says whether the event ended the flow. `stats` has the
+    solver, its tolerances, accepted and rejected steps.
     """
 
     t1: float
@@ -174,11 +218,14 @@ class Trajectory(Result):
     interpolations: tuple[tuple[float, Any], ...]
 
     def at(self, t: Any) -> Any:
-        """θ(t) by the solver's own interpolation; an array of times puts its axes in front of the parameters'."""
+        """θ(t) by the solver's own interpolation; an array of times puts its axes in front of
+        the parameters'.
+        """
         times = np.asarray(t, np.float64)
         if not self.interpolations:
             raise ValueError(
-                "`at` needs a trajectory computed with `dense=True`; this one has only its saved `params`."
+                "`at` needs a trajectory computed with `dense=True`; this one has only its saved "
+                "`params`."
             )
         outside = times[~((times >= 0) & (times <= self.t1))]
         if outside.size:
@@ -187,7 +234,9 @@ class Trajectory(Result):
             raise ValueError("`t` is empty; pass at least one time.")
         like = jax.tree.map(lambda a: a[0], self.params)
         points = _interpolate(self.interpolations, like, times.ravel())
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves).reshape(times.shape + leaves[0].shape), *points)
+        stacked = jax.tree.map(
+            lambda *leaves: np.stack(leaves).reshape(times.shape + leaves[0].shape), *points
+        )
         return follower(self.params)(stacked)
 
     def plot(self, axes: Any = None) -> Any:
@@ -196,8 +245,12 @@ class Trajectory(Result):
             import matplotlib.pyplot as plt
 
             axes = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-        axes.plot(self.times, self.losses, color="#0072B2", marker="." if len(self.times) < 50 else None)
-        axes.set(xlabel="time t", ylabel="loss", yscale="log" if self.losses.min() > 0 else "linear")
+        axes.plot(
+            self.times, self.losses, color="#0072B2", marker="." if len(self.times) < 50 else None
+        )
+        axes.set(
+            xlabel="time t", ylabel="loss", yscale="log" if self.losses.min() > 0 else "linear"
+        )
         return axes
 
     def to_xarray(self) -> Any:
@@ -208,13 +261,21 @@ class Trajectory(Result):
         data: dict[str, Any] = {"loss": ("time", self.losses)}
         for path, leaf in leaves:
             name = f"params{jax.tree_util.keystr(path)}"
-            data[name] = (("time", *(f"{name}_{axis}" for axis in range(np.ndim(leaf) - 1))), np.asarray(leaf))
-        return xr.Dataset(data, {"time": self.times}, {key: str(value) for key, value in self.stats.items()})
+            data[name] = (
+                ("time", *(f"{name}_{axis}" for axis in range(np.ndim(leaf) - 1))),
+                np.asarray(leaf),
+            )
+        return xr.Dataset(
+            data, {"time": self.times}, {key: str(value) for key, value in self.stats.items()}
+        )
 
     def __repr__(self) -> str:
         ended = "stopped by its event" if self.stopped else "complete"
         losses = f"loss {self.losses[0]:.6g} → {self.losses[-1]:.6g}"
-        return f"Trajectory(t ≤ {self.t1:.6g}, {ended}, {losses}, {self.stats['accepted']} steps of {self.stats['solver']})"
+        return (
+            f"Trajectory(t ≤ {self.t1:.6g}, {ended}, {losses}, {self.stats['accepted']} steps of "
+            f"{self.stats['solver']})"
+        )
 
 
 @follows
@@ -240,13 +301,15 @@ def gradient_flow(
     """Solve  dθ/dt = −∇_θ loss(f_θ(x), y)  from `params` at t = 0 to `t1`, adaptively, in float64.
 
     - `saveat`: the times to save; without it every step of the solver is saved.
-    - `metric`: makes the flow  dθ/dt = −metric(θ)(∇loss): a function of the parameters that returns a linear map of
-      pytrees like them (the inverse of a Riemannian metric, say).
-    - `event(t, params)`: the flow stops after the step in which it becomes true, or, where it is a real number, at its
-      zero.
-    - `stiff`: an implicit solver (Kvaerno's of order 5) in place of the explicit one (Dormand and Prince's of order 8).
-    - `dtmin`: the smallest step, accepted whatever its error. Where a kink attracts the flow from both sides, as kinks
-      of ReLU networks may, the flow slides along it; smaller and smaller steps would never pass.
+    - `metric`: makes the flow  dθ/dt = −metric(θ)(∇loss): a function of the parameters that returns
+      a linear map of pytrees like them (the inverse of a Riemannian metric, say).
+    - `event(t, params)`: the flow stops after the step in which it becomes true, or, where it is a
+      real number, at its zero.
+    - `stiff`: an implicit solver (Kvaerno's of order 5) in place of the explicit one (Dormand and
+      Prince's of order 8).
+    - `dtmin`: the smallest step, accepted whatever its error. Where a kink attracts the flow from
+      both sides, as kinks of ReLU networks may, the flow slides along it; smaller and smaller steps
+      would never pass.
     - `dense=False` keeps nothing for `at`; `memory` bounds the buffers.
 
     The flow of ½(θ − 2)² from 0 is θ(t) = 2(1 − e⁻ᵗ):
@@ -258,7 +321,10 @@ def gradient_flow(
     1.0
     """
     if is_traced((params, x, y)):
-        raise TypeError("`gradient_flow` chooses its steps by value, so not inside jit, vmap or grad; call it outside.")
+        raise TypeError(
+            "`gradient_flow` chooses its steps by value, so not inside jit, vmap or grad; call it "
+            "outside."
+        )
     check_model(f)
     check_params(params)
     x, y = check_sample(x), check_sample(y, "y")
@@ -283,17 +349,28 @@ def _checked_times(saveat: Any, t1: float | int) -> np.ndarray | None:
     if saveat is None:
         return None
     times = np.asarray(saveat, np.float64)
-    if times.ndim != 1 or times.size == 0 or not ((times >= 0) & (times <= t1)).all() or (np.diff(times) <= 0).any():
-        raise ValueError(f"`saveat` is {saveat!r}; pass increasing times between 0 and `t1` = {t1}.")
+    if (
+        times.ndim != 1
+        or times.size == 0
+        or not ((times >= 0) & (times <= t1)).all()
+        or (np.diff(times) <= 0).any()
+    ):
+        raise ValueError(
+            f"`saveat` is {saveat!r}; pass increasing times between 0 and `t1` = {t1}."
+        )
     return times
 
 
-def _checked_tolerance(rtol: float | int, atol: float | int, dtmin: float | int, max_steps: int) -> Tolerance:
+def _checked_tolerance(
+    rtol: float | int, atol: float | int, dtmin: float | int, max_steps: int
+) -> Tolerance:
     for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
         if not 0 < value < np.inf:
             raise ValueError(f"`{name}` is {value}; pass a positive number.")
     if not 0 <= dtmin < np.inf:
-        raise ValueError(f"`dtmin` is {dtmin}; pass a time, or 0 for steps as small as the tolerances demand.")
+        raise ValueError(
+            f"`dtmin` is {dtmin}; pass a time, or 0 for steps as small as the tolerances demand."
+        )
     return Tolerance(float(rtol), float(atol), float(dtmin), int(max_steps))
 
 
@@ -303,7 +380,13 @@ def _steps_per_piece(params: Any, budget: int) -> int:
 
 
 def _assemble(
-    equation: Equation, params: Any, data: Any, tolerance: Tolerance, pieces: Any, times: np.ndarray | None, dense: bool
+    equation: Equation,
+    params: Any,
+    data: Any,
+    tolerance: Tolerance,
+    pieces: Any,
+    times: np.ndarray | None,
+    dense: bool,
 ) -> Trajectory:
     """Collect the pieces as they are solved; only what is asked for is kept."""
     saved = [_point(equation, 0.0, params, data)] if times is None or times[0] == 0 else []
@@ -316,19 +399,36 @@ def _assemble(
     assert last is not None
     if times is not None and last.stopped:
         saved.append(jax.tree.map(lambda a: a[-1:], (last.times, last.params, last.losses)))
-    stats = {"solver": equation.solver, "rtol": tolerance.rtol, "atol": tolerance.atol, "dtmin": tolerance.dtmin}
+    stats = {
+        "solver": equation.solver,
+        "rtol": tolerance.rtol,
+        "atol": tolerance.atol,
+        "dtmin": tolerance.dtmin,
+    }
     stats |= {"accepted": accepted, "rejected": rejected}
     when, points, losses = jax.tree.map(lambda *parts: np.concatenate(parts), *saved)
-    return Trajectory(float(last.times[-1]), when, points, losses, last.stopped, stats, tuple(interpolations))
+    return Trajectory(
+        float(last.times[-1]), when, points, losses, last.stopped, stats, tuple(interpolations)
+    )
 
 
-def _point(equation: Equation, t: float, params: Any, data: Any) -> tuple[np.ndarray, Any, np.ndarray]:
+def _point(
+    equation: Equation, t: float, params: Any, data: Any
+) -> tuple[np.ndarray, Any, np.ndarray]:
     value = to_host(_value(equation, params, data))
-    return np.array([t]), jax.tree.map(lambda a: np.asarray(a)[None], params), np.asarray(value)[None]
+    return (
+        np.array([t]),
+        jax.tree.map(lambda a: np.asarray(a)[None], params),
+        np.asarray(value)[None],
+    )
 
 
-def _sampled(equation: Equation, params: Any, data: Any, piece: Piece, times: np.ndarray) -> list[Any]:
-    due = times[(times > piece.start) & (times <= piece.times[-1])] if len(piece.times) else times[:0]
+def _sampled(
+    equation: Equation, params: Any, data: Any, piece: Piece, times: np.ndarray
+) -> list[Any]:
+    due = (
+        times[(times > piece.start) & (times <= piece.times[-1])] if len(piece.times) else times[:0]
+    )
     points = _interpolate(((piece.start, piece.interpolation),), params, due)
     return [_point(equation, t, point, data) for t, point in zip(due, points, strict=True)]
 
@@ -336,7 +436,10 @@ def _sampled(equation: Equation, params: Any, data: Any, piece: Piece, times: np
 def _interpolate(interpolations: Any, like: Any, times: np.ndarray) -> list[Any]:
     piece = np.searchsorted([start for start, _ in interpolations], times, side="right") - 1
     with arithmetic():
-        return [to_host(interpolate(interpolations[k][1], like, t)) for k, t in zip(piece, times, strict=True)]
+        return [
+            to_host(interpolate(interpolations[k][1], like, t))
+            for k, t in zip(piece, times, strict=True)
+        ]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -1,6 +1,8 @@
-"""Probes of the geometry along training: ranks (single, double, exact), regions, fixed neurons, bounds, a snapshot of θ.
+"""Probes of the geometry along training: ranks (single, double, exact), regions, fixed neurons,
+bounds, a snapshot of θ.
 
-All are traced and run on all networks at once, except `exact_dimension` and `tight_bound`, which run on the host.
+All are traced and run on all networks at once, except `exact_dimension` and `tight_bound`, which
+run on the host.
 """
 
 from typing import Any
@@ -14,7 +16,9 @@ from neuromanifold.tangent.rank import dimension
 
 
 def float32_dimension(f: Any, params: Any, x: Any, y: Any) -> Any:
-    """The rank that float32 reports, as the paper computed it: an artefact to compare with.   [complexity, Sec. 5]"""
+    """The rank that float32 reports, as the paper computed it: an artefact to compare with.
+    [complexity, Sec. 5]
+    """
     return dimension.single_precision_rank(f, params, x).value
 
 
@@ -24,13 +28,16 @@ def functional_dimension(f: Any, params: Any, x: Any, y: Any) -> Any:
 
 
 def effective_rank(f: Any, params: Any, x: Any, y: Any) -> Any:
-    """exp(−Σ p log p) with p = λ/Σλ over the eigenvalues λ of the kernel JJᵀ: how many directions carry its trace.
+    """exp(−Σ p log p) with p = λ/Σλ over the eigenvalues λ of the kernel JJᵀ: how many directions
+    carry its trace.
 
     >>> f = lambda params, x: params[0] * x + params[1]
     >>> float(effective_rank(f, jnp.ones(2), jnp.array([[1.0], [-1.0]]), None))      # J has orthogonal rows of equal length
     2.0
     """
-    eigenvalues = jnp.asarray(dimension.functional_dimension(f, params, x, smallest_gap=0.0).spectrum) ** 2
+    eigenvalues = (
+        jnp.asarray(dimension.functional_dimension(f, params, x, smallest_gap=0.0).spectrum) ** 2
+    )
     p = eigenvalues / eigenvalues.sum()
     return jnp.exp(-jnp.sum(jnp.where(p > 0, p * jnp.log(jnp.where(p > 0, p, 1.0)), 0.0)))
 
@@ -46,7 +53,9 @@ def fixed_neurons(f: Any, params: Any, x: Any, y: Any) -> Any:
 
 
 def theorem1_bound(f: Any, params: Any, x: Any, y: Any) -> Any:
-    """The formula of Theorem 1; a bound only where the widths are roughly monotonic.   [complexity, Thm 1]"""
+    """The formula of Theorem 1; a bound only where the widths are roughly monotonic.
+    [complexity, Thm 1]
+    """
     return bounds.theorem1_bound(f, params, x)
 
 

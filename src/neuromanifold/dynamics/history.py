@@ -16,21 +16,29 @@ from neuromanifold.dynamics.sweep import Sweep
 PACKAGES = ("neuromanifold", "jax", "optax", "numpy")
 
 
-def history(sweep: Sweep, probes: tuple[Probe, ...], records: dict[int, Any], attributes: dict[str, Any]) -> Any:
-    """Variables of dimensions (the sweep's axes, `epoch`, the probe's own), with coordinates and attributes."""
+def history(
+    sweep: Sweep, probes: tuple[Probe, ...], records: dict[int, Any], attributes: dict[str, Any]
+) -> Any:
+    """Variables of dimensions (the sweep's axes, `epoch`, the probe's own), with coordinates and
+    attributes.
+    """
     import xarray
 
     variables = {}
     for probe in probes:
         a = sweep.unflatten(np.stack([record[probe.name] for record in records.values()], axis=1))
-        variables[probe.name] = ((*sweep.axes, "epoch", *_own_dims(probe, a.ndim - len(sweep.axes) - 1)), a)
+        variables[probe.name] = (
+            (*sweep.axes, "epoch", *_own_dims(probe, a.ndim - len(sweep.axes) - 1)),
+            a,
+        )
     return xarray.Dataset(variables, {**sweep.axes, "epoch": np.array(list(records))}, attributes)
 
 
 def _own_dims(probe: Probe, ndim: int) -> tuple[str, ...]:
     if probe.dims and len(probe.dims) != ndim:
         raise ValueError(
-            f"probe {probe.name!r} names the axes {probe.dims} but its values have {ndim}; name each of them."
+            f"probe {probe.name!r} names the axes {probe.dims} but its values have {ndim}; name "
+            "each of them."
         )
     return probe.dims or tuple(f"{probe.name}_{axis}" for axis in range(ndim))
 
@@ -55,7 +63,9 @@ def attributes(recipe: Recipe, key: Any, dtype: Any, epochs: int, lanes: Lanes) 
 
 
 def key_text(key: Any) -> str:
-    """The key's implementation and words: what `jax.random.wrap_key_data` needs to make it again."""
+    """The key's implementation and words: what `jax.random.wrap_key_data` needs to make it
+    again.
+    """
     typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     words = np.asarray(jax.random.key_data(key) if typed else key).ravel().tolist()
     return f"{jax.random.key_impl(key) if typed else 'raw'} {' '.join(map(str, words))}"

@@ -25,7 +25,9 @@ SECONDS_PER_BLOCK = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """All that a training needs. `places` and `data` (x, y, key) lie on the devices, an entry for each group of members."""
+    """All that a training needs. `places` and `data` (x, y, key) lie on the devices, an entry
+    for each group of members.
+    """
 
     recipe: Recipe
     sweep: Sweep
@@ -56,13 +58,18 @@ def prepare(
 ) -> Job:
     """The job, its members cut into groups that fit the memory budget and put onto the devices.
 
-    `length` and `probed_at_once`, on which the digits depend, are those of an earlier job where this one goes on with it.
+    `length` and `probed_at_once`, on which the digits depend, are those of an earlier job where
+    this one goes on with it.
     """
     one = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), params)
     lanes = plan(sweep.size, _bytes_of_member(recipe, one, x[0], y[0]), budget, length)
-    places = lanes.scatter(Place(sweep.index("run"), sweep.index("dataset"), sweep.hyper(widest(params))))
+    places = lanes.scatter(
+        Place(sweep.index("run"), sweep.index("dataset"), sweep.hyper(widest(params)))
+    )
     at_once = probed_at_once or min(lanes.length, max(1, budget // _bytes_of_probe(one, y[0])))
-    return Job(recipe, sweep, probes, x, y, key, due, lanes, places, lanes.shared((x, y, key)), at_once)
+    return Job(
+        recipe, sweep, probes, x, y, key, due, lanes, places, lanes.shared((x, y, key)), at_once
+    )
 
 
 def _size(tree: Any) -> int:
@@ -70,10 +77,13 @@ def _size(tree: Any) -> int:
 
 
 def _bytes_of_member(recipe: Recipe, params: Any, x: np.ndarray, y: np.ndarray) -> int:
-    """Parameters, gradient, moments before and after; what the gradient of one batch keeps; the shuffled data."""
+    """Parameters, gradient, moments before and after; what the gradient of one batch keeps; the
+    shuffled data.
+    """
     batch = slice(0, recipe.batch_size)
     kept = jax.eval_shape(
-        lambda p: jax.vjp(lambda q: recipe.loss(called(recipe.f, q, x[batch]), y[batch]), p)[1], params
+        lambda p: jax.vjp(lambda q: recipe.loss(called(recipe.f, q, x[batch]), y[batch]), p)[1],
+        params,
     )
     return 8 * _size(params) + 2 * _size(kept) + 2 * _size((x, y))
 
@@ -91,7 +101,9 @@ def start(job: Job, params: Any) -> Course:
 
 
 def courses(job: Job, course: Course) -> Iterator[Course]:
-    """The courses that follow, one after each block of epochs and each record, until all that is due is done."""
+    """The courses that follow, one after each block of epochs and each record, until all that is
+    due is done.
+    """
     count, compiled = 1, None
     while True:
         if course.epoch in job.due and course.epoch not in course.records:
@@ -124,14 +136,20 @@ def probe_programs(job: Job, learners: Learner) -> list[Any]:
     probes = _traced(job)
     data = job.data[0][:2]
     return (
-        [evaluate.lower(job.recipe.f, probes, job.probed_at_once, learners.params, job.places[0], data)]
+        [
+            evaluate.lower(
+                job.recipe.f, probes, job.probed_at_once, learners.params, job.places[0], data
+            )
+        ]
         if probes
         else []
     )
 
 
 def _compile(job: Job, course: Course) -> Map:
-    """Compile the program that all groups share, by no epoch of the first one; says how groups may run."""
+    """Compile the program that all groups share, by no epoch of the first one; says how groups
+    may run.
+    """
     first = (course.learners[:1], job.places[:1], job.data[:1])
     job.lanes.each(partial(_block, job, start=0, stop=0), *first)
     stays_inside = "custom_call" not in step_program(job, course.learners[0]).as_text()
@@ -140,7 +158,9 @@ def _compile(job: Job, course: Course) -> Map:
 
 def _advanced(job: Job, course: Course, stop: int, over_groups: Map) -> Course:
     work = partial(_block, job, start=course.epoch, stop=stop)
-    return course._replace(epoch=stop, learners=over_groups(work, course.learners, job.places, job.data))
+    return course._replace(
+        epoch=stop, learners=over_groups(work, course.learners, job.places, job.data)
+    )
 
 
 def replayed(job: Job, fresh: Course) -> tuple[str, dict[str, np.ndarray]]:
@@ -155,7 +175,9 @@ def _recorded(job: Job, course: Course) -> Course:
     for name, a in record.items():
         expected = next(iter(course.records.values()), record)[name].shape
         if a.shape != expected:
-            raise ValueError(f"probe {name!r} returns shape {a.shape[1:]} after {expected[1:]}; keep one shape.")
+            raise ValueError(
+                f"probe {name!r} returns shape {a.shape[1:]} after {expected[1:]}; keep one shape."
+            )
     return course._replace(records={**course.records, course.epoch: record})
 
 
@@ -168,21 +190,29 @@ def _traced_values(job: Job, *columns: list[Any]) -> dict[str, np.ndarray]:
         return {}
 
     def work(learner: Any, places: Any, data: Any):
-        return evaluate(job.recipe.f, _traced(job), job.probed_at_once, learner.params, places, data[:2])
+        return evaluate(
+            job.recipe.f, _traced(job), job.probed_at_once, learner.params, places, data[:2]
+        )
 
     return job.lanes.gather(job.lanes.each(work, *columns))
 
 
 def _host_values(job: Job, course: Course) -> dict[str, np.ndarray]:
-    """Host probes see every member once; what only fills up the last group has the values of the member it repeats."""
+    """Host probes see every member once; what only fills up the last group has the values of the
+    member it repeats.
+    """
     probes = [probe for probe in job.probes if probe.host]
     if not probes:
         return {}
     params = job.lanes.gather([learner.params for learner in course.learners])
     numbers, first, which = np.unique(job.lanes.index, return_index=True, return_inverse=True)
     datasets = job.sweep.index("dataset")[numbers]
-    members = [(jax.tree.map(lambda a, m=m: a[m], params), d) for m, d in zip(first, datasets, strict=True)]
+    members = [
+        (jax.tree.map(lambda a, m=m: a[m], params), d) for m, d in zip(first, datasets, strict=True)
+    ]
     return {
-        p.name: np.stack([np.asarray(p(job.recipe.f, one, job.x[d], job.y[d])) for one, d in members])[which.ravel()]
+        p.name: np.stack(
+            [np.asarray(p(job.recipe.f, one, job.x[d], job.y[d])) for one, d in members]
+        )[which.ravel()]
         for p in probes
     }

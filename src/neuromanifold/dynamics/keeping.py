@@ -16,8 +16,11 @@ SHARE = 20
 
 
 @contextmanager
-def kept(file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int) -> Generator[Callable[[Course], None]]:
-    """A function that takes each course as it comes; the last one is in the file when the block is left, however it is.
+def kept(
+    file: Path | None, header: dict[str, Any], lanes: Lanes, epoch: int
+) -> Generator[Callable[[Course], None]]:
+    """A function that takes each course as it comes; the last one is in the file when the block is
+    left, however it is.
 
     `epoch` is what the file holds at the beginning.
     """

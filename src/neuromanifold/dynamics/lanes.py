@@ -1,4 +1,6 @@
-"""Groups of members that are compiled together, and the devices, cores and processes that train them."""
+"""Groups of members that are compiled together, and the devices, cores and processes that train
+them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,17 +14,23 @@ from neuromanifold.runtime.devices import devices
 from neuromanifold.runtime.threads import beside, cores, lapack
 
 LARGEST_ON_CPU = 16
-"""A step of 16 small networks costs a core hardly more per network than one of 100, so that cores beyond need not idle."""
+"""A step of 16 small networks costs a core hardly more per network than one of 100, so that
+cores beyond need not idle.
+"""
 SIDE_BY_SIDE = 4
-"""So many groups must fit into the memory budget on any machine; with more cores, as many run at a time as fit."""
+"""So many groups must fit into the memory budget on any machine; with more cores, as many run at
+a time as fit.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Lanes:
-    """`members` cut into groups of equal `length`, so that one program serves them all; groups take turns on `devices`.
+    """`members` cut into groups of equal `length`, so that one program serves them all; groups take
+    turns on `devices`.
 
-    The digits of a result depend on the length, and not on how many groups run at a time (`workers`), nor where. Where the
-    last group is short it repeats the last member. Of several processes each has its own share of the groups.
+    The digits of a result depend on the length, and not on how many groups run at a time
+    (`workers`), nor where. Where the last group is short it repeats the last member. Of several
+    processes each has its own share of the groups.
     """
 
     members: int
@@ -47,7 +55,8 @@ class Lanes:
     def scatter(self, tree: Any) -> list[Any]:
         """Arrays with the axis of members in front, cut and put onto the devices."""
         return [
-            self.put(group, jax.tree.map(lambda a, i=i: np.asarray(a)[i], tree)) for group, i in enumerate(self.index)
+            self.put(group, jax.tree.map(lambda a, i=i: np.asarray(a)[i], tree))
+            for group, i in enumerate(self.index)
         ]
 
     def put(self, group: int, tree: Any) -> Any:
@@ -64,7 +73,9 @@ class Lanes:
         return jax.tree.map(lambda *parts: np.concatenate([np.asarray(p) for p in parts]), *trees)
 
     def everywhere(self, tree: Any) -> Any:
-        """What `gather` gives in each process, joined in all of them, without what the last group repeats."""
+        """What `gather` gives in each process, joined in all of them, without what the last
+        group repeats.
+        """
         if self.processes > 1:
             tree = jax.tree.map(_joined, tree)
         return jax.tree.map(lambda a: a[: self.members], tree)
@@ -74,7 +85,9 @@ class Lanes:
         return beside(_alone, [(work, *row) for row in zip(*columns, strict=True)])
 
     def together(self, work: Callable[..., Any], *columns: list[Any]) -> list[Any]:
-        """`work` on the groups, `workers` at a time. Only for programs that stay inside XLA: see `lapack`."""
+        """`work` on the groups, `workers` at a time. Only for programs that stay inside XLA: see
+        `lapack`.
+        """
         return beside(_settled, [(work, *row) for row in zip(*columns, strict=True)], self.workers)
 
 
@@ -94,24 +107,37 @@ def _joined(a: np.ndarray) -> np.ndarray:
     # As bytes, so that no dtype is changed on the way.
     raw = np.frombuffer(np.ascontiguousarray(a).tobytes(), np.uint8)
     parts = np.asarray(process_allgather(raw))
-    return np.concatenate([np.frombuffer(part.tobytes(), a.dtype).reshape(a.shape) for part in parts])
+    return np.concatenate(
+        [np.frombuffer(part.tobytes(), a.dtype).reshape(a.shape) for part in parts]
+    )
 
 
 def plan(members: int, bytes_each: int, budget: int, length: int | None = None) -> Lanes:
-    """The groups. Their length follows from the members and the budget alone where the device is a CPU, on any number of cores.
+    """The groups. Their length follows from the members and the budget alone where the device is a
+    CPU, on any number of cores.
 
     On accelerators a group is what one device takes. `length` says otherwise.
     """
     places = tuple(devices())
-    length = length or _length(members, max(1, budget // (SIDE_BY_SIDE * max(1, bytes_each))), places)
+    length = length or _length(
+        members, max(1, budget // (SIDE_BY_SIDE * max(1, bytes_each))), places
+    )
     fitting = max(1, budget // max(1, length * bytes_each))
     side_by_side = cores() if len(places) == 1 and places[0].platform == "cpu" else len(places)
-    return Lanes(members, length, places, min(side_by_side, fitting), jax.process_count(), jax.process_index())
+    return Lanes(
+        members,
+        length,
+        places,
+        min(side_by_side, fitting),
+        jax.process_count(),
+        jax.process_index(),
+    )
 
 
 def _length(members: int, largest: int, places: tuple[Any, ...]) -> int:
     if places[0].platform == "cpu":
-        # A power of two groups, which most numbers of cores share evenly; four from eight members on.
+        # A power of two groups, which most numbers of cores share evenly; four from eight members
+        # on.
         needed = 1 << (-(-members // LARGEST_ON_CPU) - 1).bit_length()
         groups = max(needed, 1 << min(members // 2, 4).bit_length() >> 1, 1)
     else:

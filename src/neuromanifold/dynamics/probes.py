@@ -15,11 +15,12 @@ from neuromanifold.models.losses import Loss
 
 @dataclass(frozen=True)
 class Probe:
-    """A function `fn(f, params, x, y)` with the name its values have in the history and the names of their axes.
+    """A function `fn(f, params, x, y)` with the name its values have in the history and the names
+    of their axes.
 
-    `fn` returns a number or an array. It is traced and runs on all networks at once, unless `host=True`: then it is
-    called with NumPy arrays, one network at a time. A plain function is as good where its own name will do
-    (with an attribute `host = True`, it runs on the host).
+    `fn` returns a number or an array. It is traced and runs on all networks at once, unless
+    `host=True`: then it is called with NumPy arrays, one network at a time. A plain function is as
+    good where its own name will do (with an attribute `host = True`, it runs on the host).
     """
 
     fn: Callable[..., Any]
@@ -40,13 +41,15 @@ def as_probes(probes: Any) -> tuple[Probe, ...]:
         found = tuple(_as_probe(probe) for probe in probes)
     else:
         raise TypeError(
-            f"`probes` is {probes!r}; pass a sequence of functions (f, params, x, y), such as [nm.dynamics.r_squared]."
+            f"`probes` is {probes!r}; pass a sequence of functions (f, params, x, y), such as "
+            "[nm.dynamics.r_squared]."
         )
     names = [probe.name for probe in found]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(
-                f"`probes` has {names.count(name)} entries named {name!r}; name them: {{'a': probe, 'b': probe}}."
+                f"`probes` has {names.count(name)} entries named {name!r}; name them: "
+                f"{{'a': probe, 'b': probe}}."
             )
     return found
 
@@ -59,7 +62,8 @@ def _as_probe(probe: Any, name: str | None = None) -> Probe:
     given = name or getattr(probe, "__name__", type(probe).__name__)
     if not _takes_four(probe):
         raise TypeError(
-            f"`probes` contains {given}, which does not take (f, params, x, y); pass a function that does "
+            f"`probes` contains {given}, which does not take (f, params, x, y); pass a function "
+            "that does "
             "(a maker of probes is called first: nm.probes.loss(nm.losses.mse))."
         )
     return Probe(probe, given, getattr(probe, "dims", ()), getattr(probe, "host", False))

@@ -1,4 +1,6 @@
-"""Going on with an interrupted training: only with the same one, and only where its digits stay the same."""
+"""Going on with an interrupted training: only with the same one, and only where its digits stay
+the same.
+"""
 
 import hashlib
 import os
@@ -24,17 +26,26 @@ from neuromanifold.runtime.threads import cores
 
 
 def checkpoint_file(path: str | Path) -> Path:
-    """The file of this process: `path`, with `.1-of-2` added where two processes train; refused where it cannot be written."""
+    """The file of this process: `path`, with `.1-of-2` added where two processes train; refused
+    where it cannot be written.
+    """
     path = check_output(path, "checkpoint")
     others = sorted(path.parent.glob(f"{path.name}.*-of-*"))
     processes = jax.process_count()
-    found = {file.name.rpartition("-of-")[2] for file in others} | ({"1"} if path.exists() else set())
+    found = {file.name.rpartition("-of-")[2] for file in others} | (
+        {"1"} if path.exists() else set()
+    )
     if found - {str(processes)}:
         raise ValueError(
-            f"`checkpoint` {path} was written by {', '.join(sorted(found))} processes and is read by {processes}; "
+            f"`checkpoint` {path} was written by {', '.join(sorted(found))} processes and is read "
+            f"by {processes}; "
             f"start as many, or {REMEDY}."
         )
-    return path if processes == 1 else path.with_name(f"{path.name}.{jax.process_index()}-of-{processes}")
+    return (
+        path
+        if processes == 1
+        else path.with_name(f"{path.name}.{jax.process_index()}-of-{processes}")
+    )
 
 
 def identity(job: Job, fresh: Course, params: Any, every: int | None) -> dict[str, str]:
@@ -43,7 +54,8 @@ def identity(job: Job, fresh: Course, params: Any, every: int | None) -> dict[st
     started = begin.lower(recipe, learners.params, job.places[0])
     return {
         "training step": programs(started, step_program(job, learners)),
-        "probes": f"{', '.join(probe.name for probe in job.probes)} {programs(*probe_programs(job, learners))} "
+        "probes": f"{', '.join(probe.name for probe in job.probes)} "
+        f"{programs(*probe_programs(job, learners))} "
         f"{host_code(tuple(probe for probe in job.probes if probe.host))}",
         "batch_size": str(recipe.batch_size),
         "every": str(every),
@@ -57,7 +69,9 @@ def identity(job: Job, fresh: Course, params: Any, every: int | None) -> dict[st
 
 
 def described(recipe: Recipe) -> dict[str, str]:
-    """The parts of a training step in words, for a reader: two that differ may have one description."""
+    """The parts of a training step in words, for a reader: two that differ may have one
+    description.
+    """
     return {
         name: describe(getattr(recipe, part))
         for name, part in (("model", "f"), ("loss", "loss"), ("optimizer", "optimizer"))
@@ -76,7 +90,8 @@ def plan_in(found: Found | None, members: int) -> dict[str, int]:
     chunk, probed = found.plan["chunk"], found.plan["probed"]
     if not (1 <= chunk <= members and 1 <= probed <= chunk):
         raise ValueError(
-            f"`checkpoint` {found.path} has groups of {chunk}, but there are {members} networks; {REMEDY}."
+            f"`checkpoint` {found.path} has groups of {chunk}, but there are {members} networks; "
+            f"{REMEDY}."
         )
     return {"length": chunk, "probed_at_once": probed}
 
@@ -86,9 +101,12 @@ def resumed(job: Job, fresh: Course, found: Found, mark: dict[str, str]) -> Cour
     checkpoints.check_identity(found, mark, described(job.recipe))
     if found.epoch > job.due[-1]:
         raise ValueError(
-            f"`epochs` is {job.due[-1]} but `checkpoint` {found.path} has done {found.epoch}; pass at least as many."
+            f"`epochs` is {job.due[-1]} but `checkpoint` {found.path} has done {found.epoch}; "
+            "pass at least as many."
         )
-    like = jax.eval_shape(lambda parts: jax.tree.map(lambda *a: jax.numpy.concatenate(a), *parts), fresh.learners)
+    like = jax.eval_shape(
+        lambda parts: jax.tree.map(lambda *a: jax.numpy.concatenate(a), *parts), fresh.learners
+    )
     course = checkpoints.course(found, like)
     _check_records(job, found, course)
     _check_arithmetic(job, fresh, found, course)
@@ -104,24 +122,37 @@ def _check_records(job: Job, found: Found, course: Course) -> None:
 
 
 def _cut(job: Job, tree: Any) -> list[Any]:
-    parts = [slice(g * job.lanes.length, (g + 1) * job.lanes.length) for g in range(job.lanes.groups)]
-    return [job.lanes.put(g, jax.tree.map(lambda a, part=part: a[part], tree)) for g, part in enumerate(parts)]
+    parts = [
+        slice(g * job.lanes.length, (g + 1) * job.lanes.length) for g in range(job.lanes.groups)
+    ]
+    return [
+        job.lanes.put(g, jax.tree.map(lambda a, part=part: a[part], tree))
+        for g, part in enumerate(parts)
+    ]
 
 
 def _check_arithmetic(job: Job, fresh: Course, found: Found, course: Course) -> None:
-    """Do the first epoch of the first group again: its bits tell more about processor, threads and libraries than names do."""
+    """Do the first epoch of the first group again: its bits tell more about processor, threads
+    and libraries than names do.
+    """
     if not course.first:
         return
     first, values = replayed(job, fresh)
     start = course.records.get(0, {})
-    same = all(np.array_equal(a, start[name][: len(a)], equal_nan=a.dtype.kind == "f") for name, a in values.items())
+    same = all(
+        np.array_equal(a, start[name][: len(a)], equal_nan=a.dtype.kind == "f")
+        for name, a in values.items()
+    )
     if first != course.first or not same:
         there, here = found.plan.get("pool"), pool_size()
         remedy = (
-            f"set NPROC={there} in the environment, " if there != here else "continue it on the machine that wrote it, "
+            f"set NPROC={there} in the environment, "
+            if there != here
+            else "continue it on the machine that wrote it, "
         )
         raise ValueError(
-            f"`checkpoint` {found.path} cannot be continued bit for bit: its first epoch has other digits here "
+            f"`checkpoint` {found.path} cannot be continued bit for bit: its first epoch has "
+            "other digits here "
             f"({there} threads there, {here} here; or another processor); {remedy}or {REMEDY}."
         )
 
@@ -131,7 +162,8 @@ _CALLBACK = re.compile(r"@\w*python\w*callback")
 
 
 def programs(*lowered: Any) -> str:
-    """A name for what JAX has lowered: operations, shapes, literals and constants, and nothing of the names in the source.
+    """A name for what JAX has lowered: operations, shapes, literals and constants, and nothing of
+    the names in the source.
 
     Optimiser, schedule, loss, model, activation, hyperparameter function and probes are all in it.
     """
@@ -140,15 +172,19 @@ def programs(*lowered: Any) -> str:
         text = one.as_text()
         if _CALLBACK.search(text):
             raise ValueError(
-                "`checkpoint` cannot tell this training from another: model, loss, optimiser or probe calls back into Python, "
-                "which is no part of the program; drop `jax.pure_callback` and `jax.debug`, or train without `checkpoint`."
+                "`checkpoint` cannot tell this training from another: model, loss, optimiser or "
+                "probe calls back into Python, "
+                "which is no part of the program; drop `jax.pure_callback` and `jax.debug`, or "
+                "train without `checkpoint`."
             )
         state.update(text.encode())
     return state.hexdigest()[:16]
 
 
 def host_code(probes: tuple[Probe, ...]) -> str:
-    """A name for the code of probes that run on the host: instructions, constants, defaults and what they close over."""
+    """A name for the code of probes that run on the host: instructions, constants, defaults and
+    what they close over.
+    """
     state = hashlib.sha256()
     for probe in probes:
         _feed(state, probe.fn, 0)
@@ -156,7 +192,9 @@ def host_code(probes: tuple[Probe, ...]) -> str:
 
 
 def _feed(state: Any, thing: Any, depth: int) -> None:
-    """What defines a function or a constant; of an object only its class, since its attributes may be counters."""
+    """What defines a function or a constant; of an object only its class, since its attributes
+    may be counters.
+    """
     if isinstance(thing, np.ndarray | jax.Array):
         state.update(f"{thing.dtype}{thing.shape}".encode() + np.asarray(thing).tobytes())
     elif isinstance(thing, str | bytes | int | float | complex | None):
@@ -179,7 +217,11 @@ def _parts(thing: Any) -> tuple[Any, ...]:
     if isinstance(thing, dict):
         return tuple(thing.items())
     call = type(thing).__call__ if callable(thing) else None
-    return (type(thing).__module__, type(thing).__qualname__, call if isinstance(call, FunctionType) else None)
+    return (
+        type(thing).__module__,
+        type(thing).__qualname__,
+        call if isinstance(call, FunctionType) else None,
+    )
 
 
 def platform(device: Any) -> dict[str, str]:
@@ -189,6 +231,8 @@ def platform(device: Any) -> dict[str, str]:
 
 
 def pool_size() -> int:
-    """The threads of XLA's pool on this host. Large products add in an order that depends on it; `NPROC` sets it."""
+    """The threads of XLA's pool on this host. Large products add in an order that depends on it;
+    `NPROC` sets it.
+    """
     given = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or ""
     return int(given) if given.isdigit() and int(given) > 0 else cores()

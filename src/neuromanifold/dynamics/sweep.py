@@ -9,9 +9,11 @@ RESERVED = ("dataset", "run", "epoch")
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """The named axes, outermost first: `dataset` where data sets are stacked, one for each hyperparameter, `run`.
+    """The named axes, outermost first: `dataset` where data sets are stacked, one for each
+    hyperparameter, `run`.
 
-    Member number m, in C order of the axes, trains run `index("run")[m]` on data set `index("dataset")[m]`.
+    Member number m, in C order of the axes, trains run `index("run")[m]` on data set
+    `index("dataset")[m]`.
     """
 
     axes: dict[str, np.ndarray]
@@ -34,8 +36,14 @@ class Sweep:
         return position.astype(np.int32)
 
     def hyper(self, dtype: np.dtype) -> dict[str, np.ndarray]:
-        """For each member the values of its hyperparameters, floats in the dtype of the training."""
-        chosen = {name: values[self.index(name)] for name, values in self.axes.items() if name not in RESERVED}
+        """For each member the values of its hyperparameters, floats in the dtype of the
+        training.
+        """
+        chosen = {
+            name: values[self.index(name)]
+            for name, values in self.axes.items()
+            if name not in RESERVED
+        }
         return {name: a.astype(dtype) if a.dtype.kind == "f" else a for name, a in chosen.items()}
 
     def unflatten(self, a: np.ndarray) -> np.ndarray:

@@ -16,7 +16,14 @@ from neuromanifold.dynamics.job import Job, courses, prepare, start
 from neuromanifold.dynamics.keeping import kept, shown
 from neuromanifold.dynamics.optimizers import Optimizer, adam_l2, check_optimizer
 from neuromanifold.dynamics.probes import as_probes
-from neuromanifold.dynamics.resuming import checkpoint_file, described, identity, plan_in, plan_of, resumed
+from neuromanifold.dynamics.resuming import (
+    checkpoint_file,
+    described,
+    identity,
+    plan_in,
+    plan_of,
+    resumed,
+)
 from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.numerics.precision import arithmetic, follower, widest
@@ -29,9 +36,9 @@ from neuromanifold.runtime.threads import one_blas_thread
 class Training(Result):
     """Trained networks and what the probes saw.
 
-    `params` has the axes `axes` in front (`dataset` where data sets were stacked, the hyperparameters, `run` where there
-    were several networks);
-    `history` is an `xarray.Dataset` of dimensions (*axes, epoch, the probe's own).
+    `params` has the axes `axes` in front (`dataset` where data sets were stacked, the
+    hyperparameters, `run` where there were several networks); `history` is an `xarray.Dataset` of
+    dimensions (*axes, epoch, the probe's own).
     """
 
     params: Any
@@ -39,17 +46,26 @@ class Training(Result):
     axes: tuple[str, ...]
 
     def member(self, **position: int) -> Any:
-        """The parameters of one network, by its position on each axis (0 where absent): `training.member(run=3)`."""
+        """The parameters of one network, by its position on each axis (0 where absent):
+        `training.member(run=3)`.
+        """
         unknown = set(position) - set(self.axes)
         if unknown:
             axes = ", ".join(self.axes) or "none"
-            raise ValueError(f"`{min(unknown)}` is not an axis of this training; its axes are {axes}.")
+            raise ValueError(
+                f"`{min(unknown)}` is not an axis of this training; its axes are {axes}."
+            )
         at = tuple(position.get(name, 0) for name in self.axes)
         return jax.tree.map(lambda a: a[at], self.params)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name} {self.history.sizes[name]}" for name in self.axes) or "one network"
-        return f"Training({self.history.attrs['model']}, {sizes}; {', '.join(self.history) or 'no probes'})"
+        sizes = (
+            ", ".join(f"{name} {self.history.sizes[name]}" for name in self.axes) or "one network"
+        )
+        return (
+            f"Training({self.history.attrs['model']}, {sizes}; "
+            f"{', '.join(self.history) or 'no probes'})"
+        )
 
 
 def train(
@@ -73,22 +89,27 @@ def train(
     progress: bool = False,
     memory: int | str | None = None,
 ) -> Training:
-    """Train one network, or every combination of run, hyperparameters and data set at once, by minibatch gradient steps.
+    """Train one network, or every combination of run, hyperparameters and data set at once, by
+    minibatch gradient steps.
 
-    θ ← θ − update(∇ loss(f_θ(x_B), y_B)) over the batches B of a permutation of the samples, drawn anew in each epoch
-    from `key`, the epoch and the run. A short last batch counts by its own mean, as in torch's `DataLoader`.
+    θ ← θ − update(∇ loss(f_θ(x_B), y_B)) over the batches B of a permutation of the samples, drawn
+    anew in each epoch from `key`, the epoch and the run. A short last batch counts by its own mean,
+    as in torch's `DataLoader`.
 
-    - `params` is one network, or many with a run axis in front: `net.init(key=key, runs=R)`. The shapes tell which;
-      where they leave it open, `single=` says it. Their dtype is the dtype of the training.
-    - `optimizer` is an optax optimiser, or with `hyper={"weight_decay": [0, 1e-4]}` a function of these names that
-      returns one; each entry of `hyper` is an axis of the result.
-    - `x` (S, n, i) with `y` (S, n, o) are S data sets, a further axis (`stacked=` says so where the model's samples
-      may have several axes).
+    - `params` is one network, or many with a run axis in front: `net.init(key=key, runs=R)`. The
+      shapes tell which; where they leave it open, `single=` says it. Their dtype is the dtype of
+      the training.
+    - `optimizer` is an optax optimiser, or with `hyper={"weight_decay": [0, 1e-4]}` a function of
+      these names that returns one; each entry of `hyper` is an axis of the result.
+    - `x` (S, n, i) with `y` (S, n, o) are S data sets, a further axis (`stacked=` says so where the
+      model's samples may have several axes).
     - `probes` are evaluated at epoch 0, every `every` epochs, and at the end; see `Probe`.
-    - `checkpoint` names a file for what is finished; a training that finds it continues there, and ends bit for bit
-      where it would have ended. It may be given more `epochs`. Another training, platform or JAX version is refused.
-    - `chunk` members are compiled together, on which the last digits depend. By default it follows from the number of
-      members and `memory` (on accelerators also of devices), never from the number of cores; `history` records it.
+    - `checkpoint` names a file for what is finished; a training that finds it continues there, and
+      ends bit for bit where it would have ended. It may be given more `epochs`. Another training,
+      platform or JAX version is refused.
+    - `chunk` members are compiled together, on which the last digits depend. By default it follows
+      from the number of members and `memory` (on accelerators also of devices), never from the
+      number of cores; `history` records it.
     - `memory` bounds the temporaries: members beyond it are trained one group after another.
 
     >>> net = nm.MLP((1, 8, 1))
@@ -121,12 +142,20 @@ def train(
         mark = {} if file is None else identity(job, fresh, problem.params, every)
         header = {"identity": mark, "described": described(recipe), "plan": plan_of(job)}
         kept_so_far = 0 if found is None else found.epoch
-        with shown(progress, epochs) as show, kept(file, header, job.lanes, kept_so_far) as keep, one_blas_thread():
+        with (
+            shown(progress, epochs) as show,
+            kept(file, header, job.lanes, kept_so_far) as keep,
+            one_blas_thread(),
+        ):
             course = fresh if found is None else resumed(job, fresh, found, mark)
             for current in courses(job, course):
                 keep(course := current)
                 show(course.epoch)
-        made = _training(job, course, attributes(recipe, key, widest(params), epochs, job.lanes) | {"memory": budget})
+        made = _training(
+            job,
+            course,
+            attributes(recipe, key, widest(params), epochs, job.lanes) | {"memory": budget},
+        )
     return replace(made, params=follow(made.params))
 
 
@@ -137,7 +166,9 @@ def _sweep(problem: Problem, hyper: dict[str, np.ndarray]) -> Sweep:
 
 
 def _training(job: Job, course: Course, made: dict[str, Any]) -> Training:
-    trained = job.lanes.everywhere(job.lanes.gather([learner.params for learner in course.learners]))
+    trained = job.lanes.everywhere(
+        job.lanes.gather([learner.params for learner in course.learners])
+    )
     record = history(job.sweep, job.probes, job.lanes.everywhere(course.records), made)
     return Training(jax.tree.map(job.sweep.unflatten, trained), record, tuple(job.sweep.axes))
 
@@ -147,14 +178,17 @@ def _due(epochs: int, every: int | None) -> tuple[int, ...]:
         raise ValueError(f"`epochs` is {epochs!r}; pass a whole number, 0 or more.")
     if every is not None and (not isinstance(every, (int, np.integer)) or every < 1):
         raise ValueError(
-            f"`every` is {every!r}; pass a number of epochs, 1 or more, or None for the start and the end."
+            f"`every` is {every!r}; pass a number of epochs, 1 or more, or None for the start and "
+            "the end."
         )
     return tuple(sorted({*range(0, epochs, every or max(1, epochs)), epochs}))
 
 
 def _batch_size(batch_size: int | None, samples: int) -> int | None:
     if batch_size is not None and (not isinstance(batch_size, (int, np.integer)) or batch_size < 1):
-        raise ValueError(f"`batch_size` is {batch_size!r}; pass a number of samples, 1 or more, or None for all.")
+        raise ValueError(
+            f"`batch_size` is {batch_size!r}; pass a number of samples, 1 or more, or None for all."
+        )
     return None if batch_size is None or batch_size >= samples else int(batch_size)
 
 

@@ -1,4 +1,6 @@
-"""Linear networks in function space: polynomials, fibres over a function, kernel and metric, Riemannian flow."""
+"""Linear networks in function space: polynomials, fibres over a function, kernel and metric,
+Riemannian flow.
+"""
 
 from neuromanifold.functionspace.dense import (
     balanced_factors,
@@ -25,7 +27,12 @@ from neuromanifold.functionspace.loss import FilterLoss, filter_loss
 from neuromanifold.functionspace.metric import Metric, metric
 from neuromanifold.functionspace.rescale import Rescaling, norm_differences, rescale
 from neuromanifold.functionspace.search import nearest_filter, search_fiber
-from neuromanifold.functionspace.smoothness import Smoothness, is_smooth, neuromanifold_dimension, swappable
+from neuromanifold.functionspace.smoothness import (
+    Smoothness,
+    is_smooth,
+    neuromanifold_dimension,
+    swappable,
+)
 
 __all__ = [
     "Fiber",

@@ -1,4 +1,6 @@
-"""Fully connected linear networks W = W_H⋯W_1: kernels, invariants, balanced factorisations and their flow."""
+"""Fully connected linear networks W = W_H⋯W_1: kernels, invariants, balanced factorisations and
+their flow.
+"""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -16,7 +18,9 @@ Matrix = Float[np.ndarray, "m n"]
 
 @dataclass(frozen=True, repr=False)
 class MatrixKernel(Result):
-    """A sum of operators Z ↦ L Z R on end-to-end matrices; `matrix` acts on Z flattened row by row."""
+    """A sum of operators Z ↦ L Z R on end-to-end matrices; `matrix` acts on Z flattened row by
+    row.
+    """
 
     terms: tuple[tuple[Array, Array], ...]
 
@@ -35,12 +39,14 @@ def checked_matrices(params: Any) -> Matrices:
     matrices = tuple(W if W.dtype == object else W.astype(np.float64) for W in matrices)
     if not matrices or any(W.ndim != 2 for W in matrices):
         raise ValueError(
-            f"`params` has shapes {[W.shape for W in matrices]}; pass one matrix per layer, the first layer first."
+            f"`params` has shapes {[W.shape for W in matrices]}; pass one matrix per layer, the "
+            "first layer first."
         )
     for index, (W, V) in enumerate(zip(matrices, matrices[1:], strict=False)):
         if V.shape[1] != W.shape[0]:
             raise ValueError(
-                f"`params[{index + 1}]` has shape {V.shape} but layer {index} gives {W.shape[0]} outputs; order them W_1 first."
+                f"`params[{index + 1}]` has shape {V.shape} but layer {index} gives {W.shape[0]} "
+                "outputs; order them W_1 first."
             )
     return matrices
 
@@ -66,12 +72,15 @@ def dense_kernel(params: Any) -> MatrixKernel:
     after = [np.eye(matrices[-1].shape[0], dtype=matrices[-1].dtype)]
     for W in reversed(matrices[1:]):
         after.append(after[-1] @ W)
-    return MatrixKernel(tuple((L @ L.T, R.T @ R) for L, R in zip(reversed(after), before, strict=True)))
+    return MatrixKernel(
+        tuple((L @ L.T, R.T @ R) for L, R in zip(reversed(after), before, strict=True))
+    )
 
 
 @follows
 def balanced_operator(W: Any, depth: int) -> MatrixKernel:
-    """A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced factorisation of W.   [riemann, Eq 6]
+    """A_W(Z) = Σ_j (WWᵀ)^{(H−j)/H} Z (WᵀW)^{(j−1)/H}: the kernel of every balanced factorisation of
+    W.   [riemann, Eq 6]
 
     >>> balanced_operator(np.diag([1.0, 4.0]), 2)(np.eye(2)).tolist()
     [[2.0, 0.0], [0.0, 8.0]]
@@ -99,7 +108,8 @@ def gram_differences(params: Any) -> Matrices:
 
 @follows
 def balanced_factors(W: Any, depth: int) -> Matrices:
-    """One balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W allows.   [riemann, Thm 14]
+    """One balanced factorisation W = W_H⋯W_1, all hidden widths rank-sized or larger as W allows.
+    [riemann, Thm 14]
 
     From W = U S Vᵀ: W_1 = S^{1/H} Vᵀ, W_H = U S^{1/H}, and S^{1/H} between.
     """
@@ -112,11 +122,14 @@ def balanced_factors(W: Any, depth: int) -> Matrices:
 
 @follows
 def rotate_factors(params: Any, rotations: Any) -> Matrices:
-    """(W_1, …, W_H) ↦ (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}): same product, and same Δ up to G_lᵀΔ_lG_l.   [riemann, Thm 14]"""
+    """(W_1, …, W_H) ↦ (G_1ᵀW_1, G_2ᵀW_2G_1, …, W_HG_{H−1}): same product, and same Δ up to
+    G_lᵀΔ_lG_l.   [riemann, Thm 14]
+    """
     matrices, rotations = checked_matrices(params), [np.asarray(G, np.float64) for G in rotations]
     if len(rotations) != len(matrices) - 1:
         raise ValueError(
-            f"`rotations` has {len(rotations)} entries; {len(matrices)} layers have {len(matrices) - 1} hidden spaces."
+            f"`rotations` has {len(rotations)} entries; {len(matrices)} layers have "
+            f"{len(matrices) - 1} hidden spaces."
         )
     left = [*(G.T for G in rotations), np.eye(len(matrices[-1]))]
     right = [np.eye(matrices[0].shape[1]), *rotations]
@@ -125,7 +138,9 @@ def rotate_factors(params: Any, rotations: Any) -> Matrices:
 
 @dataclass(frozen=True, repr=False)
 class Gauge(Result):
-    """The matrices G_l that carry one factorisation to another, and how far they are from orthogonal and from doing so."""
+    """The matrices G_l that carry one factorisation to another, and how far they are from
+    orthogonal and from doing so.
+    """
 
     rotations: Matrices
     orthogonality: float
@@ -134,9 +149,11 @@ class Gauge(Result):
 
 @follows
 def gauge_between(first: Any, second: Any) -> Gauge:
-    """The unique G with `rotate(first, G) = second` for square invertible factors of one matrix.   [riemann, Thm 14]
+    """The unique G with `rotate(first, G) = second` for square invertible factors of one matrix.
+    [riemann, Thm 14]
 
-    From the last layer down: W'_H = W_H G_{H−1}, and so on. Between balanced factorisations every G is orthogonal.
+    From the last layer down: W'_H = W_H G_{H−1}, and so on. Between balanced factorisations every G
+    is orthogonal.
     """
     old, new = checked_matrices(first), checked_matrices(second)
     rotations, carried = [], np.eye(len(old[-1]))
@@ -145,15 +162,23 @@ def gauge_between(first: Any, second: Any) -> Gauge:
         rotations.append(G)
         carried = G
     rotations = tuple(reversed(rotations))
-    orthogonality = max((float(np.linalg.norm(G.T @ G - np.eye(len(G)))) for G in rotations), default=0.0)
+    orthogonality = max(
+        (float(np.linalg.norm(G.T @ G - np.eye(len(G)))) for G in rotations), default=0.0
+    )
     mapped = rotate_factors(old, rotations)
-    residual = max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(mapped, new, strict=True))
+    residual = max(
+        float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(mapped, new, strict=True)
+    )
     return Gauge(rotations, orthogonality, residual)
 
 
 @follows
-def level_set_sample(params: Any, count: int, *, key: Any = None, rtol: float = 1e-11) -> tuple[Matrices, ...]:
-    """Other parameters with the same product and the same Δ_l, by least squares from random starts.   [riemann, Ex 20]"""
+def level_set_sample(
+    params: Any, count: int, *, key: Any = None, rtol: float = 1e-11
+) -> tuple[Matrices, ...]:
+    """Other parameters with the same product and the same Δ_l, by least squares from random
+    starts.   [riemann, Ex 20]
+    """
     from scipy.optimize import least_squares
 
     matrices = checked_matrices(params)
@@ -166,10 +191,17 @@ def level_set_sample(params: Any, count: int, *, key: Any = None, rtol: float = 
             break
 
         def cut(flat: np.ndarray) -> Matrices:
-            return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False))
+            return tuple(
+                flat[a:b].reshape(shape)
+                for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False)
+            )
 
-        start = np.concatenate([(W + rng.normal(size=W.shape) * np.linalg.norm(W)).ravel() for W in matrices])
-        result = least_squares(lambda flat: _constraints(cut(flat)) - target, start, xtol=1e-15, ftol=1e-15, gtol=1e-15)
+        start = np.concatenate(
+            [(W + rng.normal(size=W.shape) * np.linalg.norm(W)).ravel() for W in matrices]
+        )
+        result = least_squares(
+            lambda flat: _constraints(cut(flat)) - target, start, xtol=1e-15, ftol=1e-15, gtol=1e-15
+        )
         if np.linalg.norm(result.fun) <= rtol * max(scale, 1.0):
             found.append(cut(result.x))
     return tuple(found)
@@ -182,7 +214,9 @@ def _constraints(matrices: Matrices) -> np.ndarray:
 
 @dataclass(frozen=True, repr=False)
 class MatrixFlow(Result):
-    """A gradient flow of end-to-end matrices: `W[i]` at time `t[i]`; `drift` is the largest change of a Δ_l."""
+    """A gradient flow of end-to-end matrices: `W[i]` at time `t[i]`; `drift` is the largest
+    change of a Δ_l.
+    """
 
     t: Float[Array, " n"]
     W: Float[Array, "n m k"]
@@ -191,11 +225,20 @@ class MatrixFlow(Result):
 
 @follows
 def balanced_flow(
-    W: Any, depth: int, *, loss: Any, t1: float, times: int = 101, rtol: float = 1e-12, atol: float = 1e-13
+    W: Any,
+    depth: int,
+    *,
+    loss: Any,
+    t1: float,
+    times: int = 101,
+    rtol: float = 1e-12,
+    atol: float = 1e-13,
 ) -> MatrixFlow:
-    """Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without the factors.   [riemann, Eq 6]
+    """Ẇ = −A_W(∇ℓ(W)): what balanced gradient flow of H layers does to the product, without the
+    factors.   [riemann, Eq 6]
 
-    `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of it.
+    `loss` is a `FilterLoss` on the matrix flattened row by row, shaped like W, or a JAX function of
+    it.
     """
     from neuromanifold.functionspace.flow import gradient_of, integrate
 
@@ -220,21 +263,34 @@ def dense_parameter_flow(
     bounds, shapes = np.cumsum([0, *(W.size for W in matrices)]), [W.shape for W in matrices]
 
     def cut(flat: np.ndarray) -> Matrices:
-        return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False))
+        return tuple(
+            flat[a:b].reshape(shape)
+            for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False)
+        )
 
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         factors = cut(flat)
         slope, parts = gradient(end_to_end_matrix(factors)), []
         for l in range(len(factors)):
-            after = reduce(lambda product, W: W @ product, factors[l + 1 :], np.eye(factors[l].shape[0]))
-            before = reduce(lambda product, W: W @ product, factors[:l], np.eye(factors[0].shape[1]))
+            after = reduce(
+                lambda product, W: W @ product, factors[l + 1 :], np.eye(factors[l].shape[0])
+            )
+            before = reduce(
+                lambda product, W: W @ product, factors[:l], np.eye(factors[0].shape[1])
+            )
             parts.append((after.T @ slope @ before.T).ravel())
         return -np.concatenate(parts)
 
-    t, states, _ = integrate(field, np.concatenate([W.ravel() for W in matrices]), t1, times, rtol, atol)
+    t, states, _ = integrate(
+        field, np.concatenate([W.ravel() for W in matrices]), t1, times, rtol, atol
+    )
     start = gram_differences(matrices)
     drift = max(
-        (float(np.abs(a - b).max()) for s in states for a, b in zip(gram_differences(cut(s)), start, strict=True)),
+        (
+            float(np.abs(a - b).max())
+            for s in states
+            for a, b in zip(gram_differences(cut(s)), start, strict=True)
+        ),
         default=0.0,
     )
     return MatrixFlow(t, np.stack([end_to_end_matrix(cut(s)) for s in states]), drift)

@@ -9,8 +9,19 @@ import numpy as np
 
 from neuromanifold.functionspace.assignment import Atom, factorisations
 from neuromanifold.functionspace.kernel import kernel_spread
-from neuromanifold.functionspace.polynomial import exact, factor_exactly, is_rational, product, spread
-from neuromanifold.functionspace.rescale import Filters, checked_delta, sign_patterns, solve_squared_norms
+from neuromanifold.functionspace.polynomial import (
+    exact,
+    factor_exactly,
+    is_rational,
+    product,
+    spread,
+)
+from neuromanifold.functionspace.rescale import (
+    Filters,
+    checked_delta,
+    sign_patterns,
+    solve_squared_norms,
+)
 from neuromanifold.functionspace.roots import root_factorisations
 from neuromanifold.functionspace.search import join, nearest_filter, normalise, polish
 from neuromanifold.models.convolution import LinearConvNet, Shape, compose
@@ -20,11 +31,15 @@ LARGEST_SYSTEM = 900
 
 
 class NotSquarefree(Exception):
-    """The numerical factorisation met a repeated factor, which rounding makes indistinguishable from two close ones."""
+    """The numerical factorisation met a repeated factor, which rounding makes indistinguishable
+    from two close ones.
+    """
 
 
 class Places(NamedTuple):
-    """The non-coordinate irreducible factors over ℂ with multiplicities, and the orders of the coordinates y_m and x_m."""
+    """The non-coordinate irreducible factors over ℂ with multiplicities, and the orders of the
+    coordinates y_m and x_m.
+    """
 
     factors: list[np.ndarray]
     powers: list[int]
@@ -38,18 +53,24 @@ def tensor_factorisations(
     """All real filter tuples, up to scalars, that use exactly the given irreducible factors."""
     available = (*places.powers, *places.zero, *places.infinity)
     degrees = [tuple(k - 1 for k in shape) for shape in net.filter_shapes]
-    atoms = [_atoms(places, t, degree, tolerance) for t, degree in zip(net.dilations, degrees, strict=True)]
+    atoms = [
+        _atoms(places, t, degree, tolerance)
+        for t, degree in zip(net.dilations, degrees, strict=True)
+    ]
     return factorisations(available, atoms, degrees, limit)
 
 
 def places_of(v: Array, *, tolerance: float) -> Places:
-    """The irreducible factors of v over ℂ: exactly grouped when v is rational, numerically otherwise."""
+    """The irreducible factors of v over ℂ: exactly grouped when v is rational, numerically
+    otherwise.
+    """
     core, zero, infinity = strip_coordinates(v)
     if is_rational(core):
         factors, powers = [], []
         for factor, power in factor_exactly(exact(core)):
             parts = absolute_factors(
-                np.array(factor, np.float64) / max(abs(e) for e in factor.ravel()), tolerance=tolerance
+                np.array(factor, np.float64) / max(abs(e) for e in factor.ravel()),
+                tolerance=tolerance,
             )
             factors += parts
             powers += [power] * len(parts)
@@ -62,7 +83,9 @@ def merge_places(parts: list[Places], dilations: tuple[Shape, ...], *, tolerance
     """The factors of a product of layers from those of each layer, equal ones counted together."""
     factors: list[np.ndarray] = []
     powers: list[int] = []
-    for part, power in ((f, p) for places in parts for f, p in zip(places.factors, places.powers, strict=True)):
+    for part, power in (
+        (f, p) for places in parts for f, p in zip(places.factors, places.powers, strict=True)
+    ):
         at = _find(part, factors, tolerance)
         if at is None:
             factors.append(part)
@@ -71,7 +94,8 @@ def merge_places(parts: list[Places], dilations: tuple[Shape, ...], *, tolerance
             powers[at] += power
     zero, infinity = (
         tuple(
-            sum(t[m] * order[m] for t, order in zip(dilations, orders, strict=True)) for m in range(len(dilations[0]))
+            sum(t[m] * order[m] for t, order in zip(dilations, orders, strict=True))
+            for m in range(len(dilations[0]))
         )
         for orders in ([p.zero for p in parts], [p.infinity for p in parts])
     )
@@ -101,7 +125,10 @@ def absolute_factors(f: Array, *, tolerance: float) -> list[np.ndarray]:
     small = np.asarray(f, np.float64).reshape([f.shape[m] for m in axes])
     small = small / np.abs(small).max()
     parts = _linear_factors(small) if small.ndim == 1 else _split(small, tolerance)
-    return [part.reshape([part.shape[axes.index(m)] if m in axes else 1 for m in range(f.ndim)]) for part in parts]
+    return [
+        part.reshape([part.shape[axes.index(m)] if m in axes else 1 for m in range(f.ndim)])
+        for part in parts
+    ]
 
 
 def _linear_factors(f: Array) -> list[np.ndarray]:
@@ -150,7 +177,9 @@ def _twisted(f: Array, h: Array, axis: int, operand: Shape, total: Shape) -> np.
     powers = np.indices(operand)[axis].ravel()
     stride = int(np.prod(total[axis + 1 :]))
     columns = np.flatnonzero(powers)
-    matrix[_shifts(operand, f.shape, total)[columns] - stride, columns[:, None]] = powers[columns, None] * f.ravel()
+    matrix[_shifts(operand, f.shape, total)[columns] - stride, columns[:, None]] = (
+        powers[columns, None] * f.ravel()
+    )
     matrix[_shifts(operand, h.shape, total), np.arange(len(powers))[:, None]] -= h.ravel()
     return matrix
 
@@ -173,7 +202,10 @@ def _closed_forms(f: Array, tolerance: float) -> list[list[np.ndarray]]:
     if len(null) == 0:
         null = right[-1:]
     bounds = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
-    return [[row[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False)] for row in null]
+    return [
+        [row[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False)]
+        for row in null
+    ]
 
 
 def _evaluate(f: Array, points: Array) -> np.ndarray:
@@ -201,7 +233,11 @@ def _logarithmic(f: Array, basis: list[list[Array]]) -> list[list[np.ndarray]]:
     points = base + roots[:, None] * direction
     slope = sum(b * _evaluate(_derivative(f, m), points) for m, b in enumerate(direction))
     residues = np.stack(
-        [sum(b * _evaluate(g, points) for g, b in zip(form, direction, strict=True)) / slope for form in basis], axis=1
+        [
+            sum(b * _evaluate(g, points) for g, b in zip(form, direction, strict=True)) / slope
+            for form in basis
+        ],
+        axis=1,
     )
     classes = _clusters(residues)
     if len(classes) != len(basis):
@@ -209,7 +245,10 @@ def _logarithmic(f: Array, basis: list[list[Array]]) -> list[list[np.ndarray]]:
     table = np.stack([residues[members].mean(axis=0) for members in classes], axis=1)
     mixing = np.linalg.inv(table)
     return [
-        [np.sum([c * form[j] for c, form in zip(row, basis, strict=True)], axis=0) for j in range(f.ndim)]
+        [
+            np.sum([c * form[j] for c, form in zip(row, basis, strict=True)], axis=0)
+            for j in range(f.ndim)
+        ]
         for row in mixing
     ]
 
@@ -287,11 +326,15 @@ def _atoms(places: Places, t: Shape, degree: tuple[int, ...], tolerance: float) 
 
 
 def _orbit(i: int, factors: list[Array], t: Shape, tolerance: float) -> tuple[int, ...] | None:
-    """The images of a factor under z_m ↦ ζ_m z_m with ζ_m^{t_m} = 1, or None when one of them is missing."""
+    """The images of a factor under z_m ↦ ζ_m z_m with ζ_m^{t_m} = 1, or None when one of them is
+    missing.
+    """
     factor, members = factors[i], {i}
     for turn in pairs_of(*(range(s if k > 1 else 1) for s, k in zip(t, factor.shape, strict=True))):
         if any(turn):
-            phase = sum(a / s * e for a, s, e in zip(turn, t, np.indices(factor.shape), strict=True))
+            phase = sum(
+                a / s * e for a, s, e in zip(turn, t, np.indices(factor.shape), strict=True)
+            )
             at = _find(factor * np.exp(2j * np.pi * phase), factors, tolerance)
             if at is None:
                 return None
@@ -306,12 +349,13 @@ _SHORT = 2.0**24
 class Fiber(Result):
     """All parameter tuples over (v, δ), with what shows that they are: a sequence of filter tuples.
 
-    `factorisations` counts the tuples up to scalars; each gives 2^{H−1} parameters. `residual` is the largest
-    ‖μ(θ) − v‖/‖v‖ among them. When there are none, v is not in the neuromanifold: `distance` is then the relative
-    distance ‖μ(θ) − v‖/‖v‖ of the best fit found (an upper bound of the true one). `infinite`: v = 0 with δ ≠ 0, where
-    the nonzero filters are arbitrary on their spheres. `method` is `"roots"` or `"factors"` (both
-    exhaustive) or `"search"`: v is too large to be factored as a whole, a tuple was found by least squares, and its mates
-    are those that its layers' factors give.
+    `factorisations` counts the tuples up to scalars; each gives 2^{H−1} parameters. `residual` is
+    the largest ‖μ(θ) − v‖/‖v‖ among them. When there are none, v is not in the neuromanifold:
+    `distance` is then the relative distance ‖μ(θ) − v‖/‖v‖ of the best fit found (an upper bound of
+    the true one). `infinite`: v = 0 with δ ≠ 0, where the nonzero filters are arbitrary on their
+    spheres. `method` is `"roots"` or `"factors"` (both exhaustive) or `"search"`: v is too large to
+    be factored as a whole, a tuple was found by least squares, and its mates are those that its
+    layers' factors give.
     """
 
     net: LinearConvNet
@@ -347,15 +391,24 @@ class Fiber(Result):
     def kernel_spread(self) -> float:
         """The largest relative distance between tangent kernels over the fibre.
 
-        Signs leave a kernel alone (checked on the first factorisation), so one tuple stands for its sign patterns.
+        Signs leave a kernel alone (checked on the first factorisation), so one tuple stands for its
+        sign patterns.
         """
-        return kernel_spread(self.net, (*self.params[: 2 ** (self.net.depth - 1)], *self.up_to_signs[1:]))
+        return kernel_spread(
+            self.net, (*self.params[: 2 ** (self.net.depth - 1)], *self.up_to_signs[1:])
+        )
 
     def __str__(self) -> str:
         if self.infinite:
-            return "infinitely many tuples: v is zero, so one filter vanishes and the others are free on their spheres"
+            return (
+                "infinitely many tuples: v is zero, so one filter vanishes and the others are "
+                "free on their spheres"
+            )
         if not self.params:
-            return f"no tuples: v is not in the neuromanifold (the best fit found is at relative distance {self.distance:.3g})"
+            return (
+                "no tuples: v is not in the neuromanifold (the best fit found is at relative "
+                f"distance {self.distance:.3g})"
+            )
         found = f"{counted(len(self), 'tuple')} in {counted(self.factorisations, 'factorisation')}"
         return f"{found} (residual {self.residual:.1e}, by {self.method})"
 
@@ -370,13 +423,15 @@ def fiber(
     limit: int = 100_000,
     starts: int = 16,
 ) -> Fiber:
-    """All θ with μ(θ) = v and ‖w_{l+1}‖² − ‖w_l‖² = δ_l.   [riemann, Eq 8, Prop 2, Thm 4, Cor 10, Thm 13]
+    """All θ with μ(θ) = v and ‖w_{l+1}‖² − ‖w_l‖² = δ_l.
+    [riemann, Eq 8, Prop 2, Thm 4, Cor 10, Thm 13]
 
-    One dimension: by complex roots (`roots.py`), for any strides, with repeated roots and roots at 0 and ∞. More: by
-    irreducible factors (`factors.py`), assigned to the layers in all possible ways. Both find everything. Integers and
-    `Fraction`s are factored exactly; floats are taken to be known to about `rtol`, so tuples count when
-    ‖μ(θ) − v‖ ≤ rtol ‖v‖. `limit` bounds the number of factorisations, `starts` the search for the nearest
-    filter when v is not in the neuromanifold.
+    One dimension: by complex roots (`roots.py`), for any strides, with repeated roots and roots at
+    0 and ∞. More: by irreducible factors (`factors.py`), assigned to the layers in all possible
+    ways. Both find everything. Integers and `Fraction`s are factored exactly; floats are taken to
+    be known to about `rtol`, so tuples count when ‖μ(θ) − v‖ ≤ rtol ‖v‖. `limit` bounds the number
+    of factorisations, `starts` the search for the nearest filter when v is not in the
+    neuromanifold.
 
     >>> cubic = fiber(LinearConvNet((3, 2), (1, 1)), np.array([0, 1, 1, 0]))     # x²y + xy² [riemann, Ex 19]
     >>> len(cubic), cubic.factorisations
@@ -394,7 +449,8 @@ def fiber(
         near, distance = nearest_filter(net, numbers, starts=starts, enough=rtol * size)
         if distance > rtol * size:
             return Fiber(net, numbers, delta, (), 0, float("nan"), distance / size, method)
-        # v is off the neuromanifold, but by no more than its own uncertainty: the fibre is that of the filter nearby.
+        # v is off the neuromanifold, but by no more than its own uncertainty: the fibre is that of
+        # the filter nearby.
         close = compose(near, net.dilations)
         candidates, method = _candidates(net, close, close, size, 1e-10, limit, starts)
         tuples, worst = _accepted(net, [near, *candidates], numbers, rtol * size)
@@ -403,7 +459,9 @@ def fiber(
     return Fiber(net, numbers, delta, params, len(tuples), worst / size, worst / size, method)
 
 
-def _accepted(net: LinearConvNet, candidates: list[Filters], v: Array, allowed: float) -> tuple[list[Filters], float]:
+def _accepted(
+    net: LinearConvNet, candidates: list[Filters], v: Array, allowed: float
+) -> tuple[list[Filters], float]:
     """The distinct candidates that reach v, polished, and the largest residual among them."""
     tuples: list[Filters] = []
     worst = 0.0
@@ -418,20 +476,30 @@ def _accepted(net: LinearConvNet, candidates: list[Filters], v: Array, allowed: 
 
 
 def checked_filter(net: LinearConvNet, v: Any) -> np.ndarray:
-    """v as an array of the network's end-to-end shape, real and finite; rational arrays stay rational."""
+    """v as an array of the network's end-to-end shape, real and finite; rational arrays stay
+    rational.
+    """
     if not net.is_linear:
-        raise ValueError(f"`net` has the activation {net.activation.name}; fibres are those of linear networks.")
+        raise ValueError(
+            f"`net` has the activation {net.activation.name}; fibres are those of linear networks."
+        )
     v = np.asarray(v)
     if np.iscomplexobj(v):
         raise TypeError(f"`v` is complex ({v.dtype}); end-to-end filters are real.")
     if v.shape != net.end_to_end_shape:
-        raise ValueError(f"`v` has shape {v.shape}; the end-to-end filter of {net} has shape {net.end_to_end_shape}.")
+        raise ValueError(
+            f"`v` has shape {v.shape}; the end-to-end filter of {net} has shape "
+            f"{net.end_to_end_shape}."
+        )
     if v.dtype == object and not is_rational(v):
         v = exact(v)
     if not is_rational(v):
         v = v.astype(np.float64)
         if not np.isfinite(v).all():
-            raise ValueError(f"`v` has {(~np.isfinite(v)).sum()} entries that are not finite; remove or replace them.")
+            raise ValueError(
+                f"`v` has {(~np.isfinite(v)).sum()} entries that are not finite; remove or "
+                "replace them."
+            )
     return v
 
 
@@ -475,11 +543,15 @@ def _candidates(
 
 
 def _exact_candidates(net: LinearConvNet, v: Array, tolerance: float, limit: int) -> list[Filters]:
-    """Floats with few binary digits are taken at their word: as rationals, whose repeated factors FLINT finds."""
+    """Floats with few binary digits are taken at their word: as rationals, whose repeated
+    factors FLINT finds.
+    """
     if is_rational(v) or not np.array_equal(np.round(v * _SHORT), v * _SHORT):
         return []
     try:
-        return tensor_factorisations(net, places_of(exact(v), tolerance=tolerance), tolerance=tolerance, limit=limit)
+        return tensor_factorisations(
+            net, places_of(exact(v), tolerance=tolerance), tolerance=tolerance, limit=limit
+        )
     except NotSquarefree:
         return []
 
@@ -492,7 +564,11 @@ def _dilated(part: Places, t: tuple[int, ...], tolerance: float) -> tuple[Places
     for factor, power in zip(part.factors, part.powers, strict=True):
         spread_out = spread(factor, t)
         try:
-            dilated = places_of(spread_out, tolerance=tolerance).factors if np.isrealobj(factor) else [spread_out]
+            dilated = (
+                places_of(spread_out, tolerance=tolerance).factors
+                if np.isrealobj(factor)
+                else [spread_out]
+            )
         except NotSquarefree:  # too large to split; generic factors stay irreducible
             dilated = [spread_out]
         proven &= dilated[0] is not spread_out
@@ -504,7 +580,10 @@ def _dilated(part: Places, t: tuple[int, ...], tolerance: float) -> tuple[Places
 def _known(filters: Filters, tuples: list[Filters]) -> bool:
     flat = [w / np.linalg.norm(w) for w in filters]
     return any(
-        all(1 - abs(np.vdot(a, b)) / np.linalg.norm(b) <= 1e-11 for a, b in zip(flat, other, strict=True))
+        all(
+            1 - abs(np.vdot(a, b)) / np.linalg.norm(b) <= 1e-11
+            for a, b in zip(flat, other, strict=True)
+        )
         for other in tuples
     )
 

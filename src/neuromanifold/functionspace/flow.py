@@ -11,7 +11,12 @@ from neuromanifold.functionspace.fiber import checked_filter, fiber
 from neuromanifold.functionspace.kernel import as_arrays, jacobian_at
 from neuromanifold.functionspace.loss import FilterLoss
 from neuromanifold.functionspace.metric import chosen
-from neuromanifold.functionspace.rescale import Filters, checked_delta, norm_differences, solve_squared_norms
+from neuromanifold.functionspace.rescale import (
+    Filters,
+    checked_delta,
+    norm_differences,
+    solve_squared_norms,
+)
 from neuromanifold.functionspace.search import join, polish, split
 from neuromanifold.models.convolution import LinearConvNet, compose
 from neuromanifold.numerics.results import Array, Result, follows
@@ -24,8 +29,8 @@ _ROUNDS = 25
 class FilterFlow(Result):
     """A gradient flow seen in function space: `v[i]` at time `t[i]`, with the parameters there.
 
-    `drift` is the largest change of an invariant δ_l along the way and `off` the largest relative distance
-    ‖μ(θ) − v‖/‖v‖ between v and the neuromanifold (both zero up to integration error).
+    `drift` is the largest change of an invariant δ_l along the way and `off` the largest relative
+    distance ‖μ(θ) − v‖/‖v‖ between v and the neuromanifold (both zero up to integration error).
     """
 
     t: Float[Array, " n"]
@@ -51,9 +56,9 @@ def riemannian_flow(
 ) -> FilterFlow:
     """v̇ = −K^{(δ)}(v) ∇ℓ(v): the flow in function space alone.   [riemann, Sec 1.1, Thm 4, Cor 6]
 
-    K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where several tuples with
-    different kernels lie over v there is no such flow; `params` then chooses the branch to follow. `loss` is a
-    `FilterLoss` or any JAX function of the filter.
+    K^{(δ)}(v) is the kernel of the tuple over (v, δ), found anew from v at every evaluation. Where
+    several tuples with different kernels lie over v there is no such flow; `params` then chooses
+    the branch to follow. `loss` is a `FilterLoss` or any JAX function of the filter.
     """
     theta = chosen(fiber(net, v, delta), params)
     numbers, gradient = np.asarray(checked_filter(net, v), np.float64), gradient_of(loss)
@@ -62,7 +67,9 @@ def riemannian_flow(
     def field(_: float, flat: np.ndarray) -> np.ndarray:
         here = flat.reshape(numbers.shape)
         theta = section(here)
-        if theta is None:  # a trial step went too far: the integrator takes NaN for a large error and shortens it
+        if (
+            theta is None
+        ):  # a trial step went too far: the integrator takes NaN for a large error and shortens it
             return np.full_like(flat, np.nan)
         J = jacobian_at(net, theta)
         return -(J @ (J.T @ gradient(here).ravel()))
@@ -100,13 +107,17 @@ def parameter_flow(
     tuples = tuple(split(net, state) for state in states)
     start = norm_differences(net, filters)
     drift = max(float(np.abs(norm_differences(net, p) - start).max(initial=0.0)) for p in tuples)
-    return FilterFlow(t, np.stack([compose(p, net.dilations) for p in tuples]), tuples, drift, 0.0, evaluations)
+    return FilterFlow(
+        t, np.stack([compose(p, net.dilations) for p in tuples]), tuples, drift, 0.0, evaluations
+    )
 
 
 class _Section:
-    """v ↦ θ(v) over fixed δ: the branch of μ⁻¹ that contains the start, by Gauss–Newton from the last point.
+    """v ↦ θ(v) over fixed δ: the branch of μ⁻¹ that contains the start, by Gauss–Newton from the
+    last point.
 
-    The pseudo-inverse of dμ is kept while it converges fast, and renewed at the current point otherwise.
+    The pseudo-inverse of dμ is kept while it converges fast, and renewed at the current point
+    otherwise.
     """
 
     def __init__(self, net: LinearConvNet, delta: np.ndarray, start: Filters):
@@ -156,7 +167,8 @@ def followed(section: "_Section", v: Array, t1: float) -> Filters:
     theta = section(v)
     if theta is None:
         raise ValueError(
-            f"the flow left the smooth locus of the neuromanifold before t = {t1}; start elsewhere or lower `t1`."
+            f"the flow left the smooth locus of the neuromanifold before t = {t1}; start "
+            "elsewhere or lower `t1`."
         )
     return theta
 
@@ -190,6 +202,7 @@ def integrate(
     solution = solve_ivp(field, (0.0, t1), start, method="DOP853", t_eval=t, rtol=rtol, atol=atol)
     if not solution.success:
         raise RuntimeError(
-            f"the flow could not be integrated to t = {t1} ({solution.message.strip('.')}): it may have met a singular point."
+            f"the flow could not be integrated to t = {t1} ({solution.message.strip('.')}): it "
+            "may have met a singular point."
         )
     return t, solution.y.T, int(solution.nfev)

@@ -14,7 +14,10 @@ def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
     """The filters as NumPy arrays: float64, or object arrays as they are (exact arithmetic)."""
     net.check_params(params)
     if not net.is_linear:
-        raise ValueError(f"`net` has the activation {net.activation.name}; function space needs a linear network.")
+        raise ValueError(
+            f"`net` has the activation {net.activation.name}; function space needs a linear "
+            "network."
+        )
     arrays = [np.asarray(w) for w in params]
     if any(np.iscomplexobj(w) for w in arrays):
         raise TypeError("`params` is complex; filters are real.")
@@ -27,8 +30,8 @@ def as_arrays(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
 def filter_jacobian(net: LinearConvNet, params: Any) -> np.ndarray:
     """J = [J_1|…|J_H], the differential of μ: J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H).   [riemann, Obs 3]
 
-    J_l is multiplication by the other layers' polynomials. Rows index the end-to-end filter and columns the filters'
-    entries, both in C order. Object arrays are treated exactly.
+    J_l is multiplication by the other layers' polynomials. Rows index the end-to-end filter and
+    columns the filters' entries, both in C order. Object arrays are treated exactly.
 
     >>> net = LinearConvNet((3, 2), (2, 1))
     >>> filter_jacobian(net, (np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0]))).astype(int).tolist()
@@ -43,7 +46,9 @@ def jacobian_at(net: LinearConvNet, filters: tuple[Array, ...]) -> np.ndarray:
 
 def _jacobian_blocks(net: LinearConvNet, filters: tuple[Array, ...]) -> list[np.ndarray]:
     size, blocks = int(np.prod(net.end_to_end_shape)), []
-    for shape, t, others in zip(net.filter_shapes, net.dilations, _products_of_others(net, filters), strict=True):
+    for shape, t, others in zip(
+        net.filter_shapes, net.dilations, _products_of_others(net, filters), strict=True
+    ):
         rows = _rows(net.end_to_end_shape, shape, t, others.shape)
         block = np.zeros((size, len(rows)), others.dtype)
         block[rows, np.arange(len(rows))[:, None]] = others.ravel()
@@ -67,10 +72,14 @@ def _products_of_others(net: LinearConvNet, filters: tuple[Array, ...]) -> list[
 
 @lru_cache(maxsize=1024)
 def _rows(total: Shape, shape: Shape, t: Shape, others: Shape) -> np.ndarray:
-    """rows[α, β]: where coefficient β of the other layers' product lands when multiplied by z^{tα}."""
+    """rows[α, β]: where coefficient β of the other layers' product lands when multiplied by
+    z^{tα}.
+    """
     corners = np.indices(shape).reshape(len(shape), -1) * np.array(t)[:, None]
     offset = np.asarray(np.ravel_multi_index(tuple(corners), total))
-    return offset[:, None] + np.ravel_multi_index(np.indices(others).reshape(len(others), -1), total)
+    return offset[:, None] + np.ravel_multi_index(
+        np.indices(others).reshape(len(others), -1), total
+    )
 
 
 @follows
@@ -86,16 +95,24 @@ def filter_kernel(net: LinearConvNet, params: Any) -> np.ndarray:
 
 @follows
 def filter_kernel_blocks(net: LinearConvNet, params: Any) -> tuple[np.ndarray, ...]:
-    """(K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.   [riemann, Obs 3]"""
+    """(K_1, …, K_H) with K_l = J_l J_lᵀ, homogeneous of degree two in every filter but w_l.
+    [riemann, Obs 3]
+    """
     return tuple(J @ J.T for J in _jacobian_blocks(net, as_arrays(net, params)))
 
 
 def kernel_distance(K: Array, L: Array) -> float:
     """‖K − L‖_F / max(‖K‖_F, ‖L‖_F)."""
-    return float(np.linalg.norm(K - L) / max(np.linalg.norm(K), np.linalg.norm(L), np.finfo(np.float64).tiny))
+    return float(
+        np.linalg.norm(K - L) / max(np.linalg.norm(K), np.linalg.norm(L), np.finfo(np.float64).tiny)
+    )
 
 
 def kernel_spread(net: LinearConvNet, tuples: Any) -> float:
-    """The largest relative distance between the kernels of the tuples; 0 when they all share one kernel."""
+    """The largest relative distance between the kernels of the tuples; 0 when they all share one
+    kernel.
+    """
     kernels = [filter_kernel(net, params) for params in tuples]
-    return max((kernel_distance(K, L) for i, K in enumerate(kernels) for L in kernels[:i]), default=0.0)
+    return max(
+        (kernel_distance(K, L) for i, K in enumerate(kernels) for L in kernels[:i]), default=0.0
+    )

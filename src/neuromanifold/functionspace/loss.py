@@ -13,7 +13,8 @@ from neuromanifold.numerics.validation import check_sample
 
 @dataclass(frozen=True, repr=False)
 class FilterLoss(Shown):
-    """ℓ(v) = (v − u)ᵀ A (v − u) + constant, with A symmetric positive definite.   [riemann, ℓ_{A,u} before Lem 18]
+    """ℓ(v) = (v − u)ᵀ A (v − u) + constant, with A symmetric positive definite.
+    [riemann, ℓ_{A,u} before Lem 18]
 
     >>> loss = FilterLoss(np.eye(2), np.array([1.0, 0.0]))
     >>> loss(np.array([3.0, 1.0])), loss.gradient(np.array([3.0, 1.0])).tolist()
@@ -37,8 +38,8 @@ class FilterLoss(Shown):
 def filter_loss(net: LinearConvNet, x: Any, y: Any) -> FilterLoss:
     """Σ_i ‖α_v(x_i) − y_i‖² as a function of the end-to-end filter v.   [riemann, Sec 2.2, Lem 18]
 
-    Every output entry is the inner product of v with one patch of the signal; A is the patches' Gram matrix and u the
-    least-squares filter.
+    Every output entry is the inner product of v with one patch of the signal; A is the patches'
+    Gram matrix and u the least-squares filter.
     """
     check_sample(x)
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
@@ -48,13 +49,15 @@ def filter_loss(net: LinearConvNet, x: Any, y: Any) -> FilterLoss:
     windows = windows[(slice(None), *(slice(None, None, s) for s in net.end_to_end_stride))]
     if y.shape != windows.shape[: net.dimension + 1]:
         raise ValueError(
-            f"`y` has shape {y.shape}; these signals give outputs of shape {windows.shape[: net.dimension + 1]}."
+            f"`y` has shape {y.shape}; these signals give outputs of shape "
+            f"{windows.shape[: net.dimension + 1]}."
         )
     patches, size = windows.reshape(y.size, -1), int(np.prod(shape))
     rank = int(np.linalg.matrix_rank(patches))
     if rank < size:
         raise ValueError(
-            f"`x` has patches of rank {rank}; a positive definite loss on {size} filter entries needs more samples."
+            f"`x` has patches of rank {rank}; a positive definite loss on {size} filter entries "
+            "needs more samples."
         )
     A = patches.T @ patches
     u = np.linalg.lstsq(patches, y.ravel(), rcond=None)[0]

@@ -16,11 +16,12 @@ from neuromanifold.numerics.results import Array, Result, follows
 
 @dataclass(frozen=True, repr=False)
 class Metric(Result):
-    """An inner product on the tangent space T_vM: `metric(a, b)` for tangent vectors a, b (shaped like v).
+    """An inner product on the tangent space T_vM: `metric(a, b)` for tangent vectors a, b (shaped
+    like v).
 
-    `basis` has orthonormal tangent vectors as columns and `matrix` is the metric in it, the inverse of the kernel
-    restricted to T_vM. `pushforward` is the same matrix from the Euclidean metric of Θ_δ (Lem 5, Cor 6), and `disagreement`
-    their relative distance.
+    `basis` has orthonormal tangent vectors as columns and `matrix` is the metric in it, the inverse
+    of the kernel restricted to T_vM. `pushforward` is the same matrix from the Euclidean metric of
+    Θ_δ (Lem 5, Cor 6), and `disagreement` their relative distance.
     """
 
     v: Array
@@ -40,7 +41,8 @@ class Metric(Result):
         off = np.linalg.norm(flat - self.basis @ coordinates)
         if off > 1e-8 * np.linalg.norm(flat):
             raise ValueError(
-                f"the vector is not tangent to the neuromanifold at `v`: its normal part has length {off:.3g}."
+                "the vector is not tangent to the neuromanifold at `v`: its normal part has "
+                f"length {off:.3g}."
             )
         return coordinates
 
@@ -49,8 +51,8 @@ class Metric(Result):
 def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) -> Metric:
     """g(a, b) = aᵀ K^{(δ)}(v)⁻¹ b on T_vM.   [riemann, Lem 5, Cor 6]
 
-    Needs a smooth v over which every tuple has the same kernel; when the kernels differ there is one metric per tuple,
-    and `params` chooses.
+    Needs a smooth v over which every tuple has the same kernel; when the kernels differ there is
+    one metric per tuple, and `params` chooses.
 
     >>> net = LinearConvNet((3, 2), (2, 1))
     >>> g = metric(net, np.array([1.0, 2.0, 13.0, 20.0, 30.0]))
@@ -61,36 +63,49 @@ def metric(net: LinearConvNet, v: Any, delta: Any = 0.0, *, params: Any = None) 
     rank = jacobian_rank(net, theta)
     if int(rank) < neuromanifold_dimension(net):
         raise ValueError(
-            f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold dimension {neuromanifold_dimension(net)}."
+            f"`v` is a singular point: dμ has rank {int(rank)} there and the neuromanifold "
+            f"dimension {neuromanifold_dimension(net)}."
         )
     J, K = filter_jacobian(net, theta), filter_kernel(net, theta)
     basis = np.linalg.svd(J)[0][:, : int(rank)]
     matrix = np.linalg.inv(basis.T @ K @ basis)
     pushed = _pushforward(net, theta, J, basis)
     disagreement = float(np.linalg.norm(matrix - pushed) / np.linalg.norm(matrix))
-    return Metric(np.asarray(v, np.float64), theta, K, basis, (matrix + matrix.T) / 2, pushed, disagreement)
+    return Metric(
+        np.asarray(v, np.float64), theta, K, basis, (matrix + matrix.T) / 2, pushed, disagreement
+    )
 
 
 def chosen(over: Fiber, params: Any, *, tolerance: float = 1e-7) -> Filters:
-    """The tuple whose kernel is meant: `params` when given, else any, provided that all kernels agree."""
+    """The tuple whose kernel is meant: `params` when given, else any, provided that all kernels
+    agree.
+    """
     if not over.params:
         raise ValueError(f"`v` has no finite fibre to take the kernel from: {over}.")
     if params is not None:
         flat = np.concatenate([np.ravel(np.asarray(w, np.float64)) for w in params])
-        distances = [np.linalg.norm(flat - np.concatenate([w.ravel() for w in member])) for member in over]
+        distances = [
+            np.linalg.norm(flat - np.concatenate([w.ravel() for w in member])) for member in over
+        ]
         if min(distances) > 1e-5 * np.linalg.norm(flat):
-            raise ValueError(f"`params` is not in the fibre: the closest tuple is at distance {min(distances):.3g}.")
+            raise ValueError(
+                "`params` is not in the fibre: the closest tuple is at distance "
+                f"{min(distances):.3g}."
+            )
         return over[int(np.argmin(distances))]
     if over.kernel_spread > tolerance:
         raise ValueError(
-            f"the kernel is no function of `v` and `delta`: {over.factorisations} factorisations have kernels up to "
+            f"the kernel is no function of `v` and `delta`: {over.factorisations} factorisations "
+            "have kernels up to "
             f"{over.kernel_spread:.3g} apart (relative); choose one with `params`."
         )
     return over[0]
 
 
 def level_set_tangents(net: LinearConvNet, params: Filters) -> np.ndarray:
-    """An orthonormal basis (columns) of T_θΘ_δ = {θ̇ : ⟨w_{l+1}, ẇ_{l+1}⟩ = ⟨w_l, ẇ_l⟩}.   [riemann, Eq 9]"""
+    """An orthonormal basis (columns) of T_θΘ_δ = {θ̇ : ⟨w_{l+1}, ẇ_{l+1}⟩ = ⟨w_l, ẇ_l⟩}.
+    [riemann, Eq 9]
+    """
     sizes = [w.size for w in params]
     rows = np.zeros((net.depth - 1, net.n_params))
     bounds = np.cumsum([0, *sizes])

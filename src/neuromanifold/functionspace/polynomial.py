@@ -1,8 +1,9 @@
 """Filters as sparse polynomials, in floats and exactly.
 
-A filter w of layer l is the polynomial π_t(w) = Σ_i w_i x^{t(k−1−i)} y^{t i}, t = s_1⋯s_{l−1}; composing layers multiplies
-their polynomials [riemann, Eq 8, Lem 9]. With x = 1 the index of a coefficient is the exponent of y, so a coefficient
-array *is* the polynomial. Its nominal degree k − 1 counts: a vanishing last coefficient is a factor x (a root at ∞).
+A filter w of layer l is the polynomial π_t(w) = Σ_i w_i x^{t(k−1−i)} y^{t i}, t = s_1⋯s_{l−1};
+composing layers multiplies their polynomials [riemann, Eq 8, Lem 9]. With x = 1 the index of a
+coefficient is the exponent of y, so a coefficient array *is* the polynomial. Its nominal degree k −
+1 counts: a vanishing last coefficient is a factor x (a root at ∞).
 """
 
 from collections.abc import Iterable
@@ -16,8 +17,14 @@ from neuromanifold.numerics.results import Array
 
 
 def multiply(p: Array, q: Array) -> np.ndarray:
-    """The product of two polynomials, in the arithmetic of the arrays (`Fraction` and `int` objects stay exact)."""
-    return dilated_product(p, q, (1,) * q.ndim) if q.size <= p.size else dilated_product(q, p, (1,) * q.ndim)
+    """The product of two polynomials, in the arithmetic of the arrays (`Fraction` and `int`
+    objects stay exact).
+    """
+    return (
+        dilated_product(p, q, (1,) * q.ndim)
+        if q.size <= p.size
+        else dilated_product(q, p, (1,) * q.ndim)
+    )
 
 
 def product(factors: Iterable[Array], ndim: int) -> np.ndarray:
@@ -40,7 +47,8 @@ def spread(w: Array, t: Shape) -> np.ndarray:
 
 
 def exact(w: Any) -> np.ndarray:
-    """The array with `Fraction` entries: ints and rationals as they are, floats as the dyadic rationals that they are.
+    """The array with `Fraction` entries: ints and rationals as they are, floats as the dyadic
+    rationals that they are.
 
     >>> exact([0.5, 3]).tolist()
     [Fraction(1, 2), Fraction(3, 1)]
@@ -80,7 +88,8 @@ def primitive(array: Array) -> list[int]:
 
 
 def factor_exactly(array: Array) -> list[tuple[np.ndarray, int]]:
-    """The irreducible factors over ℚ of a nonzero rational polynomial, with multiplicities, constants left out.
+    """The irreducible factors over ℚ of a nonzero rational polynomial, with multiplicities,
+    constants left out.
 
     >>> [(factor.tolist(), power) for factor, power in factor_exactly(exact([[1, 2, 1], [1, 2, 1]]))]
     [([[1], [1]], 1), ([[1, 1]], 2)]
@@ -91,12 +100,17 @@ def factor_exactly(array: Array) -> list[tuple[np.ndarray, int]]:
     context = flint.fmpz_mpoly_ctx.get(names, flint.Ordering.lex)
     terms = zip(np.ndindex(array.shape), primitive(array), strict=True)
     polynomial = context.from_dict({index: value for index, value in terms if value})
-    factors = [(_coefficients(factor, array.ndim), int(power)) for factor, power in polynomial.factor()[1]]
+    factors = [
+        (_coefficients(factor, array.ndim), int(power)) for factor, power in polynomial.factor()[1]
+    ]
     return sorted(factors, key=lambda entry: (entry[1], entry[0].shape[::-1]))
 
 
 def _coefficients(polynomial: Any, ndim: int) -> np.ndarray:
-    terms = {tuple(int(e) for e in exponent): int(value) for exponent, value in polynomial.to_dict().items()}
+    terms = {
+        tuple(int(e) for e in exponent): int(value)
+        for exponent, value in polynomial.to_dict().items()
+    }
     shape = tuple(1 + max(exponent[m] for exponent in terms) for m in range(ndim))
     array = np.zeros(shape, object)
     for exponent, value in terms.items():

@@ -1,4 +1,6 @@
-"""The invariants δ of a linear convolutional network, and the layer rescalings that attain given ones."""
+"""The invariants δ of a linear convolutional network, and the layer rescalings that attain given
+ones.
+"""
 
 from dataclasses import dataclass
 from itertools import product
@@ -27,10 +29,12 @@ def norm_differences(net: LinearConvNet, params: Any) -> np.ndarray:
 
 @dataclass(frozen=True, repr=False)
 class Rescaling(Result):
-    """All scalar tuples λ with Π λ_l = 1 that give the filters λ_l w_l the invariants δ: one up to signs.
+    """All scalar tuples λ with Π λ_l = 1 that give the filters λ_l w_l the invariants δ: one up to
+    signs.
 
-    `scales` is the positive one, `signs` lists the 2^{H−1} sign patterns of product one, `params` are the filters scaled
-    by `scales`, and `residual` is the largest |δ_l achieved − δ_l asked| relative to the squared norms.
+    `scales` is the positive one, `signs` lists the 2^{H−1} sign patterns of product one, `params`
+    are the filters scaled by `scales`, and `residual` is the largest |δ_l achieved − δ_l asked|
+    relative to the squared norms.
     """
 
     params: Filters
@@ -44,14 +48,19 @@ class Rescaling(Result):
     @property
     def all_params(self) -> tuple[Filters, ...]:
         """The 2^{H−1} rescaled filter tuples."""
-        return tuple(tuple(sign * w for sign, w in zip(pattern, self.params, strict=True)) for pattern in self.signs)
+        return tuple(
+            tuple(sign * w for sign, w in zip(pattern, self.params, strict=True))
+            for pattern in self.signs
+        )
 
 
 @follows
 def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
-    """The 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the same product.   [riemann, Prop 2, 12]
+    """The 2^{H−1} layer rescalings of nonzero filters that have the invariants δ and the same
+    product.   [riemann, Prop 2, 12]
 
-    With β_l = λ_l² ‖w_l‖² the conditions read β_{l+1} − β_l = δ_l and Π β_l = Π ‖w_l‖²; exactly one solution is positive.
+    With β_l = λ_l² ‖w_l‖² the conditions read β_{l+1} − β_l = δ_l and Π β_l = Π ‖w_l‖²; exactly one
+    solution is positive.
 
     >>> net = LinearConvNet((3, 2), (2, 1))
     >>> scaled = rescale(net, (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0])), [0.0])
@@ -63,12 +72,17 @@ def rescale(net: LinearConvNet, params: Any, delta: Any) -> Rescaling:
     norms = np.array([np.linalg.norm(w) for w in filters])
     if not norms.all():
         raise ValueError(
-            f"`params[{int(np.argmin(norms))}]` is zero, so no rescaling keeps the end-to-end filter and reaches `delta`; "
+            f"`params[{int(np.argmin(norms))}]` is zero, so no rescaling keeps the end-to-end "
+            "filter and reaches `delta`; "
             "pass nonzero filters."
         )
     squared = solve_squared_norms(norms, delta)
-    scaled = tuple(np.sqrt(beta) / norm * w for beta, norm, w in zip(squared, norms, filters, strict=True))
-    residual = np.abs(np.diff([np.sum(w * w) for w in scaled]) - delta).max(initial=0.0) / squared.max()
+    scaled = tuple(
+        np.sqrt(beta) / norm * w for beta, norm, w in zip(squared, norms, filters, strict=True)
+    )
+    residual = (
+        np.abs(np.diff([np.sum(w * w) for w in scaled]) - delta).max(initial=0.0) / squared.max()
+    )
     return Rescaling(scaled, np.sqrt(squared) / norms, sign_patterns(net.depth), float(residual))
 
 
@@ -78,7 +92,8 @@ def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
     delta = np.full(net.depth - 1, delta) if delta.ndim == 0 else delta
     if delta.shape != (net.depth - 1,):
         raise ValueError(
-            f"`delta` has shape {delta.shape}; a network with {net.depth} layers has {net.depth - 1} invariants."
+            f"`delta` has shape {delta.shape}; a network with {net.depth} layers has "
+            f"{net.depth - 1} invariants."
         )
     if not np.isfinite(delta).all():
         raise ValueError(f"`delta` is {delta.tolist()}; pass finite numbers.")
@@ -88,8 +103,8 @@ def checked_delta(net: LinearConvNet, delta: Any) -> Float[np.ndarray, " n"]:
 def solve_squared_norms(norms: Array, delta: Array) -> np.ndarray:
     """The positive β with β_{l+1} − β_l = δ_l and Π β_l = Π norms_l².
 
-    With β = x + o, o ≥ 0 and min o = 0, the equation Σ log(x + o_l) = log C is convex and increasing in log x with a
-    slope in [1, H], so Newton's method converges from everywhere.
+    With β = x + o, o ≥ 0 and min o = 0, the equation Σ log(x + o_l) = log C is convex and
+    increasing in log x with a slope in [1, H], so Newton's method converges from everywhere.
     """
     offsets = np.concatenate([[0.0], np.cumsum(delta)])
     offsets -= offsets.min()
@@ -116,5 +131,7 @@ def sign_patterns(depth: int) -> np.ndarray:
     >>> sign_patterns(2).tolist()
     [[1, 1], [-1, -1]]
     """
-    free = np.array(list(product((1, -1), repeat=depth - 1)), np.int64).reshape(2 ** (depth - 1), depth - 1)
+    free = np.array(list(product((1, -1), repeat=depth - 1)), np.int64).reshape(
+        2 ** (depth - 1), depth - 1
+    )
     return np.concatenate([np.prod(free, axis=1, keepdims=True), free], axis=1)

@@ -1,4 +1,6 @@
-"""Filter tuples near an end-to-end filter by least squares: polishing, projection, and a search from many starts."""
+"""Filter tuples near an end-to-end filter by least squares: polishing, projection, and a search
+from many starts.
+"""
 
 from typing import Any
 
@@ -14,7 +16,10 @@ from neuromanifold.numerics.results import Array, follows
 def split(net: LinearConvNet, flat: Array) -> Filters:
     """A parameter vector as filters."""
     bounds = np.cumsum([0, *(int(np.prod(shape)) for shape in net.filter_shapes)])
-    return tuple(flat[a:b].reshape(shape) for a, b, shape in zip(bounds, bounds[1:], net.filter_shapes, strict=False))
+    return tuple(
+        flat[a:b].reshape(shape)
+        for a, b, shape in zip(bounds, bounds[1:], net.filter_shapes, strict=False)
+    )
 
 
 def join(filters: Filters) -> np.ndarray:
@@ -22,10 +27,14 @@ def join(filters: Filters) -> np.ndarray:
     return np.concatenate([w.ravel() for w in filters])
 
 
-def polish(net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 8) -> tuple[Filters, float]:
-    """Gauss–Newton on μ(θ) = v from a near solution; returns the best iterate and its residual ‖μ(θ) − v‖.
+def polish(
+    net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 8
+) -> tuple[Filters, float]:
+    """Gauss–Newton on μ(θ) = v from a near solution; returns the best iterate and its residual
+    ‖μ(θ) − v‖.
 
-    The steps have least norm, so they are orthogonal to the layer rescalings and do not drift along them.
+    The steps have least norm, so they are orthogonal to the layer rescalings and do not drift along
+    them.
     """
     target = 4 * np.finfo(np.float64).eps * np.linalg.norm(v)
     best, error = filters, compose(filters, net.dilations) - v
@@ -43,7 +52,9 @@ def polish(net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 8) ->
 
 
 def normalise(net: LinearConvNet, filters: Filters, v: Array) -> Filters | None:
-    """The balanced multiple of a projective tuple whose product is closest to v; None when it is orthogonal to v."""
+    """The balanced multiple of a projective tuple whose product is closest to v; None when it is
+    orthogonal to v.
+    """
     mu = compose(filters, net.dilations)
     scale = float(np.vdot(mu, v) / np.vdot(mu, mu))
     if scale == 0:
@@ -51,10 +62,15 @@ def normalise(net: LinearConvNet, filters: Filters, v: Array) -> Filters | None:
     norms = np.array([np.linalg.norm(w) for w in filters])
     each = (abs(scale) * norms.prod()) ** (1 / net.depth)
     first = each / norms[0] * np.sign(scale)
-    return (first * filters[0], *(each / n * w for n, w in zip(norms[1:], filters[1:], strict=True)))
+    return (
+        first * filters[0],
+        *(each / n * w for n, w in zip(norms[1:], filters[1:], strict=True)),
+    )
 
 
-def descend(net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 200) -> tuple[Filters, float]:
+def descend(
+    net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 200
+) -> tuple[Filters, float]:
     """Levenberg–Marquardt on ‖μ(θ) − v‖²: a critical point and its residual."""
     theta, damping = join(filters), 1.0
     error = (compose(filters, net.dilations) - v).ravel()
@@ -62,7 +78,10 @@ def descend(net: LinearConvNet, filters: Filters, v: Array, *, steps: int = 200)
     floor = 1e-15 * np.linalg.norm(v)
     for _ in range(steps):
         gram, slope = J.T @ J, J.T @ error
-        if np.linalg.norm(slope) <= 1e-14 * np.linalg.norm(J) * np.linalg.norm(v) or np.linalg.norm(error) <= floor:
+        if (
+            np.linalg.norm(slope) <= 1e-14 * np.linalg.norm(J) * np.linalg.norm(v)
+            or np.linalg.norm(error) <= floor
+        ):
             break
         step = np.linalg.solve(gram + damping * np.trace(gram) * np.eye(len(theta)), -slope)
         trial = split(net, theta + step)
@@ -89,7 +108,8 @@ def random_start(net: LinearConvNet, v: Array, rng: np.random.Generator) -> Filt
 def nearest_filter(
     net: LinearConvNet, v: Array, *, starts: int = 16, key: Any = None, enough: float = 0.0
 ) -> tuple[Filters, float]:
-    """The best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v to the neuromanifold.
+    """The best of many descents: filters and ‖μ(θ) − v‖, an upper bound of the distance of v to the
+    neuromanifold.
 
     Stops early at a residual of `enough`.
     """
@@ -109,9 +129,11 @@ def nearest_filter(
 def search_fiber(
     net: LinearConvNet, v: Any, delta: Any, *, starts: int, key: Any = None, rtol: float = 1e-9
 ) -> list[Filters]:
-    """The distinct tuples over (v, δ) that descents from random starts find: a count that uses no algebra.
+    """The distinct tuples over (v, δ) that descents from random starts find: a count that uses no
+    algebra.
 
-    Every start is solved, rescaled to δ, and compared with the earlier ones in all its sign patterns.
+    Every start is solved, rescaled to δ, and compared with the earlier ones in all its sign
+    patterns.
     """
     from neuromanifold.functionspace.rescale import checked_delta, sign_patterns
 
@@ -124,11 +146,14 @@ def search_fiber(
             continue
         norms = np.array([np.linalg.norm(w) for w in filters])
         scaled = [
-            np.sqrt(beta) / n * w for beta, n, w in zip(solve_squared_norms(norms, delta), norms, filters, strict=True)
+            np.sqrt(beta) / n * w
+            for beta, n, w in zip(solve_squared_norms(norms, delta), norms, filters, strict=True)
         ]
         for signs in sign_patterns(net.depth):
             candidate = tuple(s * w for s, w in zip(signs, scaled, strict=True))
             flat = join(candidate)
-            if all(np.linalg.norm(flat - join(other)) > 1e-5 * np.linalg.norm(flat) for other in found):
+            if all(
+                np.linalg.norm(flat - join(other)) > 1e-5 * np.linalg.norm(flat) for other in found
+            ):
                 found.append(candidate)
     return found

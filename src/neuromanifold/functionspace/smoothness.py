@@ -23,9 +23,9 @@ _SLACK = float(np.finfo(np.float64).eps) ** -0.5
 class Smoothness(Result):
     """Whether the neuromanifold is an embedded manifold near v, and why.
 
-    `factorisations` counts the real filter tuples over v up to scalars, up to swaps of layers that live in the same space,
-    and (one dimension) up to factorisations inside runs of layers with stride one; `rank` is that of the
-    differential there and `dimension` the neuromanifold's.
+    `factorisations` counts the real filter tuples over v up to scalars, up to swaps of layers that
+    live in the same space, and (one dimension) up to factorisations inside runs of layers with
+    stride one; `rank` is that of the differential there and `dimension` the neuromanifold's.
     """
 
     smooth: bool
@@ -50,10 +50,16 @@ def neuromanifold_dimension(net: LinearConvNet) -> int:
 def jacobian_rank(net: LinearConvNet, params: Any) -> Rank:
     """The rank of dμ at θ, from singular values.
 
-    Filters that come from a fibre over a double root are known to √eps only, so the threshold is that much wider.
+    Filters that come from a fibre over a double root are known to √eps only, so the threshold is
+    that much wider.
     """
     spectrum = np.linalg.svd(filter_jacobian(net, params), compute_uv=False)
-    threshold = max(int(np.prod(net.end_to_end_shape)), net.n_params) * np.finfo(np.float64).eps * spectrum[0] * _SLACK
+    threshold = (
+        max(int(np.prod(net.end_to_end_shape)), net.n_params)
+        * np.finfo(np.float64).eps
+        * spectrum[0]
+        * _SLACK
+    )
     value = int((spectrum > threshold).sum())
     dropped = spectrum[value] if value < len(spectrum) else 0.0
     gap = spectrum[value - 1] / dropped if value and dropped else np.inf
@@ -71,12 +77,14 @@ def exact_jacobian_rank(net: LinearConvNet, params: Any) -> int:
 
 
 def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
-    """Whether v is a smooth point of the neuromanifold M, as a subset of ℝ^k.   [riemann, Sec 2.1, Thm 13]
+    """Whether v is a smooth point of the neuromanifold M, as a subset of ℝ^k.
+    [riemann, Sec 2.1, Thm 13]
 
-    v is smooth exactly when it has one real filter tuple (up to scalars and swaps) at which dμ has rank dim M. In one
-    dimension, layers joined by stride one are first merged into one layer; the merged filter must then be an interior
-    point of the polynomials that factor, that is: have at least as many real roots of odd multiplicity as
-    there are layers of even size. For D ≥ 2 every layer needs two sizes above 1 [riemann, Cor 10].
+    v is smooth exactly when it has one real filter tuple (up to scalars and swaps) at which dμ has
+    rank dim M. In one dimension, layers joined by stride one are first merged into one layer; the
+    merged filter must then be an interior point of the polynomials that factor, that is: have at
+    least as many real roots of odd multiplicity as there are layers of even size. For D ≥ 2 every
+    layer needs two sizes above 1 [riemann, Cor 10].
 
     >>> net = LinearConvNet((3, 2), (2, 1))                                       # [riemann, Ex 15, 16]
     >>> bool(is_smooth(net, np.array([1, 2, 3, 2, 2]))), bool(is_smooth(net, np.array([2, 0, 5, 0, 2])))
@@ -84,22 +92,32 @@ def is_smooth(net: LinearConvNet, v: Any) -> Smoothness:
     """
     if net.dimension > 1 and any(sum(k > 1 for k in shape) < 2 for shape in net.filter_shapes):
         raise ValueError(
-            f"`net` has the filter shapes {net.filter_shapes}; for D ≥ 2 smoothness is decided when every layer has two sizes above 1."
+            f"`net` has the filter shapes {net.filter_shapes}; for D ≥ 2 smoothness is decided "
+            "when every layer has two sizes above 1."
         )
     over = fiber(net, v, 0.0)
     if not over.in_neuromanifold:
         raise ValueError(
-            f"`v` is not in the neuromanifold: the best fit found is at relative distance {over.distance:.3g}."
+            "`v` is not in the neuromanifold: the best fit found is at relative distance "
+            f"{over.distance:.3g}."
         )
     if not over.v.any():
         return _at_zero(net)
-    return _one_dimension(net, over.up_to_signs) if net.dimension == 1 else _higher(net, over.up_to_signs)
+    return (
+        _one_dimension(net, over.up_to_signs)
+        if net.dimension == 1
+        else _higher(net, over.up_to_signs)
+    )
 
 
 def swappable(net: LinearConvNet, first: int, second: int) -> bool:
-    """Whether two layers' polynomials live in one space: equal shapes, equal dilations where a size exceeds 1.   [riemann, Obs 11]"""
+    """Whether two layers' polynomials live in one space: equal shapes, equal dilations where a
+    size exceeds 1.   [riemann, Obs 11]
+    """
     k, t, u = net.filter_shapes[first], net.dilations[first], net.dilations[second]
-    return k == net.filter_shapes[second] and all(a == b for a, b, size in zip(t, u, k, strict=True) if size > 1)
+    return k == net.filter_shapes[second] and all(
+        a == b for a, b, size in zip(t, u, k, strict=True) if size > 1
+    )
 
 
 def layer_permutations(net: LinearConvNet) -> Iterator[tuple[int, ...]]:
@@ -128,11 +146,23 @@ def merged(net: LinearConvNet) -> LinearConvNet:
 
 
 def _at_zero(net: LinearConvNet) -> Smoothness:
-    everything = net.dimension == 1 and len(stride_one_runs(net)) == 1 and _even_layers(net, range(net.depth)) <= 1
+    everything = (
+        net.dimension == 1
+        and len(stride_one_runs(net)) == 1
+        and _even_layers(net, range(net.depth)) <= 1
+    )
     if net.depth == 1 or everything:
-        return Smoothness(True, "v is zero, but the neuromanifold is the whole space", 1, neuromanifold_dimension(net))
+        return Smoothness(
+            True,
+            "v is zero, but the neuromanifold is the whole space",
+            1,
+            neuromanifold_dimension(net),
+        )
     return Smoothness(
-        False, "v is zero, the apex of a cone that is not a linear space", 1, neuromanifold_dimension(net)
+        False,
+        "v is zero, the apex of a cone that is not a linear space",
+        1,
+        neuromanifold_dimension(net),
     )
 
 
@@ -144,10 +174,14 @@ def _one_dimension(net: LinearConvNet, tuples: tuple[Filters, ...]) -> Smoothnes
     runs, coarse = stride_one_runs(net), merged(net)
     blocks = _distinct([tuple(_block(params, run) for run in runs) for params in tuples])
     if len(blocks) > 1:
-        return Smoothness(False, "several filter tuples lie over v", len(blocks), neuromanifold_dimension(net))
+        return Smoothness(
+            False, "several filter tuples lie over v", len(blocks), neuromanifold_dimension(net)
+        )
     rank = jacobian_rank(coarse, blocks[0])
     if int(rank) < neuromanifold_dimension(coarse):
-        return Smoothness(False, "the differential drops rank", 1, neuromanifold_dimension(net), rank)
+        return Smoothness(
+            False, "the differential drops rank", 1, neuromanifold_dimension(net), rank
+        )
     for run, block in zip(runs, blocks[0], strict=True):
         if _odd_real_roots(block) < _even_layers(net, run):
             return Smoothness(
@@ -169,20 +203,30 @@ def _block(params: Filters, run: list[int]) -> np.ndarray:
 
 def _odd_real_roots(p: Array) -> int:
     zero, infinity, roots, powers = projective_roots(p)
-    return zero % 2 + infinity % 2 + sum(power % 2 for root, power in zip(roots, powers, strict=True) if root.imag == 0)
+    return (
+        zero % 2
+        + infinity % 2
+        + sum(power % 2 for root, power in zip(roots, powers, strict=True) if root.imag == 0)
+    )
 
 
 def _higher(net: LinearConvNet, tuples: tuple[Filters, ...]) -> Smoothness:
     orders = list(layer_permutations(net))
     classes: list[Filters] = []
     for params in tuples:
-        if not any(_same(tuple(params[o] for o in order), other) for other in classes for order in orders):
+        if not any(
+            _same(tuple(params[o] for o in order), other) for other in classes for order in orders
+        ):
             classes.append(params)
     if len(classes) > 1:
-        return Smoothness(False, "several filter tuples lie over v", len(classes), neuromanifold_dimension(net))
+        return Smoothness(
+            False, "several filter tuples lie over v", len(classes), neuromanifold_dimension(net)
+        )
     rank = jacobian_rank(net, classes[0])
     if int(rank) < neuromanifold_dimension(net):
-        return Smoothness(False, "the differential drops rank", 1, neuromanifold_dimension(net), rank)
+        return Smoothness(
+            False, "the differential drops rank", 1, neuromanifold_dimension(net), rank
+        )
     return Smoothness(True, "one filter tuple, full rank", 1, neuromanifold_dimension(net), rank)
 
 

@@ -1,4 +1,6 @@
-"""`Arithmetic`: what numbers are, and what the few operations mean that every other one is made of."""
+"""`Arithmetic`: what numbers are, and what the few operations mean that every other one is made
+of.
+"""
 
 import abc
 from collections.abc import Callable
@@ -14,7 +16,8 @@ class NoExactAnswer(ValueError):
 
 
 class Arithmetic(abc.ABC):
-    """Numbers on which a program can be walked. A value `V` is whatever `lift` makes; only the arithmetic looks inside.
+    """Numbers on which a program can be walked. A value `V` is whatever `lift` makes; only the
+    arithmetic looks inside.
 
     `name` is what messages call it.
     """
@@ -70,7 +73,9 @@ class Arithmetic(abc.ABC):
         if exponent < 0:
             return self.divide(self.lift(np.ones(())), self.power(a, -exponent))
         if exponent == 0:
-            return self.rearrange(lambda one: np.broadcast_to(one, self.shape(a)), self.lift(np.ones(())))
+            return self.rearrange(
+                lambda one: np.broadcast_to(one, self.shape(a)), self.lift(np.ones(()))
+            )
         half = self.power(a, exponent // 2) if exponent > 1 else None
         if half is None:
             return a
@@ -82,7 +87,9 @@ class Arithmetic(abc.ABC):
         raise NoExactAnswer(f"{self.name} have no signs")
 
     def largest(self, a: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The place of the first largest entry on the last axis (−1 where that is open), and which entries equal it."""
+        """The place of the first largest entry on the last axis (−1 where that is open), and
+        which entries equal it.
+        """
         raise NoExactAnswer(f"{self.name} have no order")
 
     def smooth(self, operation: str, options: Any, *values: Any) -> Any:
@@ -137,7 +144,9 @@ class Floats(Arithmetic):
         import scipy.special
 
         name = _SCIPY.get(operation, operation)
-        return getattr(np, name)(*values) if name in dir(np) else getattr(scipy.special, name)(*values)
+        return (
+            getattr(np, name)(*values) if name in dir(np) else getattr(scipy.special, name)(*values)
+        )
 
 
 _SCIPY = {"logistic": "expit", "erf_inv": "erfinv", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",

@@ -1,8 +1,11 @@
-"""Which axes of parameters, samples and outputs are the same axis: labels carried through the program.
+"""Which axes of parameters, samples and outputs are the same axis: labels carried through the
+program.
 
-An axis is a product of *atoms*, written from the slow index to the fast one; a reshape splits and joins atoms. Atoms that meet in a sum, a
-product or a contraction become one. An atom is *rigid* where an operation treats its places differently (windows, slices, masks); the
-others may be permuted, in all places at once, without changing what is computed: a proposal, which `symmetry.discover` verifies.
+An axis is a product of *atoms*, written from the slow index to the fast one; a reshape splits and
+joins atoms. Atoms that meet in a sum, a product or a contraction become one. An atom is *rigid*
+where an operation treats its places differently (windows, slices, masks); the others may be
+permuted, in all places at once, without changing what is computed: a proposal, which
+`symmetry.discover` verifies.
 """
 
 import math
@@ -20,7 +23,9 @@ Axes = tuple[Axis, ...]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The atoms of the axes of every input, output and other value of a program, their sizes, and which of them are rigid."""
+    """The atoms of the axes of every input, output and other value of a program, their sizes,
+    and which of them are rigid.
+    """
 
     inputs: tuple[Axes, ...]
     outputs: tuple[Axes, ...]
@@ -52,14 +57,25 @@ def axis_labels(program: Program) -> Labels:
         return known[i]
 
     for node in program.nodes:
-        shapes = [program.values[i].shape for i in node.inputs], [program.values[o].shape for o in node.outputs]
+        shapes = (
+            [program.values[i].shape for i in node.inputs],
+            [program.values[o].shape for o in node.outputs],
+        )
         results = _propagate(table, node, [read(i) for i in node.inputs], *shapes)
         known.update(zip(node.outputs, results, strict=True))
-    inputs, outputs = ([table.resolved(read(i)) for i in ids] for ids in (program.inputs, program.outputs))
+    inputs, outputs = (
+        [table.resolved(read(i)) for i in ids] for ids in (program.inputs, program.outputs)
+    )
     values = {i: table.resolved(axes) for i, axes in known.items()}
     atoms = {a for axes in values.values() for axis in axes for a in axis}
     sizes = {a: table.size[a] for a in atoms}
-    return Labels(tuple(inputs), tuple(outputs), values, sizes, frozenset(a for a in atoms if a in table.rigid))
+    return Labels(
+        tuple(inputs),
+        tuple(outputs),
+        values,
+        sizes,
+        frozenset(a for a in atoms if a in table.rigid),
+    )
 
 
 @dataclass
@@ -86,7 +102,10 @@ class _Atoms:
 
     def of_constant(self, a: np.ndarray) -> Axes:
         """A constant holds an axis still unless it is the same everywhere along it."""
-        same = [np.array_equiv(_bits(a), _bits(np.take(a, [0], axis))) if a.size else True for axis in range(a.ndim)]
+        same = [
+            np.array_equiv(_bits(a), _bits(np.take(a, [0], axis))) if a.size else True
+            for axis in range(a.ndim)
+        ]
         return tuple(self.atom(n, not same[axis]) for axis, n in enumerate(a.shape))
 
     def root(self, a: int) -> int:
@@ -109,7 +128,10 @@ class _Atoms:
 
     def split(self, a: int, first: int) -> Axis:
         """Atom `a` as `first` slow places times the rest."""
-        self.parts[a] = (*self.atom(first, a in self.rigid), *self.atom(self.size[a] // first, a in self.rigid))
+        self.parts[a] = (
+            *self.atom(first, a in self.rigid),
+            *self.atom(self.size[a] // first, a in self.rigid),
+        )
         return self.parts[a]
 
     def unite(self, one: Axis, other: Axis) -> None:
@@ -123,7 +145,9 @@ class _Atoms:
                 self._merge(a, b)
                 left, right = left[1:], right[1:]
             elif max(self.size[a], self.size[b]) % min(self.size[a], self.size[b]) == 0:
-                self.split(*((a, self.size[b]) if self.size[a] > self.size[b] else (b, self.size[a])))
+                self.split(
+                    *((a, self.size[b]) if self.size[a] > self.size[b] else (b, self.size[a]))
+                )
             else:
                 break
         self.freeze(tuple(left))
@@ -159,13 +183,19 @@ def _bits(a: np.ndarray) -> np.ndarray:
     return np.nan_to_num(a.astype(np.float64), nan=np.inf) if a.dtype.kind == "f" else a
 
 
-def _propagate(table: _Atoms, node: Node, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _propagate(
+    table: _Atoms, node: Node, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     rule = _RULES.get(node.operation)
     if rule is None and node.operation.startswith(("reduce_window", "select_and")):
         rule = _window
     if rule is None and node.operation.startswith(("reduce_", "argm")):
         rule = _reduce
-    if rule is None and len(set(results)) == 1 and all(_spreads(shape, results[0]) for shape in shapes):
+    if (
+        rule is None
+        and len(set(results)) == 1
+        and all(_spreads(shape, results[0]) for shape in shapes)
+    ):
         rule = _entrywise
     found = None if rule is None else rule(table, node.options, axes, shapes, results)
     if found is not None:
@@ -176,20 +206,28 @@ def _propagate(table: _Atoms, node: Node, axes: list[Axes], shapes: list[Any], r
 
 
 def _spreads(shape: Sequence[int], result: Sequence[int]) -> bool:
-    return not shape or (len(shape) == len(result) and all(n in (1, m) for n, m in zip(shape, result, strict=True)))
+    return not shape or (
+        len(shape) == len(result) and all(n in (1, m) for n, m in zip(shape, result, strict=True))
+    )
 
 
-def _entrywise(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _entrywise(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     found = []
     for at, n in enumerate(results[0]):
-        same = [each[at] for each, shape in zip(axes, shapes, strict=True) if shape and shape[at] == n]
+        same = [
+            each[at] for each, shape in zip(axes, shapes, strict=True) if shape and shape[at] == n
+        ]
         for other in same[1:]:
             table.unite(same[0], other)
         found.append(same[0] if same else table.atom(n))
     return [tuple(found)] * len(results)
 
 
-def _broadcast(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _broadcast(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     found = list(table.fresh(results[0]))
     for axis, n, at in zip(axes[0], shapes[0], options["broadcast_dimensions"], strict=True):
         if n == results[0][at]:
@@ -197,19 +235,27 @@ def _broadcast(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any],
     return [tuple(found)]
 
 
-def _reshape(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> Any:
+def _reshape(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> Any:
     return None if options.get("dimensions") is not None else [table.regroup(axes[0], results[0])]
 
 
-def _squeeze(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _squeeze(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     return [tuple(axis for i, axis in enumerate(axes[0]) if i not in options["dimensions"])]
 
 
-def _transpose(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _transpose(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     return [tuple(axes[0][i] for i in options["permutation"])]
 
 
-def _reduce(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> Any:
+def _reduce(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> Any:
     if "axes" not in options:
         return None
     gone = options["axes"]
@@ -219,7 +265,9 @@ def _reduce(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], re
     return [kept] * len(results)
 
 
-def _place_on_axis(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _place_on_axis(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     """Sorting, reversing, running sums: the axes stay, those acted on are rigid."""
     acted = [options[name] for name in ("axis", "dimension", "dimensions") if name in options]
     for at in np.ravel(acted[0]) if acted else range(len(axes[0])):
@@ -227,14 +275,20 @@ def _place_on_axis(table: _Atoms, options: Any, axes: list[Axes], shapes: list[A
     return [axes[0]] * len(results)
 
 
-def _argument(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _argument(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     for at in options["axes"]:
         table.freeze(axes[0][at])
     return [tuple(axis for at, axis in enumerate(axes[0]) if at not in options["axes"])]
 
 
-def _cut(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
-    """Slices, padding, concatenation, splitting: an axis whose length changes is rigid, the others go on."""
+def _cut(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
+    """Slices, padding, concatenation, splitting: an axis whose length changes is rigid, the
+    others go on.
+    """
     for shape in results:
         for each, its in zip(axes, shapes, strict=True):
             for a, n, m in zip(each, its, shape, strict=False):
@@ -243,26 +297,45 @@ def _cut(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], resul
     found = []
     for shape in results:
         whole = [
-            [each[at] for each, its in zip(axes, shapes, strict=True) if len(its) == len(shape) and its[at] == n]
+            [
+                each[at]
+                for each, its in zip(axes, shapes, strict=True)
+                if len(its) == len(shape) and its[at] == n
+            ]
             for at, n in enumerate(shape)
         ]
         for same in whole:
             for other in same[1:]:
                 table.unite(same[0], other)
-        found.append(tuple(same[0] if same else table.atom(n, True) for same, n in zip(whole, shape, strict=True)))
+        found.append(
+            tuple(
+                same[0] if same else table.atom(n, True)
+                for same, n in zip(whole, shape, strict=True)
+            )
+        )
     return found
 
 
-def _dot(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _dot(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     ((left, right), (left_batch, right_batch)) = options["dimension_numbers"]
     for i, j in (*zip(left, right, strict=True), *zip(left_batch, right_batch, strict=True)):
         table.unite(axes[0][i], axes[1][j])
     batch = [axes[0][i] for i in left_batch]
     free = [axis for i, axis in enumerate(axes[0]) if i not in (*left, *left_batch)]
-    return [(*batch, *free, *(axis for j, axis in enumerate(axes[1]) if j not in (*right, *right_batch)))]
+    return [
+        (
+            *batch,
+            *free,
+            *(axis for j, axis in enumerate(axes[1]) if j not in (*right, *right_batch)),
+        )
+    ]
 
 
-def _convolution(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> Any:
+def _convolution(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> Any:
     """Batch and channels go on; places in the image and in the filter are rigid."""
     numbers = options["dimension_numbers"]
     (batch, channels, *places), (out, into, *filter_places) = numbers.lhs_spec, numbers.rhs_spec
@@ -277,9 +350,13 @@ def _convolution(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any
     return [tuple(found)]
 
 
-def _window(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _window(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     found = []
-    for axis, size, n, m in zip(axes[0], options["window_dimensions"], shapes[0], results[0], strict=True):
+    for axis, size, n, m in zip(
+        axes[0], options["window_dimensions"], shapes[0], results[0], strict=True
+    ):
         passes = size == 1 and n == m
         if not passes:
             table.freeze(axis)
@@ -287,7 +364,9 @@ def _window(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], re
     return [tuple(found)]
 
 
-def _gather(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]) -> list[Axes]:
+def _gather(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
     """Axes taken whole go on, those looked up in are rigid; the others are those of the indices."""
     numbers, sizes = options["dimension_numbers"], options["slice_sizes"]
     gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
@@ -301,7 +380,9 @@ def _gather(table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], re
     for at, n in enumerate(results[0]):
         if at in numbers.offset_dims:
             source = next(offset)
-            found.append(axes[0][source] if sizes[source] == shapes[0][source] else table.atom(n, True))
+            found.append(
+                axes[0][source] if sizes[source] == shapes[0][source] else table.atom(n, True)
+            )
         else:
             found.append(next(looked))
     return [tuple(found)]
@@ -320,6 +401,8 @@ _RULES = (
         "argmax": _argument,
         "argmin": _argument,
     }
-    | dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "rev", "sort"), _place_on_axis)
+    | dict.fromkeys(
+        ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "rev", "sort"), _place_on_axis
+    )
     | dict.fromkeys(("slice", "pad", "concatenate", "split", "dynamic_slice"), _cut)
 )

@@ -1,4 +1,6 @@
-"""Ball arithmetic (`flint.arb`) with a separation bound: a ball that is smaller than any nonzero number of its height is zero."""
+"""Ball arithmetic (`flint.arb`) with a separation bound: a ball that is smaller than any nonzero
+number of its height is zero.
+"""
 
 import math
 from collections.abc import Callable
@@ -19,7 +21,8 @@ _ENTRIES_AT_ONCE = 2**18  # of the right factor of a product
 class Enclosure(NamedTuple):
     """Balls that contain the exact numbers, and the height of those numbers.
 
-    Floats that nothing was computed with yet are kept as they are in `entries`: they are exact, and a tenth as large.
+    Floats that nothing was computed with yet are kept as they are in `entries`: they are exact, and
+    a tenth as large.
     """
 
     entries: np.ndarray
@@ -45,7 +48,9 @@ class _Arbs(Rationals):
         import flint
 
         if 0 in (*a.shape, *b.shape):
-            return object_array([flint.arb(0)] * (a.shape[0] * b.shape[1]), (a.shape[0], b.shape[1]))
+            return object_array(
+                [flint.arb(0)] * (a.shape[0] * b.shape[1]), (a.shape[0], b.shape[1])
+            )
         left, out = flint.arb_mat(a.tolist()), np.empty((a.shape[0], b.shape[1]), object)
         for part in blocks(b.shape[1], _ENTRIES_AT_ONCE // len(b)):
             product = left * flint.arb_mat(b[:, part].tolist())
@@ -54,7 +59,8 @@ class _Arbs(Rationals):
 
 
 class Balls(Arithmetic):
-    """Balls of so many bits. Signs that neither the ball nor the separation bound decides are `OPEN`: ask for more bits.
+    """Balls of so many bits. Signs that neither the ball nor the separation bound decides are
+    `OPEN`: ask for more bits.
 
     Walk inside `with flint.ctx.workprec(bits)`.
     """
@@ -83,7 +89,9 @@ class Balls(Arithmetic):
         return Enclosure(self._balls.negate(a.balls), a.height)
 
     def multiply(self, a: Enclosure, b: Enclosure) -> Enclosure:
-        return Enclosure(self._balls.multiply(a.balls, b.balls), _HEIGHTS.multiply(a.height, b.height))
+        return Enclosure(
+            self._balls.multiply(a.balls, b.balls), _HEIGHTS.multiply(a.height, b.height)
+        )
 
     def dot(self, a: Enclosure, b: Enclosure) -> Enclosure:
         return Enclosure(self._balls.dot(a.entries, b.entries), _HEIGHTS.dot(a.height, b.height))
@@ -100,7 +108,9 @@ class Balls(Arithmetic):
 
     def sign(self, a: Enclosure) -> np.ndarray:
         smallest = _power_of_two(a.height.separation)
-        return np.array([_sign(ball, smallest) for ball in a.balls.ravel()], np.int8).reshape(self.shape(a))
+        return np.array([_sign(ball, smallest) for ball in a.balls.ravel()], np.int8).reshape(
+            self.shape(a)
+        )
 
     def largest(self, a: Enclosure) -> tuple[np.ndarray, np.ndarray]:
         """By differences from a candidate, each decided as a sign is."""

@@ -1,7 +1,9 @@
-"""Where a program bends: maxima, absolute values, comparisons, pooling. Each bend asks an oracle one of two questions.
+"""Where a program bends: maxima, absolute values, comparisons, pooling. Each bend asks an oracle
+one of two questions.
 
-`positive(q)`: is this quantity positive?   `largest(c, inside)`: which candidate on the last axis is the largest?
-The answers are *gates*. With its gates given, a bend is an index map, and the program a polynomial on its region.
+`positive(q)`: is this quantity positive?   `largest(c, inside)`: which candidate on the last axis
+is the largest? The answers are *gates*. With its gates given, a bend is an index map, and the
+program a polynomial on its region.
 """
 
 import abc
@@ -31,7 +33,9 @@ class Oracle(abc.ABC):
 
 
 class Deciding(Oracle):
-    """Asks JAX, and keeps the gates: a traced program then holds every decision as `gt` or `argmax`."""
+    """Asks JAX, and keeps the gates: a traced program then holds every decision as `gt` or
+    `argmax`.
+    """
 
     def __init__(self) -> None:
         self.gates: list[Any] = []
@@ -46,7 +50,9 @@ class Deciding(Oracle):
 
 
 class Choosing(Oracle):
-    """Asks JAX and keeps nothing. Of equal candidates the first is the largest, as in the derivative of JAX's own pooling."""
+    """Asks JAX and keeps nothing. Of equal candidates the first is the largest, as in the
+    derivative of JAX's own pooling.
+    """
 
     def positive(self, quantity: Any) -> Any:
         return jax.lax.gt(quantity, jnp.zeros_like(quantity))
@@ -73,7 +79,9 @@ class Gated(Oracle):
 
 
 def picked(place: Any, candidates: Any) -> Any:
-    """The candidate at that place: a choice and a sum of zeros, so that its derivative is a choice as well."""
+    """The candidate at that place: a choice and a sum of zeros, so that its derivative is a
+    choice as well.
+    """
     chosen = jnp.arange(candidates.shape[-1]) == place[..., None]
     return jnp.where(chosen, candidates, jnp.zeros_like(candidates)).sum(axis=-1)
 
@@ -114,29 +122,49 @@ def _pooling(sign: int) -> Callable[..., Any]:
 
 
 def windowed(options: Mapping[str, Any], a: Any) -> Any:
-    """The entries of every window on a new last axis; a place in the padding holds the window's first real entry again."""
-    config = [(lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)]
+    """The entries of every window on a new last axis; a place in the padding holds the window's
+    first real entry again.
+    """
+    config = [
+        (lo, hi, d - 1)
+        for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)
+    ]
     inside = window_inside(options, a.shape)
     full = jax.lax.pad(a, jnp.zeros((), a.dtype), config)
-    entries = (_sliced if inside.shape[-1] <= _SLICES else _gathered)(options, full, inside.shape[:-1])
+    entries = (_sliced if inside.shape[-1] <= _SLICES else _gathered)(
+        options, full, inside.shape[:-1]
+    )
     if inside.all():
         return entries
-    return jnp.where(inside, entries, picked(jnp.asarray(inside.argmax(axis=-1)), entries)[..., None])
+    return jnp.where(
+        inside, entries, picked(jnp.asarray(inside.argmax(axis=-1)), entries)[..., None]
+    )
 
 
 def _sliced(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
     """One strided slice for each place in the window: its derivative is a sum of them."""
-    sizes, strides, dilation = (options[k] for k in ("window_dimensions", "window_strides", "window_dilation"))
-    starts = ([o * d for o, d in zip(offset, dilation, strict=True)] for offset in np.ndindex(*sizes))
+    sizes, strides, dilation = (
+        options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
+    )
+    starts = (
+        [o * d for o, d in zip(offset, dilation, strict=True)] for offset in np.ndindex(*sizes)
+    )
     stops = [s * (n - 1) + 1 for s, n in zip(strides, count, strict=True)]
-    parts = [jax.lax.slice(a, start, [b + e for b, e in zip(start, stops, strict=True)], strides) for start in starts]
+    parts = [
+        jax.lax.slice(a, start, [b + e for b, e in zip(start, stops, strict=True)], strides)
+        for start in starts
+    ]
     return jnp.stack(parts, axis=-1)
 
 
 def _gathered(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
     """One look-up for each axis: a large window has too many places to be sliced."""
-    sizes, strides, dilation = (options[k] for k in ("window_dimensions", "window_strides", "window_dilation"))
-    for axis, (size, stride, apart, n) in enumerate(zip(sizes, strides, dilation, count, strict=True)):
+    sizes, strides, dilation = (
+        options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
+    )
+    for axis, (size, stride, apart, n) in enumerate(
+        zip(sizes, strides, dilation, count, strict=True)
+    ):
         places = np.arange(n)[:, None] * stride + np.arange(size) * apart
         a = jnp.moveaxis(jnp.take(a, places, axis=axis), axis + 1, -1)
     return a.reshape(*count, -1)
@@ -144,9 +172,14 @@ def _gathered(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
 
 def window_inside(options: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray:
     """Which places of which window of a pooling lie on the array and not on its padding."""
-    config = [(lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)]
+    config = [
+        (lo, hi, d - 1)
+        for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)
+    ]
     real = padded(np.ones(shape, bool), False, config)
-    sizes, strides, dilation = (options[k] for k in ("window_dimensions", "window_strides", "window_dilation"))
+    sizes, strides, dilation = (
+        options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
+    )
     return windows(real, sizes, strides, dilation, range(real.ndim))
 
 

@@ -1,8 +1,9 @@
 """float64 with a running error bound: numbers known to lie within `radius` of `middle`.
 
-Standard running analysis: a sum of m products in any order is off by at most γ_m Σ|a||b|, γ_m = m·u/(1 − m·u), u = 2⁻⁵³, and each
-operation that underflows loses at most 2⁻¹⁰²², which covers machines that flush subnormal numbers. Bounds are themselves computed
-in float64 and inflated by 1 %, with one more underflow for each term. A radius of zero means that the number is exact.
+Standard running analysis: a sum of m products in any order is off by at most γ_m Σ|a||b|, γ_m =
+m·u/(1 − m·u), u = 2⁻⁵³, and each operation that underflows loses at most 2⁻¹⁰²², which covers
+machines that flush subnormal numbers. Bounds are themselves computed in float64 and inflated by 1
+%, with one more underflow for each term. A radius of zero means that the number is exact.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,9 @@ class Ball(NamedTuple):
 
 
 class Bounded(Arithmetic):
-    """float64 with error bounds. Signs that the bound does not decide are `OPEN`, and places of a largest entry −1."""
+    """float64 with error bounds. Signs that the bound does not decide are `OPEN`, and places of
+    a largest entry −1.
+    """
 
     name = "float64 bounds"
 
@@ -45,7 +48,9 @@ class Bounded(Arithmetic):
     def add(self, a: Ball, b: Ball) -> Ball:
         middle = a.middle + b.middle
         exact = (a.middle == 0) | (b.middle == 0)
-        return Ball(middle, _up(a.radius + b.radius + np.where(exact, 0.0, UNIT * np.abs(middle) + TINY)))
+        return Ball(
+            middle, _up(a.radius + b.radius + np.where(exact, 0.0, UNIT * np.abs(middle) + TINY))
+        )
 
     def negate(self, a: Ball) -> Ball:
         return Ball(-a.middle, a.radius)
@@ -60,20 +65,32 @@ class Bounded(Arithmetic):
         return Ball(middle, np.where(zero, 0.0, _up(spread + rounding)))
 
     def dot(self, a: Ball, b: Ball) -> Ball:
-        """Some rows of `a` after the other, so that their magnitudes take little beside the factors."""
+        """Some rows of `a` after the other, so that their magnitudes take little beside the
+        factors.
+        """
         y, rows = np.abs(b.middle), a.middle.shape[-2]
         reach = y + b.radius if b.radius.any() else y
         given = b, y, reach, (reach != 0).astype(np.float64)
-        parts = list(blocks(rows, max(_FEWEST_ROWS, _ENTRIES_AT_ONCE * rows // max(1, a.middle.size)))) or [slice(0, 0)]
-        found = [_dot(Ball(a.middle[..., part, :], a.radius[..., part, :]), *given) for part in parts]
-        return found[0] if len(found) == 1 else Ball(*(np.concatenate(z, axis=-2) for z in zip(*found, strict=True)))
+        parts = list(
+            blocks(rows, max(_FEWEST_ROWS, _ENTRIES_AT_ONCE * rows // max(1, a.middle.size)))
+        ) or [slice(0, 0)]
+        found = [
+            _dot(Ball(a.middle[..., part, :], a.radius[..., part, :]), *given) for part in parts
+        ]
+        return (
+            found[0]
+            if len(found) == 1
+            else Ball(*(np.concatenate(z, axis=-2) for z in zip(*found, strict=True)))
+        )
 
     def divide(self, a: Ball, b: Ball) -> Ball:
         with np.errstate(divide="ignore", invalid="ignore"):
             middle = a.middle / b.middle
             below = np.maximum(np.abs(b.middle) - b.radius, 0.0) * (1 - 4 * UNIT)
             spread = (a.radius + np.abs(middle) * b.radius) / below
-        power_of_two = (np.abs(np.frexp(b.middle)[0]) == 0.5) & (b.radius == 0) & (np.abs(middle) > 4 * TINY)
+        power_of_two = (
+            (np.abs(np.frexp(b.middle)[0]) == 0.5) & (b.radius == 0) & (np.abs(middle) > 4 * TINY)
+        )
         rounding = np.where(power_of_two, 0.0, 4 * UNIT * np.abs(middle) + 4 * TINY)
         zero = (a.middle == 0) & (a.radius == 0) & (below > 0)
         return Ball(np.where(zero, 0.0, middle), np.where(zero, 0.0, _up(spread + rounding)))
@@ -90,7 +107,11 @@ class Bounded(Arithmetic):
         sizes = Ball(np.abs(base.middle), np.abs(updates.middle))
         middle, radius, size = (
             _added(*pair, index)
-            for pair in ((base.middle, updates.middle), (base.radius, updates.radius), (sizes.middle, sizes.radius))
+            for pair in (
+                (base.middle, updates.middle),
+                (base.radius, updates.radius),
+                (sizes.middle, sizes.radius),
+            )
         )
         return Ball(middle, _up(radius + (len(index) + 2) * UNIT * size + TINY * (size > 0)))
 
@@ -100,13 +121,17 @@ class Bounded(Arithmetic):
         return np.where(decided & np.isfinite(a.middle), signs, OPEN).astype(np.int8)
 
     def largest(self, a: Ball) -> tuple[np.ndarray, np.ndarray]:
-        """Decided where all entries that could be the largest are known exactly, or only one could."""
+        """Decided where all entries that could be the largest are known exactly, or only one
+        could.
+        """
         with np.errstate(invalid="ignore"):
             reach = np.where(a.radius > 0, a.radius + 4 * UNIT * (np.abs(a.middle) + a.radius), 0.0)
             low = (a.middle - reach).max(axis=-1, keepdims=True)
             candidate = ~(a.middle + reach < low)
         exact = ((a.radius == 0) | ~candidate).all(axis=-1)
-        decided = (exact | (candidate.sum(axis=-1) == 1)) & np.isfinite(a.middle + a.radius).all(axis=-1)
+        decided = (exact | (candidate.sum(axis=-1) == 1)) & np.isfinite(a.middle + a.radius).all(
+            axis=-1
+        )
         return np.where(decided, candidate.argmax(axis=-1), -1), candidate
 
 

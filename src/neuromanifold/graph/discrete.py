@@ -35,8 +35,12 @@ def _reduction(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
 
 def _scatter(add: bool) -> Callable[..., np.ndarray]:
-    def rule(options: Options, base: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        flat, valid = gather_index(base.shape, indices, scatter_options(options, base.shape, updates.shape))
+    def rule(
+        options: Options, base: np.ndarray, indices: np.ndarray, updates: np.ndarray
+    ) -> np.ndarray:
+        flat, valid = gather_index(
+            base.shape, indices, scatter_options(options, base.shape, updates.shape)
+        )
         out = np.array(base)
         if add:
             np.add.at(out.reshape(-1), flat[valid], updates[valid])
@@ -55,7 +59,10 @@ _BINARY: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 DISCRETE: dict[str, Callable[..., Any]] = {
-    **{name: (lambda options, *arrays, make=make: make(options)(*arrays)) for name, make in MAPS.items()},
+    **{
+        name: (lambda options, *arrays, make=make: make(options)(*arrays))
+        for name, make in MAPS.items()
+    },
     **{name: (lambda options, a, b, fn=fn: fn(a, b)) for name, fn in _BINARY.items()},
     "neg": lambda options, a: -a,
     "not": lambda options, a: np.bitwise_not(a),
@@ -81,7 +88,9 @@ DISCRETE: dict[str, Callable[..., Any]] = {
         else np.cumsum(a, options["axis"])
     ),
     "split": lambda options, a: np.split(a, np.cumsum(options["sizes"])[:-1], options["axis"]),
-    "unstack": lambda options, a: [a.take(i, options["axis"]) for i in range(a.shape[options["axis"]])],
+    "unstack": lambda options, a: [
+        a.take(i, options["axis"]) for i in range(a.shape[options["axis"]])
+    ],
     "scatter": _scatter(False),
     "scatter-add": _scatter(True),
     "optimization_barrier": lambda options, *arrays: arrays,

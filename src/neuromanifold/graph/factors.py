@@ -1,4 +1,6 @@
-"""What the kernel of a graph is made of: for every use of a parameter its input and the cotangents of its product."""
+"""What the kernel of a graph is made of: for every use of a parameter its input and the
+cotangents of its product.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +16,8 @@ from neuromanifold.graph.uses import Use, canonical_cotangent, canonical_input
 
 
 class Factors(NamedTuple):
-    """At one sample: a[b, t, k] and d[o, b, t, c] of each use, and the Jacobian (o, size) of each leaf that has none.
+    """At one sample: a[b, t, k] and d[o, b, t, c] of each use, and the Jacobian (o, size) of each
+    leaf that has none.
 
     `samples` is a zero, which counts the samples where there is nothing else.
     """
@@ -26,12 +29,17 @@ class Factors(NamedTuple):
 
 
 def factors(
-    graph: Graph, uses: Sequence[Use], direct: Sequence[int], params: Any, sample: Any, ask: Oracle | None = None
+    graph: Graph,
+    uses: Sequence[Use],
+    direct: Sequence[int],
+    params: Any,
+    sample: Any,
+    ask: Oracle | None = None,
 ) -> Factors:
     """One forward pass and one vector–Jacobian product for each output.
 
-    Zeros are added to the products of all `uses`; the derivative by them is the cotangent. The leaves in `direct`
-    (positions among the parameters) are differentiated by themselves.
+    Zeros are added to the products of all `uses`; the derivative by them is the cotangent. The
+    leaves in `direct` (positions among the parameters) are differentiated by themselves.
     """
     program, leaves = graph.program, jax.tree.leaves(params)
     data = jax.tree.leaves(sample)
@@ -51,7 +59,10 @@ def factors(
     return Factors(
         tuple(_joined([_input(program, part, known) for part in use.products], 1) for use in uses),
         tuple(
-            _joined([canonical_cotangent(part, by_product[part.output]) for part in use.products], 2) for use in uses
+            _joined(
+                [canonical_cotangent(part, by_product[part.output]) for part in use.products], 2
+            )
+            for use in uses
         ),
         tuple(by_leaf[i].reshape(len(y), -1) for i in direct),
         jnp.zeros((), y.dtype),
@@ -59,7 +70,9 @@ def factors(
 
 
 def _input(program: Program, use: Use, known: Mapping[int, Any]) -> Any:
-    return canonical_input(use, known[use.other], program.values[use.node.inputs[use.operand]].shape)
+    return canonical_input(
+        use, known[use.other], program.values[use.node.inputs[use.operand]].shape
+    )
 
 
 def _joined(parts: Sequence[Any], axis: int) -> Any:

@@ -9,29 +9,40 @@ from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.program import Node, Program
 
 _ENTRY = 64
-"""Bytes of an entry in an arithmetic of fixed length: a ball of float64 takes 16 and a residue 8, a window lies there twice while it
+"""Bytes of an entry in an arithmetic of fixed length: a ball of float64 takes 16 and a residue 8, a
+window lies there twice while it
 is cut, and a maximum or an entrywise product holds about as much again."""
 FIRST_BITS = 128
 """Bits of the balls that are tried first."""
 _BALL = 112
-"""Bytes of an entry as such a ball: the object, its copy in FLINT's matrix, and the product's integers."""
+"""Bytes of an entry as such a ball: the object, its copy in FLINT's matrix, and the product's
+integers.
+"""
 _PARAMETER, _FACTOR = 8, 64
-"""Bytes of each parameter, and of one of the largest leaf, which a product rearranges and takes magnitudes or limbs of."""
+"""Bytes of each parameter, and of one of the largest leaf, which a product rearranges and takes
+magnitudes or limbs of.
+"""
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """`entries` that one sample takes at once, and `fixed` bytes of the parameters, however many samples there are."""
+    """`entries` that one sample takes at once, and `fixed` bytes of the parameters, however many
+    samples there are.
+    """
 
     entries: int
     fixed: int
 
     def bytes(self, samples: int = 1, *, bits: int | None = None) -> int:
-        """What a walk with so many samples takes, in balls of so many bits or in numbers of fixed length."""
+        """What a walk with so many samples takes, in balls of so many bits or in numbers of
+        fixed length.
+        """
         return self.fixed + samples * self.entries * _bytes(bits)
 
     def samples(self, budget: int, *, bits: int | None = None, copies: int = 1) -> int:
-        """How many samples a budget allows at least one of, where each takes so many `copies` of its entries."""
+        """How many samples a budget allows at least one of, where each takes so many `copies` of
+        its entries.
+        """
         return max(1, int((budget - self.fixed) // (copies * self.entries * _bytes(bits))))
 
 
@@ -42,14 +53,19 @@ def _bytes(bits: int | None) -> int:
 @lru_cache(maxsize=128)
 def footprint(graph: Graph) -> Footprint:
     """That of a walk through the graph."""
-    sizes = [math.prod(graph.program.values[i].shape) for i in graph.program.inputs[: len(graph.parameters)]]
+    sizes = [
+        math.prod(graph.program.values[i].shape)
+        for i in graph.program.inputs[: len(graph.parameters)]
+    ]
     return Footprint(live_entries(graph), _PARAMETER * sum(sizes) + _FACTOR * max(sizes, default=0))
 
 
 def live_entries(graph: Graph) -> int:
-    """The most entries that one sample's values take at any time, the windows of convolutions and poolings included.
+    """The most entries that one sample's values take at any time, the windows of convolutions and
+    poolings included.
 
-    Values that depend on parameters alone are not counted: they do not grow with the number of samples.
+    Values that depend on parameters alone are not counted: they do not grow with the number of
+    samples.
     """
     program = graph.program
     grows = program.depending(program.inputs[len(graph.parameters) :])
@@ -57,17 +73,25 @@ def live_entries(graph: Graph) -> int:
     live, most = {i: size(i) for i in program.inputs}, 1
     for node, dying in zip(program.nodes, program.last_uses(), strict=True):
         live |= {i: size(i) for i in node.outputs}
-        most = max(most, sum(live.values()) + (_windows(program, node) if grows & set(node.outputs) else 0))
+        most = max(
+            most, sum(live.values()) + (_windows(program, node) if grows & set(node.outputs) else 0)
+        )
         for i in dying:
             live.pop(i, None)
     return most
 
 
 def _windows(program: Program, node: Node) -> int:
-    """Entries of all windows together, each at its place; those of a maximum once more, for its choice among them."""
+    """Entries of all windows together, each at its place; those of a maximum once more, for its
+    choice among them.
+    """
     out: Any = math.prod(program.values[node.outputs[0]].shape)
     if node.operation == "conv_general_dilated":
         kernel = program.values[node.inputs[1]].shape
         filters = kernel[node.options["dimension_numbers"].rhs_spec[0]]
         return out // filters * math.prod(kernel) // filters * node.options["feature_group_count"]
-    return 2 * out * math.prod(node.options["window_dimensions"]) if "window_dimensions" in node.options else out
+    return (
+        2 * out * math.prod(node.options["window_dimensions"])
+        if "window_dimensions" in node.options
+        else out
+    )

@@ -1,9 +1,11 @@
 """Functions of others at the precision they are written in, on every device.
 
-Two things are computed with fewer bits on a GPU than float64 has (H200, JAX 0.11.2): the forward derivative of a windowed maximum,
-which is given the rule of `graph.pooling`, and GELU by tanh after a matrix product, which XLA makes an epilogue of cuBLASLt with
-√(2/π) to eight digits where Triton's products are left out (`numerics.compiling`): outputs are off by 1e-10. The latter is known by
-its tanh; rounded to the 52 bits it has, tanh's argument is the same number and the pattern is no longer recognised.
+Two things are computed with fewer bits on a GPU than float64 has (H200, JAX 0.11.2): the forward
+derivative of a windowed maximum, which is given the rule of `graph.pooling`, and GELU by tanh after
+a matrix product, which XLA makes an epilogue of cuBLASLt with √(2/π) to eight digits where Triton's
+products are left out (`numerics.compiling`): outputs are off by 1e-10. The latter is known by its
+tanh; rounded to the 52 bits it has, tanh's argument is the same number and the pattern is no longer
+recognised.
 """
 
 from functools import partial

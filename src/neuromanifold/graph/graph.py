@@ -28,10 +28,12 @@ _QUESTIONS = {"clamp": 2, "eq": 2, "ne": 2}
 
 @dataclass(frozen=True)
 class Units:
-    """The scalar decisions of one bend: `shape` of them at each sample, named after the parameters before them.
+    """The scalar decisions of one bend: `shape` of them at each sample, named after the parameters
+    before them.
 
-    A maximum over `candidates` has places among them; `inside` marks those that do not lie in the padding of a pooling.
-    `channels` is the axis along which the parameters before them differ, where it is one: channels, in whatever layout, or features.
+    A maximum over `candidates` has places among them; `inside` marks those that do not lie in the
+    padding of a pooling. `channels` is the axis along which the parameters before them differ,
+    where it is one: channels, in whatever layout, or features.
     """
 
     name: str
@@ -51,8 +53,9 @@ class Units:
 class Graph(Shown):
     """A network f(params, x) at one sample, traced once.
 
-    `program` takes the leaves of `params` (named `parameters`, in `jax.tree.leaves` order), then those of one sample.
-    Capabilities are read from the operations, not from a class. `model` is the function it was traced from, which is what is pickled.
+    `program` takes the leaves of `params` (named `parameters`, in `jax.tree.leaves` order), then
+    those of one sample. Capabilities are read from the operations, not from a class. `model` is the
+    function it was traced from, which is what is pickled.
     """
 
     program: Program
@@ -65,7 +68,8 @@ class Graph(Shown):
     def __reduce__(self) -> Any:
         if self.model is None:
             raise TypeError(
-                "a part of a `Graph` cannot be pickled; pickle the whole one, or the function and its arguments."
+                "a part of a `Graph` cannot be pickled; pickle the whole one, or the function and "
+                "its arguments."
             )
         return _again, (self.model, self.params, self.sample, self.whole)
 
@@ -83,12 +87,16 @@ class Graph(Shown):
 
     @property
     def exact(self) -> bool:
-        """Whether outputs and derivatives at floats are rational numbers that a walk can compute."""
+        """Whether outputs and derivatives at floats are rational numbers that a walk can
+        compute.
+        """
         return self._output.exact
 
     @property
     def piecewise_linear(self) -> bool:
-        """Whether f is an affine function of the sample on every region where its bends are decided alike."""
+        """Whether f is an affine function of the sample on every region where its bends are
+        decided alike.
+        """
         return self.exact and self._output.degree <= 1 and not self._rational_in_data
 
     @property
@@ -109,7 +117,9 @@ class Graph(Shown):
     def text(self) -> str:
         """Operations, options and constants as text: what tells one program from another."""
         constants = [(a.shape, a.tobytes()) for a in self.program.constants.values()]
-        return repr(([(n.operation, n.inputs, _plain(n.options)) for n in self.program.nodes], constants))
+        return repr(
+            ([(n.operation, n.inputs, _plain(n.options)) for n in self.program.nodes], constants)
+        )
 
     @property
     def outputs(self) -> int:
@@ -118,13 +128,17 @@ class Graph(Shown):
 
     @property
     def affine_dimension(self) -> int:
-        """How many numbers an affine function of one sample is determined by: its real entries, and 1 for a constant term."""
+        """How many numbers an affine function of one sample is determined by: its real entries,
+        and 1 for a constant term.
+        """
         return self.inputs + (0 if self._output.lowest else 1)
 
     @property
     def inputs(self) -> int:
         """How many real numbers one sample holds."""
-        real = [leaf for leaf in jax.tree.leaves(self.sample) if np.issubdtype(leaf.dtype, np.floating)]
+        real = [
+            leaf for leaf in jax.tree.leaves(self.sample) if np.issubdtype(leaf.dtype, np.floating)
+        ]
         return sum(math.prod(leaf.shape) for leaf in real)
 
     @cached_property
@@ -142,7 +156,9 @@ class Graph(Shown):
         return frozenset(needed)
 
     def before_output(self) -> "Graph":
-        """The graph without the functions of one number that its outputs pass through last: they only scale the rows of J."""
+        """The graph without the functions of one number that its outputs pass through last: they
+        only scale the rows of J.
+        """
         makers = {o: node for node in self.program.nodes for o in node.outputs}
         outputs = [_stripped(i, makers) for i in self.program.outputs]
         return replace(self, program=self.program.slice(outputs), model=None)
@@ -157,15 +173,23 @@ class Graph(Shown):
             for _ in range(self._questions(node)):
                 shape = tuple(gates[at].shape)
                 channels = self._channels(node, shape)
-                found.append(Units(self._origin(node), node.operation, shape, *self._candidates(node), channels))
+                found.append(
+                    Units(
+                        self._origin(node), node.operation, shape, *self._candidates(node), channels
+                    )
+                )
                 at += 1
         return tuple(found)
 
     @cached_property
     def stages(self) -> tuple[tuple[int, ...], ...]:
-        """Which of the `units` are bends of the same scalars: a clamp, or maxima and minima with constants one right after another,
-        as in ReLU6. With all their gates open a unit passes its signal; otherwise it is constant."""
-        uses = Counter(i for node in self.program.nodes for i in node.inputs) + Counter(self.program.outputs)
+        """Which of the `units` are bends of the same scalars: a clamp, or maxima and minima with
+        constants one right after another,
+        as in ReLU6. With all their gates open a unit passes its signal; otherwise it is
+        constant."""
+        uses = Counter(i for node in self.program.nodes for i in node.inputs) + Counter(
+            self.program.outputs
+        )
         found: list[tuple[int, ...]] = []
         ends: dict[int, int] = {}
         for node, mine in zip(self.bending, self._asked, strict=True):
@@ -193,14 +217,22 @@ class Graph(Shown):
     def _questions(self, node: Node) -> int:
         """How many decisions the node makes about each of its scalars."""
         same = len(node.inputs) == 2 and node.inputs[0] == node.inputs[1]
-        return 0 if same and node.operation not in ("max", "min") else _QUESTIONS.get(node.operation, 1)
+        return (
+            0
+            if same and node.operation not in ("max", "min")
+            else _QUESTIONS.get(node.operation, 1)
+        )
 
     @cached_property
     def _labels(self) -> Labels:
         return axis_labels(self.program)
 
     def _channels(self, node: Node, shape: tuple[int, ...]) -> int | None:
-        alike = [i for i in node.inputs if self.program.values[i].shape == shape and i not in self.program.constants]
+        alike = [
+            i
+            for i in node.inputs
+            if self.program.values[i].shape == shape and i not in self.program.constants
+        ]
         if not alike:
             return None
         before = {i for earlier in self.program.slice(alike[:1]).nodes for i in earlier.inputs}
@@ -225,7 +257,9 @@ class Graph(Shown):
 
     @cached_property
     def _origins(self) -> dict[int, tuple[int, str]]:
-        """For every value, where in the program the last parameter before it entered, and that parameter's name."""
+        """For every value, where in the program the last parameter before it entered, and that
+        parameter's name.
+        """
         names = dict(zip(self.program.inputs, self.parameters, strict=False))
         found: dict[int, tuple[int, str]] = {}
         direct: dict[int, str] = dict(names)
@@ -250,8 +284,12 @@ class Graph(Shown):
         return tuple(ask.gates)
 
     def gated(self, params: Any, sample: Any, gates: Sequence[Any]) -> Any:
-        """All outputs at one sample, flat, with the bends decided: polynomials or rational functions of parameters and sample."""
-        found = interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], Gated(gates))
+        """All outputs at one sample, flat, with the bends decided: polynomials or rational
+        functions of parameters and sample.
+        """
+        found = interpret(
+            self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], Gated(gates)
+        )
         return jnp.concatenate([value.reshape(-1) for value in found])
 
     def quantities(self, params: Any, sample: Any, gates: Sequence[Any]) -> tuple[Any, ...]:
@@ -264,26 +302,49 @@ class Graph(Shown):
     def rectifies(self) -> bool:
         """Whether every bend is max(q, 0): what a unit gives where it is off is zero."""
         constants = self.program.constants
-        zero = [any(i in constants and not np.any(constants[i]) for i in node.inputs) for node in self.bending]
-        return all(node.operation == "max" and is_zero for node, is_zero in zip(self.bending, zero, strict=True))
+        zero = [
+            any(i in constants and not np.any(constants[i]) for i in node.inputs)
+            for node in self.bending
+        ]
+        return all(
+            node.operation == "max" and is_zero
+            for node, is_zero in zip(self.bending, zero, strict=True)
+        )
 
-    def opened(self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any]) -> tuple[Any, Any]:
-        """All outputs at one sample and what every decision was about, flat: the gates held, `added` to what each bend gives."""
-        ask, at = Gated(gates), {node.outputs[0]: a for node, a in zip(self.bending, added, strict=True)}
-        found = interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask, added=at)
+    def opened(
+        self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any]
+    ) -> tuple[Any, Any]:
+        """All outputs at one sample and what every decision was about, flat: the gates held,
+        `added` to what each bend gives.
+        """
+        ask, at = (
+            Gated(gates),
+            {node.outputs[0]: a for node, a in zip(self.bending, added, strict=True)},
+        )
+        found = interpret(
+            self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask, added=at
+        )
         return _flat(found), _flat(ask.quantities)
 
-    def stretch(self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any], c: Any) -> Any:
-        """∇_θ⟨c, Φ⟩ for Φ = (f, q) of `opened`, then for each decision c_q q − r ∂_r⟨c, Φ⟩, r what was added to it: what ⟨c, Φ⟩ changes
+    def stretch(
+        self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any], c: Any
+    ) -> Any:
+        """∇_θ⟨c, Φ⟩ for Φ = (f, q) of `opened`, then for each decision c_q q − r ∂_r⟨c, Φ⟩, r what
+        was added to it: what ⟨c, Φ⟩ changes
         by when q and r are multiplied by a number."""
         paired = lambda p, r: (c * jnp.concatenate(self.opened(p, sample, gates, r))).sum()  # noqa: E731
         by_params, by_added = jax.grad(paired, (0, 1))(params, added)
         q, mine = self.opened(params, sample, gates, added)[1], c[self.outputs :]
-        return jnp.concatenate([_flat(jax.tree.leaves(by_params)), mine * q - _flat(added) * _flat(by_added)])
+        return jnp.concatenate(
+            [_flat(jax.tree.leaves(by_params)), mine * q - _flat(added) * _flat(by_added)]
+        )
 
     def headline(self) -> str:
         """How long it is and what it takes."""
-        return f"{len(self.program.nodes)} operations, {len(self.parameters)} parameters, {self.inputs} inputs, {self.outputs} outputs"
+        return (
+            f"{len(self.program.nodes)} operations, {len(self.parameters)} parameters, "
+            f"{self.inputs} inputs, {self.outputs} outputs"
+        )
 
     def __str__(self) -> str:
         return "\n".join(_table(self))
@@ -299,9 +360,21 @@ def _table(graph: Graph) -> list[str]:
     for at, node in enumerate(graph.program.nodes):
         used = ", ".join(names[i] for i in node.inputs if i in names)
         shape = "×".join(map(str, graph.program.values[node.outputs[0]].shape)) or "1"
-        rows.append((str(at), node.operation, shape, used, _allows(graph.characters[node.outputs[0]]), node.source))
+        rows.append(
+            (
+                str(at),
+                node.operation,
+                shape,
+                used,
+                _allows(graph.characters[node.outputs[0]]),
+                node.source,
+            )
+        )
     wide = [max(len(row[c]) for row in rows) for c in range(5)]
-    return ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, [*wide, 0], strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(f"{cell:<{w}}" for cell, w in zip(row, [*wide, 0], strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _allows(character: Character) -> str:
@@ -318,7 +391,19 @@ def _plain(options: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(k, text) for k, v in sorted(options.items()) if " at 0x" not in (text := repr(v))]
 
 
-_LAST = {"integer_pow", "square", "exp", "tanh", "logistic", "erf", "sin", "cos", "log1p", "expm1", "exp2"}
+_LAST = {
+    "integer_pow",
+    "square",
+    "exp",
+    "tanh",
+    "logistic",
+    "erf",
+    "sin",
+    "cos",
+    "log1p",
+    "expm1",
+    "exp2",
+}
 _REARRANGED = {"squeeze", "reshape"}
 
 
@@ -332,12 +417,21 @@ def _stripped(value: int, makers: Mapping[int, Node]) -> int:
     return kept
 
 
-def trace(f: Callable[[Any, Any], Any], params: Any, x: Any, *, dtype: Any = np.float64, whole: bool = False) -> Graph:
-    """The network as a program, from one sample of `x` (an array with the samples in front, or a pytree of such).
+def trace(
+    f: Callable[[Any, Any], Any],
+    params: Any,
+    x: Any,
+    *,
+    dtype: Any = np.float64,
+    whole: bool = False,
+) -> Graph:
+    """The network as a program, from one sample of `x` (an array with the samples in front, or a
+    pytree of such).
 
-    Real numbers are traced in `dtype`: float64 is what exact answers are about; below it the constants that a model closes over
-    (`x / np.sqrt(d)`) are as narrow as its parameters. With `whole=True` functions with derivative rules of their own stay single
-    operations, so that JAX differentiates them as their author says.
+    Real numbers are traced in `dtype`: float64 is what exact answers are about; below it the
+    constants that a model closes over (`x / np.sqrt(d)`) are as narrow as its parameters. With
+    `whole=True` functions with derivative rules of their own stay single operations, so that JAX
+    differentiates them as their author says.
 
     >>> net = nm.MLP((2, 3, 1))
     >>> graph = nm.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2)))
@@ -355,7 +449,9 @@ def trace(f: Callable[[Any, Any], Any], params: Any, x: Any, *, dtype: Any = np.
 
 def _struct(leaf: Any, dtype: Any, skip: int = 0) -> jax.ShapeDtypeStruct:
     leaf = leaf if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) else np.asarray(leaf)
-    return jax.ShapeDtypeStruct(leaf.shape[skip:], np.dtype(dtype) if is_floating(leaf) else leaf.dtype)
+    return jax.ShapeDtypeStruct(
+        leaf.shape[skip:], np.dtype(dtype) if is_floating(leaf) else leaf.dtype
+    )
 
 
 def _hashable(tree: Any) -> tuple[Any, Any]:
@@ -364,9 +460,13 @@ def _hashable(tree: Any) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=128)
-def _traced(f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_structure: Any, whole: bool) -> Graph:
+def _traced(
+    f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_structure: Any, whole: bool
+) -> Graph:
     params = jax.tree.unflatten(structure, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-    sample = jax.tree.unflatten(sample_structure, [jax.ShapeDtypeStruct(*leaf) for leaf in sample_leaves])
+    sample = jax.tree.unflatten(
+        sample_structure, [jax.ShapeDtypeStruct(*leaf) for leaf in sample_leaves]
+    )
 
     def one(params: Any, sample: Any) -> Any:
         y = as_written(f, params, jax.tree.map(lambda leaf: leaf[None], sample))
@@ -375,7 +475,9 @@ def _traced(f: Any, leaves: Any, structure: Any, sample_leaves: Any, sample_stru
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
     kept = ("custom_jvp_call", "custom_vjp_call") if whole else ()
-    return Graph(program_of(one, params, sample, whole=kept), tuple(names), params, sample, f, whole)
+    return Graph(
+        program_of(one, params, sample, whole=kept), tuple(names), params, sample, f, whole
+    )
 
 
 def _again(f: Any, params: Any, sample: Any, whole: bool) -> Graph:

@@ -1,7 +1,8 @@
 """Heights: how large the exact numbers of a program can be, and how small without being zero.
 
-A value is a family of rationals n/d with |n/d| ≤ 2^magnitude and d a divisor of 2^bits·e, e ≤ 2^other. Two uses: a nonzero member is
-at least 2^(−bits − other) in size (separation), and a nonzero minor of a matrix of such numbers has few prime divisors.
+A value is a family of rationals n/d with |n/d| ≤ 2^magnitude and d a divisor of 2^bits·e, e ≤
+2^other. Two uses: a nonzero member is at least 2^(−bits − other) in size (separation), and a
+nonzero minor of a matrix of such numbers has few prime divisors.
 """
 
 import math
@@ -17,7 +18,9 @@ _AT_ONCE = 2**18
 
 
 class Height(NamedTuple):
-    """The size of a family of rationals. Denominators that are powers of two (`bits`) are shared by sums, others multiply."""
+    """The size of a family of rationals. Denominators that are powers of two (`bits`) are shared
+    by sums, others multiply.
+    """
 
     array: np.ndarray
     magnitude: float
@@ -31,7 +34,9 @@ class Height(NamedTuple):
 
 
 class Heights(Arithmetic):
-    """Bounds for whole arrays; the array itself is only a shape (a broadcast zero), so that a walk costs next to nothing."""
+    """Bounds for whole arrays; the array itself is only a shape (a broadcast zero), so that a
+    walk costs next to nothing.
+    """
 
     name = "heights"
 
@@ -59,10 +64,14 @@ class Heights(Arithmetic):
     def dot(self, a: Height, b: Height) -> Height:
         k = a.array.shape[-1]
         shape = (*a.array.shape[:-1], b.array.shape[-1])
-        return _summed(self.multiply(a._replace(array=np.zeros(())), b._replace(array=np.zeros(()))), k, shape)
+        return _summed(
+            self.multiply(a._replace(array=np.zeros(())), b._replace(array=np.zeros(()))), k, shape
+        )
 
     def divide(self, a: Height, b: Height) -> Height:
-        """|b| ≥ 2^(−bits − other) and its numerator is at most 2^(magnitude + bits + other), which becomes a denominator."""
+        """|b| ≥ 2^(−bits − other) and its numerator is at most 2^(magnitude + bits + other),
+        which becomes a denominator.
+        """
         shape = np.broadcast_shapes(a.array.shape, b.array.shape)
         numerator = max(0.0, b.magnitude + b.bits + b.other)
         return Height(_shape(shape), a.magnitude - b.separation, a.bits, a.other + numerator)
@@ -72,7 +81,9 @@ class Heights(Arithmetic):
         return _summed(a, max(1, math.prod(a.array.shape) // max(1, math.prod(shape))), shape)
 
     def scatter_add(self, base: Height, index: np.ndarray, updates: Height) -> Height:
-        return _summed(self.add(base, updates._replace(array=np.zeros(()))), len(index) + 1, base.array.shape)
+        return _summed(
+            self.add(base, updates._replace(array=np.zeros(()))), len(index) + 1, base.array.shape
+        )
 
     def sign(self, a: Height) -> np.ndarray:
         return np.broadcast_to(np.zeros((), np.int8), a.array.shape)
@@ -83,7 +94,9 @@ class Heights(Arithmetic):
 
 
 def size_of(a: np.ndarray) -> tuple[float, float]:
-    """log₂ of the largest size (at least 0), and the least e ≥ 0 for which every 2^e·a is a whole number."""
+    """log₂ of the largest size (at least 0), and the least e ≥ 0 for which every 2^e·a is a
+    whole number.
+    """
     a = np.asarray(a)
     if a.dtype.kind in "iub":
         return math.log2(max(1, int(np.abs(a.astype(object)).max(initial=1)))), 0.0
@@ -104,7 +117,11 @@ def _shape(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _largest(values: tuple[Height, ...]) -> tuple[float, float, float]:
-    return max(v.magnitude for v in values), max(v.bits for v in values), max(v.other for v in values)
+    return (
+        max(v.magnitude for v in values),
+        max(v.bits for v in values),
+        max(v.other for v in values),
+    )
 
 
 def _summed(a: Height, terms: int, shape: tuple[int, ...]) -> Height:

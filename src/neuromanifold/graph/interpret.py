@@ -1,4 +1,6 @@
-"""A program back in JAX: to be differentiated, vectorised and compiled, with every bend put to an oracle."""
+"""A program back in JAX: to be differentiated, vectorised and compiled, with every bend put to
+an oracle.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,9 +24,9 @@ def interpret(
     added: Mapping[int, Any] | None = None,
     wanted: Sequence[int] = (),
 ) -> list[Any]:
-    """The program's outputs in JAX, then the values `wanted`. Without an oracle every bend is JAX's own, but pooling is written as
-    a choice in each window: its derivative then is one as well, several times faster than XLA's search of the windows for each
-    cotangent.
+    """The program's outputs in JAX, then the values `wanted`. Without an oracle every bend is JAX's
+    own, but pooling is written as a choice in each window: its derivative then is one as well,
+    several times faster than XLA's search of the windows for each cotangent.
 
     `added[i]` is added to value i as soon as it is computed.
     """

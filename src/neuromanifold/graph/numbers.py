@@ -1,4 +1,6 @@
-"""Arrays of Python numbers that know their own arithmetic: rationals, by FLINT, or by `Fraction` as the reference."""
+"""Arrays of Python numbers that know their own arithmetic: rationals, by FLINT, or by `Fraction`
+as the reference.
+"""
 
 import math
 from collections.abc import Callable
@@ -11,7 +13,9 @@ from neuromanifold.graph.arithmetic import Arithmetic, NoExactAnswer
 
 
 class Rationals(Arithmetic):
-    """Exact rational numbers in object arrays, by FLINT; signs and order are theirs. Slow, final."""
+    """Exact rational numbers in object arrays, by FLINT; signs and order are theirs. Slow,
+    final.
+    """
 
     name = "rationals"
 
@@ -23,7 +27,9 @@ class Rationals(Arithmetic):
 
     def lift(self, a: np.ndarray) -> np.ndarray:
         if not np.isfinite(np.asarray(a, np.float64)).all():
-            raise NoExactAnswer("a constant of `f` is infinite or not a number, which no exact arithmetic has")
+            raise NoExactAnswer(
+                "a constant of `f` is infinite or not a number, which no exact arithmetic has"
+            )
         # Not by float64: integers and longer floats keep all their digits.
         flat = [self.number(*_ratio(v)) for v in np.asarray(a).ravel().tolist()]
         return object_array(flat, np.shape(a))
@@ -61,7 +67,9 @@ class Rationals(Arithmetic):
         import flint
 
         if 0 in (*a.shape, *b.shape):
-            return object_array([self.number(0, 1)] * (a.shape[0] * b.shape[1]), (a.shape[0], b.shape[1]))
+            return object_array(
+                [self.number(0, 1)] * (a.shape[0] * b.shape[1]), (a.shape[0], b.shape[1])
+            )
         product = flint.fmpq_mat(a.tolist()) * flint.fmpq_mat(b.tolist())
         return object_array(product.entries(), (a.shape[0], b.shape[1]))
 
@@ -90,7 +98,10 @@ class Fractions(Rationals):
         return Fraction(numerator, denominator)
 
     def _product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        rows = [[sum((x * y for x, y in zip(row, column, strict=True)), Fraction(0)) for column in b.T] for row in a]
+        rows = [
+            [sum((x * y for x, y in zip(row, column, strict=True)), Fraction(0)) for column in b.T]
+            for row in a
+        ]
         return object_array([v for row in rows for v in row], (a.shape[0], b.shape[1]))
 
 

@@ -1,4 +1,6 @@
-"""What is known of every value of a program: does it depend on parameters, on data, how, and what was done on the way."""
+"""What is known of every value of a program: does it depend on parameters, on data, how, and
+what was done on the way.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,11 +33,12 @@ _CURVED = 2
 
 @dataclass(frozen=True)
 class Character:
-    """`degree` in the data once every bend is decided (0, 1, or 2 for anything else); `weights`, the same in the parameters.
+    """`degree` in the data once every bend is decided (0, 1, or 2 for anything else); `weights`,
+    the same in the parameters.
 
     `lowest` is the lowest degree in the data of any term: 0 where there may be a constant one.
-    `bends`: it went through a decision. `rational`: through a division by something that varies. `smooth`: through a function
-    without an exact value. `broken`: through a function that jumps.
+    `bends`: it went through a decision. `rational`: through a division by something that varies.
+    `smooth`: through a function without an exact value. `broken`: through a function that jumps.
     """
 
     degree: int = 0
@@ -61,14 +64,22 @@ _DISCRETE = Character(lowest=_CURVED)
 
 
 def characters(program: Program, parameters: int) -> dict[int, Character]:
-    """The character of every value; the first `parameters` inputs are parameters, the others data."""
+    """The character of every value; the first `parameters` inputs are parameters, the others
+    data.
+    """
     known = {
         i: Character(lowest=0 if program.values[i].real and np.any(a) else _CURVED)
         for i, a in program.constants.items()
     }
     for at, i in enumerate(program.inputs):
         real = program.values[i].real
-        known[i] = Character(weights=1) if at < parameters else Character(degree=1, lowest=1) if real else _DISCRETE
+        known[i] = (
+            Character(weights=1)
+            if at < parameters
+            else Character(degree=1, lowest=1)
+            if real
+            else _DISCRETE
+        )
     for node in program.nodes:
         found = character(program, node, [known[i] for i in node.inputs])
         known |= dict.fromkeys(node.outputs, found)
@@ -81,7 +92,9 @@ def character(program: Program, node: Node, inputs: Sequence[Character]) -> Char
     joint = reduce(merged, inputs)
     real = any(program.values[i].real for i in node.inputs)
     if not program.values[node.outputs[0]].real and (name in BENDS or name in DISCRETE):
-        return replace(_DISCRETE, bends=joint.bends or real, smooth=joint.smooth, broken=joint.broken)
+        return replace(
+            _DISCRETE, bends=joint.bends or real, smooth=joint.smooth, broken=joint.broken
+        )
     if not real:
         return replace(joint, lowest=0)
     if name in _PRODUCTS:
@@ -93,7 +106,10 @@ def character(program: Program, node: Node, inputs: Sequence[Character]) -> Char
         )
     if name in ("square", "integer_pow"):
         times = 2 if name == "square" else node.options["y"]
-        powers = {name: min(_CURVED, getattr(joint, name) * abs(times)) for name in ("degree", "weights", "lowest")}
+        powers = {
+            name: min(_CURVED, getattr(joint, name) * abs(times))
+            for name in ("degree", "weights", "lowest")
+        }
         curved = replace(joint, **powers)
         return curved if times >= 0 else replace(curved, rational=True)
     if name == "div":
@@ -102,7 +118,11 @@ def character(program: Program, node: Node, inputs: Sequence[Character]) -> Char
         return replace(joint, bends=True)
     if name in RULES:
         return joint
-    return replace(_curved(joint), broken=True) if name in DISCONTINUOUS else replace(_curved(joint), smooth=True)
+    return (
+        replace(_curved(joint), broken=True)
+        if name in DISCONTINUOUS
+        else replace(_curved(joint), smooth=True)
+    )
 
 
 def merged(a: Character, b: Character) -> Character:
@@ -123,4 +143,6 @@ def _sum(degrees: Iterable[int]) -> int:
 
 
 def _curved(a: Character) -> Character:
-    return replace(a, degree=_CURVED if a.degree else 0, weights=_CURVED if a.weights else 0, lowest=0)
+    return replace(
+        a, degree=_CURVED if a.degree else 0, weights=_CURVED if a.weights else 0, lowest=0
+    )

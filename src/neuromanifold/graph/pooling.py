@@ -1,8 +1,9 @@
 """Maxima of windows whose derivative is a choice.
 
-JAX's own forward derivative of a windowed maximum packs the entry and its tangent into one word on a GPU: in float64 20 bits are left
-of each, and entries that agree to 20 bits are taken for equal (JAX 0.10 to 0.12). Here the place of the largest entry is looked up,
-of equal ones the first, and the tangent is read there: all bits on every device, whatever the window's dilation.
+JAX's own forward derivative of a windowed maximum packs the entry and its tangent into one word on
+a GPU: in float64 20 bits are left of each, and entries that agree to 20 bits are taken for equal
+(JAX 0.10 to 0.12). Here the place of the largest entry is looked up, of equal ones the first, and
+the tangent is read there: all bits on every device, whatever the window's dilation.
 """
 
 from collections.abc import Callable, Mapping

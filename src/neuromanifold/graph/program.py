@@ -1,4 +1,6 @@
-"""`Program`: a JAX function as a list of operations on numbered values, with nothing of JAX left to interpret."""
+"""`Program`: a JAX function as a list of operations on numbered values, with nothing of JAX left
+to interpret.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +18,16 @@ class Value:
 
     @property
     def real(self) -> bool:
-        """Whether it holds real numbers; otherwise integers or truth values, which every arithmetic takes as they are."""
+        """Whether it holds real numbers; otherwise integers or truth values, which every
+        arithmetic takes as they are.
+        """
         return self.dtype.kind not in "iub"
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation: its name, the values it takes and gives, its static options, and how JAX computes it.
+    """One operation: its name, the values it takes and gives, its static options, and how JAX
+    computes it.
 
     `source` is the line of the user's code that asked for it.
     """
@@ -37,10 +42,11 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Operations in the order of computation. `values[i]` describes value i; `constants` holds those known beforehand.
+    """Operations in the order of computation. `values[i]` describes value i; `constants` holds
+    those known beforehand.
 
-    `rounded` lists what was computed once in float64 from constants alone, and casts taken as the identity: the only places
-    where an exact walk is not exact.
+    `rounded` lists what was computed once in float64 from constants alone, and casts taken as the
+    identity: the only places where an exact walk is not exact.
     """
 
     nodes: tuple[Node, ...]
@@ -66,7 +72,9 @@ class Program:
                 kept.append(node)
                 needed |= set(node.inputs)
         constants = {i: a for i, a in self.constants.items() if i in needed}
-        return replace(self, nodes=tuple(reversed(kept)), outputs=tuple(outputs), constants=constants)
+        return replace(
+            self, nodes=tuple(reversed(kept)), outputs=tuple(outputs), constants=constants
+        )
 
     def last_uses(self) -> list[list[int]]:
         """For each node, the values that nobody needs after it."""

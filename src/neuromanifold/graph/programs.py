@@ -1,4 +1,6 @@
-"""The programs that a graph's questions are walked on, for many samples at once; made once for each number of samples."""
+"""The programs that a graph's questions are walked on, for many samples at once; made once for
+each number of samples.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -35,7 +37,12 @@ def decisions(graph: Graph, n: int) -> Program:
 def values(graph: Graph, n: int) -> Program:
     """(params, x, gates) ↦ f at n samples."""
     with jax.enable_x64(True):
-        return program_of(jax.vmap(graph.gated, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n))
+        return program_of(
+            jax.vmap(graph.gated, _MANY),
+            graph.params,
+            stacked(graph.sample, n),
+            gate_structs(graph, n),
+        )
 
 
 @lru_cache(maxsize=64)
@@ -43,13 +50,18 @@ def quantities(graph: Graph, n: int) -> Program:
     """(params, x, gates) ↦ what each decision was about, at n samples."""
     with jax.enable_x64(True):
         return program_of(
-            jax.vmap(graph.quantities, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n)
+            jax.vmap(graph.quantities, _MANY),
+            graph.params,
+            stacked(graph.sample, n),
+            gate_structs(graph, n),
         )
 
 
 @lru_cache(maxsize=64)
 def jacobians(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
-    """(params, x, gates) ↦ the Jacobians (n, o, D) by the parameter leaves `wrt`, by reverse mode."""
+    """(params, x, gates) ↦ the Jacobians (n, o, D) by the parameter leaves `wrt`, by reverse
+    mode.
+    """
 
     def one(params: Any, sample: Any, gates: Any) -> Any:
         leaves, structure = jax.tree.flatten(params)
@@ -57,19 +69,25 @@ def jacobians(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
         def output(chosen: list[Any]) -> Any:
             mine = dict(zip(wrt, chosen, strict=True))
             return graph.gated(
-                structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)]), sample, gates
+                structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)]),
+                sample,
+                gates,
             ).ravel()
 
         blocks = jax.jacrev(output)([leaves[i] for i in wrt])
         return jnp.concatenate([block.reshape(block.shape[0], -1) for block in blocks], axis=1)
 
     with jax.enable_x64(True):
-        return program_of(jax.vmap(one, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n))
+        return program_of(
+            jax.vmap(one, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n)
+        )
 
 
 @lru_cache(maxsize=64)
 def pullbacks(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
-    """(params, x, gates, c) ↦ Σ_i J_iᵀ c_i at n samples by the parameter leaves `wrt`, flat: what `jacobians` sums up to, without them."""
+    """(params, x, gates, c) ↦ Σ_i J_iᵀ c_i at n samples by the parameter leaves `wrt`, flat:
+    what `jacobians` sums up to, without them.
+    """
 
     def pulled(params: Any, x: Any, gates: Any, c: Any) -> Any:
         leaves, structure = jax.tree.flatten(params)
@@ -77,14 +95,20 @@ def pullbacks(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
         def paired(chosen: list[Any]) -> Any:
             mine = dict(zip(wrt, chosen, strict=True))
             params = structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)])
-            outputs = jax.vmap(lambda sample, gate: graph.gated(params, sample, gate).ravel())(x, gates)
+            outputs = jax.vmap(lambda sample, gate: graph.gated(params, sample, gate).ravel())(
+                x, gates
+            )
             return (c * outputs).sum()
 
-        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.grad(paired)([leaves[i] for i in wrt])])
+        return jnp.concatenate(
+            [leaf.reshape(-1) for leaf in jax.grad(paired)([leaves[i] for i in wrt])]
+        )
 
     with jax.enable_x64(True):
         cotangent = jax.ShapeDtypeStruct((n, graph.outputs), jnp.float64)
-        return program_of(pulled, graph.params, stacked(graph.sample, n), gate_structs(graph, n), cotangent)
+        return program_of(
+            pulled, graph.params, stacked(graph.sample, n), gate_structs(graph, n), cotangent
+        )
 
 
 @lru_cache(maxsize=64)
@@ -95,7 +119,9 @@ def gradients(graph: Graph, n: int) -> Program:
         def paired(params: Any) -> Any:
             return (c * jax.vmap(lambda sample: graph.gated(params, sample, ()))(x)).sum()
 
-        return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(jax.grad(paired)(params))])
+        return jnp.concatenate(
+            [leaf.reshape(-1) for leaf in jax.tree.leaves(jax.grad(paired)(params))]
+        )
 
     with jax.enable_x64(True):
         cotangent = jax.ShapeDtypeStruct((n, graph.outputs), jnp.float64)
@@ -104,7 +130,9 @@ def gradients(graph: Graph, n: int) -> Program:
 
 @lru_cache(maxsize=64)
 def input_jacobians(graph: Graph, n: int) -> Program:
-    """(params, x, gates) ↦ the Jacobians (n, o, d) by the real entries of a sample, by reverse mode."""
+    """(params, x, gates) ↦ the Jacobians (n, o, d) by the real entries of a sample, by reverse
+    mode.
+    """
 
     def one(params: Any, sample: Any, gates: Any) -> Any:
         leaves, structure = jax.tree.flatten(sample)
@@ -112,25 +140,38 @@ def input_jacobians(graph: Graph, n: int) -> Program:
 
         def output(chosen: list[Any]) -> Any:
             mine = dict(zip(real, chosen, strict=True))
-            return graph.gated(params, structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)]), gates)
+            return graph.gated(
+                params,
+                structure.unflatten([mine.get(i, leaf) for i, leaf in enumerate(leaves)]),
+                gates,
+            )
 
         blocks = jax.jacrev(output)([leaves[i] for i in real])
         return jnp.concatenate([block.reshape(block.shape[0], -1) for block in blocks], axis=1)
 
     with jax.enable_x64(True):
-        return program_of(jax.vmap(one, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n))
+        return program_of(
+            jax.vmap(one, _MANY), graph.params, stacked(graph.sample, n), gate_structs(graph, n)
+        )
 
 
 @lru_cache(maxsize=64)
 def products(graph: Graph, n: int, directions: int) -> Program:
-    """(params, x, gates, v) ↦ J·v for stacked directions v, shape (directions, n, o), by forward mode."""
+    """(params, x, gates, v) ↦ J·v for stacked directions v, shape (directions, n, o), by forward
+    mode.
+    """
 
     def along(params: Any, x: Any, gates: Any, v: Any) -> Any:
         value = lambda p: jax.vmap(graph.gated, _MANY)(p, x, gates).reshape(n, -1)  # noqa: E731
         return jax.vmap(lambda v: jax.jvp(value, (params,), (v,))[1])(v)
 
     with jax.enable_x64(True):
-        shapes = (graph.params, stacked(graph.sample, n), gate_structs(graph, n), stacked(graph.params, directions))
+        shapes = (
+            graph.params,
+            stacked(graph.sample, n),
+            gate_structs(graph, n),
+            stacked(graph.params, directions),
+        )
         return program_of(along, *shapes)
 
 

@@ -1,9 +1,10 @@
 """Functions of others, read and called without leaving anything behind.
 
-JAX (0.10) remembers its own copy of every NumPy array that a traced function closes over, by the array's identity and whatever the x64
-flag, as long as some jaxpr holds the copy. A float64 constant read while the flag is on would spoil every later `jax.jit` of its
-owner, and one read while it is off every later reading with 64 bits. What is kept of a function therefore holds views of such arrays: other
-objects, the same numbers.
+JAX (0.10) remembers its own copy of every NumPy array that a traced function closes over, by the
+array's identity and whatever the x64 flag, as long as some jaxpr holds the copy. A float64 constant
+read while the flag is on would spoil every later `jax.jit` of its owner, and one read while it is
+off every later reading with 64 bits. What is kept of a function therefore holds views of such
+arrays: other objects, the same numbers.
 """
 
 import functools
@@ -24,18 +25,22 @@ from neuromanifold.numerics.precision import dtype_of, is_wide
 def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]:
     """The jaxpr of `fn` at arguments of these shapes, and the shapes of what it returns.
 
-    Arguments of 32 bits are what `fn` gets without the x64 flag, and so it is read: its own constants have 32 bits then.
+    Arguments of 32 bits are what `fn` gets without the x64 flag, and so it is read: its own
+    constants have 32 bits then.
     """
     errors: list[Exception] = []
 
-    # A function of our own: JAX keeps what it read of `fn` itself as long as `fn` lives, and what it has not read to its end for ever.
+    # A function of our own: JAX keeps what it read of `fn` itself as long as `fn` lives, and what
+    # it has not read to its end for ever.
     def given(*arguments: Any) -> Any:
         try:
             return _bare(fn)(*arguments)
         except Exception as error:
             errors.append(error)
 
-    with jax.enable_x64(is_wide() and any(dtype_of(leaf).itemsize >= 8 for leaf in jax.tree.leaves(arguments))):
+    with jax.enable_x64(
+        is_wide() and any(dtype_of(leaf).itemsize >= 8 for leaf in jax.tree.leaves(arguments))
+    ):
         closed, shapes = jax.make_jaxpr(given, return_shape=True)(*arguments)
     if errors:
         raise _explained(errors[0], arguments)
@@ -43,20 +48,31 @@ def read(fn: Callable[..., Any], *arguments: Any) -> tuple[jex.ClosedJaxpr, Any]
 
 
 def _explained(error: Exception, arguments: tuple[Any, ...]) -> Exception:
-    """The author's own error, with a note of what the function was given; our own sentences need none."""
+    """The author's own error, with a note of what the function was given; our own sentences need
+    none.
+    """
     known = (str(error), *getattr(error, "__notes__", ()))
     if not any(text.startswith("`") for text in known):
-        given = ", ".join(f"{dtype_of(leaf)}{list(np.shape(leaf))}" for leaf in jax.tree.leaves(arguments[1:]))
+        given = ", ".join(
+            f"{dtype_of(leaf)}{list(np.shape(leaf))}" for leaf in jax.tree.leaves(arguments[1:])
+        )
         error.add_note(
-            f"`f` raised this itself, called as f(params, x) with x = {given} and parameters in the same precision; "
+            f"`f` raised this itself, called as f(params, x) with x = {given} and parameters in "
+            "the same precision; "
             "it is made of JAX operations (jnp, not np) and leaves dtypes to its arguments."
         )
     return error
 
 
 def coarsest(fn: Callable[..., Any], *arguments: Any) -> float:
-    """The largest unit of rounding among the floating dtypes that `fn` computes in: a model may be narrower inside than its arguments."""
-    found = [dtype for dtype in _dtypes(read(fn, *arguments)[0].jaxpr) if jnp.issubdtype(dtype, jnp.floating)]
+    """The largest unit of rounding among the floating dtypes that `fn` computes in: a model may
+    be narrower inside than its arguments.
+    """
+    found = [
+        dtype
+        for dtype in _dtypes(read(fn, *arguments)[0].jaxpr)
+        if jnp.issubdtype(dtype, jnp.floating)
+    ]
     return max((float(jnp.finfo(dtype).eps) for dtype in found), default=0.0)
 
 
@@ -64,7 +80,8 @@ def _dtypes(jaxpr: Any) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (value.aval.dtype for value in equation.outvars if hasattr(value.aval, "dtype"))
         options = jax.tree.leaves(
-            tuple(equation.params.values()), is_leaf=lambda a: isinstance(a, jex.ClosedJaxpr | jex.Jaxpr)
+            tuple(equation.params.values()),
+            is_leaf=lambda a: isinstance(a, jex.ClosedJaxpr | jex.Jaxpr),
         )
         for option in options:
             if isinstance(option, jex.ClosedJaxpr | jex.Jaxpr):
@@ -83,7 +100,9 @@ def as_written(fn: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _run(closed: jex.ClosedJaxpr, shapes: Any, arguments: tuple[Any, ...]) -> Any:
-    return jax.tree.unflatten(jax.tree.structure(shapes), jex.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments)))
+    return jax.tree.unflatten(
+        jax.tree.structure(shapes), jex.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments))
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)

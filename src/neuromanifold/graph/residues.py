@@ -1,4 +1,6 @@
-"""Residues modulo a prime: floats are dyadic rationals m·2^e, so polynomials of floats are exact here, whatever their size."""
+"""Residues modulo a prime: floats are dyadic rationals m·2^e, so polynomials of floats are exact
+here, whatever their size.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,13 +12,17 @@ from neuromanifold.numerics import modular
 
 
 class Residue(NamedTuple):
-    """Integers in [0, p); wrapped, so that they are not taken for integers that stand for themselves."""
+    """Integers in [0, p); wrapped, so that they are not taken for integers that stand for
+    themselves.
+    """
 
     values: np.ndarray
 
 
 class Residues(Arithmetic):
-    """Arithmetic modulo the prime `p`; no signs, no order. A division by a number that p divides raises `ZeroDivisionError`."""
+    """Arithmetic modulo the prime `p`; no signs, no order. A division by a number that p divides
+    raises `ZeroDivisionError`.
+    """
 
     name = "residues"
 
@@ -27,7 +33,9 @@ class Residues(Arithmetic):
         if a.dtype.kind in "iub":
             return Residue(np.mod(a.astype(np.int64), self.p))
         if not np.isfinite(a).all():
-            raise NoExactAnswer("a constant of `f` is infinite or not a number, which no exact arithmetic has")
+            raise NoExactAnswer(
+                "a constant of `f` is infinite or not a number, which no exact arithmetic has"
+            )
         return Residue(modular.from_floats(a, self.p))
 
     def random(self, shape: tuple[int, ...]) -> Residue:

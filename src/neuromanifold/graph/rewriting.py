@@ -1,4 +1,6 @@
-"""A jaxpr with other constants or other equations, at every depth; the same object wherever nothing changes."""
+"""A jaxpr with other constants or other equations, at every depth; the same object wherever
+nothing changes.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,14 +25,22 @@ class Rewriting:
 
     def closed(self, closed: Any) -> Any:
         """A closed jaxpr, rewritten."""
-        consts, jaxpr = [self.constant(const) for const in closed.consts], self._opened(closed.jaxpr)
-        same = jaxpr is closed.jaxpr and all(a is b for a, b in zip(consts, closed.consts, strict=True))
+        consts, jaxpr = (
+            [self.constant(const) for const in closed.consts],
+            self._opened(closed.jaxpr),
+        )
+        same = jaxpr is closed.jaxpr and all(
+            a is b for a, b in zip(consts, closed.consts, strict=True)
+        )
         return closed if same else jex.ClosedJaxpr(jaxpr, consts)
 
     def _opened(self, jaxpr: Any) -> Any:
         equations = [self.equation(self._within(equation)) for equation in jaxpr.eqns]
         outputs = [self._atom(atom) for atom in jaxpr.outvars]
-        same = all(a is b for a, b in zip((*equations, *outputs), (*jaxpr.eqns, *jaxpr.outvars), strict=True))
+        same = all(
+            a is b
+            for a, b in zip((*equations, *outputs), (*jaxpr.eqns, *jaxpr.outvars), strict=True)
+        )
         return jaxpr if same else jaxpr.replace(eqns=equations, outvars=outputs)
 
     def _within(self, equation: Any) -> Any:
@@ -45,7 +55,9 @@ class Rewriting:
             return self.closed(option)
         if isinstance(option, jex.Jaxpr):
             return self._opened(option)
-        if isinstance(option, tuple) and any(isinstance(part, jex.ClosedJaxpr | jex.Jaxpr) for part in option):
+        if isinstance(option, tuple) and any(
+            isinstance(part, jex.ClosedJaxpr | jex.Jaxpr) for part in option
+        ):
             parts = [self._option(part) for part in option]
             if all(a is b for a, b in zip(parts, option, strict=True)):
                 return option

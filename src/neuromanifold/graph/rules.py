@@ -1,7 +1,8 @@
-"""What each operation is made of: one short rule for each, in terms of the few operations of an `Arithmetic`.
+"""What each operation is made of: one short rule for each, in terms of the few operations of an
+`Arithmetic`.
 
-A rule takes the arithmetic, the node's options and the node's values: real ones as the arithmetic has them, integers and truth
-values as NumPy arrays.
+A rule takes the arithmetic, the node's options and the node's values: real ones as the arithmetic
+has them, integers and truth values as NumPy arrays.
 """
 
 import math
@@ -37,7 +38,9 @@ def rearranged(A: Arithmetic, fn: Callable[..., np.ndarray], *values: Any) -> An
 
 
 def is_discrete(value: Any) -> bool:
-    """Whether it is an array of integers or truth values that stands for itself. Residues are wrapped, so they are not."""
+    """Whether it is an array of integers or truth values that stands for itself. Residues are
+    wrapped, so they are not.
+    """
     return isinstance(value, np.ndarray) and value.dtype.kind in "iub"
 
 
@@ -90,7 +93,9 @@ def _dot_general(A: Arithmetic, options: Options, a: Any, b: Any) -> Any:
 
 
 def _convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
-    """A matrix product with the windows of the padded and dilated signal: any strides, dilations, groups."""
+    """A matrix product with the windows of the padded and dilated signal: any strides,
+    dilations, groups.
+    """
     spec = options["dimension_numbers"]
     groups, batch_groups = options["feature_group_count"], options["batch_group_count"]
     order = np.argsort(spec.out_spec)
@@ -98,7 +103,8 @@ def _convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
     out, inner, window = shape_w[0], shape_w[1], shape_w[2:]
     axes = tuple(range(2, 2 + len(window)))
     config = [(0, 0, 0)] * 2 + [
-        (lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["lhs_dilation"], strict=True)
+        (lo, hi, d - 1)
+        for (lo, hi), d in zip(options["padding"], options["lhs_dilation"], strict=True)
     ]
 
     def cut(v: np.ndarray) -> np.ndarray:
@@ -112,7 +118,9 @@ def _convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
 
     def left(v: np.ndarray) -> np.ndarray:
         by_group = v.reshape(batch_groups, rows, groups, inner, *places, -1)
-        moved = np.moveaxis(by_group, (2, 3, -1), (1, -2, -1))  # (batch group, group, row, *places, inner, offset)
+        moved = np.moveaxis(
+            by_group, (2, 3, -1), (1, -2, -1)
+        )  # (batch group, group, row, *places, inner, offset)
         return moved.reshape(split, rows * math.prod(places), -1)
 
     def right(v: np.ndarray) -> np.ndarray:
@@ -134,17 +142,26 @@ def _window_sum(A: Arithmetic, options: Options, a: Any) -> Any:
 def window_entries(A: Arithmetic, options: Options, a: Any, fill: Any) -> Any:
     """The entries of every window of a `reduce_window`, on a new last axis."""
     sizes = options["window_dimensions"]
-    config = [(lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)]
+    config = [
+        (lo, hi, d - 1)
+        for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)
+    ]
     return A.rearrange(
         lambda v: windows(
-            padded(v, fill, config), sizes, options["window_strides"], options["window_dilation"], range(v.ndim)
+            padded(v, fill, config),
+            sizes,
+            options["window_strides"],
+            options["window_dilation"],
+            range(v.ndim),
         ),
         a,
     )
 
 
 def _scatter(A: Arithmetic, options: Options, base: Any, indices: np.ndarray, updates: Any) -> Any:
-    flat, valid = gather_index(A.shape(base), indices, scatter_options(options, A.shape(base), A.shape(updates)))
+    flat, valid = gather_index(
+        A.shape(base), indices, scatter_options(options, A.shape(base), A.shape(updates))
+    )
 
     def replaced(a: np.ndarray, new: np.ndarray) -> np.ndarray:
         out = np.array(a)
@@ -154,8 +171,12 @@ def _scatter(A: Arithmetic, options: Options, base: Any, indices: np.ndarray, up
     return A.rearrange(replaced, base, updates)
 
 
-def _scatter_add(A: Arithmetic, options: Options, base: Any, indices: np.ndarray, updates: Any) -> Any:
-    flat, valid = gather_index(A.shape(base), indices, scatter_options(options, A.shape(base), A.shape(updates)))
+def _scatter_add(
+    A: Arithmetic, options: Options, base: Any, indices: np.ndarray, updates: Any
+) -> Any:
+    flat, valid = gather_index(
+        A.shape(base), indices, scatter_options(options, A.shape(base), A.shape(updates))
+    )
     return A.scatter_add(base, flat[valid], A.rearrange(lambda v: v[valid], updates))
 
 
@@ -199,4 +220,6 @@ RULES: dict[str, Rule] = {
     "conv_general_dilated": _convolution,
     "div": lambda A, options, a, b: A.divide(a, b),
 }
-"""The operations that every arithmetic knows. Decisions (`gt`, and `argmax` on the last axis) are the walk's own."""
+"""The operations that every arithmetic knows. Decisions (`gt`, and `argmax` on the last axis)
+are the walk's own.
+"""

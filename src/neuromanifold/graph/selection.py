@@ -13,7 +13,9 @@ from neuromanifold.numerics.validation import indefinite
 
 @dataclass(frozen=True)
 class Selection:
-    """Positions among the leaves of `params`, with the names and sizes of those leaves. Hashable, so that `jit` can hold it."""
+    """Positions among the leaves of `params`, with the names and sizes of those leaves.
+    Hashable, so that `jit` can hold it.
+    """
 
     leaves: tuple[int, ...]
     names: tuple[str, ...]
@@ -41,9 +43,11 @@ class Selection:
 
 
 def select(params: Any, wrt: Any) -> Selection:
-    """The leaves that `wrt` names: None for all; a name, a pattern or several; truth values like `params`; a selection.
+    """The leaves that `wrt` names: None for all; a name, a pattern or several; truth values like
+    `params`; a selection.
 
-    A leaf's name is its path with dots: `0.weight`, `layers.2.bias`. A name stands for all leaves below it.
+    A leaf's name is its path with dots: `0.weight`, `layers.2.bias`. A name stands for all leaves
+    below it.
 
     >>> params = {"first": {"weight": np.ones((2, 3)), "bias": np.ones(2)}, "last": np.ones(2)}
     >>> select(params, "first").names, select(params, "*.bias").names, select(params, {"first": False, "last": True}).names
@@ -56,7 +60,9 @@ def select(params: Any, wrt: Any) -> Selection:
     sizes = [int(np.size(leaf)) for _, leaf in paths]
     kept = [i for i, keep in enumerate(_chosen(params, names, wrt)) if keep]
     if not kept:
-        raise ValueError(f"`wrt` is {wrt!r}, which names no parameter; the names are {', '.join(names)}.")
+        raise ValueError(
+            f"`wrt` is {wrt!r}, which names no parameter; the names are {', '.join(names)}."
+        )
     return Selection(tuple(kept), tuple(names[i] for i in kept), tuple(sizes[i] for i in kept))
 
 
@@ -70,11 +76,18 @@ def _chosen(params: Any, names: list[str], wrt: Any) -> list[bool]:
         return [True] * len(names)
     if isinstance(wrt, str):
         wrt = (wrt,)
-    if isinstance(wrt, Iterable) and all(isinstance(name, str) for name in wrt) and not isinstance(wrt, dict):
+    if (
+        isinstance(wrt, Iterable)
+        and all(isinstance(name, str) for name in wrt)
+        and not isinstance(wrt, dict)
+    ):
         patterns = tuple(wrt)
         unknown = [p for p in patterns if not any(_answers(name, p) for name in names)]
         if unknown:
-            raise ValueError(f"`wrt` has {unknown[0]!r}, which names no parameter; the names are {', '.join(names)}.")
+            raise ValueError(
+                f"`wrt` has {unknown[0]!r}, which names no parameter; the names are "
+                f"{', '.join(names)}."
+            )
         return [any(_answers(name, p) for p in patterns) for name in names]
     return _by_tree(params, wrt)
 
@@ -88,7 +101,8 @@ def _by_tree(params: Any, wrt: Any) -> list[bool]:
         spread = jax.tree.broadcast(wrt, params)
     except ValueError:
         raise ValueError(
-            "`wrt` has another structure than `params`; pass None, a name, several names, or truth values for whole branches."
+            "`wrt` has another structure than `params`; pass None, a name, several names, or "
+            "truth values for whole branches."
         ) from None
     flags = jax.tree.leaves(spread)
     if not all(isinstance(flag, bool | np.bool_) for flag in flags):

@@ -1,4 +1,5 @@
-"""J·R modulo a prime for a random R made of rank-one tensors: the rank of a wide Jacobian without its columns.
+"""J·R modulo a prime for a random R made of rank-one tensors: the rank of a wide Jacobian without
+its columns.
 
 For a product y[b, t, c] = Σ_k a[b, t, k] W[b, c, k] the column r of R is u_r ⊗ v_r for each b, and
 (J·R)[o, r] = Σ_{b,t} (d[o, b, t]·u_br)(a[b, t]·v_br).
@@ -30,7 +31,9 @@ def entering_exactly(graph: Graph, wrt: tuple[int, ...]) -> Entering:
 
 @lru_cache(maxsize=64)
 def factor_program(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
-    """(params, x, gates) ↦ inputs, cotangents and Jacobians of how the leaves `wrt` enter, at n samples."""
+    """(params, x, gates) ↦ inputs, cotangents and Jacobians of how the leaves `wrt` enter, at n
+    samples.
+    """
     how = entering_exactly(graph, wrt)
     uses, direct = [use for _, use in how.uses], [i for i, _ in how.direct]
 
@@ -43,7 +46,9 @@ def factor_program(graph: Graph, n: int, wrt: tuple[int, ...]) -> Program:
 
 
 class Sketch(NamedTuple):
-    """Random tensors: for each use (u, v, u of the bias or None), for each leaf by itself a matrix."""
+    """Random tensors: for each use (u, v, u of the bias or None), for each leaf by itself a
+    matrix.
+    """
 
     uses: tuple[tuple[Residue, Residue, Residue | None], ...]
     direct: tuple[Residue, ...]
@@ -53,8 +58,15 @@ class Sketch(NamedTuple):
 def draw_sketch(A: Residues, graph: Graph, wrt: tuple[int, ...], m: int) -> Sketch:
     """R with m columns."""
     how = entering_exactly(graph, wrt)
-    sizes = [int(np.prod(graph.program.values[graph.program.inputs[i]].shape, dtype=int)) for i, _ in how.direct]
-    return Sketch(tuple(_tensors(A, use, m) for _, use in how.uses), tuple(A.random((size, m)) for size in sizes), m)
+    sizes = [
+        int(np.prod(graph.program.values[graph.program.inputs[i]].shape, dtype=int))
+        for i, _ in how.direct
+    ]
+    return Sketch(
+        tuple(_tensors(A, use, m) for _, use in how.uses),
+        tuple(A.random((size, m)) for size in sizes),
+        m,
+    )
 
 
 def _tensors(A: Residues, use: Use, m: int) -> tuple[Residue, Residue, Residue | None]:
@@ -72,11 +84,15 @@ def sketched(
     for a, d, tensors in zip(found[:k], found[k : 2 * k], sketch.uses, strict=True):
         total = A.add(total, _use_part(A, a, d, *tensors))
     for jacobian, matrix in zip(found[2 * k :], sketch.direct, strict=True):
-        total = A.add(total, A.dot(jacobian, A.rearrange(lambda R: np.broadcast_to(R, (n, *R.shape)), matrix)))
+        total = A.add(
+            total, A.dot(jacobian, A.rearrange(lambda R: np.broadcast_to(R, (n, *R.shape)), matrix))
+        )
     return total.values.reshape(-1, total.values.shape[-1])
 
 
-def _use_part(A: Residues, a: Residue, d: Residue, u: Residue, v: Residue, w: Residue | None) -> Residue:
+def _use_part(
+    A: Residues, a: Residue, d: Residue, u: Residue, v: Residue, w: Residue | None
+) -> Residue:
     """Σ_{b,t} (d·u)(a·v + [bias's own]): a (n, b, t, k), d (n, o, b, t, c) → (n, o, m)."""
     n, o, batch, t, c = A.shape(d)
     cotangents = A.rearrange(lambda z: np.moveaxis(z, 2, 0).reshape(batch, n * o * t, c), d)
@@ -86,4 +102,7 @@ def _use_part(A: Residues, a: Residue, d: Residue, u: Residue, v: Residue, w: Re
     part = A.sum(A.multiply(left, right), (0, 3))
     if w is None:
         return part
-    return A.add(part, A.sum(A.rearrange(lambda z: z.reshape(batch, n, o, t, -1), A.dot(cotangents, w)), (0, 3)))
+    return A.add(
+        part,
+        A.sum(A.rearrange(lambda z: z.reshape(batch, n, o, t, -1), A.dot(cotangents, w)), (0, 3)),
+    )

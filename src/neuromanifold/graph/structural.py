@@ -1,6 +1,7 @@
 """Index maps: the operations that move numbers and compute nothing, on NumPy arrays of any kind.
 
-A map is made from a node's options once, and then applied to residues, bounds, rationals or integers alike.
+A map is made from a node's options once, and then applied to residues, bounds, rationals or
+integers alike.
 """
 
 import math
@@ -28,13 +29,25 @@ def padded(a: np.ndarray, fill: Any, config: Sizes) -> np.ndarray:
     positive = [(max(lo, 0), max(hi, 0)) for lo, hi, _ in config]
     out = np.empty([lo + n + hi for n, (lo, hi) in zip(full, positive, strict=True)], a.dtype)
     out[...] = fill
-    place = tuple(slice(lo, lo + n, step + 1) for n, (lo, _), (_, _, step) in zip(full, positive, config, strict=True))
+    place = tuple(
+        slice(lo, lo + n, step + 1)
+        for n, (lo, _), (_, _, step) in zip(full, positive, config, strict=True)
+    )
     out[place] = a
-    return out[tuple(slice(max(-lo, 0), n - max(-hi, 0)) for n, (lo, hi, _) in zip(out.shape, config, strict=True))]
+    return out[
+        tuple(
+            slice(max(-lo, 0), n - max(-hi, 0))
+            for n, (lo, hi, _) in zip(out.shape, config, strict=True)
+        )
+    ]
 
 
-def windows(a: np.ndarray, sizes: Sizes, strides: Sizes, dilation: Sizes, axes: Sizes) -> np.ndarray:
-    """All windows over `axes`, offsets on a new last axis: entry k at place i is `a[i·stride + offset_k·dilation]`."""
+def windows(
+    a: np.ndarray, sizes: Sizes, strides: Sizes, dilation: Sizes, axes: Sizes
+) -> np.ndarray:
+    """All windows over `axes`, offsets on a new last axis: entry k at place i is `a[i·stride +
+    offset_k·dilation]`.
+    """
     counts = [
         (a.shape[axis] - (size - 1) * d - 1) // s + 1
         for axis, size, s, d in zip(axes, sizes, strides, dilation, strict=True)
@@ -75,7 +88,9 @@ def _dynamic_slice(options: Options) -> Map:
     sizes = options["slice_sizes"]
 
     def cut(a: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        at = [int(np.clip(s, 0, n - size)) for s, n, size in zip(starts, a.shape, sizes, strict=True)]
+        at = [
+            int(np.clip(s, 0, n - size)) for s, n, size in zip(starts, a.shape, sizes, strict=True)
+        ]
         return a[tuple(slice(s, s + size) for s, size in zip(at, sizes, strict=True))]
 
     return cut
@@ -83,7 +98,10 @@ def _dynamic_slice(options: Options) -> Map:
 
 def _dynamic_update(options: Options) -> Map:
     def update(a: np.ndarray, new: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        at = [int(np.clip(s, 0, n - size)) for s, n, size in zip(starts, a.shape, new.shape, strict=True)]
+        at = [
+            int(np.clip(s, 0, n - size))
+            for s, n, size in zip(starts, a.shape, new.shape, strict=True)
+        ]
         out = a.copy()
         out[tuple(slice(s, s + size) for s, size in zip(at, new.shape, strict=True))] = new
         return out
@@ -96,15 +114,21 @@ def _select(options: Options) -> Map:
         if len(cases) == 2:
             return np.where(which.astype(bool), cases[1], cases[0])
         stacked = np.stack(cases)
-        return np.take_along_axis(stacked, np.broadcast_to(which, stacked.shape[1:])[None], axis=0)[0]
+        return np.take_along_axis(stacked, np.broadcast_to(which, stacked.shape[1:])[None], axis=0)[
+            0
+        ]
 
     return select
 
 
-def gather_index(shape: Sizes, indices: np.ndarray, options: Options) -> tuple[np.ndarray, np.ndarray]:
-    """For `lax.gather` and `lax.scatter` on an operand of that shape: the flat position of every entry, and which exist.
+def gather_index(
+    shape: Sizes, indices: np.ndarray, options: Options
+) -> tuple[np.ndarray, np.ndarray]:
+    """For `lax.gather` and `lax.scatter` on an operand of that shape: the flat position of every
+    entry, and which exist.
 
-    `options` has the dimension numbers in the names of `gather`; entries out of bounds do not exist, or are clipped.
+    `options` has the dimension numbers in the names of `gather`; entries out of bounds do not
+    exist, or are clipped.
     """
     offset, collapsed = tuple(options["offset_dims"]), tuple(options["collapsed"])
     batched, index_batched = tuple(options["operand_batching"]), tuple(options["indices_batching"])
@@ -127,12 +151,15 @@ def gather_index(shape: Sizes, indices: np.ndarray, options: Options) -> tuple[n
         elif d in batched:
             axis = index_batched[batched.index(d)]
             start = np.broadcast_to(
-                np.arange(outer[axis]).reshape([-1 if a == axis else 1 for a in range(len(outer))]), outer
+                np.arange(outer[axis]).reshape([-1 if a == axis else 1 for a in range(len(outer))]),
+                outer,
             )
         flat = flat + strides[d] * _placed(start, outer_axes, rank)
         if d in window_axes:
             axis = sorted(offset)[window_axes.index(d)]
-            flat = flat + strides[d] * np.arange(sizes[d]).reshape([-1 if a == axis else 1 for a in range(rank)])
+            flat = flat + strides[d] * np.arange(sizes[d]).reshape(
+                [-1 if a == axis else 1 for a in range(rank)]
+            )
     full = np.broadcast_shapes(flat.shape, valid.shape)
     return np.broadcast_to(flat, full), np.broadcast_to(valid, full)
 
@@ -150,7 +177,8 @@ def _gather(options: Options) -> Map:
         flat, valid = gather_index(a.shape, indices, plain)
         if not valid.all():
             raise IndexError(
-                f"an index lies outside an array of shape {a.shape}; pass indices that exist (token ids below the table's length)."
+                f"an index lies outside an array of shape {a.shape}; pass indices that exist "
+                "(token ids below the table's length)."
             )
         return a.reshape(-1)[flat]
 
@@ -172,11 +200,15 @@ def gather_options(options: Options) -> dict[str, Any]:
 
 
 def scatter_options(options: Options, operand: Sizes, updates: Sizes) -> dict[str, Any]:
-    """The dimension numbers of `lax.scatter` in the same names: its updates lie where a gather would read."""
+    """The dimension numbers of `lax.scatter` in the same names: its updates lie where a gather
+    would read.
+    """
     numbers = options["dimension_numbers"]
     inserted, batched = tuple(numbers.inserted_window_dims), tuple(numbers.operand_batching_dims)
     window = iter(sorted(numbers.update_window_dims))
-    sizes = [1 if d in inserted or d in batched else updates[next(window)] for d in range(len(operand))]
+    sizes = [
+        1 if d in inserted or d in batched else updates[next(window)] for d in range(len(operand))
+    ]
     return {
         "offset_dims": numbers.update_window_dims,
         "collapsed": inserted,
@@ -222,4 +254,6 @@ MAPS: dict[str, Callable[[Options], Map]] = {
         _unchanged,
     ),
 }
-"""One map for each structural operation that gives one value: a function of the options that returns a function of arrays."""
+"""One map for each structural operation that gives one value: a function of the options that
+returns a function of arrays.
+"""

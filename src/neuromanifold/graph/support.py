@@ -1,4 +1,6 @@
-"""Support: which numbers can be nonzero, by the open paths alone. What is off here is zero whatever the weights on the paths."""
+"""Support: which numbers can be nonzero, by the open paths alone. What is off here is zero
+whatever the weights on the paths.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +11,9 @@ from neuromanifold.graph.arithmetic import Arithmetic
 
 
 class Open(NamedTuple):
-    """Truth values: may this entry be nonzero? Wrapped, so that they are not taken for truth values that stand for themselves."""
+    """Truth values: may this entry be nonzero? Wrapped, so that they are not taken for truth
+    values that stand for themselves.
+    """
 
     flags: np.ndarray
 

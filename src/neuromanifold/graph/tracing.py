@@ -1,7 +1,7 @@
 """JAX functions as programs: the only file that interprets jaxprs.
 
-Calls are entered (`jit`, custom derivatives, checkpoints), loops of known length are unrolled, branches on constants are
-chosen, and what depends on constants alone is computed once.
+Calls are entered (`jit`, custom derivatives, checkpoints), loops of known length are unrolled,
+branches on constants are chosen, and what depends on constants alone is computed once.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +31,11 @@ _LONGEST_LOOP = 4096
 
 
 def program_of(fn: Callable[..., Any], *arguments: Any, whole: Sequence[str] = ()) -> Program:
-    """The program of `fn` at arguments of these shapes and dtypes (arrays or `jax.ShapeDtypeStruct`s, in any pytrees).
+    """The program of `fn` at arguments of these shapes and dtypes (arrays or
+    `jax.ShapeDtypeStruct`s, in any pytrees).
 
-    Calls named in `whole` stay single operations. Inputs and outputs are the leaves, in `jax.tree.leaves` order.
+    Calls named in `whole` stay single operations. Inputs and outputs are the leaves, in
+    `jax.tree.leaves` order.
     """
     closed, _ = read(fn, *arguments)
     builder = _Builder(frozenset(whole))
@@ -44,7 +46,9 @@ def program_of(fn: Callable[..., Any], *arguments: Any, whole: Sequence[str] = (
 
 @dataclass
 class _Builder:
-    """Collects nodes while jaxprs are read. Constants are folded as they come, so that loops and branches can use them."""
+    """Collects nodes while jaxprs are read. Constants are folded as they come, so that loops and
+    branches can use them.
+    """
 
     whole: frozenset[str]
     values: list[Value] = field(default_factory=list)
@@ -67,7 +71,9 @@ class _Builder:
         jaxpr = closed.jaxpr if isinstance(closed, jex.ClosedJaxpr) else closed
         consts = closed.consts if isinstance(closed, jex.ClosedJaxpr) else ()
         known: dict[Any, int] = dict(zip(jaxpr.invars, inputs, strict=True))
-        known |= {var: self.constant(const) for var, const in zip(jaxpr.constvars, consts, strict=True)}
+        known |= {
+            var: self.constant(const) for var, const in zip(jaxpr.constvars, consts, strict=True)
+        }
 
         def read(atom: Any) -> int:
             if isinstance(atom, jex.Literal):
@@ -94,12 +100,25 @@ class _Builder:
             return self.loop(equation, inputs)
         outputs = [self.fresh(var.aval) for var in equation.outvars]
         evaluate = partial(_evaluate, equation)
-        return self.add(Node(name, tuple(inputs), tuple(outputs), options, evaluate, summarize(equation.source_info)))
+        return self.add(
+            Node(
+                name,
+                tuple(inputs),
+                tuple(outputs),
+                options,
+                evaluate,
+                summarize(equation.source_info),
+            )
+        )
 
     def add(self, node: Node) -> list[int]:
         """Keep the node, or compute it now where all its inputs are constants."""
         if all(i in self.constants for i in node.inputs):
-            folded = fold(node, [self.constants[i] for i in node.inputs], [self.values[o] for o in node.outputs])
+            folded = fold(
+                node,
+                [self.constants[i] for i in node.inputs],
+                [self.values[o] for o in node.outputs],
+            )
             self.constants |= dict(zip(node.outputs, folded.arrays, strict=True))
             self.rounded += folded.rounded
         else:
@@ -107,17 +126,22 @@ class _Builder:
         return list(node.outputs)
 
     def scan(self, equation: Any, inputs: list[int]) -> list[int]:
-        """Unrolled: carry and slices of the stacked inputs go through the body once for each step."""
+        """Unrolled: carry and slices of the stacked inputs go through the body once for each
+        step.
+        """
         options, length = equation.params, equation.params["length"]
         if length > _LONGEST_LOOP:
             raise ValueError(
-                f"`f` has a loop of {length} steps ({summarize(equation.source_info)}); at most {_LONGEST_LOOP} are unrolled."
+                f"`f` has a loop of {length} steps ({summarize(equation.source_info)}); at most "
+                f"{_LONGEST_LOOP} are unrolled."
             )
         first, carried = _parts_of_scan(equation)
         fixed, carry, stacked = inputs[:first], inputs[first:carried], inputs[carried:]
         rows: list[list[int]] = [[] for _ in range(length)]
         for step in range(length)[:: -1 if options["reverse"] else 1]:
-            found = self.enter(options["jaxpr"], [*fixed, *carry, *(self.row(i, step) for i in stacked)])
+            found = self.enter(
+                options["jaxpr"], [*fixed, *carry, *(self.row(i, step) for i in stacked)]
+            )
             carry, rows[step] = found[: len(carry)], found[len(carry) :]
         return [*carry, *(self.stack(list(column)) for column in zip(*rows, strict=True))]
 
@@ -130,12 +154,16 @@ class _Builder:
             [goes_on] = self.enter(options["cond_jaxpr"], [*of_condition, *carry])
             if goes_on not in self.constants:
                 raise ValueError(
-                    f"`f` has a loop whose end depends on data ({summarize(equation.source_info)}); use a fixed number of steps."
+                    "`f` has a loop whose end depends on data "
+                    f"({summarize(equation.source_info)}); use a fixed number of steps."
                 )
             if not self.constants[goes_on]:
                 return carry
             carry = self.enter(options["body_jaxpr"], [*of_body, *carry])
-        raise ValueError(f"`f` has a loop of more than {_LONGEST_LOOP} steps ({summarize(equation.source_info)}).")
+        raise ValueError(
+            f"`f` has a loop of more than {_LONGEST_LOOP} steps "
+            f"({summarize(equation.source_info)})."
+        )
 
     def row(self, value: int, step: int) -> int:
         """`value[step]`."""
@@ -148,7 +176,10 @@ class _Builder:
 
     def stack(self, rows: list[int]) -> int:
         shape = self.values[rows[0]].shape
-        raised = [self.derived("reshape", [i], (1, *shape), new_sizes=(1, *shape), dimensions=None) for i in rows]
+        raised = [
+            self.derived("reshape", [i], (1, *shape), new_sizes=(1, *shape), dimensions=None)
+            for i in rows
+        ]
         return self.derived("concatenate", raised, (len(rows), *shape), dimension=0)
 
     def derived(self, name: str, inputs: list[int], shape: tuple[int, ...], **options: Any) -> int:
@@ -166,7 +197,8 @@ class _Builder:
 
 
 def _parts_of_scan(equation: Any) -> tuple[int, int]:
-    """Where the carry begins among the inputs of a `scan`, and where it ends: what is stacked has one axis more outside of the body.
+    """Where the carry begins among the inputs of a `scan`, and where it ends: what is stacked has
+    one axis more outside of the body.
 
     Versions of JAX say it in different words.
     """
@@ -180,7 +212,9 @@ def _parts_of_scan(equation: Any) -> tuple[int, int]:
 
 
 _STRUCTURAL: dict[str, Callable[..., list[Any]]] = {
-    "slice": lambda a, options: [jax.lax.slice(a, options["start_indices"], options["limit_indices"])],
+    "slice": lambda a, options: [
+        jax.lax.slice(a, options["start_indices"], options["limit_indices"])
+    ],
     "reshape": lambda a, options: [jax.numpy.reshape(a, options["new_sizes"])],
     "concatenate": lambda *parts, options: [jax.lax.concatenate(parts, options["dimension"])],
 }
@@ -191,14 +225,31 @@ def _evaluate(equation: Any, *values: Any) -> list[Any]:
     if equation.primitive.name not in _CALLS:
         found = equation.primitive.bind(*values, **equation.params)
         return list(found) if equation.primitive.multiple_results else [found]
-    given = {a: v for a, v in zip(equation.invars, values, strict=True) if not isinstance(a, jex.Literal)}
+    given = {
+        a: v for a, v in zip(equation.invars, values, strict=True) if not isinstance(a, jex.Literal)
+    }
     name = jex.DebugInfo("a call kept whole", equation.primitive.name, None, None)
     jaxpr = jex.Jaxpr((), list(given), equation.outvars, [equation], equation.effects, name)
     return list(jex.jaxpr_as_fun(jex.ClosedJaxpr(jaxpr, ()))(*given.values()))
 
 
 _FLOATS = Floats()
-_EXACT = {*MAPS, *SEVERAL, "iota", "neg", "max", "min", "abs", "gt", "ge", "lt", "le", "eq", "ne", "is_finite"}
+_EXACT = {
+    *MAPS,
+    *SEVERAL,
+    "iota",
+    "neg",
+    "max",
+    "min",
+    "abs",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "eq",
+    "ne",
+    "is_finite",
+}
 _COMPARISONS = {
     "gt": np.greater,
     "ge": np.greater_equal,
@@ -233,7 +284,9 @@ def fold(node: Node, arrays: Sequence[np.ndarray], values: Sequence[Value]) -> F
         found = _DIRECT[name](*(np.asarray(a, np.float64) for a in arrays))
     elif name in RULES:
         found = RULES[name](
-            _FLOATS, node.options, *(_FLOATS.lift(a) if a.dtype.kind not in "iub" else a for a in arrays)
+            _FLOATS,
+            node.options,
+            *(_FLOATS.lift(a) if a.dtype.kind not in "iub" else a for a in arrays),
         )
     else:
         found = _by_jax(node, arrays)

@@ -1,10 +1,13 @@
-"""Where parameters enter linearly: each leaf is followed through index maps to the products that use it.
+"""Where parameters enter linearly: each leaf is followed through index maps to the products that
+use it.
 
-A use is a product y = W′·a of the rearranged leaf W′ with another operand a (a dot or a convolution), in canonical form
-y[b, t, c] = Σ_k a[b, t, k] W′[b, c, k] with t the positions that share W′. Its part of the Jacobian is Σ_t d[o, b, t, c] a[b, t, k],
-d the cotangent of y: Gram matrices, Jacobian blocks and sketches need no more than a and d. Several products that use the leaf in
-the same arrangement W′ (the steps of a recurrent network) are one use with all their positions. A table whose rows are looked up
-is a use too, y[t, c] = W[i_t, c]: its a is a unit vector, of which only the index i_t is kept.
+A use is a product y = W′·a of the rearranged leaf W′ with another operand a (a dot or a
+convolution), in canonical form y[b, t, c] = Σ_k a[b, t, k] W′[b, c, k] with t the positions that
+share W′. Its part of the Jacobian is Σ_t d[o, b, t, c] a[b, t, k], d the cotangent of y: Gram
+matrices, Jacobian blocks and sketches need no more than a and d. Several products that use the leaf
+in the same arrangement W′ (the steps of a recurrent network) are one use with all their positions.
+A table whose rows are looked up is a use too, y[t, c] = W[i_t, c]: its a is a unit vector, of which
+only the index i_t is kept.
 """
 
 import math
@@ -33,11 +36,13 @@ NOT_USED = "it is not used"
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A product that is linear in a leaf: its node, which operand the leaf is, and the index maps that brought it there.
+    """A product that is linear in a leaf: its node, which operand the leaf is, and the index maps
+    that brought it there.
 
-    Canonical sizes: `batch` products side by side, `positions` that share the leaf, `inner` and `outer` sizes of each.
-    `tied` are further products of the leaf in the same arrangement: their positions come after its own.
-    `constant` names the leaf that is added to the product entry by entry, a bias, where it has the same cotangent.
+    Canonical sizes: `batch` products side by side, `positions` that share the leaf, `inner` and
+    `outer` sizes of each. `tied` are further products of the leaf in the same arrangement: their
+    positions come after its own. `constant` names the leaf that is added to the product entry by
+    entry, a bias, where it has the same cotangent.
     """
 
     node: Node
@@ -98,7 +103,8 @@ def leaves(program: Program, parameters: int) -> tuple[Leaf, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Entering:
-    """How some of the leaves enter: (leaf, use) for each use, and the leaves that must be differentiated by themselves, with the reason.
+    """How some of the leaves enter: (leaf, use) for each use, and the leaves that must be
+    differentiated by themselves, with the reason.
 
     A bias counts with the product it is added to where both are among them.
     """
@@ -110,9 +116,15 @@ class Entering:
 def entering(program: Program, found: Sequence[Leaf], chosen: Sequence[int]) -> Entering:
     """How the leaves `chosen` enter."""
     mine = {program.inputs[i] for i in chosen}
-    uses = [(i, u if u.constant in mine else replace(u, constant=None)) for i in chosen for u in found[i].uses]
+    uses = [
+        (i, u if u.constant in mine else replace(u, constant=None))
+        for i in chosen
+        for u in found[i].uses
+    ]
     counted = {use.constant for _, use in uses}
-    direct = [(i, found[i].why) for i in chosen if not found[i].uses and found[i].value not in counted]
+    direct = [
+        (i, found[i].why) for i in chosen if not found[i].uses and found[i].value not in counted
+    ]
     return Entering(tuple(uses), tuple(entry for entry in direct if entry[1] != NOT_USED))
 
 
@@ -126,7 +138,10 @@ def _leaf(program: Program, value: int, consumers: Mapping[int, list[Node]]) -> 
         for node in consumers[at]:
             if node.operation in _MOVES and _keeps(program, node):
                 front += [(out, (*path, (node, k))) for k, out in enumerate(node.outputs)]
-            elif node.operation in _PRODUCTS and (found := _product(program, node, at, path)) is not None:
+            elif (
+                node.operation in _PRODUCTS
+                and (found := _product(program, node, at, path)) is not None
+            ):
                 uses += found
             else:
                 return Leaf(value, size, why=f"it enters through {node.operation}")
@@ -165,8 +180,12 @@ def _arranged(use: Use, at: np.ndarray) -> np.ndarray:
     if use.node.operation == "dot_general":
         contracted, batched = (pair[use.operand] for pair in use.node.options["dimension_numbers"])
         free = [d for d in range(at.ndim) if d not in contracted and d not in batched]
-        return np.transpose(at, [*batched, *free, *contracted]).reshape(use.batch, use.outer, use.inner)
-    return np.transpose(at, use.node.options["dimension_numbers"].rhs_spec).reshape(use.batch, use.outer, use.inner)
+        return np.transpose(at, [*batched, *free, *contracted]).reshape(
+            use.batch, use.outer, use.inner
+        )
+    return np.transpose(at, use.node.options["dimension_numbers"].rhs_spec).reshape(
+        use.batch, use.outer, use.inner
+    )
 
 
 def entries(program: Program, value: int, path: Path) -> np.ndarray:
@@ -194,7 +213,9 @@ def _product(program: Program, node: Node, value: int, path: Path) -> list[Use] 
     return found
 
 
-def _dot_sizes(node: Node, shapes: list[tuple[int, ...]], operand: int) -> tuple[int, int, int, int] | None:
+def _dot_sizes(
+    node: Node, shapes: list[tuple[int, ...]], operand: int
+) -> tuple[int, int, int, int] | None:
     contracted, batched = node.options["dimension_numbers"]
     batch = math.prod(shapes[0][d] for d in batched[0])
     inner = math.prod(shapes[0][d] for d in contracted[0])
@@ -202,7 +223,9 @@ def _dot_sizes(node: Node, shapes: list[tuple[int, ...]], operand: int) -> tuple
     return batch, free[1 - operand], inner, free[operand]
 
 
-def _conv_sizes(node: Node, shapes: list[tuple[int, ...]], operand: int) -> tuple[int, int, int, int] | None:
+def _conv_sizes(
+    node: Node, shapes: list[tuple[int, ...]], operand: int
+) -> tuple[int, int, int, int] | None:
     if operand == 0 or node.options["batch_group_count"] != 1:
         return None
     spec, groups = node.options["dimension_numbers"], node.options["feature_group_count"]
@@ -216,19 +239,37 @@ def _places(node: Node, shapes: list[tuple[int, ...]]) -> list[int]:
     options, spec = node.options, node.options["dimension_numbers"]
     sizes = [
         (shapes[0][d] - 1) * dilation + 1 + lo + hi
-        for d, dilation, (lo, hi) in zip(spec.lhs_spec[2:], options["lhs_dilation"], options["padding"], strict=True)
+        for d, dilation, (lo, hi) in zip(
+            spec.lhs_spec[2:], options["lhs_dilation"], options["padding"], strict=True
+        )
     ]
-    reach = [(shapes[1][d] - 1) * w + 1 for d, w in zip(spec.rhs_spec[2:], options["rhs_dilation"], strict=True)]
-    return [(n - r) // s + 1 for n, r, s in zip(sizes, reach, options["window_strides"], strict=True)]
+    reach = [
+        (shapes[1][d] - 1) * w + 1
+        for d, w in zip(spec.rhs_spec[2:], options["rhs_dilation"], strict=True)
+    ]
+    return [
+        (n - r) // s + 1 for n, r, s in zip(sizes, reach, options["window_strides"], strict=True)
+    ]
 
 
-def _with_constants(program: Program, found: list[Leaf], consumers: Mapping[int, list[Node]]) -> tuple[Leaf, ...]:
-    """Leaves that are only added, entry by entry, to the product of another leaf at one position share its cotangent."""
+def _with_constants(
+    program: Program, found: list[Leaf], consumers: Mapping[int, list[Node]]
+) -> tuple[Leaf, ...]:
+    """Leaves that are only added, entry by entry, to the product of another leaf at one position
+    share its cotangent.
+    """
     owners = {
-        use.output: (k, j) for k, leaf in enumerate(found) for j, use in enumerate(leaf.uses) if use.positions == 1
+        use.output: (k, j)
+        for k, leaf in enumerate(found)
+        for j, use in enumerate(leaf.uses)
+        if use.positions == 1
     }
     for index, leaf in enumerate(found):
-        if leaf.why != "it enters through add" or (at := _sum(program, leaf, consumers)) is None or at not in owners:
+        if (
+            leaf.why != "it enters through add"
+            or (at := _sum(program, leaf, consumers)) is None
+            or at not in owners
+        ):
             continue
         k, j = owners[at]
         use = found[k].uses[j]
@@ -240,7 +281,9 @@ def _with_constants(program: Program, found: list[Leaf], consumers: Mapping[int,
 
 
 def _sum(program: Program, leaf: Leaf, consumers: Mapping[int, list[Node]]) -> int | None:
-    """The value that the leaf is added to, where each of its entries meets exactly one of that value's."""
+    """The value that the leaf is added to, where each of its entries meets exactly one of that
+    value's.
+    """
     at = leaf.value
     while True:
         if len(consumers[at]) != 1 or at in program.outputs:
@@ -248,7 +291,11 @@ def _sum(program: Program, leaf: Leaf, consumers: Mapping[int, list[Node]]) -> i
         [node] = consumers[at]
         if node.operation == "add":
             [other] = [i for i in node.inputs if i != at] or [at]
-            return other if other != at and math.prod(program.values[other].shape) == leaf.size else None
+            return (
+                other
+                if other != at and math.prod(program.values[other].shape) == leaf.size
+                else None
+            )
         if (
             node.operation not in _MOVES
             or len(node.outputs) != 1
@@ -259,11 +306,17 @@ def _sum(program: Program, leaf: Leaf, consumers: Mapping[int, list[Node]]) -> i
 
 
 def looked_up(program: Program, leaf: Leaf) -> Use | None:
-    """The use of a table whose rows are looked up once, at indices that are inside it or moved there; `None` for any other leaf."""
+    """The use of a table whose rows are looked up once, at indices that are inside it or moved
+    there; `None` for any other leaf.
+    """
     at = [node for node in program.nodes if leaf.value in node.inputs]
     if len(at) != 1 or at[0].operation != "gather" or leaf.value in program.outputs:
         return None
-    [node], table, indices = at, program.values[leaf.value].shape, program.values[at[0].inputs[1]].shape
+    [node], table, indices = (
+        at,
+        program.values[leaf.value].shape,
+        program.values[at[0].inputs[1]].shape,
+    )
     numbers, offset = node.options["dimension_numbers"], len(indices) - 1
     rows = (
         numbers.collapsed_slice_dims == numbers.start_index_map == (0,)
@@ -279,12 +332,18 @@ def canonical_input(use: Use, other: Any, filters: tuple[int, ...]) -> Any:
     if use.is_lookup:
         return _inside(use, other, filters[0]).reshape(1, use.positions, 1)
     if use.node.operation == "dot_general":
-        contracted, batched = (pair[1 - use.operand] for pair in use.node.options["dimension_numbers"])
+        contracted, batched = (
+            pair[1 - use.operand] for pair in use.node.options["dimension_numbers"]
+        )
         free = [d for d in range(other.ndim) if d not in contracted and d not in batched]
-        return jnp.transpose(other, [*batched, *free, *contracted]).reshape(use.batch, use.positions, use.inner)
+        return jnp.transpose(other, [*batched, *free, *contracted]).reshape(
+            use.batch, use.positions, use.inner
+        )
     patches = _patches(use.node, other, filters)
     n, _, *_, offsets = patches.shape
-    grouped = patches.reshape(n, use.batch, -1, use.positions // n, offsets)  # (n, groups, channels, places, offsets)
+    grouped = patches.reshape(
+        n, use.batch, -1, use.positions // n, offsets
+    )  # (n, groups, channels, places, offsets)
     return jnp.transpose(grouped, (1, 0, 3, 2, 4)).reshape(use.batch, use.positions, use.inner)
 
 
@@ -296,10 +355,13 @@ def _inside(use: Use, indices: Any, rows: int) -> Any:
 
 
 def _patches(node: Node, signal: Any, filters: tuple[int, ...]) -> Any:
-    """(n, channels, *places, offsets): slices of the padded signal, one for each place in the window."""
+    """(n, channels, *places, offsets): slices of the padded signal, one for each place in the
+    window.
+    """
     options, spec = node.options, node.options["dimension_numbers"]
     config = [(0, 0, 0)] * 2 + [
-        (lo, hi, d - 1) for (lo, hi), d in zip(options["padding"], options["lhs_dilation"], strict=True)
+        (lo, hi, d - 1)
+        for (lo, hi), d in zip(options["padding"], options["lhs_dilation"], strict=True)
     ]
     full = jax.lax.pad(jnp.transpose(signal, spec.lhs_spec), jnp.zeros((), signal.dtype), config)
     places, strides = _places(node, [signal.shape, filters]), (1, 1, *options["window_strides"])
@@ -307,7 +369,10 @@ def _patches(node: Node, signal: Any, filters: tuple[int, ...]) -> Any:
     parts = []
     for offset in np.ndindex(*window):
         start = [0, 0, *(o * w for o, w in zip(offset, options["rhs_dilation"], strict=True))]
-        stop = [*full.shape[:2], *(b + s * (n - 1) + 1 for b, s, n in zip(start[2:], strides[2:], places, strict=True))]
+        stop = [
+            *full.shape[:2],
+            *(b + s * (n - 1) + 1 for b, s, n in zip(start[2:], strides[2:], places, strict=True)),
+        ]
         parts.append(jax.lax.slice(full, start, stop, strides))
     return jnp.stack(parts, axis=-1)
 
@@ -319,7 +384,9 @@ def canonical_cotangent(use: Use, d: Any) -> Any:
         return d.reshape(o, 1, use.positions, use.outer)
     if use.node.operation == "dot_general":
         shape = (
-            (o, use.batch, use.positions, use.outer) if use.operand == 1 else (o, use.batch, use.outer, use.positions)
+            (o, use.batch, use.positions, use.outer)
+            if use.operand == 1
+            else (o, use.batch, use.outer, use.positions)
         )
         arranged = d.reshape(shape)
         return arranged if use.operand == 1 else jnp.swapaxes(arranged, 2, 3)

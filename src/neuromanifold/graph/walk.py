@@ -12,11 +12,15 @@ from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.rules import RULES, SEVERAL, is_discrete
 
 
-def walk(program: Program, arithmetic: Arithmetic, inputs: Sequence[Any], record: list[Any] | None = None) -> list[Any]:
-    """The program's outputs at these inputs: real ones are values of the arithmetic, the others NumPy arrays.
+def walk(
+    program: Program, arithmetic: Arithmetic, inputs: Sequence[Any], record: list[Any] | None = None
+) -> list[Any]:
+    """The program's outputs at these inputs: real ones are values of the arithmetic, the others
+    NumPy arrays.
 
-    Constants are lifted when they are needed; a value is dropped after its last use. Decisions (`gt`, `argmax`) are appended to
-    `record` in the order in which they are made: signs, or (place, which candidates share it).
+    Constants are lifted when they are needed; a value is dropped after its last use. Decisions
+    (`gt`, `argmax`) are appended to `record` in the order in which they are made: signs, or (place,
+    which candidates share it).
     """
     known: dict[int, Any] = dict(zip(program.inputs, inputs, strict=True))
 
@@ -35,11 +39,17 @@ def walk(program: Program, arithmetic: Arithmetic, inputs: Sequence[Any], record
     return [read(i) for i in program.outputs]
 
 
-def _apply(A: Arithmetic, node: Node, values: list[Any], real: bool, record: list[Any] | None) -> Sequence[Any]:
+def _apply(
+    A: Arithmetic, node: Node, values: list[Any], real: bool, record: list[Any] | None
+) -> Sequence[Any]:
     name = node.operation
     found: Any
     if all(is_discrete(v) for v in values):
-        found = A.lift(values[0]) if real and name == "convert_element_type" else DISCRETE[name](node.options, *values)
+        found = (
+            A.lift(values[0])
+            if real and name == "convert_element_type"
+            else DISCRETE[name](node.options, *values)
+        )
     elif name in _DECISIONS:
         found, decision = _DECISIONS[name](A, *values)
         if record is not None:
@@ -65,14 +75,21 @@ _DECISIONS = {"gt": _greater, "argmax": _argmax}
 
 
 def refuse_inexact(graph: Graph, what: str) -> None:
-    """Refuse, before anything runs, a network with an operation that has no exact meaning, naming it and its line."""
+    """Refuse, before anything runs, a network with an operation that has no exact meaning,
+    naming it and its line.
+    """
     if graph.exact:
         return
     program, known = graph.program, graph.characters
-    node = next(n for n in program.nodes if not known[n.outputs[0]].exact and all(known[i].exact for i in n.inputs))
+    node = next(
+        n
+        for n in program.nodes
+        if not known[n.outputs[0]].exact and all(known[i].exact for i in n.inputs)
+    )
     where = f" ({node.source})" if node.source else ""
     kind = "jumps" if known[node.outputs[0]].broken else "has no exact value at rational numbers"
     raise NoExactAnswer(
         f"{what} rational operations, and `f` uses {node.operation}{where}, which {kind}; "
-        "pass `exact=False` where the function takes it, or a network of rational operations and comparisons."
+        "pass `exact=False` where the function takes it, or a network of rational operations and "
+        "comparisons."
     )

@@ -1,4 +1,6 @@
-"""Asks the rooms about one network on one sample and returns one `Inspection`; tracks networks over training; gathers the probes."""
+"""Asks the rooms about one network on one sample and returns one `Inspection`; tracks networks
+over training; gathers the probes.
+"""
 
 from neuromanifold.inspection import probes
 from neuromanifold.inspection.checkpoints import checkpoints
@@ -9,4 +11,14 @@ from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.inspection.tracker import Tracker
 from neuromanifold.inspection.units import LayerStatus
 
-__all__ = ["Descent", "Inspection", "LayerStatus", "Part", "Timeline", "Tracker", "checkpoints", "inspect", "probes"]
+__all__ = [
+    "Descent",
+    "Inspection",
+    "LayerStatus",
+    "Part",
+    "Timeline",
+    "Tracker",
+    "checkpoints",
+    "inspect",
+    "probes",
+]

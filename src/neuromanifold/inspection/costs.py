@@ -1,4 +1,6 @@
-"""About what the sections of an inspection cost, in seconds of one core and in bytes, known before anything is computed."""
+"""About what the sections of an inspection cost, in seconds of one core and in bytes, known
+before anything is computed.
+"""
 
 import jax
 import numpy as np
@@ -15,11 +17,15 @@ _INPUTS = 4  # at which scalings of channels are sought
 _PULLED = 64  # passes at one input that the products with Jᵀ behind the scalings of channels take
 _TRIED = 128  # passes at one input for each channel that a reduction tries
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
-"""Seconds on one core: an operation of a float64 network, one in a convolution, one in a product of residues, an entry of residues."""
+"""Seconds on one core: an operation of a float64 network, one in a convolution, one in a product
+of residues, an entry of residues.
+"""
 _DECIDED, _DECIDED_WINDOWED = 3e-10, 1e-8
 """Seconds of an operation in balls of float64, in matrix products and in convolutions."""
 _ACCOUNTED = 2e-3
-"""Seconds of a parameter in the account: Jacobians of residues at inputs of regions beyond the sample's."""
+"""Seconds of a parameter in the account: Jacobians of residues at inputs of regions beyond the
+sample's.
+"""
 _FACTORED = 3e-10
 """Seconds of an operation in the decomposition of a matrix."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
@@ -43,7 +49,9 @@ def lanczos_seconds(s: Subject) -> float:
 
 def deciding_seconds(s: Subject) -> float:
     """Seconds of deciding every bend once, where balls of float64 suffice."""
-    return 0.05 + s.samples * (s.operations * _DECIDED + s.convolving * (_DECIDED_WINDOWED - _DECIDED))
+    return 0.05 + s.samples * (
+        s.operations * _DECIDED + s.convolving * (_DECIDED_WINDOWED - _DECIDED)
+    )
 
 
 def closed_seconds(s: Subject) -> float:
@@ -52,14 +60,18 @@ def closed_seconds(s: Subject) -> float:
 
 
 def bottleneck_seconds(s: Subject) -> float:
-    """Seconds of xarray's import, the decompositions of every weight matrix, and the Jacobian in the inputs."""
+    """Seconds of xarray's import, the decompositions of every weight matrix, and the Jacobian in
+    the inputs.
+    """
     sides = zip(s.perceptron[0].widths, s.perceptron[0].widths[1:], strict=False)
     cubes = sum(a * b * min(a, b) for a, b in sides)
     return 0.6 + 2 * _FACTORED * cubes + passes(s, s.outputs)
 
 
 def reduction_seconds(s: Subject) -> float:
-    """Seconds of rewriting the layers of a perceptron, or of trying every channel at a few inputs, some of them at all."""
+    """Seconds of rewriting the layers of a perceptron, or of trying every channel at a few
+    inputs, some of them at all.
+    """
     if perceptron(s.f):
         return 0.15 + passes(s, 15)
     trials = _TRIED * sum(c.size for c in channels_of(s.graph))
@@ -76,13 +88,18 @@ def exact_seconds(s: Subject) -> float:
 
 
 def deciding_bytes(s: Subject) -> int:
-    """Bytes of deciding the bends at a single sample; further samples are taken as far as there is room."""
+    """Bytes of deciding the bends at a single sample; further samples are taken as far as there
+    is room.
+    """
     return footprint(s.graph).bytes(bits=FIRST_BITS) if s.exactly and s.graph.units else 0
 
 
 def exact_bytes_of(s: Subject) -> int:
     """Bytes that the exact rank keeps, or that the bends behind it take."""
-    return max(deciding_bytes(s), exact_bytes(s.rows, [np.shape(leaf) for leaf in jax.tree.leaves(s.params)]))
+    return max(
+        deciding_bytes(s),
+        exact_bytes(s.rows, [np.shape(leaf) for leaf in jax.tree.leaves(s.params)]),
+    )
 
 
 def growth_seconds(s: Subject) -> float:
@@ -104,13 +121,17 @@ def float32_seconds(s: Subject) -> float:
 
 
 def float64_bytes(s: Subject) -> int:
-    """Bytes of the Jacobian and its decomposition, or of its sketch where the Jacobian is too large."""
+    """Bytes of the Jacobian and its decomposition, or of its sketch where the Jacobian is too
+    large.
+    """
     dense, sketch = (24 * s.rows * side for side in (s.columns, min(s.rows, s.columns)))
     return dense if dense <= s.budget else sketch
 
 
 def account_seconds(s: Subject) -> float:
-    """Seconds of the account: eliminations of D independent rows, and Jacobians of residues at new inputs."""
+    """Seconds of the account: eliminations of D independent rows, and Jacobians of residues at
+    new inputs.
+    """
     return 0.1 + s.columns * _ACCOUNTED + s.columns**3 * 3 * PRODUCT
 
 
@@ -120,12 +141,16 @@ def dense_kernel(s: Subject) -> bool:
 
 
 def _kernel_bytes(s: Subject) -> int:
-    """Bytes of the kernel with its eigenvalues, the parameters in float64, and the factors of a single sample."""
+    """Bytes of the kernel with its eigenvalues, the parameters in float64, and the factors of a
+    single sample.
+    """
     return 8 * int(3 * s.rows**2 + 2 * s.columns + 2 * s.kernel.per_sample + s.kernel.per_pair)
 
 
 def spectrum_bytes(s: Subject) -> int:
-    """Bytes of the whole kernel, or of Lanczos: parameters and their directions, what a pass keeps, and the basis twice."""
+    """Bytes of the whole kernel, or of Lanczos: parameters and their directions, what a pass
+    keeps, and the basis twice.
+    """
     if dense_kernel(s):
         return _kernel_bytes(s)
     return 8 * (4 * s.columns + 2 * s.samples * s.activations + 4 * (LANCZOS_COUNT + 16) * s.rows)
@@ -140,16 +165,21 @@ def spectrum_seconds(s: Subject) -> float:
 
 
 def scalings_seconds(s: Subject) -> float:
-    """Seconds of some products with Jᵀ at few inputs, and of their sums over the axes of every parameter."""
+    """Seconds of some products with Jᵀ at few inputs, and of their sums over the axes of every
+    parameter.
+    """
     if perceptron(s.f) or filters(s.f):
         return 0.05 + s.columns * 2e-7
     return compiling(s, 2) + passes(s, 1) * _PULLED / s.samples + s.columns * 4e-7
 
 
 def scalings_bytes(s: Subject) -> int:
-    """Bytes of nine copies of the parameters in float64 (two points, two products at each, what the device holds meanwhile), and of
+    """Bytes of nine copies of the parameters in float64 (two points, two products at each, what the
+    device holds meanwhile), and of
     what a pass keeps."""
-    return 0 if perceptron(s.f) or filters(s.f) else 8 * (9 * s.columns + 2 * _INPUTS * s.activations)
+    return (
+        0 if perceptron(s.f) or filters(s.f) else 8 * (9 * s.columns + 2 * _INPUTS * s.activations)
+    )
 
 
 def curvature_seconds(s: Subject) -> float:

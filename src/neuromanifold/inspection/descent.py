@@ -1,4 +1,6 @@
-"""`Descent`: what a step of gradient descent does from here, by the loss's own slope and curvature."""
+"""`Descent`: what a step of gradient descent does from here, by the loss's own slope and
+curvature.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +16,9 @@ _RTOL = 1e-6
 
 @dataclass(frozen=True, repr=False)
 class Descent(Result):
-    """`alignment` gᵀΘg/‖g‖² of the kernel with the loss's gradient, `kernel_alignment` that with the targets, in [0, 1], and the
-    `sharpness` of the loss linearised in the parameters, with the `largest_lr` 2/sharpness at which a step does not overshoot.
-    `loss` is the name of that loss.
+    """`alignment` gᵀΘg/‖g‖² of the kernel with the loss's gradient, `kernel_alignment` that with
+    the targets, in [0, 1], and the `sharpness` of the loss linearised in the parameters, with the
+    `largest_lr` 2/sharpness at which a step does not overshoot. `loss` is the name of that loss.
     """
 
     alignment: float

@@ -1,7 +1,9 @@
-"""TensorBoard's event files: records of a length, a message of three fields and their checksums, written by hand.
+"""TensorBoard's event files: records of a length, a message of three fields and their checksums,
+written by hand.
 
-TensorBoard itself is not needed to write what it reads: a record is length (8 bytes), masked CRC-32C of it, message, masked
-CRC-32C of that; the message is `Event {1: wall_time, 2: step, 5: Summary {1: Value {1: tag, 2: simple_value}}}`.
+TensorBoard itself is not needed to write what it reads: a record is length (8 bytes), masked
+CRC-32C of it, message, masked CRC-32C of that; the message is `Event {1: wall_time, 2: step, 5:
+Summary {1: Value {1: tag, 2: simple_value}}}`.
 """
 
 import os
@@ -16,7 +18,9 @@ _DOUBLE, _VARINT, _BYTES, _FLOAT = 1, 0, 2, 5
 
 
 def write_events(folder: str | Path, records: Iterable[tuple[int, Mapping[str, float]]]) -> Path:
-    """One event file in `folder` with a scalar for each (step, name, value); what is already there stays."""
+    """One event file in `folder` with a scalar for each (step, name, value); what is already
+    there stays.
+    """
     path = new_file(folder)
     for step, scalars in records:
         append(path, step, scalars)
@@ -27,7 +31,10 @@ def new_file(folder: str | Path) -> Path:
     """A new event file with the message that must come first."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.neuromanifold.{os.getpid()}.{time.time_ns()}"
+    path = (
+        folder
+        / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.neuromanifold.{os.getpid()}.{time.time_ns()}"
+    )
     version = _double(1, time.time()) + _field(3, b"brain.Event:2")
     path.write_bytes(_record(version))
     return path
@@ -35,7 +42,9 @@ def new_file(folder: str | Path) -> Path:
 
 def append(path: Path, step: int, scalars: Mapping[str, float]) -> None:
     """The scalars of one step at the end of the file."""
-    values = b"".join(_field(1, _field(1, tag.encode()) + _float(2, value)) for tag, value in scalars.items())
+    values = b"".join(
+        _field(1, _field(1, tag.encode()) + _float(2, value)) for tag, value in scalars.items()
+    )
     event = _double(1, time.time()) + _key(2, _VARINT) + _varint(step) + _field(5, values)
     with path.open("ab") as file:
         file.write(_record(event))
@@ -99,4 +108,6 @@ def _double(field: int, value: float) -> bytes:
 def _float(field: int, value: float) -> bytes:
     """As float32, TensorBoard's own; what is too large for it is infinite."""
     largest = 3.4028234e38
-    return _key(field, _FLOAT) + struct.pack("<f", value if abs(value) <= largest else value * float("inf"))
+    return _key(field, _FLOAT) + struct.pack(
+        "<f", value if abs(value) <= largest else value * float("inf")
+    )

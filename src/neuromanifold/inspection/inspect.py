@@ -1,4 +1,6 @@
-"""`inspect`: the geometry of one network on one sample, asked of the rooms above and returned as one result."""
+"""`inspect`: the geometry of one network on one sample, asked of the rooms above and returned as
+one result.
+"""
 
 import time
 import warnings
@@ -17,14 +19,21 @@ from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary
-from neuromanifold.numerics.validation import check_param_types, leading_axis, refuse_tracers, sample_arrays
+from neuromanifold.numerics.validation import (
+    check_param_types,
+    leading_axis,
+    refuse_tracers,
+    sample_arrays,
+)
 from neuromanifold.runtime.memory import give_back, memory_budget
 from neuromanifold.runtime.progress import Bar, shown
 from neuromanifold.runtime.untrusted_files import first_line
 
 
 class SectionFailed(UserWarning):
-    """A section of an inspection, or a measure of a tracker, ended in an error that nobody foresaw."""
+    """A section of an inspection, or a measure of a tracker, ended in an error that nobody
+    foresaw.
+    """
 
 
 _CURVE_POINTS = 400
@@ -44,14 +53,16 @@ def inspect(
     patience: float | int = 600,
     progress: bool = False,
 ) -> Inspection:
-    """The geometry of a network on a sample: functional dimension with its proof, regions, units, kernel, symmetries.
+    """The geometry of a network on a sample: functional dimension with its proof, regions, units,
+    kernel, symmetries.
 
-    Any model is accepted; what needs a perceptron, piecewise-linear activations, more `memory` or more than `patience` seconds
-    is left out, and the result says why. Sections run in the order of what they are estimated to cost; `progress=True`
-    shows them, and the estimate. `exact=None` uses exact arithmetic wherever the network allows it. Of a large sample
-    `samples` are taken, evenly spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). `loss` is what alignment
-    and learning rate are about; where `y` are indicators of classes, the fit is the accuracy. An interrupt (Ctrl-C) ends the section
-    at work; what is done is returned.
+    Any model is accepted; what needs a perceptron, piecewise-linear activations, more `memory` or
+    more than `patience` seconds is left out, and the result says why. Sections run in the order of
+    what they are estimated to cost; `progress=True` shows them, and the estimate. `exact=None` uses
+    exact arithmetic wherever the network allows it. Of a large sample `samples` are taken, evenly
+    spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). `loss` is what alignment
+    and learning rate are about; where `y` are indicators of classes, the fit is the accuracy. An
+    interrupt (Ctrl-C) ends the section at work; what is done is returned.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.linspace(-2, 2, 50)[:, None])
@@ -61,7 +72,11 @@ def inspect(
     started = time.perf_counter()
     subject = subject_of(f, params, x, y, exact, samples, memory, loss)
     asked = [s for s in SECTIONS if y is not None or s.field not in _OF_TARGETS]
-    left_out = {s.field: why for s in asked if (why := s.obstacle(subject) or too_much(s, subject, patience))}
+    left_out = {
+        s.field: why
+        for s in asked
+        if (why := s.obstacle(subject) or too_much(s, subject, patience))
+    }
     chosen = _by_cost([s for s in asked if s.field not in left_out], subject)
     with shown(progress, [(s.title, s.seconds(subject)) for s in chosen]) as bar:
         found, parts = _computed(chosen, subject, bar)
@@ -96,7 +111,9 @@ def subject_of(
     loss: Loss,
     most_rows: int = MOST_ROWS,
 ) -> Subject:
-    """What is to be inspected, checked, with as many of the samples as are asked for or can be afforded."""
+    """What is to be inspected, checked, with as many of the samples as are asked for or can be
+    afforded.
+    """
     refuse_tracers((params, x, y), "`inspect`")
     budget = memory_budget(memory)
     check_model(f)
@@ -107,7 +124,9 @@ def subject_of(
         check_loss(loss, y)
     given = leading_axis(x)
     if samples is not None and not (isinstance(samples, int) and samples > 0):
-        raise ValueError(f"`samples` is {samples!r}; pass how many of the {given} samples to look at.")
+        raise ValueError(
+            f"`samples` is {samples!r}; pass how many of the {given} samples to look at."
+        )
     outputs = int(np.prod(output_shape(f, params, x), dtype=int))
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
     n = min(given, samples or default_samples(outputs, shapes, budget, most_rows))
@@ -123,7 +142,10 @@ def too_much(section: Any, subject: Subject, patience: float | int) -> str:
     seconds, size = section.seconds(subject), section.bytes(subject)
     fewer = " or fewer `samples`" if subject.samples > 1 else ""
     if size > subject.budget:
-        return f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass more `memory`{fewer}"
+        return (
+            f"it would take {_amount(size)} and the budget is {_amount(subject.budget)}: pass "
+            f"more `memory`{fewer}"
+        )
     if seconds > patience:
         return f"it would take about {_duration(seconds)}: pass more `patience`{fewer}"
     return ""
@@ -132,7 +154,9 @@ def too_much(section: Any, subject: Subject, patience: float | int) -> str:
 def _amount(size: int) -> str:
     if size < 2**10:
         return f"{size:,} bytes"
-    unit, name = next(((u, n) for u, n in ((2**30, "GB"), (2**20, "MB")) if size >= u), (2**10, "KB"))
+    unit, name = next(
+        ((u, n) for u, n in ((2**30, "GB"), (2**20, "MB")) if size >= u), (2**10, "KB")
+    )
     return f"{size / unit:.{int(unit == 2**30)}f} {name}"
 
 
@@ -143,10 +167,14 @@ def _duration(seconds: float) -> str:
 def _by_cost(sections: list[Section], subject: Subject) -> list[Section]:
     """Cheapest first, each after the one that it needs."""
     cost = {s.field: s.seconds(subject) for s in sections}
-    return sorted(sections, key=lambda s: (max(cost[s.field], cost.get(s.needs, 0.0)), bool(s.needs)))
+    return sorted(
+        sections, key=lambda s: (max(cost[s.field], cost.get(s.needs, 0.0)), bool(s.needs))
+    )
 
 
-def _computed(sections: list[Section], subject: Subject, bar: Bar) -> tuple[dict[str, Any], list[Part]]:
+def _computed(
+    sections: list[Section], subject: Subject, bar: Bar
+) -> tuple[dict[str, Any], list[Part]]:
     found: dict[str, Any] = {}
     parts: list[Part] = []
     for index, section in enumerate(sections):
@@ -174,7 +202,9 @@ def _computed(sections: list[Section], subject: Subject, bar: Bar) -> tuple[dict
 def failure(verb: str, title: str, error: Exception, others: str) -> str:
     """Why something has no result, said aloud: nobody foresaw it."""
     reason = f"it failed ({type(error).__name__}: {first_line(error)})"
-    warnings.warn(f"`{verb}` has no {title}: {reason}; {others} are complete.", SectionFailed, stacklevel=4)
+    warnings.warn(
+        f"`{verb}` has no {title}: {reason}; {others} are complete.", SectionFailed, stacklevel=4
+    )
     return reason
 
 
@@ -187,18 +217,25 @@ def _program(graph: Graph) -> tuple[str, ...]:
         ("made of operations that exact arithmetic knows", graph.exact),
     ]
     used = Counter(node.operation for node in graph.program.nodes)
-    listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in used.most_common())
-    units = [graph.units[mine[0]] for mine in graph.stages if graph.units[mine[0]].candidates is None]
+    listed = ", ".join(
+        f"{count} × {name}" if count > 1 else name for name, count in used.most_common()
+    )
+    units = [
+        graph.units[mine[0]] for mine in graph.stages if graph.units[mine[0]].candidates is None
+    ]
     return (
         *(f"it is {name}" for name, holds in kinds if holds),
         f"{len(graph.program.nodes):,} operations: {listed}",
-        f"it bends at {len(graph.units):,} of them (ReLU, maximum, absolute value), with {sum(u.size for u in units):,} units",
+        f"it bends at {len(graph.units):,} of them (ReLU, maximum, absolute value), with "
+        f"{sum(u.size for u in units):,} units",
     )
 
 
 def _tensors(graph: Graph) -> tuple[tuple[str, tuple[int, ...]], ...]:
     leaves = jax.tree.leaves(graph.params)
-    return tuple((name, tuple(leaf.shape)) for name, leaf in zip(graph.parameters, leaves, strict=True))
+    return tuple(
+        (name, tuple(leaf.shape)) for name, leaf in zip(graph.parameters, leaves, strict=True)
+    )
 
 
 def _curve(s: Subject) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,4 +1,6 @@
-"""What the command line is given, opened: model file, samples and targets; or the example that is trained where nothing is given."""
+"""What the command line is given, opened: model file, samples and targets; or the example that
+is trained where nothing is given.
+"""
 
 from typing import Any
 
@@ -26,7 +28,8 @@ def opened(
     net, params = load(model, example=example_of(reading, x), **reading)
     if x is None:
         raise ValueError(
-            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, samples.npy or table.csv."
+            f"`DATA` is missing: say on which samples to inspect {model}, for example f2, "
+            "samples.npy or table.csv."
         )
     shape = output_shape(net, params, x)
     if targets is not None:
@@ -48,7 +51,8 @@ def samples(data: str) -> tuple[Any, Any]:
 
 
 def fitting(y: Any, shape: tuple[int, ...], n: int) -> np.ndarray:
-    """The targets in the shape of the outputs; whole numbers 0, …, o − 1 are classes and become indicators.
+    """The targets in the shape of the outputs; whole numbers 0, …, o − 1 are classes and become
+    indicators.
 
     >>> fitting(np.array([[1.0], [0.0]]), (3,), 2).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
@@ -59,7 +63,8 @@ def fitting(y: Any, shape: tuple[int, ...], n: int) -> np.ndarray:
     if y.size == n and len(shape) == 1 and np.isin(y, np.arange(shape[0])).all():
         return np.eye(shape[0])[y.ravel().astype(int)]
     raise ValueError(
-        f"`--targets` has shape {y.shape} but the outputs have {(n, *shape)}; pass one row a sample, or one class 0, 1, … each."
+        f"`--targets` has shape {y.shape} but the outputs have {(n, *shape)}; pass one row a "
+        "sample, or one class 0, 1, … each."
     )
 
 

@@ -1,4 +1,6 @@
-"""An inspection as a picture: how the rank grows, which singular values count, where the parameters went."""
+"""An inspection as a picture: how the rank grows, which singular values count, where the
+parameters went.
+"""
 
 import textwrap
 from collections.abc import Callable
@@ -19,7 +21,10 @@ def picture(found: Inspection) -> Any:
 
     curves = [
         name
-        for name, there in (("growth", found.growth is not None), ("spectrum", found.singular_values is not None))
+        for name, there in (
+            ("growth", found.growth is not None),
+            ("spectrum", found.singular_values is not None),
+        )
         if there
     ]
     rows: Any = [*([curves] if curves else []), ["shares"] * max(1, len(curves))]
@@ -37,13 +42,20 @@ def _growth(found: Inspection, axes: Any) -> None:
     allowed = np.minimum(n * found.n_outputs, found.n_params)
     axes.plot(n, allowed, ls="--", color=_GREY, lw=1, label="the most that so many samples allow")
     axes.plot(n, growth, color=_BLUE, lw=1.5, label="functional dimension, exact")
-    axes.set(xlabel="samples, in the order given", ylabel="directions", ylim=(0, 1.3 * max(1, growth[-1])))
+    axes.set(
+        xlabel="samples, in the order given",
+        ylabel="directions",
+        ylim=(0, 1.3 * max(1, growth[-1])),
+    )
     axes.legend(frameon=False, fontsize=8, loc="lower right")
 
 
 def _spectrum(found: Inspection, axes: Any) -> None:
     values = np.asarray(found.singular_values)
-    index, rank = np.arange(1, len(values) + 1), len(values) if found.dimension is None else int(found.dimension)
+    index, rank = (
+        np.arange(1, len(values) + 1),
+        len(values) if found.dimension is None else int(found.dimension),
+    )
     drawn, kept = values > 0, index <= rank
     hidden = f", {(~drawn).sum()} of them 0 and not drawn" if not drawn.all() else ""
     for which, colour, label in (
@@ -55,7 +67,9 @@ def _spectrum(found: Inspection, axes: Any) -> None:
     for name, colour in _CUTS:
         cut = getattr(found, name)
         if cut is not None and float(cut.threshold) > 0:
-            axes.axhline(float(cut.threshold), color=colour, lw=1, ls=":", label=f"{name} cuts here")
+            axes.axhline(
+                float(cut.threshold), color=colour, lw=1, ls=":", label=f"{name} cuts here"
+            )
     axes.set(xlabel="order", ylabel="singular value of the Jacobian")
     if found.float64 is not None and np.isfinite(gap := float(found.float64.gap)):
         axes.set_title(f"gap in float64: {gap:.2g}", fontsize=9)
@@ -66,12 +80,25 @@ def _shares(found: Inspection, axes: Any) -> None:
     left = 0
     axes.set(yticks=[], xlim=(0, found.n_params), xlabel="dimensions of the parameter space")
     if found.dimension is None:
-        axes.text(0.5, 0.5, "the rank was not computed", ha="center", va="center", transform=axes.transAxes)
+        axes.text(
+            0.5,
+            0.5,
+            "the rank was not computed",
+            ha="center",
+            va="center",
+            transform=axes.transAxes,
+        )
         return
     for index, (name, count) in enumerate(gathered(found.shares)):
-        axes.barh(0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index))
+        axes.barh(
+            0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index)
+        )
         left += count
     axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
-_PANELS: dict[str, Callable[[Inspection, Any], None]] = {"growth": _growth, "spectrum": _spectrum, "shares": _shares}
+_PANELS: dict[str, Callable[[Inspection, Any], None]] = {
+    "growth": _growth,
+    "spectrum": _spectrum,
+    "shares": _shares,
+}

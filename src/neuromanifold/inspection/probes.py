@@ -1,4 +1,5 @@
-"""What can be watched while networks train: `nm.train(…, probes=[nm.probes.r_squared, nm.probes.sampled_regions])`.
+"""What can be watched while networks train: `nm.train(…, probes=[nm.probes.r_squared,
+nm.probes.sampled_regions])`.
 
 A probe is any function `probe(f, params, x, y) → value`; these come with the library.
 """
@@ -18,7 +19,9 @@ from neuromanifold.dynamics.geometry_probes import (
 from neuromanifold.dynamics.probes import Probe, r_squared, weight_norm
 from neuromanifold.dynamics.probes import loss_probe as loss
 from neuromanifold.orbits.condensation import effective_width, leaf_distance
-from neuromanifold.symmetry.conservation.conserved import conserved_quantities_probe as conserved_quantities
+from neuromanifold.symmetry.conservation.conserved import (
+    conserved_quantities_probe as conserved_quantities,
+)
 
 __all__ = [
     "Probe",

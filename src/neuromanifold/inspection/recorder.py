@@ -40,7 +40,9 @@ _SHARPNESS_RTOL = 1e-6
 
 @dataclass
 class Reference:
-    """What the first record held: the kernel and the conserved quantities, to measure drift from; the scalings of channels, found once."""
+    """What the first record held: the kernel and the conserved quantities, to measure drift
+    from; the scalings of channels, found once.
+    """
 
     kernel: np.ndarray | None = None
     scalings: Scalings | None = None
@@ -50,7 +52,9 @@ class Reference:
 
 @dataclass(frozen=True)
 class Measure:
-    """`compute` gives named values, or raises `LeftOut`; a list of values has the labels that it leaves in the reference under its name."""
+    """`compute` gives named values, or raises `LeftOut`; a list of values has the labels that it
+    leaves in the reference under its name.
+    """
 
     title: str
     compute: Callable[[Subject, Reference], Values]
@@ -88,12 +92,16 @@ def _units(s: Subject, reference: Reference) -> Values:
     layers = statuses(s.f, s.graph, s.patterns)
     names = _distinct([layer.name for layer in layers])
     reference.labels |= {"always_off": names, "always_on": names}
-    return {"always_off": [layer.inactive for layer in layers], "always_on": [layer.active for layer in layers]}
+    return {
+        "always_off": [layer.inactive for layer in layers],
+        "always_on": [layer.active for layer in layers],
+    }
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
     return tuple(
-        f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name for i, name in enumerate(names)
+        f"{name} ({names[:i].count(name) + 1})" if names.count(name) > 1 else name
+        for i, name in enumerate(names)
     )
 
 
@@ -113,7 +121,11 @@ def _kernel_drift(s: Subject, reference: Reference) -> Values:
     if reference.kernel is None:
         reference.kernel = kernel
     size = np.linalg.norm(reference.kernel)
-    return {"kernel_drift": float(np.linalg.norm(kernel - reference.kernel) / size) if size > 0 else np.nan}
+    return {
+        "kernel_drift": float(np.linalg.norm(kernel - reference.kernel) / size)
+        if size > 0
+        else np.nan
+    }
 
 
 def _conserved(s: Subject, reference: Reference) -> Values:
@@ -141,7 +153,11 @@ MEASURES = (
     Measure("units", _units, bent, deciding_seconds),
     Measure("conserved quantities", _conserved, lambda s: "", scalings_seconds, scalings_bytes),
     Measure(
-        "kernel drift", _kernel_drift, lambda s: "", lambda s: passes(s, 2 * s.outputs), lambda s: 24 * s.samples**2
+        "kernel drift",
+        _kernel_drift,
+        lambda s: "",
+        lambda s: passes(s, 2 * s.outputs),
+        lambda s: 24 * s.samples**2,
     ),
     Measure("sharpness", _sharpness, _targets, lanczos_seconds),
     Measure("functional dimension", _dimension, lambda s: "", _dimension_seconds, _dimension_bytes),
@@ -153,7 +169,9 @@ _DIMS = {"always_off": "layer", "always_on": "layer", "conserved_quantities": "q
 
 
 class Recorder(ByName):
-    """Measures networks on one sample and keeps the values by step; what the first one cannot give is not tried again."""
+    """Measures networks on one sample and keeps the values by step; what the first one cannot
+    give is not tried again.
+    """
 
     def __init__(
         self,
@@ -170,11 +188,16 @@ class Recorder(ByName):
         self._options: dict[str, Any] = {
             "exact": exact, "samples": samples, "memory": memory, "loss": loss, "most_rows": _MOST_ROWS,
         }  # fmt: skip
-        self._reference, self._records, self._left_out = Reference(), dict[int, Values](), dict[str, str]()
+        self._reference, self._records, self._left_out = (
+            Reference(),
+            dict[int, Values](),
+            dict[str, str](),
+        )
         self._prints = dict[int, bytes]()
 
     def add(self, step: int, f: Any, params: Any) -> bool:
-        """Measure at this step, unless these parameters were measured at it: loops that accumulate gradients come by twice.
+        """Measure at this step, unless these parameters were measured at it: loops that accumulate
+        gradients come by twice.
 
         Parameters that are not finite leave a row of missing values, not an error.
         """
@@ -186,12 +209,15 @@ class Recorder(ByName):
             return False
         if known is not None:
             warnings.warn(
-                f"`step` {step} was measured before, at other parameters, and is replaced; count the steps over all epochs.",
+                f"`step` {step} was measured before, at other parameters, and is replaced; count "
+                "the steps over all epochs.",
                 stacklevel=4,
             )
         self._prints[step] = own
         if all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in leaves):
-            self._records[step] = self._measured(subject_of(f, params, self._x, self._y, **self._options))
+            self._records[step] = self._measured(
+                subject_of(f, params, self._x, self._y, **self._options)
+            )
         else:
             self._records[step] = {}
             self._left_out[f"step {step}"] = "its parameters are not finite"
@@ -205,7 +231,9 @@ class Recorder(ByName):
     @property
     def timeline(self) -> Timeline:
         """What was measured so far, in the order of the steps."""
-        return Timeline(_dataset(dict(sorted(self._records.items())), self._reference.labels, self._left_out))
+        return Timeline(
+            _dataset(dict(sorted(self._records.items())), self._reference.labels, self._left_out)
+        )
 
     def _measured(self, subject: Subject) -> Values:
         found: Values = {}
@@ -219,7 +247,9 @@ class Recorder(ByName):
         return found
 
     def _tried(self, measure: Measure, subject: Subject) -> Values:
-        """A loop that trains must not end because a number overflows, or something fails that nobody foresaw."""
+        """A loop that trains must not end because a number overflows, or something fails that
+        nobody foresaw.
+        """
         try:
             return measure.compute(subject, self._reference)
         except LeftOut as reason:
@@ -229,7 +259,9 @@ class Recorder(ByName):
             self._left_out[f"{measure.title} at some steps"] = str(error)
             return {}
         except Exception as error:
-            self._left_out[measure.title] = failure("Tracker", measure.title, error, "the other measures")
+            self._left_out[measure.title] = failure(
+                "Tracker", measure.title, error, "the other measures"
+            )
             return {}
 
 
@@ -240,7 +272,9 @@ def _fingerprint(leaves: list[np.ndarray]) -> bytes:
     return found.digest()
 
 
-def _dataset(records: dict[int, Values], labels: dict[str, tuple[str, ...]], left_out: dict[str, str]) -> Any:
+def _dataset(
+    records: dict[int, Values], labels: dict[str, tuple[str, ...]], left_out: dict[str, str]
+) -> Any:
     import xarray
 
     names = dict.fromkeys(name for record in records.values() for name in record)

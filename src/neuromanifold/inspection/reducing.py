@@ -1,4 +1,6 @@
-"""Files of networks reduced: stacks of layers by their neurons, programs and modules by their channels, each in the format it came in."""
+"""Files of networks reduced: stacks of layers by their neurons, programs and modules by their
+channels, each in the format it came in.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +13,11 @@ from neuromanifold.inspection.opening import samples
 from neuromanifold.models import load, save
 from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.conversion import from_torch, save_graph, to_torch
-from neuromanifold.models.adapters.torch.program_writer import outputs_in_torch, program_module, write_program
+from neuromanifold.models.adapters.torch.program_writer import (
+    outputs_in_torch,
+    program_module,
+    write_program,
+)
 from neuromanifold.models.adapters.torch.tensors import tensors_in
 from neuromanifold.models.files.factory import module_with_factory
 from neuromanifold.models.model_kind import perceptron
@@ -24,27 +30,37 @@ from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 def reduced_file(
     model: str, data: str | None, out: Path | None, factory: str | None, **reading: Any
 ) -> tuple[str, Path]:
-    """What went of the network in a file, and the file of the rest; `out` is `smaller` in the format that it came in, when absent."""
+    """What went of the network in a file, and the file of the rest; `out` is `smaller` in the
+    format that it came in, when absent.
+    """
     program = factory is None and Path(model).suffix == ".pt2"
     out = out or Path("smaller.pt2" if program else "smaller.safetensors")
     if program or out.suffix in (".pt", ".pth"):
         need("torch")
     if factory is not None:
         return reduced_module(model, data, out, factory)
-    return reduced_program(model, data, out, **reading) if program else reduced_layers(model, data, out, **reading)
+    return (
+        reduced_program(model, data, out, **reading)
+        if program
+        else reduced_layers(model, data, out, **reading)
+    )
 
 
 def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
-    """What went of a stack of linear layers, and the file of the rest; everywhere equal where no samples are given."""
+    """What went of a stack of linear layers, and the file of the rest; everywhere equal where no
+    samples are given.
+    """
     check_output(out, "--out", read=(model, data))
     if out.suffix not in (".safetensors", ".pt", ".pth"):
         raise ValueError(
-            f"`--out` is {str(out)!r}; pass a file that ends in .safetensors, .pt or .pth (.pt2 with --factory)."
+            f"`--out` is {str(out)!r}; pass a file that ends in .safetensors, .pt or .pth (.pt2 "
+            "with --factory)."
         )
     loaded, params = load(model, **reading)
     if (net := perceptron(loaded)) is None:
         raise ValueError(
-            f"`MODEL` is {model!r}, which is no stack of linear layers; pass `--factory package.module:function` that builds it."
+            f"`MODEL` is {model!r}, which is no stack of linear layers; pass `--factory "
+            "package.module:function` that builds it."
         )
     found = reduce_width(net, params, None if data is None else samples(data)[0])
     names = layer_names(model) if found.net.depth == net.depth else None
@@ -53,12 +69,15 @@ def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> t
 
 
 def reduced_program(model: str, data: str | None, out: Path, **reading: Any) -> tuple[str, Path]:
-    """What went of a `.pt2` program, and the file of the rest, of which nothing was executed; it is read again and compared."""
+    """What went of a `.pt2` program, and the file of the rest, of which nothing was executed; it
+    is read again and compared.
+    """
     _check_data(data)
     check_output(out, "--out", read=(model, data))
     if out.suffix != ".pt2":
         raise ValueError(
-            f"`--out` is {str(out)!r} but `MODEL` is a .pt2; give the smaller one a name that ends in .pt2."
+            f"`--out` is {str(out)!r} but `MODEL` is a .pt2; give the smaller one a name that "
+            "ends in .pt2."
         )
     (f, params), x = load(model, statistics=True, **reading), samples(str(data))[0]
     found = reduce_width(f, params, x)
@@ -67,42 +86,62 @@ def reduced_program(model: str, data: str | None, out: Path, **reading: Any) -> 
     path = write_program(out, f, small, x)
     g, smaller = load(path)
     again = _moved(jax.tree.leaves(f(params, x)), jax.tree.leaves(g(smaller, x)))
-    return f"{_said(found, whole, small)}\nin PyTorch {moved}\nread again from the file, {again}", path
+    return (
+        f"{_said(found, whole, small)}\nin PyTorch {moved}\nread again from the file, {again}",
+        path,
+    )
 
 
 def reduced_module(model: str, data: str | None, out: Path, factory: str) -> tuple[str, Path]:
-    """What went of the PyTorch module that `factory` builds with the weights of the file, and the file of the rest.
+    """What went of the PyTorch module that `factory` builds with the weights of the file, and the
+    file of the rest.
 
-    Channels that the samples do not need are removed; outputs before and after are compared in PyTorch. `.pt`, `.pth` and `.safetensors`
-    get the state dict of the same layers at smaller widths, `.pt2` the graph of any network, with normalisations folded where they can be.
+    Channels that the samples do not need are removed; outputs before and after are compared in
+    PyTorch. `.pt`, `.pth` and `.safetensors` get the state dict of the same layers at smaller
+    widths, `.pt2` the graph of any network, with normalisations folded where they can be.
     """
     torch = need("torch")
     _check_data(data)
     check_output(out, "--out", read=(model, data))
     if out.suffix not in (".pt", ".pth", ".safetensors", ".pt2"):
-        raise ValueError(f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth, .safetensors or .pt2.")
+        raise ValueError(
+            f"`--out` is {str(out)!r}; pass a file that ends in .pt, .pth, .safetensors or .pt2."
+        )
     module, x = module_with_factory(Path(model), factory), samples(str(data))[0]
     graph = out.suffix == ".pt2"
     f, params = from_torch(module, example=x, statistics=True)
     found = reduce_width(f, params, x, fold=graph)
-    small = found.to_torch(module, example=x) if graph else to_torch(module, found.params, resize=True)
-    said = f"{_said(found, module, small)}\nin PyTorch {_moved(_outputs(module, x, torch), _outputs(small, x, torch))}"
+    small = (
+        found.to_torch(module, example=x) if graph else to_torch(module, found.params, resize=True)
+    )
+    said = (
+        f"{_said(found, module, small)}\nin PyTorch "
+        f"{_moved(_outputs(module, x, torch), _outputs(small, x, torch))}"
+    )
     return said, save_graph(out, small, x) if graph else _written(small, out, torch)
 
 
 def _check_data(data: str | None) -> None:
     if data is None:
-        raise ValueError("`DATA` is missing: channels are tried on samples, for example images.npy.")
+        raise ValueError(
+            "`DATA` is missing: channels are tried on samples, for example images.npy."
+        )
 
 
 def _said(found: Reduction, whole: Any, small: Any) -> str:
     before, after = (sum(p.numel() for p in each.parameters()) for each in (whole, small))
-    return f"{before:,} → {after:,} parameters, {found.neurons_saved:,} channels fewer; {found.evidence}"
+    return (
+        f"{before:,} → {after:,} parameters, {found.neurons_saved:,} channels fewer; "
+        f"{found.evidence}"
+    )
 
 
 def _moved(before: Iterable[Any], after: Iterable[Any]) -> str:
     """How far outputs moved, array by array, beside their size."""
-    pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(before, after, strict=True)]
+    pairs = [
+        (np.asarray(a, np.float64), np.asarray(b, np.float64))
+        for a, b in zip(before, after, strict=True)
+    ]
     moved, size = (
         max(float(np.abs(a).max(initial=0.0)) for a in which)
         for which in ([a - b for a, b in pairs], [a for a, _ in pairs])
@@ -116,7 +155,9 @@ def _outputs(module: Any, x: Any, torch: Any) -> list[np.ndarray]:
     batch = jax.tree.map(lambda a: torch.tensor(a, dtype=dtype if is_floating(a) else None), x)
     with torch.no_grad():
         given = (
-            module(**batch) if isinstance(batch, dict) else module(*(batch if isinstance(batch, tuple) else (batch,)))
+            module(**batch)
+            if isinstance(batch, dict)
+            else module(*(batch if isinstance(batch, tuple) else (batch,)))
         )
     return [np.asarray(y.double()) for y in tensors_in(given)]
 

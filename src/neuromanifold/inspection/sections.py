@@ -1,4 +1,6 @@
-"""The sections of an inspection: what each computes, why it is left out where it is, and about what it costs."""
+"""The sections of an inspection: what each computes, why it is left out where it is, and about
+what it costs.
+"""
 
 import re
 import warnings
@@ -46,9 +48,15 @@ from neuromanifold.symmetry.conservation.balances import Scalings
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities, conserved_quantities
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduction_of
 from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
-from neuromanifold.tangent.rank.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
+from neuromanifold.tangent.rank.dimension import (
+    UntrustworthyRank,
+    functional_dimension,
+    single_precision_rank,
+)
 
-_LARGEST_ACCOUNT = 5_000  # parameters; generators of wide linear layers number the square of their width
+_LARGEST_ACCOUNT = (
+    5_000  # parameters; generators of wide linear layers number the square of their width
+)
 _LONGEST_ACCOUNT = 90.0  # seconds
 _BATCHES = 6  # of inputs that seek regions beyond the sample's
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
@@ -62,7 +70,9 @@ class LeftOut(Exception):
 
 @dataclass(frozen=True)
 class Section:
-    """`field` of the inspection that it fills; `needs` is the section whose result it starts from."""
+    """`field` of the inspection that it fills; `needs` is the section whose result it starts
+    from.
+    """
 
     field: str
     title: str
@@ -75,7 +85,9 @@ class Section:
 
 def bent(s: Subject) -> str:
     """Why a network has no linear regions, where it has none."""
-    return "" if s.graph.piecewise_linear and s.graph.units else "the network is not piecewise linear"
+    return (
+        "" if s.graph.piecewise_linear and s.graph.units else "the network is not piecewise linear"
+    )
 
 
 def _exactly(s: Subject) -> str:
@@ -109,7 +121,9 @@ def _regions(s: Subject) -> int:
 
 
 def _growth(s: Subject) -> np.ndarray:
-    """Ranks of J on the first 1, …, n samples: the rows that are independent of those before them, counted."""
+    """Ranks of J on the first 1, …, n samples: the rows that are independent of those before
+    them, counted.
+    """
     rows = s.rank.certificate.rows  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
     if s.rows > s.columns:
         p = modular.random_prime(bits=modular.SMALL_BITS)
@@ -136,7 +150,13 @@ def _cheap(s: Subject) -> str:
 
 def _spectrum(s: Subject) -> Spectrum:
     try:
-        return spectrum(s.f, s.params, s.x, memory=s.budget, k=None if dense_kernel(s) else min(LANCZOS_COUNT, s.rows))
+        return spectrum(
+            s.f,
+            s.params,
+            s.x,
+            memory=s.budget,
+            k=None if dense_kernel(s) else min(LANCZOS_COUNT, s.rows),
+        )
     except ArithmeticError:
         raise LeftOut("its entries overflow float64 at these values") from None
 
@@ -157,17 +177,24 @@ def _account_obstacle(s: Subject) -> str:
     if s.columns > _LARGEST_ACCOUNT:
         return _exactly(s) or f"kept to {_LARGEST_ACCOUNT:,} parameters"
     long = account_seconds(s) > _LONGEST_ACCOUNT
-    return _exactly(s) or ("it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else "")
+    return _exactly(s) or (
+        "it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else ""
+    )
 
 
 def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantities:
-    """Those of an `nm.MLP` or `nm.LinearConvNet` by its description, of any other network the balances of its channels."""
+    """Those of an `nm.MLP` or `nm.LinearConvNet` by its description, of any other network the
+    balances of its channels.
+    """
     net: Any = s.f
     if perceptron(net) or filters(net):
-        return conserved_quantities(net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params))
+        return conserved_quantities(
+            net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params)
+        )
     if not len(found := scalings().quantities(s.params)):
         raise LeftOut(
-            "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks other symmetries"
+            "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks "
+            "other symmetries"
         )
     return found
 
@@ -180,7 +207,9 @@ def _reduction(s: Subject) -> Reduction:
 
 
 def _reduction_obstacle(s: Subject) -> str:
-    """Perceptrons are reduced exactly, others by their channels, which are tried one after another."""
+    """Perceptrons are reduced exactly, others by their channels, which are tried one after
+    another.
+    """
     if perceptron(s.f):
         return _exactly(s)
     if not all(map(is_floating, jax.tree.leaves(s.x))):

@@ -1,4 +1,6 @@
-"""What is inspected: a network at its parameters on a sample, with what several sections share computed once."""
+"""What is inspected: a network at its parameters on a sample, with what several sections share
+computed once.
+"""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +36,9 @@ MOST_ROWS = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network on a sample. `given` counts the samples that this one was chosen from; `budget` is in bytes."""
+    """A network on a sample. `given` counts the samples that this one was chosen from; `budget`
+    is in bytes.
+    """
 
     f: Model
     params: Any
@@ -71,7 +75,9 @@ class Subject:
         if self.y is None or np.ndim(self.y) != 2 or np.shape(self.y)[1] < 2:
             return False
         y = np.asarray(self.y)
-        return self.loss is cross_entropy or bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all())
+        return self.loss is cross_entropy or bool(
+            ((y == 0) | (y == 1)).all() and (y.sum(axis=1) == 1).all()
+        )
 
     @property
     def graph(self) -> Graph:
@@ -90,10 +96,16 @@ class Subject:
 
     @cached_property
     def sketch_costs(self) -> tuple[float, int]:
-        """Multiplications of residues that a sketch of J takes, and entries that it makes, counted before anything is decided."""
-        leaves, data = ([np.asarray(a) for a in jax.tree.leaves(tree)] for tree in (self.params, self.x))
+        """Multiplications of residues that a sketch of J takes, and entries that it makes,
+        counted before anything is decided.
+        """
+        leaves, data = (
+            [np.asarray(a) for a in jax.tree.leaves(tree)] for tree in (self.params, self.x)
+        )
         undecided = Decisions(self.graph, (), (), (), 0)
-        problem = Problem(self.f, self.graph, tuple(leaves), tuple(data), undecided, select(self.params, None))
+        problem = Problem(
+            self.f, self.graph, tuple(leaves), tuple(data), undecided, select(self.params, None)
+        )
         m = min(self.rows, self.columns)
         return problem.sketch_operations(m), self.samples * problem.sketch_entries(m)
 
@@ -111,7 +123,9 @@ class Subject:
 
     @cached_property
     def patterns(self) -> list[np.ndarray]:
-        """Which units of each layer are on at each sample: decided exactly where that is possible."""
+        """Which units of each layer are on at each sample: decided exactly where that is
+        possible.
+        """
         if self.exactly:
             return pattern_columns(self.f, self.graph, self.problem.decisions.gates, self.samples)
         return [np.asarray(a) for a in patterns_by_layer(self.f, self.params, self.x, exact=False)]
@@ -146,12 +160,16 @@ class Subject:
         """Floating-point operations of f at one sample, as XLA counts them."""
         with arithmetic():
             arguments = self._alike(jax.tree.map(lambda a: a[:1], self.x))
-            found = jax.jit(lambda *own: called(self.f, *own)).lower(*arguments).cost_analysis() or {}
+            found = (
+                jax.jit(lambda *own: called(self.f, *own)).lower(*arguments).cost_analysis() or {}
+            )
         return max(float(found.get("flops", 0.0)), 2.0 * self.columns)
 
     @cached_property
     def convolving(self) -> float:
-        """Those of them that are in convolutions, which float64 takes several times as long for as for matrix products."""
+        """Those of them that are in convolutions, which float64 takes several times as long for
+        as for matrix products.
+        """
         program = self.graph.program
         nodes = [node for node in program.nodes if node.operation == "conv_general_dilated"]
         return min(self.operations, 2.0 * sum(_multiplications(program, node) for node in nodes))
@@ -170,21 +188,30 @@ def _multiplications(program: Program, node: Node) -> int:
 
 def _wide(leaf: Any) -> jax.ShapeDtypeStruct:
     """Its shape, reals in float64."""
-    return jax.ShapeDtypeStruct(np.shape(leaf), np.float64 if is_floating(leaf) else np.asarray(leaf).dtype)
+    return jax.ShapeDtypeStruct(
+        np.shape(leaf), np.float64 if is_floating(leaf) else np.asarray(leaf).dtype
+    )
 
 
 def exact_bytes(rows: int, shapes: Sequence[tuple[int, ...]]) -> int:
-    """What the exact rank keeps: three matrices with as many columns as the smaller side of J and the random tensors of a sketch,
+    """What the exact rank keeps: three matrices with as many columns as the smaller side of J and
+    the random tensors of a sketch,
     or five copies of J."""
     columns = sum(math.prod(shape) for shape in shapes)
     m, sides = min(rows, columns), sum(map(sum, shapes))
     return 8 * min(3 * rows * m + 2 * m * sides, 5 * rows * columns)
 
 
-def default_samples(outputs: int, shapes: Sequence[tuple[int, ...]], budget: int, most_rows: int = MOST_ROWS) -> int:
-    """How many samples are looked at when nobody says: up to so many rows of the Jacobian, fewer where the budget is small."""
+def default_samples(
+    outputs: int, shapes: Sequence[tuple[int, ...]], budget: int, most_rows: int = MOST_ROWS
+) -> int:
+    """How many samples are looked at when nobody says: up to so many rows of the Jacobian, fewer
+    where the budget is small.
+    """
     most = max(1, most_rows // outputs)
-    return max([n for n in range(1, most + 1) if exact_bytes(n * outputs, shapes) <= budget], default=1)
+    return max(
+        [n for n in range(1, most + 1) if exact_bytes(n * outputs, shapes) <= budget], default=1
+    )
 
 
 def thinned(tree: Any, samples: int) -> Any:

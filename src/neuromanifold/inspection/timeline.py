@@ -1,4 +1,6 @@
-"""`Timeline`: the geometry of a network over its training, as xarray, CSV, TensorBoard events and a figure."""
+"""`Timeline`: the geometry of a network over its training, as xarray, CSV, TensorBoard events
+and a figure.
+"""
 
 import csv
 import io
@@ -30,8 +32,9 @@ TITLES = {
 class Timeline(Result):
     """What was measured at each step.
 
-    `data` is an `xarray.Dataset` with the dimension `step`; units are counted by `layer`, conserved quantities by `quantity`.
-    Its attributes say how things were measured, what was left out, and why.
+    `data` is an `xarray.Dataset` with the dimension `step`; units are counted by `layer`, conserved
+    quantities by `quantity`. Its attributes say how things were measured, what was left out, and
+    why.
     """
 
     data: Any
@@ -44,7 +47,9 @@ class Timeline(Result):
     @property
     def left_out(self) -> dict[str, str]:
         """What was not measured, with the reason."""
-        return {name[9:]: text for name, text in self.data.attrs.items() if name.startswith("left_out_")}
+        return {
+            name[9:]: text for name, text in self.data.attrs.items() if name.startswith("left_out_")
+        }
 
     def headline(self) -> str:
         """How many steps, and what was measured at them."""
@@ -56,7 +61,9 @@ class Timeline(Result):
         return self.data
 
     def scalars(self, *, quantities: bool = True) -> dict[str, np.ndarray]:
-        """Every curve under a flat name: `loss`, `always_off/layer 1`, `conserved_quantities/balance[1, 0]`."""
+        """Every curve under a flat name: `loss`, `always_off/layer 1`,
+        `conserved_quantities/balance[1, 0]`.
+        """
         return dict(self._scalars(quantities))
 
     def _scalars(self, quantities: bool) -> Iterator[tuple[str, np.ndarray]]:
@@ -65,7 +72,10 @@ class Timeline(Result):
                 yield str(name), np.asarray(variable)
             elif variable.dims[1] != "quantity" or quantities:
                 labels = np.asarray(variable[variable.dims[1]])
-                yield from ((f"{name}/{label}", np.asarray(variable)[:, k]) for k, label in enumerate(labels))
+                yield from (
+                    (f"{name}/{label}", np.asarray(variable)[:, k])
+                    for k, label in enumerate(labels)
+                )
 
     def to_csv(self, path: str | Path) -> Path:
         """One line a step, one column a curve; all digits; nothing where nothing was measured."""
@@ -73,11 +83,15 @@ class Timeline(Result):
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["step", *curves])
         for row, step in enumerate(self.steps.tolist()):
-            writer.writerow([step, *("" if np.isnan(a[row]) else repr(a[row].item()) for a in curves.values())])
+            writer.writerow(
+                [step, *("" if np.isnan(a[row]) else repr(a[row].item()) for a in curves.values())]
+            )
         return write_text(path, text.getvalue())
 
     def to_tensorboard(self, folder: str | Path) -> Path:
-        """An event file for `tensorboard --logdir`; of the conserved quantities only how far they moved."""
+        """An event file for `tensorboard --logdir`; of the conserved quantities only how far
+        they moved.
+        """
         return write_events(folder, self.records())
 
     def records(self) -> Iterator[tuple[int, dict[str, float]]]:
@@ -92,11 +106,19 @@ class Timeline(Result):
         found = [
             (
                 title,
-                {n.removeprefix(f"{name}/"): a for n, a in curves.items() if n in (name,) or n.startswith(f"{name}/")},
+                {
+                    n.removeprefix(f"{name}/"): a
+                    for n, a in curves.items()
+                    if n in (name,) or n.startswith(f"{name}/")
+                },
             )
             for name, title in TITLES.items()
         ]
-        return [(title, {label: a for label, a in of.items() if not np.isnan(a).all()}) for title, of in found if of]
+        return [
+            (title, {label: a for label, a in of.items() if not np.isnan(a).all()})
+            for title, of in found
+            if of
+        ]
 
     def plot(self) -> Any:
         """A figure with one panel for each quantity."""

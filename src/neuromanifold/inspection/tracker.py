@@ -18,7 +18,12 @@ from neuromanifold.models.adapters.jax.flax import from_flax
 from neuromanifold.models.adapters.jax.haiku import from_haiku
 from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.adapters.packages import loaded
-from neuromanifold.models.adapters.torch.conversion import evaluated, from_torch, unwrapped, with_buffers
+from neuromanifold.models.adapters.torch.conversion import (
+    evaluated,
+    from_torch,
+    unwrapped,
+    with_buffers,
+)
 from neuromanifold.models.adapters.torch.tensors import own_parameters, to_numpy
 from neuromanifold.models.arguments import check_model
 from neuromanifold.models.losses import Loss, mse
@@ -30,16 +35,19 @@ from neuromanifold.runtime.pickling import ByName
 class Tracker:
     """Measures a network every so many steps of a training loop, in any framework.
 
-    `model` is a function `f(params, x)`, and the loop calls `tracker(step, params)`; or a PyTorch or nnx module, which the tracker
-    reads where it is, and the loop calls `tracker(step)`. The module is not touched, nor put into evaluation mode: a copy is.
-    For a linen module the loop hands over its `variables`, for an Equinox module the module of the step or `(module, state)`, for a
-    function of Haiku `params` or `(params, state)`. `kwargs` and `output` are those of `nm.from_torch`: fixed arguments of the
-    module, and a function that picks what is meant from its output (`lambda y: y.logits`).
-    Measured are functional dimension (exactly where the network allows it), units that are always off or always on, loss,
-    alignment and sharpness (these with `y`), how far the tangent kernel has moved from the first record, and conserved quantities.
-    The sample is thinned to 1,000 rows of the Jacobian, or to `samples`. What takes more than `patience` seconds a record, or more
-    `memory`, is left out, and `tracker.timeline` says why. With `folder`, each record is on disk when the call returns: `timeline.csv`,
-    and an event file for TensorBoard.
+    `model` is a function `f(params, x)`, and the loop calls `tracker(step, params)`; or a PyTorch
+    or nnx module, which the tracker reads where it is, and the loop calls `tracker(step)`. The
+    module is not touched, nor put into evaluation mode: a copy is. For a linen module the loop
+    hands over its `variables`, for an Equinox module the module of the step or `(module, state)`,
+    for a function of Haiku `params` or `(params, state)`. `kwargs` and `output` are those of
+    `nm.from_torch`: fixed arguments of the module, and a function that picks what is meant from its
+    output (`lambda y: y.logits`). Measured are functional dimension (exactly where the network
+    allows it), units that are always off or always on, loss, alignment and sharpness (these with
+    `y`), how far the tangent kernel has moved from the first record, and conserved quantities. The
+    sample is thinned to 1,000 rows of the Jacobian, or to `samples`. What takes more than
+    `patience` seconds a record, or more `memory`, is left out, and `tracker.timeline` says why.
+    With `folder`, each record is on disk when the call returns: `timeline.csv`, and an event file
+    for TensorBoard.
 
     >>> net, x = nm.MLP((1, 4, 1)), np.linspace(-1, 1, 20)[:, None]
     >>> tracker, params = nm.Tracker(net, x, x**2, every=10), net.init(key=jax.random.key(0))
@@ -66,10 +74,14 @@ class Tracker:
         output: Callable[[Any], Any] | None = None,
     ):
         if not (isinstance(every, int) and every > 0):
-            raise ValueError(f"`every` is {every!r}; pass how many steps lie between two records, at least 1.")
+            raise ValueError(
+                f"`every` is {every!r}; pass how many steps lie between two records, at least 1."
+            )
         arrays = as_arrays(x, "x"), as_arrays(y, "y")
         self._source, self._every = source_of(model, x, kwargs, output), every
-        self._recorder = Recorder(*arrays, loss=loss, exact=exact, samples=samples, memory=memory, patience=patience)
+        self._recorder = Recorder(
+            *arrays, loss=loss, exact=exact, samples=samples, memory=memory, patience=patience
+        )
         self._folder = None if folder is None else check_folder(folder, "folder")
         self._events: Path | None = None
 
@@ -100,7 +112,9 @@ class Tracker:
 Source = Callable[[Any], tuple[Any, Any]]
 
 
-def source_of(model: Any, x: Any, kwargs: Mapping[str, Any] | None = None, output: Any = None) -> Source:
+def source_of(
+    model: Any, x: Any, kwargs: Mapping[str, Any] | None = None, output: Any = None
+) -> Source:
     """A function that takes what the loop handed over and gives `(f, params)`."""
     torch, linen, nnx, haiku = map(loaded, ("torch", "flax.linen", "flax.nnx", "haiku"))
     if torch is not None and isinstance(model, torch.nn.Module):
@@ -123,7 +137,9 @@ def source_of(model: Any, x: Any, kwargs: Mapping[str, Any] | None = None, outpu
 
 
 def as_arrays(tree: Any, name: str) -> Any:
-    """Samples as NumPy arrays: PyTorch's tensors, and mappings that are no dictionaries, as tokenizers give them."""
+    """Samples as NumPy arrays: PyTorch's tensors, and mappings that are no dictionaries, as
+    tokenizers give them.
+    """
     torch = loaded("torch")
     if torch is not None and torch.is_tensor(tree):
         return to_numpy(tree)
@@ -131,9 +147,12 @@ def as_arrays(tree: Any, name: str) -> Any:
         return {key: as_arrays(part, name) for key, part in tree.items()}
     if isinstance(tree, tuple):
         return tuple(as_arrays(part, name) for part in tree)
-    if torch is not None and isinstance(tree, torch.utils.data.DataLoader | torch.utils.data.Dataset):
+    if torch is not None and isinstance(
+        tree, torch.utils.data.DataLoader | torch.utils.data.Dataset
+    ):
         raise TypeError(
-            f"`{name}` is {indefinite(tree)}, and a tracker looks at the same samples each time; pass them as arrays, "
+            f"`{name}` is {indefinite(tree)}, and a tracker looks at the same samples each time; "
+            "pass them as arrays, "
             "for example the inputs of one batch: `x, y = next(iter(loader))`."
         )
     return tree
@@ -147,19 +166,25 @@ class _Function(ByName):
 
     def __call__(self, params: Any) -> tuple[Any, Any]:
         if params is None:
-            raise ValueError("`params` is missing; the model is a function, so call `tracker(step, params)`.")
+            raise ValueError(
+                "`params` is missing; the model is a function, so call `tracker(step, params)`."
+            )
         return self.model, params
 
 
 def _given(given: Any, what: str) -> Any:
     if given is None:
-        raise ValueError(f"`{what}` is missing, which the tracker does not hold; call `tracker(step, {what})`.")
+        raise ValueError(
+            f"`{what}` is missing, which the tracker does not hold; call `tracker(step, {what})`."
+        )
     return given
 
 
 def _nothing(given: Any, model: Any, kind: str) -> Any:
     if given is not None:
-        raise ValueError(f"`params` was given, but the model is {kind}, which is read where it is; leave it out.")
+        raise ValueError(
+            f"`params` was given, but the model is {kind}, which is read where it is; leave it out."
+        )
     return model
 
 
@@ -185,7 +210,9 @@ def _from_equinox(kwargs: Any, given: Any) -> tuple[AdaptedModel, Any]:
 
 
 class _Adapted:
-    """A network of Flax, Haiku or Equinox. The first serves all steps, with the state (running means) of each."""
+    """A network of Flax, Haiku or Equinox. The first serves all steps, with the state (running
+    means) of each.
+    """
 
     def __init__(self, adapt: Callable[[Any], tuple[AdaptedModel, Any]], output: Any):
         self._adapt, self._output, self._f = adapt, output, None
@@ -208,10 +235,15 @@ def _picked(f: AdaptedModel, output: Callable[[Any], Any]) -> AdaptedModel:
 
 
 class _Module:
-    """A PyTorch module where it is: exported once, with the buffers (running means) of each step."""
+    """A PyTorch module where it is: exported once, with the buffers (running means) of each
+    step.
+    """
 
     def __init__(self, module: Any, x: Any, kwargs: Any, output: Any):
-        self._module, self._options = unwrapped(module), {"example": x, "kwargs": kwargs, "output": output}
+        self._module, self._options = (
+            unwrapped(module),
+            {"example": x, "kwargs": kwargs, "output": output},
+        )
         self._f, self._buffers = None, {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -220,7 +252,9 @@ class _Module:
 
     def __call__(self, params: Any) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
         module = _nothing(params, self._module, "a PyTorch module")
-        buffers = {name: to_numpy(buffer) for name, buffer in module.named_buffers(remove_duplicate=False)}
+        buffers = {
+            name: to_numpy(buffer) for name, buffer in module.named_buffers(remove_duplicate=False)
+        }
         if self._f is None:
             self._f, _ = from_torch(evaluated(module), **self._options)
         elif not eqx.tree_equal(buffers, self._buffers):

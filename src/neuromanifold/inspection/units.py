@@ -1,4 +1,6 @@
-"""The units of a network by what they do on a sample: on everywhere, off everywhere, or switching."""
+"""The units of a network by what they do on a sample: on everywhere, off everywhere, or
+switching.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,11 +14,13 @@ from neuromanifold.models.model_kind import perceptron
 
 @dataclass(frozen=True)
 class LayerStatus:
-    """The units of one hidden layer (of one bend, where the network is no perceptron) on the sample.
+    """The units of one hidden layer (of one bend, where the network is no perceptron) on the
+    sample.
 
-    `channels` counts the slices along the axis that parameters tell apart where units lie in space, as (channels, height, width) or
-    (height, width, channels), and `dead_channels` those that are off at every place and every sample; both are 0 for other units.
-    `shares` says at which share of samples (and places) each unit, channel or feature (`kind`) is on: 0 and 1 only where it is so
+    `channels` counts the slices along the axis that parameters tell apart where units lie in space,
+    as (channels, height, width) or (height, width, channels), and `dead_channels` those that are
+    off at every place and every sample; both are 0 for other units. `shares` says at which share of
+    samples (and places) each unit, channel or feature (`kind`) is on: 0 and 1 only where it is so
     everywhere.
     """
 
@@ -31,7 +35,8 @@ class LayerStatus:
 
     @property
     def dead(self) -> tuple[int, ...]:
-        """Which units, channels or features (`kind`) are off at every sample and every place, by their numbers.
+        """Which units, channels or features (`kind`) are off at every sample and every place, by
+        their numbers.
 
         >>> LayerStatus(3, 0, 2, shares=np.array([0.0, 0.4, 0.0])).dead
         (0, 2)
@@ -45,7 +50,8 @@ class LayerStatus:
 
 
 def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[LayerStatus, ...]:
-    """From the activation pattern (samples, units) of each layer. Places in the windows of a maximum are not counted: one always wins.
+    """From the activation pattern (samples, units) of each layer. Places in the windows of a
+    maximum are not counted: one always wins.
 
     A unit that bends twice, as that of ReLU6, is one unit, which is on where it passes its signal.
     """
@@ -63,7 +69,9 @@ def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[Laye
 
 
 def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...], int | None, bool]]:
-    """Name, shape without the axis of the one sample, the axis of the channels, and whether its places are units, of each bend."""
+    """Name, shape without the axis of the one sample, the axis of the channels, and whether its
+    places are units, of each bend.
+    """
     if perceptron(f) or count != len(graph.units):
         return [(f"layer {i + 1}", (), None, True) for i in range(count)]
     return [
@@ -77,19 +85,29 @@ def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...],
     ]
 
 
-def _status(pattern: np.ndarray, name: str, shape: tuple[int, ...], axis: int | None) -> LayerStatus:
+def _status(
+    pattern: np.ndarray, name: str, shape: tuple[int, ...], axis: int | None
+) -> LayerStatus:
     on, off = np.asarray(pattern.all(axis=0)), ~np.asarray(pattern.any(axis=0))
     channels = shape[axis] if len(shape) == 3 and axis is not None else 0
     dead = int(_by(axis or 0, off, shape).all(axis=1).sum()) if channels else 0
     kind, shares = _shares(pattern.mean(axis=0), shape, axis)
-    return LayerStatus(pattern.shape[1], int(on.sum()), int(off.sum()), name, channels, dead, kind, shares)
+    return LayerStatus(
+        pattern.shape[1], int(on.sum()), int(off.sum()), name, channels, dead, kind, shares
+    )
 
 
 def _shares(on: np.ndarray, shape: tuple[int, ...], axis: int | None) -> tuple[str, np.ndarray]:
-    """By channel where units lie in space, by feature where they belong to tokens, else one by one."""
+    """By channel where units lie in space, by feature where they belong to tokens, else one by
+    one.
+    """
     if len(shape) == 2:
         return "feature", _by(1 if axis is None else axis, on, shape).mean(axis=1)
-    return ("unit", on) if len(shape) != 3 or axis is None else ("channel", _by(axis, on, shape).mean(axis=1))
+    return (
+        ("unit", on)
+        if len(shape) != 3 or axis is None
+        else ("channel", _by(axis, on, shape).mean(axis=1))
+    )
 
 
 def _by(axis: int, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

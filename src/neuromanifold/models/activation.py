@@ -12,7 +12,16 @@ import numpy as np
 
 from neuromanifold.numerics.precision import arithmetic
 
-_PROPERTIES = ("parity", "degree", "scalars", "at_zero", "slope_at_zero", "analytic", "polynomial", "slopes")
+_PROPERTIES = (
+    "parity",
+    "degree",
+    "scalars",
+    "at_zero",
+    "slope_at_zero",
+    "analytic",
+    "polynomial",
+    "slopes",
+)
 
 
 @dataclass(frozen=True, init=False)
@@ -22,7 +31,8 @@ class Activation:
     Properties that are not declared are determined numerically, and `measured` names them.
 
     - `parity`: `"odd"`, `"even"` or `None`.
-    - `degree`, `scalars`: σ(cz) = cᵈσ(z) for every c in `scalars` (`"positive"` or `"real"`); `degree` is `None` if there is none.
+    - `degree`, `scalars`: σ(cz) = cᵈσ(z) for every c in `scalars` (`"positive"` or `"real"`);
+      `degree` is `None` if there is none.
     - `at_zero`, `slope_at_zero`: σ(0) and σ'(0); at a kink, the slope from the left.
     - `analytic`: whether σ is real analytic.
     - `polynomial`: the coefficients, constant first, or `None`.
@@ -58,7 +68,8 @@ class Activation:
         unknown = set(declared) - set(_PROPERTIES)
         if unknown:
             raise TypeError(
-                f"`{min(unknown)}` is no property of an activation; declare some of {', '.join(_PROPERTIES)}."
+                f"`{min(unknown)}` is no property of an activation; declare some of "
+                f"{', '.join(_PROPERTIES)}."
             )
         if declared.get("parity") not in ("odd", "even", None):
             raise ValueError(f"`parity` is {declared['parity']!r}; pass 'odd', 'even' or None.")
@@ -107,10 +118,13 @@ def _measure(fn: Callable[[Any], Any]) -> dict[str, Any]:
             at_zero, slope = (float(v) for v in jax.jvp(fn, (zero,), (jnp.ones_like(zero),)))
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"`fn` is no entrywise JAX function of one array ({error}); write it with jax.numpy."
+                f"`fn` is no entrywise JAX function of one array ({error}); write it with "
+                "jax.numpy."
             ) from None
     if values[1.0].shape != z.shape:
-        raise TypeError(f"`fn` maps shape {z.shape} to {values[1.0].shape}; an activation acts entrywise.")
+        raise TypeError(
+            f"`fn` maps shape {z.shape} to {values[1.0].shape}; an activation acts entrywise."
+        )
     degree, scalars = _homogeneity(values)
     return {
         "parity": _parity(values),
@@ -140,7 +154,10 @@ def _homogeneity(values: dict[float, np.ndarray]) -> tuple[float | None, str | N
     if not np.all(reference * double > 0):
         return None, None
     degree = float(np.round(np.log2(double / reference).mean(), 10))
-    if not (_agree(values[2.0], 2**degree * values[1.0]) and _agree(values[-2.0], 2**degree * values[-1.0])):
+    if not (
+        _agree(values[2.0], 2**degree * values[1.0])
+        and _agree(values[-2.0], 2**degree * values[-1.0])
+    ):
         return None, None
     if not _agree(values[3.0], 3**degree * values[1.0]):
         return None, None
@@ -164,7 +181,9 @@ def _slopes(values: dict[float, np.ndarray], z: np.ndarray) -> tuple[float, floa
 
 
 def _has_kink(fn: Callable[[Any], Any]) -> bool:
-    """Whether σ' jumps on [-3, 3]: the largest step of a continuous slope shrinks with the grid, a jump stays."""
+    """Whether σ' jumps on [-3, 3]: the largest step of a continuous slope shrinks with the grid,
+    a jump stays.
+    """
     coarse, fine = (_largest_slope_step(fn, points) for points in (1001, 16001))
     return fine > coarse / 4 and fine > 1e-9
 
@@ -213,10 +232,17 @@ _LARGEST_DEGREE = 1000
 
 def power(degree: int) -> Activation:
     """σ(z) = z^d, homogeneous of degree d on all real scalars: (cz)^d = c^d z^d."""
-    if not isinstance(degree, (int, float)) or not math.isfinite(degree) or degree != int(degree) or degree < 1:
+    if (
+        not isinstance(degree, (int, float))
+        or not math.isfinite(degree)
+        or degree != int(degree)
+        or degree < 1
+    ):
         raise ValueError(f"`degree` is {degree!r}; pass a positive integer.")
     if degree > _LARGEST_DEGREE:
-        raise ValueError(f"`degree` is {degree!r}; pass a positive integer up to {_LARGEST_DEGREE}.")
+        raise ValueError(
+            f"`degree` is {degree!r}; pass a positive integer up to {_LARGEST_DEGREE}."
+        )
     return _power(int(degree))
 
 
@@ -298,14 +324,17 @@ _SPELLINGS = {"leakyrelu": "leaky_relu", "swish": "silu"}
 
 
 def activation_named(name: str) -> Activation:
-    """The built-in activation of that name, in any case; `"leaky_relu(0.2)"` and `"power(2)"` name members of families.
+    """The built-in activation of that name, in any case; `"leaky_relu(0.2)"` and `"power(2)"` name
+    members of families.
 
     >>> activation_named("leaky_relu(0.25)").slopes
     (0.25, 1.0)
     """
     spelled = name.strip().lower()
     for spelling, usual in _SPELLINGS.items():
-        spelled = usual + spelled.removeprefix(spelling) if spelled.startswith(spelling) else spelled
+        spelled = (
+            usual + spelled.removeprefix(spelling) if spelled.startswith(spelling) else spelled
+        )
     if spelled in BUILT_IN:
         return BUILT_IN[spelled]
     family, _, argument = spelled.partition("(")
@@ -317,7 +346,10 @@ def activation_named(name: str) -> Activation:
     except (TypeError, ValueError):
         pass
     known = ", ".join(sorted([*BUILT_IN, "leaky_relu(α)", "power(d)"]))
-    raise ValueError(f"`activation` is {name!r}, which is not built in; use one of {known}, or nm.Activation(fn).")
+    raise ValueError(
+        f"`activation` is {name!r}, which is not built in; use one of {known}, or "
+        "nm.Activation(fn)."
+    )
 
 
 @dataclass(frozen=True, init=False)
@@ -336,11 +368,14 @@ class Mixed:
         named = tuple((activation_named(name), count) for name, count in counts.items())
         for activation, count in (*parts, *named):
             if count != int(count) or count < 0:
-                raise ValueError(f"`{activation}` is given {count} neurons; pass a whole number, zero or more.")
+                raise ValueError(
+                    f"`{activation}` is given {count} neurons; pass a whole number, zero or more."
+                )
         object.__setattr__(self, "parts", tuple((a, int(c)) for a, c in (*parts, *named) if c > 0))
         if not self.parts:
             raise ValueError(
-                "`Mixed` is given no neurons; name activations with their counts, as in Mixed(relu=3, identity=2)."
+                "`Mixed` is given no neurons; name activations with their counts, as in "
+                "Mixed(relu=3, identity=2)."
             )
 
     @property
@@ -357,7 +392,10 @@ def per_neuron(entry: Activation | Mixed, width: int) -> tuple[tuple[Activation,
     if isinstance(entry, Activation):
         return ((entry, slice(0, width)),)
     stops = np.cumsum([count for _, count in entry.parts])
-    return tuple((a, slice(int(stop) - c, int(stop))) for (a, c), stop in zip(entry.parts, stops, strict=True))
+    return tuple(
+        (a, slice(int(stop) - c, int(stop)))
+        for (a, c), stop in zip(entry.parts, stops, strict=True)
+    )
 
 
 def apply_activation(entry: Activation | Mixed, z: Any) -> Any:

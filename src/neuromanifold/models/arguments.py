@@ -1,4 +1,6 @@
-"""What every function of a model does first: refuse bad arguments, bring good ones to one dtype, once for each shape."""
+"""What every function of a model does first: refuse bad arguments, bring good ones to one dtype,
+once for each shape.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -47,7 +49,9 @@ class Signature(NamedTuple):
 
     def structs(self) -> Any:
         """The pytree of shapes and dtypes."""
-        return jax.tree.unflatten(self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves])
+        return jax.tree.unflatten(
+            self.structure, [jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves]
+        )
 
 
 _ADAPTERS = (
@@ -66,12 +70,15 @@ def _refuse_foreign(f: Any) -> None:
     for package, name, call in _ADAPTERS:
         if (found := loaded(package)) is not None and isinstance(f, getattr(found, name)):
             raise TypeError(
-                f"`f` is {indefinite(f)} of {package.partition('.')[0]}; make a function of it: `f, params = nm.{call}`."
+                f"`f` is {indefinite(f)} of {package.partition('.')[0]}; make a function of it: "
+                f"`f, params = nm.{call}`."
             )
 
 
 def check_model(f: Any) -> None:
-    """Refuse what is no function, models that cannot be remembered, and functions of other arguments."""
+    """Refuse what is no function, models that cannot be remembered, and functions of other
+    arguments.
+    """
     _refuse_foreign(f)
     if not callable(f):
         raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
@@ -79,7 +86,8 @@ def check_model(f: Any) -> None:
         hash(f)
     except TypeError:
         raise TypeError(
-            f"`f` is {indefinite(f)}, which cannot be hashed, as modules that hold arrays; keep arrays in the parameters: "
+            f"`f` is {indefinite(f)}, which cannot be hashed, as modules that hold arrays; keep "
+            "arrays in the parameters: "
             "`f, params = nm.from_equinox(module)`, or `f = lambda params, x: …`."
         ) from None
     _check_arguments(f)
@@ -102,7 +110,9 @@ def _check_arguments(f: Any) -> None:
 
 
 def checked(f: Model, params: Any, x: Any, *more: Any, dtype: Any = None) -> tuple[Any, ...]:
-    """(params, x, *more) as JAX arrays of the widest dtype among them (or `dtype`). Call inside `boundary`."""
+    """(params, x, *more) as JAX arrays of the widest dtype among them (or `dtype`). Call inside
+    `boundary`.
+    """
     check_model(f)
     check_param_types(params)
     names = ("x", "x2")
@@ -118,7 +128,9 @@ def checked(f: Model, params: Any, x: Any, *more: Any, dtype: Any = None) -> tup
 
 
 def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
-    """o: how many numbers f gives at one sample. Asked once for each shape; what f says against `x` is said of `name`."""
+    """o: how many numbers f gives at one sample. Asked once for each shape; what f says against
+    `x` is said of `name`.
+    """
     try:
         return _output_size(f, Signature.of(params), Signature.of(x))
     except (TypeError, ValueError) as error:
@@ -127,7 +139,8 @@ def output_size(f: Model, params: Any, x: Any, name: str = "x") -> int:
         if isinstance(error, TypeError) and "same dtypes" in str(error):
             said = str(error).partition(". ")[0]
             raise TypeError(
-                f"`f` casts a part of what it is given ({said}): arrays come in the widest dtype among parameters and samples; "
+                f"`f` casts a part of what it is given ({said}): arrays come in the widest dtype "
+                "among parameters and samples; "
                 "cast both sides, as in `w.astype(h.dtype)`."
             ) from None
         if name != "x" and str(error).startswith("`x`"):
@@ -144,7 +157,9 @@ EVALUATION = "pass a model in evaluation mode, without batch statistics"
 
 
 def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> None:
-    """Refuse models whose rows influence each other; tried once for each model and shape of a sample."""
+    """Refuse models whose rows influence each other; tried once for each model and shape of a
+    sample.
+    """
     if is_traced((params, x)) or leading_axis(x) == 1:
         return
     key = (f, Signature.of(params), Signature.of_sample(x))
@@ -166,29 +181,46 @@ def _compare_rows(f: Model, params: Any, x: Any, remedy: str) -> None:
         _ROUNDED_INSIDE * coarsest(f, params, x) * scale,
     ):
         raise ArithmeticError(
-            f"`f` mixes its rows: outputs change by {error:.2g} when other samples are removed; {remedy}."
+            f"`f` mixes its rows: outputs change by {error:.2g} when other samples are removed; "
+            f"{remedy}."
         )
 
 
 def _row_error(f: Model, params: Any, x: Any) -> tuple[Any, Any]:
-    """The largest difference between f on all rows and f on each alone, infinite where one of them is finite, and the size of f."""
+    """The largest difference between f on all rows and f on each alone, infinite where one of
+    them is finite, and the size of f.
+    """
     whole = flat_outputs(f, params, x)
-    alone = jax.vmap(lambda row: flat_outputs(f, params, jax.tree.map(lambda a: a[None], row))[0])(x)
+    alone = jax.vmap(lambda row: flat_outputs(f, params, jax.tree.map(lambda a: a[None], row))[0])(
+        x
+    )
     one, other = jnp.isfinite(whole), jnp.isfinite(alone)
-    difference = jnp.where(one & other, jnp.abs(whole - alone), jnp.where(one == other, 0.0, jnp.inf))
-    sizes = [jnp.where(finite, jnp.abs(y), 0.0).max() for finite, y in ((one, whole), (other, alone))]
+    difference = jnp.where(
+        one & other, jnp.abs(whole - alone), jnp.where(one == other, 0.0, jnp.inf)
+    )
+    sizes = [
+        jnp.where(finite, jnp.abs(y), 0.0).max() for finite, y in ((one, whole), (other, alone))
+    ]
     return difference.max(), jnp.maximum(*sizes)
 
 
 def check_target(f: Model, params: Any, x: Any, y: Any, loss: Loss | None = None) -> Any:
-    """The target as an array, refused where its shape is not the model's output shape; classes become indicators for `cross_entropy`."""
+    """The target as an array, refused where its shape is not the model's output shape; classes
+    become indicators for `cross_entropy`.
+    """
     y = check_sample(y, "y")
     expected = (leading_axis(x), *output_shape(f, params, x, single=True))
-    if loss is cross_entropy and expected[-1] > 1 and np.shape(y) == expected[:-1] and dtype_of(y).kind in "iu":
+    if (
+        loss is cross_entropy
+        and expected[-1] > 1
+        and np.shape(y) == expected[:-1]
+        and dtype_of(y).kind in "iu"
+    ):
         return _indicators(y, expected[-1])
     if np.shape(y) != expected:
         raise ValueError(
-            f"`y` has shape {np.shape(y)} but the model's output has {expected}; {target_remedy(y, expected)}."
+            f"`y` has shape {np.shape(y)} but the model's output has {expected}; "
+            f"{target_remedy(y, expected)}."
         )
     return y
 
@@ -199,9 +231,12 @@ def _indicators(y: Any, classes: int) -> Any:
     >>> np.asarray(_indicators(np.array([1, 0]), 3)).tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    if not is_traced(y) and ((odd := np.asarray(y)[(np.asarray(y) < 0) | (np.asarray(y) >= classes)]).size):
+    if not is_traced(y) and (
+        (odd := np.asarray(y)[(np.asarray(y) < 0) | (np.asarray(y) >= classes)]).size
+    ):
         raise ValueError(
-            f"`y` has the class {odd[0]}, but the model gives {classes} numbers a sample; count the classes 0, …, {classes - 1} and "
+            f"`y` has the class {odd[0]}, but the model gives {classes} numbers a sample; count "
+            f"the classes 0, …, {classes - 1} and "
             "leave out samples without one."
         )
     return jax.nn.one_hot(y, classes)
@@ -215,5 +250,12 @@ def target_remedy(y: Any, expected: tuple[int, ...]) -> str:
     """
     y = np.asarray(y)
     if len(expected) == 2 and expected[1] > 1 and y.size == expected[0] and y.dtype.kind in "iub":
-        return f"pass one row for each class: `np.eye({expected[1]})[{'y' if y.ndim == 1 else 'y.ravel()'}]`"
-    return f"pass `y.reshape{expected}`" if y.size == np.prod(expected) else "pass one row for each sample"
+        return (
+            "pass one row for each class: "
+            f"`np.eye({expected[1]})[{'y' if y.ndim == 1 else 'y.ravel()'}]`"
+        )
+    return (
+        f"pass `y.reshape{expected}`"
+        if y.size == np.prod(expected)
+        else "pass one row for each sample"
+    )

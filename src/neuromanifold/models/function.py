@@ -17,9 +17,11 @@ from neuromanifold.runtime.pickling import ByName
 
 @dataclass(frozen=True)
 class FunctionModel(ByName):
-    """Any JAX function `fn(params, x)` with x of shape (n, *in) and values (n, *out), row i depending on row i of x only.
+    """Any JAX function `fn(params, x)` with x of shape (n, *in) and values (n, *out), row i
+    depending on row i of x only.
 
-    Everything in the library that takes a model also takes the bare function; the wrapper gives it a name and checks what it returns.
+    Everything in the library that takes a model also takes the bare function; the wrapper gives it
+    a name and checks what it returns.
 
     >>> line = FunctionModel(lambda params, x: params["slope"] * x + params["offset"])
     >>> line({"slope": 2.0, "offset": 1.0}, np.array([[3.0]])).tolist()
@@ -39,7 +41,8 @@ class FunctionModel(ByName):
         for leaf in jax.tree.leaves(y):
             if np.shape(leaf)[:1] != (n,):
                 raise ValueError(
-                    f"`fn` maps {n} samples to an output of shape {np.shape(leaf)}; its first axis must count the samples."
+                    f"`fn` maps {n} samples to an output of shape {np.shape(leaf)}; its first "
+                    "axis must count the samples."
                 )
         return y
 
@@ -50,11 +53,14 @@ def _samples(x: Any) -> int:
     return (first or np.shape(x))[0]
 
 
-def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any, *, single: bool = False) -> tuple[int, ...]:
-    """The shape of f_θ at one sample, without computing it; of several outputs, how many numbers they are together.
+def output_shape(
+    f: Callable[[Any, Any], Any], params: Any, x: Any, *, single: bool = False
+) -> tuple[int, ...]:
+    """The shape of f_θ at one sample, without computing it; of several outputs, how many numbers
+    they are together.
 
-    Asked in the widest dtype among parameters and samples: convolutions do not take two. With `single=True` anything but one array is
-    refused.
+    Asked in the widest dtype among parameters and samples: convolutions do not take two. With
+    `single=True` anything but one array is refused.
     """
     dtype = jax.dtypes.canonicalize_dtype(widest(params, x))
     y = read(f, *jax.tree.map(lambda leaf: _struct(leaf, dtype), (params, x)))[1]
@@ -62,18 +68,29 @@ def output_shape(f: Callable[[Any, Any], Any], params: Any, x: Any, *, single: b
     leaves = jax.tree.leaves(y)
     if single and leaves and y is not leaves[0]:
         raise TypeError(
-            f"`f` returns a {type(y).__name__}, and a loss compares one array with `y`; pick it: `lambda params, x: f(params, x)[…]`."
+            f"`f` returns a {type(y).__name__}, and a loss compares one array with `y`; pick it: "
+            "`lambda params, x: f(params, x)[…]`."
         )
     for leaf in leaves:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            raise TypeError(f"`f` returns {leaf.dtype}; a model returns real floating-point values.")
+            raise TypeError(
+                f"`f` returns {leaf.dtype}; a model returns real floating-point values."
+            )
         if leaf.shape[:1] != (n,):
             raise ValueError(
-                f"`f` maps {n} samples to an output of shape {leaf.shape}; its first axis must count the samples."
+                f"`f` maps {n} samples to an output of shape {leaf.shape}; its first axis must "
+                "count the samples."
             )
     if not leaves:
-        raise TypeError("`f` returns no array; a model returns an array of shape (n, *out), or a pytree of such.")
-    return leaves[0].shape[1:] if len(leaves) == 1 else (sum(math.prod(leaf.shape[1:]) for leaf in leaves),)
+        raise TypeError(
+            "`f` returns no array; a model returns an array of shape (n, *out), or a pytree of "
+            "such."
+        )
+    return (
+        leaves[0].shape[1:]
+        if len(leaves) == 1
+        else (sum(math.prod(leaf.shape[1:]) for leaf in leaves),)
+    )
 
 
 def _struct(leaf: Any, dtype: Any) -> jax.ShapeDtypeStruct:

@@ -21,7 +21,9 @@ import jax.numpy as jnp
 
 
 class Layer(NamedTuple):
-    """The parameters of one affine layer: `weight` (out, in) and `bias` (out,), or `None` when there is none."""
+    """The parameters of one affine layer: `weight` (out, in) and `bias` (out,), or `None` when
+    there is none.
+    """
 
     weight: Any
     bias: Any = None
@@ -30,14 +32,24 @@ class Layer(NamedTuple):
 Scheme = Callable[[Any, Any], tuple[Layer, ...]]
 
 
-def _gaussian(std: Callable[[int, int], tuple[float, float]]) -> Callable[[Any, Any], tuple[Layer, ...]]:
+def _gaussian(
+    std: Callable[[int, int], tuple[float, float]],
+) -> Callable[[Any, Any], tuple[Layer, ...]]:
     def scheme(key: Any, net: Any):
         layers = []
-        for fan_in, out, k in zip(net.widths[:-1], net.widths[1:], jax.random.split(key, net.depth), strict=True):
+        for fan_in, out, k in zip(
+            net.widths[:-1], net.widths[1:], jax.random.split(key, net.depth), strict=True
+        ):
             weight_std, bias_std = std(fan_in, out)
             weight_key, bias_key = jax.random.split(k)
-            weight = jnp.float32(weight_std) * jax.random.normal(weight_key, (out, fan_in), jnp.float32)
-            bias = jnp.float32(bias_std) * jax.random.normal(bias_key, (out,), jnp.float32) if net.bias else None
+            weight = jnp.float32(weight_std) * jax.random.normal(
+                weight_key, (out, fan_in), jnp.float32
+            )
+            bias = (
+                jnp.float32(bias_std) * jax.random.normal(bias_key, (out,), jnp.float32)
+                if net.bias
+                else None
+            )
             layers.append(Layer(weight, bias))
         return tuple(layers)
 
@@ -45,7 +57,9 @@ def _gaussian(std: Callable[[int, int], tuple[float, float]]) -> Callable[[Any, 
 
 
 def he_bias(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Weights *and biases* N(0, 2/fan_in), as the complexity paper draws them.   [complexity, Sec. 5]"""
+    """Weights *and biases* N(0, 2/fan_in), as the complexity paper draws them.
+    [complexity, Sec. 5]
+    """
     return _gaussian(lambda fan_in, out: ((2 / fan_in) ** 0.5, (2 / fan_in) ** 0.5))(key, net)
 
 
@@ -77,7 +91,8 @@ def small(scale: float) -> Scheme:
 
 
 def balanced(key: Any, net: Any) -> tuple[Layer, ...]:
-    """Weights with W_{l+1}ᵀW_{l+1} = W_l W_lᵀ and zero biases: W_l = U_l S U_{l-1}ᵀ with one diagonal S.
+    """Weights with W_{l+1}ᵀW_{l+1} = W_l W_lᵀ and zero biases: W_l = U_l S U_{l-1}ᵀ with one
+    diagonal S.
 
     U_l has min(widths) orthonormal columns; the entries of S are |N(0, 1)|.
     """
@@ -112,5 +127,6 @@ def resolve(scheme: str | Scheme) -> Scheme:
     if scheme in SCHEMES:
         return SCHEMES[scheme]
     raise ValueError(
-        f"`scheme` is {scheme!r}; use one of {', '.join(SCHEMES)}, nm.init.small(scale), or a function (key, net)."
+        f"`scheme` is {scheme!r}; use one of {', '.join(SCHEMES)}, nm.init.small(scale), or a "
+        "function (key, net)."
     )

@@ -1,4 +1,5 @@
-"""Losses `loss(prediction, target) → scalar`; each says its constants, because flows and learning rates depend on them.
+"""Losses `loss(prediction, target) → scalar`; each says its constants, because flows and learning
+rates depend on them.
 
 With n samples, o outputs and r = prediction − target:
 
@@ -35,7 +36,9 @@ def check_loss(loss: Any, y: Any) -> None:
     try:
         hash(loss)
     except TypeError:
-        raise TypeError(f"`loss` is {indefinite(loss)}, which cannot be hashed; pass {_REMEDY}.") from None
+        raise TypeError(
+            f"`loss` is {indefinite(loss)}, which cannot be hashed; pass {_REMEDY}."
+        ) from None
     _check_number(loss, np.shape(y))
 
 
@@ -50,22 +53,33 @@ def _check_number(loss: Loss, shape: tuple[int, ...]) -> None:
     except Exception as error:  # code of other libraries refuses tracers in its own ways
         said = str(error).partition("\n")[0]
         raise TypeError(
-            f"`loss` does not take (prediction, target) as JAX arrays ({type(error).__name__}: {said}); pass {_REMEDY}."
+            f"`loss` does not take (prediction, target) as JAX arrays ({type(error).__name__}: "
+            f"{said}); pass {_REMEDY}."
         ) from None
     if shape:
-        raise TypeError(f"`loss` returns an array of shape {shape}; return one number, for example its `.mean()`.")
+        raise TypeError(
+            f"`loss` returns an array of shape {shape}; return one number, for example its "
+            "`.mean()`."
+        )
 
 
 def _evaluate(loss: Loss, prediction: Any, target: Any) -> Any:
     shapes = tuple(np.shape(prediction)), tuple(np.shape(target))
     if shapes[0] != shapes[1]:
         classes = len(shapes[0]) == 2 and shapes[0][1] > 1 and shapes[1] == shapes[0][:1]
-        remedy = f"of classes 0, 1, … pass `np.eye({shapes[0][1]})[target]`" if classes else "pass equal shapes"
+        remedy = (
+            f"of classes 0, 1, … pass `np.eye({shapes[0][1]})[target]`"
+            if classes
+            else "pass equal shapes"
+        )
         raise ValueError(
-            f"`prediction` has shape {shapes[0]} but `target` has {shapes[1]}; {remedy}: they would broadcast to a wrong loss."
+            f"`prediction` has shape {shapes[0]} but `target` has {shapes[1]}; {remedy}: they "
+            "would broadcast to a wrong loss."
         )
     if not np.shape(prediction):
-        raise ValueError("`prediction` is a scalar; pass an array whose first axis counts the samples.")
+        raise ValueError(
+            "`prediction` is a scalar; pass an array whose first axis counts the samples."
+        )
     with boundary(prediction, target) as leave:
         return leave(loss(*promote((prediction, target), widest(prediction, target))))
 
@@ -100,7 +114,8 @@ def squared_error(prediction: Any, target: Any) -> Any:
 
 
 def cross_entropy(prediction: Any, target: Any) -> Any:
-    """−(1/n) Σ_i Σ_k target_ik log softmax(prediction_i)_k; `prediction` holds logits, `target` probabilities or one-hots.
+    """−(1/n) Σ_i Σ_k target_ik log softmax(prediction_i)_k; `prediction` holds logits, `target`
+    probabilities or one-hots.
 
     >>> float(cross_entropy(np.array([[0.0, 0.0]]), np.array([[1.0, 0.0]])))       # log 2
     0.6931471805599453

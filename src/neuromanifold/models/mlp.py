@@ -31,9 +31,10 @@ Entry = Activation | Mixed
 class MLP:
     """A fully connected network  a_l = σ_l(W_l a_{l-1} + b_l),  a_0 = x.
 
-    `activation` is a name, an `Activation`, or a tuple with one entry per hidden layer, an entry of which may be `Mixed`.
-    The output layer is linear unless `output_activation` is given. `scaling="ntk"` divides each product W a by √fan_in.
-    A network is a frozen description; parameters are a tuple of `Layer(weight, bias)`, weight of shape (out, in).
+    `activation` is a name, an `Activation`, or a tuple with one entry per hidden layer, an entry of
+    which may be `Mixed`. The output layer is linear unless `output_activation` is given.
+    `scaling="ntk"` divides each product W a by √fan_in. A network is a frozen description;
+    parameters are a tuple of `Layer(weight, bias)`, weight of shape (out, in).
 
     >>> net = MLP((1, 10, 10, 10, 10, 1))
     >>> net.n_params        # [complexity, Sec. 3.1]: D = Σ n_l (n_{l-1} + 1)
@@ -79,7 +80,10 @@ class MLP:
     @property
     def n_params(self) -> int:
         """D = Σ n_l (n_{l-1} + [bias]).   [complexity, Sec. 3.1]"""
-        return sum(out * (fan_in + self.bias) for fan_in, out in zip(self.widths[:-1], self.widths[1:], strict=True))
+        return sum(
+            out * (fan_in + self.bias)
+            for fan_in, out in zip(self.widths[:-1], self.widths[1:], strict=True)
+        )
 
     @property
     def activations(self) -> tuple[Entry, ...]:
@@ -92,15 +96,24 @@ class MLP:
         return tuple(fan_in**-0.5 if self.scaling == "ntk" else 1.0 for fan_in in self.widths[:-1])
 
     def init(
-        self, *, key: Any, scheme: str | schemes.Scheme | None = None, runs: int | None = None, dtype: Any = "float32"
+        self,
+        *,
+        key: Any,
+        scheme: str | schemes.Scheme | None = None,
+        runs: int | None = None,
+        dtype: Any = "float32",
     ) -> Params:
-        """Parameters drawn by `scheme` (a function of `nm.init`, or its name), in float32 and then cast: one key, one network.
+        """Parameters drawn by `scheme` (a function of `nm.init`, or its name), in float32 and then
+        cast: one key, one network.
 
-        `runs=R` draws R networks from keys split off `key`, on a leading axis. The default scheme is `nm.init.ntk` in NTK
-        scaling and `nm.init.he_bias` otherwise. float64 leaves as NumPy arrays, which nothing narrows.
+        `runs=R` draws R networks from keys split off `key`, on a leading axis. The default scheme
+        is `nm.init.ntk` in NTK scaling and `nm.init.he_bias` otherwise. float64 leaves as NumPy
+        arrays, which nothing narrows.
         """
         check_draw(key, runs, dtype)
-        draw = schemes.resolve(scheme if scheme is not None else "ntk" if self.scaling == "ntk" else "he_bias")
+        draw = schemes.resolve(
+            scheme if scheme is not None else "ntk" if self.scaling == "ntk" else "he_bias"
+        )
         if runs is None:
             params = draw(key, self)
         else:
@@ -122,7 +135,9 @@ class MLP:
             return leave(_forward(self, promote(params, dtype), promote(x, dtype)))
 
     def preactivations(self, params: Params, x: Any) -> tuple[Any, ...]:
-        """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in the widest dtype passed."""
+        """(z_1, …, z_L): what each layer computes before its activation, each (n, n_l), in the
+        widest dtype passed.
+        """
         if is_traced((params, x)):
             with full_products():
                 return _preactivations(self, params, x)
@@ -139,7 +154,8 @@ class MLP:
         if len(shape) != 2 or shape[1] != self.widths[0]:
             found = f"{shape[1]} features" if len(shape) == 2 else f"shape {shape}"
             raise ValueError(
-                f"`{name}` has {found} but the network takes {self.widths[0]}; pass an array of shape (n, {self.widths[0]})."
+                f"`{name}` has {found} but the network takes {self.widths[0]}; pass an array of "
+                f"shape (n, {self.widths[0]})."
             )
         if jnp.issubdtype(dtype_of(x), jnp.complexfloating):
             raise TypeError(f"`{name}` is complex ({dtype_of(x)}); pass a real array.")
@@ -147,26 +163,47 @@ class MLP:
     def check_params(self, params: Any) -> None:
         """Refuse parameters whose structure or shapes are not this network's."""
         if not isinstance(params, (tuple, list)) or len(params) != self.depth:
-            found = f"{len(params)} layers" if isinstance(params, (tuple, list)) else indefinite(params)
-            raise ValueError(f"`params` is {found} but the network has {self.depth} layers; pass a tuple of nm.Layer.")
-        for index, (layer, fan_in, out) in enumerate(zip(params, self.widths[:-1], self.widths[1:], strict=True)):
+            found = (
+                f"{len(params)} layers" if isinstance(params, (tuple, list)) else indefinite(params)
+            )
+            raise ValueError(
+                f"`params` is {found} but the network has {self.depth} layers; pass a tuple of "
+                "nm.Layer."
+            )
+        for index, (layer, fan_in, out) in enumerate(
+            zip(params, self.widths[:-1], self.widths[1:], strict=True)
+        ):
             if not isinstance(layer, Layer):
-                raise TypeError(f"`params[{index}]` is {indefinite(layer)}; pass nm.Layer(weight, bias).")
+                raise TypeError(
+                    f"`params[{index}]` is {indefinite(layer)}; pass nm.Layer(weight, bias)."
+                )
             if np.shape(layer.weight) != (out, fan_in):
                 raise ValueError(
-                    f"`params[{index}].weight` has shape {np.shape(layer.weight)}; the network needs {(out, fan_in)}."
+                    f"`params[{index}].weight` has shape {np.shape(layer.weight)}; the network "
+                    f"needs {(out, fan_in)}."
                 )
-            if (layer.bias is not None) != self.bias or (layer.bias is not None and np.shape(layer.bias) != (out,)):
+            if (layer.bias is not None) != self.bias or (
+                layer.bias is not None and np.shape(layer.bias) != (out,)
+            ):
                 found = None if layer.bias is None else np.shape(layer.bias)
                 raise ValueError(
-                    f"`params[{index}].bias` has shape {found}; the network needs {(out,) if self.bias else None}."
+                    f"`params[{index}].bias` has shape {found}; the network needs "
+                    f"{(out,) if self.bias else None}."
                 )
 
     def __repr__(self) -> str:
         entries = set(self.activation)
-        shown = str(next(iter(entries))) if len(entries) == 1 else f"({', '.join(map(str, self.activation))})"
+        shown = (
+            str(next(iter(entries)))
+            if len(entries) == 1
+            else f"({', '.join(map(str, self.activation))})"
+        )
         extra = "" if self.bias else ", bias=False"
-        extra += "" if self.output_activation.name == "identity" else f", output_activation={self.output_activation}"
+        extra += (
+            ""
+            if self.output_activation.name == "identity"
+            else f", output_activation={self.output_activation}"
+        )
         extra += "" if self.scaling == "standard" else f", scaling={self.scaling!r}"
         return f"MLP({self.widths}, {shown}{extra})"
 
@@ -181,19 +218,26 @@ def check_draw(key: Any, runs: Any, dtype: Any) -> None:
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` is {key!r}; pass a JAX key such as jax.random.key(0).")
     if runs is not None and (not isinstance(runs, int) or runs < 1):
-        raise ValueError(f"`runs` is {runs!r}; pass a positive whole number, or None for a single network.")
+        raise ValueError(
+            f"`runs` is {runs!r}; pass a positive whole number, or None for a single network."
+        )
     if not jnp.issubdtype(np.dtype(dtype), jnp.floating):
-        raise TypeError(f"`dtype` is {np.dtype(dtype)}; pass a floating dtype such as 'float32' or 'float64'.")
+        raise TypeError(
+            f"`dtype` is {np.dtype(dtype)}; pass a floating dtype such as 'float32' or 'float64'."
+        )
 
 
 def _checked_widths(widths: Any) -> tuple[int, ...]:
     try:
         checked = tuple(operator.index(w) for w in widths)
     except TypeError:
-        raise TypeError(f"`widths` is {widths!r}; pass a sequence of whole numbers such as (1, 10, 10, 1).") from None
+        raise TypeError(
+            f"`widths` is {widths!r}; pass a sequence of whole numbers such as (1, 10, 10, 1)."
+        ) from None
     if len(checked) < 2 or min(checked) < 1:
         raise ValueError(
-            f"`widths` is {tuple(widths)}; pass at least input and output width, all positive whole numbers."
+            f"`widths` is {tuple(widths)}; pass at least input and output width, all positive "
+            "whole numbers."
         )
     return checked
 
@@ -204,18 +248,27 @@ def _resolve(entry: Any) -> Activation:
     if isinstance(entry, Activation):
         return entry
     raise TypeError(
-        f"`activation` is {entry!r}; pass a name, an nm.Activation, or wrap a function as nm.Activation(fn)."
+        f"`activation` is {entry!r}; pass a name, an nm.Activation, or wrap a function as "
+        "nm.Activation(fn)."
     )
 
 
 def _checked_activations(activation: Any, hidden: tuple[int, ...]) -> tuple[Entry, ...]:
-    entries = tuple(activation) if isinstance(activation, (tuple, list)) else (activation,) * len(hidden)
+    entries = (
+        tuple(activation) if isinstance(activation, (tuple, list)) else (activation,) * len(hidden)
+    )
     if len(entries) != len(hidden):
-        raise ValueError(f"`activation` has {len(entries)} entries for {len(hidden)} hidden layers; give one for each.")
+        raise ValueError(
+            f"`activation` has {len(entries)} entries for {len(hidden)} hidden layers; give one "
+            "for each."
+        )
     resolved = tuple(entry if isinstance(entry, Mixed) else _resolve(entry) for entry in entries)
     for index, (entry, width) in enumerate(zip(resolved, hidden, strict=True)):
         if isinstance(entry, Mixed) and entry.width != width:
-            raise ValueError(f"`activation[{index}]` is {entry} with {entry.width} neurons; the layer has {width}.")
+            raise ValueError(
+                f"`activation[{index}]` is {entry} with {entry.width} neurons; the layer has "
+                f"{width}."
+            )
     return resolved
 
 

@@ -1,4 +1,6 @@
-"""Which description a model is: the one place that asks for its class. What a graph can tell is asked of the graph instead."""
+"""Which description a model is: the one place that asks for its class. What a graph can tell is
+asked of the graph instead.
+"""
 
 from typing import Any
 

@@ -9,9 +9,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.layers.base import SCALINGS, AbstractLayer, Shape
-from neuromanifold.models.layers.branches import Given, apply_all, as_layers, draw_all, shapes_through
+from neuromanifold.models.layers.branches import (
+    Given,
+    apply_all,
+    as_layers,
+    draw_all,
+    shapes_through,
+)
 from neuromanifold.models.mlp import check_draw
-from neuromanifold.numerics.precision import arithmetic, boundary, full_products, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import (
+    arithmetic,
+    boundary,
+    full_products,
+    is_traced,
+    promote,
+    to_host,
+    widest,
+)
 from neuromanifold.numerics.validation import check_sample
 
 
@@ -19,10 +33,11 @@ from neuromanifold.numerics.validation import check_sample
 class Sequential:
     """Layers in order, for samples of shape `input_shape`, channels last.
 
-    A layer is one of `nm.layers`, an activation, or an activation's name. `scaling="ntk"` keeps parameters standard normal
-    and multiplies by the layers' standard deviations, σ_w W a/√fan_in + σ_b b; `"standard"` draws the parameters with
-    them. Parameters are a tuple with one entry per layer: `nm.Layer(weight, bias)` for `Dense` and `Conv`, `()` for
-    layers without parameters. `nm.nngp` and `nm.infinite_ntk` take the description itself.
+    A layer is one of `nm.layers`, an activation, or an activation's name. `scaling="ntk"` keeps
+    parameters standard normal and multiplies by the layers' standard deviations, σ_w W a/√fan_in +
+    σ_b b; `"standard"` draws the parameters with them. Parameters are a tuple with one entry per
+    layer: `nm.Layer(weight, bias)` for `Dense` and `Conv`, `()` for layers without parameters.
+    `nm.nngp` and `nm.infinite_ntk` take the description itself.
 
     >>> from neuromanifold.models.layers import Conv, Dense, GlobalAvgPool
     >>> net = Sequential(Conv(8, 3), "relu", GlobalAvgPool(), Dense(10), input_shape=(6, 6, 2))
@@ -53,16 +68,22 @@ class Sequential:
         return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(self._parameter_shapes))
 
     def init(self, *, key: Any, runs: int | None = None, dtype: Any = "float32") -> tuple[Any, ...]:
-        """Parameters drawn as the layers say, in float32 and then cast; `runs=R` draws R networks on a leading axis."""
+        """Parameters drawn as the layers say, in float32 and then cast; `runs=R` draws R
+        networks on a leading axis.
+        """
         check_draw(key, runs, dtype)
-        params = self._draw(key) if runs is None else jax.vmap(self._draw)(jax.random.split(key, runs))
+        params = (
+            self._draw(key) if runs is None else jax.vmap(self._draw)(jax.random.split(key, runs))
+        )
         if np.dtype(dtype) == np.float32:
             return params
         with arithmetic():
             return to_host(jax.tree.map(lambda leaf: leaf.astype(dtype), params))
 
     def __call__(self, params: Any, x: Any) -> Any:
-        """f_θ(x): the outputs (n, *output_shape) at the samples (n, *input_shape), in the widest dtype passed."""
+        """f_θ(x): the outputs (n, *output_shape) at the samples (n, *input_shape), in the widest
+        dtype passed.
+        """
         self.check(params, x)
         if is_traced((params, x)):
             x = jnp.asarray(x)
@@ -86,7 +107,8 @@ class Sequential:
         expected = self._parameter_shapes
         if jax.tree.structure(params) != jax.tree.structure(expected):
             raise ValueError(
-                f"`params` has the structure {jax.tree.structure(params)}; the network needs {jax.tree.structure(expected)}, "
+                f"`params` has the structure {jax.tree.structure(params)}; the network needs "
+                f"{jax.tree.structure(expected)}, "
                 "as `init` draws it."
             )
         for (path, leaf), needed in zip(
@@ -94,7 +116,9 @@ class Sequential:
         ):
             if np.shape(leaf) != needed.shape:
                 where = jax.tree_util.keystr(path)
-                raise ValueError(f"`params{where}` has shape {np.shape(leaf)}; the network needs {needed.shape}.")
+                raise ValueError(
+                    f"`params{where}` has shape {np.shape(leaf)}; the network needs {needed.shape}."
+                )
 
     def _draw(self, key: Any) -> tuple[Any, ...]:
         return draw_all(self.layers, key, self.input_shape, self.scaling)
@@ -113,5 +137,8 @@ def _forward(net: Sequential, params: Any, x: Any) -> Any:
 def _checked_shape(shape: Any) -> Shape:
     values = (shape,) if isinstance(shape, int) else tuple(shape)
     if not values or not all(isinstance(v, (int, np.integer)) and v >= 1 for v in values):
-        raise ValueError(f"`input_shape` is {shape!r}; pass positive whole numbers, positions first and channels last.")
+        raise ValueError(
+            f"`input_shape` is {shape!r}; pass positive whole numbers, positions first and "
+            "channels last."
+        )
     return tuple(int(v) for v in values)

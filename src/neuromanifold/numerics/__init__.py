@@ -1,4 +1,6 @@
-"""Numbers one can trust: the float64 boundary, memory budget, ranks, exact linear algebra, atomic files."""
+"""Numbers one can trust: the float64 boundary, memory budget, ranks, exact linear algebra,
+atomic files.
+"""
 
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.rank import Certificate, Rank

@@ -12,10 +12,11 @@ _QUICKLY: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
 
 
 class Compiled:
-    """A function under `jax.jit`. Called from outside of any trace on a GPU it is compiled without Triton's matrix products.
+    """A function under `jax.jit`. Called from outside of any trace on a GPU it is compiled without
+    Triton's matrix products.
 
-    XLA would search 10 to 20 s among them for 4 % of speed (H200, JAX 0.11.2). Products of three passes need them, and inside a trace
-    the caller's own `jit` decides.
+    XLA would search 10 to 20 s among them for 4 % of speed (H200, JAX 0.11.2). Products of three
+    passes need them, and inside a trace the caller's own `jit` decides.
     """
 
     def __init__(self, function: Callable[..., Any], static: tuple[str, ...]) -> None:
@@ -24,7 +25,11 @@ class Compiled:
         self._quick = jax.jit(function, static_argnames=static, compiler_options=_QUICKLY)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        plain = devices()[0].platform != "gpu" or products_are("tf32x3", "bf16x3") or is_traced((args, options))
+        plain = (
+            devices()[0].platform != "gpu"
+            or products_are("tf32x3", "bf16x3")
+            or is_traced((args, options))
+        )
         return (self._plain if plain else self._quick)(*args, **options)
 
     def lower(self, *args: Any, **options: Any) -> Any:

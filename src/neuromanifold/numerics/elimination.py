@@ -1,4 +1,6 @@
-"""Rank and pivots of matrices over a prime field: by BLAS for short primes, by FLINT for long ones."""
+"""Rank and pivots of matrices over a prime field: by BLAS for short primes, by FLINT for long
+ones.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +12,9 @@ from neuromanifold.numerics.modular import SMALL_BITS, matmul, random_residues
 
 
 class Echelon(NamedTuple):
-    """A rank over a prime field with one nonzero minor that proves it: `matrix[rows][:, columns]` is invertible."""
+    """A rank over a prime field with one nonzero minor that proves it: `matrix[rows][:,
+    columns]` is invertible.
+    """
 
     rank: int
     rows: tuple[int, ...]
@@ -18,7 +22,9 @@ class Echelon(NamedTuple):
 
 
 def to_flint(matrix: Int[np.ndarray, "m n"], p: int):
-    """The matrix as a `flint.nmod_mat` (through `fmpz_mat`: per-entry constructors of `nmod_mat` are slower)."""
+    """The matrix as a `flint.nmod_mat` (through `fmpz_mat`: per-entry constructors of `nmod_mat`
+    are slower).
+    """
     import flint
 
     if 0 in matrix.shape:
@@ -28,7 +34,11 @@ def to_flint(matrix: Int[np.ndarray, "m n"], p: int):
 
 def modular_rank(matrix: Int[np.ndarray, "m n"], p: int) -> int:
     """The rank modulo p."""
-    return len(rank_profile(matrix, p)[0]) if p.bit_length() <= SMALL_BITS else to_flint(matrix, p).rank()
+    return (
+        len(rank_profile(matrix, p)[0])
+        if p.bit_length() <= SMALL_BITS
+        else to_flint(matrix, p).rank()
+    )
 
 
 def echelon(matrix: Int[np.ndarray, "m n"], p: int) -> Echelon:
@@ -57,11 +67,14 @@ def _pivots(M: Any) -> tuple[int, ...]:
     return tuple(pivots)
 
 
-def minor_spans(matrix: Int[np.ndarray, "m n"], rows: Sequence[int], columns: Sequence[int], p: int) -> bool:
-    """Whether the minor A = matrix[rows][:, columns] is invertible modulo p and the rank is no larger.
+def minor_spans(
+    matrix: Int[np.ndarray, "m n"], rows: Sequence[int], columns: Sequence[int], p: int
+) -> bool:
+    """Whether the minor A = matrix[rows][:, columns] is invertible modulo p and the rank is no
+    larger.
 
-    All columns depend on the chosen ones when a random combination b of them does: A z = b on the rows, and then everywhere.
-    Where the rank is larger this is overlooked with probability 1/p.
+    All columns depend on the chosen ones when a random combination b of them does: A z = b on the
+    rows, and then everywhere. Where the rank is larger this is overlooked with probability 1/p.
 
     >>> p, A = 2**61 - 1, np.array([[1, 2, 3], [2, 4, 6], [0, 0, 5]])
     >>> minor_spans(A, (0, 2), (0, 2), p), minor_spans(A, (0,), (0,), p), minor_spans(A, (0, 1), (0, 2), p)
@@ -89,7 +102,9 @@ Matrix = Float[np.ndarray, "_ _"]
 
 
 class _Elimination(NamedTuple):
-    """Rows in pivot order, pivot columns, and the unit lower trapezoid that reduces the rows (in that order)."""
+    """Rows in pivot order, pivot columns, and the unit lower trapezoid that reduces the rows (in
+    that order).
+    """
 
     order: Int[np.ndarray, " m"]
     columns: list[int]
@@ -97,7 +112,8 @@ class _Elimination(NamedTuple):
 
 
 def rank_profile(matrix: Int[np.ndarray, "m n"], p: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Pivot rows and pivot columns of a matrix modulo a prime of at most 22 bits; their number is the rank.
+    """Pivot rows and pivot columns of a matrix modulo a prime of at most 22 bits; their number is
+    the rank.
 
     >>> rank_profile(np.array([[1, 2, 3], [2, 4, 6], [0, 0, 5]]), 7)
     ((0, 2), (0, 2))
@@ -187,7 +203,9 @@ def _product(A: Matrix, B: Matrix, p: float) -> Matrix:
     """A·B modulo p, in sums short enough to be exact."""
     total = _reduce(A[:, :_TERMS] @ B[:_TERMS], p)
     for start in range(_TERMS, A.shape[1], _TERMS):
-        total = _reduce(total + _reduce(A[:, start : start + _TERMS] @ B[start : start + _TERMS], p), p)
+        total = _reduce(
+            total + _reduce(A[:, start : start + _TERMS] @ B[start : start + _TERMS], p), p
+        )
     return total
 
 

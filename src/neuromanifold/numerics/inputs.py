@@ -1,4 +1,6 @@
-"""Arrays as they come from users, made plain: nothing masked, nothing wider than float64, the machine's byte order."""
+"""Arrays as they come from users, made plain: nothing masked, nothing wider than float64, the
+machine's byte order.
+"""
 
 from typing import Any
 
@@ -8,7 +10,8 @@ _LARGEST_EXACT = 2**53
 
 
 def plain_array(a: Any, name: str) -> np.ndarray:
-    """`a` as a NumPy array of a dtype that JAX knows, with the same values; refused where float64 cannot hold them.
+    """`a` as a NumPy array of a dtype that JAX knows, with the same values; refused where float64
+    cannot hold them.
 
     >>> plain_array(np.arange(3, dtype=">i4"), "x").dtype.isnative
     True
@@ -17,7 +20,8 @@ def plain_array(a: Any, name: str) -> np.ndarray:
         masked = int(np.ma.count_masked(a))
         if masked:
             raise ValueError(
-                f"`{name}` is a masked array with {masked} masked entries; drop or fill them: `a.filled(…)`."
+                f"`{name}` is a masked array with {masked} masked entries; drop or fill them: "
+                "`a.filled(…)`."
             )
         a = a.data
     a = _as_array(a, name)
@@ -40,7 +44,9 @@ def _as_array(a: Any, name: str) -> np.ndarray:
         remedy = "one array, or a tuple or dictionary of arrays for several inputs"
         if foreign:
             remedy = "`tensor.detach().float().cpu().numpy()`"
-        raise TypeError(f"`{name}` is a {type(a).__name__} that is no array ({reason}); pass {remedy}.") from None
+        raise TypeError(
+            f"`{name}` is a {type(a).__name__} that is no array ({reason}); pass {remedy}."
+        ) from None
 
 
 def _narrowed(a: np.ndarray, name: str) -> np.ndarray:
@@ -50,15 +56,20 @@ def _narrowed(a: np.ndarray, name: str) -> np.ndarray:
     if lost.any():
         where = _first(lost)
         raise ValueError(
-            f"`{name}` is {a[where]!s} at {list(where)} in {a.dtype}, which float64 cannot hold ({lost.sum()} such entries); "
+            f"`{name}` is {a[where]!s} at {list(where)} in {a.dtype}, which float64 cannot hold "
+            f"({lost.sum()} such entries); "
             "round it yourself: `a.astype('float64')`."
         )
     return narrow
 
 
 def _check_exact(a: np.ndarray, name: str) -> None:
-    """Beyond 2⁵³ only some whole numbers are floats; those that are not must not become their neighbours."""
-    large = (a > _LARGEST_EXACT) | (a < -_LARGEST_EXACT) if a.dtype.kind == "i" else a > _LARGEST_EXACT
+    """Beyond 2⁵³ only some whole numbers are floats; those that are not must not become their
+    neighbours.
+    """
+    large = (
+        (a > _LARGEST_EXACT) | (a < -_LARGEST_EXACT) if a.dtype.kind == "i" else a > _LARGEST_EXACT
+    )
     if not large.any():
         return
     lost = np.zeros(a.shape, bool)
@@ -66,7 +77,8 @@ def _check_exact(a: np.ndarray, name: str) -> None:
     if lost.any():
         where = _first(lost)
         raise ValueError(
-            f"`{name}` is {a[where]} at {list(where)}, which float64 cannot hold ({lost.sum()} such entries above 2^53); "
+            f"`{name}` is {a[where]} at {list(where)}, which float64 cannot hold ({lost.sum()} "
+            "such entries above 2^53); "
             "subtract or scale it first."
         )
 

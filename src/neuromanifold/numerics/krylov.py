@@ -1,4 +1,6 @@
-"""Eigenvalues and linear systems of a symmetric matrix that is read from a disk: few passes, many vectors in each."""
+"""Eigenvalues and linear systems of a symmetric matrix that is read from a disk: few passes,
+many vectors in each.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,10 +25,11 @@ class Solution(NamedTuple):
 def largest_eigenpairs(
     product: Product, size: int, k: int, *, rtol: float = 1e-10, block: int | None = None
 ) -> Eigenpairs:
-    """The `k` eigenpairs of largest magnitude by blocked Lanczos with thick restarts, until ‖Av − λv‖ ≤ rtol·|λ_max|.
+    """The `k` eigenpairs of largest magnitude by blocked Lanczos with thick restarts, until ‖Av −
+    λv‖ ≤ rtol·|λ_max|.
 
-    One pass multiplies `block` vectors (by default k + 4). Ritz pairs of the whole basis, orthogonalised twice; the residual
-    norms are those of the pairs themselves and not estimates.
+    One pass multiplies `block` vectors (by default k + 4). Ritz pairs of the whole basis,
+    orthogonalised twice; the residual norms are those of the pairs themselves and not estimates.
 
     >>> found = largest_eigenpairs(lambda v: np.arange(1.0, 101.0)[:, None] * v, 100, 2)
     >>> found.values.round(9).tolist()
@@ -53,8 +56,12 @@ def largest_eigenpairs(
     return Eigenpairs(values[:k], vectors.T, residuals)
 
 
-def _following(Q: np.ndarray, AQ: np.ndarray, S: np.ndarray, values: np.ndarray, rng: Any) -> np.ndarray:
-    """The residuals of the best pairs, orthogonal to the basis; where nothing is left of one, a random direction."""
+def _following(
+    Q: np.ndarray, AQ: np.ndarray, S: np.ndarray, values: np.ndarray, rng: Any
+) -> np.ndarray:
+    """The residuals of the best pairs, orthogonal to the basis; where nothing is left of one, a
+    random direction.
+    """
     W = AQ @ S - (Q @ S) * values
     sizes = np.linalg.norm(W, axis=0)
     spent = sizes <= 64 * np.finfo(np.float64).eps * np.abs(values[0])
@@ -66,11 +73,18 @@ def _following(Q: np.ndarray, AQ: np.ndarray, S: np.ndarray, values: np.ndarray,
 
 
 def solve(
-    product: Product, b: np.ndarray, *, precondition: Product = lambda r: r, rtol: float = 1e-8, passes: int = 500
+    product: Product,
+    b: np.ndarray,
+    *,
+    precondition: Product = lambda r: r,
+    rtol: float = 1e-8,
+    passes: int = 500,
 ) -> Solution:
-    """Ax = b for positive definite A by preconditioned conjugate gradients, all columns of `b` in one pass.
+    """Ax = b for positive definite A by preconditioned conjugate gradients, all columns of `b` in
+    one pass.
 
-    A column that has converged stands still. Ends after `passes` passes; `residuals` say how far it came.
+    A column that has converged stands still. Ends after `passes` passes; `residuals` say how far it
+    came.
 
     >>> solve(lambda v: 2.0 * v, np.ones((3, 1))).x.ravel().tolist()
     [0.5, 0.5, 0.5]

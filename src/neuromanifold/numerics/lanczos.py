@@ -1,4 +1,6 @@
-"""Extreme eigenvalues of a symmetric operator that is only known by its products: thick-restart Lanczos on the device."""
+"""Extreme eigenvalues of a symmetric operator that is only known by its products: thick-restart
+Lanczos on the device.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ _MOST_RESTARTS = 200
 
 @dataclass(frozen=True)
 class Product:
-    """v ↦ fn(*static, *arguments, v) as a hashable object, so that one compilation serves all `arguments` of a shape."""
+    """v ↦ fn(*static, *arguments, v) as a hashable object, so that one compilation serves all
+    `arguments` of a shape.
+    """
 
     fn: Callable[..., Any]
     static: tuple[Any, ...] = ()
@@ -27,7 +31,9 @@ class Product:
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues of largest magnitude, largest first, with unit vectors and the norms ‖Av − λv‖, which bound each error."""
+    """Eigenvalues of largest magnitude, largest first, with unit vectors and the norms ‖Av −
+    λv‖, which bound each error.
+    """
 
     values: Float[Any, " k"]
     vectors: Float[Any, "k size"]
@@ -35,7 +41,9 @@ class Eigenpairs(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The basis (one row more than the projected operator `H` has), how much of it is kept, and what was found last."""
+    """The basis (one row more than the projected operator `H` has), how much of it is kept, and
+    what was found last.
+    """
 
     V: Any
     H: Any
@@ -56,9 +64,11 @@ def largest_eigenpairs(
     dtype: Any = jnp.float64,
     key: Any = None,
 ) -> Eigenpairs:
-    """The `k` eigenpairs of largest magnitude of a symmetric operator of that size, until ‖Av − λv‖ ≤ rtol·|λ_max|.
+    """The `k` eigenpairs of largest magnitude of a symmetric operator of that size, until ‖Av − λv‖
+    ≤ rtol·|λ_max|.
 
-    `rtol=0` asks for what the dtype allows. Works under `jit`. An operator that is zero has eigenvalues 0.
+    `rtol=0` asks for what the dtype allows. Works under `jit`. An operator that is zero has
+    eigenvalues 0.
 
     >>> diagonal = Product(lambda d, v: d * v)
     >>> with jax.enable_x64(True):
@@ -71,19 +81,38 @@ def largest_eigenpairs(
     key = jax.random.key(0) if key is None else key
     basis = min(size, max(_LARGEST_BASIS, 2 * k + 16))
     tolerance = max(rtol, 64 * float(jnp.finfo(dtype).eps))
-    return _solve(product, arguments, key, size=size, k=k, basis=basis, rtol=tolerance, dtype=jnp.dtype(dtype).name)
+    return _solve(
+        product,
+        arguments,
+        key,
+        size=size,
+        k=k,
+        basis=basis,
+        rtol=tolerance,
+        dtype=jnp.dtype(dtype).name,
+    )
 
 
 @compiled("product", "size", "k", "basis", "rtol", "dtype")
 def _solve(
-    product: Product, arguments: Any, key: Any, *, size: int, k: int, basis: int, rtol: float, dtype: str
+    product: Product,
+    arguments: Any,
+    key: Any,
+    *,
+    size: int,
+    k: int,
+    basis: int,
+    rtol: float,
+    dtype: str,
 ) -> Eigenpairs:
     if basis == size:
         return _dense(product, arguments, size, k, dtype)
     first = jax.random.normal(key, (size,), dtype)
     V = jnp.zeros((basis + 1, size), dtype).at[0].set(first / jnp.linalg.norm(first))
     none = Eigenpairs(jnp.zeros(k, dtype), jnp.zeros((k, size), dtype), jnp.full(k, jnp.inf, dtype))
-    state = _State(V, jnp.zeros((basis, basis), dtype), key, jnp.int32(0), jnp.int32(0), none, jnp.bool_(True))
+    state = _State(
+        V, jnp.zeros((basis, basis), dtype), key, jnp.int32(0), jnp.int32(0), none, jnp.bool_(True)
+    )
     cycle = partial(_cycle, product, arguments, k=k, kept=k + (basis - k) // 2, rtol=rtol)
     return jax.lax.while_loop(lambda s: s.open & (s.restarts < _MOST_RESTARTS), cycle, state).pairs
 
@@ -97,12 +126,16 @@ def _dense(product: Product, arguments: Any, size: int, k: int, dtype: str) -> E
     return Eigenpairs(values[order], S[:, order].T, jnp.full(k, rounding))
 
 
-def _cycle(product: Product, arguments: Any, state: _State, *, k: int, kept: int, rtol: float) -> _State:
+def _cycle(
+    product: Product, arguments: Any, state: _State, *, k: int, kept: int, rtol: float
+) -> _State:
     """Fill the basis, take Ritz pairs, and keep the best of them for the next cycle."""
     basis = len(state.H)
     key, drawn = jax.random.split(state.key)
     step = partial(_step, product, arguments, drawn)
-    V, H, beta = jax.lax.fori_loop(state.start, basis, step, (state.V, state.H, jnp.zeros((), state.V.dtype)))
+    V, H, beta = jax.lax.fori_loop(
+        state.start, basis, step, (state.V, state.H, jnp.zeros((), state.V.dtype))
+    )
     values, S = jnp.linalg.eigh((H + H.T) / 2)
     order = jnp.argsort(-jnp.abs(values))
     values, S = values[order], S[:, order]
@@ -115,18 +148,26 @@ def _cycle(product: Product, arguments: Any, state: _State, *, k: int, kept: int
     return _State(rows, H, key, jnp.int32(kept), state.restarts + 1, pairs, unsettled)
 
 
-def _step(product: Product, arguments: Any, key: Any, j: Any, carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """One product, orthogonalised twice against the whole basis. Where nothing is left, a random direction goes on."""
+def _step(
+    product: Product, arguments: Any, key: Any, j: Any, carry: tuple[Any, Any, Any]
+) -> tuple[Any, Any, Any]:
+    """One product, orthogonalised twice against the whole basis. Where nothing is left, a random
+    direction goes on.
+    """
     V, H, _ = carry
     w = product(arguments, V[j]).astype(V.dtype)
     coefficients, size = V[:-1] @ w, jnp.linalg.norm(w)
     w = _orthogonal(V, w)
     beta = jnp.linalg.norm(w)
     ends = beta <= 8 * jnp.finfo(V.dtype).eps * size
-    fresh = _orthogonal(V, jax.random.normal(jax.random.fold_in(key, j), w.shape, w.dtype) / w.size**0.5)
+    fresh = _orthogonal(
+        V, jax.random.normal(jax.random.fold_in(key, j), w.shape, w.dtype) / w.size**0.5
+    )
     w = jnp.where(ends, fresh, w)
     length = jnp.linalg.norm(w)
-    w = jnp.where(length > 1e-8 * jnp.where(ends, 1.0, beta), w / jnp.where(length > 0, length, 1.0), 0.0)
+    w = jnp.where(
+        length > 1e-8 * jnp.where(ends, 1.0, beta), w / jnp.where(length > 0, length, 1.0), 0.0
+    )
     H = H.at[:, j].set(coefficients).at[j].set(coefficients)
     return V.at[j + 1].set(w), H, jnp.where(ends, 0.0, beta)
 

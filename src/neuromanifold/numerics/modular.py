@@ -1,9 +1,11 @@
 """Arithmetic modulo a prime of at most 61 bits on whole NumPy arrays.
 
-Residues are int64 in `[0, p)`. A product of two of 61 bits has 122, so it is taken in steps whose quotient fits float64: for `a < p`
-and `c < 2³²`, `q = ⌊a·c/p⌋` is at most 2³³ and its float estimate is off by less than one, hence `a·c − q·p`, computed modulo 2⁶⁴,
-lies in `(−p, 2p)` and is right after one correction. Matrix products go through BLAS: residues are cut into limbs so short that
-every partial sum is an integer below 2⁵³: one limb for primes of 22 bits, three of at most 21 bits for primes of 61 (six products).
+Residues are int64 in `[0, p)`. A product of two of 61 bits has 122, so it is taken in steps whose
+quotient fits float64: for `a < p` and `c < 2³²`, `q = ⌊a·c/p⌋` is at most 2³³ and its float
+estimate is off by less than one, hence `a·c − q·p`, computed modulo 2⁶⁴, lies in `(−p, 2p)` and is
+right after one correction. Matrix products go through BLAS: residues are cut into limbs so short
+that every partial sum is an integer below 2⁵³: one limb for primes of 22 bits, three of at most 21
+bits for primes of 61 (six products).
 """
 
 import functools
@@ -22,7 +24,9 @@ _HALF_MASK = (1 << _HALF) - 1
 _SMALL = 1 << 31
 _ROWS = 512  # that are multiplied at once: the parts of their products take a dozen times as much memory as the result
 SMALL_BITS = 22
-"""Primes of this length multiply matrices in a single product: fast, and enough to prove a lower bound of a rank."""
+"""Primes of this length multiply matrices in a single product: fast, and enough to prove a lower
+bound of a rank.
+"""
 
 
 def random_prime(*, bits: int = 61) -> int:
@@ -109,11 +113,15 @@ def scatter_add(base: Residues, index: np.ndarray, updates: Residues, p: int) ->
 def matmul(a: Residues, b: Residues, p: int) -> Residues:
     """The matrix product modulo p, leading axes broadcasting as in NumPy."""
     if a.shape[-1] == 0:
-        return np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.int64)
+        return np.zeros(
+            (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.int64
+        )
     if a.ndim == 2 and len(a) > 2 * _ROWS:
         return np.concatenate([matmul(a[part], b, p) for part in blocks(len(a), _ROWS)])
     count, bits, terms = _limb_plan(p.bit_length())
-    parts = (_products(a[..., part], b[..., part, :], count, bits) for part in blocks(a.shape[-1], terms))
+    parts = (
+        _products(a[..., part], b[..., part, :], count, bits) for part in blocks(a.shape[-1], terms)
+    )
     sums = functools.reduce(lambda total, part: _summed(total, part, p), parts)
     return functools.reduce(
         lambda high, low: add(_times_small(high, 1 << bits, p), low, p), [s % p for s in sums[::-1]]
@@ -140,11 +148,14 @@ def _limb_plan(bits: int) -> tuple[int, int, int]:
 def _products(a: Residues, b: Residues, count: int, bits: int) -> list[Residues]:
     """The product as a polynomial in 2^bits: integers below 2⁵³, the lowest degree first.
 
-    By Karatsuba's A_i B_j + A_j B_i = (A_i + A_j)(B_i + B_j) − A_i B_i − A_j B_j: six products for three limbs instead of nine.
+    By Karatsuba's A_i B_j + A_j B_i = (A_i + A_j)(B_i + B_j) − A_i B_i − A_j B_j: six products for
+    three limbs instead of nine.
     """
     A, B = _limbs(a, count, bits), _limbs(b, count, bits)
     even = [x @ y for x, y in zip(A, B, strict=True)]
-    found: list[Any] = [even[degree // 2] if degree % 2 == 0 else 0.0 for degree in range(2 * count - 1)]
+    found: list[Any] = [
+        even[degree // 2] if degree % 2 == 0 else 0.0 for degree in range(2 * count - 1)
+    ]
     for i, j in itertools.combinations(range(count), 2):
         found[i + j] = found[i + j] + ((A[i] + A[j]) @ (B[i] + B[j]) - even[i] - even[j])
     return [part.astype(np.int64) for part in found]

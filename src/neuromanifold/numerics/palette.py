@@ -1,7 +1,9 @@
-"""Colours for the parts of a whole: told apart by everybody, and by texture where there are more parts than colours.
+"""Colours for the parts of a whole: told apart by everybody, and by texture where there are more
+parts than colours.
 
-Each has a contrast of at least 3 with its ground (WCAG 2.2, 1.4.11), and any two differ by at least 25 in CIELAB (ΔE 1976), also as
-protanopes, deuteranopes and tritanopes see them (Machado, Oliveira and Fernandes 2009).
+Each has a contrast of at least 3 with its ground (WCAG 2.2, 1.4.11), and any two differ by at least
+25 in CIELAB (ΔE 1976), also as protanopes, deuteranopes and tritanopes see them (Machado, Oliveira
+and Fernandes 2009).
 """
 
 LIGHT = ("#0072b2", "#d55e00", "#869168", "#014136", "#956682", "#7c3710", "#2e1a48")
@@ -32,7 +34,8 @@ def hatched(index: int) -> dict[str, str]:
 
 
 def gathered(parts: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """The parts as they are, or, where there are more than can be told apart, the smallest of them as one.
+    """The parts as they are, or, where there are more than can be told apart, the smallest of them
+    as one.
 
     >>> gathered((("a", 2), ("b", 1)))
     (('a', 2), ('b', 1))

@@ -7,7 +7,8 @@ import numpy as np
 
 
 def host_generator(key: Any) -> np.random.Generator:
-    """NumPy's generator seeded by a JAX key: nothing is compiled. `None` is a fixed seed, for searches that must repeat.
+    """NumPy's generator seeded by a JAX key: nothing is compiled. `None` is a fixed seed, for
+    searches that must repeat.
 
     >>> a, b = (host_generator(jax.random.key(7)).integers(1 << 30) for _ in range(2))
     >>> bool(a == b)

@@ -16,7 +16,9 @@ from neuromanifold.numerics.results import Shown
 Array = jax.Array | np.ndarray | np.generic
 SMALLEST_GAP = 1e3
 WIDEST_SPREAD = 26.0
-"""Half the bits of a float64: of 400 drawn nets with weights scaled by 10^±8, all 50 wrong ranks lay beyond (docs/precision.md)."""
+"""Half the bits of a float64: of 400 drawn nets with weights scaled by 10^±8, all 50 wrong ranks
+lay beyond (docs/precision.md).
+"""
 
 
 class Certificate(Shown, eqx.Module):
@@ -34,13 +36,15 @@ class Certificate(Shown, eqx.Module):
 
 
 class Rank(eqx.Module):
-    """A rank, with what it was read from. It acts as the integer it is, from both sides, also under `jit` and `vmap`.
+    """A rank, with what it was read from. It acts as the integer it is, from both sides, also under
+    `jit` and `vmap`.
 
-    Numerically (`exact` is False): the number of entries of `spectrum` (singular values, largest first) above
-    `threshold`; `gap` is the smallest kept over the largest dropped, infinite when nothing was dropped. A gap near 1
-    means that the number depends on the threshold. `spread` is how many bits apart the sizes of numbers lie that were added,
-    or rows and columns of the matrix: beyond about 26 of the 53 bits a float64 rank is not to be trusted, whatever its gap.
-    Exactly: no spectrum was needed, and `certificate` says why.
+    Numerically (`exact` is False): the number of entries of `spectrum` (singular values, largest
+    first) above `threshold`; `gap` is the smallest kept over the largest dropped, infinite when
+    nothing was dropped. A gap near 1 means that the number depends on the threshold. `spread` is
+    how many bits apart the sizes of numbers lie that were added, or rows and columns of the matrix:
+    beyond about 26 of the 53 bits a float64 rank is not to be trusted, whatever its gap. Exactly:
+    no spectrum was needed, and `certificate` says why.
 
     >>> rank = rank_from_spectrum(np.array([1.0, 1e-3, 1e-17]), (3, 3))
     >>> rank + 1, 10 - rank, "abc"[rank], f"{rank:03d}", rank
@@ -62,7 +66,9 @@ class Rank(eqx.Module):
 
     @property
     def trusted(self) -> bool:
-        """Whether it is exact, or scales are close enough and the gap wide enough for float64 to tell."""
+        """Whether it is exact, or scales are close enough and the gap wide enough for float64 to
+        tell.
+        """
         return self.exact or (self.spread <= WIDEST_SPREAD and float(self.gap) >= SMALLEST_GAP)
 
     def __index__(self) -> int:
@@ -166,18 +172,25 @@ class Rank(eqx.Module):
 
 
 def _number(other: Any) -> Any:
-    """A rank's value as Python has it, or as an array where there are several; anything else as it is."""
+    """A rank's value as Python has it, or as an array where there are several; anything else as
+    it is.
+    """
     if not isinstance(other, Rank):
         return other
-    return int(other.value) if np.ndim(other.value) == 0 and not is_traced(other.value) else other.value
+    return (
+        int(other.value)
+        if np.ndim(other.value) == 0 and not is_traced(other.value)
+        else other.value
+    )
 
 
 def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) -> Rank:
-    """How many singular values exceed `rtol · σ_max`; by default `rtol = max(shape) · eps`, as LAPACK's users have it.
+    """How many singular values exceed `rtol · σ_max`; by default `rtol = max(shape) · eps`, as
+    LAPACK's users have it.
 
-    Backward stability gives the default: a computed singular value is off by a modest multiple of `eps · σ_max`.
-    Works on tracers. A matrix without rows or columns has rank 0; a spectrum with nan has rank −1, so that no count can
-    hide it.
+    Backward stability gives the default: a computed singular value is off by a modest multiple of
+    `eps · σ_max`. Works on tracers. A matrix without rows or columns has rank 0; a spectrum with
+    nan has rank −1, so that no count can hide it.
 
     >>> rank = rank_from_spectrum(np.array([1.0, 1e-3, 1e-17]), (3, 3))
     >>> int(rank), float(rank.gap) > 1e13
@@ -193,9 +206,16 @@ def rank_from_spectrum(spectrum: Any, shape: tuple[int, int], rtol: Any = None) 
     undropped = kept.all(axis=-1) | (largest_dropped == 0)
     gap = jnp.where(undropped, jnp.inf, smallest_kept / jnp.where(undropped, 1.0, largest_dropped))
     undefined = jnp.isnan(spectrum).any(axis=-1)
-    return Rank(jnp.where(undefined, -1, kept.sum(axis=-1)), spectrum, threshold, jnp.where(undefined, jnp.nan, gap))
+    return Rank(
+        jnp.where(undefined, -1, kept.sum(axis=-1)),
+        spectrum,
+        threshold,
+        jnp.where(undefined, jnp.nan, gap),
+    )
 
 
 def exact_rank(value: int, certificate: Certificate) -> Rank:
-    """A rank known exactly: nothing was measured against a threshold, so the spectrum is empty and the gap infinite."""
+    """A rank known exactly: nothing was measured against a threshold, so the spectrum is empty
+    and the gap infinite.
+    """
     return Rank(np.int64(value), np.empty(0), np.float64(0.0), np.float64(np.inf), certificate)

@@ -1,4 +1,6 @@
-"""How results show themselves: the answer first, arrays by their size and range, and a way out as plain data."""
+"""How results show themselves: the answer first, arrays by their size and range, and a way out
+as plain data.
+"""
 
 import dataclasses
 import html
@@ -19,13 +21,16 @@ Array = Any
 
 _MOST_SHOWN = 6
 _LONGEST = 240
-"""Characters of a `repr` between the brackets; what is longer ends in an ellipsis, and `str` has all of it."""
+"""Characters of a `repr` between the brackets; what is longer ends in an ellipsis, and `str` has
+all of it.
+"""
 
 
 class Shown:
     """A base for what is looked at.
 
-    `repr` is the class with its `headline`, `str` the table where a class writes one; a notebook shows `str`.
+    `repr` is the class with its `headline`, `str` the table where a class writes one; a notebook
+    shows `str`.
     """
 
     def headline(self) -> str:
@@ -33,7 +38,9 @@ class Shown:
         if type(self).__str__ is not Shown.__str__:
             return str(self).partition("\n")[0]
         return ", ".join(
-            f"{name.replace('_', ' ')} {brief(value)}" for name, value in _fields(self) if value is not None
+            f"{name.replace('_', ' ')} {brief(value)}"
+            for name, value in _fields(self)
+            if value is not None
         )
 
     def __repr__(self) -> str:
@@ -47,7 +54,8 @@ class Shown:
 
 
 class Result(Shown):
-    """A base for results, which are dataclasses (`repr=False`) or Equinox modules; `to_dict` gives the fields as plain data.
+    """A base for results, which are dataclasses (`repr=False`) or Equinox modules; `to_dict` gives
+    the fields as plain data.
 
     >>> @dataclasses.dataclass(frozen=True, repr=False)
     ... class Found(Result):
@@ -92,7 +100,9 @@ def counted(count: int, what: str) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value in a few words: numbers to four digits, arrays by size and range, trees by how many numbers they hold."""
+    """A value in a few words: numbers to four digits, arrays by size and range, trees by how
+    many numbers they hold.
+    """
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
     if isinstance(value, np.ndarray | jax.Array):
@@ -130,20 +140,28 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Result):
         return value.to_dict()
     if isinstance(value, dict):
-        return {key if isinstance(key, str | int) else str(key): _plain(item) for key, item in value.items()}
+        return {
+            key if isinstance(key, str | int) else str(key): _plain(item)
+            for key, item in value.items()
+        }
     if isinstance(value, np.ndarray | jax.Array):
         return np.asarray(value)
     if value is None or isinstance(value, str | bool | int | float | np.generic):
         return value
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type | Shown) and not callable(value):
+    if (
+        dataclasses.is_dataclass(value)
+        and not isinstance(value, type | Shown)
+        and not callable(value)
+    ):
         return {name: _plain(item) for name, item in _fields(value)}
     return repr(value)
 
 
 def follows(verb: Callable[P, R]) -> Callable[P, R]:
-    """A verb that computes on the host and whose floating-point results leave as its inputs came (see `precision`).
+    """A verb that computes on the host and whose floating-point results leave as its inputs came
+    (see `precision`).
 
     >>> with jax.enable_x64(True):
     ...     type(follows(lambda a: np.asarray(a) + 1)(jnp.ones(2))).__name__
@@ -157,7 +175,11 @@ def follows(verb: Callable[P, R]) -> Callable[P, R]:
         def leave(leaf: Any) -> Any:
             if isinstance(leaf, Result) and dataclasses.is_dataclass(leaf):
                 fields = {name: _in_order(leave, value) for name, value in _fields(leaf)}
-                moved = {name: value for name, value in fields.items() if value is not getattr(leaf, name)}
+                moved = {
+                    name: value
+                    for name, value in fields.items()
+                    if value is not getattr(leaf, name)
+                }
                 return dataclasses.replace(leaf, **moved) if moved else leaf
             return follow(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
 

@@ -1,4 +1,6 @@
-"""Spaces spanned by rows: ranks, kernels and products, modulo a prime or in float64, behind one set of verbs."""
+"""Spaces spanned by rows: ranks, kernels and products, modulo a prime or in float64, behind one
+set of verbs.
+"""
 
 import abc
 from collections.abc import Iterator, Sequence
@@ -34,7 +36,9 @@ class Spaces(abc.ABC):
         """Rows that span {v : Av = 0}."""
 
     def confined(self, A: np.ndarray, blocks: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-        """For each block of columns: rows that span {v : Av = 0, v zero outside the block}; A is a basis."""
+        """For each block of columns: rows that span {v : Av = 0, v zero outside the block}; A is
+        a basis.
+        """
         for block in blocks:
             yield _placed(self.kernel(self.mixed(A[:, block], len(block) + 2)), block, A.shape[1])
 
@@ -48,14 +52,18 @@ class Spaces(abc.ABC):
 
     @abc.abstractmethod
     def gap(self, A: np.ndarray) -> float:
-        """The smallest singular value that counts over the largest that does not; inf where nothing is in doubt."""
+        """The smallest singular value that counts over the largest that does not; inf where
+        nothing is in doubt.
+        """
 
     def rank(self, A: np.ndarray) -> int:
         """The dimension of the span."""
         return len(self.basis(A))
 
     def mixed(self, A: np.ndarray, count: int) -> np.ndarray:
-        """At most `count` random combinations of the rows: the same span where its dimension is below `count`."""
+        """At most `count` random combinations of the rows: the same span where its dimension is
+        below `count`.
+        """
         return A if len(A) <= count else self.product(self.random((count, len(A))), A)
 
     @abc.abstractmethod
@@ -65,7 +73,9 @@ class Spaces(abc.ABC):
 
 @dataclass(frozen=True)
 class ModularSpaces(Spaces):
-    """Modulo a prime of 61 bits: a rank is too small with probability about 10⁻¹³, never too large."""
+    """Modulo a prime of 61 bits: a rank is too small with probability about 10⁻¹³, never too
+    large.
+    """
 
     p: int
     exact = True
@@ -97,7 +107,9 @@ class ModularSpaces(Spaces):
         return found
 
     def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Few rows at a time, and only such as a random vector of the kernel tells from the span."""
+        """Few rows at a time, and only such as a random vector of the kernel tells from the
+        span.
+        """
         found = basis if _in_echelon_form(basis) else self.basis(basis)
         while len(rows := rows[self._outside(found, rows)]):
             found, rows = self._joined(found, rows[:_FEW]), rows[_FEW:]
@@ -107,7 +119,9 @@ class ModularSpaces(Spaces):
         return self.product(rows, self.orthogonal(basis)[:, None])[:, 0] != 0
 
     def orthogonal(self, basis: np.ndarray) -> np.ndarray:
-        """A random vector of the kernel of an echelon form: rows outside its span are not orthogonal to it, but for 1/p of the draws."""
+        """A random vector of the kernel of an echelon form: rows outside its span are not
+        orthogonal to it, but for 1/p of the draws.
+        """
         pivots, free = _pivots(basis)
         vector = np.zeros(basis.shape[1], np.int64)
         vector[free] = self.random((len(free),))
@@ -115,7 +129,8 @@ class ModularSpaces(Spaces):
         return vector
 
     def _joined(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The rows are reduced by the basis, then what is left among itself, then the basis by that: still an echelon form.
+        """The rows are reduced by the basis, then what is left among itself, then the basis by
+        that: still an echelon form.
 
         Columns in which all of them are zero stay so.
         """
@@ -131,13 +146,17 @@ class ModularSpaces(Spaces):
         return found[np.argsort(np.concatenate([pivots, free[first]]))]
 
     def confined(self, A: np.ndarray, blocks: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-        """In echelon form v is known by its free columns: those outside the block are zero, the pivots outside bind the others."""
+        """In echelon form v is known by its free columns: those outside the block are zero, the
+        pivots outside bind the others.
+        """
         pivots, free = _pivots(A)
         for block in blocks:
             mine, inside = np.intersect1d(free, block), np.isin(pivots, block)
             local = self.kernel(self.mixed(A[np.ix_(~inside, mine)], len(mine) + 2))
             rest = -self.product(local, A[np.ix_(inside, mine)].T) % self.p
-            yield _placed(np.hstack([local, rest]), np.concatenate([mine, pivots[inside]]), A.shape[1])
+            yield _placed(
+                np.hstack([local, rest]), np.concatenate([mine, pivots[inside]]), A.shape[1]
+            )
 
     def vanishing(self, A: np.ndarray) -> np.ndarray:
         return np.asarray(~A.any(axis=0))
@@ -152,7 +171,9 @@ class ModularSpaces(Spaces):
             return A
         form, rank = to_flint(A, self.p).rref()
         width = A.shape[1]
-        return np.array([int(e) for e in form.entries()[: rank * width]], np.int64).reshape(rank, width)
+        return np.array([int(e) for e in form.entries()[: rank * width]], np.int64).reshape(
+            rank, width
+        )
 
 
 def _placed(rows: np.ndarray, block: np.ndarray, width: int) -> np.ndarray:
@@ -171,7 +192,9 @@ def _pivots(reduced: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _in_echelon_form(A: np.ndarray) -> bool:
     """Whether A is its own reduced echelon form."""
     pivots = (A != 0).argmax(axis=1) if A.size else np.zeros(0, int)
-    return bool((np.diff(pivots) > 0).all() and np.array_equal(A[:, pivots], np.eye(len(A), dtype=A.dtype)))
+    return bool(
+        (np.diff(pivots) > 0).all() and np.array_equal(A[:, pivots], np.eye(len(A), dtype=A.dtype))
+    )
 
 
 @dataclass(frozen=True)
@@ -195,7 +218,9 @@ class FloatSpaces(Spaces):
         return rows[: self._count(spectrum)]
 
     def kernel(self, A: np.ndarray) -> np.ndarray:
-        spectrum, rows = self._decomposed(np.concatenate([A, np.zeros((max(0, A.shape[1] - len(A)), A.shape[1]))]))
+        spectrum, rows = self._decomposed(
+            np.concatenate([A, np.zeros((max(0, A.shape[1] - len(A)), A.shape[1]))])
+        )
         return rows[self._count(spectrum) :]
 
     def extended(self, basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -208,7 +233,11 @@ class FloatSpaces(Spaces):
     def gap(self, A: np.ndarray) -> float:
         spectrum = self.spectrum(A)
         kept = self._count(spectrum)
-        return float(spectrum[kept - 1] / spectrum[kept]) if 0 < kept < len(spectrum) and spectrum[kept] > 0 else np.inf
+        return (
+            float(spectrum[kept - 1] / spectrum[kept])
+            if 0 < kept < len(spectrum) and spectrum[kept] > 0
+            else np.inf
+        )
 
     def spectrum(self, A: np.ndarray) -> np.ndarray:
         """Singular values."""

@@ -45,26 +45,44 @@ def check_param_types(params: Any) -> None:
 def _check_param(name: str, leaf: Any) -> None:
     try:
         dtype = dtype_of(leaf)
-    except (TypeError, ValueError, RuntimeError):  # PyTorch's tensors that require gradients raise the last
-        raise TypeError(f"{name} is {indefinite(leaf)}; pass a real floating-point array.") from None
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # PyTorch's tensors that require gradients raise the last
+        raise TypeError(
+            f"{name} is {indefinite(leaf)}; pass a real floating-point array."
+        ) from None
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise TypeError(
-            f"{name} is complex ({dtype}); pass real parameters, for example real and imaginary parts apart."
+            f"{name} is complex ({dtype}); pass real parameters, for example real and imaginary "
+            "parts apart."
         )
-    if isinstance(leaf, np.ma.MaskedArray) or not dtype.isnative or (dtype.kind == "f" and dtype.itemsize > 8):
+    if (
+        isinstance(leaf, np.ma.MaskedArray)
+        or not dtype.isnative
+        or (dtype.kind == "f" and dtype.itemsize > 8)
+    ):
         kind = "a masked array" if isinstance(leaf, np.ma.MaskedArray) else f"of dtype {dtype.str}"
-        raise TypeError(f"{name} is {kind}; pass a plain array of float16, float32 or float64 in native byte order.")
+        raise TypeError(
+            f"{name} is {kind}; pass a plain array of float16, float32 or float64 in native byte "
+            "order."
+        )
     if dtype.kind == "O":
         raise TypeError(
             f"{name} is {indefinite(leaf)}, no array; keep arrays alone in the parameters: "
-            "`f, params = nm.from_equinox(module)`, or `params, rest = eqx.partition(module, eqx.is_inexact_array)`."
+            "`f, params = nm.from_equinox(module)`, or `params, rest = eqx.partition(module, "
+            "eqx.is_inexact_array)`."
         )
     if not is_floating(leaf):
-        raise TypeError(f"{name} has dtype {dtype}, which has no derivative; cast it with `.astype('float32')`.")
+        raise TypeError(
+            f"{name} has dtype {dtype}, which has no derivative; cast it with `.astype('float32')`."
+        )
 
 
 def check_sample(x: Any, name: str = "x") -> Any:
-    """The sample as arrays; refused without a leading axis, without rows, not numbers, complex, or not finite.
+    """The sample as arrays; refused without a leading axis, without rows, not numbers, complex, or
+    not finite.
 
     A pytree of arrays is a sample as well, when their first axes are equally long.
     """
@@ -85,7 +103,8 @@ def sample_arrays(x: Any, name: str = "x") -> Any:
     lengths = {leaf.shape[0] for leaf in jax.tree.leaves(found)}
     if len(lengths) != 1:
         raise ValueError(
-            f"`{name}` has arrays with {sorted(lengths)} rows; the first axis of each counts the same samples (the order is f, params, x)."
+            f"`{name}` has arrays with {sorted(lengths)} rows; the first axis of each counts the "
+            "same samples (the order is f, params, x)."
         )
     return found
 
@@ -94,9 +113,13 @@ def _checked_array(x: Any, name: str) -> Any:
     given, x = x, x if isinstance(x, jax.Array) else plain_array(x, name)
     shape, dtype = x.shape, dtype_of(x)
     if not shape and dtype.kind in "OUS":
-        raise TypeError(f"`{name}` is {indefinite(given)}; pass an array whose first axis counts the samples.")
+        raise TypeError(
+            f"`{name}` is {indefinite(given)}; pass an array whose first axis counts the samples."
+        )
     if not shape:
-        raise ValueError(f"`{name}` is a scalar; pass an array whose first axis counts the samples.")
+        raise ValueError(
+            f"`{name}` is a scalar; pass an array whose first axis counts the samples."
+        )
     if 0 in shape:
         raise ValueError(f"`{name}` has shape {shape}, so it is empty; pass at least one sample.")
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -114,7 +137,10 @@ def leading_axis(x: Any) -> int:
 def refuse_tracers(tree: Any, what: str) -> None:
     """One sentence for functions that run on the host."""
     if is_traced(tree):
-        raise TypeError(f"{what} needs concrete values and runs on the host; call it outside jit, vmap and grad.")
+        raise TypeError(
+            f"{what} needs concrete values and runs on the host; call it outside jit, vmap and "
+            "grad."
+        )
 
 
 def check_finite(tree: Any, name: str) -> None:
@@ -154,6 +180,7 @@ def explain_not_finite(tree: Any, name: str) -> None:
             count = int((~finite).sum())
             entries = "entry" if count == 1 else "entries"
             raise ValueError(
-                f"`{name}{jax.tree_util.keystr(path)}` is {a[where]} at {list(where)} ({count:,} such {entries}); "
+                f"`{name}{jax.tree_util.keystr(path)}` is {a[where]} at {list(where)} ({count:,} "
+                f"such {entries}); "
                 "remove or replace them."
             )

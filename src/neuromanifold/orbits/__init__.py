@@ -1,9 +1,17 @@
-"""Orbits of the gradient fields: brackets, Lie closure, invariant partitions and leaves, condensation."""
+"""Orbits of the gradient fields: brackets, Lie closure, invariant partitions and leaves,
+condensation.
+"""
 
 from neuromanifold.orbits.bounds import UpperBound, closure_upper_bound
 from neuromanifold.orbits.bracket import induced_field, left_normed, lie_bracket
 from neuromanifold.orbits.closure import LieClosure, lie_closure
-from neuromanifold.orbits.condensation import Cluster, Condensation, condensation, effective_width, leaf_distance
+from neuromanifold.orbits.condensation import (
+    Cluster,
+    Condensation,
+    condensation,
+    effective_width,
+    leaf_distance,
+)
 from neuromanifold.orbits.exact import ClosureCertificate
 from neuromanifold.orbits.genericity import (
     is_degenerate,

@@ -29,13 +29,15 @@ class UpperBound(Result):
 
 
 def closure_upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperBound:
-    """D less the number of independent linear forms that vanish on every field of the orbit, and so on Lie_θ.
+    """D less the number of independent linear forms that vanish on every field of the orbit, and so
+    on Lie_θ.
 
-    Of a network these are: the equations of its symmetry leaf [invariant, Thm 4.2 (i), (ii)]; parameters that zero neurons
-    freeze, and what moves together because neurons have become constants [Thm 4.2 (iii), (iv)]; combinations of linear
-    neurons that vanish on both sides; gradients of conserved quantities. A network that is one function of x times one
-    function of θ has at most one dimension. Computed over `ring`: modulo a prime the rank can only be too small, so
-    the bound remains one.
+    Of a network these are: the equations of its symmetry leaf [invariant, Thm 4.2 (i), (ii)];
+    parameters that zero neurons freeze, and what moves together because neurons have become
+    constants [Thm 4.2 (iii), (iv)]; combinations of linear neurons that vanish on both sides;
+    gradients of conserved quantities. A network that is one function of x times one function of θ
+    has at most one dimension. Computed over `ring`: modulo a prime the rank can only be too small,
+    so the bound remains one.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)
     >>> closure_upper_bound(net, (nm.Layer(np.ones((2, 1))), nm.Layer(np.ones((1, 2)))))
@@ -47,7 +49,9 @@ def closure_upper_bound(f: Any, params: Any, ring: Ring | None = None) -> UpperB
     if (net := filters(f)) is not None and net.is_linear:
         forms = filter_forms(net, params, ring)
         rank = _rank(forms, ring)
-        return UpperBound(net.n_params - rank, f"{net.n_params} parameters less {rank} conserved quantities")
+        return UpperBound(
+            net.n_params - rank, f"{net.n_params} parameters less {rank} conserved quantities"
+        )
     return UpperBound(n_columns(params), f"there are {n_columns(params)} parameters")
 
 
@@ -84,12 +88,18 @@ def _rank(rows: np.ndarray, ring: Ring) -> int:
 def is_single_function(net: MLP) -> bool:
     """Whether f_θ(x) = x^d g(θ): one input, one output, no biases, every activation a monomial."""
     activations = [a for entry in net.activations for a, _ in per_neuron(entry, 1)]
-    return net.widths[0] == net.widths[-1] == 1 and not net.bias and all(is_real(a) for a in activations)
+    return (
+        net.widths[0] == net.widths[-1] == 1
+        and not net.bias
+        and all(is_real(a) for a in activations)
+    )
 
 
 @dataclass(frozen=True, repr=False)
 class ZeroNeurons(Result):
-    """By layer, inputs included: neurons whose input, value or gradient vanishes on a whole invariant manifold."""
+    """By layer, inputs included: neurons whose input, value or gradient vanishes on a whole
+    invariant manifold.
+    """
 
     idle: tuple[np.ndarray, ...]
     silent: tuple[np.ndarray, ...]
@@ -97,17 +107,26 @@ class ZeroNeurons(Result):
 
 
 def zero_neurons(net: MLP, params: Params) -> ZeroNeurons:
-    """The largest sets of neurons that remain zero because they are zero.   [invariant, Thm 4.2 (iii), (iv)]
+    """The largest sets of neurons that remain zero because they are zero.
+    [invariant, Thm 4.2 (iii), (iv)]
 
-    idle:      z_i = 0, since incoming weights are zero or come from silent neurons, and stay so since i is untaught
+    idle:      z_i = 0, since incoming weights are zero or come from silent neurons, and stay so
+    since i is untaught
                (or all that comes in is silent);
     silent:    a_i = 0: idle with σ(0) = 0;
-    untaught:  ∂f/∂z_i = 0: idle with σ'(0) = 0, or outgoing weights are zero or lead to untaught neurons, and
+    untaught:  ∂f/∂z_i = 0: idle with σ'(0) = 0, or outgoing weights are zero or lead to untaught
+    neurons, and
                stay so since i is silent.
     """
     layers = list(zip(net.activations, net.widths[1:], strict=True))
-    at_zero = [np.zeros(net.widths[0], bool), *(by_neuron(e, w, lambda a: a.at_zero == 0) for e, w in layers)]
-    flat = [np.zeros(net.widths[0], bool), *(by_neuron(e, w, lambda a: a.slope_at_zero == 0) for e, w in layers)]
+    at_zero = [
+        np.zeros(net.widths[0], bool),
+        *(by_neuron(e, w, lambda a: a.at_zero == 0) for e, w in layers),
+    ]
+    flat = [
+        np.zeros(net.widths[0], bool),
+        *(by_neuron(e, w, lambda a: a.slope_at_zero == 0) for e, w in layers),
+    ]
     weights = [np.asarray(layer.weight) == 0 for layer in params]
     biases = [True if layer.bias is None else np.asarray(layer.bias) == 0 for layer in params]
     idle = [np.zeros(net.widths[0], bool), *(np.ones(w, bool) for w in net.widths[1:])]
@@ -119,16 +138,25 @@ def zero_neurons(net: MLP, params: Params) -> ZeroNeurons:
             comes_in = (weights[l - 1] | silent[l - 1]).all(axis=1) & biases[l - 1]
             stays = untaught[l] | (silent[l - 1].all() and not net.bias)
             new_idle.append(idle[l] & comes_in & stays)
-            goes_out = silent[l] & (weights[l] | untaught[l + 1][:, None]).all(axis=0) if l < net.depth else False
+            goes_out = (
+                silent[l] & (weights[l] | untaught[l + 1][:, None]).all(axis=0)
+                if l < net.depth
+                else False
+            )
             new_untaught.append(untaught[l] & (idle[l] & flat[l] | goes_out))
-        same = all(np.array_equal(a, b) for a, b in zip(idle + untaught, new_idle + new_untaught, strict=True))
+        same = all(
+            np.array_equal(a, b)
+            for a, b in zip(idle + untaught, new_idle + new_untaught, strict=True)
+        )
         idle, untaught = new_idle, new_untaught
         if same:
             return ZeroNeurons(tuple(idle), tuple(silent), tuple(untaught))
 
 
 def frozen_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
-    """The coordinates that cannot change: ∂f/∂W_ij = δ_i a_j with i untaught or j silent, ∂f/∂b_i with i untaught."""
+    """The coordinates that cannot change: ∂f/∂W_ij = δ_i a_j with i untaught or j silent,
+    ∂f/∂b_i with i untaught.
+    """
     zero, masks = zero_neurons(net, params), []
     for l in range(1, net.depth + 1):
         masks.append((zero.untaught[l][:, None] | zero.silent[l - 1]).ravel())
@@ -137,7 +165,9 @@ def frozen_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
 
 
 def constant_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
-    """What weights from constant neurons keep: idle ones have a_i = σ_i(0), so  ∂f/∂W_ki = σ_i(0) δ_k, and ∂f/∂b_k = δ_k."""
+    """What weights from constant neurons keep: idle ones have a_i = σ_i(0), so  ∂f/∂W_ki =
+    σ_i(0) δ_k, and ∂f/∂b_k = δ_k.
+    """
     zero, forms = zero_neurons(net, params), []
     weights, biases = coordinates(net)
     for l in range(1, net.depth):
@@ -154,7 +184,8 @@ def constant_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
 
 
 def dependent_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
-    """Linear neurons of one layer and slope with  cᵀ(W b) = 0  and  Vc = 0  keep both: ∂W = Vᵀδaᵀ and ∂V = δ(Wa + b)ᵀ.
+    """Linear neurons of one layer and slope with  cᵀ(W b) = 0  and  Vc = 0  keep both: ∂W = Vᵀδaᵀ
+    and ∂V = δ(Wa + b)ᵀ.
 
     The kernel is computed in rational arithmetic, since parameters are dyadic rationals.
     """
@@ -164,7 +195,11 @@ def dependent_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     for l, slopes in enumerate(hidden(net, linear_slope)):
         for slope in np.unique(slopes[~np.isnan(slopes)]):
             neurons = np.flatnonzero(slopes == slope)
-            places = [weights[l][neurons], weights[l + 1][:, neurons].T, biases[l][neurons, None] if net.bias else None]
+            places = [
+                weights[l][neurons],
+                weights[l + 1][:, neurons].T,
+                biases[l][neurons, None] if net.bias else None,
+            ]
             place = np.concatenate([part for part in places if part is not None], axis=1)
             for c in left_kernel(flat[place]):
                 rows = np.zeros((place.shape[1], net.n_params), forms[0].dtype)
@@ -181,8 +216,13 @@ def conserved_forms(net: MLP, params: Params, ring: Ring) -> np.ndarray:
     for l in range(net.depth - 1):
         for i, j, factor in _quadratic_laws(net, l):
             form = np.zeros(net.n_params, flat.dtype)
-            incoming = [(weights[l][i], weights[l][j])] + ([(biases[l][[i]], biases[l][[j]])] if net.bias else [])
-            pairs = [(weights[l + 1][:, i], weights[l + 1][:, j], factor), *((a, b, -1.0) for a, b in incoming)]
+            incoming = [(weights[l][i], weights[l][j])] + (
+                [(biases[l][[i]], biases[l][[j]])] if net.bias else []
+            )
+            pairs = [
+                (weights[l + 1][:, i], weights[l + 1][:, j], factor),
+                *((a, b, -1.0) for a, b in incoming),
+            ]
             for a, b, sign in pairs:
                 sign = ring.embed(np.array([sign]))
                 form[a] = ring.add(form[a], ring.multiply(flat[b], sign))
@@ -195,8 +235,14 @@ def _quadratic_laws(net: MLP, l: int) -> list[tuple[int, int, float]]:
     """(i, j, κ) for each law  κ V_{·i}·V_{·j} − W_i·W_j − b_i b_j  of hidden layer l + 1."""
     degrees, slopes = hidden(net, degree)[l], hidden(net, linear_slope)[l]
     width = len(degrees)
-    balances = [(i, i, float(degrees[i])) for i in range(width) if np.isnan(slopes[i]) and not np.isnan(degrees[i])]
-    mixed = [(i, j) for i in range(width) for j in range(i, width) if abs(slopes[i]) == abs(slopes[j])]
+    balances = [
+        (i, i, float(degrees[i]))
+        for i in range(width)
+        if np.isnan(slopes[i]) and not np.isnan(degrees[i])
+    ]
+    mixed = [
+        (i, j) for i in range(width) for j in range(i, width) if abs(slopes[i]) == abs(slopes[j])
+    ]
     return balances + [(i, j, float(slopes[i] / slopes[j])) for i, j in mixed]
 
 

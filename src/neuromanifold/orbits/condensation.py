@@ -24,7 +24,8 @@ _CANDIDATES = 8
 
 @dataclass(frozen=True)
 class Cluster:
-    """Neurons of a layer whose incoming weights (and bias) point one way, or the opposite way where the sign is −1.
+    """Neurons of a layer whose incoming weights (and bias) point one way, or the opposite way where
+    the sign is −1.
 
     `spread` is the largest angle (radians) between two of them, signs taken into account.
     """
@@ -37,7 +38,9 @@ class Cluster:
         return len(self.neurons)
 
     def __str__(self) -> str:
-        signed = [("" if s > 0 else "−") + str(i) for i, s in zip(self.neurons, self.signs, strict=True)]
+        signed = [
+            ("" if s > 0 else "−") + str(i) for i, s in zip(self.neurons, self.signs, strict=True)
+        ]
         return "{" + ", ".join(signed) + "}"
 
 
@@ -45,9 +48,10 @@ class Cluster:
 class Condensation(Result):
     """How condensed a network is.
 
-    `clusters` by layer, `silent` neurons (without incoming or outgoing weights), and `effective_widths`, the number of clusters.
-    `leaf` is the leaf of θ (to the tolerance asked for); `nearest` the nearest leaf of lower dimension and `distance` how
-    far it is: over exchanges of two neurons of a layer and flips of one, which is all there is with one hidden layer.
+    `clusters` by layer, `silent` neurons (without incoming or outgoing weights), and
+    `effective_widths`, the number of clusters. `leaf` is the leaf of θ (to the tolerance asked
+    for); `nearest` the nearest leaf of lower dimension and `distance` how far it is: over exchanges
+    of two neurons of a layer and flips of one, which is all there is with one hidden layer.
     """
 
     net: MLP
@@ -65,7 +69,9 @@ class Condensation(Result):
 
     @cached_property
     def reduction(self) -> Reduction:
-        """The narrower network with the function of θ moved onto its leaf: equal neurons merged, silent ones dropped."""
+        """The narrower network with the function of θ moved onto its leaf: equal neurons merged,
+        silent ones dropped.
+        """
         return reduce_width(self.net, self.leaf.project(self.params))
 
     def __str__(self) -> str:
@@ -76,13 +82,20 @@ class Condensation(Result):
 
 @follows
 def condensation(
-    net: MLP, params: Params, *, angle: float | int = 0.05, silent: float | int = 1e-6, atol: float | int = 0.0
+    net: MLP,
+    params: Params,
+    *,
+    angle: float | int = 0.05,
+    silent: float | int = 1e-6,
+    atol: float | int = 0.0,
 ) -> Condensation:
-    """Clusters of aligned neurons, effective width, and the distance to the nearest lower-dimensional leaf.   [invariant, Sec. 1, Thm 4.2]
+    """Clusters of aligned neurons, effective width, and the distance to the nearest
+    lower-dimensional leaf.   [invariant, Sec. 1, Thm 4.2]
 
-    Neurons of one activation are aligned when the angle between their incoming (w, b) is at most `angle` radians, or, where
-    the activation has a parity, that to the negative; clusters are what aligned pairs connect. Neurons whose incoming or
-    outgoing weights are below `silent` of the layer's largest count as silent. `atol` is `invariant_leaf`'s.
+    Neurons of one activation are aligned when the angle between their incoming (w, b) is at most
+    `angle` radians, or, where the activation has a parity, that to the negative; clusters are what
+    aligned pairs connect. Neurons whose incoming or outgoing weights are below `silent` of the
+    layer's largest count as silent. `atol` is `invariant_leaf`'s.
 
     >>> net = nm.MLP((1, 3, 1), "tanh", bias=False)
     >>> params = (nm.Layer(np.array([[1.0], [-1.0], [0.5]])), nm.Layer(np.array([[2.0, -2.0, 1.0]])))
@@ -94,7 +107,9 @@ def condensation(
     """
     leaf = invariant_leaf(net, params, atol=atol)
     params = on_host(params)
-    found = [_layer(net, params, layer, float(angle), float(silent)) for layer in range(net.depth - 1)]
+    found = [
+        _layer(net, params, layer, float(angle), float(silent)) for layer in range(net.depth - 1)
+    ]
     nearest, distance = _nearest(net, params, leaf)
     clusters, quiet = tuple(c for c, _ in found), tuple(q for _, q in found)
     return Condensation(net, params, clusters, quiet, leaf, nearest, distance)
@@ -115,17 +130,22 @@ def _layer(
     for neurons in PermutationGroup(net).classes[layer]:
         members = neurons[loud[neurons]]
         if len(members):
-            parity = by_neuron(net.activation[layer], len(into), lambda a: a.parity or "")[members[0]]
+            parity = by_neuron(net.activation[layer], len(into), lambda a: a.parity or "")[
+                members[0]
+            ]
             clusters += _clusters(members, into[members], bool(parity), angle)
     return tuple(clusters), tuple(np.flatnonzero(~loud).tolist())
 
 
-def _clusters(members: np.ndarray, rows: np.ndarray, signed: bool, angle: float) -> Iterator[Cluster]:
+def _clusters(
+    members: np.ndarray, rows: np.ndarray, signed: bool, angle: float
+) -> Iterator[Cluster]:
     """What pairs within `angle` connect."""
     angles = _angles(rows)
     between = np.minimum(angles, np.pi - angles) if signed else angles
     label = components(
-        len(members), *np.where(between <= angle, np.arange(len(members)), np.arange(len(members))[:, None]).T
+        len(members),
+        *np.where(between <= angle, np.arange(len(members)), np.arange(len(members))[:, None]).T,
     )
     for number in dict.fromkeys(label.tolist()):
         chosen = np.flatnonzero(label == number)
@@ -143,7 +163,9 @@ def _angles(rows: np.ndarray) -> np.ndarray:
 
 
 def _nearest(net: MLP, params: Params, leaf: InvariantLeaf) -> tuple[InvariantLeaf | None, float]:
-    """The nearest among the leaves that one more exchange or flip makes of θ's own; estimates first, then the best exactly."""
+    """The nearest among the leaves that one more exchange or flip makes of θ's own; estimates
+    first, then the best exactly.
+    """
     ranked = sorted(_moves(net, params, leaf), key=lambda move: move[0])[:_CANDIDATES]
     found = [leaf_of(net, (*leaf.generators, element)) for _, element in ranked]
     distances = [candidate.distance(params) for candidate in found]
@@ -154,7 +176,9 @@ def _nearest(net: MLP, params: Params, leaf: InvariantLeaf) -> tuple[InvariantLe
 
 
 def _moves(net: MLP, params: Params, leaf: InvariantLeaf) -> Iterator[tuple[float, Monomial]]:
-    """Exchanges of neurons of two blocks and flips of one, with the distance when blocks of sizes p, q merge: √(pq/(p+q))|n_i ∓ n_j|."""
+    """Exchanges of neurons of two blocks and flips of one, with the distance when blocks of
+    sizes p, q merge: √(pq/(p+q))|n_i ∓ n_j|.
+    """
     for layer, blocks in enumerate(leaf.partition):
         parity = by_neuron(net.activation[layer], net.widths[1 + layer], lambda a: a.parity or "")
         kind = np.zeros(net.widths[1 + layer], int)
@@ -169,7 +193,10 @@ def _moves(net: MLP, params: Params, leaf: InvariantLeaf) -> Iterator[tuple[floa
             for other in blocks[:a]:
                 j = other.neurons[0]
                 for sign in ((1, -1) if parity[i] else (1,)) if kind[i] == kind[j] else ():
-                    gap = np.append(into[i] - sign * into[j], out[i] - (sign if parity[i] == "odd" else 1) * out[j])
+                    gap = np.append(
+                        into[i] - sign * into[j],
+                        out[i] - (sign if parity[i] == "odd" else 1) * out[j],
+                    )
                     weight = np.sqrt(len(block) * len(other) / (len(block) + len(other)))
                     yield float(weight * np.linalg.norm(gap)), exchange(net, layer, i, j, sign)
 
@@ -192,12 +219,16 @@ def effective_width(*, angle: float | int = 0.05, silent: float | int = 1e-6) ->
 
 
 def _count(net: MLP, params: Any, layer: int, angle: Any, silent: Any) -> Any:
-    """Σ over loud neurons of 1 / (size of its cluster), the clusters by repeated squaring of the relation."""
+    """Σ over loud neurons of 1 / (size of its cluster), the clusters by repeated squaring of the
+    relation.
+    """
     into, out = jnp.asarray(_incoming(params, layer, jnp)), jnp.asarray(params[layer + 1].weight).T
     sizes = [jnp.linalg.norm(part, axis=1) for part in (into, out)]
     loud = (sizes[0] > silent * sizes[0].max()) & (sizes[1] > silent * sizes[1].max())
     unit = into / jnp.where(sizes[0] > 0, sizes[0], 1.0)[:, None]
-    signed = by_neuron(net.activation[layer], len(into), lambda a: a.parity is not None).astype(bool)
+    signed = by_neuron(net.activation[layer], len(into), lambda a: a.parity is not None).astype(
+        bool
+    )
     near = jnp.sum((unit[:, None] - unit) ** 2, axis=2)
     far = jnp.where(signed, jnp.sum((unit[:, None] + unit) ** 2, axis=2), jnp.inf)
     related = jnp.minimum(near, far) <= (2 * np.sin(angle / 2)) ** 2
@@ -216,9 +247,11 @@ def _same_kind(net: MLP, layer: int) -> np.ndarray:
 
 
 def leaf_distance(f: Any, params: Any, x: Any, y: Any) -> Any:
-    """A probe: the distance to the nearest leaf of lower dimension, for networks without equal neurons.   [invariant, Sec. 3.1 (ii)]
+    """A probe: the distance to the nearest leaf of lower dimension, for networks without equal
+    neurons.   [invariant, Sec. 3.1 (ii)]
 
-    min over pairs of neurons of one activation of |n_i ∓ n_j| / √2, and over neurons with parity of what a flip negates.
+    min over pairs of neurons of one activation of |n_i ∓ n_j| / √2, and over neurons with parity of
+    what a flip negates.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)
     >>> params = (nm.Layer(np.array([[1.0], [1.0]])), nm.Layer(np.array([[2.0, 3.0]])))
@@ -236,7 +269,9 @@ def _smallest(net: MLP, params: Any, layer: int) -> Any:
     flip = jnp.where(odd[a], -1.0, 1.0)[:, None]
 
     def gap(s: float, t: Any) -> Any:
-        return jnp.sum((into[a] - s * into[b]) ** 2, axis=1) + jnp.sum((out[a] - t * out[b]) ** 2, axis=1)
+        return jnp.sum((into[a] - s * into[b]) ** 2, axis=1) + jnp.sum(
+            (out[a] - t * out[b]) ** 2, axis=1
+        )
 
     opposite = jnp.where(signed[a], gap(-1.0, flip), jnp.inf)
     alone = jnp.sum(into**2, axis=1) + jnp.where(odd, jnp.sum(out**2, axis=1), 0.0)

@@ -16,11 +16,14 @@ from neuromanifold.orbits.rings import Reals, Ring
 
 _CHUNK = 1024
 _ORDERS = (2, 5, 8, 13)
-# How JAX's Taylor mode says that it has no rule: for a primitive (arctan), or for a function with its own derivative (softplus).
+# How JAX's Taylor mode says that it has no rule: for a primitive (arctan), or for a function with
+# its own derivative (softplus).
 _NO_RULE = (KeyError, NotImplementedError, jax.errors.UnexpectedTracerError)
 
 
-def derivatives(ring: Ring, entry: Activation | Mixed, z: np.ndarray, order: int) -> list[np.ndarray]:
+def derivatives(
+    ring: Ring, entry: Activation | Mixed, z: np.ndarray, order: int
+) -> list[np.ndarray]:
     """[σ(z), σ'(z), …, σ^(order)(z)], neurons on the last axis.
 
     >>> [float(d) for d in derivatives(Reals(), nm.Activation(jnp.sin), np.zeros(()), 3)]
@@ -57,19 +60,25 @@ def _of_one(ring: Ring, activation: Activation, z: np.ndarray, order: int) -> li
     return _of_function(activation.fn, z, order)
 
 
-def _of_polynomial(ring: Ring, coefficients: tuple[float, ...], z: np.ndarray, order: int) -> list[np.ndarray]:
+def _of_polynomial(
+    ring: Ring, coefficients: tuple[float, ...], z: np.ndarray, order: int
+) -> list[np.ndarray]:
     result = []
     for k in range(order + 1):
         value = np.zeros_like(z)
         for j in range(len(coefficients) - 1, k - 1, -1):
-            factor = ring.multiply(ring.embed(np.array([coefficients[j]])), ring.embed(np.array([math.perm(j, k)])))
+            factor = ring.multiply(
+                ring.embed(np.array([coefficients[j]])), ring.embed(np.array([math.perm(j, k)]))
+            )
             value = ring.add(ring.multiply(value, z), factor)
         result.append(value)
     return result
 
 
 def _of_function(fn: Callable[[Any], Any], z: np.ndarray, order: int) -> list[np.ndarray]:
-    """By JAX, in chunks of one size and to one of few orders: three compilations for an activation, whatever the network."""
+    """By JAX, in chunks of one size and to one of few orders: three compilations for an
+    activation, whatever the network.
+    """
     flat = z.ravel()
     padded = np.concatenate([flat, np.zeros(-len(flat) % _CHUNK)]).reshape(-1, _CHUNK)
     with arithmetic():
@@ -80,7 +89,9 @@ def _of_function(fn: Callable[[Any], Any], z: np.ndarray, order: int) -> list[np
 
 @functools.lru_cache
 def _tower(fn: Callable[[Any], Any], order: int) -> Callable[[Any], Any]:
-    """z ↦ (order + 1, n) derivatives: Taylor mode where JAX has its rules, else nested forward mode, which needs none."""
+    """z ↦ (order + 1, n) derivatives: Taylor mode where JAX has its rules, else nested forward
+    mode, which needs none.
+    """
     try:
         jax.eval_shape(_taylor(fn, order), jnp.zeros(_CHUNK, jnp.float64))
     except _NO_RULE:

@@ -1,4 +1,6 @@
-"""Closures of rational networks in exact arithmetic: the same brackets modulo a random 61-bit prime."""
+"""Closures of rational networks in exact arithmetic: the same brackets modulo a random 61-bit
+prime.
+"""
 
 import hashlib
 from typing import Any
@@ -20,9 +22,10 @@ from neuromanifold.orbits.rings import Residues
 class ClosureCertificate(Certificate):
     """Why Lie_θ has dimension `rank`, or at least that.
 
-    Lower bound, always a proof: brackets of at most `depth` fields at the recorded inputs, rational vectors all, have this
-    rank modulo `prime`, and reduction never raises a rank. Upper bound: `upper_bound` linear forms' count, computed
-    modulo the same prime, where a rank too small only weakens it; `proved` says whether the two meet.
+    Lower bound, always a proof: brackets of at most `depth` fields at the recorded inputs, rational
+    vectors all, have this rank modulo `prime`, and reduction never raises a rank. Upper bound:
+    `upper_bound` linear forms' count, computed modulo the same prime, where a rank too small only
+    weakens it; `proved` says whether the two meet.
     """
 
     rank: int = eqx.field(static=True)
@@ -38,13 +41,20 @@ class ClosureCertificate(Certificate):
         return self.rank == self.upper_bound
 
     def verify(self, net: Any, params: Any, x: Any) -> bool:
-        """Recompute modulo another prime with other brackets; False for another network, point or inputs."""
+        """Recompute modulo another prime with other brackets; False for another network, point
+        or inputs.
+        """
         problem = Problem(net, params, np.asarray(x, np.float64), _another_prime(self.prime))
         if problem.fingerprint != self.fingerprint:
             return False
         rng = np.random.default_rng()
-        rows = np.concatenate([problem.vectors(k, problem.n_params + 8, rng) for k in range(1, self.depth + 1)])
-        return modular_rank(rows, problem.ring.p) == self.rank and problem.bound().value == self.upper_bound
+        rows = np.concatenate(
+            [problem.vectors(k, problem.n_params + 8, rng) for k in range(1, self.depth + 1)]
+        )
+        return (
+            modular_rank(rows, problem.ring.p) == self.rank
+            and problem.bound().value == self.upper_bound
+        )
 
     def __str__(self) -> str:
         upper = f"proved: {self.reason}" if self.proved else f"at least; at most {self.upper_bound}"
@@ -90,7 +100,9 @@ def draw_problem(net: Any, params: Any, inputs: Float[np.ndarray, "n ..."]) -> P
 
 
 def has_rational_fields(f: Any, params: Any, inputs: Any) -> bool:
-    """Whether f_θ(x) is a rational function of θ and x without bends, so that its fields are rational at floats."""
+    """Whether f_θ(x) is a rational function of θ and x without bends, so that its fields are
+    rational at floats.
+    """
     graph = trace(f, params, inputs)
     return graph.exact and graph.analytic
 

@@ -52,7 +52,9 @@ class Family(abc.ABC):
         """The tangent lift of a random combination of a few fields."""
 
     @abc.abstractmethod
-    def brackets(self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator) -> Brackets:
+    def brackets(
+        self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator
+    ) -> Brackets:
         """Left-normed brackets of `depth` random fields of unit length, one for each lane."""
 
 
@@ -72,7 +74,9 @@ class NetworkFamily(Family):
     def jacobian(self, theta: np.ndarray) -> np.ndarray:
         n, o = len(self.inputs), math.prod(self.outputs)
         units = self.ring.embed(np.eye(o)).reshape(o, 1, *self.outputs)
-        control = Control(np.repeat(self.inputs, o, axis=0)[:, None], np.tile(units, (n, *[1] * (units.ndim - 1))))
+        control = Control(
+            np.repeat(self.inputs, o, axis=0)[:, None], np.tile(units, (n, *[1] * (units.ndim - 1)))
+        )
         return self.fields(np.broadcast_to(theta, (1, n * o, len(theta))), control)[0]
 
     def draw(self, rng: np.random.Generator) -> Lift:
@@ -89,7 +93,9 @@ class NetworkFamily(Family):
 
         return lift
 
-    def brackets(self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator) -> Brackets:
+    def brackets(
+        self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator
+    ) -> Brackets:
         points = np.broadcast_to(theta, (lanes, len(theta)))
         controls = [self._normalised(points, self._control(rng, lanes, 1)) for _ in range(depth)]
         vectors, sizes = iterated_brackets(self.fields, points, controls)
@@ -100,7 +106,9 @@ class NetworkFamily(Family):
         return Control(self.inputs[chosen], self.ring.draw(rng, (lanes, count, *self.outputs)))
 
     def _normalised(self, points: np.ndarray, control: Control) -> Control:
-        """Cotangents scaled so that each field has length one at its point, where it does not vanish."""
+        """Cotangents scaled so that each field has length one at its point, where it does not
+        vanish.
+        """
         if not isinstance(self.ring, Reals):
             return control
         lengths = np.linalg.norm(self.fields(points[None], control)[0], axis=1)
@@ -136,13 +144,17 @@ class TracedFamily(Family):
 
         return lift
 
-    def brackets(self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator) -> Brackets:
+    def brackets(
+        self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator
+    ) -> Brackets:
         x, c = self._control(rng, (len(theta) + 8, depth, 1))
         with arithmetic():
             vectors = np.asarray(_chains(self.f, self.params, theta, x, c))
         return Brackets(vectors[:lanes], np.zeros(lanes))
 
-    def _control(self, rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def _control(
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
         chosen = rng.integers(0, len(self.inputs), shape)
         return self.inputs[chosen], rng.standard_normal((*shape, *self.outputs))
 
@@ -172,9 +184,13 @@ def _flat_field(f: Model, params: Any, x: Any, c: Any) -> Any:
 
 @dataclass(frozen=True)
 class WalkedFamily(TracedFamily):
-    """The fields of a function without bends: JAX compiles the flows, and one walk has all brackets of a depth."""
+    """The fields of a function without bends: JAX compiles the flows, and one walk has all
+    brackets of a depth.
+    """
 
-    def brackets(self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator) -> Brackets:
+    def brackets(
+        self, theta: np.ndarray, depth: int, lanes: int, rng: np.random.Generator
+    ) -> Brackets:
         family = walked_family(trace(self.f, self.params, self.inputs), self.inputs, Reals())
         return family.brackets(theta, depth, lanes, rng)
 
@@ -185,7 +201,9 @@ def walked_family(graph: Graph, inputs: Float[np.ndarray, "n ..."], ring: Ring) 
 
 
 def dense_family(net: MLP, inputs: Float[np.ndarray, "n ..."]) -> NetworkFamily:
-    """The family of a perceptron in float64, layer by layer: shallow brackets take a tenth of a walk's time."""
+    """The family of a perceptron in float64, layer by layer: shallow brackets take a tenth of a
+    walk's time.
+    """
     return NetworkFamily(DenseFields(net), inputs, net.widths[-1:])
 
 
@@ -199,6 +217,10 @@ def family_of(f: Model, params: Any, inputs: Float[np.ndarray, "n ..."]) -> Fami
     if (net := perceptron(f)) is not None:
         return dense_family(net, inputs)
     program = trace(f, params, inputs).program
-    walked = {n.operation for n in program.nodes} <= _WALKED and not any(bends(program, n) for n in program.nodes)
+    walked = {n.operation for n in program.nodes} <= _WALKED and not any(
+        bends(program, n) for n in program.nodes
+    )
     with arithmetic():
-        return (WalkedFamily if walked else TracedFamily)(f, params, inputs, output_shape(f, params, inputs))
+        return (WalkedFamily if walked else TracedFamily)(
+            f, params, inputs, output_shape(f, params, inputs)
+        )

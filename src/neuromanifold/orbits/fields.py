@@ -1,7 +1,9 @@
-"""The induced fields of networks over any ring with nilpotents: forward and backward pass, one lane per control.
+"""The induced fields of networks over any ring with nilpotents: forward and backward pass, one lane
+per control.
 
-A control is a sample with a cotangent, (x, c); its field is X(θ) = ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩. Points are elements of the
-nilpotent algebra with entries (lanes, D), columns in `ravel_pytree(params)` order.
+A control is a sample with a cotangent, (x, c); its field is X(θ) = ∇_θ Σ_i ⟨c_i, f_θ(x_i)⟩. Points
+are elements of the nilpotent algebra with entries (lanes, D), columns in `ravel_pytree(params)`
+order.
 """
 
 import abc
@@ -61,7 +63,9 @@ class DenseFields(Fields):
             a, slope = self._activate(entry, z)
             slopes.append(slope)
         delta, parts = control.cotangent[None], []
-        for (W, b), a, slope, scale in reversed(list(zip(layers, inputs, slopes, scales, strict=True))):
+        for (W, b), a, slope, scale in reversed(
+            list(zip(layers, inputs, slopes, scales, strict=True))
+        ):
             delta = delta if slope is None else nilpotent.multiply(self.ring, delta, slope)
             scaled = self._scaled(delta, scale)
             if b is not None:
@@ -110,10 +114,15 @@ class WalkedFields(Fields):
         leaves, start = [], 0
         for leaf in jax.tree.leaves(self.graph.params):
             size = math.prod(leaf.shape)
-            leaves.append(Element(theta[..., start : start + size].reshape(*theta.shape[:2], *leaf.shape)))
+            leaves.append(
+                Element(theta[..., start : start + size].reshape(*theta.shape[:2], *leaf.shape))
+            )
             start += size
         program = programs.gradients(self.graph, control.x.shape[1])
-        data = (Element(control.x[None]), Element(control.cotangent.reshape(1, *control.cotangent.shape[:2], -1)))
+        data = (
+            Element(control.x[None]),
+            Element(control.cotangent.reshape(1, *control.cotangent.shape[:2], -1)),
+        )
         [found] = walk(program, Elements(self.ring), [*leaves, *data])
         lanes = np.broadcast_to(found.entries, (len(found.entries), theta.shape[1], start))
         return nilpotent.extend(lanes, nilpotent.generators(theta))
@@ -134,7 +143,9 @@ class Element(NamedTuple):
 
 
 class Elements(Arithmetic):
-    """Arithmetic over `ring` with nilpotents. Programs do not see subsets and lanes: their axes stand in front of all others."""
+    """Arithmetic over `ring` with nilpotents. Programs do not see subsets and lanes: their axes
+    stand in front of all others.
+    """
 
     name = "nilpotent elements"
 
@@ -148,7 +159,9 @@ class Elements(Arithmetic):
         return a.entries.shape[2:]
 
     def rearrange(self, fn: Callable[..., np.ndarray], *values: Element) -> Element:
-        """The map is read off from places: place 0 is a zero, the others count through the values."""
+        """The map is read off from places: place 0 is a zero, the others count through the
+        values.
+        """
         places, count = [], 1
         for value in values:
             size = int(np.prod(self.shape(value), dtype=int))
@@ -161,7 +174,9 @@ class Elements(Arithmetic):
         else:
             moved = moved - 1
         whole = moved.size == pool.shape[2] and np.array_equal(moved.ravel(), np.arange(moved.size))
-        return Element((pool if whole else pool[:, :, moved.ravel()]).reshape(*pool.shape[:2], *moved.shape))
+        return Element(
+            (pool if whole else pool[:, :, moved.ravel()]).reshape(*pool.shape[:2], *moved.shape)
+        )
 
     def add(self, a: Element, b: Element) -> Element:
         return Element(nilpotent.add(self.ring, *_alike(a, b)))
@@ -176,11 +191,15 @@ class Elements(Arithmetic):
         return Element(nilpotent.matmul(self.ring, a.entries, b.entries))
 
     def divide(self, a: Element, b: Element) -> Element:
-        """a·(1/b), from the derivatives (−1)ᵏ k! / b^(k+1) of the reciprocal at the constant term."""
+        """a·(1/b), from the derivatives (−1)ᵏ k! / b^(k+1) of the reciprocal at the constant
+        term.
+        """
         inverse = self.ring.inverse(b.entries[0])
         tower, power = [], inverse
         for k in range(nilpotent.generators(b.entries) + 2):
-            tower.append(self.ring.multiply(power, self.ring.embed(np.array([(-1.0) ** k * factorial(k)]))))
+            tower.append(
+                self.ring.multiply(power, self.ring.embed(np.array([(-1.0) ** k * factorial(k)])))
+            )
             power = self.ring.multiply(power, inverse)
         return self.multiply(a, Element(nilpotent.compose(self.ring, tower, b.entries)[0]))
 
@@ -188,7 +207,9 @@ class Elements(Arithmetic):
         shape = self.shape(a)
         axes = tuple(axis % len(shape) for axis in axes)
         kept = tuple(shape[d] for d in range(len(shape)) if d not in axes)
-        rows = self.rearrange(lambda v: np.moveaxis(v, axes, range(-len(axes), 0)).reshape(*kept, 1, -1), a)
+        rows = self.rearrange(
+            lambda v: np.moveaxis(v, axes, range(-len(axes), 0)).reshape(*kept, 1, -1), a
+        )
         ones = self.ring.embed(np.ones((1, 1, *[1] * len(kept), self.shape(rows)[-1], 1)))
         total = nilpotent.matmul(self.ring, rows.entries, ones)
         return Element(total.reshape(*total.shape[:2], *kept))
@@ -203,21 +224,27 @@ class Elements(Arithmetic):
         zero, size = np.zeros((1, 1, 1), sums.dtype), int(np.prod(self.shape(base), dtype=int))
         places_of = np.zeros(size, int)
         places_of[places] = 1 + np.arange(len(places))
-        spread = np.concatenate([np.broadcast_to(zero, (*sums.shape[:2], 1)), sums], axis=2)[:, :, places_of]
+        spread = np.concatenate([np.broadcast_to(zero, (*sums.shape[:2], 1)), sums], axis=2)[
+            :, :, places_of
+        ]
         return self.add(base, Element(spread.reshape(*spread.shape[:2], *self.shape(base))))
 
     def smooth(self, operation: str, options: object, *values: Element) -> Element:
         if len(values) != 1:
             return super().smooth(operation, options, *values)
         [z] = values
-        tower = named_derivatives(self.ring, operation, z.entries[0], nilpotent.generators(z.entries) + 1)
+        tower = named_derivatives(
+            self.ring, operation, z.entries[0], nilpotent.generators(z.entries) + 1
+        )
         return Element(nilpotent.compose(self.ring, tower, z.entries)[0])
 
 
 def _alike(a: Element, b: Element) -> tuple[np.ndarray, np.ndarray]:
     """Entries with as many axes: a scalar meets any shape."""
     ndim = max(a.entries.ndim, b.entries.ndim)
-    first, second = (v.entries.reshape(*v.entries.shape, *[1] * (ndim - v.entries.ndim)) for v in (a, b))
+    first, second = (
+        v.entries.reshape(*v.entries.shape, *[1] * (ndim - v.entries.ndim)) for v in (a, b)
+    )
     return first, second
 
 
@@ -228,4 +255,6 @@ def _side_by_side(values: tuple[Element, ...]) -> np.ndarray:
     flat = [nilpotent.extend(v.entries.reshape(*v.entries.shape[:2], -1), n) for v in values]
     if len(flat) == 1:
         return flat[0]
-    return np.concatenate([np.broadcast_to(a, (a.shape[0], lanes, a.shape[2])) for a in flat], axis=2)
+    return np.concatenate(
+        [np.broadcast_to(a, (a.shape[0], lanes, a.shape[2])) for a in flat], axis=2
+    )

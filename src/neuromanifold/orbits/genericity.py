@@ -10,7 +10,8 @@ from neuromanifold.orbits.partition import on_host
 
 
 def vanishes_at_zero(activation: Activation) -> bool:
-    """σ(0) = 0: a neuron without input is silent, and sign flips are infinitesimally invariant.   [invariant, P 4.1 (i)]
+    """σ(0) = 0: a neuron without input is silent, and sign flips are infinitesimally invariant.
+    [invariant, P 4.1 (i)]
 
     >>> [name for name in ("tanh", "silu", "exp", "cos") if vanishes_at_zero(nm.MLP((1, 1, 1), name).activation[0])]
     ['tanh', 'silu']
@@ -19,7 +20,8 @@ def vanishes_at_zero(activation: Activation) -> bool:
 
 
 def is_flat_at_zero(activation: Activation) -> bool:
-    """σ'(0) = 0, and σ has no kink there: a neuron without input stays so.   [invariant, P 4.1 (ii)]
+    """σ'(0) = 0, and σ has no kink there: a neuron without input stays so.
+    [invariant, P 4.1 (ii)]
 
     >>> [name for name in ("tanh", "cos", "power(3)", "relu") if is_flat_at_zero(nm.MLP((1, 1, 1), name).activation[0])]
     ['cos', 'power(3)']
@@ -34,7 +36,12 @@ def is_generic(activation: Activation) -> bool:
     ['exp', 'sigmoid', 'softplus']
     """
     nowhere_zero = activation.at_zero != 0 and activation.slope_at_zero != 0
-    return activation.analytic and activation.polynomial is None and activation.parity is None and nowhere_zero
+    return (
+        activation.analytic
+        and activation.polynomial is None
+        and activation.parity is None
+        and nowhere_zero
+    )
 
 
 def is_generic_odd(activation: Activation) -> bool:
@@ -48,7 +55,8 @@ def is_generic_odd(activation: Activation) -> bool:
 
 
 def is_degenerate(net: MLP, params: Params) -> bool:
-    """Whether some a_k = 0 or w_k = 0, or w_i = ±w_j for i ≠ j, in a two-layer network.   [invariant, Def 5.1]
+    """Whether some a_k = 0 or w_k = 0, or w_i = ±w_j for i ≠ j, in a two-layer network.
+    [invariant, Def 5.1]
 
     A bias counts as a weight of a constant input.
 
@@ -60,7 +68,11 @@ def is_degenerate(net: MLP, params: Params) -> bool:
         raise ValueError(f"`net` has {net.depth - 1} hidden layers; degeneracy is defined for one.")
     net.check_params(params)
     hidden, output = on_host(params)
-    incoming = hidden.weight if hidden.bias is None else np.concatenate([hidden.weight, hidden.bias[:, None]], axis=1)
+    incoming = (
+        hidden.weight
+        if hidden.bias is None
+        else np.concatenate([hidden.weight, hidden.bias[:, None]], axis=1)
+    )
     return bool((output.weight == 0).all(axis=0).any() or _meet(incoming))
 
 

@@ -62,5 +62,7 @@ def input_features(f: Any, features: int | None) -> int:
     if (net := perceptron(f)) is not None:
         return net.widths[0]
     if features is None:
-        raise ValueError("`features` is None; say how many inputs `f` takes, since only an nm.MLP tells.")
+        raise ValueError(
+            "`features` is None; say how many inputs `f` takes, since only an nm.MLP tells."
+        )
     return features

@@ -12,7 +12,13 @@ import numpy as np
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics.results import Shown
-from neuromanifold.orbits.partition import Block, InvariantLeaf, generic_point, invariant_leaf, leaf_of
+from neuromanifold.orbits.partition import (
+    Block,
+    InvariantLeaf,
+    generic_point,
+    invariant_leaf,
+    leaf_of,
+)
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 from neuromanifold.symmetry.groups.neurons import by_neuron
 from neuromanifold.symmetry.groups.permutation import PermutationGroup
@@ -24,10 +30,12 @@ _CROWDED = 9
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeafLattice(Shown):
-    """The leaves of a two-layer network, largest first, with their inclusion order.   [invariant, P 5.1, P 5.2]
+    """The leaves of a two-layer network, largest first, with their inclusion order.
+    [invariant, P 5.1, P 5.2]
 
-    They are a partition of parameter space: `leaf(params)` is the one a point lies on. One leaf is below another when its
-    points are limits of the other's: then the stabiliser has grown. `covers` are the pairs (lower, upper) with nothing between.
+    They are a partition of parameter space: `leaf(params)` is the one a point lies on. One leaf is
+    below another when its points are limits of the other's: then the stabiliser has grown. `covers`
+    are the pairs (lower, upper) with nothing between.
     """
 
     net: MLP
@@ -35,7 +43,10 @@ class LeafLattice(Shown):
 
     def headline(self) -> str:
         """How many leaves, and between which dimensions."""
-        return f"{len(self)} leaves of {self.net}, dimensions {self.dimensions.min()} to {self.dimensions.max()}"
+        return (
+            f"{len(self)} leaves of {self.net}, dimensions {self.dimensions.min()} to "
+            f"{self.dimensions.max()}"
+        )
 
     def __len__(self) -> int:
         return len(self.leaves)
@@ -85,7 +96,9 @@ class LeafLattice(Shown):
         return InvariantSet(self, frozenset(int(i) for i in members))
 
     def draw(self, axes: Any = None) -> Any:
-        """The order as a picture: leaves at the height of their dimension, lines for `covers`. Returns the axes."""
+        """The order as a picture: leaves at the height of their dimension, lines for `covers`.
+        Returns the axes.
+        """
         from matplotlib.figure import Figure
 
         axes = Figure(figsize=(9, 6)).add_subplot() if axes is None else axes
@@ -96,16 +109,29 @@ class LeafLattice(Shown):
             crowded = (self.dimensions == leaf.dimension).sum() > _CROWDED
             label = ("\n" if crowded else " ").join(map(str, leaf.partition[0]))
             box = {"facecolor": "white", "edgecolor": "0.5", "boxstyle": "round,pad=0.2"}
-            axes.text(x[i], leaf.dimension, label, ha="center", va="center", fontsize=7, bbox=box, zorder=2)
+            axes.text(
+                x[i],
+                leaf.dimension,
+                label,
+                ha="center",
+                va="center",
+                fontsize=7,
+                bbox=box,
+                zorder=2,
+            )
         axes.set(
-            xlim=(-0.54, 0.54), ylabel="dimension of the leaf", xticks=[], yticks=sorted({*self.dimensions.tolist()})
+            xlim=(-0.54, 0.54),
+            ylabel="dimension of the leaf",
+            xticks=[],
+            yticks=sorted({*self.dimensions.tolist()}),
         )
         return axes
 
 
 @dataclass(frozen=True, repr=False)
 class InvariantSet(Shown):
-    """A union of leaves. Complements, unions and intersections are invariant again.   [invariant, P 3.2]
+    """A union of leaves. Complements, unions and intersections are invariant again.
+    [invariant, P 3.2]
 
     >>> lattice = invariant_leaves(nm.MLP((1, 2, 1), "exp", bias=False))
     >>> equal = lattice.set([1])
@@ -118,7 +144,10 @@ class InvariantSet(Shown):
 
     def headline(self) -> str:
         """How many leaves, and which."""
-        return f"{len(self)} of {len(self.lattice)} leaves: {', '.join(map(str, sorted(self.members))) or 'none'}"
+        return (
+            f"{len(self)} of {len(self.lattice)} leaves: "
+            f"{', '.join(map(str, sorted(self.members))) or 'none'}"
+        )
 
     def __len__(self) -> int:
         return len(self.members)
@@ -151,10 +180,11 @@ class InvariantSet(Shown):
 def invariant_leaves(net: MLP, *, limit: int = 5000) -> LeafLattice:
     """All invariant leaves of a two-layer network.   [invariant, P 5.1, P 5.2]
 
-    Without parity they are the partitions of the neurons (Bell numbers 1, 2, 5, 15, …), a block of equal neurons each; for
-    odd σ the signed partitions with a zero block that may be empty (2, 6, 24, 116, …); for even σ the signed partitions
-    any blocks of which may have zero incoming weights (2, 7, 31, 164, …). Neurons of different activations are never equal.
-    A leaf with s blocks has dimension (d+1)s (d inputs, no biases, one output); zero blocks add 0 for odd, 1 for even σ.
+    Without parity they are the partitions of the neurons (Bell numbers 1, 2, 5, 15, …), a block of
+    equal neurons each; for odd σ the signed partitions with a zero block that may be empty (2, 6,
+    24, 116, …); for even σ the signed partitions any blocks of which may have zero incoming weights
+    (2, 7, 31, 164, …). Neurons of different activations are never equal. A leaf with s blocks has
+    dimension (d+1)s (d inputs, no biases, one output); zero blocks add 0 for odd, 1 for even σ.
 
     >>> tuple(len(invariant_leaves(nm.MLP((1, m, 1), "exp"))) for m in (1, 2, 3, 4))
     (1, 2, 5, 15)
@@ -163,7 +193,10 @@ def invariant_leaves(net: MLP, *, limit: int = 5000) -> LeafLattice:
     """
     count = leaf_count(net)
     if count > limit:
-        raise ValueError(f"`net` has {count} leaves, more than `limit` = {limit}; take fewer neurons or raise `limit`.")
+        raise ValueError(
+            f"`net` has {count} leaves, more than `limit` = {limit}; take fewer neurons or raise "
+            "`limit`."
+        )
     leaves = [_leaf(net, pieces) for pieces in _all_pieces(net)]
     return LeafLattice(net, tuple(sorted(leaves, key=lambda leaf: -leaf.dimension)))
 
@@ -171,8 +204,8 @@ def invariant_leaves(net: MLP, *, limit: int = 5000) -> LeafLattice:
 def leaf_count(net: MLP) -> int:
     """How many leaves a two-layer network has, by recursion on the block of the first neuron.
 
-    N(m) = Σ_b C(m−1, b−1) f(b) N(m−b) with f(b) = 1 without parity, 2^(b−1) signs for odd and 2^(b−1) + 1 for even σ; for odd σ
-    the zero block is chosen first, Σ_z C(m, z) N(m−z).
+    N(m) = Σ_b C(m−1, b−1) f(b) N(m−b) with f(b) = 1 without parity, 2^(b−1) signs for odd and
+    2^(b−1) + 1 for even σ; for odd σ the zero block is chosen first, Σ_z C(m, z) N(m−z).
 
     >>> leaf_count(nm.MLP((1, 10, 1), "exp")), leaf_count(nm.MLP((1, 4, 1), "tanh"))
     (115975, 116)
@@ -185,11 +218,13 @@ def _check(net: Any) -> None:
     require_perceptron(net, "pass an nm.MLP with one hidden layer")
     if net.depth != 2:
         raise ValueError(
-            f"`net` has {net.depth - 1} hidden layers; all leaves are enumerated for one, take `invariant_leaf` at a point."
+            f"`net` has {net.depth - 1} hidden layers; all leaves are enumerated for one, take "
+            "`invariant_leaf` at a point."
         )
     if net.output_activation.parity == "even":
         raise ValueError(
-            f"`net` has the even output activation {net.output_activation}, whose flips are not enumerated; "
+            f"`net` has the even output activation {net.output_activation}, whose flips are not "
+            "enumerated; "
             "use a linear output."
         )
 
@@ -200,7 +235,9 @@ def _classes(net: MLP) -> list[tuple[np.ndarray, str]]:
 
 
 def _count(m: int, parity: str) -> int:
-    signs = {"": lambda b: 1, "odd": lambda b: 2 ** (b - 1), "even": lambda b: 2 ** (b - 1) + 1}[parity]
+    signs = {"": lambda b: 1, "odd": lambda b: 2 ** (b - 1), "even": lambda b: 2 ** (b - 1) + 1}[
+        parity
+    ]
     ways = [1]
     for n in range(1, m + 1):
         ways.append(sum(math.comb(n - 1, b - 1) * signs(b) * ways[n - b] for b in range(1, n + 1)))
@@ -226,7 +263,9 @@ def _pieces(neurons: tuple[int, ...], parity: str) -> Iterator[Pieces]:
 
 
 def _split(neurons: tuple[int, ...], parity: str) -> Iterator[Pieces]:
-    """Partitions into blocks with signs, the first neuron of a block having sign 1; for even σ also zero blocks."""
+    """Partitions into blocks with signs, the first neuron of a block having sign 1; for even σ
+    also zero blocks.
+    """
     if not neurons:
         yield ()
         return
@@ -258,7 +297,8 @@ def _leaf(net: MLP, pieces: Pieces) -> InvariantLeaf:
 
 
 def exchange(net: MLP, layer: int, i: int, j: int, sign: int = 1) -> Monomial:
-    """The element that exchanges neurons i and j of a hidden layer, with a flip of both where `sign` is −1; i = j flips one.
+    """The element that exchanges neurons i and j of a hidden layer, with a flip of both where
+    `sign` is −1; i = j flips one.
 
     A flip needs parity: odd neurons change their outgoing weights too, even ones do not.
     """
@@ -273,7 +313,9 @@ def exchange(net: MLP, layer: int, i: int, j: int, sign: int = 1) -> Monomial:
 
 
 def _positions(lattice: LeafLattice) -> np.ndarray:
-    """Horizontal places: each level spread evenly, its leaves ordered by the mean place of what covers them."""
+    """Horizontal places: each level spread evenly, its leaves ordered by the mean place of what
+    covers them.
+    """
     x = np.zeros(len(lattice))
     above = {i: [] for i in range(len(lattice))}
     for lower, upper in lattice.covers:

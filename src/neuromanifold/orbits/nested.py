@@ -9,15 +9,19 @@ from neuromanifold.orbits.fields import Control, Fields
 Brackets = Float[np.ndarray, "subsets lanes D"] | Int[np.ndarray, "subsets lanes D"]
 
 
-def iterated_brackets(fields: Fields, theta: np.ndarray, controls: list[Control]) -> tuple[Brackets, np.ndarray]:
-    """All brackets [X_{i₁}, [X_{i₂}, … [X_{i_k}, X_0]…]], i₁ < … < i_k, of each lane's controls (X_0, X_1, …, X_N).
+def iterated_brackets(
+    fields: Fields, theta: np.ndarray, controls: list[Control]
+) -> tuple[Brackets, np.ndarray]:
+    """All brackets [X_{i₁}, [X_{i₂}, … [X_{i_k}, X_0]…]], i₁ < … < i_k, of each lane's controls
+    (X_0, X_1, …, X_N).
 
-    Since ε_i² = 0, the flow of X_i for the time ε_i is id + ε_i X_i, without a remainder. So the pull-back
-    (e^{ε₁X₁})^* ⋯ (e^{ε_N X_N})^* X_0  needs one sweep forward, θ_i = θ_{i−1} + ε_i X_i(θ_{i−1}), the value v = X_0(θ_N),
-    and one sweep back, v ← v − ε_i DX_i(θ_{i−1})v. Its coefficient of ε_S is the bracket of the fields in S.
+    Since ε_i² = 0, the flow of X_i for the time ε_i is id + ε_i X_i, without a remainder. So the
+    pull-back (e^{ε₁X₁})^* ⋯ (e^{ε_N X_N})^* X_0  needs one sweep forward, θ_i = θ_{i−1} + ε_i
+    X_i(θ_{i−1}), the value v = X_0(θ_N), and one sweep back, v ← v − ε_i DX_i(θ_{i−1})v. Its
+    coefficient of ε_S is the bracket of the fields in S.
 
-    Returns the brackets by subset S (bits name the fields), and for each the size of the numbers it was subtracted
-    from: what its rounding error is proportional to.
+    Returns the brackets by subset S (bits name the fields), and for each the size of the numbers it
+    was subtracted from: what its rounding error is proportional to.
     """
     last, *others = controls
     points = [theta[None]]
@@ -32,7 +36,9 @@ def iterated_brackets(fields: Fields, theta: np.ndarray, controls: list[Control]
     return v, size
 
 
-def _pull_back(fields: Fields, theta: np.ndarray, control: Control, v: np.ndarray, i: int) -> np.ndarray:
+def _pull_back(
+    fields: Fields, theta: np.ndarray, control: Control, v: np.ndarray, i: int
+) -> np.ndarray:
     """v − ε_i DX_i(θ)v, by evaluating X_i at θ + ε_i v."""
     n = nilpotent.generators(v)
     subsets = np.arange(len(v))

@@ -1,7 +1,9 @@
-"""The algebra R[ε₁, …, ε_N]/(ε_i²): one evaluation of a function over it holds every mixed derivative.
+"""The algebra R[ε₁, …, ε_N]/(ε_i²): one evaluation of a function over it holds every mixed
+derivative.
 
-An element is an array whose first axis has 2ⁿ entries, n ≤ N: entry S is the coefficient of ε_S = Π_{i∈S} ε_i, the bits
-of S naming the generators. An element with fewer entries uses the first generators only.
+An element is an array whose first axis has 2ⁿ entries, n ≤ N: entry S is the coefficient of ε_S =
+Π_{i∈S} ε_i, the bits of S naming the generators. An element with fewer entries uses the first
+generators only.
 """
 
 import functools
@@ -47,24 +49,32 @@ def matmul(ring: Ring, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return ring.sum_runs(ring.matmul(a[left], b[right]), starts)
 
 
-def compose(ring: Ring, derivatives: list[np.ndarray], z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def compose(
+    ring: Ring, derivatives: list[np.ndarray], z: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """(g(z), g'(z)), given g, g', …, g^(n+1) at the constant term of z.
 
-    One generator at a time, by  g(u + ε_i v) = g(u) + ε_i g'(u)·v: together this costs less than two products.
+    One generator at a time, by  g(u + ε_i v) = g(u) + ε_i g'(u)·v: together this costs less than
+    two products.
     """
     tower = [d[None] for d in derivatives]
     for i in range(generators(z)):
         v = z[1 << i : 2 << i]
         tower = [
-            np.concatenate([low, multiply(ring, high, v)]) for low, high in zip(tower[:-1], tower[1:], strict=True)
+            np.concatenate([low, multiply(ring, high, v)])
+            for low, high in zip(tower[:-1], tower[1:], strict=True)
         ]
     return tower[0], tower[1]
 
 
 @functools.lru_cache
 def _pairs(m: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All disjoint (T, U) with T among the first m generators and U among the first n, sorted by T ∪ U, and where each run begins."""
-    T, U = (axis.ravel() for axis in np.meshgrid(np.arange(1 << m), np.arange(1 << n), indexing="ij"))
+    """All disjoint (T, U) with T among the first m generators and U among the first n, sorted by
+    T ∪ U, and where each run begins.
+    """
+    T, U = (
+        axis.ravel() for axis in np.meshgrid(np.arange(1 << m), np.arange(1 << n), indexing="ij")
+    )
     disjoint = (T & U) == 0
     T, U = T[disjoint], U[disjoint]
     order = np.argsort(T | U, kind="stable")

@@ -1,4 +1,6 @@
-"""`invariant_leaf`: the manifold on which symmetry keeps a network, whatever the data and the loss."""
+"""`invariant_leaf`: the manifold on which symmetry keeps a network, whatever the data and the
+loss.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +23,8 @@ from neuromanifold.symmetry.groups.monomial import Monomial
 class Block:
     """Neurons of a layer that the leaf holds equal up to the given signs.
 
-    `zero` says that the stabiliser also holds the block equal to its own negative: its pre-activations vanish on the leaf.
+    `zero` says that the stabiliser also holds the block equal to its own negative: its
+    pre-activations vanish on the leaf.
 
     >>> print(Block((0, 2), (1, -1)), Block((1,), (1,), zero=True))
     {0, −2} 0·{1}
@@ -35,16 +38,20 @@ class Block:
         return len(self.neurons)
 
     def __str__(self) -> str:
-        signed = [("" if s > 0 else "−") + str(i) for i, s in zip(self.neurons, self.signs, strict=True)]
+        signed = [
+            ("" if s > 0 else "−") + str(i) for i, s in zip(self.neurons, self.signs, strict=True)
+        ]
         return ("0·" if self.zero else "") + "{" + ", ".join(signed) + "}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InvariantLeaf(Shown):
-    """The parameters with one stabiliser S: the linear space  Fix(S) = {θ : gθ = θ, g ∈ S}  less smaller leaves.   [invariant, Lem 4.1]
+    """The parameters with one stabiliser S: the linear space  Fix(S) = {θ : gθ = θ, g ∈ S}  less
+    smaller leaves.   [invariant, Lem 4.1]
 
-    `partition` has the blocks of each hidden layer, `generators` generate S. Fix(S) is spanned by coordinates that are
-    held equal up to sign: coordinate k is `signs[k]` times the value number `labels[k]`, or zero where the label is −1.
+    `partition` has the blocks of each hidden layer, `generators` generate S. Fix(S) is spanned by
+    coordinates that are held equal up to sign: coordinate k is `signs[k]` times the value number
+    `labels[k]`, or zero where the label is −1.
     """
 
     net: MLP
@@ -60,14 +67,18 @@ class InvariantLeaf(Shown):
 
     @cached_property
     def basis(self) -> np.ndarray:
-        """An orthonormal basis of Fix(S), one row for each vector, columns in `ravel_pytree(params)` order."""
+        """An orthonormal basis of Fix(S), one row for each vector, columns in
+        `ravel_pytree(params)` order.
+        """
         rows = np.zeros((self.dimension, len(self.labels)))
         kept = self.labels >= 0
         rows[self.labels[kept], np.flatnonzero(kept)] = self.signs[kept]
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     def project(self, params: Params) -> Params:
-        """The nearest point of Fix(S): means of the values that are held equal, which come out exactly equal."""
+        """The nearest point of Fix(S): means of the values that are held equal, which come out
+        exactly equal.
+        """
         theta = vector(self.net, params)
         kept = self.labels >= 0
         sums = np.bincount(self.labels[kept], (self.signs * theta)[kept], minlength=self.dimension)
@@ -78,7 +89,9 @@ class InvariantLeaf(Shown):
         return unflatten(on_host(params), self.signs * np.where(same, agreed, means)[self.labels])
 
     def _spread(self, theta: np.ndarray) -> np.ndarray:
-        """How far apart the coordinates are that should be equal; a mean of equal numbers must be that number."""
+        """How far apart the coordinates are that should be equal; a mean of equal numbers must
+        be that number.
+        """
         low, high = np.full(self.dimension, np.inf), np.full(self.dimension, -np.inf)
         kept = self.labels >= 0
         np.minimum.at(low, self.labels[kept], (self.signs * theta)[kept])
@@ -87,21 +100,27 @@ class InvariantLeaf(Shown):
 
     def distance(self, params: Params) -> float:
         """|θ − P θ|, P the projection onto Fix(S)."""
-        return float(np.linalg.norm(vector(self.net, params) - vector(self.net, self.project(params))))
+        return float(
+            np.linalg.norm(vector(self.net, params) - vector(self.net, self.project(params)))
+        )
 
     def contains(self, params: Params, *, atol: float = 0.0) -> bool:
         """Whether θ lies on the leaf itself, that is: has S for its stabiliser and no more."""
         return self == invariant_leaf(self.net, params, atol=atol)
 
     def sample(self, *, key: Any) -> Params:
-        """A random point: independent standard normal values, so almost surely on the leaf itself."""
+        """A random point: independent standard normal values, so almost surely on the leaf
+        itself.
+        """
         values = np.append(host_generator(key).standard_normal(self.dimension), 0.0)
         return unflatten(template(self.net), self.signs * values[self.labels])
 
     def holds(self, points: np.ndarray) -> np.ndarray:
         """Which of the parameter vectors (k, D) lie in Fix(S), exactly."""
         values = self.signs * points
-        first = np.unique(self.labels, return_index=True)[1][np.unique(self.labels, return_inverse=True)[1]]
+        first = np.unique(self.labels, return_index=True)[1][
+            np.unique(self.labels, return_inverse=True)[1]
+        ]
         return np.where(self.labels < 0, values == 0, values == values[:, first]).all(axis=1)
 
     def __eq__(self, other: object) -> bool:
@@ -114,9 +133,14 @@ class InvariantLeaf(Shown):
         return hash((self.net, self.labels.tobytes(), self.signs.tobytes()))
 
     def __le__(self, other: "InvariantLeaf") -> bool:
-        """Whether Fix(S) is contained in the other's: every point here is a limit of points there."""
+        """Whether Fix(S) is contained in the other's: every point here is a limit of points
+        there.
+        """
         if self.net != other.net:
-            raise ValueError(f"`other` is a leaf of {other.net}, not of {self.net}; compare leaves of one network.")
+            raise ValueError(
+                f"`other` is a leaf of {other.net}, not of {self.net}; compare leaves of one "
+                "network."
+            )
         return bool(other.holds(generic_point(self)[None])[0])
 
     def __str__(self) -> str:
@@ -125,14 +149,16 @@ class InvariantLeaf(Shown):
 
 
 def invariant_leaf(net: MLP, params: Params, *, atol: float | int = 0.0) -> InvariantLeaf:
-    """The invariant leaf of θ under permutations and sign flips of neurons: gradient flow never leaves it.   [invariant, Lem 4.1, Thm 4.2]
+    """The invariant leaf of θ under permutations and sign flips of neurons: gradient flow never
+    leaves it.   [invariant, Lem 4.1, Thm 4.2]
 
-    [θ] = {θ' : S(θ') = S(θ)},  S(θ) = {g : gθ = θ}.  Permutations exchange neurons of equal activation; odd neurons may flip
-    (a, w, b) → (−a, −w, −b), even ones (w, b) → (−w, −b). S(θ) is that of the whole group: in deep networks neurons of
-    several layers may be equal only jointly.
+    [θ] = {θ' : S(θ') = S(θ)},  S(θ) = {g : gθ = θ}.  Permutations exchange neurons of equal
+    activation; odd neurons may flip (a, w, b) → (−a, −w, −b), even ones (w, b) → (−w, −b). S(θ) is
+    that of the whole group: in deep networks neurons of several layers may be equal only jointly.
 
-    Equality is exact. With `atol` parameters within it count as equal: the leaf is that of the point to which the
-    elements that move no parameter by more than `atol` take θ on average, and `leaf.distance(params)` says how far that is.
+    Equality is exact. With `atol` parameters within it count as equal: the leaf is that of the
+    point to which the elements that move no parameter by more than `atol` take θ on average, and
+    `leaf.distance(params)` says how far that is.
 
     >>> net = nm.MLP((1, 3, 1), "tanh", bias=False)
     >>> params = (nm.Layer(np.array([[1.0], [-1.0], [0.0]])), nm.Layer(np.array([[2.0, -2.0, 0.0]])))
@@ -167,8 +193,11 @@ def _fixed_space(net: MLP, generators: tuple[Monomial, ...]) -> tuple[np.ndarray
     return signed_orbits(net.n_params, moves)
 
 
-def signed_orbits(size: int, moves: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """(labels, signs) of {0, …, size−1} under  k → s_k · p_k:  orbits numbered by first member, whose sign is 1; −1 for zero.
+def signed_orbits(
+    size: int, moves: list[tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(labels, signs) of {0, …, size−1} under  k → s_k · p_k:  orbits numbered by first member,
+    whose sign is 1; −1 for zero.
 
     >>> labels, signs = signed_orbits(3, [(np.array([-1.0, -1.0, -1.0]), np.array([1, 0, 2]))])       # 0 ↔ −1, 2 → −2
     >>> labels.tolist(), signs.tolist()
@@ -223,10 +252,15 @@ def template(net: MLP) -> Params:
 
 def on_host(params: Params) -> Params:
     """The parameters as NumPy arrays in float64."""
-    return tuple(Layer(*(None if a is None else np.asarray(a, np.float64) for a in layer)) for layer in params)
+    return tuple(
+        Layer(*(None if a is None else np.asarray(a, np.float64) for a in layer))
+        for layer in params
+    )
 
 
 def vector(net: MLP, params: Params) -> np.ndarray:
-    """The parameters as one float64 vector in `ravel_pytree` order; refused where shapes are not the network's."""
+    """The parameters as one float64 vector in `ravel_pytree` order; refused where shapes are not
+    the network's.
+    """
     net.check_params(params)
     return flatten(on_host(params))

@@ -16,7 +16,9 @@ _NEARER = 6  # times that neighbours of an input are drawn closer before its reg
 
 
 def regions_met(f: Model, params: object, inputs: np.ndarray) -> int | None:
-    """How many regions of f the inputs meet; `None` where f does not bend or cannot be decided exactly."""
+    """How many regions of f the inputs meet; `None` where f does not bend or cannot be decided
+    exactly.
+    """
     graph = trace(f, params, inputs)
     if not (graph.units and graph.exact):
         return None
@@ -24,10 +26,14 @@ def regions_met(f: Model, params: object, inputs: np.ndarray) -> int | None:
     return known_regions(problem.data, problem.decisions.gates)[0].count
 
 
-def reaching_inputs(f: Model, params: object, inputs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The inputs, and n_0 + 1 more in every further region that wide draws and segments between known inputs find.
+def reaching_inputs(
+    f: Model, params: object, inputs: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """The inputs, and n_0 + 1 more in every further region that wide draws and segments between
+    known inputs find.
 
-    Kinks may lie anywhere: inputs of one size miss the regions beyond, and the closure is then that of a smaller family.
+    Kinks may lie anywhere: inputs of one size miss the regions beyond, and the closure is then that
+    of a smaller family.
     """
     graph = trace(f, params, inputs)
     if not (graph.units and graph.exact):
@@ -40,7 +46,9 @@ def reaching_inputs(f: Model, params: object, inputs: np.ndarray, rng: np.random
     for batch in range(_MOST_BATCHES):
         if idle == _PATIENCE or known.count - sampled >= most:
             break
-        drawn = segments(rows, known, met, rng) if batch % 2 else wide_inputs(problem.data, _BATCH, rng)
+        drawn = (
+            segments(rows, known, met, rng) if batch % 2 else wide_inputs(problem.data, _BATCH, rng)
+        )
         data, gates = rows.decided(drawn)
         known, fresh = known.with_new(data, gate_rows(gates, data), most)
         met = tuple(np.concatenate([g, new[fresh]]) for g, new in zip(met, gates, strict=True))
@@ -49,7 +57,9 @@ def reaching_inputs(f: Model, params: object, inputs: np.ndarray, rng: np.random
     return np.concatenate([inputs, new, _neighbours(rows, new, known.rows[sampled:], rng)])
 
 
-def _neighbours(rows: ExactRows, new: np.ndarray, names: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _neighbours(
+    rows: ExactRows, new: np.ndarray, names: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """n_0 further inputs in the region of each, as far away as it allows."""
     wanted = np.repeat(np.arange(len(new)), new[0].size if len(new) else 0)
     found, size = [new[:0]], 0.25

@@ -1,4 +1,6 @@
-"""`invariance_residual`: how far training leaves a manifold, over random data and random analytic losses."""
+"""`invariance_residual`: how far training leaves a manifold, over random data and random
+analytic losses.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,9 +31,10 @@ _LARGE = 1e50
 class Residual(Result):
     """Distances from the manifold, relative to max(1, |θ|), one row for each draw of data and loss.
 
-    `flow` (draws, times) along gradient flow, `descent` and `momentum` (draws, steps + 1) along gradient descent without
-    and with momentum. `travelled` (draws,) is |θ(t) − θ(0)| at the last time: a network that does not move proves nothing.
-    `finished` says which flows reached the end; what a flow did not reach is nan.
+    `flow` (draws, times) along gradient flow, `descent` and `momentum` (draws, steps + 1) along
+    gradient descent without and with momentum. `travelled` (draws,) is |θ(t) − θ(0)| at the last
+    time: a network that does not move proves nothing. `finished` says which flows reached the end;
+    what a flow did not reach is nan.
     """
 
     times: np.ndarray
@@ -47,10 +50,13 @@ class Residual(Result):
         return float(max(np.nanmax(part) for part in (self.flow, self.descent, self.momentum)))
 
     def __str__(self) -> str:
-        flow, descent, momentum = (float(np.nanmax(p)) for p in (self.flow, self.descent, self.momentum))
+        flow, descent, momentum = (
+            float(np.nanmax(p)) for p in (self.flow, self.descent, self.momentum)
+        )
         moved = f"{np.nanmin(self.travelled):.2g} to {np.nanmax(self.travelled):.2g}"
         return (
-            f"left by {flow:.1e} (flow), {descent:.1e} (descent), {momentum:.1e} (momentum), having travelled {moved}"
+            f"left by {flow:.1e} (flow), {descent:.1e} (descent), {momentum:.1e} (momentum), "
+            f"having travelled {moved}"
         )
 
 
@@ -72,15 +78,18 @@ def invariance_residual(
     rtol: float = 1e-10,
     atol: float = 1e-12,
 ) -> Residual:
-    """Train from `params` on random data with random losses and measure the distance from `manifold`.   [invariant, Def 3.1]
+    """Train from `params` on random data with random losses and measure the distance from
+    `manifold`.   [invariant, Def 3.1]
 
-    dθ/dt = −∇_θ mean_i ℓ(f_θ(x_i), y_i), x and y standard normal, and for each draw another analytic loss
+    dθ/dt = −∇_θ mean_i ℓ(f_θ(x_i), y_i), x and y standard normal, and for each draw another
+    analytic loss
 
         ℓ(s, t) = c₀(s − t)²/2 + c₁ sin(s + t) + c₂ log cosh(s − c₃t).
 
-    `manifold` has a method `distance(params)`, or is that function itself. `loss` replaces the random losses: one loss ℓ₀
-    with ∇ℓ₀(s, ·) ≢ 0 for every s already decides, over all data [invariant, P 3.1]. `features` is the number of inputs
-    where `f` is no network. Everything is float64; the flow is integrated to `rtol`, `atol`.
+    `manifold` has a method `distance(params)`, or is that function itself. `loss` replaces the
+    random losses: one loss ℓ₀ with ∇ℓ₀(s, ·) ≢ 0 for every s already decides, over all data
+    [invariant, P 3.1]. `features` is the number of inputs where `f` is no network. Everything is
+    float64; the flow is integrated to `rtol`, `atol`.
 
     >>> net = nm.MLP((1, 2, 1), "exp", bias=False)
     >>> from neuromanifold.orbits import invariant_leaf
@@ -98,7 +107,9 @@ def invariance_residual(
         params = promote(params, np.float64)
         x, y, c = _data(f, params, key, draws, samples, input_features(f, features))
         flows = to_host(_flows(f, loss, params, (x, y, c), jnp.asarray(times), rtol, atol))
-        plain, heavy = (to_host(_descents(f, loss, params, (x, y, c), lr, mu, steps)) for mu in (0.0, momentum))
+        plain, heavy = (
+            to_host(_descents(f, loss, params, (x, y, c), lr, mu, steps)) for mu in (0.0, momentum)
+        )
         measure = partial(_distances, distance, partial(unflatten, to_host(params)))
         flows = np.where(np.isfinite(flows), flows, np.nan)
         travelled = np.linalg.norm(flows[:, -1] - flows[:, 0], axis=1)
@@ -110,12 +121,15 @@ def _distance(manifold: Any) -> Any:
     method = getattr(manifold, "distance", manifold)
     if not callable(method):
         raise TypeError(
-            f"`manifold` is {manifold!r}; pass an object with `distance(params)`, such as a leaf, or that function."
+            f"`manifold` is {manifold!r}; pass an object with `distance(params)`, such as a leaf, "
+            "or that function."
         )
     return method
 
 
-def _data(f: Any, params: Any, key: Any, draws: int, samples: int, features: int) -> tuple[Any, Any, Any]:
+def _data(
+    f: Any, params: Any, key: Any, draws: int, samples: int, features: int
+) -> tuple[Any, Any, Any]:
     """Inputs, targets and loss coefficients: c₀ uniform in [½, 3/2], the others standard normal."""
     rng = host_generator(key)
     x = rng.standard_normal((draws, samples, features))
@@ -133,10 +147,14 @@ def random_loss(coefficients: Any, prediction: Any, target: Any) -> Any:
     """
     s, t, (c0, c1, c2, c3) = prediction, target, coefficients
     z = s - c3 * t
-    return jnp.mean(c0 * (s - t) ** 2 / 2 + c1 * jnp.sin(s + t) + c2 * (jnp.logaddexp(z, -z) - jnp.log(2.0)))
+    return jnp.mean(
+        c0 * (s - t) ** 2 / 2 + c1 * jnp.sin(s + t) + c2 * (jnp.logaddexp(z, -z) - jnp.log(2.0))
+    )
 
 
-def _slope(f: Any, loss: Loss | None, unravel: Callable[[Any], Any], data: Any) -> Callable[[Any], Any]:
+def _slope(
+    f: Any, loss: Loss | None, unravel: Callable[[Any], Any], data: Any
+) -> Callable[[Any], Any]:
     """θ ↦ ∇_θ L on vectors."""
     x, y, c = data
     value = partial(random_loss, c) if loss is None else loss
@@ -144,7 +162,9 @@ def _slope(f: Any, loss: Loss | None, unravel: Callable[[Any], Any], data: Any) 
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _flows(f: Any, loss: Loss | None, params: Any, data: Any, times: Any, rtol: Any, atol: Any) -> Any:
+def _flows(
+    f: Any, loss: Loss | None, params: Any, data: Any, times: Any, rtol: Any, atol: Any
+) -> Any:
     import diffrax
 
     start, unravel = ravel_pytree(params)
@@ -169,7 +189,9 @@ def _flows(f: Any, loss: Loss | None, params: Any, data: Any, times: Any, rtol: 
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
-def _descents(f: Any, loss: Loss | None, params: Any, data: Any, lr: Any, momentum: Any, steps: int) -> Any:
+def _descents(
+    f: Any, loss: Loss | None, params: Any, data: Any, lr: Any, momentum: Any, steps: int
+) -> Any:
     """v ← μv + ∇L(θ), θ ← θ − lr·v."""
     start, unravel = ravel_pytree(params)
 
@@ -182,12 +204,16 @@ def _descents(f: Any, loss: Loss | None, params: Any, data: Any, lr: Any, moment
             theta = theta - lr * velocity
             return (theta, velocity), theta
 
-        return jnp.concatenate([start[None], jax.lax.scan(step, (start, jnp.zeros_like(start)), None, steps)[1]])
+        return jnp.concatenate(
+            [start[None], jax.lax.scan(step, (start, jnp.zeros_like(start)), None, steps)[1]]
+        )
 
     return jax.vmap(one)(data)
 
 
-def _distances(distance: Callable[[Any], float], unravel: Callable[[Any], Any], points: np.ndarray) -> np.ndarray:
+def _distances(
+    distance: Callable[[Any], float], unravel: Callable[[Any], Any], points: np.ndarray
+) -> np.ndarray:
     def at(theta: np.ndarray) -> float:
         if not np.abs(theta).max() < _LARGE:
             return np.nan

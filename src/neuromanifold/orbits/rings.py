@@ -1,4 +1,6 @@
-"""The two rings that brackets are computed over: float64, and the residues modulo a 61-bit prime."""
+"""The two rings that brackets are computed over: float64, and the residues modulo a 61-bit
+prime.
+"""
 
 import abc
 from dataclasses import dataclass
@@ -87,7 +89,8 @@ class Reals(Ring):
 
 @dataclass(frozen=True)
 class Residues(Ring):
-    """The integers modulo a prime p with 2⁶⁰ < p < 2⁶¹; floats are dyadic rationals, so they have residues.
+    """The integers modulo a prime p with 2⁶⁰ < p < 2⁶¹; floats are dyadic rationals, so they have
+    residues.
 
     >>> ring = Residues(2**61 - 1)
     >>> int(ring.multiply(ring.embed(np.array([0.5])), ring.embed(np.array([6.0])))[0])
@@ -124,7 +127,9 @@ class Residues(Ring):
     def sum_runs(self, a: np.ndarray, starts: np.ndarray) -> np.ndarray:
         # Halves of 31 and 30 bits: runs of up to 2³² terms sum without overflow.
         high, low = (np.add.reduceat(half, starts, axis=0) for half in (a >> _HALF, a & _HALF_MASK))
-        return modular.add(modular.multiply(high % self.p, np.array(1 << _HALF), self.p), low % self.p, self.p)
+        return modular.add(
+            modular.multiply(high % self.p, np.array(1 << _HALF), self.p), low % self.p, self.p
+        )
 
 
 def _refuse_zeros(a: np.ndarray) -> None:

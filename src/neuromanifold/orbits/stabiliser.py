@@ -1,10 +1,13 @@
-"""The stabiliser of a network's parameters among permutations and sign flips: a search for automorphisms.
+"""The stabiliser of a network's parameters among permutations and sign flips: a search for
+automorphisms.
 
-A neuron whose activation has a parity is two vertices, itself and its negative; the others are one. An element of the group
-fixes θ exactly when it is an automorphism of the graph of these signed neurons, edges weighted with the signed weights, that
-keeps inputs and outputs in place. Neurons of several layers may have to move together, so the search is over the whole graph:
-colour refinement, and backtracking where colours do not decide. Refinement alone decides in all but very regular graphs (0/1
-weights of a strongly regular kind), where the time may grow exponentially with the width.
+A neuron whose activation has a parity is two vertices, itself and its negative; the others are one.
+An element of the group fixes θ exactly when it is an automorphism of the graph of these signed
+neurons, edges weighted with the signed weights, that keeps inputs and outputs in place. Neurons of
+several layers may have to move together, so the search is over the whole graph: colour refinement,
+and backtracking where colours do not decide. Refinement alone decides in all but very regular
+graphs (0/1 weights of a strongly regular kind), where the time may grow exponentially with the
+width.
 """
 
 from collections.abc import Iterator
@@ -24,7 +27,9 @@ Mapping = tuple[np.ndarray, ...]
 
 
 class Vertices(NamedTuple):
-    """The signed neurons of a layer: whose they are, the signs of what comes in and goes out, and each one's negative."""
+    """The signed neurons of a layer: whose they are, the signs of what comes in and goes out,
+    and each one's negative.
+    """
 
     neuron: np.ndarray
     into: np.ndarray
@@ -34,7 +39,9 @@ class Vertices(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Signed neurons by layer, their kinds (only equal kinds may be exchanged), biases, and signed weights from layer to layer."""
+    """Signed neurons by layer, their kinds (only equal kinds may be exchanged), biases, and
+    signed weights from layer to layer.
+    """
 
     layers: tuple[Vertices, ...]
     kinds: tuple[np.ndarray, ...]
@@ -43,7 +50,9 @@ class Graph:
 
 
 class Colours(NamedTuple):
-    """A partial map of the graph to itself: vertices of colour c on the left go to vertices of colour c on the right."""
+    """A partial map of the graph to itself: vertices of colour c on the left go to vertices of
+    colour c on the right.
+    """
 
     left: Mapping
     right: Mapping
@@ -56,7 +65,9 @@ class Colours(NamedTuple):
 
 
 def graph_of(net: MLP, params: Params) -> Graph:
-    """The graph of signed neurons:  w((i,s),(j,t)) = s·W_ij·t, where t counts only if neuron j is odd, and b((i,s)) = s·b_i."""
+    """The graph of signed neurons:  w((i,s),(j,t)) = s·W_ij·t, where t counts only if neuron j
+    is odd, and b((i,s)) = s·b_i.
+    """
     kinds = _kinds(net)
     layers = tuple(_vertices(p) for p in _parities(net))
     biases, weights = [np.zeros(len(layers[0].neuron))], []
@@ -65,11 +76,18 @@ def graph_of(net: MLP, params: Params) -> Graph:
         weights.append(after.into[:, None] * entries * before.out)
         bias = np.zeros(len(weight)) if bias is None else np.asarray(bias, np.float64)
         biases.append(after.into * bias[after.neuron])
-    return Graph(layers, tuple(k[v.neuron] for k, v in zip(kinds, layers, strict=True)), tuple(biases), tuple(weights))
+    return Graph(
+        layers,
+        tuple(k[v.neuron] for k, v in zip(kinds, layers, strict=True)),
+        tuple(biases),
+        tuple(weights),
+    )
 
 
 def _parities(net: MLP) -> list[np.ndarray]:
-    """The parity of each neuron of each layer; none for inputs, and of the outputs only an even one may flip."""
+    """The parity of each neuron of each layer; none for inputs, and of the outputs only an even
+    one may flip.
+    """
     layers = zip(net.activations, net.widths[1:], strict=True)
     *hidden, output = [by_neuron(entry, width, lambda a: a.parity or "") for entry, width in layers]
     return [np.full(net.widths[0], ""), *hidden, np.where(output == "even", "even", "")]
@@ -86,7 +104,9 @@ def _vertices(parity: np.ndarray) -> Vertices:
 
 
 def _kinds(net: MLP) -> list[np.ndarray]:
-    """Hidden neurons of a layer are of one kind when their activations are equal; each input and output is its own."""
+    """Hidden neurons of a layer are of one kind when their activations are equal; each input and
+    output is its own.
+    """
     kinds = [np.arange(width) for width in net.widths]
     for layer, classes in enumerate(PermutationGroup(net).classes if net.hidden else (), start=1):
         for kind, neurons in enumerate(classes):
@@ -95,10 +115,11 @@ def _kinds(net: MLP) -> list[np.ndarray]:
 
 
 def stabiliser(net: MLP, params: Params, *, atol: float = 0.0) -> tuple[Monomial, ...]:
-    """Generators of  {g : gθ = θ}, g ranging over the permutations and sign flips of neurons.   [invariant, Lem 4.1]
+    """Generators of  {g : gθ = θ}, g ranging over the permutations and sign flips of neurons.
+    [invariant, Lem 4.1]
 
-    With `atol` elements count that move no parameter by more than it: exchanges of two neurons, and along a chain of
-    fixed neurons one element for each place a further neuron can go.
+    With `atol` elements count that move no parameter by more than it: exchanges of two neurons, and
+    along a chain of fixed neurons one element for each place a further neuron can go.
 
     >>> hidden = nm.Layer(np.array([[1.0], [1.0], [-1.0]]))
     >>> params = (hidden, nm.Layer(np.array([[2.0, 2.0, -2.0]])))
@@ -121,17 +142,27 @@ def _element(net: MLP, graph: Graph, mapping: Mapping) -> Monomial:
 
 
 def _generators(graph: Graph, atol: float) -> list[Mapping]:
-    """Exchanges of equal neurons, and automorphisms that keep the order within each class of equal neurons."""
+    """Exchanges of equal neurons, and automorphisms that keep the order within each class of
+    equal neurons.
+    """
     start = _refined(graph, Colours(graph.kinds, graph.kinds), atol)
     assert start is not None, "the identity is an automorphism"
     classes = [_equal(graph, start, layer, atol) for layer in range(len(graph.layers))]
-    exchanges = [e for layer, found in enumerate(classes) for c in found for e in _exchanges(graph, layer, c)]
-    ordered = tuple(_ordered(colours, found) for colours, found in zip(start.left, classes, strict=True))
-    return exchanges + _strong_generators(graph, _refined(graph, Colours(ordered, ordered), atol), atol)
+    exchanges = [
+        e for layer, found in enumerate(classes) for c in found for e in _exchanges(graph, layer, c)
+    ]
+    ordered = tuple(
+        _ordered(colours, found) for colours, found in zip(start.left, classes, strict=True)
+    )
+    return exchanges + _strong_generators(
+        graph, _refined(graph, Colours(ordered, ordered), atol), atol
+    )
 
 
 def _strong_generators(graph: Graph, colours: Colours | None, atol: float) -> list[Mapping]:
-    """Along a base: for each place the next base vertex can go, an automorphism that fixes those before."""
+    """Along a base: for each place the next base vertex can go, an automorphism that fixes those
+    before.
+    """
     found: list[Mapping] = []
     fixed: list[tuple[int, int]] = []
     while colours is not None and (cell := _undecided(colours)) is not None:
@@ -141,7 +172,9 @@ def _strong_generators(graph: Graph, colours: Colours | None, atol: float) -> li
             orbit = _orbits(graph, layer, [g for g in found if all(g[k][v] == v for k, v in fixed)])
             if orbit[target] == orbit[base] or orbit[target] in failed:
                 continue
-            mapping = _completed(graph, _individualised(graph, colours, layer, base, int(target), atol), atol)
+            mapping = _completed(
+                graph, _individualised(graph, colours, layer, base, int(target), atol), atol
+            )
             if mapping is None:
                 failed.add(orbit[target])
             else:
@@ -172,23 +205,37 @@ def _equal(graph: Graph, colours: Colours, layer: int, atol: float) -> list[np.n
     for members, _ in colours.cells(layer):
         if len(members) > 1:
             rows = graph.biases[layer][members, None]
-            rows = np.concatenate([rows, graph.weights[layer - 1][members]], axis=1) if layer > 0 else rows
+            rows = (
+                np.concatenate([rows, graph.weights[layer - 1][members]], axis=1)
+                if layer > 0
+                else rows
+            )
             beyond = layer < len(graph.weights)
-            rows = np.concatenate([rows, graph.weights[layer][:, members].T], axis=1) if beyond else rows
+            rows = (
+                np.concatenate([rows, graph.weights[layer][:, members].T], axis=1)
+                if beyond
+                else rows
+            )
             first = [int(np.argmax((np.abs(rows - row) <= atol).all(axis=1))) for row in rows]
             label = components(len(members), np.array(first))
-            classes += [members[label == k] for k in range(int(label.max()) + 1) if (label == k).sum() > 1]
+            classes += [
+                members[label == k] for k in range(int(label.max()) + 1) if (label == k).sum() > 1
+            ]
     return [_arranged(graph.layers[layer].neuron, members) for members in classes]
 
 
 def _arranged(neuron: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """By neuron, so that a class and its negative have one order; a class that is its own negative stays, neurons first."""
+    """By neuron, so that a class and its negative have one order; a class that is its own
+    negative stays, neurons first.
+    """
     distinct = len(set(neuron[members].tolist())) == len(members)
     return members[np.argsort(neuron[members])] if distinct else members
 
 
 def _exchanges(graph: Graph, layer: int, members: np.ndarray) -> list[Mapping]:
-    """Each with the next, and where a neuron equals its own negative the flip; negatives repeat what their neurons say."""
+    """Each with the next, and where a neuron equals its own negative the flip; negatives repeat
+    what their neurons say.
+    """
     partner = graph.layers[layer].partner
     if partner[members].min() < members.min():
         return []
@@ -204,7 +251,9 @@ def _transposition(graph: Graph, layer: int, a: int, b: int) -> Mapping:
 
 
 def _ordered(colours: np.ndarray, classes: list[np.ndarray]) -> np.ndarray:
-    """Colours split by the place of a neuron in its class: up to exchanges, automorphisms may be taken to keep it."""
+    """Colours split by the place of a neuron in its class: up to exchanges, automorphisms may be
+    taken to keep it.
+    """
     place = np.zeros(len(colours), np.int64)
     for members in classes:
         place[members] = np.arange(len(members))
@@ -254,7 +303,9 @@ def _individualised(
 
 
 def _refined(graph: Graph, colours: Colours, atol: float) -> Colours | None:
-    """Split colours by what the signatures tell apart until nothing splits; None when left and right no longer match."""
+    """Split colours by what the signatures tell apart until nothing splits; None when left and
+    right no longer match.
+    """
     count = -1
     while count != (count := sum(int(c.max()) + 1 for c in colours.left)):
         for layer in range(len(graph.layers)):
@@ -268,8 +319,12 @@ def _refined(graph: Graph, colours: Colours, atol: float) -> Colours | None:
     return colours
 
 
-def _split(graph: Graph, colours: Colours, layer: int, atol: float) -> tuple[np.ndarray, np.ndarray] | None:
-    """A vertex may go where, colour by colour, its sorted weights and its bias agree, and its negative's do."""
+def _split(
+    graph: Graph, colours: Colours, layer: int, atol: float
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """A vertex may go where, colour by colour, its sorted weights and its bias agree, and its
+    negative's do.
+    """
     ours, theirs = _signatures(graph, colours.left, layer), _signatures(graph, colours.right, layer)
     size, partner = len(ours), graph.layers[layer].partner
     may = np.zeros((size, size), bool)
@@ -296,7 +351,9 @@ def _connected(size: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    return connected_components(coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size)), directed=False)[1]
+    return connected_components(
+        coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size)), directed=False
+    )[1]
 
 
 def _numbered(labels: np.ndarray) -> np.ndarray:
@@ -332,5 +389,7 @@ def images(net: MLP, element: Any) -> tuple[np.ndarray, np.ndarray]:
         start += out * net.bias
         layers.append((weight, bias))
     moved = element.act(tuple(layers))
-    flat = np.concatenate([part.reshape(-1) for layer in moved for part in layer if part is not None])
+    flat = np.concatenate(
+        [part.reshape(-1) for layer in moved for part in layer if part is not None]
+    )
     return np.sign(flat), np.abs(flat).astype(np.int64) - 1

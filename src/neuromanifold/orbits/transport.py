@@ -1,4 +1,6 @@
-"""The second route to an orbit's dimension: transport the fields along a random trajectory of their own flows."""
+"""The second route to an orbit's dimension: transport the fields along a random trajectory of
+their own flows.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +22,8 @@ Lift = Callable[[Point, Vectors], tuple[Point, Vectors]]
 class Transport(Result):
     """The tangent space of the orbit, from fields gathered along a trajectory.
 
-    `ranks` has the dimension after each piece of the trajectory, `basis` an orthonormal basis at the starting point.
+    `ranks` has the dimension after each piece of the trajectory, `basis` an orthonormal basis at
+    the starting point.
     """
 
     ranks: tuple[Rank, ...]
@@ -42,16 +45,19 @@ def transport(
     pieces: int,
     bound: int,
 ) -> Transport:
-    """Flow along one random field after the other, carrying the span of all fields met so far.   [invariant, Thm 2.1]
+    """Flow along one random field after the other, carrying the span of all fields met so far.
+    [invariant, Thm 2.1]
 
-    The tangent space of an orbit is spanned by the fields at all its points, transported to one. With V_0 the span of
-    the fields at θ, and V_{i+1} = De^{tX}(V_i) + the fields at the new point, the dimension grows until it is that of
-    the orbit: where a generic piece adds nothing, V is invariant under all flows and holds all fields, so it is the
-    tangent space. No pause, as brackets at a degenerate point have, can end it early; a second piece without growth is
-    asked for because the first may have moved too little for float64.
+    The tangent space of an orbit is spanned by the fields at all its points, transported to one.
+    With V_0 the span of the fields at θ, and V_{i+1} = De^{tX}(V_i) + the fields at the new point,
+    the dimension grows until it is that of the orbit: where a generic piece adds nothing, V is
+    invariant under all flows and holds all fields, so it is the tangent space. No pause, as
+    brackets at a degenerate point have, can end it early; a second piece without growth is asked
+    for because the first may have moved too little for float64.
 
-    `draw()` gives the tangent lift (θ, V) ↦ (X(θ), DX(θ)V) of a random field; `length` is how far a piece moves; flows are
-    integrated to the relative tolerance `rtol` and ranks read with 10³ times it. It ends early at `bound`.
+    `draw()` gives the tangent lift (θ, V) ↦ (X(θ), DX(θ)V) of a random field; `length` is how far a
+    piece moves; flows are integrated to the relative tolerance `rtol` and ranks read with 10³ times
+    it. It ends early at `bound`.
     """
     V, legs, point = _rows(jacobian(theta)), [], theta
     ranks = [host_rank(V, rtol=1e3 * rtol)]
@@ -74,7 +80,9 @@ def _settled(ranks: list[Rank]) -> bool:
 
 @dataclass(frozen=True)
 class _Leg:
-    """The field X, slowed to X/√(1 + |X|²/s²): the same orbits, but no flow can run off to infinity."""
+    """The field X, slowed to X/√(1 + |X|²/s²): the same orbits, but no flow can run off to
+    infinity.
+    """
 
     lift: Lift
     speed: float
@@ -82,7 +90,9 @@ class _Leg:
 
     @staticmethod
     def along(lift: Lift, point: Point, length: float) -> "_Leg":
-        """Slowed at the speed the field has at the point; a field that vanishes there does not move it."""
+        """Slowed at the speed the field has at the point; a field that vanishes there does not
+        move it.
+        """
         speed = float(np.linalg.norm(lift(point, np.zeros((0, len(point))))[0]))
         return _Leg(lift, speed, length / speed if speed > 0 else 0.0)
 
@@ -98,14 +108,18 @@ class _Leg:
             rate, (0.0, sign * self.duration), start.ravel(), method="DOP853", rtol=rtol, atol=rtol
         )
         if not solution.success:
-            raise ArithmeticError(f"a flow of the gradient fields could not be followed: {solution.message}")
+            raise ArithmeticError(
+                f"a flow of the gradient fields could not be followed: {solution.message}"
+            )
         rows = solution.y[:, -1].reshape(start.shape)
         return rows[0], rows[1:]
 
     def _rate(self, rows: np.ndarray) -> np.ndarray:
         x, dx = self.lift(rows[0], rows[1:])
         slow = 1.0 / np.sqrt(1.0 + (x @ x) / self.speed**2)
-        return np.concatenate([slow * x[None], slow * dx - (slow**3 / self.speed**2) * (dx @ x)[:, None] * x])
+        return np.concatenate(
+            [slow * x[None], slow * dx - (slow**3 / self.speed**2) * (dx @ x)[:, None] * x]
+        )
 
 
 def _rows(vectors: Vectors) -> Vectors:

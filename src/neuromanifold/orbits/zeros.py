@@ -1,4 +1,6 @@
-"""The manifolds of silent neurons, invariant though no symmetry of the whole function holds them.   [invariant, Thm 4.2 (iii), (iv)]"""
+"""The manifolds of silent neurons, invariant though no symmetry of the whole function holds
+them.   [invariant, Thm 4.2 (iii), (iv)]
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,8 +25,9 @@ from neuromanifold.symmetry.groups.neurons import by_neuron
 class ZeroManifold(Result):
     """Parameters some of whose coordinates are held at given values, the others free.
 
-    `fixed` and `values` are in `ravel_pytree` order. `flip` is the sign change Λ that is first-order invariant at its own
-    fixed points, of which the manifold is a part: all of them, or those with the given entries c_ij.
+    `fixed` and `values` are in `ravel_pytree` order. `flip` is the sign change Λ that is
+    first-order invariant at its own fixed points, of which the manifold is a part: all of them, or
+    those with the given entries c_ij.
     """
 
     net: MLP
@@ -39,12 +42,16 @@ class ZeroManifold(Result):
 
     @property
     def basis(self) -> np.ndarray:
-        """The unit vectors of the free coordinates, one row each: an orthonormal basis of the tangent space."""
+        """The unit vectors of the free coordinates, one row each: an orthonormal basis of the
+        tangent space.
+        """
         return np.eye(len(self.fixed))[~self.fixed]
 
     def project(self, params: Params) -> Params:
         """The nearest point."""
-        return unflatten(on_host(params), np.where(self.fixed, self.values, vector(self.net, params)))
+        return unflatten(
+            on_host(params), np.where(self.fixed, self.values, vector(self.net, params))
+        )
 
     def distance(self, params: Params) -> float:
         """The length of what the held coordinates lack."""
@@ -63,11 +70,15 @@ class ZeroManifold(Result):
         return f"zero manifold of dimension {self.dimension} of {len(self.fixed)}"
 
 
-def zero_blocks(net: MLP, neurons: Sequence[Iterable[int]], frozen: Params | None = None) -> ZeroManifold:
-    """The manifold of silent neurons for σ(0) = 0: I_l the chosen neurons of hidden layer l.   [invariant, Thm 4.2 (iii)]
+def zero_blocks(
+    net: MLP, neurons: Sequence[Iterable[int]], frozen: Params | None = None
+) -> ZeroManifold:
+    """The manifold of silent neurons for σ(0) = 0: I_l the chosen neurons of hidden layer l.
+    [invariant, Thm 4.2 (iii)]
 
-    W_ij = 0 where one of i ∈ I_l, j ∈ I_{l−1} holds and not the other, b_i = 0 for i ∈ I_l, and W_ij = c_ij where both hold:
-    between silent neurons weights may have any values, and keep them. The c_ij are the entries of `frozen`, else zero.
+    W_ij = 0 where one of i ∈ I_l, j ∈ I_{l−1} holds and not the other, b_i = 0 for i ∈ I_l, and
+    W_ij = c_ij where both hold: between silent neurons weights may have any values, and keep them.
+    The c_ij are the entries of `frozen`, else zero.
 
     >>> net = nm.MLP((1, 3, 1), "silu", bias=False)
     >>> zero_blocks(net, [{0}]).dimension                # neuron 0 has no weights, the others have two each
@@ -83,22 +94,30 @@ def zero_blocks(net: MLP, neurons: Sequence[Iterable[int]], frozen: Params | Non
         both = after[:, None] & before
         bias = None if layer.bias is None else after
         layers.append(Layer(after[:, None] | before, bias))
-        values.append(Layer(np.where(both, layer.weight, 0.0), None if bias is None else np.zeros(len(after))))
+        values.append(
+            Layer(np.where(both, layer.weight, 0.0), None if bias is None else np.zeros(len(after)))
+        )
     signs = [np.where(c, -1.0, 1.0) for c in chosen]
-    return ZeroManifold(net, flatten(tuple(layers)), flatten(tuple(values)), monomial(net, into=signs, out=signs))
+    return ZeroManifold(
+        net, flatten(tuple(layers)), flatten(tuple(values)), monomial(net, into=signs, out=signs)
+    )
 
 
 def zero_rows(net: MLP, neurons: Sequence[Iterable[int]]) -> ZeroManifold:
-    """The manifold of neurons without input for σ'(0) = 0: (W, b)_j = 0 for the chosen neurons of each layer.   [invariant, Thm 4.2 (iv)]
+    """The manifold of neurons without input for σ'(0) = 0: (W, b)_j = 0 for the chosen neurons of
+    each layer.   [invariant, Thm 4.2 (iv)]
 
-    `neurons` has one entry for each hidden layer, or one more for the output layer, whose activation must then be flat too.
+    `neurons` has one entry for each hidden layer, or one more for the output layer, whose
+    activation must then be flat too.
 
     >>> zero_rows(nm.MLP((2, 3, 1), "cos"), [{0, 1}]).dimension              # 13 parameters, two rows of (w, b) held at zero
     7
     """
     last = net.depth if len(neurons) == net.depth else net.depth - 1
     chosen = _chosen(net, neurons, range(1, last + 1))
-    _require(net, chosen, is_flat_at_zero, "σ'(0) ≠ 0 (or a kink there)", "cos or power(d) with d > 1")
+    _require(
+        net, chosen, is_flat_at_zero, "σ'(0) ≠ 0 (or a kink there)", "cos or power(d) with d > 1"
+    )
     chosen += [np.zeros(width, bool) for width in net.widths[1 + len(chosen) :]]
     layers = [
         Layer(np.repeat(c[:, None], fan_in, axis=1), c if net.bias else None)
@@ -113,26 +132,32 @@ def _chosen(net: Any, neurons: Sequence[Iterable[int]], layers: range) -> list[n
     require_perceptron(net, "pass an nm.MLP")
     if len(neurons) != len(layers):
         raise ValueError(
-            f"`neurons` has {len(neurons)} entries for {len(layers)} layers; give a set for each, empty or not."
+            f"`neurons` has {len(neurons)} entries for {len(layers)} layers; give a set for each, "
+            "empty or not."
         )
     masks = []
     for number, members in zip(layers, neurons, strict=True):
         mask = np.zeros(net.widths[number], bool)
         for i in members:
             if not 0 <= i < net.widths[number]:
-                raise ValueError(f"`neurons[{number - 1}]` names neuron {i}; the layer has {net.widths[number]}.")
+                raise ValueError(
+                    f"`neurons[{number - 1}]` names neuron {i}; the layer has {net.widths[number]}."
+                )
             mask[i] = True
         masks.append(mask)
     return masks
 
 
-def _require(net: MLP, chosen: list[np.ndarray], has: Callable[[Activation], bool], lacks: str, remedy: str) -> None:
+def _require(
+    net: MLP, chosen: list[np.ndarray], has: Callable[[Activation], bool], lacks: str, remedy: str
+) -> None:
     """Refuse neurons whose activation lacks the property."""
     for index, (mask, entry) in enumerate(zip(chosen, net.activations, strict=False)):
         width = net.widths[1 + index]
         without = mask & ~by_neuron(entry, width, has).astype(bool)
         if without.any():
             raise ValueError(
-                f"`neurons[{index}]` names neuron {int(np.flatnonzero(without)[0])} with activation {entry}, where {lacks}; "
+                f"`neurons[{index}]` names neuron {int(np.flatnonzero(without)[0])} with "
+                f"activation {entry}, where {lacks}; "
                 f"choose neurons with an activation such as {remedy}."
             )

@@ -1,4 +1,6 @@
-"""One folder per paper: its study and figures, its statements executed, their verdicts, its recorded summary."""
+"""One folder per paper: its study and figures, its statements executed, their verdicts, its
+recorded summary.
+"""
 
 from neuromanifold.papers.check import Check, Drop, Interval, inside, outside
 from neuromanifold.papers.errata import errata_page, write_errata

@@ -20,7 +20,9 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Block:
-    """`work(out, scale, progress)` leaves figures and data in `out` and returns claims; it runs when those of `after` are done."""
+    """`work(out, scale, progress)` leaves figures and data in `out` and returns claims; it runs
+    when those of `after` are done.
+    """
 
     name: str
     work: Callable[[Path, str, bool], list[Claim]]
@@ -38,13 +40,18 @@ def run_blocks(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> dict[str, Any]:
-    """Compute the blocks (those of `only`, and what they need) that `out` does not hold, and write its `summary.json`.
+    """Compute the blocks (those of `only`, and what they need) that `out` does not hold, and write
+    its `summary.json`.
 
-    The summary has the claims of all blocks that are done, in the order of `blocks`, and is rewritten after each.
+    The summary has the claims of all blocks that are done, in the order of `blocks`, and is
+    rewritten after each.
     """
     out = opened(out, paper, scale)
     todo = [block for block in _needed(blocks, only) if not _is_done(out, block.name)]
-    with cluster(workers, scheduler) as client, shown(progress and client is not None, "blocks", len(todo)) as show:
+    with (
+        cluster(workers, scheduler) as client,
+        shown(progress and client is not None, "blocks", len(todo)) as show,
+    ):
         for wave in _waves(todo):
             tasks = {block.name: (block, out, scale, progress and client is None) for block in wave}
             for name, _ in completed(client, finish, tasks):
@@ -54,24 +61,41 @@ def run_blocks(
 
 
 def finish(block: Block, out: Path, scale: str, progress: bool) -> None:
-    """Compute one block and keep its claims. With one BLAS thread, as on a cluster: so the digits are the same there."""
+    """Compute one block and keep its claims. With one BLAS thread, as on a cluster: so the
+    digits are the same there.
+    """
     with one_blas_thread():
         claims = block.work(out, scale, progress)
-    write_record(_file(out, block.name), {"block": block.name, "claims": [asdict(claim) for claim in claims]})
+    write_record(
+        _file(out, block.name), {"block": block.name, "claims": [asdict(claim) for claim in claims]}
+    )
 
 
 def opened(out: Path, paper: str, scale: str) -> Path:
-    """The study's folder; refused where it holds another study, another scale, or another version's results."""
+    """The study's folder; refused where it holds another study, another scale, or another
+    version's results.
+    """
     out = check_folder(out).resolve()
-    mark = {"paper": paper, "scale": scale, "neuromanifold": version("neuromanifold"), "jax": jax.__version__}
+    mark = {
+        "paper": paper,
+        "scale": scale,
+        "neuromanifold": version("neuromanifold"),
+        "jax": jax.__version__,
+    }
     file = out / FOLDER / "study.json"
     found = read_record(file) if file.exists() else None
     if found is None and (out / "summary.json").exists():
-        raise ValueError(f"`out` {out} holds a summary of an earlier version; name another folder, or delete it.")
+        raise ValueError(
+            f"`out` {out} holds a summary of an earlier version; name another folder, or delete it."
+        )
     differing = [name for name in mark if found is not None and found.get(name) != mark[name]]
     if found is not None and differing:
-        told = ", ".join(f"{name} {found.get(name)!r} there and {mark[name]!r} here" for name in differing)
-        raise ValueError(f"`out` {out} holds other results ({told}); name another folder, or delete it.")
+        told = ", ".join(
+            f"{name} {found.get(name)!r} there and {mark[name]!r} here" for name in differing
+        )
+        raise ValueError(
+            f"`out` {out} holds other results ({told}); name another folder, or delete it."
+        )
     if found is None:
         write_record(file, mark)
     return out

@@ -1,4 +1,6 @@
-"""The conclusion of a statement on one case: both sides, what they stand for, and what was left out and why."""
+"""The conclusion of a statement on one case: both sides, what they stand for, and what was left
+out and why.
+"""
 
 import re
 from collections.abc import Mapping
@@ -14,8 +16,9 @@ Relation = Literal["=", "<=", ">="]
 class Drop:
     """Something a measure leaves out: the whole case, or so many `parts` (comparisons) of it.
 
-    `inside` says that the printed hypotheses hold there: then the check is narrower than the print, and `Statement.narrower`
-    must say so. Outside the hypotheses the conclusion promises nothing and nothing is lost.
+    `inside` says that the printed hypotheses hold there: then the check is narrower than the print,
+    and `Statement.narrower` must say so. Outside the hypotheses the conclusion promises nothing and
+    nothing is lost.
     """
 
     reason: str
@@ -27,7 +30,8 @@ Drops = tuple[Drop, ...]
 
 
 def outside(reason: str, *, when: Any = True, parts: int | None = None) -> Drops:
-    """The drop of a case (or of `parts` of it) that does not satisfy the printed hypotheses; nothing unless `when`.
+    """The drop of a case (or of `parts` of it) that does not satisfy the printed hypotheses;
+    nothing unless `when`.
 
     >>> outside("n is even", when=3 % 2 == 0)
     ()
@@ -36,7 +40,8 @@ def outside(reason: str, *, when: Any = True, parts: int | None = None) -> Drops
 
 
 def inside(reason: str, *, when: Any = True, parts: int | None = None) -> Drops:
-    """The drop of a case (or of `parts` of it) although it satisfies the printed hypotheses; nothing unless `when`.
+    """The drop of a case (or of `parts` of it) although it satisfies the printed hypotheses;
+    nothing unless `when`.
 
     >>> inside("unequal ranks", parts=2) + outside("no data", parts=0)
     (Drop(reason='unequal ranks', inside=True, parts=2),)
@@ -50,7 +55,8 @@ def _drops(reason: str, is_inside: bool, when: Any, parts: int | None) -> Drops:
 
 @dataclass(frozen=True)
 class Interval:
-    """A measured number with its confidence interval: what a statistical statement has on its left side.
+    """A measured number with its confidence interval: what a statistical statement has on its left
+    side.
 
     >>> print(Interval(62.9, 60.1, 65.7))
     62.9 [60.1, 65.7]
@@ -62,7 +68,9 @@ class Interval:
 
     def __post_init__(self) -> None:
         if not self.low <= self.estimate <= self.high:
-            raise ValueError(f"`Interval` is {self}; the estimate must lie between its ends, and be a number.")
+            raise ValueError(
+                f"`Interval` is {self}; the estimate must lie between its ends, and be a number."
+            )
 
     @classmethod
     def read(cls, text: str) -> "Interval":
@@ -71,12 +79,17 @@ class Interval:
         >>> Interval.read("29.5 ± 4.25 (15)"), Interval.read("+3.1 [-3.5, +9.8]")
         (Interval(estimate=29.5, low=25.25, high=33.75), Interval(estimate=3.1, low=-3.5, high=9.8))
         """
-        numbers = [float(n) for n in re.findall(r"[-+−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text.replace("−", "-"))]
+        numbers = [
+            float(n)
+            for n in re.findall(r"[-+−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text.replace("−", "-"))
+        ]
         if "[" in text and len(numbers) >= 3:
             return cls(*numbers[:3])
         if "±" in text and len(numbers) >= 2:
             return cls(numbers[0], numbers[0] - numbers[1], numbers[0] + numbers[1])
-        raise ValueError(f"`text` is {text!r}; write an interval as '29.9 ± 4.7' or '+3.1 [-3.5, +9.8]'.")
+        raise ValueError(
+            f"`text` is {text!r}; write an interval as '29.9 ± 4.7' or '+3.1 [-3.5, +9.8]'."
+        )
 
     def __str__(self) -> str:
         return f"{number(self.estimate)} [{number(self.low)}, {number(self.high)}]"
@@ -86,13 +99,14 @@ class Interval:
 class Check:
     """The conclusion on one case: `left` stands in `relation` to `right`, up to `tolerance`.
 
-    `tolerance` is 0 where both sides are exact, and derived from the arithmetic elsewhere. A `left` that was estimated from a sample is
-    an `Interval`, and one rule holds for all of them: the conclusion *fails* when the whole interval violates it, *holds* when
-    the whole interval satisfies it, and is *undecided* otherwise.
-    `drops` says what was left out of this case and why (`outside`, `inside`); a case dropped whole does not count, but a control
-    may stand on its sides. A check may stand for many: `cases` counts the independent ones, `comparisons` all that were made on
-    them (as many, unless said), its sides being those of the worst. `hypotheses` names the values this case takes, so that a reader
-    sees which part of the printed range was covered.
+    `tolerance` is 0 where both sides are exact, and derived from the arithmetic elsewhere. A `left`
+    that was estimated from a sample is an `Interval`, and one rule holds for all of them: the
+    conclusion *fails* when the whole interval violates it, *holds* when the whole interval
+    satisfies it, and is *undecided* otherwise. `drops` says what was left out of this case and why
+    (`outside`, `inside`); a case dropped whole does not count, but a control may stand on its
+    sides. A check may stand for many: `cases` counts the independent ones, `comparisons` all that
+    were made on them (as many, unless said), its sides being those of the worst. `hypotheses` names
+    the values this case takes, so that a reader sees which part of the printed range was covered.
 
     >>> Check(3.0, 2.5, "<=").violation
     0.5
@@ -111,7 +125,9 @@ class Check:
 
     @property
     def violation(self) -> float:
-        """By how much the conclusion is missed, at the kindest end of an interval: ≤ 0 where it holds, `inf` for what is no number."""
+        """By how much the conclusion is missed, at the kindest end of an interval: ≤ 0 where it
+        holds, `inf` for what is no number.
+        """
         return self._violations[0]
 
     @property
@@ -133,14 +149,22 @@ class Check:
 
     @property
     def dropped(self) -> Drop | None:
-        """Why the whole case does not count, if it does not; a reason outside the hypotheses comes first."""
-        whole = sorted((drop for drop in self.drops if drop.parts is None), key=lambda drop: drop.inside)
+        """Why the whole case does not count, if it does not; a reason outside the hypotheses
+        comes first.
+        """
+        whole = sorted(
+            (drop for drop in self.drops if drop.parts is None), key=lambda drop: drop.inside
+        )
         return whole[0] if whole else None
 
     @property
     def _violations(self) -> tuple[float, float]:
         """The least and the greatest violation over the left side."""
-        ends = (self.left.low, self.left.high) if isinstance(self.left, Interval) else (self.left, self.left)
+        ends = (
+            (self.left.low, self.left.high)
+            if isinstance(self.left, Interval)
+            else (self.left, self.left)
+        )
         below, above = (float(end - self.right) for end in ends)
         if np.isnan(below) or np.isnan(above):
             return float("inf"), float("inf")

@@ -1,4 +1,6 @@
-"""The *Errata* page: which printed statements fail, the counterexample by hand, and the table of all verdicts."""
+"""The *Errata* page: which printed statements fail, the counterexample by hand, and the table of
+all verdicts.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,15 +40,23 @@ def errata_page(listed: Iterable[Statement], recorded: Verdicts) -> str:
         chapters = [_chapter(s, _entry(s, recorded)) for s in failing if s.paper == paper]
         if chapters:
             parts += [f"## {paper}\n", *chapters]
-    missed = [_not_reproduced(s) for s in listed if _entry(s, recorded)["verdict"] == NOT_REPRODUCED]
+    missed = [
+        _not_reproduced(s) for s in listed if _entry(s, recorded)["verdict"] == NOT_REPRODUCED
+    ]
     parts += ["## Not reproduced\n", *missed] if missed else []
     parts += ["## All verdicts\n", _table(listed, recorded)]
     return "\n".join(parts)
 
 
 def _not_reproduced(statement: Statement) -> str:
-    lines = [f"### {statement.paper}, {statement.id}: not reproduced\n", f"*{_said_by(statement)}.* {statement.says}\n"]
-    lines += [f"*Left out by the print.* {statement.missing}.\n", f"*Our run.* {statement.worked.strip()}\n"]
+    lines = [
+        f"### {statement.paper}, {statement.id}: not reproduced\n",
+        f"*{_said_by(statement)}.* {statement.says}\n",
+    ]
+    lines += [
+        f"*Left out by the print.* {statement.missing}.\n",
+        f"*Our run.* {statement.worked.strip()}\n",
+    ]
     return "\n".join(lines)
 
 
@@ -55,7 +65,8 @@ def _entry(statement: Statement, recorded: Verdicts) -> dict[str, Any]:
         return dict(recorded[statement.paper][statement.id])
     except KeyError:
         raise ValueError(
-            f"no verdict is recorded for {statement.paper} {statement.id}; run `neuromanifold verify --record` first."
+            f"no verdict is recorded for {statement.paper} {statement.id}; run `neuromanifold "
+            "verify --record` first."
         ) from None
 
 
@@ -66,9 +77,11 @@ def shown_verdict(statement: Statement, verdict: str) -> str:
 
 
 def _said_by(statement: Statement) -> str:
-    return {"printed": "Printed", "ours": "Ours, not printed", "THEORY": "THEORY's wording, not printed"}[
-        statement.source
-    ]
+    return {
+        "printed": "Printed",
+        "ours": "Ours, not printed",
+        "THEORY": "THEORY's wording, not printed",
+    }[statement.source]
 
 
 def _chapter(statement: Statement, entry: dict[str, Any]) -> str:
@@ -84,7 +97,11 @@ def _chapter(statement: Statement, entry: dict[str, Any]) -> str:
 
 def _amendment(amended: Statement, entry: dict[str, Any]) -> list[str]:
     true = entry["verdict"] == TRUE_INSTEAD
-    lead = f"*True instead* ({entry['amended_verdict']})." if true else "*Tried instead, and not borne out either.*"
+    lead = (
+        f"*True instead* ({entry['amended_verdict']})."
+        if true
+        else "*Tried instead, and not borne out either.*"
+    )
     unproved = amended.proof.startswith(NO_PROOF)
     proof = f"N{amended.proof[1:]}." if unproved else f"*Proof.* {amended.proof.strip()}"
     scope = _scope(amended, entry.get("amended_dropped", ()))
@@ -104,6 +121,13 @@ def _table(listed: Iterable[Statement], recorded: Verdicts) -> str:
     for s in listed:
         entry = _entry(s, recorded)
         scope = f"{s.method}: {_scope(s, entry.get('dropped', ()))}"
-        cells = (s.paper, s.id, s.says, s.source, f"**{shown_verdict(s, entry['verdict'])}**", scope)
+        cells = (
+            s.paper,
+            s.id,
+            s.says,
+            s.source,
+            f"**{shown_verdict(s, entry['verdict'])}**",
+            scope,
+        )
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(rows) + "\n"

@@ -13,7 +13,9 @@ HOLDS, SAMPLED, CONSTRUCTIVE = "holds", "no counterexample", "constructive"
 FAILS, TRUE_INSTEAD = "fails", "fails; true instead"
 UNDECIDED, NOT_REPRODUCED = "undecided", "not reproduced"
 KINDS = (HOLDS, SAMPLED, CONSTRUCTIVE, TRUE_INSTEAD, FAILS, UNDECIDED, NOT_REPRODUCED)
-"""The verdicts; anything else is what is wrong with the check itself, and never matches the record."""
+"""The verdicts; anything else is what is wrong with the check itself, and never matches the
+record.
+"""
 
 
 def kind(verdict: str) -> str:
@@ -23,7 +25,9 @@ def kind(verdict: str) -> str:
     ('no counterexample', 'fails; true instead')
     """
     plain = verdict.replace("fails as printed", FAILS)
-    return next((name for name in (SAMPLED, CONSTRUCTIVE) if plain.startswith(f"{name} in ")), plain)
+    return next(
+        (name for name in (SAMPLED, CONSTRUCTIVE) if plain.startswith(f"{name} in ")), plain
+    )
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,9 @@ class Dropped:
 
     def __str__(self) -> str:
         counts = ((self.cases, "case"), (self.parts, "comparison"))
-        said = " and ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
+        said = " and ".join(
+            f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count
+        )
         return f"{said} {'inside' if self.inside else 'outside'} the hypotheses: {self.reason}"
 
 
@@ -59,8 +65,8 @@ def tally(checks: Iterable[tuple[Check, Iterable[Drop]]]) -> tuple[Dropped, ...]
 class Evidence:
     """What a statement's examination found; `verdict` is the sentence, the rest its grounds.
 
-    `cases` counts the independent cases on which the conclusion was checked, `comparisons` what was compared on them, `dropped`
-    what was left out, by reason.
+    `cases` counts the independent cases on which the conclusion was checked, `comparisons` what was
+    compared on them, `dropped` what was left out, by reason.
     """
 
     paper: str
@@ -102,7 +108,9 @@ class Evidence:
         return self.cases == 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON, which knows no infinity: a margin or violation that is not finite becomes null."""
+        """Plain data, for JSON, which knows no infinity: a margin or violation that is not
+        finite becomes null.
+        """
         return {name: _finite(value) for name, value in asdict(self).items()}
 
     @classmethod

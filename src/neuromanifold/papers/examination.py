@@ -1,4 +1,6 @@
-"""Examining a statement: run its cases, keep the worst, minimise and confirm a counterexample, and give a verdict."""
+"""Examining a statement: run its cases, keep the worst, minimise and confirm a counterexample,
+and give a verdict.
+"""
 
 import time
 import zlib
@@ -33,8 +35,8 @@ _TRUE = (HOLDS, SAMPLED, CONSTRUCTIVE)
 def examine(statement: Statement, *, draws: int | None = None, key: Any = None) -> Evidence:
     """Run `statement` on its cases and return the evidence with its verdict.
 
-    The random cases depend on `key` (by default `jax.random.key(0)`) and the statement's name only, so a statement sees the same
-    ones alone and in the whole run.
+    The random cases depend on `key` (by default `jax.random.key(0)`) and the statement's name only,
+    so a statement sees the same ones alone and in the whole run.
     """
     return examine_seeded(statement, draws, seed_of(key))
 
@@ -43,7 +45,10 @@ def examine_seeded(statement: Statement, draws: int | None, seed: int) -> Eviden
     """`examine` with the key's number in its place: a number travels to another process."""
     start = time.perf_counter()
     outcome = _run(statement, draws, seed)
-    control, near = statement.control.measured(statement.measure), statement.control.inside(statement.measure)
+    control, near = (
+        statement.control.measured(statement.measure),
+        statement.control.inside(statement.measure),
+    )
     counterexample, routes, confirmed = _counterexample(statement, outcome)
     amendment = None
     if outcome.failed and statement.amended is not None:
@@ -58,10 +63,13 @@ def examine_seeded(statement: Statement, draws: int | None, seed: int) -> Eviden
         comparisons=outcome.comparisons,
         dropped=outcome.dropped,
         margin=outcome.worst.margin if outcome.worst is not None else None,
-        worst=f"{statement.show(outcome.worst_case)}: {outcome.worst}" if outcome.worst is not None else "",
+        worst=f"{statement.show(outcome.worst_case)}: {outcome.worst}"
+        if outcome.worst is not None
+        else "",
         method=statement.method,
         covered=outcome.covered,
-        control=f"{statement.control.broken}: {control}" + ("" if near is None else f"; just inside: {near}"),
+        control=f"{statement.control.broken}: {control}"
+        + ("" if near is None else f"; just inside: {near}"),
         control_violation=control.violation,
         control_tolerance=control.tolerance,
         counterexample=counterexample,
@@ -96,13 +104,17 @@ def seed_of(key: Any) -> int:
 
 
 def thinned(statement: Statement, *, first: int = 60, every: int = 6) -> Statement:
-    """The statement and its amendment on their smallest `first` cases and then on one of `every`: for a quick run."""
+    """The statement and its amendment on their smallest `first` cases and then on one of
+    `every`: for a quick run.
+    """
 
     def some(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         cases = enumerate(statement.cases(rng, draws))
         return (case for index, case in cases if index < first or index % every == 0)
 
-    amended = None if statement.amended is None else thinned(statement.amended, first=first, every=every)
+    amended = (
+        None if statement.amended is None else thinned(statement.amended, first=first, every=every)
+    )
     return replace(statement, cases=some, amended=amended)
 
 
@@ -122,7 +134,9 @@ class _Outcome:
 
 
 def _run(statement: Statement, draws: int | None, seed: int) -> _Outcome:
-    """Every case measured; `failing` is the first that fails, which is the smallest because cases come smallest first."""
+    """Every case measured; `failing` is the first that fails, which is the smallest because
+    cases come smallest first.
+    """
     rng = np.random.default_rng([seed, zlib.crc32(f"{statement.paper} {statement.id}".encode())])
     cases = comparisons = 0
     worst, worst_case, failing = None, None, None
@@ -158,14 +172,20 @@ def _coverage(seen: Mapping[str, list[Any]]) -> dict[str, str]:
 def _values(values: Iterable[Any]) -> str:
     distinct = sorted(set(values), key=lambda value: (str(type(value)), value))
     if len(distinct) <= _FEW:
-        return ", ".join(f"{value:.4g}" if isinstance(value, float) else str(value) for value in distinct)
+        return ", ".join(
+            f"{value:.4g}" if isinstance(value, float) else str(value) for value in distinct
+        )
     if all(isinstance(value, int | float) for value in distinct):
         return f"{len(distinct)} values from {distinct[0]:.4g} to {distinct[-1]:.4g}"
     return f"{len(distinct)} values, {distinct[0]} to {distinct[-1]}"
 
 
-def _counterexample(statement: Statement, outcome: _Outcome) -> tuple[str | None, tuple[str, ...], bool]:
-    """The failing case made as simple as `smaller` can, both routes' numbers, and whether the second route fails it too."""
+def _counterexample(
+    statement: Statement, outcome: _Outcome
+) -> tuple[str | None, tuple[str, ...], bool]:
+    """The failing case made as simple as `smaller` can, both routes' numbers, and whether the
+    second route fails it too.
+    """
     if not outcome.failed:
         return None, (), False
     case = _minimised(statement, outcome.failing)
@@ -179,7 +199,9 @@ def _counterexample(statement: Statement, outcome: _Outcome) -> tuple[str | None
 def _minimised(statement: Statement, case: Any) -> Any:
     """Follow `smaller` as long as some simpler case still fails."""
     while True:
-        simpler = next((other for other in statement.smaller(case) if _fails(statement, other)), None)
+        simpler = next(
+            (other for other in statement.smaller(case) if _fails(statement, other)), None
+        )
         if simpler is None:
             return case
         case = simpler
@@ -197,7 +219,9 @@ def _verdict(
     confirmed: bool,
     amendment: Evidence | None,
 ) -> str:
-    """One of the verdicts, or what is wrong with the check itself: such a run never matches the record."""
+    """One of the verdicts, or what is wrong with the check itself: such a run never matches the
+    record.
+    """
     control, near = controls
     if outcome.worst is None:
         return "vacuous: no case says anything"

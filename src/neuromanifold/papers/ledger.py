@@ -1,4 +1,6 @@
-"""The ledger: every statement of every paper, examined in order and compared with the recorded verdicts."""
+"""The ledger: every statement of every paper, examined in order and compared with the recorded
+verdicts.
+"""
 
 import importlib
 import json
@@ -18,31 +20,40 @@ from neuromanifold.runtime.threads import cores, one_blas_thread
 
 PAPERS = ("complexity", "invariant", "bottleneck", "teleport", "riemann")
 
-# A process costs the import of JAX (three seconds) and compiles for itself what another has compiled too.
+# A process costs the import of JAX (three seconds) and compiles for itself what another has
+# compiled too.
 _MOST_WORKERS, _WORTH_A_PROCESS = 4, 8
 
 Verdicts = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def statements(paper: str | None = None) -> tuple[Statement, ...]:
-    """The statements of one paper, or of all, in the order of the papers.   [`papers/<paper>/statements`]"""
+    """The statements of one paper, or of all, in the order of the papers.
+    [`papers/<paper>/statements`]
+    """
     if paper is not None and paper not in PAPERS:
         raise ValueError(f"`KEY` is {paper!r}; the papers are {', '.join(PAPERS)}.")
     chosen = PAPERS if paper is None else (paper,)
     return tuple(
         statement
         for name in chosen
-        for statement in importlib.import_module(f"neuromanifold.papers.{name}.statements").STATEMENTS
+        for statement in importlib.import_module(
+            f"neuromanifold.papers.{name}.statements"
+        ).STATEMENTS
     )
 
 
 def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement, ...]:
-    """The statements of `paper` that answer to one of `ids` (all of them without ids); an unknown id is an error."""
+    """The statements of `paper` that answer to one of `ids` (all of them without ids); an
+    unknown id is an error.
+    """
     offered = statements(None if paper is None else paper.lower())
     for name in ids:
         if not any(statement.answers_to(name) for statement in offered):
             rows = "; ".join(dict.fromkeys(statement.row for statement in offered))
-            raise ValueError(f"`ID` {name!r} names no statement of {paper or 'the papers'}; its rows are {rows}.")
+            raise ValueError(
+                f"`ID` {name!r} names no statement of {paper or 'the papers'}; its rows are {rows}."
+            )
     return tuple(s for s in offered if not ids or any(s.answers_to(name) for name in ids))
 
 
@@ -54,16 +65,20 @@ def verify(
     finished: Iterable[Evidence] = (),
     workers: int = 1,
 ) -> Iterator[Evidence]:
-    """The evidence for each statement, in their order; what `finished` holds from a run with the same draws and key is kept.
+    """The evidence for each statement, in their order; what `finished` holds from a run with the
+    same draws and key is kept.
 
-    With several `workers` the ledger's own statements are examined in so many processes. Each sees the cases it sees alone, so
-    that nothing but the time depends on them. A statement that was made to measure (thinned, reading another study) has no name
-    that another process would know, and the whole list then stays in this one.
+    With several `workers` the ledger's own statements are examined in so many processes. Each sees
+    the cases it sees alone, so that nothing but the time depends on them. A statement that was made
+    to measure (thinned, reading another study) has no name that another process would know, and the
+    whole list then stays in this one.
     """
     chosen, seed = tuple(chosen), seed_of(key)
     known = {_same(item): item for item in finished}
     counts = [statement.draws if draws is None else draws for statement in chosen]
-    kept = [known.get((s.paper, s.id, count, seed)) for s, count in zip(chosen, counts, strict=True)]
+    kept = [
+        known.get((s.paper, s.id, count, seed)) for s, count in zip(chosen, counts, strict=True)
+    ]
     todo = [statement for statement, item in zip(chosen, kept, strict=True) if item is None]
     if workers > 1 and all(statement in statements(statement.paper) for statement in todo):
         found = in_processes(_examined, [(s.paper, s.id, draws, seed) for s in todo], workers)
@@ -73,7 +88,8 @@ def verify(
 
 
 def default_workers(count: int) -> int:
-    """How many processes `count` statements are worth: one per core, at most four, and eight statements for each.
+    """How many processes `count` statements are worth: one per core, at most four, and eight
+    statements for each.
 
     >>> default_workers(7)
     1
@@ -97,28 +113,41 @@ def _same(item: Evidence) -> tuple[str, str, int, int]:
 
 
 def merge(held: Iterable[Evidence], found: Iterable[Evidence]) -> list[Evidence]:
-    """All of `held`, in its order, each replaced by what `found` has for the same statement, draws and key; then the rest of `found`."""
+    """All of `held`, in its order, each replaced by what `found` has for the same statement,
+    draws and key; then the rest of `found`.
+    """
     return list({_same(item): item for item in (*held, *found)}.values())
 
 
 def write_evidence(evidence: Iterable[Evidence], path: Path) -> Path:
     """The evidence as a JSON list of objects, atomically."""
-    return write_text(path, json.dumps([item.as_dict() for item in evidence], indent=2, ensure_ascii=False) + "\n")
+    return write_text(
+        path, json.dumps([item.as_dict() for item in evidence], indent=2, ensure_ascii=False) + "\n"
+    )
 
 
 def read_evidence(path: Path) -> list[Evidence]:
-    """What `write_evidence` wrote; a file that another version wrote, or another program, is refused."""
+    """What `write_evidence` wrote; a file that another version wrote, or another program, is
+    refused.
+    """
     try:
-        return [Evidence.from_dict(item) for item in json.loads(Path(path).read_text(encoding="utf-8"))]
+        return [
+            Evidence.from_dict(item) for item in json.loads(Path(path).read_text(encoding="utf-8"))
+        ]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
-            f"`--json` names {path}, which does not hold the evidence of this version ({error}); name another file."
+            f"`--json` names {path}, which does not hold the evidence of this version ({error}); "
+            "name another file."
         ) from None
 
 
 def recorded_verdicts() -> Verdicts:
-    """Each paper's `verdicts.toml`: for every id the verdict, and for failures the case with both routes' numbers."""
-    return {paper: tomllib.loads(_verdicts_of(paper).read_text(encoding="utf-8")) for paper in PAPERS}
+    """Each paper's `verdicts.toml`: for every id the verdict, and for failures the case with
+    both routes' numbers.
+    """
+    return {
+        paper: tomllib.loads(_verdicts_of(paper).read_text(encoding="utf-8")) for paper in PAPERS
+    }
 
 
 def _verdicts_of(paper: str) -> Traversable:
@@ -126,9 +155,11 @@ def _verdicts_of(paper: str) -> Traversable:
 
 
 def expected(evidence: Evidence, recorded: Verdicts, *, small: bool = False) -> str:
-    """The recorded verdict; `small` asks for that of a small-scale study where it is recorded apart from the paper's scale.
+    """The recorded verdict; `small` asks for that of a small-scale study where it is recorded apart
+    from the paper's scale.
 
-    A small study that lacks the data or the size for a statement says nothing about it, and so nothing against the record.
+    A small study that lacks the data or the size for a statement says nothing about it, and so
+    nothing against the record.
     """
     if small and evidence.method == "training" and evidence.silent:
         return evidence.kind
@@ -141,7 +172,8 @@ def source_folder() -> Path:
     folder = Path(str(files("neuromanifold.papers")))
     if not (folder.parents[2] / "pyproject.toml").is_file():
         raise ValueError(
-            f"`--record` writes into a source tree, and {folder} is an installed package; clone the project and run it there."
+            f"`--record` writes into a source tree, and {folder} is an installed package; clone "
+            "the project and run it there."
         )
     return folder
 
@@ -149,13 +181,19 @@ def source_folder() -> Path:
 def write_verdicts(
     evidence: Iterable[Evidence], folder: Path, *, keep: Verdicts, small: bool = False
 ) -> tuple[Path, ...]:
-    """Record verdicts in `folder/<paper>/verdicts.toml`, keeping those of `keep` that were not examined."""
+    """Record verdicts in `folder/<paper>/verdicts.toml`, keeping those of `keep` that were not
+    examined.
+    """
     table = {paper: dict(entries) for paper, entries in keep.items()}
     for item in evidence:
         entries = table.setdefault(item.paper, {})
-        entries[item.id] = _entry_small(item, entries) if small else _entry(item) | _kept_small(item, entries)
+        entries[item.id] = (
+            _entry_small(item, entries) if small else _entry(item) | _kept_small(item, entries)
+        )
     return tuple(
-        write_text(folder / paper / "verdicts.toml", _tables(table[paper])) for paper in PAPERS if paper in table
+        write_text(folder / paper / "verdicts.toml", _tables(table[paper]))
+        for paper in PAPERS
+        if paper in table
     )
 
 
@@ -166,9 +204,14 @@ def _entry(item: Evidence) -> dict[str, Any]:
     if item.counterexample is not None and item.kind in (FAILS, TRUE_INSTEAD):
         entry |= {"counterexample": item.counterexample, "routes": list(item.routes)}
     if item.amendment is not None:
-        entry |= {"amended": item.amendment["statement"], "amended_verdict": item.amendment["verdict"]}
+        entry |= {
+            "amended": item.amendment["statement"],
+            "amended_verdict": item.amendment["verdict"],
+        }
         if item.amendment["dropped"]:
-            entry["amended_dropped"] = [str(Dropped(**dropped)) for dropped in item.amendment["dropped"]]
+            entry["amended_dropped"] = [
+                str(Dropped(**dropped)) for dropped in item.amendment["dropped"]
+            ]
     return entry
 
 
@@ -180,7 +223,9 @@ def _kept_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, str]:
 
 def _entry_small(item: Evidence, entries: Mapping[str, Any]) -> dict[str, Any]:
     """The entry at the paper's scale, with a differing small-scale verdict beside it."""
-    entry = {name: value for name, value in entries.get(item.id, _entry(item)).items() if name != "small"}
+    entry = {
+        name: value for name, value in entries.get(item.id, _entry(item)).items() if name != "small"
+    }
     return entry if item.silent or entry["verdict"] == item.kind else entry | {"small": item.kind}
 
 
@@ -190,5 +235,7 @@ def _tables(entries: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _table(name: str, entry: Mapping[str, Any]) -> str:
-    fields = [f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in entry.items()]
+    fields = [
+        f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in entry.items()
+    ]
     return "\n".join([f"[{json.dumps(name, ensure_ascii=False)}]", *fields, ""])

@@ -1,4 +1,6 @@
-"""What every study leaves behind: figures as PNG and SVG, the data behind them as NetCDF, and `summary.json`."""
+"""What every study leaves behind: figures as PNG and SVG, the data behind them as NetCDF, and
+`summary.json`.
+"""
 
 import hashlib
 import json
@@ -20,7 +22,9 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 @dataclass(frozen=True)
 class Claim:
-    """A paper's claim beside our number: `borne_out` is True, False or "partly"; `note` says how it was measured."""
+    """A paper's claim beside our number: `borne_out` is True, False or "partly"; `note` says how
+    it was measured.
+    """
 
     figure: str
     claim: str
@@ -32,7 +36,10 @@ class Claim:
 def save_figure(figure: Any, out: Path, name: str) -> list[Path]:
     """`name.png` (150 dpi) and `name.svg` in `out`, atomically."""
     return [
-        write_atomically(out / f"{name}.{suffix}", lambda path: figure.savefig(path, dpi=150, bbox_inches="tight"))
+        write_atomically(
+            out / f"{name}.{suffix}",
+            lambda path: figure.savefig(path, dpi=150, bbox_inches="tight"),
+        )
         for suffix in ("png", "svg")
     ]
 
@@ -43,7 +50,9 @@ def save_data(dataset: Any, out: Path, name: str) -> Path:
 
 
 def read_data(path: Path) -> Any:
-    """What `save_data` wrote, in memory; refused where a bit has changed, or where it claims more than the file holds."""
+    """What `save_data` wrote, in memory; refused where a bit has changed, or where it claims
+    more than the file holds.
+    """
     import xarray as xr
 
     check_seal(path, REMEDY)
@@ -68,7 +77,9 @@ def read_record(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
         found = content.pop("sha256")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error}); {REMEDY}.") from None
+        raise ValueError(
+            f"{path} cannot be read ({type(error).__name__}: {error}); {REMEDY}."
+        ) from None
     if found != _record_hash(content):
         raise ValueError(f"{path} is damaged: its checksum is not that of its content; {REMEDY}.")
     return content
@@ -77,11 +88,15 @@ def read_record(path: Path) -> dict[str, Any]:
 def _record_hash(content: dict[str, Any]) -> str:
     # As JSON reads it back: keys that were integers are strings there.
     plain = json.loads(json.dumps(content))
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()
+    ).hexdigest()
 
 
 def write_summary(out: Path, paper: str, scale: str, claims: Iterable[Claim]) -> dict[str, Any]:
-    """`summary.json` in `out`: the claims, where and with what they were measured, and the hash of the claims."""
+    """`summary.json` in `out`: the claims, where and with what they were measured, and the hash
+    of the claims.
+    """
     # As JSON reads them back: the hash must not depend on keys that were integers.
     listed = json.loads(json.dumps([asdict(claim) for claim in claims]))
     summary = {
@@ -98,4 +113,6 @@ def write_summary(out: Path, paper: str, scale: str, claims: Iterable[Claim]) ->
 
 def claims_hash(claims: list[dict[str, Any]]) -> str:
     """What `summary.json` records, so that an edited file is noticed."""
-    return hashlib.sha256(json.dumps(claims, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(claims, sort_keys=True, ensure_ascii=False).encode()
+    ).hexdigest()

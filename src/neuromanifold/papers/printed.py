@@ -1,4 +1,6 @@
-"""What the papers claim, sentence by sentence: `papers/<paper>/claims.toml` says of each claim how it is checked, or why it cannot be."""
+"""What the papers claim, sentence by sentence: `papers/<paper>/claims.toml` says of each claim
+how it is checked, or why it cannot be.
+"""
 
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -15,8 +17,9 @@ _FIELDS = {"place", "says", "checked", "not_executable"}
 class PrintedClaim:
     """One mathematical or numerical claim of a paper.
 
-    `place` is where it stands ("Sec 4.2", "Eq 76", "caption of Fig 2", "proof of Thm 3"), `says` our paraphrase. `checked` names the
-    statements that execute it; a claim without them says in `not_executable` why not (a definition, a citation, no data).
+    `place` is where it stands ("Sec 4.2", "Eq 76", "caption of Fig 2", "proof of Thm 3"), `says`
+    our paraphrase. `checked` names the statements that execute it; a claim without them says in
+    `not_executable` why not (a definition, a citation, no data).
     """
 
     paper: str
@@ -41,7 +44,10 @@ class Coverage:
     not_executable: int
 
     def __str__(self) -> str:
-        return f"{self.listed} printed claims listed: {self.executed} executed, {self.not_executable} not executable"
+        return (
+            f"{self.listed} printed claims listed: {self.executed} executed, "
+            f"{self.not_executable} not executable"
+        )
 
 
 def printed_claims(paper: str) -> tuple[PrintedClaim, ...]:
@@ -53,7 +59,8 @@ def printed_claims(paper: str) -> tuple[PrintedClaim, ...]:
 def _claim(paper: str, name: str, entry: dict[str, Any]) -> PrintedClaim:
     if unknown := set(entry) - _FIELDS:
         raise ValueError(
-            f"`claims.toml` of {paper} has the field {min(unknown)!r} at {name!r}; it knows {sorted(_FIELDS)}."
+            f"`claims.toml` of {paper} has the field {min(unknown)!r} at {name!r}; it knows "
+            f"{sorted(_FIELDS)}."
         )
     return PrintedClaim(
         paper,
@@ -75,8 +82,8 @@ def coverage(paper: str) -> Coverage:
 def flaws(claims: Iterable[PrintedClaim], statements: Iterable[Statement]) -> Iterator[str]:
     """What is wrong with a list of claims: one sentence each.
 
-    Every claim has a place and a paraphrase, and either names existing statements or says why there is none; every statement
-    that is the paper's own checks some claim.
+    Every claim has a place and a paraphrase, and either names existing statements or says why there
+    is none; every statement that is the paper's own checks some claim.
     """
     listed, offered = tuple(claims), {statement.id: statement for statement in statements}
     for claim in listed:
@@ -85,7 +92,11 @@ def flaws(claims: Iterable[PrintedClaim], statements: Iterable[Statement]) -> It
             yield f"{name} lacks its place or its paraphrase"
         if bool(claim.checked) == bool(claim.not_executable):
             yield f"{name} must name the statements that check it, or say why there is none"
-        yield from (f"{name} is checked by {id!r}, which is no statement" for id in claim.checked if id not in offered)
+        yield from (
+            f"{name} is checked by {id!r}, which is no statement"
+            for id in claim.checked
+            if id not in offered
+        )
     used = {id for claim in listed for id in claim.checked}
     for statement in offered.values():
         if statement.source == "printed" and statement.id not in used:

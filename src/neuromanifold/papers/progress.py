@@ -13,7 +13,9 @@ def nothing() -> Generator[Callable[..., None]]:
 
 @contextmanager
 def counted(what: str, total: int) -> Generator[Callable[..., None]]:
-    """A function to be called once for each of `total` steps; it may be told the name of the step."""
+    """A function to be called once for each of `total` steps; it may be told the name of the
+    step.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,

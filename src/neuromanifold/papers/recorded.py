@@ -17,7 +17,9 @@ Claims = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class StudyCases:
-    """The cases that `pick` finds in the claims of a study: the recorded run's, or those of the `summary` given."""
+    """The cases that `pick` finds in the claims of a study: the recorded run's, or those of the
+    `summary` given.
+    """
 
     paper: str
     pick: Callable[[Claims], Iterable[Any]]
@@ -33,13 +35,17 @@ def read_claims(paper: str, summary: Path | None = None) -> Claims:
     content = json.loads(source.read_text(encoding="utf-8"))
     if claims_hash(content["claims"]) != content["sha256"]:
         raise ValueError(
-            f"the claims in {source} are not those the study wrote: their hash differs; run `neuromanifold reproduce {paper}` again."
+            f"the claims in {source} are not those the study wrote: their hash differs; run "
+            f"`neuromanifold reproduce {paper}` again."
         )
     return content["claims"]
 
 
-def reading(statements: Iterable[Statement], summaries: Callable[[str], Path]) -> Iterator[Statement]:
-    """The statements, those about training and their amendments reading `summaries(paper)` instead of the recorded run.
+def reading(
+    statements: Iterable[Statement], summaries: Callable[[str], Path]
+) -> Iterator[Statement]:
+    """The statements, those about training and their amendments reading `summaries(paper)` instead
+    of the recorded run.
 
     A run that lacks part of the recorded one's numbers is narrower, and is said to be.
     """
@@ -52,4 +58,6 @@ def _reading(statement: Statement, summaries: Callable[[str], Path]) -> Statemen
     if not isinstance(statement.cases, StudyCases):
         return statement
     cases = replace(statement.cases, summary=summaries(statement.paper))
-    return replace(statement, cases=cases, narrower=statement.narrower or "what this run of the study measured")
+    return replace(
+        statement, cases=cases, narrower=statement.narrower or "what this run of the study measured"
+    )

@@ -1,4 +1,6 @@
-"""A printed statement as software: cases over its hypotheses, a measurement of its conclusion, and a negative control."""
+"""A printed statement as software: cases over its hypotheses, a measurement of its conclusion,
+and a negative control.
+"""
 
 import re
 from collections import defaultdict
@@ -23,7 +25,10 @@ def paste(case: Any) -> str:
     """
     found: dict[str, set[str]] = defaultdict(set)
     _collect(case, found)
-    lines = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(found.items())]
+    lines = [
+        f"from {module} import {', '.join(sorted(names))}"
+        for module, names in sorted(found.items())
+    ]
     return "\n".join([*lines, repr(case)])
 
 
@@ -39,12 +44,14 @@ def _collect(value: Any, found: dict[str, set[str]]) -> None:
 
 @dataclass(frozen=True)
 class Control:
-    """A case just outside the hypotheses, or the conclusion broken: the statement's own `measure` must be seen to fail on it.
+    """A case just outside the hypotheses, or the conclusion broken: the statement's own `measure`
+    must be seen to fail on it.
 
-    `case()` is the case. `breaks` replaces named ingredients of `measure`, which takes them as keyword arguments with the true
-    ones as defaults: where the control breaks the conclusion and not the hypotheses. There is no control by hand: it would show
-    that a number differs and not that `measure` notices. `passes()` is a case just inside, on which `measure` must be seen to hold:
-    where the recorded numbers have room, it notices a threshold that moved away from them.
+    `case()` is the case. `breaks` replaces named ingredients of `measure`, which takes them as
+    keyword arguments with the true ones as defaults: where the control breaks the conclusion and
+    not the hypotheses. There is no control by hand: it would show that a number differs and not
+    that `measure` notices. `passes()` is a case just inside, on which `measure` must be seen to
+    hold: where the recorded numbers have room, it notices a threshold that moved away from them.
 
     >>> def measure(n, offset=1):
     ...     return Check(n * n % 8, offset)
@@ -74,16 +81,19 @@ class Control:
 class Statement:
     """One statement of a paper.
 
-    `cases(rng, draws)` yields the enumerated cases, smallest first, then `draws` random ones; `measure(case)` takes both sides.
-    `exhaustive` names the range that is enumerated wholly or settled by exact algebra; without it the cases are a sample.
-    A statement that fails as printed carries `confirm` (the same case by an independent route), `worked` (the
-    counterexample by hand), `smaller(case)` (simpler cases to try when minimising) and, where there is one, `amended`, the
-    nearby true statement, whose `proof` is ours; one that begins with `NO_PROOF` may say why there is none.
-    `narrower` says where the check covers less than the print; it must where a measure drops cases inside the hypotheses.
-    `source` is whose sentence it is: the paper's ("printed"), our own ("ours"), or THEORY's wording of what no paper prints.
-    `constructive` names the explicit object whose cost stands for the quantity, and so bounds it from above only.
-    `missing` names what the print leaves out and one would need (loss, optimiser, epochs): where our run disagrees, the claim is
-    then not reproduced rather than false. `show(case)` is the case as Python one can paste.
+    `cases(rng, draws)` yields the enumerated cases, smallest first, then `draws` random ones;
+    `measure(case)` takes both sides. `exhaustive` names the range that is enumerated wholly or
+    settled by exact algebra; without it the cases are a sample. A statement that fails as printed
+    carries `confirm` (the same case by an independent route), `worked` (the counterexample by
+    hand), `smaller(case)` (simpler cases to try when minimising) and, where there is one,
+    `amended`, the nearby true statement, whose `proof` is ours; one that begins with `NO_PROOF` may
+    say why there is none. `narrower` says where the check covers less than the print; it must where
+    a measure drops cases inside the hypotheses. `source` is whose sentence it is: the paper's
+    ("printed"), our own ("ours"), or THEORY's wording of what no paper prints. `constructive` names
+    the explicit object whose cost stands for the quantity, and so bounds it from above only.
+    `missing` names what the print leaves out and one would need (loss, optimiser, epochs): where
+    our run disagrees, the claim is then not reproduced rather than false. `show(case)` is the case
+    as Python one can paste.
     """
 
     paper: str
@@ -109,7 +119,8 @@ class Statement:
     proof: str = NO_PROOF
 
     def answers_to(self, name: str) -> bool:
-        """Whether `name` means this statement: its id, the number it begins with, or its row.   `P9`, `Thm 3`, `Theorem 3`, `thm3(2)`
+        """Whether `name` means this statement: its id, the number it begins with, or its row.
+        `P9`, `Thm 3`, `Theorem 3`, `thm3(2)`
 
         >>> def nothing(*_): return ()
         >>> control = Control("", case=lambda: 1)
@@ -119,7 +130,9 @@ class Statement:
         """
         wanted = _plain(name)
         names = [self.id, self.row, *self.row.split(",")]
-        return wanted in map(_plain, names) or bool(re.match(re.escape(wanted) + r"(?![\w.])", _plain(self.id)))
+        return wanted in map(_plain, names) or bool(
+            re.match(re.escape(wanted) + r"(?![\w.])", _plain(self.id))
+        )
 
 
 _WORDS = {
@@ -141,4 +154,6 @@ _WORDS = {
 
 def _plain(name: str) -> str:
     plain = re.sub(r"\s+", "", name).lower()
-    return re.sub(rf"^({'|'.join(_WORDS)})\.?(?=\d|[a-z]\.|\()", lambda found: _WORDS[found[1]], plain)
+    return re.sub(
+        rf"^({'|'.join(_WORDS)})\.?(?=\d|[a-z]\.|\()", lambda found: _WORDS[found[1]], plain
+    )

@@ -1,4 +1,6 @@
-"""Piecewise-linear geometry: activation signs, patterns, regions, fixed neurons, dimension bounds."""
+"""Piecewise-linear geometry: activation signs, patterns, regions, fixed neurons, dimension
+bounds.
+"""
 
 from neuromanifold.regions.bounds import (
     Bound,
@@ -8,7 +10,12 @@ from neuromanifold.regions.bounds import (
     region_bound,
     theorem1_bound,
 )
-from neuromanifold.regions.patterns import FixedNeurons, activation_patterns, fixed_neurons, sampled_regions
+from neuromanifold.regions.patterns import (
+    FixedNeurons,
+    activation_patterns,
+    fixed_neurons,
+    sampled_regions,
+)
 from neuromanifold.regions.signs import Signs, exact_signs
 
 __all__ = [

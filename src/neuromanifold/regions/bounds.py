@@ -1,4 +1,6 @@
-"""Upper bounds on the functional dimension that follow from activation signs, without a Jacobian."""
+"""Upper bounds on the functional dimension that follow from activation signs, without a
+Jacobian.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +28,9 @@ from neuromanifold.regions.signs import Signs
 
 
 class Bound(int):
-    """An integer, with whether the hypothesis of the theorem behind it holds (`applies`) and, where it does not, `why`."""
+    """An integer, with whether the hypothesis of the theorem behind it holds (`applies`) and,
+    where it does not, `why`.
+    """
 
     why: str
 
@@ -37,7 +41,9 @@ class Bound(int):
 
     @property
     def applies(self) -> bool:
-        """Whether the theorem speaks about this network; if not, the number is its formula and bounds nothing."""
+        """Whether the theorem speaks about this network; if not, the number is its formula and
+        bounds nothing.
+        """
         return not self.why
 
     def __repr__(self) -> str:
@@ -49,11 +55,14 @@ class Bound(int):
 
 @dataclass(frozen=True)
 class DimensionBounds:
-    """How large the functional dimension rank J can be, by several arguments; each field is a number of dimensions.
+    """How large the functional dimension rank J can be, by several arguments; each field is a
+    number of dimensions.
 
-    - `theorem1`: the paper's bound, a `Bound` that says whether its hypothesis holds.   [complexity, Thm 1]
+    - `theorem1`: the paper's bound, a `Bound` that says whether its hypothesis holds.
+      [complexity, Thm 1]
     - `regions`: o·Σ over sampled regions of min(samples in it, n_0 + 1).   [complexity, Prop C.3]
-    - `regions_printed`: (n_0 + 1)·regions sampled, as printed for any number of outputs; a bound for one output
+    - `regions_printed`: (n_0 + 1)·regions sampled, as printed for any number of outputs; a bound
+      for one output
       only.   [complexity, Prop 4.6]
     - `samples`: n·o, the number of rows of J.
     - `symmetry`: the parameters of the reduced network, less its generic orbit of symmetries.
@@ -76,7 +85,8 @@ class DimensionBounds:
 
     def __repr__(self) -> str:
         return (
-            f"DimensionBounds(tight={self.tight}, generic={self.generic}, symmetry={self.symmetry}, regions={self.regions}, "
+            f"DimensionBounds(tight={self.tight}, generic={self.generic}, "
+            f"symmetry={self.symmetry}, regions={self.regions}, "
             f"samples={self.samples}, theorem1={self.theorem1!r})"
         )
 
@@ -84,21 +94,27 @@ class DimensionBounds:
 def dimension_bounds(f: Any, params: Any, x: Any) -> DimensionBounds:
     """Upper bounds on rank J from the exact activation signs on the sample.
 
-    `tight` is the smallest bound that depends on (θ, X) through signs and data alone, up to the failure probability (about
-    10⁻¹³) of a random prime. Its argument, for every θ:
+    `tight` is the smallest bound that depends on (θ, X) through signs and data alone, up to the
+    failure probability (about 10⁻¹³) of a random prime. Its argument, for every θ:
 
-    1. Hold the sign of each neuron at each sample. f_θ(X) becomes a polynomial map of θ whose Jacobian at our θ is J.
-    2. A neuron that is off on all of X multiplies by zero in this map: its incoming and outgoing parameters are free
-       columns. One that is on throughout is the identity. This is the reduced mixed model.
-    3. A minor of J that is nonzero at one θ is a nonzero polynomial, so the rank at any θ is at most the rank at almost
-       every θ: `generic`. Where no pre-activation is exactly zero, the parameters with these signs form an open set, on
-       which almost every θ attains it. Hence also `generic` ≤ every bound that holds for almost every θ.
-    4. Orbits of symmetries of the reduced model lie in its fibres, so `generic` ≤ d − dim orbit = `symmetry`.
-    5. On a region a_{l-1} is affine in x and the back-propagated slope constant, so each row of J is affine in x:
-       min(samples, n_0 + 1) rows for each output span the others. Without biases it is linear: min(samples, n_0). An
-       output activation multiplies rows by numbers, which enlarges no span.
+    1. Hold the sign of each neuron at each sample. f_θ(X) becomes a polynomial map of θ whose
+       Jacobian at our θ is J.
+    2. A neuron that is off on all of X multiplies by zero in this map: its incoming and outgoing
+       parameters are free columns. One that is on throughout is the identity. This is the reduced
+       mixed model.
+    3. A minor of J that is nonzero at one θ is a nonzero polynomial, so the rank at any θ is at
+       most the rank at almost every θ: `generic`. Where no pre-activation is exactly zero, the
+       parameters with these signs form an open set, on which almost every θ attains it. Hence also
+       `generic` ≤ every bound that holds for almost every θ.
+    4. Orbits of symmetries of the reduced model lie in its fibres, so `generic` ≤ d − dim orbit =
+       `symmetry`.
+    5. On a region a_{l-1} is affine in x and the back-propagated slope constant, so each row of J
+       is affine in x: min(samples, n_0 + 1) rows for each output span the others. Without biases it
+       is linear: min(samples, n_0). An output activation multiplies rows by numbers, which enlarges
+       no span.
 
-    For every graph that is piecewise linear in its inputs, of any number of outputs; 2 and 4 are counted for `nm.MLP`. Host only.
+    For every graph that is piecewise linear in its inputs, of any number of outputs; 2 and 4 are
+    counted for `nm.MLP`. Host only.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.array([[1.0], [1.0]]), np.array([3.0, 2.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -118,7 +134,9 @@ def dimension_bounds(f: Any, params: Any, x: Any) -> DimensionBounds:
     return DimensionBounds(
         theorem1=_theorem1(problem),
         regions=problem.region_bound(),
-        regions_printed=Bound((inputs + 1) * len(counts), "" if o == 1 else f"the network has {o} outputs"),
+        regions_printed=Bound(
+            (inputs + 1) * len(counts), "" if o == 1 else f"the network has {o} outputs"
+        ),
         samples=problem.shape[0],
         symmetry=_symmetry_bound(problem),
         generic=generic_rank(problem),
@@ -149,7 +167,8 @@ def _fixed_counts(signs: Signs) -> list[int]:
 
 
 def is_roughly_monotonic(widths: tuple[int, ...]) -> bool:
-    """Whether (i) n_l − 1 ≤ n_{l-1} for all layers l, or (ii) n_{l-1} − 1 ≤ n_l for all of them.   [complexity, Ass 3.1]
+    """Whether (i) n_l − 1 ≤ n_{l-1} for all layers l, or (ii) n_{l-1} − 1 ≤ n_l for all of them.
+    [complexity, Ass 3.1]
 
     >>> is_roughly_monotonic((1, 5, 4, 3, 2, 1)), is_roughly_monotonic((1, 5, 5, 5, 5, 1))
     (True, False)
@@ -167,7 +186,11 @@ def theorem1_obstacle(net: MLP) -> str:
         return "the network has no biases"
     if other := sorted(names - {"relu", "identity"}):
         return f"{other[0]} is neither ReLU nor the identity"
-    return "" if net.output_activation.name == "identity" else f"the output passes through {net.output_activation.name}"
+    return (
+        ""
+        if net.output_activation.name == "identity"
+        else f"the output passes through {net.output_activation.name}"
+    )
 
 
 def _theorem1_value(net: MLP, fixed: Any) -> Any:
@@ -176,10 +199,11 @@ def _theorem1_value(net: MLP, fixed: Any) -> Any:
 
 
 def theorem1_bound(net: MLP, params: Params, x: Any) -> Any:
-    """D − Σ(n_l − k_l) − Σ k_l², with k_l the neurons of hidden layer l that are fixed on X.   [complexity, Thm 1]
+    """D − Σ(n_l − k_l) − Σ k_l², with k_l the neurons of hidden layer l that are fixed on X.
+    [complexity, Thm 1]
 
-    The formula, whether or not its hypothesis holds (`theorem1_obstacle` tells); signs in floating point, so that it
-    works under `jit` and `vmap`.
+    The formula, whether or not its hypothesis holds (`theorem1_obstacle` tells); signs in floating
+    point, so that it works under `jit` and `vmap`.
 
     >>> net = nm.MLP((1, 10, 1))
     >>> params = (nm.Layer(np.ones((10, 1)), np.full(10, 2.0)), nm.Layer(np.ones((1, 10)), np.zeros(1)))
@@ -191,7 +215,8 @@ def theorem1_bound(net: MLP, params: Params, x: Any) -> Any:
 
 
 def region_bound(f: Any, params: Any, x: Any) -> Any:
-    """o·Σ over sampled regions of min(samples in it, n_0 + 1); without biases n_0.   [complexity, Prop C.3]
+    """o·Σ over sampled regions of min(samples in it, n_0 + 1); without biases n_0.
+    [complexity, Prop C.3]
 
     Signs in floating point, so that it works under `jit` and `vmap`.
 
@@ -204,11 +229,15 @@ def region_bound(f: Any, params: Any, x: Any) -> Any:
     graph = trace(f, params, x)
     if is_traced(patterns):
         return graph.outputs * _kept_rows(patterns, graph.affine_dimension)
-    return graph.outputs * int(np.minimum(_counts(np.asarray(patterns)), graph.affine_dimension).sum())
+    return graph.outputs * int(
+        np.minimum(_counts(np.asarray(patterns)), graph.affine_dimension).sum()
+    )
 
 
 def _kept_rows(patterns: Any, largest: int) -> Any:
-    """Σ over distinct rows of min(how often, largest): in sorted order, rows within `largest` of the first of their kind."""
+    """Σ over distinct rows of min(how often, largest): in sorted order, rows within `largest` of
+    the first of their kind.
+    """
     rows = ordered_patterns(patterns)
     place = jnp.arange(rows.shape[0])
     fresh = jnp.concatenate([jnp.ones(1, bool), (rows[1:] != rows[:-1]).any(axis=1)])

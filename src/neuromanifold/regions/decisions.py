@@ -1,8 +1,9 @@
 """On which side of every bend a network is: decided by proof, never by rounding.
 
-A walk in float64 with a running error bound decides nearly everything. Samples with an open decision are walked again in balls of
-growing precision, until each ball excludes zero or lies below the separation bound of its height, which proves a tie; and
-where that would take too many bits, over the rationals.
+A walk in float64 with a running error bound decides nearly everything. Samples with an open
+decision are walked again in balls of growing precision, until each ball excludes zero or lies below
+the separation bound of its height, which proves a tie; and where that would take too many bits,
+over the rationals.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +33,10 @@ _AT_ONCE, _BALLS_AT_ONCE = 256, 16
 class Decisions:
     """The gates of a graph at every sample, proved.
 
-    `gates[k]` belongs to `graph.units[k]`: truth values, or places of the largest candidate. `ties[k]` marks decisions about
-    a quantity that is exactly zero, `kinks[k]` those of them at which f is not differentiable in θ: the two sides are
-    different functions of θ. The other ties are harmless, whichever way they are decided. `escalated` samples needed balls.
+    `gates[k]` belongs to `graph.units[k]`: truth values, or places of the largest candidate.
+    `ties[k]` marks decisions about a quantity that is exactly zero, `kinks[k]` those of them at
+    which f is not differentiable in θ: the two sides are different functions of θ. The other ties
+    are harmless, whichever way they are decided. `escalated` samples needed balls.
     """
 
     graph: Graph
@@ -52,7 +54,9 @@ class Decisions:
     def places(self) -> tuple[tuple[int, int, int], ...]:
         """(sample, units, index) of every kink, the index into the flattened units."""
         found = [
-            (s, k, i) for k, mask in enumerate(self.kinks) for s, i in np.argwhere(mask.reshape(len(mask), -1)).tolist()
+            (s, k, i)
+            for k, mask in enumerate(self.kinks)
+            for s, i in np.argwhere(mask.reshape(len(mask), -1)).tolist()
         ]
         return tuple(sorted(found))
 
@@ -63,14 +67,17 @@ class Decisions:
 
     def take(self, samples: Any) -> "Decisions":
         """The same for some of the samples."""
-        gates, ties, kinks = (tuple(a[samples] for a in part) for part in (self.gates, self.ties, self.kinks))
+        gates, ties, kinks = (
+            tuple(a[samples] for a in part) for part in (self.gates, self.ties, self.kinks)
+        )
         return Decisions(self.graph, gates, ties, kinks, self.escalated)
 
 
 def decide(
     graph: Graph, params: Any, x: Any, *, balls_only: bool = False, memory: int | str | None = None
 ) -> Decisions:
-    """The side of every bend at float parameters and float data, proved. `balls_only` skips float64: the independent route.
+    """The side of every bend at float parameters and float data, proved. `balls_only` skips
+    float64: the independent route.
 
     As many samples are walked at once as the `memory` budget allows, at least one.
     """
@@ -82,18 +89,28 @@ def decide(
     gates, records = _empty(graph, n)
     size, budget = footprint(graph), memory_budget(memory)
     most = min(_AT_ONCE, size.samples(budget))
-    undecided = np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records, most)
+    undecided = (
+        np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records, most)
+    )
     rows = np.flatnonzero(undecided)
-    _by_balls(graph, leaves, data, rows, gates, records, lambda bits: size.samples(budget, bits=bits))
+    _by_balls(
+        graph, leaves, data, rows, gates, records, lambda bits: size.samples(budget, bits=bits)
+    )
     ties = tuple(_tied(units, record) for units, record in zip(graph.units, records, strict=True))
     found = Decisions(graph, tuple(gates), ties, ties, len(rows))
-    return found if not any(t.any() for t in ties) else _without_harmless(found, records, data, most)
+    return (
+        found if not any(t.any() for t in ties) else _without_harmless(found, records, data, most)
+    )
 
 
 def _empty(graph: Graph, n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    gates = [np.zeros((n, *u.shape), bool if u.candidates is None else np.int64) for u in graph.units]
+    gates = [
+        np.zeros((n, *u.shape), bool if u.candidates is None else np.int64) for u in graph.units
+    ]
     records = [
-        np.zeros((n, *u.shape), np.int8) if u.candidates is None else np.zeros((n, *u.shape, u.candidates), bool)
+        np.zeros((n, *u.shape), np.int8)
+        if u.candidates is None
+        else np.zeros((n, *u.shape, u.candidates), bool)
         for u in graph.units
     ]
     return gates, records
@@ -103,13 +120,21 @@ def _walked(
     graph: Graph, A: Arithmetic, leaves: Sequence[np.ndarray], data: Sequence[np.ndarray]
 ) -> tuple[list[Any], list[Any]]:
     record: list[Any] = []
-    inputs = [*(A.lift(a) for a in leaves), *(A.lift(a) if a.dtype.kind == "f" else a for a in data)]
+    inputs = [
+        *(A.lift(a) for a in leaves),
+        *(A.lift(a) if a.dtype.kind == "f" else a for a in data),
+    ]
     found = walk(programs.decisions(graph, len(data[0])), A, inputs, record)
     return found, record
 
 
 def _by_bounds(
-    graph: Graph, leaves: Any, data: Any, gates: list[np.ndarray], records: list[np.ndarray], most: int
+    graph: Graph,
+    leaves: Any,
+    data: Any,
+    gates: list[np.ndarray],
+    records: list[np.ndarray],
+    most: int,
 ) -> np.ndarray:
     """Fill in what float64 decides; which samples have a decision that it leaves open."""
     undecided = np.zeros(len(data[0]), bool)
@@ -118,12 +143,16 @@ def _by_bounds(
             found, record = _walked(graph, Bounded(), leaves, block)
             for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
                 gates[k][part], records[k][part] = _kept(gate, part), _kept(_shared(decision), part)
-                undecided[part] |= _kept(is_open(decision), part).reshape(part.stop - part.start, -1).any(axis=1)
+                undecided[part] |= (
+                    _kept(is_open(decision), part).reshape(part.stop - part.start, -1).any(axis=1)
+                )
     return undecided
 
 
 def _blocks(data: Sequence[np.ndarray], most: int) -> Iterator[tuple[slice, list[np.ndarray]]]:
-    """Blocks of equal length, the last one filled up with repetitions, so that one program serves all."""
+    """Blocks of equal length, the last one filled up with repetitions, so that one program
+    serves all.
+    """
     n = len(data[0])
     size = -(-n // -(-n // most))
     for start in range(0, n, size):
@@ -156,7 +185,9 @@ def _by_balls(
         for part in blocks(len(rows), min(_BALLS_AT_ONCE, fitting(bits or _BITS[-1]))):
             at = rows[part]
             with flint.ctx.workprec(bits or _BITS[-1]):
-                found, record = _walked(graph, Balls() if bits else Rationals(), leaves, [a[at] for a in data])
+                found, record = _walked(
+                    graph, Balls() if bits else Rationals(), leaves, [a[at] for a in data]
+                )
             for k, (gate, decision) in enumerate(zip(found, record, strict=True)):
                 gates[k][at], records[k][at] = gate, _shared(decision)
                 still[part] |= is_open(decision).reshape(len(at), -1).any(axis=1)
@@ -164,7 +195,9 @@ def _by_balls(
 
 
 def _tied(units: Any, record: np.ndarray) -> np.ndarray:
-    """Which decisions are ties: a sign of zero, or several candidates that share the largest value."""
+    """Which decisions are ties: a sign of zero, or several candidates that share the largest
+    value.
+    """
     if units.candidates is None:
         return record == 0
     real = record if units.inside is None else record & units.inside
@@ -174,8 +207,13 @@ def _tied(units: Any, record: np.ndarray) -> np.ndarray:
 def _without_harmless(
     found: Decisions, records: Sequence[np.ndarray], data: Sequence[np.ndarray], most: int
 ) -> Decisions:
-    """Kinks are ties whose two sides differ as functions of θ: not zero at random parameters modulo a random prime."""
-    graph, rows = found.graph, np.flatnonzero(np.any([t.reshape(len(t), -1).any(axis=1) for t in found.ties], axis=0))
+    """Kinks are ties whose two sides differ as functions of θ: not zero at random parameters
+    modulo a random prime.
+    """
+    graph, rows = (
+        found.graph,
+        np.flatnonzero(np.any([t.reshape(len(t), -1).any(axis=1) for t in found.ties], axis=0)),
+    )
     A = Residues(modular.random_prime())
     leaves = [A.random(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
     kinks = [np.zeros_like(t) for t in found.ties]

@@ -1,4 +1,6 @@
-"""Activation patterns, the linear regions a sample meets, and units with one status on all of it."""
+"""Activation patterns, the linear regions a sample meets, and units with one status on all of
+it.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +23,15 @@ from neuromanifold.regions.signs import is_kinked
 _WORD = 32
 
 
-def activation_patterns(f: Any, params: Any, x: Any, *, exact: bool = False) -> Bool[Any, "n units"]:
+def activation_patterns(
+    f: Any, params: Any, x: Any, *, exact: bool = False
+) -> Bool[Any, "n units"]:
     """Which units are active at each sample, in the order of computation.   [complexity, Sec. 3.1]
 
-    A unit of `max(z, 0)` and the like is active where z > 0; each candidate of a maximum (a place in a pooling window) is a unit,
-    active where it wins. For an `nm.MLP` the columns are its hidden neurons, those without a kink always active.
-    `exact=True` decides by exact arithmetic on the host; what is exactly zero is inactive. Works under `jit` and `vmap`
-    when `exact=False`.
+    A unit of `max(z, 0)` and the like is active where z > 0; each candidate of a maximum (a place
+    in a pooling window) is a unit, active where it wins. For an `nm.MLP` the columns are its hidden
+    neurons, those without a kink always active. `exact=True` decides by exact arithmetic on the
+    host; what is exactly zero is inactive. Works under `jit` and `vmap` when `exact=False`.
     """
     return jnp_or_np_concatenate(patterns_by_layer(f, params, x, exact))
 
@@ -61,29 +65,38 @@ def _gates(graph: Graph, params: Any, x: Any) -> Any:
 
 
 def require_piecewise_linear(graph: Graph) -> None:
-    """Refuse networks that bend on something else than affine functions of the sample; what comes after the last bend is free."""
+    """Refuse networks that bend on something else than affine functions of the sample; what
+    comes after the last bend is free.
+    """
     for node in graph.program.nodes:
         found = graph.characters[node.outputs[0]]
         if node.outputs[0] in graph.deciding and not (found.exact and found.degree <= 1):
             where = f" ({node.source})" if node.source else ""
             raise ValueError(
-                f"`f` uses {node.operation}{where} before a bend, so it is not piecewise linear and has no linear regions; "
+                f"`f` uses {node.operation}{where} before a bend, so it is not piecewise linear "
+                "and has no linear regions; "
                 "use relu, leaky_relu, abs, max-pooling and linear layers."
             )
     if not graph.bending and not graph.before_output().piecewise_linear:
         raise ValueError(
-            "`f` has no bends and is not linear, so it has no linear regions; use relu, leaky_relu, abs or max-pooling."
+            "`f` has no bends and is not linear, so it has no linear regions; use relu, "
+            "leaky_relu, abs or max-pooling."
         )
 
 
 def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
-    """Gates as columns, one array for each layer of a perceptron (neurons without a kink always on), else for each bend."""
-    asked = iter([_flat(units.candidates, gate, n) for units, gate in zip(graph.units, gates, strict=True)])
+    """Gates as columns, one array for each layer of a perceptron (neurons without a kink always
+    on), else for each bend.
+    """
+    asked = iter(
+        [_flat(units.candidates, gate, n) for units, gate in zip(graph.units, gates, strict=True)]
+    )
     if (net := perceptron(f)) is None:
         return list(asked) or [np.empty((n, 0), bool)]
-    return [_layer(entry, width, asked, n) for entry, width in zip(net.activation, net.widths[1:], strict=False)] or [
-        np.empty((n, 0), bool)
-    ]
+    return [
+        _layer(entry, width, asked, n)
+        for entry, width in zip(net.activation, net.widths[1:], strict=False)
+    ] or [np.empty((n, 0), bool)]
 
 
 def _flat(candidates: int | None, gate: Any, n: int) -> Any:
@@ -94,9 +107,12 @@ def _flat(candidates: int | None, gate: Any, n: int) -> Any:
 
 
 def _layer(entry: Any, width: int, asked: Any, n: int) -> Any:
-    """The neurons of a perceptron's layer: each kinked run asks once, the others are always active."""
+    """The neurons of a perceptron's layer: each kinked run asks once, the others are always
+    active.
+    """
     parts = [
-        next(asked) if is_kinked(a) else np.ones((n, run.stop - run.start), bool) for a, run in per_neuron(entry, width)
+        next(asked) if is_kinked(a) else np.ones((n, run.stop - run.start), bool)
+        for a, run in per_neuron(entry, width)
     ]
     return parts[0] if len(parts) == 1 else jnp_or_np_concatenate(parts)
 
@@ -104,7 +120,8 @@ def _layer(entry: Any, width: int, asked: Any, n: int) -> Any:
 def sampled_regions(f: Any, params: Any, x: Any, *, exact: bool = False) -> Any:
     """How many linear regions of `f_θ` the sample meets.   [complexity, Def C.1]
 
-    Two inputs share a region when every unit agrees on them. An `int`; under `jit` and `vmap` a 0-d array.
+    Two inputs share a region when every unit agrees on them. An `int`; under `jit` and `vmap` a 0-d
+    array.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(jnp.array([[1.0], [1.0]]), jnp.array([0.0, -1.0])), nm.Layer(jnp.ones((1, 2)), jnp.zeros(1)))
@@ -120,14 +137,19 @@ def sampled_regions(f: Any, params: Any, x: Any, *, exact: bool = False) -> Any:
 
 def ordered_patterns(patterns: Bool[Any, "n units"]) -> UInt32[Any, "n words"]:
     """The patterns packed into words, equal ones side by side. Traced."""
-    padded = jnp.pad(patterns, ((0, 0), (0, -patterns.shape[1] % _WORD))).reshape(patterns.shape[0], -1, _WORD)
-    rows = (padded.astype(jnp.uint32) << jnp.arange(_WORD, dtype=jnp.uint32)).sum(axis=-1, dtype=jnp.uint32)
+    padded = jnp.pad(patterns, ((0, 0), (0, -patterns.shape[1] % _WORD))).reshape(
+        patterns.shape[0], -1, _WORD
+    )
+    rows = (padded.astype(jnp.uint32) << jnp.arange(_WORD, dtype=jnp.uint32)).sum(
+        axis=-1, dtype=jnp.uint32
+    )
     return rows[jnp.lexsort(rows.T)] if rows.shape[1] else rows
 
 
 @dataclass(frozen=True, repr=False)
 class FixedNeurons(Result):
-    """Units with one status on the whole sample, by hidden layer of a perceptron, by bend of any other network.   [complexity, Sec. 3.1]
+    """Units with one status on the whole sample, by hidden layer of a perceptron, by bend of any
+    other network.   [complexity, Sec. 3.1]
 
     `active[l]` and `inactive[l]` are masks over the units of layer l.
     """
@@ -158,4 +180,6 @@ def fixed_neurons(f: Any, params: Any, x: Any, *, exact: bool = False) -> FixedN
     [True, False]
     """
     layers = [layer for layer in patterns_by_layer(f, params, x, exact) if layer.shape[1]]
-    return FixedNeurons(tuple(p.all(axis=0) for p in layers), tuple((~p).all(axis=0) for p in layers))
+    return FixedNeurons(
+        tuple(p.all(axis=0) for p in layers), tuple((~p).all(axis=0) for p in layers)
+    )

@@ -1,4 +1,6 @@
-"""A graph at float parameters and float data with every bend decided: what exact questions about its Jacobian are asked of."""
+"""A graph at float parameters and float data with every bend decided: what exact questions about
+its Jacobian are asked of.
+"""
 
 import hashlib
 import math
@@ -37,7 +39,8 @@ _ENTRIES_AT_ONCE = 2**21
 class Problem:
     """The exact Jacobian, implicitly: leaves and data as NumPy arrays, the gates proved.
 
-    What several questions share (signs, status of neurons, columns that vanish) is made when first asked for, and kept.
+    What several questions share (signs, status of neurons, columns that vanish) is made when first
+    asked for, and kept.
     """
 
     model: Model
@@ -59,7 +62,9 @@ class Problem:
         before_output: bool = False,
         memory: int | str | None = None,
     ) -> "Problem":
-        """Trace, refuse what has no exact answer, decide. `before_output` leaves out functions that outputs pass through last."""
+        """Trace, refuse what has no exact answer, decide. `before_output` leaves out functions
+        that outputs pass through last.
+        """
         graph = trace(f, params, x)
         graph = graph.before_output() if before_output else graph
         refuse_inexact(graph, "exact arithmetic needs")
@@ -81,11 +86,15 @@ class Problem:
     @cached_property
     def signs(self) -> Signs:
         """The sign of every pre-activation, where the network is a perceptron."""
-        return signs_of(require_perceptron(self.model, "pass an nm.MLP"), self.decisions, self.samples)
+        return signs_of(
+            require_perceptron(self.model, "pass an nm.MLP"), self.decisions, self.samples
+        )
 
     @cached_property
     def slopes(self) -> list[np.ndarray]:
-        """σ' of every neuron at every sample, layer by layer; nan where it is no constant. Perceptrons."""
+        """σ' of every neuron at every sample, layer by layer; nan where it is no constant.
+        Perceptrons.
+        """
         return layer_slopes(require_perceptron(self.model, "pass an nm.MLP"), self.signs)
 
     @cached_property
@@ -108,7 +117,9 @@ class Problem:
         return [*lifted, *data, *(gate[part] for gate in self.decisions.gates)]
 
     def jacobian(self, A: Arithmetic, params: list[Any] | None = None) -> Any:
-        """J in an arithmetic, (n·o, D), block by block of samples; at other parameters where they are given."""
+        """J in an arithmetic, (n·o, D), block by block of samples; at other parameters where
+        they are given.
+        """
         return A.rearrange(lambda *a: np.concatenate(a), *self.jacobian_blocks(A, params))
 
     def jacobian_blocks(self, A: Arithmetic, params: list[Any] | None = None) -> Iterator[Any]:
@@ -116,7 +127,9 @@ class Problem:
         for part, at in self.parts(self.graph.outputs * self.chosen.size):
             program = programs.jacobians(self.graph, len(at), self.chosen.leaves)
             [block] = walk(program, A, self.inputs(A, at, params))
-            yield A.rearrange(lambda a, k=part.stop - part.start: a[:k].reshape(-1, a.shape[-1]), block)
+            yield A.rearrange(
+                lambda a, k=part.stop - part.start: a[:k].reshape(-1, a.shape[-1]), block
+            )
 
     def values(self, A: Arithmetic) -> Any:
         """f at every sample, (n, o)."""
@@ -134,21 +147,27 @@ class Problem:
         return A.rearrange(lambda *a: np.concatenate(a), *found)
 
     def parts(self, per_sample: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """Blocks of equal length, the last filled up by repeating a sample, so that one program serves all."""
+        """Blocks of equal length, the last filled up by repeating a sample, so that one program
+        serves all.
+        """
         n, size = self.samples, footprint(self.graph)
         copies = max(self.graph.outputs + 1, -(-per_sample // size.entries))
         fitting = size.samples(memory_budget(self.budget), copies=copies)
         count = len(list(blocks(n, min(fitting, max(1, _ENTRIES_AT_ONCE // max(1, per_sample))))))
         size = -(-n // count)
         for start in range(0, n, size):
-            yield slice(start, min(start + size, n)), np.minimum(np.arange(start, start + size), n - 1)
+            yield (
+                slice(start, min(start + size, n)),
+                np.minimum(np.arange(start, start + size), n - 1),
+            )
 
     def residues(self, p: int) -> np.ndarray:
         """J modulo p."""
         return self.jacobian(Residues(p)).values
 
     def sketch(self, p: int, params: list[Any] | None = None) -> tuple[np.ndarray, bool]:
-        """J times a random matrix with as many columns as the smaller side of J, modulo p; tall ones are mixed from the left too.
+        """J times a random matrix with as many columns as the smaller side of J, modulo p; tall
+        ones are mixed from the left too.
 
         Also whether its rows are still those of J.
         """
@@ -158,10 +177,14 @@ class Problem:
         lifted = [A.lift(a) for a in self.leaves] if params is None else params
         rows, mixed = [], np.zeros((m, m), np.int64)
         for part, at in self.parts(self.sketch_size(m)):
-            block = sketched(A, self.graph, self.chosen.leaves, tensors, self.inputs(A, at, lifted), len(at))
+            block = sketched(
+                A, self.graph, self.chosen.leaves, tensors, self.inputs(A, at, lifted), len(at)
+            )
             block = block[: (part.stop - part.start) * self.graph.outputs]
             if height > width:
-                mixed = modular.add(mixed, modular.matmul(modular.random_residues((m, len(block)), p), block, p), p)
+                mixed = modular.add(
+                    mixed, modular.matmul(modular.random_residues((m, len(block)), p), block, p), p
+                )
             else:
                 rows.append(block)
         return (np.concatenate(rows), True) if height <= width else (mixed, False)
@@ -169,7 +192,10 @@ class Problem:
     def sketch_size(self, m: int) -> int:
         """Numbers that one sample takes in a sketch with m columns."""
         uses = [use for _, use in entering_exactly(self.graph, self.chosen.leaves).uses]
-        most = max((use.batch * use.all_positions * (self.graph.outputs + 1) * m for use in uses), default=0)
+        most = max(
+            (use.batch * use.all_positions * (self.graph.outputs + 1) * m for use in uses),
+            default=0,
+        )
         return most + self.graph.outputs * m
 
     def sketch_entries(self, m: int) -> int:
@@ -188,10 +214,14 @@ class Problem:
         return self.samples * float(sum(by_use) + sum(by_leaf))
 
     def products(self, p: int, directions: np.ndarray) -> np.ndarray:
-        """J·v modulo p for stacked directions (k, D), shape (k, n·o): forward mode, another route than `jacobian`."""
+        """J·v modulo p for stacked directions (k, D), shape (k, n·o): forward mode, another
+        route than `jacobian`.
+        """
         A = Residues(p)
         none = np.empty((0, self.shape[0]), np.int64)
-        return np.concatenate([none, *(self._products(A, directions[part]) for part in blocks(len(directions), 32))])
+        return np.concatenate(
+            [none, *(self._products(A, directions[part]) for part in blocks(len(directions), 32))]
+        )
 
     def _products(self, A: Residues, directions: np.ndarray) -> np.ndarray:
         k, columns = len(directions), np.cumsum([0, *self.chosen.sizes])
@@ -212,20 +242,28 @@ class Problem:
 
     @cached_property
     def zero_columns(self) -> np.ndarray:
-        """Columns of J that vanish at every sample because no open path runs through their parameter."""
+        """Columns of J that vanish at every sample because no open path runs through their
+        parameter.
+        """
         A, closed = Support(), np.ones(self.shape[1], bool)
         for _, at in self.parts(self.chosen.size):
             program = programs.pullbacks(self.graph, len(at), self.chosen.leaves)
-            [block] = walk(program, A, [*self.inputs(A, at), A.lift(np.ones((len(at), self.graph.outputs)))])
+            [block] = walk(
+                program, A, [*self.inputs(A, at), A.lift(np.ones((len(at), self.graph.outputs)))]
+            )
             closed &= ~block.flags
         return closed
 
     def region_bound(self) -> int:
-        """Σ over regions of o·min(samples in it, affine dimension of the data).   [complexity, Prop C.3]
+        """Σ over regions of o·min(samples in it, affine dimension of the data).
+        [complexity, Prop C.3]
 
-        On a region each row of J is an affine function of the sample, a linear one where f has no constant term.
+        On a region each row of J is an affine function of the sample, a linear one where f has no
+        constant term.
         """
-        return self.graph.outputs * int(np.minimum(self.region_counts(), self.graph.affine_dimension).sum())
+        return self.graph.outputs * int(
+            np.minimum(self.region_counts(), self.graph.affine_dimension).sum()
+        )
 
     def wrt(self, chosen: Selection) -> "Problem":
         """The same with other parameters that count: bends do not depend on these."""
@@ -234,17 +272,25 @@ class Problem:
     def region_counts(self) -> np.ndarray:
         """How many samples each sampled region holds."""
         rows = self.decisions.rows()
-        return np.unique(rows, axis=0, return_counts=True)[1] if rows.size else np.array([self.samples])
+        return (
+            np.unique(rows, axis=0, return_counts=True)[1]
+            if rows.size
+            else np.array([self.samples])
+        )
 
     def minor_bits(self) -> float:
         """log₂ of any minor of full order (Hadamard), denominators cleared."""
         A, order = Heights(), min(self.shape)
         height = self.jacobian(A)
         other = height.other * order
-        return order * (max(0.0, height.magnitude) + height.bits + other + math.log2(max(1, order)) / 2)
+        return order * (
+            max(0.0, height.magnitude) + height.bits + other + math.log2(max(1, order)) / 2
+        )
 
     def failure_probability(self, was_sketched: bool) -> float:
-        """How likely a random 61-bit prime (and sketch) hides a larger rank: prime divisors of a minor over all primes."""
+        """How likely a random 61-bit prime (and sketch) hides a larger rank: prime divisors of a
+        minor over all primes.
+        """
         by_prime = self.minor_bits() / 60 / (_PRIMES_BETWEEN / 2)
         return min(1.0, by_prime + (2 * min(self.shape) / 2.0**60 if was_sketched else 0.0))
 

@@ -1,4 +1,6 @@
-"""Inputs that reach regions a sample does not: wide draws, and points between inputs of different regions."""
+"""Inputs that reach regions a sample does not: wide draws, and points between inputs of
+different regions.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,10 +15,12 @@ Data = tuple[np.ndarray, ...]
 
 
 def wide_inputs(data: Data, count: int, rng: np.random.Generator, *, bent: bool = True) -> Data:
-    """Inputs around the sample, from inside its spread to a thousand times beyond it; whole numbers from the range that it has.
+    """Inputs around the sample, from inside its spread to a thousand times beyond it; whole numbers
+    from the range that it has.
 
-    Each input has its own scale, drawn evenly in its logarithm: kinks may lie anywhere. Without bends three times
-    the spread is enough, since any open set shows all that an analytic function does.
+    Each input has its own scale, drawn evenly in its logarithm: kinks may lie anywhere. Without
+    bends three times the spread is enough, since any open set shows all that an analytic function
+    does.
     """
     low, high = _DECADES if bent else _MODERATE
     scales = 10.0 ** rng.uniform(low, high, count)
@@ -29,8 +33,12 @@ def _drawn(leaf: np.ndarray, scales: np.ndarray, rng: np.random.Generator) -> np
         return rng.choice(np.unique(leaf), shape)
     if leaf.dtype.kind != "f":
         return leaf[rng.integers(0, len(leaf), len(scales))]
-    spread = float(np.abs(leaf - leaf.mean()).max()) or max(1.0, float(np.abs(leaf).max(initial=0.0)))
-    return leaf.mean() + spread * scales.reshape(-1, *[1] * (leaf.ndim - 1)) * rng.standard_normal(shape)
+    spread = float(np.abs(leaf - leaf.mean()).max()) or max(
+        1.0, float(np.abs(leaf).max(initial=0.0))
+    )
+    return leaf.mean() + spread * scales.reshape(-1, *[1] * (leaf.ndim - 1)) * rng.standard_normal(
+        shape
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +53,12 @@ class Known:
         """How many regions."""
         return len(self.rows)
 
-    def with_new(self, data: Data, rows: np.ndarray, most: int | None = None) -> tuple["Known", np.ndarray]:
-        """Also the regions (at most so many) of other inputs that were not met before, and which inputs are the first in them."""
+    def with_new(
+        self, data: Data, rows: np.ndarray, most: int | None = None
+    ) -> tuple["Known", np.ndarray]:
+        """Also the regions (at most so many) of other inputs that were not met before, and which
+        inputs are the first in them.
+        """
         seen = {row.tobytes() for row in self.rows}
         fresh = []
         for i, row in enumerate(rows):
@@ -59,15 +71,19 @@ class Known:
 
 
 def between(known: Known, quantities: np.ndarray, count: int, rng: np.random.Generator) -> Data:
-    """Points on segments between inputs of different regions, between two crossings that follow each other.
+    """Points on segments between inputs of different regions, between two crossings that follow
+    each other.
 
-    `quantities` (regions, units) are what decides the units at the known inputs. Where they are affine on a segment, unit k
-    changes its sign at the share q_k(a)/(q_k(a) − q_k(b)), so that each part between two such shares lies in a region of its own.
+    `quantities` (regions, units) are what decides the units at the known inputs. Where they are
+    affine on a segment, unit k changes its sign at the share q_k(a)/(q_k(a) − q_k(b)), so that each
+    part between two such shares lies in a region of its own.
     """
     if known.count < 2:
         return tuple(a[:0] for a in known.data)
     first, second = rng.integers(0, known.count, (2, count))
-    share = np.array([_part(quantities[i], quantities[j], rng) for i, j in zip(first, second, strict=True)])
+    share = np.array(
+        [_part(quantities[i], quantities[j], rng) for i, j in zip(first, second, strict=True)]
+    )
     apart = first != second  # the others are known
     return tuple(_mixed(a, first[apart], second[apart], share[apart]) for a in known.data)
 
@@ -95,8 +111,12 @@ def known_regions(data: Data, gates: Sequence[np.ndarray]) -> tuple[Known, np.nd
 
 
 def gate_rows(gates: Sequence[np.ndarray], data: Data) -> np.ndarray:
-    """The gates of each sample, and its whole numbers, as one row of bytes: equal rows, one region."""
+    """The gates of each sample, and its whole numbers, as one row of bytes: equal rows, one
+    region.
+    """
     whole = [a for a in data if a.dtype.kind != "f"]
-    flat = [np.ascontiguousarray(g).reshape(len(g), math.prod(g.shape[1:])) for g in (*gates, *whole)]
+    flat = [
+        np.ascontiguousarray(g).reshape(len(g), math.prod(g.shape[1:])) for g in (*gates, *whole)
+    ]
     parts = [g.view(np.uint8) for g in flat]
     return np.concatenate([np.zeros((len(data[0]), 0), np.uint8), *parts], axis=1)

@@ -1,4 +1,6 @@
-"""Exact signs of the pre-activations of a multilayer perceptron, read off the proved decisions of its graph."""
+"""Exact signs of the pre-activations of a multilayer perceptron, read off the proved decisions
+of its graph.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +22,12 @@ from neuromanifold.regions.decisions import Decisions, decide
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Signs(Result):
-    """The sign (−1, 0, +1) of every pre-activation, layer by layer (output included), with how it was decided.
+    """The sign (−1, 0, +1) of every pre-activation, layer by layer (output included), with how it
+    was decided.
 
-    Neurons without a kink (identity, polynomial) are given +1. `kinks` lists (sample, layer, neuron) with a
-    pre-activation of exactly zero at a kink; `escalated` counts the samples that needed ball arithmetic.
+    Neurons without a kink (identity, polynomial) are given +1. `kinks` lists (sample, layer,
+    neuron) with a pre-activation of exactly zero at a kink; `escalated` counts the samples that
+    needed ball arithmetic.
     """
 
     layers: tuple[Int8[np.ndarray, "n _"], ...]
@@ -43,7 +47,9 @@ def exact_signs(net: MLP, params: Params, x: Any, *, balls_only: bool = False) -
     >>> signs.layers[0].ravel().tolist()
     [1, -1]
     """
-    require_perceptron(net, "for other networks call nm.activation_patterns(f, params, x, exact=True)")
+    require_perceptron(
+        net, "for other networks call nm.activation_patterns(f, params, x, exact=True)"
+    )
     x = sample_arrays(x)
     with boundary(params, x):
         checked(net, params, x)
@@ -53,7 +59,9 @@ def exact_signs(net: MLP, params: Params, x: Any, *, balls_only: bool = False) -
 
 
 def signs_of(net: MLP, decisions: Decisions, n: int) -> Signs:
-    """The decisions of a perceptron's graph by layer and neuron: each kinked run of neurons asks once whether z > 0."""
+    """The decisions of a perceptron's graph by layer and neuron: each kinked run of neurons asks
+    once whether z > 0.
+    """
     asked = iter(zip(decisions.gates, decisions.ties, strict=True))
     layers = []
     for entry, width in zip(net.activations, net.widths[1:], strict=True):
@@ -63,7 +71,11 @@ def signs_of(net: MLP, decisions: Decisions, n: int) -> Signs:
                 gate, tie = (a.reshape(n, -1) for a in next(asked))
                 layer[:, run] = np.where(tie, 0, np.where(gate, 1, -1))
         layers.append(layer)
-    found = [(int(s), index, int(i)) for index, layer in enumerate(layers) for s, i in np.argwhere(layer == 0)]
+    found = [
+        (int(s), index, int(i))
+        for index, layer in enumerate(layers)
+        for s, i in np.argwhere(layer == 0)
+    ]
     return Signs(tuple(layers), tuple(sorted(found)), decisions.escalated)
 
 

@@ -1,6 +1,8 @@
-"""`Chart`: curves and points over one variable as an SVG that reads well by itself; `page.js` adds hovering and zoom.
+"""`Chart`: curves and points over one variable as an SVG that reads well by itself; `page.js` adds
+hovering and zoom.
 
-What the script needs stands beside the drawing as JSON. Colours are names of the page's style sheet, so that light and dark agree.
+What the script needs stands beside the drawing as JSON. Colours are names of the page's style
+sheet, so that light and dark agree.
 """
 
 import html
@@ -18,7 +20,9 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One curve: `kind` is line, points or step; `colour` a name of the style sheet (`c1` … `c7`, `soft`)."""
+    """One curve: `kind` is line, points or step; `colour` a name of the style sheet (`c1` …
+    `c7`, `soft`).
+    """
 
     name: str
     x: np.ndarray
@@ -30,7 +34,9 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A horizontal line at a value, or a vertical one, with its name; a vertical one may have a width."""
+    """A horizontal line at a value, or a vertical one, with its name; a vertical one may have a
+    width.
+    """
 
     at: float
     name: str
@@ -58,7 +64,9 @@ class Chart:
         return _padded(np.concatenate([s.x for s in self.series]), 0.02)
 
     def y_range(self) -> tuple[float, float]:
-        """The same of the curves and the rules; of positive values only, as logarithms, where the scale is one."""
+        """The same of the curves and the rules; of positive values only, as logarithms, where
+        the scale is one.
+        """
         levels = np.array([r.at for r in self.rules if not r.vertical])
         values = np.concatenate([*(s.y for s in self.series), levels])
         values = values[np.isfinite(values) & (values > 0 if self.log else True)]
@@ -74,9 +82,15 @@ def _padded(values: np.ndarray, share: float) -> tuple[float, float]:
 
 def figure(chart: Chart, caption: str = "") -> str:
     """The drawing with its legend, its caption and the numbers for the script."""
-    legend = "".join(f'<li><i class="key {_key(s)}"></i>{html.escape(s.name)}</li>' for s in chart.series if s.name)
+    legend = "".join(
+        f'<li><i class="key {_key(s)}"></i>{html.escape(s.name)}</li>'
+        for s in chart.series
+        if s.name
+    )
     named = [r for r in chart.rules if r.name]
-    legend += "".join(f'<li><i class="key rule {r.colour}"></i>{html.escape(r.name)}</li>' for r in named)
+    legend += "".join(
+        f'<li><i class="key rule {r.colour}"></i>{html.escape(r.name)}</li>' for r in named
+    )
     label = html.escape(f"{chart.title}. {chart.alt}")
     return (
         f'<figure class="chart"><ul class="legend">{legend}</ul>'
@@ -105,15 +119,23 @@ def _numbers(chart: Chart) -> dict[str, Any]:
         "whole": chart.whole,
         "zero": chart.from_zero,
         "range": [*chart.x_range(), *chart.y_range()],
-        "series": [{"name": s.name, "kind": s.kind, "x": _short(s.x), "y": _short(s.y)} for s in chart.series],
-        "rules": [{"at": _short([r.at])[0], "vertical": r.vertical, "width": r.width} for r in chart.rules],
+        "series": [
+            {"name": s.name, "kind": s.kind, "x": _short(s.x), "y": _short(s.y)}
+            for s in chart.series
+        ],
+        "rules": [
+            {"at": _short([r.at])[0], "vertical": r.vertical, "width": r.width} for r in chart.rules
+        ],
     }
 
 
 def _short(values: Any) -> list[float | int | None]:
     """Six digits; whole numbers whole; null where there is no number."""
     found = [float(f"{v:.6g}") if abs(v) < 1e6 else v for v in np.asarray(values, float).tolist()]
-    return [None if not math.isfinite(v) else int(v) if v == int(v) and abs(v) < 2**53 else v for v in found]
+    return [
+        None if not math.isfinite(v) else int(v) if v == int(v) and abs(v) < 2**53 else v
+        for v in found
+    ]
 
 
 def _svg(chart: Chart, label: str) -> str:
@@ -124,21 +146,28 @@ def _svg(chart: Chart, label: str) -> str:
     rules = "".join(_rule(r, sx, sy) for r in chart.rules)
     curves = "".join(_curve(s, sx(s.x), sy(s.y)) for s in chart.series)
     ticks = "".join(
-        _tick(float(sx(t)), bottom + 17, _number(t), "middle") for t in ticks_of(x0, x1, whole=chart.whole, count=6)
+        _tick(float(sx(t)), bottom + 17, _number(t), "middle")
+        for t in ticks_of(x0, x1, whole=chart.whole, count=6)
     )
     levels = ticks_of(y0, y1, whole=chart.log)
-    shown = [(bottom - (t - y0) / (y1 - y0) * _HEIGHT, _power(t) if chart.log else _number(t)) for t in levels]
+    shown = [
+        (bottom - (t - y0) / (y1 - y0) * _HEIGHT, _power(t) if chart.log else _number(t))
+        for t in levels
+    ]
     grid = "".join(f'<line x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>' for y, _ in shown)
     marks = "".join(_tick(_LEFT - 6, y + 4.0, text, "end") for y, text in shown)
     return (
         f'<svg viewBox="0 0 480 280" role="img" aria-label="{label}">'
         f'<g class="grid">{grid}</g>'
         f'<svg class="inner" x="{_LEFT}" y="{_TOP}" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'viewBox="{_LEFT} {_TOP} {_WIDTH} {_HEIGHT}"><g class="rules">{rules}</g><g class="curves">{curves}</g></svg>'
+        f'viewBox="{_LEFT} {_TOP} {_WIDTH} {_HEIGHT}"><g class="rules">{rules}</g><g '
+        f'class="curves">{curves}</g></svg>'
         f'<path class="frame" d="M{_LEFT} {_TOP}V{bottom}H{right}"/>'
         f'<g class="xt">{ticks}</g><g class="yt">{marks}</g>'
-        f'<text x="{_LEFT + _WIDTH / 2}" y="274" text-anchor="middle">{html.escape(chart.x_label)}</text>'
-        f'<text transform="translate(13 {_TOP + _HEIGHT / 2}) rotate(-90)" text-anchor="middle">{html.escape(chart.y_label)}</text>'
+        f'<text x="{_LEFT + _WIDTH / 2}" y="274" '
+        f'text-anchor="middle">{html.escape(chart.x_label)}</text>'
+        f'<text transform="translate(13 {_TOP + _HEIGHT / 2}) rotate(-90)" '
+        f'text-anchor="middle">{html.escape(chart.y_label)}</text>'
         "</svg>"
     )
 
@@ -162,7 +191,9 @@ def _path(kind: str, x: np.ndarray, y: np.ndarray) -> str:
             text.append(f"M{a:.1f} {b:.1f}h0")
         elif here:
             text.append(
-                f"{'L' if previous else 'M'}{a:.1f} {b:.1f}" if kind == "line" or not previous else f"H{a:.1f}V{b:.1f}"
+                f"{'L' if previous else 'M'}{a:.1f} {b:.1f}"
+                if kind == "line" or not previous
+                else f"H{a:.1f}V{b:.1f}"
             )
         previous = here
     return "".join(text)
@@ -171,7 +202,10 @@ def _path(kind: str, x: np.ndarray, y: np.ndarray) -> str:
 def _rule(rule: Rule, sx: Any, sy: Any) -> str:
     if rule.width:
         a, b = float(sx(rule.at - rule.width / 2)), float(sx(rule.at + rule.width / 2))
-        return f'<path class="band {rule.colour}" d="M{a:.1f} {_TOP}H{b:.1f}V{_TOP + _HEIGHT}H{a:.1f}Z"/>'
+        return (
+            f'<path class="band {rule.colour}" d="M{a:.1f} '
+            f'{_TOP}H{b:.1f}V{_TOP + _HEIGHT}H{a:.1f}Z"/>'
+        )
     if rule.vertical:
         return f'<path class="rule {rule.colour}" d="M{float(sx(rule.at)):.1f} {_TOP}v{_HEIGHT}"/>'
     return f'<path class="rule {rule.colour}" d="M{_LEFT} {float(sy(rule.at)):.1f}h{_WIDTH}"/>'

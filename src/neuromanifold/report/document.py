@@ -45,7 +45,10 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         "account": None if found.account is None else dict(found.account.rows),
         "reduction": None
         if found.reduction is None
-        else {"parameters": found.n_params - found.reduction.parameters_saved, "deviation": found.reduction.deviation},
+        else {
+            "parameters": found.n_params - found.reduction.parameters_saved,
+            "deviation": found.reduction.deviation,
+        },
         "kernel": None
         if found.spectrum is None
         else {
@@ -57,11 +60,17 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         if found.bottleneck is None
         else {"rank": found.bottleneck.rank, "layers": list(found.bottleneck.layers)},
         "fit": found.fit,
-        "descent": None if found.descent is None else {**vars(found.descent), "largest_lr": found.descent.largest_lr},
+        "descent": None
+        if found.descent is None
+        else {**vars(found.descent), "largest_lr": found.descent.largest_lr},
         "conserved_quantities": None
         if found.conserved is None
-        else dict(zip(found.conserved.labels, np.asarray(found.conserved.values).tolist(), strict=True)),
-        "seconds": {part.title: round(part.seconds, 3) for part in found.parts if not part.left_out},
+        else dict(
+            zip(found.conserved.labels, np.asarray(found.conserved.values).tolist(), strict=True)
+        ),
+        "seconds": {
+            part.title: round(part.seconds, 3) for part in found.parts if not part.left_out
+        },
         "left_out": {part.title: part.left_out for part in found.parts if part.left_out},
     }
 
@@ -74,7 +83,17 @@ def _exact(rank: Rank | None) -> dict[str, Any] | None:
     if rank is None:
         return None
     certificate: Any = rank.certificate
-    kept = ("rank", "shape", "prime", "reason", "failure_probability", "ties", "escalated", "sketched", "fingerprint")
+    kept = (
+        "rank",
+        "shape",
+        "prime",
+        "reason",
+        "failure_probability",
+        "ties",
+        "escalated",
+        "sketched",
+        "fingerprint",
+    )
     return {name: getattr(certificate, name) for name in kept} | {"kinks": len(certificate.kinks)}
 
 
@@ -93,7 +112,9 @@ def _finite(value: Any) -> Any:
 
 
 def write_timeline(timeline: Timeline, folder: str | Path) -> tuple[Path, ...]:
-    """The curves over training as `timeline.csv` and as an event file for TensorBoard in `folder`."""
+    """The curves over training as `timeline.csv` and as an event file for TensorBoard in
+    `folder`.
+    """
     return timeline.to_csv(Path(folder) / "timeline.csv"), timeline.to_tensorboard(folder)
 
 
@@ -104,7 +125,13 @@ def write_markdown(inspection: Inspection, folder: str | Path) -> Path:
 
 def as_markdown(inspection: Inspection) -> str:
     """What `--format md` writes."""
-    rows = [f"| {' | '.join(cell.strip().translate(_ESCAPED) for cell in row)} |" for row in inspection.rows]
+    rows = [
+        f"| {' | '.join(cell.strip().translate(_ESCAPED) for cell in row)} |"
+        for row in inspection.rows
+    ]
     verdict = "\n".join(f"- {sentence.translate(_ESCAPED)}" for sentence in inspection.verdict)
     table = "\n".join(["| quantity | value | remark |", "|---|---:|---|", *rows])
-    return f"# What this network's parameters do\n\n{inspection.model.translate(_ESCAPED)}\n\n{verdict}\n\n{table}\n"
+    return (
+        "# What this network's parameters "
+        f"do\n\n{inspection.model.translate(_ESCAPED)}\n\n{verdict}\n\n{table}\n"
+    )

@@ -14,22 +14,30 @@ from neuromanifold.report.terms import named
 _LEAST_WIDTH = 2.0
 _LEAST_LOG = 30.0  # from the smallest value to the largest, where the scale is to be logarithmic
 _TEXTURES = (
-    '<defs><pattern id="striped" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect class="gap" width="2" height="5"/></pattern><pattern id="dotted" width="5" height="5" patternUnits="userSpaceOnUse">'
+    '<defs><pattern id="striped" width="5" height="5" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)">'
+    '<rect class="gap" width="2" height="5"/></pattern><pattern id="dotted" width="5" height="5" '
+    'patternUnits="userSpaceOnUse">'
     '<circle class="gap" cx="2.5" cy="2.5" r="1.3"/></pattern></defs>'
 )
 _GROWTH = (
-    "Where the curve is flat, further samples show nothing new; where it still rises at the right end, the sample was too small to "
+    "Where the curve is flat, further samples show nothing new; where it still rises at the right "
+    "end, the sample was too small to "
     "show all that the parameters can do."
 )
 _SPECTRUM = (
-    "Singular values of the Jacobian in float64. A rank read off floating point depends on where the line is drawn; the exact "
+    "Singular values of the Jacobian in float64. A rank read off floating point depends on where "
+    "the line is drawn; the exact "
     "rank does not."
 )
-_KERNEL = "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 of the largest is rounding."
+_KERNEL = (
+    "Square roots of the eigenvalues of the tangent kernel in float64; what is below about 1e-8 "
+    "of the largest is rounding."
+)
 _APART = " The exact rank does not depend on them."
 _BOTTLENECK = (
-    "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's rank and the others near 0: what L2 "
+    "A layer in the bottleneck (shaded) has as many singular values near 1 as the bottleneck's "
+    "rank and the others near 0: what L2 "
     "regularisation makes of deep networks."
 )
 
@@ -41,19 +49,34 @@ def spectrum_figure(found: Inspection) -> str:
     floor = max(values[0], 1e-300) * 1e-20
     index, rank = np.arange(1, len(values) + 1), _rank(found, len(values))
     kept, shown = index <= rank, np.maximum(values, floor)
-    label = "change the function" if found.dimension is not None else f"the largest of {found.rows_of_jacobian:,}"
+    label = (
+        "change the function"
+        if found.dimension is not None
+        else f"the largest of {found.rows_of_jacobian:,}"
+    )
     series = [Series(label, index[kept], shown[kept], "points", "c1")]
     if not kept.all():
         series.append(Series("zero up to rounding", index[~kept], shown[~kept], "points", "soft"))
     rules = tuple(
         Rule(float(cut.threshold), f"{name} cuts here", colour)
-        for cut, name, colour in ((found.float32, "float32", "c2"), (found.float64, "float64", "c3"))
+        for cut, name, colour in (
+            (found.float32, "float32", "c2"),
+            (found.float64, "float64", "c3"),
+        )
         if cut is not None and float(cut.threshold) > 0
     )
     below = f" Values below {floor:.0e} are drawn there." if (values < floor).any() else ""
-    alt = f"{len(values):,} values from {values[0]:.3g} down to {values[-1]:.3g}; {rank:,} of them count."
-    drawn, wide = tuple(s for s in series if len(s.x)), bool(rules) or bool(shown[0] > _LEAST_LOG * shown[-1])
-    chart = Chart("Singular values", alt, "index, largest first", "singular value", drawn, rules, log=wide)
+    alt = (
+        f"{len(values):,} values from {values[0]:.3g} down to {values[-1]:.3g}; {rank:,} of them "
+        "count."
+    )
+    drawn, wide = (
+        tuple(s for s in series if len(s.x)),
+        bool(rules) or bool(shown[0] > _LEAST_LOG * shown[-1]),
+    )
+    chart = Chart(
+        "Singular values", alt, "index, largest first", "singular value", drawn, rules, log=wide
+    )
     kernel = _KERNEL + (_APART if found.exact is not None else "")
     return figure(chart, (kernel if found.float64 is None else _SPECTRUM) + below)
 
@@ -72,7 +95,10 @@ def growth_figure(found: Inspection) -> str:
         Series("the most that so many samples allow", n, allowed, "line", "soft", dashed=True),
         Series("functional dimension, exact", n, found.growth.astype(float), "line", "c1"),
     )
-    alt = f"It is {int(found.growth[0]):,} with one sample and {last:,} with {len(n):,}; {last:,} is reached after {found.saturated_at:,}."
+    alt = (
+        f"It is {int(found.growth[0]):,} with one sample and {last:,} with {len(n):,}; {last:,} "
+        f"is reached after {found.saturated_at:,}."
+    )
     return figure(
         Chart(
             "Functional dimension against samples",
@@ -87,9 +113,13 @@ def growth_figure(found: Inspection) -> str:
 
 
 def parameters_figure(found: Inspection) -> str:
-    """One bar: parameter directions that change the function on the sample, and where the others went."""
+    """One bar: parameter directions that change the function on the sample, and where the others
+    went.
+    """
     shares = gathered(found.shares)
-    widths = [max(480 * count / found.n_params, _LEAST_WIDTH if count else 0.0) for _, count in shares]
+    widths = [
+        max(480 * count / found.n_params, _LEAST_WIDTH if count else 0.0) for _, count in shares
+    ]
     lefts = [0.0, *itertools.accumulate(width * 480 / sum(widths) for width in widths)]
     styles = [_style(index) for index in range(len(shares))]
     parts = "".join(
@@ -100,9 +130,12 @@ def parameters_figure(found: Inspection) -> str:
         f'<li><i class="key dot {" ".join(style)}"></i>{named(name)}: {count:,}</li>'
         for (name, count), style in zip(shares, styles, strict=True)
     )
-    label = html.escape("Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares))
+    label = html.escape(
+        "Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares)
+    )
     return (
-        f'<figure><svg class="bar" viewBox="0 0 480 34" role="img" aria-label="{label}">{_TEXTURES}{parts}</svg>'
+        '<figure><svg class="bar" viewBox="0 0 480 34" role="img" '
+        f'aria-label="{label}">{_TEXTURES}{parts}</svg>'
         f'<ul class="legend">{legend}</ul></figure>'
     )
 
@@ -126,12 +159,24 @@ def bottleneck_figure(found: Inspection) -> str:
     values = np.asarray(found.bottleneck.data["singular_values"].values, float)
     curves = [column for column in values.T if np.isfinite(column).any()]
     series = tuple(
-        Series("singular values" if not k else "", layers, column, "line", "c1") for k, column in enumerate(curves)
+        Series("singular values" if not k else "", layers, column, "line", "c1")
+        for k, column in enumerate(curves)
     )
-    bands = tuple(Rule(float(layer), "", "c5", vertical=True, width=1.0) for layer in found.bottleneck.layers)
-    alt = f"Singular values of {len(layers)} weight matrices; {len(found.bottleneck.layers)} layers are in the bottleneck."
+    bands = tuple(
+        Rule(float(layer), "", "c5", vertical=True, width=1.0) for layer in found.bottleneck.layers
+    )
+    alt = (
+        f"Singular values of {len(layers)} weight matrices; {len(found.bottleneck.layers)} layers "
+        "are in the bottleneck."
+    )
     chart = Chart(
-        "Bottleneck", alt, "layer", "singular value", series, (*bands, Rule(1.0, "the value 1", "soft")), from_zero=True
+        "Bottleneck",
+        alt,
+        "layer",
+        "singular value",
+        series,
+        (*bands, Rule(1.0, "the value 1", "soft")),
+        from_zero=True,
     )
     return figure(chart, _BOTTLENECK)
 
@@ -142,20 +187,34 @@ def curve_figure(found: Inspection) -> str:
     (x, y), (grid, values) = found.sample, found.curve
     data = () if y is None else (Series("data", x[:, 0], y[:, 0], "points", "soft"),)
     network = Series("network", grid, values, "line", "c1")
-    alt = f"The network over [{grid[0]:.3g}, {grid[-1]:.3g}], between {values.min():.3g} and {values.max():.3g}."
+    alt = (
+        f"The network over [{grid[0]:.3g}, {grid[-1]:.3g}], between {values.min():.3g} and "
+        f"{values.max():.3g}."
+    )
     chart = Chart("The function", alt, "input x", "output f(x)", (*data, network), whole=False)
     return figure(chart, "The network over the range of the sample.")
 
 
 def timeline_figures(timeline: Timeline) -> str:
     """One plot for each quantity that was measured over training."""
-    return '<div class="panels">' + "".join(_panel(timeline, *panel) for panel in timeline.panels()) + "</div>"
+    return (
+        '<div class="panels">'
+        + "".join(_panel(timeline, *panel) for panel in timeline.panels())
+        + "</div>"
+    )
 
 
 def _panel(timeline: Timeline, title: str, curves: dict[str, np.ndarray]) -> str:
     steps: Any = timeline.steps.astype(float)
     series = tuple(
-        Series(label if len(curves) > 1 else "", steps, values, "line", _style(k)[0], dashed=bool(_style(k)[1]))
+        Series(
+            label if len(curves) > 1 else "",
+            steps,
+            values,
+            "line",
+            _style(k)[0],
+            dashed=bool(_style(k)[1]),
+        )
         for k, (label, values) in enumerate(curves.items())
     )
     first, last = (", ".join(f"{values[i]:.4g}" for values in curves.values()) for i in (0, -1))

@@ -12,7 +12,8 @@ from neuromanifold.report.page import head
 from neuromanifold.report.style import STYLE
 from neuromanifold.runtime.files import write_text
 
-# Column widths are fixed and words may break, so that no column is pushed out of the page; below 45rem every row is a card.
+# Column widths are fixed and words may break, so that no column is pushed out of the page; below
+# 45rem every row is a card.
 _STYLE = """
 body { max-width: 75rem; }
 ul { padding-left: 1.2rem; } pre { font-size: .85rem; }
@@ -41,15 +42,26 @@ _CLASS = {
 
 
 def cells(item: Evidence, recorded: str) -> tuple[str, ...]:
-    """A statement's line: paper, id, verdict, independent cases, worst margin, seconds; what was dropped, and a verdict that differs."""
+    """A statement's line: paper, id, verdict, independent cases, worst margin, seconds; what was
+    dropped, and a verdict that differs.
+    """
     margin = "" if item.margin is None else f"{item.margin:.2g}"
     remarks = [f"recorded: {recorded}"] if item.kind != recorded else []
     remarks += [f"dropped {dropped}" for dropped in item.dropped]
-    return (item.paper, item.id, item.verdict, str(item.cases), margin, f"{item.seconds:.1f}", "; ".join(remarks))
+    return (
+        item.paper,
+        item.id,
+        item.verdict,
+        str(item.cases),
+        margin,
+        f"{item.seconds:.1f}",
+        "; ".join(remarks),
+    )
 
 
 def summary_lines(evidence: Iterable[Evidence]) -> list[str]:
-    """One line per paper: how many statements, how many of each verdict, and how many printed claims they cover.
+    """One line per paper: how many statements, how many of each verdict, and how many printed
+    claims they cover.
 
     >>> summary_lines([])
     []
@@ -62,7 +74,9 @@ def summary_lines(evidence: Iterable[Evidence]) -> list[str]:
 
 
 def _summary(paper: str, kinds: Mapping[str, int]) -> str:
-    parts = " · ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda pair: -pair[1]))
+    parts = " · ".join(
+        f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda pair: -pair[1])
+    )
     return f"{paper}: {sum(kinds.values())} statements · {parts}"
 
 
@@ -76,7 +90,11 @@ def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
     pairs = list(zip(evidence, expected, strict=True))
     summaries = "".join(map(_linked, summary_lines(evidence)))
     differing = sum(item.kind != recorded for item, recorded in pairs)
-    verdict = "Every verdict is the recorded one." if not differing else f"{differing} verdicts differ from the record."
+    verdict = (
+        "Every verdict is the recorded one."
+        if not differing
+        else f"{differing} verdicts differ from the record."
+    )
     sections = "\n".join(
         _section(paper, [pair for pair in pairs if pair[0].paper == paper])
         for paper in PAPERS
@@ -99,20 +117,26 @@ def render_ledger(evidence: Sequence[Evidence], expected: Sequence[str]) -> str:
 _MEANINGS = {
     "holds": "on every case of a range that was enumerated, or by exact algebra over it",
     "no counterexample in N": "on N independent cases that were drawn",
-    "constructive in N": "explicit networks stand for the quantity, which they bound from above: this can support a statement only",
-    "fails as printed; true instead": "with a counterexample that two routes confirm; the true statement near it is shown",
+    "constructive in N": "explicit networks stand for the quantity, which they bound from above: "
+    "this can support a statement only",
+    "fails as printed; true instead": "with a counterexample that two routes confirm; the true "
+    "statement near it is shown",
     "fails; true instead": "the same for a statement that no paper prints",
     "fails": "with a counterexample, and no true statement near it",
-    "undecided": "something was estimated, and its interval lies neither wholly inside the claim nor wholly outside",
+    "undecided": "something was estimated, and its interval lies neither wholly inside the claim "
+    "nor wholly outside",
     "not reproduced": "our run disagrees, but the print leaves out what one needs",
     "cases": "how many independent cases the conclusion was checked on",
-    "margin": "how far the worst case is from failing, 0 where both sides are equal; negative where it fails",
+    "margin": "how far the worst case is from failing, 0 where both sides are equal; negative "
+    "where it fails",
 }
 
 
 def _meanings() -> str:
     listed = "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in _MEANINGS.items())
-    return f"<details><summary>what the verdicts and columns mean</summary><dl>{listed}</dl></details>"
+    return (
+        f"<details><summary>what the verdicts and columns mean</summary><dl>{listed}</dl></details>"
+    )
 
 
 def _linked(line: str) -> str:
@@ -121,14 +145,18 @@ def _linked(line: str) -> str:
 
 
 def _section(paper: str, pairs: Sequence[tuple[Evidence, str]]) -> str:
-    return f"<h2 id={paper}>{paper}</h2><p>{html.escape(f'{coverage(paper)}')}.</p>{_unexecuted(paper)}{_table(pairs)}"
+    return (
+        "<h2 "
+        f"id={paper}>{paper}</h2><p>{html.escape(f'{coverage(paper)}')}.</p>{_unexecuted(paper)}{_table(pairs)}"
+    )
 
 
 def _unexecuted(paper: str) -> str:
     """The claims that cannot be executed, each with its place and the reason."""
     listed = [claim for claim in printed_claims(paper) if claim.not_executable]
     items = "".join(
-        f"<li>{html.escape(f'{claim.id} ({claim.place}): {claim.says}')} <small>{html.escape(claim.not_executable)}</small></li>"
+        f"<li>{html.escape(f'{claim.id} ({claim.place}): {claim.says}')} "
+        f"<small>{html.escape(claim.not_executable)}</small></li>"
         for claim in listed
     )
     return f"<details><summary>not executable</summary><ul>{items}</ul></details>" if listed else ""
@@ -145,13 +173,21 @@ def _table(pairs: Sequence[tuple[Evidence, str]]) -> str:
 def _row(item: Evidence, recorded: str) -> str:
     margin = "" if item.margin is None else f"{item.margin:.2g}"
     differs = "" if item.kind == recorded else " class=differs"
-    source = "" if item.source == "printed" else f"<br><small>{html.escape(item.source)}, not printed</small>"
-    dropped = "".join(f"<div class=dropped>dropped {html.escape(str(entry))}</div>" for entry in item.dropped)
+    source = (
+        ""
+        if item.source == "printed"
+        else f"<br><small>{html.escape(item.source)}, not printed</small>"
+    )
+    dropped = "".join(
+        f"<div class=dropped>dropped {html.escape(str(entry))}</div>" for entry in item.dropped
+    )
     return (
         f"<tr{differs}><td>{html.escape(item.id)}{source}</td>"
         f"<td>{html.escape(item.statement)}{_details(item, recorded)}</td>"
-        f'<td class="verdict {_CLASS.get(item.kind, "fails")}">{html.escape(item.verdict)}{dropped}</td>'
-        f"<td class=number data-name=cases>{item.cases}</td><td class=number data-name=margin>{margin}</td></tr>"
+        '<td class="verdict '
+        f'{_CLASS.get(item.kind, "fails")}">{html.escape(item.verdict)}{dropped}</td>'
+        f"<td class=number data-name=cases>{item.cases}</td><td class=number "
+        f"data-name=margin>{margin}</td></tr>"
     )
 
 
@@ -191,4 +227,8 @@ def _details(item: Evidence, recorded: str) -> str:
 
 
 def _fact(name: str, escaped: str) -> str:
-    return f"<pre>{escaped}</pre>" if name == "counterexample" else f"<div><b>{name}:</b> {escaped}</div>"
+    return (
+        f"<pre>{escaped}</pre>"
+        if name == "counterexample"
+        else f"<div><b>{name}:</b> {escaped}</div>"
+    )

@@ -1,4 +1,6 @@
-"""One self-contained HTML page for an inspection: nothing from elsewhere, and no script but its own."""
+"""One self-contained HTML page for an inspection: nothing from elsewhere, and no script but its
+own.
+"""
 
 import base64
 import hashlib
@@ -17,29 +19,45 @@ from neuromanifold.symmetry.account.dimension_account import DimensionAccount
 
 TITLE = "What this network's parameters do"
 _PARAMETERS = (
-    "The other directions leave it unchanged on the sample; where an account was made, they are shown with the reason."
+    "The other directions leave it unchanged on the sample; where an account was made, they are "
+    "shown with the reason."
 )
 _UNITS = (
-    "One square for each unit, or for each channel of a convolution; its colour says at what share of the samples it is on. "
-    "On this sample a unit that is always on is linear, and one that is always off could be removed."
+    "One square for each unit, or for each channel of a convolution; its colour says at what "
+    "share of the samples it is on. "
+    "On this sample a unit that is always on is linear, and one that is always off could be "
+    "removed."
 )
 _MOST_LISTED = 200
 
 
-def write(inspection: Inspection, folder: str | Path, *, title: str = TITLE, timeline: Timeline | None = None) -> Path:
+def write(
+    inspection: Inspection,
+    folder: str | Path,
+    *,
+    title: str = TITLE,
+    timeline: Timeline | None = None,
+) -> Path:
     """Write `index.html` into `folder`, atomically, and return its path."""
-    return write_text(Path(folder) / "index.html", render(inspection, title=title, timeline=timeline))
+    return write_text(
+        Path(folder) / "index.html", render(inspection, title=title, timeline=timeline)
+    )
 
 
 def render(inspection: Inspection, *, title: str = TITLE, timeline: Timeline | None = None) -> str:
-    """The page as a string; every name from outside is escaped, and the page forbids any script but its own."""
-    sections = [(name, heading, text) for name, heading, text in _sections(inspection, timeline) if text]
+    """The page as a string; every name from outside is escaped, and the page forbids any script
+    but its own.
+    """
+    sections = [
+        (name, heading, text) for name, heading, text in _sections(inspection, timeline) if text
+    ]
     verdict = "".join(f"<p>{annotated(sentence)}</p>" for sentence in inspection.verdict)
     words = glossary(verdict + "".join(text for *_, text in sections))
     sections.append(("terms", "The words", words))
     contents = "".join(f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in sections)
     body = "\n".join(
-        f'<section id="{name}" aria-labelledby="{name}-heading"><h2 id="{name}-heading">{heading}</h2>{text}</section>'
+        f'<section id="{name}" aria-labelledby="{name}-heading"><h2 '
+        f'id="{name}-heading">{heading}</h2>{text}</section>'
         for name, heading, text in sections
     )
     return f"""{head(title, STYLE + PAGE_STYLE)}
@@ -61,7 +79,10 @@ def render(inspection: Inspection, *, title: str = TITLE, timeline: Timeline | N
 def head(title: str, style: str) -> str:
     """The beginning of a page whose only script is ours: the browser is told its checksum."""
     digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src "
+        f"'sha256-{digest}'"
+    )
     return f"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -78,15 +99,31 @@ def _sections(found: Inspection, timeline: Timeline | None) -> list[tuple[str, s
     drawn_spectrum = found.float64 is not None or found.spectrum is not None
     return [
         ("numbers", "The numbers", _table(found)),
-        ("parameters", "Where the parameters went", _parameters(found) if found.dimension is not None else ""),
-        ("samples", "How many samples it takes", figures.growth_figure(found) if found.growth is not None else ""),
+        (
+            "parameters",
+            "Where the parameters went",
+            _parameters(found) if found.dimension is not None else "",
+        ),
+        (
+            "samples",
+            "How many samples it takes",
+            figures.growth_figure(found) if found.growth is not None else "",
+        ),
         ("spectrum", "Singular values", figures.spectrum_figure(found) if drawn_spectrum else ""),
         ("units", "What the units do", f"<p>{_UNITS}</p>{unit_map(found)}" if found.layers else ""),
         ("symmetry", "Symmetries and conserved quantities", _symmetry(found)),
         ("reduction", "An equivalent smaller network", reduction_section(found)),
         ("descent", "Alignment and learning rate", _descent(found)),
-        ("bottleneck", "Bottleneck", figures.bottleneck_figure(found) if found.bottleneck is not None else ""),
-        ("function", "The function", figures.curve_figure(found) if found.curve is not None else ""),
+        (
+            "bottleneck",
+            "Bottleneck",
+            figures.bottleneck_figure(found) if found.bottleneck is not None else "",
+        ),
+        (
+            "function",
+            "The function",
+            figures.curve_figure(found) if found.curve is not None else "",
+        ),
         ("training", "Over training", _training(timeline) if timeline is not None else ""),
         ("program", "The network as a program", _program(found)),
         ("how", "How long it took", _how(found)),
@@ -103,22 +140,31 @@ def _table(found: Inspection) -> str:
 
 
 def _class(name: str, value: str) -> str:
-    return " class=sub" if name.startswith(" ") else " class=none" if value == "not computed" else ""
+    return (
+        " class=sub" if name.startswith(" ") else " class=none" if value == "not computed" else ""
+    )
 
 
 def _parameters(found: Inspection) -> str:
     dimension = linked("functional dimension", "functional dimension")
-    return f"<p>The {dimension} counts the directions that change the function. {_PARAMETERS}</p>{figures.parameters_figure(found)}"
+    return (
+        f"<p>The {dimension} counts the directions that change the function. "
+        f"{_PARAMETERS}</p>{figures.parameters_figure(found)}"
+    )
 
 
 def _symmetry(found: Inspection) -> str:
     text = ""
     if found.account is not None:
-        text += f"<p>Why directions change nothing, each counted once, by the first reason that holds.</p>{_reasons(found.account)}"
+        text += (
+            "<p>Why directions change nothing, each counted once, by the first reason that "
+            f"holds.</p>{_reasons(found.account)}"
+        )
         text += _chain(found.account)
     if found.conserved is not None and len(found.conserved):
         values = [
-            (label, f"{value:.6g}") for label, value in zip(found.conserved.labels, found.conserved.values, strict=True)
+            (label, f"{value:.6g}")
+            for label, value in zip(found.conserved.labels, found.conserved.values, strict=True)
         ]
         name = linked(f"{len(values):,} conserved quantities", "conserved quantity")
         more = (
@@ -126,18 +172,24 @@ def _symmetry(found: Inspection) -> str:
             if len(values) > _MOST_LISTED
             else ""
         )
-        text += f"<details><summary>{name} of gradient flow</summary>{_pairs(values[:_MOST_LISTED])}{more}</details>"
+        text += (
+            f"<details><summary>{name} of gradient "
+            f"flow</summary>{_pairs(values[:_MOST_LISTED])}{more}</details>"
+        )
     return text
 
 
 def _reasons(account: DimensionAccount) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{named(name)}</th><td>{count:,}</td><td>{html.escape(TERMS.get(name, "a symmetry of the network"))}</td></tr>'
+        "<tr><th "
+        f'scope="row">{named(name)}</th><td>{count:,}</td><td>{html.escape(TERMS.get(name, "a symmetry of the network"))}</td></tr>'
         for name, count in account.rows[1:]
         if count
     )
     return (
-        f'<table class="facts"><tbody>{rows}</tbody></table>' if rows else "<p>All directions change the function.</p>"
+        f'<table class="facts"><tbody>{rows}</tbody></table>'
+        if rows
+        else "<p>All directions change the function.</p>"
     )
 
 
@@ -149,7 +201,8 @@ def _chain(account: DimensionAccount) -> str:
     rank = linked("rank", "functional dimension")
     grown = f"{on_regions:,} with enough samples in each of its {account.regions:,} regions"
     return (
-        f"<p>The {rank} is {on_sample:,} on the sample. It would be {grown}, and at least {reached:,} over the {account.reached:,} "
+        f"<p>The {rank} is {on_sample:,} on the sample. It would be {grown}, and at least "
+        f"{reached:,} over the {account.reached:,} "
         f"regions that further inputs reached, of {D:,} parameters.</p>{listed}"
     )
 
@@ -161,17 +214,25 @@ def _descent(found: Inspection) -> str:
     rate, sharp = linked("learning rates", "learning rate"), linked("sharpness", "sharpness")
     aligned = linked("alignment", "alignment")
     return (
-        f"<p>With the loss <code>{html.escape(d.loss)}</code> and all the samples at once, {rate} up to "
+        f"<p>With the loss <code>{html.escape(d.loss)}</code> and all the samples at once, {rate} "
+        "up to "
         f"<b>{d.largest_lr:.3g}</b> do not overshoot: the {sharp} is {d.sharpness:.4g}. "
-        f"The {aligned} of the kernel with the loss's gradient is {d.alignment:.4g}, and with the targets "
+        f"The {aligned} of the kernel with the loss's gradient is {d.alignment:.4g}, and with the "
+        "targets "
         f"{d.kernel_alignment:.3f} on a scale from 0 to 1.</p>"
     )
 
 
 def _training(timeline: Timeline) -> str:
-    missing = "".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in timeline.left_out.items())
+    missing = "".join(
+        f"<li>{html.escape(name)}: {html.escape(why)}</li>"
+        for name, why in timeline.left_out.items()
+    )
     listed = f"<p>Not measured:</p><ul>{missing}</ul>" if missing else ""
-    return f"<p>{len(timeline.steps):,} files of weights, by the step in their names.</p>{figures.timeline_figures(timeline)}{listed}"
+    return (
+        f"<p>{len(timeline.steps):,} files of weights, by the step in their "
+        f"names.</p>{figures.timeline_figures(timeline)}{listed}"
+    )
 
 
 def _program(found: Inspection) -> str:
@@ -179,19 +240,23 @@ def _program(found: Inspection) -> str:
     rows = [(name, " × ".join(map(str, shape)) or "1") for name, shape in found.tensors]
     more = f"<p>and {len(rows) - _MOST_LISTED:,} more</p>" if len(rows) > _MOST_LISTED else ""
     tensors = (
-        f"<details><summary>{len(rows):,} arrays of parameters</summary>{_pairs(rows[:_MOST_LISTED])}{more}</details>"
+        f"<details><summary>{len(rows):,} arrays of "
+        f"parameters</summary>{_pairs(rows[:_MOST_LISTED])}{more}</details>"
     )
     return f"<ul>{says}</ul>{tensors if rows else ''}" if says else ""
 
 
 def _how(found: Inspection) -> str:
     parts = [part for part in found.parts if not part.left_out]
-    return "<p>Seconds by part.</p>" + _pairs([(part.title, f"{part.seconds:.1f} s") for part in parts])
+    return "<p>Seconds by part.</p>" + _pairs(
+        [(part.title, f"{part.seconds:.1f} s") for part in parts]
+    )
 
 
 def _pairs(rows: list[tuple[str, str]]) -> str:
     listed = "".join(
-        f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(value)}</td></tr>' for name, value in rows
+        f'<tr><th scope="row">{html.escape(name)}</th><td>{html.escape(value)}</td></tr>'
+        for name, value in rows
     )
     return f'<table class="pairs"><tbody>{listed}</tbody></table>'
 
@@ -200,6 +265,7 @@ def _proof(found: Inspection) -> str:
     if found.exact is None:
         return "The functional dimension is numerical, or was not computed."
     return (
-        f"The functional dimension is {found.exact.certificate}; in Python, inspection.exact.certificate.verify(f, params, x) checks "
+        f"The functional dimension is {found.exact.certificate}; in Python, "
+        "inspection.exact.certificate.verify(f, params, x) checks "
         "it again by another prime and another route."
     )

@@ -25,10 +25,16 @@ def reduction_section(found: Inspection) -> str:
         return ""
     removed = "".join(f"<li>{html.escape(str(removal))}</li>" for removal in reduction.removed)
     net, share = perceptron(reduction.net), 100 * reduction.parameters_saved / found.n_params
-    shape = f"{reduction.neurons_saved} channels fewer" if net is None else f"the widths <code>{_widths(net)}</code>"
+    shape = (
+        f"{reduction.neurons_saved} channels fewer"
+        if net is None
+        else f"the widths <code>{_widths(net)}</code>"
+    )
     return (
-        f"<p>The {linked('reduction', 'reduction')} has {shape} and {found.n_params - reduction.parameters_saved:,} of "
-        f"{found.n_params:,} parameters ({share:.0f}% fewer). On the sample its outputs {_deviation(reduction.deviation)}.</p>"
+        f"<p>The {linked('reduction', 'reduction')} has {shape} and "
+        f"{found.n_params - reduction.parameters_saved:,} of "
+        f"{found.n_params:,} parameters ({share:.0f}% fewer). On the sample its outputs "
+        f"{_deviation(reduction.deviation)}.</p>"
         f"<ul>{removed}</ul>{_download(found)}"
     )
 
@@ -45,17 +51,27 @@ def _download(found: Inspection) -> str:
         call = "nm.reduce_width(f, params, x)" if net is None else "neuromanifold reduce MODEL DATA"
         return f"<p>Its weights take {len(data) / 1e6:.1f} MB: <code>{call}</code> gives them.</p>"
     coded = base64.b64encode(data).decode()
-    link = f'<a class="download" download="smaller.safetensors" href="data:application/octet-stream;base64,{coded}">'
+    link = (
+        '<a class="download" download="smaller.safetensors" '
+        f'href="data:application/octet-stream;base64,{coded}">'
+    )
     reader = "safetensors.numpy.load_file" if net is None else "nm.load"
-    return f"<p>{link}Download smaller.safetensors</a> ({len(data) / 1000:.0f} kB); <code>{reader}</code> reads it.</p>"
+    return (
+        f"<p>{link}Download smaller.safetensors</a> ({len(data) / 1000:.0f} kB); "
+        f"<code>{reader}</code> reads it.</p>"
+    )
 
 
 def _file(reduction: Reduction) -> bytes:
-    """The weights: of a perceptron with its architecture, of other networks under the names of their leaves."""
+    """The weights: of a perceptron with its architecture, of other networks under the names of
+    their leaves.
+    """
     if (net := perceptron(reduction.net)) is None:
         paths = jax.tree_util.tree_leaves_with_path(reduction.params)
         names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
-        return dump({k: np.ascontiguousarray(leaf) for k, (_, leaf) in zip(names, paths, strict=True)})
+        return dump(
+            {k: np.ascontiguousarray(leaf) for k, (_, leaf) in zip(names, paths, strict=True)}
+        )
     with tempfile.TemporaryDirectory() as folder:
         return save(Path(folder) / "smaller.safetensors", net, reduction.params).read_bytes()
 

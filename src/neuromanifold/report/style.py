@@ -1,4 +1,6 @@
-"""The look of every page: light and dark, narrow and wide, on paper. Text has a contrast of at least 4.5 to its ground."""
+"""The look of every page: light and dark, narrow and wide, on paper. Text has a contrast of at
+least 4.5 to its ground.
+"""
 
 from neuromanifold.numerics.palette import DARK, LIGHT
 

@@ -17,7 +17,13 @@ def print_inspection(inspection: Inspection) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=inspection.model, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        title=inspection.model,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
     table.add_column("quantity")
     table.add_column("value", justify="right", style="bold")
     table.add_column("evidence", style="dim")
@@ -37,18 +43,25 @@ def print_claims(summary: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(
-        title=f"{summary['paper']}, {summary['scale']} scale", title_justify="left", box=None, padding=(0, 2, 0, 0)
+        title=f"{summary['paper']}, {summary['scale']} scale",
+        title_justify="left",
+        box=None,
+        padding=(0, 2, 0, 0),
     )
     for column in ("figure", "claim", "measured", "borne out"):
         table.add_column(column)
     for claim in summary["claims"]:
-        table.add_row(*(in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out")))
+        table.add_row(
+            *(in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out"))
+        )
     Console(highlight=False).print(table, markup=False)
 
 
 @contextlib.contextmanager
 def numbers(json: Path | None, *read: str | None) -> Generator[Callable[[Inspection], None]]:
-    """A function that writes an inspection as JSON; where it goes to standard output (`-`), all else goes to standard error."""
+    """A function that writes an inspection as JSON; where it goes to standard output (`-`), all
+    else goes to standard error.
+    """
     if json is None:
         yield lambda inspection: None
     elif str(json) in ("-", "/dev/stdout"):
@@ -78,20 +91,31 @@ def in_words(value: Any, *, digits: int = 4) -> str:
     if isinstance(value, Mapping):
         return _mapping(value, digits)
     if isinstance(value, list | tuple):
-        return (", " if all(_plain(entry) for entry in value) else "; ").join(in_words(v, digits=digits) for v in value)
+        return (", " if all(_plain(entry) for entry in value) else "; ").join(
+            in_words(v, digits=digits) for v in value
+        )
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
-    return f"{value:.{digits}g}".replace("-", "−") if isinstance(value, float) else NEGATIVE.sub("−", str(value))
+    return (
+        f"{value:.{digits}g}".replace("-", "−")
+        if isinstance(value, float)
+        else NEGATIVE.sub("−", str(value))
+    )
 
 
 def _mapping(value: Mapping[Any, Any], digits: int) -> str:
     if value.keys() >= INTERVAL:
-        middle, low, high = (in_words(value[name], digits=digits) for name in ("value", "low", "high"))
+        middle, low, high = (
+            in_words(value[name], digits=digits) for name in ("value", "low", "high")
+        )
         rest = {name: entry for name, entry in value.items() if name not in INTERVAL}
-        return ", ".join([f"{middle} [{low}, {high}]", *([in_words(rest, digits=digits)] if rest else [])])
+        return ", ".join(
+            [f"{middle} [{low}, {high}]", *([in_words(rest, digits=digits)] if rest else [])]
+        )
     separator = ", " if all(_plain(entry) for entry in value.values()) else "; "
     return separator.join(
-        f"{BETWEEN_WORDS.sub(' ', str(name))} {in_words(v, digits=digits)}" for name, v in value.items()
+        f"{BETWEEN_WORDS.sub(' ', str(name))} {in_words(v, digits=digits)}"
+        for name, v in value.items()
     )
 
 

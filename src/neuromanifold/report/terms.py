@@ -5,50 +5,80 @@ import re
 
 TERMS = {
     "parameters": "every number that training may change; D is how many there are",
-    "parameter direction": "a way of changing all parameters at once, however little; as many are independent as there are parameters",
-    "Jacobian": "the matrix of the derivatives of every output at every sample (rows) by every parameter (columns)",
-    "rows of the Jacobian": "one for each sample and output: n samples with o outputs cannot show more than n·o independent directions",
-    "functional dimension": "the rank of the Jacobian of all outputs on the sample with respect to all parameters: how many "
+    "parameter direction": "a way of changing all parameters at once, however little; as many are "
+    "independent as there are parameters",
+    "Jacobian": "the matrix of the derivatives of every output at every sample (rows) by every "
+    "parameter (columns)",
+    "rows of the Jacobian": "one for each sample and output: n samples with o outputs cannot show "
+    "more than n·o independent directions",
+    "functional dimension": "the rank of the Jacobian of all outputs on the sample with respect "
+    "to all parameters: how many "
     "independent changes of the function, seen on the sample, parameters can make",
-    "exact": "computed with whole numbers modulo a prime at the very parameters and data, floating-point numbers taken as the "
+    "exact": "computed with whole numbers modulo a prime at the very parameters and data, "
+    "floating-point numbers taken as the "
     "fractions they are; the certificate says why no rounding and no threshold is involved",
-    "gap": "the smallest singular value that counts over the largest that does not; near 1 the rank depends on the threshold",
-    "singular value": "by how much the outputs on the sample move when the parameters move by one in the direction that belongs to it",
-    "parameter without effect": "one whose column of the Jacobian is zero: every path through it is shut on the whole sample",
-    "symmetry": "a motion of the parameters that leaves the function as it is, on the sample or everywhere",
+    "gap": "the smallest singular value that counts over the largest that does not; near 1 the "
+    "rank depends on the threshold",
+    "singular value": "by how much the outputs on the sample move when the parameters move by one "
+    "in the direction that belongs to it",
+    "parameter without effect": "one whose column of the Jacobian is zero: every path through it "
+    "is shut on the whole sample",
+    "symmetry": "a motion of the parameters that leaves the function as it is, on the sample or "
+    "everywhere",
     "gradient flow": "gradient descent with steps so small that they are a motion",
-    "conserved quantity": "a number made of the parameters that gradient flow cannot change, whatever the data and the loss; "
+    "conserved quantity": "a number made of the parameters that gradient flow cannot change, "
+    "whatever the data and the loss; "
     "each belongs to a continuous symmetry",
-    "reduction": "a smaller network that computes the same on the sample: units that are off, linear or copies of others are "
+    "reduction": "a smaller network that computes the same on the sample: units that are off, "
+    "linear or copies of others are "
     "removed and their part moved to the layers beside them",
-    "unit": "a place where the network bends: a neuron's ReLU, or one entry of a channel; it is on where it passes its input on",
-    "linear region": "a set of inputs on which every unit is on or off in the same way, so that the network is affine",
+    "unit": "a place where the network bends: a neuron's ReLU, or one entry of a channel; it is "
+    "on where it passes its input on",
+    "linear region": "a set of inputs on which every unit is on or off in the same way, so that "
+    "the network is affine",
     "always on": "the unit's input is positive at every sample looked at: it is linear there",
     "always off": "the unit's input is not positive at any sample looked at: it could be removed",
     "dead channel": "a channel that is off at every place and every sample looked at",
     "inactive neurons": "parameters that write or read a unit which is off at every sample",
-    "closed paths": "parameters that act through units which are off at every sample, and through no others",
-    "scalings": "what writes a unit can be multiplied by a number, and what reads it divided: ReLU does not mind",
-    "linear neurons": "units that are always on are linear, and any invertible mixture of them does the same",
-    "translations": "a constant added to a unit that is always on is taken off again by the biases of the next layer",
-    "shared sign patterns": "units that switch together at all samples can be mixed with each other",
-    "relations between patterns": "units whose patterns add up, as when one is on exactly where another is off, can trade with each other",
-    "confined in one unit": "the samples show a unit's weights in some directions only; changes in the others have no effect",
+    "closed paths": "parameters that act through units which are off at every sample, and through "
+    "no others",
+    "scalings": "what writes a unit can be multiplied by a number, and what reads it divided: "
+    "ReLU does not mind",
+    "linear neurons": "units that are always on are linear, and any invertible mixture of them "
+    "does the same",
+    "translations": "a constant added to a unit that is always on is taken off again by the "
+    "biases of the next layer",
+    "shared sign patterns": "units that switch together at all samples can be mixed with each "
+    "other",
+    "relations between patterns": "units whose patterns add up, as when one is on exactly where "
+    "another is off, can trade with each other",
+    "confined in one unit": "the samples show a unit's weights in some directions only; changes "
+    "in the others have no effect",
     "confined in one layer": "the same for all weights of a layer together",
     "confined in two layers": "the same for the weights of two layers in a row",
-    "linear stretches": "between units that switch the network is linear, and factors of a product can be changed while the product stays",
-    "too few samples in a region": "directions that would show if the same linear regions held more samples",
+    "linear stretches": "between units that switch the network is linear, and factors of a "
+    "product can be changed while the product stays",
+    "too few samples in a region": "directions that would show if the same linear regions held "
+    "more samples",
     "unexplained": "directions that change nothing on the sample, for a reason that was not found",
-    "NTK": "the neural tangent kernel, Jacobian times its transpose; its eigenvalues are the squared singular values",
-    "effective rank": "exp of the entropy of the eigenvalues over their sum: about how many directions carry it",
+    "NTK": "the neural tangent kernel, Jacobian times its transpose; its eigenvalues are the "
+    "squared singular values",
+    "effective rank": "exp of the entropy of the eigenvalues over their sum: about how many "
+    "directions carry it",
     "stable rank": "the sum of the eigenvalues over the largest of them",
-    "alignment": "how much of the kernel acts along the loss's gradient g, gᵀΘg/‖g‖²: the rate at which a small step of gradient "
+    "alignment": "how much of the kernel acts along the loss's gradient g, gᵀΘg/‖g‖²: the rate at "
+    "which a small step of gradient "
     "descent lowers the loss, for the length of g",
-    "sharpness": "the largest curvature of the loss when the network is replaced by its linearisation in the parameters",
-    "learning rate": "beyond 2/sharpness, gradient descent on the linearised network overshoots in some direction and grows",
-    "bottleneck": "layers that pass on the same few k directions: k singular values of their weights are near 1, the others near 0",
-    "fit": "r², one minus the mean squared error over the variance of the targets; for classes the share of samples that are right",
-    "kernel drift": "how far the tangent kernel has moved from its first record, ‖Θ − Θ₀‖/‖Θ₀‖; near 0 training is that of a linear model",
+    "sharpness": "the largest curvature of the loss when the network is replaced by its "
+    "linearisation in the parameters",
+    "learning rate": "beyond 2/sharpness, gradient descent on the linearised network overshoots "
+    "in some direction and grows",
+    "bottleneck": "layers that pass on the same few k directions: k singular values of their "
+    "weights are near 1, the others near 0",
+    "fit": "r², one minus the mean squared error over the variance of the targets; for classes "
+    "the share of samples that are right",
+    "kernel drift": "how far the tangent kernel has moved from its first record, ‖Θ − Θ₀‖/‖Θ₀‖; "
+    "near 0 training is that of a linear model",
 }
 _ROWS = (
     ("parameters without effect", "parameter without effect"),
@@ -94,7 +124,9 @@ def anchor(term: str) -> str:
 
 
 def linked(text: str, term: str) -> str:
-    """The text as a link to the term's definition, which also shows when the link is pointed at or reached by key."""
+    """The text as a link to the term's definition, which also shows when the link is pointed at
+    or reached by key.
+    """
     meaning = html.escape(f"{term}: {TERMS[term]}.")
     return f'<a class="term" href="#{anchor(term)}" data-tip="{meaning}">{html.escape(text)}</a>'
 
@@ -105,7 +137,9 @@ def row_name(name: str) -> str:
 
 
 def _of_row(name: str) -> str:
-    return next((linked(name, term) for start, term in _ROWS if name.startswith(start)), html.escape(name))
+    return next(
+        (linked(name, term) for start, term in _ROWS if name.startswith(start)), html.escape(name)
+    )
 
 
 def named(name: str) -> str:
@@ -133,6 +167,7 @@ def glossary(page: str) -> str:
     """The definitions of the terms that a page links to."""
     used = [term for term in TERMS if f'href="#{anchor(term)}"' in page]
     listed = "".join(
-        f'<dt id="{anchor(term)}">{html.escape(term)}</dt><dd>{html.escape(TERMS[term])}.</dd>' for term in used
+        f'<dt id="{anchor(term)}">{html.escape(term)}</dt><dd>{html.escape(TERMS[term])}.</dd>'
+        for term in used
     )
     return f"<dl>{listed}</dl>"

@@ -1,4 +1,6 @@
-"""The units of every layer as a map of cells: grey where always off, green where always on, blue where switching."""
+"""The units of every layer as a map of cells: grey where always off, green where always on, blue
+where switching.
+"""
 
 import html
 from collections.abc import Iterable
@@ -23,14 +25,19 @@ def unit_map(found: Inspection) -> str:
 
 
 def _layer(status: LayerStatus) -> str:
-    counts = f"{status.width:,} units: {status.switching:,} switch, {status.active:,} always on, {status.inactive:,} always off"
+    counts = (
+        f"{status.width:,} units: {status.switching:,} switch, {status.active:,} always on, "
+        f"{status.inactive:,} always off"
+    )
     if status.channels:
         counts += f"; {status.dead_channels:,} of {status.channels:,} channels dead"
     heading = f"<h3>{html.escape(_called(status.name))} <small>{counts}</small></h3>"
     cells = len(status.shares)
     if not cells or cells > _MOST_CELLS:
         return heading + (
-            "" if not cells else f"<p class=soft>A map of {cells:,} cells would be too large for a page.</p>"
+            ""
+            if not cells
+            else f"<p class=soft>A map of {cells:,} cells would be too large for a page.</p>"
         )
     return heading + _map(status, html.escape(f"{status.name}: {counts}."))
 
@@ -47,13 +54,21 @@ def _map(status: LayerStatus, label: str) -> str:
     rows = -(-n // columns)
     states = np.array([_state(share) for share in status.shares])
     paths = "".join(
-        f'<path class="{name}" d="{"".join(_cells(np.flatnonzero(states == name), columns, size))}"/>'
+        f'<path class="{name}" '
+        f'd="{"".join(_cells(np.flatnonzero(states == name), columns, size))}"/>'
         for name in ("off", "s1", "s2", "s3", "on")
     )
     shares = [_per_mille(share) for share in status.shares.tolist()]
-    data = {"columns": columns, "size": size, "kind": status.kind, "name": status.name, "shares": shares}
+    data = {
+        "columns": columns,
+        "size": size,
+        "kind": status.kind,
+        "name": status.name,
+        "shares": shares,
+    }
     return (
-        f'<figure class="cells"><svg viewBox="0 0 {_WIDTH} {rows * size:.2f}" role="img" aria-label="{label}">{paths}</svg>'
+        f'<figure class="cells"><svg viewBox="0 0 {_WIDTH} {rows * size:.2f}" role="img" '
+        f'aria-label="{label}">{paths}</svg>'
         f'<script type="application/json">{embedded(data)}</script></figure>'
     )
 

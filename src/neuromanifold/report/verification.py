@@ -11,7 +11,8 @@ from neuromanifold.report.ledger import cells, facts, summary_lines
 def examined(
     evidence: Any, total: int, recorded: Any, small: bool, json: Path | None, held: list[Any]
 ) -> tuple[list[Any], list[str]]:
-    """Show each statement's line as it comes, with a bar below; the evidence and the recorded verdicts.
+    """Show each statement's line as it comes, with a bar below; the evidence and the recorded
+    verdicts.
 
     `json` always holds what it held before, with what has been found since.
     """
@@ -26,10 +27,18 @@ def examined(
 
     found: list[Any] = []
     verdicts: list[str] = []
-    columns = (TextColumn("statements"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("statements"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task("statements", total=total)
-        show = functools.partial(progress.console.print, markup=False, highlight=False, soft_wrap=True)
+        show = functools.partial(
+            progress.console.print, markup=False, highlight=False, soft_wrap=True
+        )
         show(_line("paper", "id", "verdict", "cases", "margin", "s", ""))
         for item in evidence:
             found.append(item)
@@ -41,7 +50,11 @@ def examined(
     for line in summary_lines(found):
         print(line)
     differing = sum(item.kind != verdict for item, verdict in zip(found, verdicts, strict=True))
-    print("every verdict is the recorded one" if not differing else f"{differing} verdicts differ from the record")
+    print(
+        "every verdict is the recorded one"
+        if not differing
+        else f"{differing} verdicts differ from the record"
+    )
     if json is not None:
         print(f"wrote {json}")
     return found, verdicts
@@ -55,5 +68,7 @@ def print_facts(found: list[Any], expected: list[str]) -> None:
             print(f"  {name}: " + value.replace("\n", "\n    "))
 
 
-def _line(paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str) -> str:
+def _line(
+    paper: str, name: str, verdict: str, cases: str, margin: str, seconds: str, remark: str
+) -> str:
     return f"{paper:<11} {name:<26} {verdict:<31} {cases:>7} {margin:>9} {seconds:>6}  {remark}".rstrip()

@@ -1,1 +1,3 @@
-"""What the machine gives: devices, processes, threads, memory, files that are whole or absent, progress."""
+"""What the machine gives: devices, processes, threads, memory, files that are whole or absent,
+progress.
+"""

@@ -1,4 +1,5 @@
-"""Files that notice when a bit of them has changed: their last line is the SHA-256 of all that stands before it.
+"""Files that notice when a bit of them has changed: their last line is the SHA-256 of all that
+stands before it.
 
 HDF5 and zip ignore what follows their own end, so that other programs read such files as before.
 """
@@ -33,7 +34,9 @@ def write_sealed(path: str | Path, write: Callable[[Path], object]) -> Path:
 
 
 def check_seal(path: str | Path, remedy: str) -> None:
-    """Refuse a file whose checksum is missing or is not that of its content; the sentence ends with `remedy`."""
+    """Refuse a file whose checksum is missing or is not that of its content; the sentence ends
+    with `remedy`.
+    """
     path = Path(path)
     size = path.stat().st_size - LENGTH
     with path.open("rb") as file:
@@ -41,7 +44,8 @@ def check_seal(path: str | Path, remedy: str) -> None:
         found = file.read(LENGTH)
     if size < 0 or not found.startswith(_MARK):
         raise ValueError(
-            f"{path} has no checksum at its end: it is cut short, or not written by this version; {remedy}."
+            f"{path} has no checksum at its end: it is cut short, or not written by this version; "
+            f"{remedy}."
         )
     if found != _seal(path, size):
         raise ValueError(f"{path} is damaged: its checksum is not that of its content; {remedy}.")
@@ -72,14 +76,27 @@ def write_archive(path: str | Path, header: dict[str, Any], arrays: dict[str, np
 
 
 def read_archive(path: str | Path, remedy: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays, after every check: seal, names, sizes. No code runs, and nothing is decompressed."""
+    """The header and the arrays, after every check: seal, names, sizes. No code runs, and
+    nothing is decompressed.
+    """
     path = Path(path)
     check_seal(path, remedy)
     try:
         with zipfile.ZipFile(path) as archive:
-            content = {entry.filename.removesuffix(".npy"): _member(archive, entry) for entry in archive.infolist()}
+            content = {
+                entry.filename.removesuffix(".npy"): _member(archive, entry)
+                for entry in archive.infolist()
+            }
         header = json.loads(content.pop(_HEADER).tobytes())
-    except (OSError, ValueError, KeyError, EOFError, RecursionError, NotImplementedError, zipfile.BadZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        RecursionError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+    ) as error:
         raise ValueError(f"{path} cannot be read ({error}); {remedy}.") from None
     if not isinstance(header, dict):
         raise ValueError(f"{path} cannot be read (its header is no table); {remedy}.")
@@ -87,8 +104,14 @@ def read_archive(path: str | Path, remedy: str) -> tuple[dict[str, Any], dict[st
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
-    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.file_size != entry.compress_size:
-        raise ValueError(f"{entry.filename[:80]!r} is compressed or encrypted, which this library never writes")
+    if (
+        entry.compress_type != zipfile.ZIP_STORED
+        or entry.flag_bits & 1
+        or entry.file_size != entry.compress_size
+    ):
+        raise ValueError(
+            f"{entry.filename[:80]!r} is compressed or encrypted, which this library never writes"
+        )
     return read_npy(io.BytesIO(archive.read(entry)), entry.file_size, strings=True)
 
 

@@ -1,4 +1,6 @@
-"""Independent tasks on a Dask cluster: a local one of so many processes, or the one at an address."""
+"""Independent tasks on a Dask cluster: a local one of so many processes, or the one at an
+address.
+"""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +11,9 @@ RETRIES = 3
 
 @contextmanager
 def cluster(workers: int | None = None, scheduler: str | None = None) -> Generator[Any]:
-    """A Dask client; `None` where neither workers nor a scheduler are asked for, and tasks then run in this process."""
+    """A Dask client; `None` where neither workers nor a scheduler are asked for, and tasks then
+    run in this process.
+    """
     if workers is None and scheduler is None:
         yield None
         return
@@ -19,11 +23,16 @@ def cluster(workers: int | None = None, scheduler: str | None = None) -> Generat
         from dask.distributed import Client, LocalCluster
     except ImportError:
         raise ValueError(
-            "`workers` and `scheduler` need Dask, which is not installed; install it: pip install 'neuromanifold[cluster]'."
+            "`workers` and `scheduler` need Dask, which is not installed; install it: pip install "
+            "'neuromanifold[cluster]'."
         ) from None
     if scheduler is None:
         made = LocalCluster(
-            n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address="", silence_logs=50
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit=0,
+            dashboard_address="",
+            silence_logs=50,
         )
         with made, Client(made) as client:
             yield client
@@ -32,20 +41,28 @@ def cluster(workers: int | None = None, scheduler: str | None = None) -> Generat
         client = Client(scheduler, timeout="10s")
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"`scheduler` is {scheduler!r}, which does not answer ({error}); pass the address that `dask scheduler` prints."
+            f"`scheduler` is {scheduler!r}, which does not answer ({error}); pass the address "
+            "that `dask scheduler` prints."
         ) from None
     with client:
         yield client
 
 
-def completed(client: Any, work: Callable[..., Any], tasks: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:
-    """(name, `work(*arguments)`) of each task as it ends. On a cluster, a task whose worker dies is done again elsewhere."""
+def completed(
+    client: Any, work: Callable[..., Any], tasks: Mapping[str, tuple[Any, ...]]
+) -> Iterator[tuple[str, Any]]:
+    """(name, `work(*arguments)`) of each task as it ends. On a cluster, a task whose worker dies
+    is done again elsewhere.
+    """
     if client is None:
         yield from ((name, work(*arguments)) for name, arguments in tasks.items())
         return
     from dask.distributed import as_completed
 
-    names = {client.submit(work, *arguments, pure=False, retries=RETRIES): name for name, arguments in tasks.items()}
+    names = {
+        client.submit(work, *arguments, pure=False, retries=RETRIES): name
+        for name, arguments in tasks.items()
+    }
     try:
         for future in as_completed(list(names)):
             yield names[future], future.result()

@@ -1,4 +1,6 @@
-"""The devices of this process, the mesh they form, and what to do when one of them runs out of memory."""
+"""The devices of this process, the mesh they form, and what to do when one of them runs out of
+memory.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -27,7 +29,9 @@ def devices() -> list[Any]:
 
 
 def multiplies_float64_faster() -> bool:
-    """Whether the device multiplies float64 matrices faster than float32 ones at full precision (H200: 62 against 50 TF/s)."""
+    """Whether the device multiplies float64 matrices faster than float32 ones at full precision
+    (H200: 62 against 50 TF/s).
+    """
     return any(name in devices()[0].device_kind for name in ("H100", "H200"))
 
 
@@ -43,11 +47,15 @@ def _mesh(places: tuple[Any, ...]) -> Mesh:
 
 
 def spread(tree: Any, over: Mesh) -> Any:
-    """Arrays with their first axis shared out among the devices, or whole on each where it does not divide."""
+    """Arrays with their first axis shared out among the devices, or whole on each where it does
+    not divide.
+    """
 
     def placed(a: Any) -> Any:
         divides = a.ndim > 0 and a.shape[0] % over.size == 0
-        return jax.device_put(a, NamedSharding(over, PartitionSpec(AXIS) if divides else PartitionSpec()))
+        return jax.device_put(
+            a, NamedSharding(over, PartitionSpec(AXIS) if divides else PartitionSpec())
+        )
 
     return jax.tree.map(placed, tree)
 
@@ -58,7 +66,8 @@ def whole(tree: Any, over: Mesh) -> Any:
 
 
 def in_halves(work: Callable[[int], Result], block: int, what: str) -> Result:
-    """`work(block)`; where a device has no memory for it, with half of `block`, and so on, saying so each time.
+    """`work(block)`; where a device has no memory for it, with half of `block`, and so on, saying
+    so each time.
 
     >>> def work(block):
     ...     if block > 3:
@@ -73,11 +82,14 @@ def in_halves(work: Callable[[int], Result], block: int, what: str) -> Result:
         try:
             return work(block)
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
-            if block == 1 or not (isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)):
+            if block == 1 or not (
+                isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+            ):
                 raise
         block //= 2
         warnings.warn(
-            f"a device ran out of memory; going on with blocks of {block} {what}. Pass a smaller `memory` to begin there.",
+            f"a device ran out of memory; going on with blocks of {block} {what}. Pass a smaller "
+            "`memory` to begin there.",
             BlockHalved,
             stacklevel=2,
         )

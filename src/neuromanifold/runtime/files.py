@@ -8,10 +8,12 @@ from pathlib import Path
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the old file untouched.
+    """Let `write` fill a temporary neighbour of `path`, then rename it: an interruption leaves the
+    old file untouched.
 
-    The file has the permissions that the umask gives to new files, or those of the file it replaces. A link stays a link; a pipe or
-    a device is written to, since a rename would put a file in its place.
+    The file has the permissions that the umask gives to new files, or those of the file it
+    replaces. A link stays a link; a pipe or a device is written to, since a rename would put a file
+    in its place.
     """
     path = _behind_links(Path(path))
     if path.exists() and not path.is_file():
@@ -22,7 +24,9 @@ def write_atomically(path: str | Path, write: Callable[[Path], object]) -> Path:
     permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
     try:
         write(temporary)
-        temporary.chmod(permissions)  # some writers put a file of their own in the place of this one
+        temporary.chmod(
+            permissions
+        )  # some writers put a file of their own in the place of this one
         _flush(temporary)
         temporary.replace(path)
     finally:
@@ -53,15 +57,20 @@ def write_text(path: str | Path, text: str) -> Path:
     return write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def check_output(path: str | Path, name: str = "path", *, read: Iterable[str | Path | None] = ()) -> Path:
-    """`path` as a file that can be written, its folder made where there is none; refused before any work is done.
+def check_output(
+    path: str | Path, name: str = "path", *, read: Iterable[str | Path | None] = ()
+) -> Path:
+    """`path` as a file that can be written, its folder made where there is none; refused before any
+    work is done.
 
     What the same command reads (`read`) is not overwritten.
     """
     path = Path(path)
     for other in read:
         if other is not None and path.exists() and Path(other).exists() and path.samefile(other):
-            raise FileExistsError(f"`{name}` is {str(path)!r}, which is read here; name another file.")
+            raise FileExistsError(
+                f"`{name}` is {str(path)!r}, which is read here; name another file."
+            )
     if path.is_dir():
         raise IsADirectoryError(f"`{name}` is {str(path)!r}, which is a folder; name a file in it.")
     if str(path) == "-":
@@ -69,12 +78,16 @@ def check_output(path: str | Path, name: str = "path", *, read: Iterable[str | P
     if not path.exists() or path.is_file():
         check_folder(_behind_links(path).parent, name)
     if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(f"`{name}` is {str(path)!r}, which may not be written; name another file.")
+        raise PermissionError(
+            f"`{name}` is {str(path)!r}, which may not be written; name another file."
+        )
     return path
 
 
 def check_folder(folder: str | Path, name: str = "out") -> Path:
-    """`folder` as one that exists and takes files, made where it is absent; refused before any work is done."""
+    """`folder` as one that exists and takes files, made where it is absent; refused before any
+    work is done.
+    """
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,6 +95,7 @@ def check_folder(folder: str | Path, name: str = "out") -> Path:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise type(error)(
-            f"`{name}` cannot be written into {str(folder)!r} ({reason}); name a folder that can be."
+            f"`{name}` cannot be written into {str(folder)!r} ({reason}); name a folder that can "
+            "be."
         ) from None
     return folder

@@ -1,4 +1,6 @@
-"""Ctrl-C: answered in a sentence that says what is on disk, and within seconds even where Python cannot answer itself."""
+"""Ctrl-C: answered in a sentence that says what is on disk, and within seconds even where Python
+cannot answer itself.
+"""
 
 import os
 import signal
@@ -26,11 +28,13 @@ if byte:
 
 @contextmanager
 def answering(on_disk: str) -> Generator[None]:
-    """In the block, Ctrl-C ends the program with `on_disk`, a sentence; at the latest after `SECONDS`.
+    """In the block, Ctrl-C ends the program with `on_disk`, a sentence; at the latest after
+    `SECONDS`.
 
-    A call into compiled code may hold Python for minutes, and then no handler of it can run. So a small process waits
-    beside the program, hears of the signal through a pipe, and kills the program where the block is not left in time.
-    Files are written whole or not at all, so that nothing is damaged by that.
+    A call into compiled code may hold Python for minutes, and then no handler of it can run. So a
+    small process waits beside the program, hears of the signal through a pipe, and kills the
+    program where the block is not left in time. Files are written whole or not at all, so that
+    nothing is damaged by that.
     """
     with _watched(f"neuromanifold: interrupted; {on_disk}"):
         try:
@@ -47,7 +51,9 @@ def _watched(message: str) -> Generator[None]:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     command = [sys.executable, "-I", "-S", "-c", _WATCHER, str(SECONDS), str(os.getpid()), message]
-    watcher = subprocess.Popen(command, stdin=reading, stdout=subprocess.DEVNULL, start_new_session=True)
+    watcher = subprocess.Popen(
+        command, stdin=reading, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     os.close(reading)
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     try:

@@ -15,21 +15,28 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def memory_budget(memory: int | float | str | None = None, *, device: bool = False) -> int:
-    """Bytes that temporaries may take: `memory`, else `$NEUROMANIFOLD_MEMORY`, else min(2 GiB, a quarter of the machine).
+    """Bytes that temporaries may take: `memory`, else `$NEUROMANIFOLD_MEMORY`, else min(2 GiB, a
+    quarter of the machine).
 
-    `device=True` is for temporaries of JAX: where its default device is an accelerator, a quarter of that one's memory.
+    `device=True` is for temporaries of JAX: where its default device is an accelerator, a quarter
+    of that one's memory.
 
     >>> memory_budget("1.5G")
     1610612736
     """
     name, given = (
-        ("memory", memory) if memory is not None else (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))
+        ("memory", memory)
+        if memory is not None
+        else (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))
     )
     if given is None:
         return (accelerator_memory() // 4 if device else 0) or min(2 * _GIB, machine_memory() // 4)
     budget = _parse(given)
     if budget <= 0:
-        raise ValueError(f"`{name}` is {given!r}; pass a positive number of bytes, or a string such as '512M' or '2G'.")
+        raise ValueError(
+            f"`{name}` is {given!r}; pass a positive number of bytes, or a string such as '512M' "
+            "or '2G'."
+        )
     return budget
 
 
@@ -52,10 +59,13 @@ def accelerator_memory() -> int:
 
 @functools.cache
 def machine_memory() -> int:
-    """Bytes of memory this process may use: the control group's limit where there is one, else the machine's."""
+    """Bytes of memory this process may use: the control group's limit where there is one, else
+    the machine's.
+    """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [
-        _read_limit(Path(p)) for p in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+        _read_limit(Path(p))
+        for p in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
     ]
     return min([physical, *(limit for limit in limits if limit is not None)])
 
@@ -68,7 +78,9 @@ def _read_limit(path: Path) -> int | None:
 
 
 def give_back() -> None:
-    """Return to the system what was freed and the C library keeps (glibc's does: hundreds of megabytes after many small arrays)."""
+    """Return to the system what was freed and the C library keeps (glibc's does: hundreds of
+    megabytes after many small arrays).
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

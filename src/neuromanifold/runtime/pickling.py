@@ -1,4 +1,6 @@
-"""Objects that hold functions: pickled where these can be found by a name, and refused in a sentence where one cannot."""
+"""Objects that hold functions: pickled where these can be found by a name, and refused in a
+sentence where one cannot.
+"""
 
 import copy
 import importlib
@@ -17,7 +19,9 @@ class Nameless(TypeError):
 
 @dataclass(frozen=True)
 class _Bound:
-    """What a module calls `name`: a lambda, or a function with a derivative of its own, which pickle would not look for there."""
+    """What a module calls `name`: a lambda, or a function with a derivative of its own, which
+    pickle would not look for there.
+    """
 
     module: str
     name: str
@@ -27,10 +31,14 @@ class _Bound:
 
 
 class ByName:
-    """Pickled with its functions by their names in their modules. A copy in memory needs no names."""
+    """Pickled with its functions by their names in their modules. A copy in memory needs no
+    names.
+    """
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: _checked(jax.tree.map(_named, value), name) for name, value in vars(self).items()}
+        return {
+            name: _checked(jax.tree.map(_named, value), name) for name, value in vars(self).items()
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({name: jax.tree.map(_function, value) for name, value in state.items()})
@@ -62,7 +70,8 @@ def _checked(value: Any, name: str) -> Any:
         raise
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise Nameless(
-            f"`{name.strip('_')}` cannot be pickled ({str(error).rstrip('.')}); define its functions with `def` at the top "
+            f"`{name.strip('_')}` cannot be pickled ({str(error).rstrip('.')}); define its "
+            "functions with `def` at the top "
             "of a module."
         ) from None
     return value

@@ -12,7 +12,8 @@ _TRUSTED, _MOST = 2.0, 4.0
 
 @dataclass
 class Clock:
-    """What is left, by the estimates and by how they have done so far. `seconds` are those of the sections, in their order.
+    """What is left, by the estimates and by how they have done so far. `seconds` are those of the
+    sections, in their order.
 
     >>> clock = Clock((10.0, 20.0), now=lambda: 0.0)
     >>> clock.begin(1, at=15.0)                     # the first took half as long again as it should have
@@ -28,7 +29,9 @@ class Clock:
         self._index, self._pace = 0, 1.0
 
     def begin(self, index: int, at: float | None = None) -> None:
-        """Section `index` begins. The pace is what the finished ones took over their estimates, once these are long enough to tell."""
+        """Section `index` begins. The pace is what the finished ones took over their estimates,
+        once these are long enough to tell.
+        """
         self._index, self._begun = index, self.now() if at is None else at
         planned = sum(self.seconds[:index])
         if planned >= _TRUSTED:
@@ -49,18 +52,29 @@ class Clock:
 
 @contextmanager
 def shown(progress: bool, sections: Sequence[tuple[str, float]]) -> Generator[Bar]:
-    """A function that takes the index of the section which begins; the estimate is written first where it is long."""
+    """A function that takes the index of the section which begins; the estimate is written first
+    where it is long.
+    """
     if not progress or not sections:
         yield lambda index: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     from rich.text import Text
 
     console = Console(stderr=True, highlight=False)
     if (total := sum(seconds for _, seconds in sections)) > _LONG:
         parts = ", ".join(f"{title} {seconds:.0f} s" for title, seconds in sections if seconds >= 1)
-        console.print(f"about {total:.0f} s in all ({parts}); Ctrl-C keeps what is done", markup=False)
+        console.print(
+            f"about {total:.0f} s in all ({parts}); Ctrl-C keeps what is done", markup=False
+        )
     clock = Clock([seconds for _, seconds in sections])
 
     class Left(ProgressColumn):

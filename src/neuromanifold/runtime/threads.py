@@ -1,4 +1,6 @@
-"""Threads: work beside the caller, who hears Ctrl-C; one BLAS thread for as long as anyone wants it; one caller of LAPACK."""
+"""Threads: work beside the caller, who hears Ctrl-C; one BLAS thread for as long as anyone wants
+it; one caller of LAPACK.
+"""
 
 import atexit
 import os
@@ -16,7 +18,8 @@ _abandoned: list[threading.Thread] = []
 _users = 0
 
 lapack = threading.RLock()
-"""Held by programs that call LAPACK: such a call occupies a thread of XLA's pool and waits for others of it, so that two
+"""Held by programs that call LAPACK: such a call occupies a thread of XLA's pool and waits for
+others of it, so that two
 programs at a time wait for each other for ever where the pool has two."""
 
 
@@ -27,11 +30,13 @@ def cores() -> int:
 
 @contextmanager
 def one_blas_thread() -> Generator[None]:
-    """OpenBLAS on one thread in the block, and its own number again when the last of overlapping blocks is left.
+    """OpenBLAS on one thread in the block, and its own number again when the last of overlapping
+    blocks is left.
 
-    jaxlib spreads a batch of matrices over the cores already. Its threads wait by spinning, which made the singular values
-    of a 100×361 matrix a hundred times slower on a busy machine, and they have been seen to return nan for a finite matrix
-    (scipy 1.17's OpenBLAS called by jaxlib); and with one thread the digits do not depend on the number of cores.
+    jaxlib spreads a batch of matrices over the cores already. Its threads wait by spinning, which
+    made the singular values of a 100×361 matrix a hundred times slower on a busy machine, and they
+    have been seen to return nan for a finite matrix (scipy 1.17's OpenBLAS called by jaxlib); and
+    with one thread the digits do not depend on the number of cores.
     """
     _enter()
     try:
@@ -42,7 +47,9 @@ def one_blas_thread() -> Generator[None]:
 
 def _enter() -> None:
     global _users
-    import_module("scipy.linalg")  # jaxlib takes its LAPACK from scipy, and only what is loaded can be limited
+    import_module(
+        "scipy.linalg"
+    )  # jaxlib takes its LAPACK from scipy, and only what is loaded can be limited
     from threadpoolctl import threadpool_limits
 
     with _LOCK:
@@ -60,10 +67,12 @@ def _leave() -> None:
 
 
 def beside(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int = 1) -> list[Any]:
-    """`work(*row)` for every row, `workers` at a time, in threads of their own; the results in order.
+    """`work(*row)` for every row, `workers` at a time, in threads of their own; the results in
+    order.
 
-    The caller waits in Python and so hears Ctrl-C at once, which it would not inside a compiled program: what runs is then
-    left to end by itself, what has not begun never does. The first error is raised as it came.
+    The caller waits in Python and so hears Ctrl-C at once, which it would not inside a compiled
+    program: what runs is then left to end by itself, what has not begun never does. The first error
+    is raised as it came.
 
     >>> beside(pow, [(2, 3), (3, 2)], workers=2)
     [8, 9]
@@ -102,7 +111,9 @@ def beside(work: Callable[..., Any], rows: Sequence[Sequence[Any]], workers: int
 
 
 def _next(done: queue.SimpleQueue[Any]) -> Any:
-    """The next entry; looks up now and then, since a signal may have come to another thread than the one that waits."""
+    """The next entry; looks up now and then, since a signal may have come to another thread than
+    the one that waits.
+    """
     while True:
         try:
             return done.get(timeout=0.2)
@@ -112,8 +123,13 @@ def _next(done: queue.SimpleQueue[Any]) -> Any:
 
 @atexit.register
 def _end() -> None:
-    """A thread inside a compiled program cannot be stopped, and Python aborts where one outlives it."""
-    if any(thread.is_alive() for thread in _abandoned) and getattr(sys, "last_type", None) is KeyboardInterrupt:
+    """A thread inside a compiled program cannot be stopped, and Python aborts where one outlives
+    it.
+    """
+    if (
+        any(thread.is_alive() for thread in _abandoned)
+        and getattr(sys, "last_type", None) is KeyboardInterrupt
+    ):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(130)

@@ -1,7 +1,8 @@
-"""Files from elsewhere, read with nothing believed: what a file claims is checked against its size before memory is spent.
+"""Files from elsewhere, read with nothing believed: what a file claims is checked against its size
+before memory is spent.
 
-An archive may be a bomb (6 MB that become 6 GB), claim shapes that are not there, name a member twice, be encrypted.
-Each is refused in one sentence before it is read.
+An archive may be a bomb (6 MB that become 6 GB), claim shapes that are not there, name a member
+twice, be encrypted. Each is refused in one sentence before it is read.
 """
 
 import io
@@ -36,13 +37,16 @@ _MOST_JSON_PARTS = 1_000_000
 def unreadable(path: Path, problem: str) -> ValueError:
     """The one sentence for a file that is damaged, or is not what its name says."""
     return ValueError(
-        f"`path` is {str(path)!r}, which cannot be read ({problem}); write it again, or pass another file."
+        f"`path` is {str(path)!r}, which cannot be read ({problem}); write it again, or pass "
+        "another file."
     )
 
 
 @contextmanager
 def open_archive(path: Path) -> Generator[zipfile.ZipFile]:
-    """A zip archive whose directory is small, whose members are distinct, plain, and fit into memory together."""
+    """A zip archive whose directory is small, whose members are distinct, plain, and fit into
+    memory together.
+    """
     try:
         with path.open("rb") as handle:
             if handle.read(2) != b"PK":
@@ -52,12 +56,21 @@ def open_archive(path: Path) -> Generator[zipfile.ZipFile]:
             with zipfile.ZipFile(handle) as archive:
                 _check_members(path, archive.infolist())
                 yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, OverflowError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        struct.error,
+        OverflowError,
+    ) as error:
         raise unreadable(path, f"damaged, or not what its name says: {error}") from None
 
 
 def _check_directory_size(path: Path, handle: Any) -> None:
-    """Python's reader makes an object of every entry before one can look; so the directory's size is looked at first."""
+    """Python's reader makes an object of every entry before one can look; so the directory's
+    size is looked at first.
+    """
     size = handle.seek(0, os.SEEK_END)
     start = max(0, size - 2**16 - 22)
     handle.seek(start)
@@ -78,7 +91,11 @@ def _large_directory_size(handle: Any, locator: bytes) -> int:
         return 0xFFFFFFFF
     handle.seek(struct.unpack("<Q", locator[8:16])[0])
     record = handle.read(56)
-    return struct.unpack("<Q", record[40:48])[0] if record[:4] == b"PK\6\6" and len(record) == 56 else 0xFFFFFFFF
+    return (
+        struct.unpack("<Q", record[40:48])[0]
+        if record[:4] == b"PK\6\6" and len(record) == 56
+        else 0xFFFFFFFF
+    )
 
 
 def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
@@ -90,10 +107,13 @@ def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise unreadable(
                 path,
-                f"its member {member.filename!r} is compressed by method {member.compress_type}, which is neither none nor deflate",
+                f"its member {member.filename!r} is compressed by method {member.compress_type}, "
+                "which is neither none nor deflate",
             )
         if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
-            raise unreadable(path, f"its member {member.filename!r} claims another size than it has")
+            raise unreadable(
+                path, f"its member {member.filename!r} claims another size than it has"
+            )
     check_size(path, sum(member.file_size for member in members))
 
 
@@ -102,7 +122,9 @@ def check_size(path: Path, total: int) -> None:
     on_disk = path.stat().st_size
     if total > _HARMLESS and total > _LARGEST_RATIO * on_disk:
         raise unreadable(
-            path, f"{on_disk:,} bytes that would become {total:,}; arrays that are really so regular, save uncompressed"
+            path,
+            f"{on_disk:,} bytes that would become {total:,}; arrays that are really so regular, "
+            "save uncompressed",
         )
     if total > machine_memory() // 2:
         raise unreadable(path, f"its {total:,} bytes are more than half of this machine's memory")
@@ -113,7 +135,9 @@ def read_member(path: Path, archive: zipfile.ZipFile, name: str, largest: int) -
     member = archive.getinfo(name)
     if member.file_size > largest:
         raise unreadable(
-            path, f"its member {name!r} takes {member.file_size:,} bytes, more than the {largest:,} that it may"
+            path,
+            f"its member {name!r} takes {member.file_size:,} bytes, more than the {largest:,} "
+            "that it may",
         )
     return archive.read(member)
 
@@ -130,20 +154,35 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_array(path: Path, stream: Any, size: int, what: str) -> np.ndarray:
-    """One array, allocated only after its shape and dtype have been found to fill the bytes that are there."""
+    """One array, allocated only after its shape and dtype have been found to fill the bytes that
+    are there.
+    """
     head = io.BytesIO(stream.read(min(size, _LARGEST_ARRAY_HEADER + 12)))
     try:
         version = np.lib.format.read_magic(head)
-        reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        reader = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
         shape, fortran, dtype = reader(head, max_header_size=_LARGEST_ARRAY_HEADER)
     except Exception as error:  # NumPy parses the header as Python, which fails in many ways
         raise unreadable(
-            path, f"damaged, or not what its name says: {what} has no array's header, {first_line(error)}"
+            path,
+            f"damaged, or not what its name says: {what} has no array's header, "
+            f"{first_line(error)}",
         ) from None
     if dtype.kind not in "fiubc" or dtype.hasobject:
-        raise unreadable(path, f"{what} holds {dtype}, not numbers; Python objects are never loaded")
-    if any(type(n) is not int or n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != size - head.tell():
-        raise unreadable(path, f"damaged: {what} claims the shape {_shortened(shape)} of {dtype} in {size:,} bytes")
+        raise unreadable(
+            path, f"{what} holds {dtype}, not numbers; Python objects are never loaded"
+        )
+    if (
+        any(type(n) is not int or n < 0 for n in shape)
+        or math.prod(shape) * dtype.itemsize != size - head.tell()
+    ):
+        raise unreadable(
+            path,
+            f"damaged: {what} claims the shape {_shortened(shape)} of {dtype} in {size:,} bytes",
+        )
     array = np.empty(math.prod(shape), dtype)
     _fill(path, array, head.read(), stream, what)
     return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
@@ -165,7 +204,9 @@ def read_json(path: Path, text: bytes, what: str) -> Any:
     """A JSON text, refused where it is large, deep, or names a key twice."""
     parts = sum(text.count(mark) for mark in (b"{", b"[", b","))
     if len(text) > _LARGEST_JSON or parts > _MOST_JSON_PARTS:
-        raise unreadable(path, f"{what} has {parts:,} parts in {len(text):,} bytes, more than any network needs")
+        raise unreadable(
+            path, f"{what} has {parts:,} parts in {len(text):,} bytes, more than any network needs"
+        )
     try:
         return json.loads(text, object_pairs_hook=_distinct)
     except RecursionError:
@@ -215,7 +256,9 @@ def read_npy(file: Any, size: int, *, strings: bool = False) -> np.ndarray:
         count *= length  # Python's integers do not overflow
     claimed, there = count * dtype.itemsize, size - file.tell()
     if claimed != there:
-        raise ValueError(f"it claims shape {_shown(shape)} of {dtype}, {claimed} bytes, and holds {there}")
+        raise ValueError(
+            f"it claims shape {_shown(shape)} of {dtype}, {claimed} bytes, and holds {there}"
+        )
     a = np.frombuffer(file.read(there), dtype).reshape(shape, order="F" if fortran else "C")
     return a.copy() if a.flags.c_contiguous else np.ascontiguousarray(a)
 
@@ -238,4 +281,6 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def _shown(shape: tuple[int, ...]) -> str:
-    return str(shape) if len(shape) < 9 else f"({', '.join(map(str, shape[:8]))}, … {len(shape)} axes)"
+    return (
+        str(shape) if len(shape) < 9 else f"({', '.join(map(str, shape[:8]))}, … {len(shape)} axes)"
+    )

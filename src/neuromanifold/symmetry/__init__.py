@@ -1,4 +1,6 @@
-"""Groups acting on parameters: actions, generators, orbits, the dimension account, conserved quantities, teleportation, reduction."""
+"""Groups acting on parameters: actions, generators, orbits, the dimension account, conserved
+quantities, teleportation, reduction.
+"""
 
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount, dimension_account
 from neuromanifold.symmetry.account.equivalence import HiddenEquivalence, hidden_equivalence
@@ -12,7 +14,13 @@ from neuromanifold.symmetry.conservation.laws import ConservationLaws, conservat
 from neuromanifold.symmetry.conservation.teleport import Teleportation, teleport
 from neuromanifold.symmetry.conservation.training import teleporting
 from neuromanifold.symmetry.discovery.discover import Discovery, discover
-from neuromanifold.symmetry.groups.base import AbstractGroup, Composition, ContinuousGroup, Element, LieGroup
+from neuromanifold.symmetry.groups.base import (
+    AbstractGroup,
+    Composition,
+    ContinuousGroup,
+    Element,
+    LieGroup,
+)
 from neuromanifold.symmetry.groups.batch import BatchGroup
 from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup, Renaming
 from neuromanifold.symmetry.groups.dense import Dense

@@ -1,6 +1,13 @@
-"""The differential of θ ↦ f_θ(X): Jacobian, kernel, spectrum, functional dimension, alignment, linearisation, infinite width."""
+"""The differential of θ ↦ f_θ(X): Jacobian, kernel, spectrum, functional dimension, alignment,
+linearisation, infinite width.
+"""
 
-from neuromanifold.tangent.curvature import curvatures, largest_stable_lr, output_hessian_norm, sharpness
+from neuromanifold.tangent.curvature import (
+    curvatures,
+    largest_stable_lr,
+    output_hessian_norm,
+    sharpness,
+)
 from neuromanifold.tangent.infinite import (
     InfiniteKernels,
     KernelOptions,
@@ -18,11 +25,19 @@ from neuromanifold.tangent.kernel.routes import Plan, kernel_plan
 from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
 from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
 from neuromanifold.tangent.prediction.ensemble import EnsembleFlow, ensemble_flow
-from neuromanifold.tangent.prediction.gaussian_process import Posterior, gp_posterior, log_marginal_likelihood
+from neuromanifold.tangent.prediction.gaussian_process import (
+    Posterior,
+    gp_posterior,
+    log_marginal_likelihood,
+)
 from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, kernel_flow
 from neuromanifold.tangent.prediction.linearize import linearize
 from neuromanifold.tangent.rank.certificate import JacobianCertificate
-from neuromanifold.tangent.rank.dimension import UntrustworthyRank, functional_dimension, single_precision_rank
+from neuromanifold.tangent.rank.dimension import (
+    UntrustworthyRank,
+    functional_dimension,
+    single_precision_rank,
+)
 from neuromanifold.tangent.rank.jacobian import jacobian
 
 __all__ = [

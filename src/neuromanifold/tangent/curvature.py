@@ -1,4 +1,6 @@
-"""Second-order numbers by products alone: the output's Hessian, the sharpness of a loss, and the learning rate it allows."""
+"""Second-order numbers by products alone: the output's Hessian, the sharpness of a loss, and the
+learning rate it allows.
+"""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,10 +26,12 @@ _KINDS = ("gauss-newton", "hessian")
 def output_hessian_norm(
     f: Model, params: Any, x: Any, *, output: int = 0, rtol: float = 1e-6, dtype: Any = np.float64
 ) -> Float[Any, " n"]:
-    """‖∇²_θ f_output(x_i)‖, the spectral norm of the output's Hessian at each sample.   [teleport, Eq. 19]
+    """‖∇²_θ f_output(x_i)‖, the spectral norm of the output's Hessian at each sample.
+    [teleport, Eq. 19]
 
-    By Lanczos on Hessian–vector products, in float64 (`dtype="float32"` on request), also under `jit`. For a network in NTK
-    scaling it falls like 1/√width, which is why wide networks train as their linearisation does.
+    By Lanczos on Hessian–vector products, in float64 (`dtype="float32"` on request), also under
+    `jit`. For a network in NTK scaling it falls like 1/√width, which is why wide networks train as
+    their linearisation does.
 
     >>> output_hessian_norm(lambda params, x: params[0] * params[1] * x, np.array([1.0, 2.0]), np.array([[3.0]])).round(12)
     array([3.])
@@ -36,14 +40,19 @@ def output_hessian_norm(
         params, x = checked(f, params, x, dtype=dtype)
         outputs = output_size(f, params, x)
         if not 0 <= output < outputs:
-            raise ValueError(f"`output` is {output} but the model has {outputs} outputs; pass 0 to {outputs - 1}.")
+            raise ValueError(
+                f"`output` is {output} but the model has {outputs} outputs; pass 0 to "
+                f"{outputs - 1}."
+            )
         return leave(_hessian_norms(f, output, rtol, np.dtype(dtype), params, x))
 
 
 @compiled("f", "output", "rtol", "dtype")
 def _hessian_norms(f: Model, output: int, rtol: float, dtype: np.dtype, params: Any, x: Any) -> Any:
     size = n_columns(params)
-    return jax.lax.map(lambda row: _norm(Product(_hessian, (f, output)), (params, row), size, rtol, dtype), x)
+    return jax.lax.map(
+        lambda row: _norm(Product(_hessian, (f, output)), (params, row), size, rtol, dtype), x
+    )
 
 
 @runtime_checkable
@@ -70,14 +79,16 @@ def sharpness(
     rtol: float = 1e-9,
     modulo: Symmetries | None = None,
 ) -> Any:
-    """The largest curvature of a loss: of JᵀHJ, H its Hessian in the outputs (`"gauss-newton"`), or of ∇²_θ loss (`"hessian"`).
+    """The largest curvature of a loss: of JᵀHJ, H its Hessian in the outputs (`"gauss-newton"`), or
+    of ∇²_θ loss (`"hessian"`).
 
-    The first is the curvature of the linearised model's loss, for ½‖f − y‖²/n equal to λ_max(Θ)/n; the second that of the
-    loss itself, the eigenvalue of largest magnitude with its sign. By Lanczos, in float64, one product a step, never a
-    matrix. A float; a 0-d array under `jit`.
+    The first is the curvature of the linearised model's loss, for ½‖f − y‖²/n equal to λ_max(Θ)/n;
+    the second that of the loss itself, the eigenvalue of largest magnitude with its sign. By
+    Lanczos, in float64, one product a step, never a matrix. A float; a 0-d array under `jit`.
 
-    A symmetry multiplies it by any factor. With `modulo=group` it is that of the directions orthogonal to the orbit in a metric that
-    the group preserves, so that moving along the orbit does not change it (see `curvatures`).
+    A symmetry multiplies it by any factor. With `modulo=group` it is that of the directions
+    orthogonal to the orbit in a metric that the group preserves, so that moving along the orbit
+    does not change it (see `curvatures`).
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> sharpness(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
@@ -101,26 +112,33 @@ def curvatures(
 ) -> Float[Any, " k"]:
     """The k largest eigenvalues (by magnitude) of the Gauss–Newton matrix or the Hessian of a loss.
 
-    With `modulo=group`: those of PBP at θ⋆, the point of the orbit nearest to the origin, P the projection on the directions
-    orthogonal to the orbit. θ⋆ is the same for all points of an orbit up to orthogonal elements, so these eigenvalues are too: they
-    are those of B in the metric ⟨Dg v, Dg w⟩, gθ = θ⋆.
+    With `modulo=group`: those of PBP at θ⋆, the point of the orbit nearest to the origin, P the
+    projection on the directions orthogonal to the orbit. θ⋆ is the same for all points of an orbit
+    up to orthogonal elements, so these eigenvalues are too: they are those of B in the metric ⟨Dg
+    v, Dg w⟩, gθ = θ⋆.
     """
     if kind not in _KINDS:
         raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
     if not (modulo is None or isinstance(modulo, Symmetries)):
         raise TypeError(
-            f"`modulo` is {indefinite(modulo)}, which has no orbit of generators; pass a continuous group such as "
+            f"`modulo` is {indefinite(modulo)}, which has no orbit of generators; pass a "
+            "continuous group such as "
             "nm.symmetry_group(net), or nm.symmetry.discover(…).group of any network."
         )
     with boundary(params, x, y) as leave:
-        params, x = checked(f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64)
+        params, x = checked(
+            f, params if modulo is None else modulo.shortest(params), x, dtype=np.float64
+        )
         y = check_target(f, params, x, y, loss)
         check_loss(loss, y)
         fn = _gauss_newton if kind == "gauss-newton" else _loss_hessian
         arguments = (params, x, promote(y, np.float64))
         product, arguments = Product(fn, (f, loss)), arguments
         if modulo is not None:
-            product, arguments = Product(_beside, (fn, f, loss)), (_along(modulo.generators(params)), *arguments)
+            product, arguments = (
+                Product(_beside, (fn, f, loss)),
+                (_along(modulo.generators(params)), *arguments),
+            )
         return leave(largest_eigenpairs(product, arguments, n_columns(params), k, rtol=rtol).values)
 
 
@@ -139,11 +157,15 @@ def _beside(fn: Any, f: Model, loss: Loss, along: Any, params: Any, x: Any, y: A
     return beside(fn(f, loss, params, x, y, beside(v.astype(along.dtype))))
 
 
-def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0) -> Any:
-    """2(1 + momentum) / sharpness: beyond it gradient descent on the linearised model diverges; inf where nothing bends.
+def largest_stable_lr(
+    f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0
+) -> Any:
+    """2(1 + momentum) / sharpness: beyond it gradient descent on the linearised model diverges; inf
+    where nothing bends.
 
-    With heavy-ball momentum β the step θ ← θ + βΔ − η∇L contracts a direction of curvature λ exactly when ηλ < 2(1 + β). For
-    squared errors that is the kernel's top eigenvalue; for other losses the curvature is that at the current outputs.
+    With heavy-ball momentum β the step θ ← θ + βΔ − η∇L contracts a direction of curvature λ
+    exactly when ηλ < 2(1 + β). For squared errors that is the kernel's top eigenvalue; for other
+    losses the curvature is that at the current outputs.
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> largest_stable_lr(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
@@ -159,7 +181,9 @@ def largest_stable_lr(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse
 
 
 def _norm(product: Product, arguments: Any, size: int, rtol: float, dtype: Any) -> Any:
-    """The largest |eigenvalue|. Two are asked for: the Hessian of a ReLU network has them in pairs ±λ."""
+    """The largest |eigenvalue|. Two are asked for: the Hessian of a ReLU network has them in
+    pairs ±λ.
+    """
     found = largest_eigenpairs(product, arguments, size, min(2, size), rtol=rtol, dtype=dtype)
     return jnp.abs(found.values[0])
 
@@ -173,11 +197,15 @@ def _hessian(f: Model, output: int, params: Any, sample: Any, v: Any) -> Any:
 
 def _gauss_newton(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    prediction, change = jax.jvp(lambda p: called(f, unravel(p), x), (flat,), (v.astype(flat.dtype),))
+    prediction, change = jax.jvp(
+        lambda p: called(f, unravel(p), x), (flat,), (v.astype(flat.dtype),)
+    )
     curved = jax.jvp(lambda z: jax.grad(loss)(z, y), (prediction,), (change,))[1]
     return jax.vjp(lambda p: called(f, unravel(p), x), flat)[1](curved)[0]
 
 
 def _loss_hessian(f: Model, loss: Loss, params: Any, x: Any, y: Any, v: Any) -> Any:
     flat, unravel = ravel_pytree(params)
-    return jax.jvp(jax.grad(lambda p: loss(called(f, unravel(p), x), y)), (flat,), (v.astype(flat.dtype),))[1]
+    return jax.jvp(
+        jax.grad(lambda p: loss(called(f, unravel(p), x), y)), (flat,), (v.astype(flat.dtype),)
+    )[1]

@@ -14,7 +14,11 @@ from neuromanifold.bottleneck import (
     two_point_bound,
 )
 from neuromanifold.bottleneck.passage import squared_norm
-from neuromanifold.papers.bottleneck.example20 import example20, example20_excess, representation_lipschitz
+from neuromanifold.papers.bottleneck.example20 import (
+    example20,
+    example20_excess,
+    representation_lipschitz,
+)
 from neuromanifold.papers.bottleneck.summary_statistics import (
     descent,
     summary_cost,
@@ -31,7 +35,9 @@ def test_folded_interpolants_grow_as_theorem_10_says(dimension, folds):
     for i in found:
         np.testing.assert_allclose(i.net(i.params, i.x), i.y, atol=1e-9)
         cells = np.floor(i.y * 2 ** folds[found.index(i)]).astype(int)
-        assert len(np.unique(cells, axis=0)) == len(i.y), "one point in each cell: the target is k*-dimensional"
+        assert len(np.unique(cells, axis=0)) == len(i.y), (
+            "one point in each cell: the target is k*-dimensional"
+        )
     assert int(jacobian_rank(found[0].net, found[0].params, found[0].x, exact=True)) == 1
     steep = np.polyfit(np.log(sizes), np.log([i.steepest for i in found]), 1)[0]
     traces = np.polyfit(np.log(sizes), np.log([i.trace for i in found]), 1)[0]
@@ -39,7 +45,9 @@ def test_folded_interpolants_grow_as_theorem_10_says(dimension, folds):
     assert abs(steep - (1 - 1 / dimension)) < 0.05
     assert traces > 2 - 2 / dimension - 0.1, "the rate of the theorem at its least c₁"
     assert np.all(c1 >= 2 * (1 - 1 / dimension) * np.log(sizes))
-    assert np.ptp(np.diff(c1) / np.diff(np.log(sizes))) < 0.35 * np.mean(np.diff(c1) / np.diff(np.log(sizes)))
+    assert np.ptp(np.diff(c1) / np.diff(np.log(sizes))) < 0.35 * np.mean(
+        np.diff(c1) / np.diff(np.log(sizes))
+    )
     assert all(i.trace >= i.exponent_side for i in found), "with the theorem's constant taken as 1"
 
 
@@ -86,7 +94,9 @@ def test_example_20_costs_three_per_layer_while_its_representations_diverge(rng)
     assert np.all(np.diff(far) < 0)
     np.testing.assert_allclose(far[-1], 12 * (10.0**8) ** -0.5, rtol=0.01)
     stretch = [representation_lipschitz(*n, x).max() for n in nets]
-    np.testing.assert_allclose(np.log(stretch[1:]), (depths[1:] - 2) / 2 * depths[1:] ** -0.75, rtol=0.2)
+    np.testing.assert_allclose(
+        np.log(stretch[1:]), (depths[1:] - 2) / 2 * depths[1:] ** -0.75, rtol=0.2
+    )
     assert stretch[0] < stretch[1] < stretch[2]
     for n in nets:
         assert two_point_bound(*n, x).excess >= -1e-9
@@ -95,7 +105,9 @@ def test_example_20_costs_three_per_layer_while_its_representations_diverge(rng)
 def test_example_20_with_bounded_representations_costs_more():
     """Control: with ε = 0 nothing diverges, and the norm stays 3 above 3L at every depth."""
     for depth in (10, 1000):
-        np.testing.assert_allclose(squared_norm(*example20(depth, epsilon=0.0)) - 3 * depth, 3.0, rtol=1e-12)
+        np.testing.assert_allclose(
+            squared_norm(*example20(depth, epsilon=0.0)) - 3 * depth, 3.0, rtol=1e-12
+        )
 
 
 def test_summary_statistics_follow_their_own_equation(rng):
@@ -107,7 +119,9 @@ def test_summary_statistics_follow_their_own_equation(rng):
 
     options = {"rtol": 1e-11, "atol": 1e-13, "t_eval": np.linspace(0, 1, 20)}
     high = solve_ivp(flow, (0, 1), v, **options).y.T
-    low = solve_ivp(lambda _, u: summary_rates(u), (0, 1), summary_statistics(v, w)[0], **options).y.T
+    low = solve_ivp(
+        lambda _, u: summary_rates(u), (0, 1), summary_statistics(v, w)[0], **options
+    ).y.T
     np.testing.assert_allclose(summary_statistics(high, w), low, atol=1e-8)
     np.testing.assert_allclose(
         summary_cost(low), [np.sum((np.outer(a, a) - np.outer(w, w)) ** 2) for a in high], atol=1e-8

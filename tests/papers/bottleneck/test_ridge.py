@@ -1,4 +1,6 @@
-"""Ridge training: closed forms, depths side by side, both phases, and what the ridge does to the network."""
+"""Ridge training: closed forms, depths side by side, both phases, and what the ridge does to the
+network.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +33,16 @@ def trained():
 def test_linear_ridge_regression_in_closed_form(rng):
     x, y = rng.normal(size=(30, 4)), rng.normal(size=(30, 3))
     start = np.zeros((2, 3, 4))
-    done = train_ridge(lambda p, x: x @ p.T, start, x, y, key=jax.random.key(0), ridge=0.1, steps=50, tolerance=1e-10)
+    done = train_ridge(
+        lambda p, x: x @ p.T,
+        start,
+        x,
+        y,
+        key=jax.random.key(0),
+        ridge=0.1,
+        steps=50,
+        tolerance=1e-10,
+    )
     n = y.size
     expected = np.linalg.solve(x.T @ x / n + 0.1 * np.eye(4), x.T @ y / n).T
     np.testing.assert_allclose(done.params, np.stack([expected] * 2), atol=1e-9)
@@ -40,12 +51,16 @@ def test_linear_ridge_regression_in_closed_form(rng):
 
 
 def test_a_deep_linear_network_pays_the_representation_cost():
-    """loss + λ‖θ‖² at depth L minimises (s − 1)² + λ d L s^{2/L} over s, for a target with d singular values 1."""
+    """loss + λ‖θ‖² at depth L minimises (s − 1)² + λ d L s^{2/L} over s, for a target with d
+    singular values 1.
+    """
     d, L, ridge = 2, 3, 0.02
     net = nm.MLP((d,) * (L + 1), "identity", bias=False)
     x = np.sqrt(d) * np.eye(d)
     start = tuple(nm.Layer(np.eye(d)[None]) for _ in range(L))
-    done = train_ridge(net, start, x, x, key=jax.random.key(0), ridge=ridge, steps=300, tolerance=1e-11, polish=300)
+    done = train_ridge(
+        net, start, x, x, key=jax.random.key(0), ridge=ridge, steps=300, tolerance=1e-11, polish=300
+    )
     s = np.linspace(0.5, 1, 200_001)
     best = np.min((s - 1) ** 2 + ridge * d * L * s ** (2 / L))
     np.testing.assert_allclose(done.objective, best, rtol=1e-8)
@@ -63,7 +78,9 @@ def test_depths_side_by_side_are_the_networks_apart(rng):
 
     together = jax.vmap(jax.grad(lambda p: loss(FAMILY, p)))(params)
     assert not np.asarray(together["open"]).any()
-    for (net, p), (_, gradient) in zip(FAMILY.members(params), FAMILY.members(together), strict=True):
+    for (net, p), (_, gradient) in zip(
+        FAMILY.members(params), FAMILY.members(together), strict=True
+    ):
         apart = jax.grad(lambda q, net=net: loss(net, q))(p)
         for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(apart), strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
@@ -83,7 +100,9 @@ def test_closed_layers_stay_closed_and_uncounted(trained):
     assert np.array_equal(done.params["open"], np.asarray(params["open"]))
     assert not done.params["hidden"].weight[0].any()
     for (net, p), norm in zip(FAMILY.members(done.params), done.squared_norm, strict=True):
-        np.testing.assert_allclose(sum(float(np.sum(a**2)) for a in jax.tree.leaves(p)), norm, rtol=1e-12)
+        np.testing.assert_allclose(
+            sum(float(np.sum(a**2)) for a in jax.tree.leaves(p)), norm, rtol=1e-12
+        )
         assert net.depth == len(p)
 
 
@@ -105,19 +124,27 @@ def test_without_ridge_nothing_balances(rng):
     """Control: an unbalanced start stays unbalanced."""
     net = nm.MLP((2, 3, 1))
     start = net.init(key=jax.random.key(0))
-    start = (nm.Layer(3 * start[0].weight, 3 * start[0].bias), nm.Layer(start[1].weight / 3, start[1].bias))
+    start = (
+        nm.Layer(3 * start[0].weight, 3 * start[0].bias),
+        nm.Layer(start[1].weight / 3, start[1].bias),
+    )
     x = rng.normal(size=(20, 2)).astype(np.float32)
-    done = train_ridge(net, alone(start), x, x[:, :1], key=jax.random.key(0), ridge=0.0, steps=200, polish=50)
+    done = train_ridge(
+        net, alone(start), x, x[:, :1], key=jax.random.key(0), ridge=0.0, steps=200, polish=50
+    )
     assert balance_defect(net, jax.tree.map(lambda a: a[0], done.params)) > 0.5
 
 
 @pytest.mark.parametrize(
-    "options, message", [({"ridge": -1.0}, "`ridge` is -1.0"), ({"ridge": 0.1, "polish": -1}, "`polish` is -1")]
+    "options, message",
+    [({"ridge": -1.0}, "`ridge` is -1.0"), ({"ridge": 0.1, "polish": -1}, "`polish` is -1")],
 )
 def test_bad_input(options, message):
     x = np.ones((2, 1))
     with pytest.raises(ValueError, match=message):
-        train_ridge(lambda p, x: x * p, np.zeros((1, 1)), x, x, key=jax.random.key(0), steps=1, **options)
+        train_ridge(
+            lambda p, x: x * p, np.zeros((1, 1)), x, x, key=jax.random.key(0), steps=1, **options
+        )
 
 
 def test_a_family_needs_depths_of_two_or_more():

@@ -1,4 +1,6 @@
-"""`bottleneck`: planted errors change the verdict, counterexamples are right by hand, figure statements read any scale."""
+"""`bottleneck`: planted errors change the verdict, counterexamples are right by hand, figure
+statements read any scale.
+"""
 
 import itertools
 import math
@@ -27,7 +29,10 @@ from neuromanifold.papers.bottleneck.statements.cases import chain, network
 from neuromanifold.papers.output import Claim, write_summary
 from papers.support import assert_recorded, plant, statement_name
 
-ROWS = "linear, expansion, ranks, Thm 3, P 4, P 5, P 13, Thm 6, trace, Thm 7, Cor 8, P 9, Thm 10, Sec 5, Ex 20, Fig 1, Fig 2"
+ROWS = (
+    "linear, expansion, ranks, Thm 3, P 4, P 5, P 13, Thm 6, trace, Thm 7, Cor 8, P 9, Thm 10, "
+    "Sec 5, Ex 20, Fig 1, Fig 2"
+)
 
 
 def statement(name):
@@ -53,11 +58,21 @@ PLANTED = [
     ("P 4 (1)", second, "composed_root", lambda f, g: np.sqrt(f) - np.sqrt(g)),
     ("P 4 (3)", second, "second_of_linear", lambda A, L: cost.expansion(A, 2 * L)),
     ("P 5 (only if)", identity, "signed_gap", lambda r, a: 2.0),
-    ("P 13", identity, "change_term", lambda nuclear, square: 2 * nuclear / square if square else 0.0),
+    (
+        "P 13",
+        identity,
+        "change_term",
+        lambda nuclear, square: 2 * nuclear / square if square else 0.0,
+    ),
     ("Thm 6", layers, "budget", lambda f: f.c1 + 2 * f.log_determinant),
     ("Thm 7 (layers)", layers, "layer_share", lambda total, m: total / (m + 1)),
     ("P 9", narrow, "proved_constant", lambda case: 1.5 * case.net.depth),
-    ("P 9 (slopes)", narrow, "sloped_constant", lambda case: case.net.depth * (abs(case.slope) or 1.0)),
+    (
+        "P 9 (slopes)",
+        narrow,
+        "sloped_constant",
+        lambda case: case.net.depth * (abs(case.slope) or 1.0),
+    ),
     ("Thm 10 (c₁)", interpolants, "least_cost", lambda n, k: -2 * (1 - 1 / k) * math.log(n) - 20),
     ("Sec 5 (along w)", dynamics, "axis_rate", lambda norm, u: 8 * (norm - 1) * u),
     ("Sec 5 (across w)", dynamics, "rest_rate", lambda norm, u: -4 * norm * u),
@@ -74,10 +89,14 @@ def quick(chosen):
     def few(rng, draws):
         return itertools.islice(chosen.cases(rng, draws), 60)
 
-    return replace(chosen, cases=few, amended=None if chosen.amended is None else quick(chosen.amended))
+    return replace(
+        chosen, cases=few, amended=None if chosen.amended is None else quick(chosen.amended)
+    )
 
 
-@pytest.mark.parametrize(("name", "module", "formula", "wrong"), PLANTED, ids=[p[0] for p in PLANTED])
+@pytest.mark.parametrize(
+    ("name", "module", "formula", "wrong"), PLANTED, ids=[p[0] for p in PLANTED]
+)
 def test_a_planted_error_changes_the_verdict(monkeypatch, name, module, formula, wrong):
     chosen = quick(statement(name))
     before = examine(chosen, draws=2).kind
@@ -133,7 +152,9 @@ def test_corollary_8_fails_where_one_point_is_far_and_holds_point_by_point():
     far = layers.far_point(400, Fraction(1, 20), 100.0)
     printed = layers.measure_planarity(far, averaged=True)
     by_hand = layers.confirm_planarity(far)
-    np.testing.assert_allclose((printed.left / printed.right) ** 2, by_hand.left / by_hand.right, rtol=1e-4)
+    np.testing.assert_allclose(
+        (printed.left / printed.right) ** 2, by_hand.left / by_hand.right, rtol=1e-4
+    )
     assert by_hand.left == 9975.0
     assert not by_hand.holds
     assert layers.measure_planarity(far, averaged=False).holds
@@ -142,21 +163,32 @@ def test_corollary_8_fails_where_one_point_is_far_and_holds_point_by_point():
 def test_shrunk_targets_are_fitted_for_less_than_the_printed_bound():
     found = interpolants.folded_interpolant(2, 1, 10)
     small = interpolants.shrunk(found, 0.01)
-    np.testing.assert_allclose(interpolants.outputs(small.net, small.params, small.x), 0.01 * found.y, atol=1e-12)
+    np.testing.assert_allclose(
+        interpolants.outputs(small.net, small.params, small.x), 0.01 * found.y, atol=1e-12
+    )
     assert small.c1 < 0 < math.log(4) < found.c1
 
 
 FITS = [
-    "rank 3 at L = 5–23: slope 2.030 ± 0.220, with a term 1/L 3.037 ± 0.034, of (loss + λ‖θ‖²)/λ 2.000",
+    "rank 3 at L = 5–23: slope 2.030 ± 0.220, with a term 1/L 3.037 ± 0.034, of (loss + λ‖θ‖²)/λ "
+    "2.000",
     "rank 3 at L = 24–31: slope 3.010 ± 0.040, of (loss + λ‖θ‖²)/λ 2.800",
 ]
 
 
 def planted_summary(out, **measured):
-    """A summary of figure claims with these numbers, as a study writes it; what is not given was not measured."""
-    texts = {"affine": "1a", "smaller middle rank": "1a", "Training fails": "1a", "middle grows": "1b"}
+    """A summary of figure claims with these numbers, as a study writes it; what is not given was
+    not measured.
+    """
+    texts = {
+        "affine": "1a",
+        "smaller middle rank": "1a",
+        "Training fails": "1a",
+        "middle grows": "1b",
+    }
     claims = [
-        Claim(figure, word, measured.get(word.split()[0], "not measured"), True) for word, figure in texts.items()
+        Claim(figure, word, measured.get(word.split()[0], "not measured"), True)
+        for word, figure in texts.items()
     ]
     write_summary(out, "bottleneck", "paper", claims)
     return lambda paper: out / "summary.json"
@@ -170,7 +202,13 @@ def kinds(summaries):
 def test_deep_networks_that_fit_refute_the_failure_of_training(tmp_path):
     ranks, costs = {"24": 3, "31": 3, "32": 4}, {"24": 0.003, "31": 0.003, "32": 0.05}
     found = kinds(
-        planted_summary(tmp_path, affine=FITS, smaller=ranks, Training=costs, middle={"24": 3, "31": 10, "32": 1})
+        planted_summary(
+            tmp_path,
+            affine=FITS,
+            smaller=ranks,
+            Training=costs,
+            middle={"24": 3, "31": 10, "32": 1},
+        )
     )
     assert found == {
         "Fig 1 (slope)": "not reproduced",
@@ -179,9 +217,17 @@ def test_deep_networks_that_fit_refute_the_failure_of_training(tmp_path):
         "Fig 1 (middle)": "no counterexample",
     }
     zero = kinds(
-        planted_summary(tmp_path, affine=FITS[1:], smaller=dict.fromkeys(ranks, 0), Training=dict.fromkeys(costs, 0.5))
+        planted_summary(
+            tmp_path,
+            affine=FITS[1:],
+            smaller=dict.fromkeys(ranks, 0),
+            Training=dict.fromkeys(costs, 0.5),
+        )
     )
-    assert (zero["Fig 1 (failure)"], zero["Fig 1 (slope)"]) == ("no counterexample", "no counterexample")
+    assert (zero["Fig 1 (failure)"], zero["Fig 1 (slope)"]) == (
+        "no counterexample",
+        "no counterexample",
+    )
 
 
 def test_what_was_not_measured_says_nothing(tmp_path):
@@ -192,7 +238,9 @@ def test_the_recorded_summary_is_read_and_unlearned_numbers_fail():
     figures = [s for s in STATEMENTS if s.row == "Fig 2"]
     assert [examine(s).kind for s in figures] == ["not reproduced", *["no counterexample"] * 3]
     orbits = statement("Fig 2 (c)")
-    unlearned = replace(orbits, cases=lambda rng, draws: [{"variance within orbits": 0.4, "untrained": 0.4}])
+    unlearned = replace(
+        orbits, cases=lambda rng, draws: [{"variance within orbits": 0.4, "untrained": 0.4}]
+    )
     assert examine(unlearned).kind.startswith("unconfirmed")
 
 

@@ -14,9 +14,17 @@ from neuromanifold.papers.bottleneck.symmetry import SymmetryStudy
 from neuromanifold.papers.bottleneck.theory import TheoryStudy
 
 TINY = {
-    1: DepthStudy(LatentTask(samples=20), depths=(3, 4, 5), width=5, steps=20, polish=0, probed=4, seeds=2),
+    1: DepthStudy(
+        LatentTask(samples=20), depths=(3, 4, 5), width=5, steps=20, polish=0, probed=4, seeds=2
+    ),
     2: SymmetryStudy(
-        DescentTask(samples=20, dimension=3, steps=4), depth=7, width=5, steps=20, polish=0, ridge=1e-3, shown_layer=3
+        DescentTask(samples=20, dimension=3, steps=4),
+        depth=7,
+        width=5,
+        steps=20,
+        polish=0,
+        ridge=1e-3,
+        shown_layer=3,
     ),
     3: TheoryStudy(folds=(1, 2), depth=12, polyline=(4, 8)),
 }
@@ -32,7 +40,9 @@ def test_the_latent_task_depends_on_two_of_eight_directions():
     other, _ = LatentTask(samples=400, seed=1).draw()
     assert not np.array_equal(x, other)
     smooth = [
-        np.sum(np.linalg.svd(a - a.mean(0), compute_uv=False)[:6] ** 2) / np.sum((a - a.mean(0)) ** 2) for a in (x, y)
+        np.sum(np.linalg.svd(a - a.mean(0), compute_uv=False)[:6] ** 2)
+        / np.sum((a - a.mean(0)) ** 2)
+        for a in (x, y)
     ]
     assert smooth[1] > 0.97 > smooth[0], "y lies closer to a surface of few dimensions than x"
 
@@ -52,8 +62,15 @@ def test_the_descent_task_is_a_function_of_two_statistics_up_to_its_noise():
 def planted(norms, ranks, losses=None, ridge=0.001):
     depths = np.arange(4, 4 + len(norms))
     losses = np.full(len(norms), 0.01) if losses is None else losses
-    data = {"squared_norm": norms, "middle_rank": ranks, "loss": losses, "objective": losses + ridge * norms}
-    return xr.Dataset({k: ("depth", np.asarray(v)) for k, v in data.items()}, {"depth": depths}, {"ridge": ridge})
+    data = {
+        "squared_norm": norms,
+        "middle_rank": ranks,
+        "loss": losses,
+        "objective": losses + ridge * norms,
+    }
+    return xr.Dataset(
+        {k: ("depth", np.asarray(v)) for k, v in data.items()}, {"depth": depths}, {"ridge": ridge}
+    )
 
 
 def test_ranges_are_cut_where_the_rank_changes_and_slopes_are_fitted(rng):
@@ -96,8 +113,12 @@ def test_reproduce_leaves_figures_data_and_claims(tmp_path, monkeypatch):
     expected = {f"figure{n}.{kind}" for n in (1, 2, 3) for kind in ("png", "svg", "nc")}
     expected |= {"summary.json", "blocks"}
     assert {p.name for p in tmp_path.iterdir()} == expected
-    assert json.loads((tmp_path / "summary.json").read_text())["claims"] == json.loads(json.dumps(summary["claims"]))
-    assert {"1a", "1b", "2a", "2b", "2c", "Thm 6", "Thm 10", "P 9", "Ex 20"} <= {c["figure"] for c in summary["claims"]}
+    assert json.loads((tmp_path / "summary.json").read_text())["claims"] == json.loads(
+        json.dumps(summary["claims"])
+    )
+    assert {"1a", "1b", "2a", "2b", "2c", "Thm 6", "Thm 10", "P 9", "Ex 20"} <= {
+        c["figure"] for c in summary["claims"]
+    }
     with xr.open_dataset(tmp_path / "figure1.nc", engine="h5netcdf") as data:
         assert data["singular_values"].dims == ("depth", "layer", "index")
         assert np.isnan(data["singular_values"].sel(depth=3, layer=5)).all()
@@ -109,7 +130,10 @@ def test_reproduce_leaves_figures_data_and_claims(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "options, message",
-    [({"figure": 7}, "`figure` is 7; this study has"), ({"scale": "huge"}, "`scale` is 'huge'; pass")],
+    [
+        ({"figure": 7}, "`figure` is 7; this study has"),
+        ({"scale": "huge"}, "`scale` is 'huge'; pass"),
+    ],
 )
 def test_bad_input(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,6 @@
-"""The complexity paper's statements: planted errors change the verdict, and the counterexamples hold as numbers."""
+"""The complexity paper's statements: planted errors change the verdict, and the counterexamples
+hold as numbers.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -13,8 +15,23 @@ from neuromanifold.papers import Statement, StudyCases, examine, reading
 from neuromanifold.papers.check import Interval
 from neuromanifold.papers.complexity import statements as paper
 from neuromanifold.papers.complexity.statements import account as accounts
-from neuromanifold.papers.complexity.statements import action, bounds, critical, figures, groups, kernel, regions, setup
-from neuromanifold.papers.complexity.statements.cases import architectures, network, roughly, staged, statuses
+from neuromanifold.papers.complexity.statements import (
+    action,
+    bounds,
+    critical,
+    figures,
+    groups,
+    kernel,
+    regions,
+    setup,
+)
+from neuromanifold.papers.complexity.statements.cases import (
+    architectures,
+    network,
+    roughly,
+    staged,
+    statuses,
+)
 from neuromanifold.papers.output import Claim, write_summary
 from neuromanifold.regions import dimension_bounds
 from papers.support import assert_recorded, plant, statement_name
@@ -31,19 +48,61 @@ PLANTED = [
         lambda w: sum(b * (a - 1) for a, b in zip(w[:-1], w[1:], strict=True)),
     ),
     ("4.1 (action)", "no counterexample", action, "printed_action", lambda g, params: params),
-    ("D = d + s (where it does not close)", "no counterexample", accounts, "residual", lambda n, o, k: 1),
+    (
+        "D = d + s (where it does not close)",
+        "no counterexample",
+        accounts,
+        "residual",
+        lambda n, o, k: 1,
+    ),
     ("4.1 (generators)", "no counterexample", action, "pattern_classes", action.all_as_one),
-    ("4.1 (H_eq)", "no counterexample", action, "commuting_dimension", lambda case: sum(case.net.widths[1:-1])),
+    (
+        "4.1 (H_eq)",
+        "no counterexample",
+        action,
+        "commuting_dimension",
+        lambda case: sum(case.net.widths[1:-1]),
+    ),
     ("4.2", "no counterexample", critical, "critical_residual", lambda J: np.ones(len(J), int)),
     ("4.5", "holds", groups, "stated_dimension", groups.with_inputs),
     ("A.8 (ii)", "fails; true instead", groups, "stabiliser_at_least", lambda widths: 0),
-    ("Thm 1", "no counterexample", bounds, "theorem1", lambda w, k: kernel.parameter_count(w) - sum(w[1:-1]) - 1),
-    ("Thm 1 (every status)", "holds", bounds, "theorem1", lambda w, k: kernel.parameter_count(w) - 2 * sum(w[1:-1])),
-    ("4.6", "fails; true instead", bounds, "amended_region_bound", lambda case: bounds.printed_region_bound(case)),
+    (
+        "Thm 1",
+        "no counterexample",
+        bounds,
+        "theorem1",
+        lambda w, k: kernel.parameter_count(w) - sum(w[1:-1]) - 1,
+    ),
+    (
+        "Thm 1 (every status)",
+        "holds",
+        bounds,
+        "theorem1",
+        lambda w, k: kernel.parameter_count(w) - 2 * sum(w[1:-1]),
+    ),
+    (
+        "4.6",
+        "fails; true instead",
+        bounds,
+        "amended_region_bound",
+        lambda case: bounds.printed_region_bound(case),
+    ),
     ("C.3", "no counterexample", bounds, "cell_bound", lambda case: case.net.widths[0]),
     ("setup (data)", "holds", setup, "NOISE", 0.02),
-    ("setup (optimiser)", "holds", setup, "torch_adam", lambda g, start, rate, decay: start - rate * g.sum(0)),
-    ("init (univariate)", "no counterexample", figures, "LIMITS", figures.LIMITS | {"univariate": 17.3}),
+    (
+        "setup (optimiser)",
+        "holds",
+        setup,
+        "torch_adam",
+        lambda g, start, rate, decay: start - rate * g.sum(0),
+    ),
+    (
+        "init (univariate)",
+        "no counterexample",
+        figures,
+        "LIMITS",
+        figures.LIMITS | {"univariate": 17.3},
+    ),
     ("Fig 2 (evolution)", "no counterexample", figures, "RISE", 2.0),
     ("Fig 5 (correlation)", "no counterexample", regions, "STRONG", 0.98),
     ("Fig 5 (well below)", "fails", regions, "WELL_BELOW", 0.95),
@@ -51,7 +110,9 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "verdict", "module", "formula", "planted"), PLANTED, ids=[p[0] for p in PLANTED])
+@pytest.mark.parametrize(
+    ("name", "verdict", "module", "formula", "planted"), PLANTED, ids=[p[0] for p in PLANTED]
+)
 def test_a_planted_error_changes_the_verdict(name, verdict, module, formula, planted, monkeypatch):
     statement = smallest(BY_ID[name], 30 if module is groups else 12)
     assert examine(statement, draws=0).kind == verdict
@@ -62,7 +123,9 @@ def test_a_planted_error_changes_the_verdict(name, verdict, module, formula, pla
 def smallest(statement: Statement, n: int) -> Statement:
     """The statement on the first cases of its enumeration."""
     amended = None if statement.amended is None else smallest(statement.amended, n)
-    return replace(statement, cases=lambda rng, draws: islice(statement.cases(rng, draws), n), amended=amended)
+    return replace(
+        statement, cases=lambda rng, draws: islice(statement.cases(rng, draws), n), amended=amended
+    )
 
 
 def test_a_weaker_hypothesis_breaks_the_amended_stabiliser():
@@ -74,7 +137,10 @@ def test_a_weaker_hypothesis_breaks_the_amended_stabiliser():
 
 def test_every_row_has_its_statements_in_order():
     rows = list(dict.fromkeys(statement.row for statement in paper.STATEMENTS))
-    expected = "count|3.3|4.1|4.2|Ass 3.1|D = d + s|4.3|4.5, A.10|A.8|Thm 1|4.6, C.3|setup|init|Fig 2,3,9|Fig 4|Fig 5,6|Fig 1,7,8"
+    expected = (
+        "count|3.3|4.1|4.2|Ass 3.1|D = d + s|4.3|4.5, A.10|A.8|Thm 1|4.6, C.3|setup|init|Fig "
+        "2,3,9|Fig 4|Fig 5,6|Fig 1,7,8"
+    )
     assert rows == expected.split("|")
     assert len(BY_ID) == len(paper.STATEMENTS)
     assert all(statement.paper == "complexity" for statement in paper.STATEMENTS)
@@ -87,14 +153,20 @@ def test_the_stabiliser_of_1_3_2_in_integers():
     assert (g @ inverse == e).all()
     params = (nm.Layer(e[:, :1], e[1]), nm.Layer(e[:2], np.zeros(2)))
     moved = action.printed_action([g], params)
-    assert all((a == b).all() for new, old in zip(moved, params, strict=True) for a, b in zip(new, old, strict=True))
+    assert all(
+        (a == b).all()
+        for new, old in zip(moved, params, strict=True)
+        for a, b in zip(new, old, strict=True)
+    )
     group = nm.symmetry.GeneralLinearGroup(nm.MLP((1, 3, 2), "identity"))
     assert (group.orbit_dimension(params), group.stabiliser_dimension(params)) == (8, 1)
 
 
 def test_how_often_a8_fails_and_that_the_papers_own_example_is_one_of_them(rng):
     monotonic = [w for w in architectures([1, 2, 3], 4) if any(roughly(w))]
-    failing = [w for w in monotonic if groups.Mix(w, w[1:-1]).orbit_dimension < sum(n * n for n in w[1:-1])]
+    failing = [
+        w for w in monotonic if groups.Mix(w, w[1:-1]).orbit_dimension < sum(n * n for n in w[1:-1])
+    ]
     assert (len(monotonic), len(failing)) == (778, 98)
     assert not any(roughly(w)[0] for w in failing)
     net = nm.MLP(widths := (1, 5, 4, 3, 2, 1), "identity")
@@ -121,7 +193,9 @@ def test_a_counterexample_can_be_pasted(name, value):
 
 def test_the_commutant_of_a_mixed_activation_by_hand():
     """σ = (ReLU, id): diagonal matrices commute and no other; two identities add all of GL(2)."""
-    assert [groups.commutant_dimension(*counts) for counts in ((1, 0), (1, 1), (2, 0), (0, 2), (1, 2))] == [
+    assert [
+        groups.commutant_dimension(*counts) for counts in ((1, 0), (1, 1), (2, 0), (0, 2), (1, 2))
+    ] == [
         1,
         2,
         2,
@@ -140,7 +214,9 @@ def test_the_printed_bound_is_the_librarys(rng):
 
 
 def test_affine_pieces_by_hand():
-    """|x| − 2 clipped at zero is 0 between −2 and 2: three pieces at four points, although the patterns there are four."""
+    """|x| − 2 clipped at zero is 0 between −2 and 2: three pieces at four points, although the
+    patterns there are four.
+    """
     case = network([[[1], [-1]], [[1, 1]], [[1]]], [[0, 0], [-2], [0]], [-6, -1, 1, 8])
     assert sorted(bounds.affine_pieces(case)) == [1, 1, 2]
     assert nm.sampled_regions(case.net, case.params, case.x) == 4
@@ -155,7 +231,9 @@ def test_mixing_an_active_with_an_inactive_neuron_by_hand():
 
 
 def test_the_residual_of_the_account_by_hand():
-    """(3, 2 | 1), both active: f = VWx + c has 3 + 1 dimensions of 11; GL(2) and translations take 6, one is left."""
+    """(3, 2 | 1), both active: f = VWx + c has 3 + 1 dimensions of 11; GL(2) and translations
+    take 6, one is left.
+    """
     [found, sampled] = accounts.account(accounts.Shallow(3, 2, 1, 2))
     assert (found.parameters, int(found.functional), found.symmetric, found.left) == (11, 4, 6, 1)
     assert sampled
@@ -178,14 +256,20 @@ def test_the_orbit_of_a_saddle_is_critical_and_that_of_a_point_off_it_is_not():
 
 
 def test_neurons_of_one_sign_pattern_mix_by_hand():
-    """x ↦ max(2x + 1, 0) and max(2x − 1, 0) agree in sign on −3, −1, 1, 3: adding the second to the first leaves f there."""
+    """x ↦ max(2x + 1, 0) and max(2x − 1, 0) agree in sign on −3, −1, 1, 3: adding the second to
+    the first leaves f there.
+    """
     case = network([[[2], [2]], [[2, 4]]], [[1, -1], [1]], [-3, -1, 1, 3])
     assert action.pattern_classes(case) == [[[0, 1]]]
     assert action.commuting_dimension(case) == 4
     there = critical.moved(case, 0, 0, 1)
     assert there.params[0].weight.tolist() == [[4], [2]]
     assert there.params[1].weight.tolist() == [[2, 2]]
-    assert critical.outputs(there).tolist() == critical.outputs(case).tolist() == [[1], [1], [11], [35]]
+    assert (
+        critical.outputs(there).tolist()
+        == critical.outputs(case).tolist()
+        == [[1], [1], [11], [35]]
+    )
 
 
 def test_numbers_are_read_as_the_study_writes_them():
@@ -200,9 +284,14 @@ def test_what_a_study_did_not_measure_is_vacuous_and_no_crash(tmp_path):
     """A small-scale summary may lack a data set, have no successful run, or hold nothing at all."""
     training = [s for s in paper.STATEMENTS if isinstance(s.cases, StudyCases)]
     assert len(training) == 22
-    not_measured = [Claim(f"Fig {n}", "needs a data set that is not here", None, "not measured") for n in range(1, 10)]
+    not_measured = [
+        Claim(f"Fig {n}", "needs a data set that is not here", None, "not measured")
+        for n in range(1, 10)
+    ]
     nothing = {"f1": "no successful run", "f2": "no successful run"}
-    failed = Claim("Fig 2", "after training the mean …", {"exact": nothing, "float32": nothing}, "partly")
+    failed = Claim(
+        "Fig 2", "after training the mean …", {"exact": nothing, "float32": nothing}, "partly"
+    )
     for claims in ([], not_measured, [failed]):
         write_summary(tmp_path, "complexity", "small", claims)
         for statement in reading(training, lambda _: tmp_path / "summary.json"):

@@ -1,4 +1,6 @@
-"""The complexity study on a miniature: it writes what it says, resumes, and its statistics are those of textbooks."""
+"""The complexity study on a miniature: it writes what it says, resumes, and its statistics are
+those of textbooks.
+"""
 
 import json
 from dataclasses import replace
@@ -14,13 +16,21 @@ import neuromanifold as nm
 from neuromanifold import data
 from neuromanifold.data.dataset import Dataset
 from neuromanifold.papers.complexity import claims, runs, study
-from neuromanifold.papers.complexity.statistics import correlations, difference, increasing, interval, successful
+from neuromanifold.papers.complexity.statistics import (
+    correlations,
+    difference,
+    increasing,
+    interval,
+    successful,
+)
 
 WIDTH = (3, 3)
 
 
 def stand_in(name: str, key=None) -> Dataset:
-    """Energy data of the right kind from a generator; the other sets as they are, cut to a few samples."""
+    """Energy data of the right kind from a generator; the other sets as they are, cut to a few
+    samples.
+    """
     if name != "energy":
         full = LOAD(name)
         return replace(full, x=full.x[::8], y=full.y[::8])
@@ -28,7 +38,9 @@ def stand_in(name: str, key=None) -> Dataset:
     x = rng.standard_normal((24, 8))
     y = np.stack([x[:, 0], np.abs(x[:, 1])], axis=1)
     features = tuple(f"feature {i}" for i in range(8))
-    return Dataset(name, x, y, features, ("heating_load", "cooling_load"), "none (generated)", "the tests")
+    return Dataset(
+        name, x, y, features, ("heating_load", "cooling_load"), "none (generated)", "the tests"
+    )
 
 
 LOAD = data.load
@@ -38,18 +50,25 @@ LOAD = data.load
 def miniature(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "load", stand_in)
     monkeypatch.setattr(runs, "HIDDEN", WIDTH)
-    tiny = tuple(replace(e, runs=2, epochs=4, every=2, exact_every=4) for e in runs.EXPERIMENTS["small"])
+    tiny = tuple(
+        replace(e, runs=2, epochs=4, every=2, exact_every=4) for e in runs.EXPERIMENTS["small"]
+    )
     monkeypatch.setitem(runs.EXPERIMENTS, "small", tiny)
     monkeypatch.setitem(runs.SEEDS, "small", dict.fromkeys(runs.SEEDS["small"], 2))
 
 
-def test_the_study_writes_figures_data_and_summary_and_does_nothing_twice(miniature, tmp_path, monkeypatch):
+def test_the_study_writes_figures_data_and_summary_and_does_nothing_twice(
+    miniature, tmp_path, monkeypatch
+):
     summary = study.reproduce(tmp_path, progress=False)
     assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
     for name in [*(f"figure_{n}" for n in range(1, 10)), "figure_initialisation"]:
         for suffix in ("png", "svg", "nc"):
             assert (tmp_path / f"{name}.{suffix}").stat().st_size > 500
-    assert {c["figure"] for c in summary["claims"]} == {*(f"Fig {n}" for n in range(1, 10)), "Sec 6"}
+    assert {c["figure"] for c in summary["claims"]} == {
+        *(f"Fig {n}" for n in range(1, 10)),
+        "Sec 6",
+    }
     assert not list(tmp_path.glob("*.checkpoint"))
 
     def forbidden(*args, **options):
@@ -66,13 +85,17 @@ def test_the_study_writes_figures_data_and_summary_and_does_nothing_twice(miniat
     for d, run, epoch in ((0, 0, 0), (2, 1, -1)):
         one = history.isel(dataset=d, weight_decay=0, run=run, epoch=epoch)
         params = jax.tree.map(np.asarray, unravel(one.parameters.values))
-        assert int(one.exact_dimension) == int(nm.functional_dimension(net, params, x[d], exact=True))
+        assert int(one.exact_dimension) == int(
+            nm.functional_dimension(net, params, x[d], exact=True)
+        )
         assert int(one.sampled_regions) == nm.sampled_regions(net, params, x[d])
         residual = ((net(params, x[d]) - y[d]) ** 2).sum() / ((y[d] - y[d].mean()) ** 2).sum()
         np.testing.assert_allclose(one.r_squared, 1 - residual, rtol=1e-4)
     start = history.parameters.isel(epoch=0)
     assert (start == start.isel(dataset=0)).all(), "data sets start from equal seeds"
-    assert np.isnan(history.exact_dimension.sel(epoch=2)).all(), "exact ranks only where they are due"
+    assert np.isnan(history.exact_dimension.sel(epoch=2)).all(), (
+        "exact ranks only where they are due"
+    )
 
 
 def test_one_figure_needs_no_other_and_missing_data_are_told(miniature, tmp_path, monkeypatch):
@@ -88,7 +111,9 @@ def test_one_figure_needs_no_other_and_missing_data_are_told(miniature, tmp_path
     monkeypatch.setattr(data, "load", absent)
     with pytest.raises(FileNotFoundError, match="connect to the network"):
         study.reproduce(tmp_path, figure=3, progress=False)
-    made = study._attempt("Fig 3", lambda: study.FIGURES[3](study.Study(tmp_path, "small", False)), required=False)
+    made = study._attempt(
+        "Fig 3", lambda: study.FIGURES[3](study.Study(tmp_path, "small", False)), required=False
+    )
     assert (made[0].borne_out, "connect to the network" in made[0].note) == ("not measured", True)
 
 
@@ -114,7 +139,8 @@ def test_an_interrupted_study_continues_with_the_same_numbers(miniature, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "options, message", [({"scale": "huge"}, "`scale` is 'huge'"), ({"figure": 10}, "`figure` is 10")]
+    "options, message",
+    [({"scale": "huge"}, "`scale` is 'huge'"), ({"figure": 10}, "`figure` is 10")],
 )
 def test_bad_options_are_told(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
@@ -163,14 +189,22 @@ def test_success_is_an_r_squared_above_nine_tenths():
 
 
 def test_planted_data_turn_a_claim_around():
-    """The order claim follows the data: planted in order it holds, with two data sets exchanged it does not."""
+    """The order claim follows the data: planted in order it holds, with two data sets exchanged
+    it does not.
+    """
 
     def planted(means):
         dims = ("dataset", "run", "epoch")
-        values = np.array(means)[:, None, None] + np.zeros((3, 4, 3)) + 0.1 * np.arange(4)[None, :, None]
-        columns = {n: (dims, values) for n in ("exact_dimension", "float32_dimension", "functional_dimension")}
+        values = (
+            np.array(means)[:, None, None] + np.zeros((3, 4, 3)) + 0.1 * np.arange(4)[None, :, None]
+        )
+        columns = {
+            n: (dims, values)
+            for n in ("exact_dimension", "float32_dimension", "functional_dimension")
+        }
         return xr.Dataset(
-            columns | {"r_squared": (dims, np.ones((3, 4, 3)))}, {"dataset": ["f1", "f2", "f3"], "epoch": [0, 1, 2]}
+            columns | {"r_squared": (dims, np.ones((3, 4, 3)))},
+            {"dataset": ["f1", "f2", "f3"], "epoch": [0, 1, 2]},
         )
 
     assert claims.tracks_complexity("Fig 2", planted([1, 2, 3]))[0].borne_out is True

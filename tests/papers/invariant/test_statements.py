@@ -1,4 +1,6 @@
-"""The invariant paper's statements: planted errors change the verdict, and the counterexamples hold as numbers."""
+"""The invariant paper's statements: planted errors change the verdict, and the counterexamples
+hold as numbers.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -35,7 +37,13 @@ BY_ID = {statement.id: statement for statement in paper.STATEMENTS}
 # (statement, its verdict, module, formula, what is planted instead)
 PLANTED = [
     ("Ex 3.1", "holds", orbits, "exponential_dimension", lambda n: 4),
-    ("P 3.1", "no counterexample", orbits, "is_structural", lambda candidate: candidate.a == candidate.w),
+    (
+        "P 3.1",
+        "no counterexample",
+        orbits,
+        "is_structural",
+        lambda candidate: candidate.a == candidate.w,
+    ),
     (
         "Ex 4.2",
         "no counterexample",
@@ -46,21 +54,63 @@ PLANTED = [
     ("Rem 4.1", "holds", maps, "is_normal", lambda g: np.ones(len(g), bool)),
     ("Rem 4.1 (C¹)", "fails; true instead", regularity, "reached", lambda alpha, start: 0.0),
     ("Lem 4.1 (leaf)", "holds", maps, "fixed_dimension", lambda case: 2 * len(set(case.neurons))),
-    ("Thm 4.2 (i)", "no counterexample", deep, "printed_action", lambda matrices, kind, params: params),
+    (
+        "Thm 4.2 (i)",
+        "no counterexample",
+        deep,
+        "printed_action",
+        lambda matrices, kind, params: params,
+    ),
     ("P 5.2", "fails; true instead", leaves, "sets_with", lambda neurons, **options: [((), ())]),
     ("P 5.1, 5.2 (count)", "holds", leaves, "TYPE_B", (2, 6, 24, 115)),
     ("P 5.1, 5.2 (dimension)", "holds", leaves, "leaf_dimension", lambda odd, d, s: (d + 1) * s),
-    ("Def 5.1", "holds", generic, "degenerate_as_printed", lambda neurons: any(n[0] == 0 for n in neurons)),
+    (
+        "Def 5.1",
+        "holds",
+        generic,
+        "degenerate_as_printed",
+        lambda neurons: any(n[0] == 0 for n in neurons),
+    ),
     ("Def 5.2", "no counterexample", generic, "kind_as_printed", lambda orders: "generic"),
     ("Lem 5.1", "holds", generic, "long_support", lambda name, count: (0, 1, 2)),
     ("Rem 5.1 (iii)", "holds", neurons, "SIGNS", neurons.SIGNS | {"(iii)": (-1, -1)}),
-    ("Lem 5.2 (iv)", "holds", neurons, "condition", lambda case: case.neurons[0][0] == -case.neurons[1][0]),
-    ("Cor 5.3", "holds", closures, "leaf_dimension", lambda name, n: len(n[0]) * cast.condensed_up_to_sign(n)),
+    (
+        "Lem 5.2 (iv)",
+        "holds",
+        neurons,
+        "condition",
+        lambda case: case.neurons[0][0] == -case.neurons[1][0],
+    ),
+    (
+        "Cor 5.3",
+        "holds",
+        closures,
+        "leaf_dimension",
+        lambda name, n: len(n[0]) * cast.condensed_up_to_sign(n),
+    ),
     ("Cor 5.3 (every θ)", "holds", closures, "full_grade", lambda d, grade: (d + 1) * (grade + 1)),
     ("Cor 5.4 (paths)", "holds", connected, "segment_stays", lambda u, v: bool((u * v >= 0).all())),
-    ("conservation (two-layer linear)", "fails; true instead", conservation, "printed_count", lambda n, m, r: r * r),
-    ("conservation (deep linear)", "fails; true instead", deep_laws, "scalar_inside", lambda widths: False),
-    ("conservation (more laws than Δ's)", "fails; true instead", deep_laws, "wide_neighbours", lambda widths: True),
+    (
+        "conservation (two-layer linear)",
+        "fails; true instead",
+        conservation,
+        "printed_count",
+        lambda n, m, r: r * r,
+    ),
+    (
+        "conservation (deep linear)",
+        "fails; true instead",
+        deep_laws,
+        "scalar_inside",
+        lambda widths: False,
+    ),
+    (
+        "conservation (more laws than Δ's)",
+        "fails; true instead",
+        deep_laws,
+        "wide_neighbours",
+        lambda widths: True,
+    ),
 ]
 
 
@@ -70,7 +120,9 @@ def _few_chains(monkeypatch):
     monkeypatch.setattr(deep_laws, "_chains", lambda rng, draws: few)
 
 
-@pytest.mark.parametrize(("name", "verdict", "module", "formula", "planted"), PLANTED, ids=[p[0] for p in PLANTED])
+@pytest.mark.parametrize(
+    ("name", "verdict", "module", "formula", "planted"), PLANTED, ids=[p[0] for p in PLANTED]
+)
 def test_a_planted_error_changes_the_verdict(name, verdict, module, formula, planted, monkeypatch):
     statement = smallest(BY_ID[name], {"Ex 3.1": 8, "P 3.1": 25, "Thm 4.2 (i)": 4}.get(name, 60))
     with unchecked():
@@ -82,13 +134,16 @@ def test_a_planted_error_changes_the_verdict(name, verdict, module, formula, pla
 def smallest(statement: Statement, n: int) -> Statement:
     """The statement on the first cases of its enumeration."""
     amended = None if statement.amended is None else smallest(statement.amended, n)
-    return replace(statement, cases=lambda rng, draws: islice(statement.cases(rng, draws), n), amended=amended)
+    return replace(
+        statement, cases=lambda rng, draws: islice(statement.cases(rng, draws), n), amended=amended
+    )
 
 
 def test_every_row_has_its_statements_in_order():
     rows = list(dict.fromkeys(statement.row for statement in paper.STATEMENTS))
     expected = (
-        "Ex 3.1|Thm 3.1|P 3.1|3.2|3.3|Ex 4.1|Ex 4.2|Rem 4.1|Thm 4.1|Lem 4.1|P 4.1|Thm 4.2 (i)–(iv)|P 5.1, 5.2|Def 5.1, 5.2"
+        "Ex 3.1|Thm 3.1|P 3.1|3.2|3.3|Ex 4.1|Ex 4.2|Rem 4.1|Thm 4.1|Lem 4.1|P 4.1|Thm 4.2 "
+        "(i)–(iv)|P 5.1, 5.2|Def 5.1, 5.2"
         "|Lem 5.1|Rem 5.1 (i)–(v)|Lem 5.2 (i)–(iv)|Cor 5.1–5.3|Cor 5.4|Thm 5.1|conservation"
     )
     assert rows == expected.split("|")
@@ -117,7 +172,9 @@ def test_a_counterexample_can_be_pasted(name, value):
 
 
 def test_a_zero_neuron_lies_in_two_of_the_printed_sets_by_hand():
-    """m = 1, θ = 0: B_1 = {1} gives {0}, B_1 = ∅ the whole plane; the latter's points have two stabilisers."""
+    """m = 1, θ = 0: B_1 = {1} gives {0}, B_1 = ∅ the whole plane; the latter's points have two
+    stabilisers.
+    """
     assert leaves.sets_with(((0, 0),), nonzero=False) == [(((), (0,)), (1,)), (((0,),), (1,))]
     assert leaves.sets_with(((0, 0),), nonzero=True) == [(((0,),), (1,))]
     assert [len(maps.Stabilised("tanh", (n,)).stabiliser) for n in ((0, 0), (1, 0))] == [2, 1]
@@ -133,7 +190,9 @@ def test_a_solution_leaves_the_fixed_point_of_a_once_differentiable_model():
 
 
 def test_the_stabiliser_of_two_equal_factors_by_hand():
-    """U = V = (1 0 0; 0 1 0): of the six dimensions of so(2, 2) one, S = v∧w with v, w in the plane (p, p), fixes Z."""
+    """U = V = (1 0 0; 0 1 0): of the six dimensions of so(2, 2) one, S = v∧w with v, w in the
+    plane (p, p), fixes Z.
+    """
     Z, J = conservation.Factors(2, 2, 3, True).stacked, np.diag([1, 1, -1, -1])
     v, w = np.array([1, 0, 1, 0]), np.array([0, 1, 0, 1])
     M = (np.outer(v, w) - np.outer(w, v)) @ J
@@ -172,11 +231,16 @@ def test_the_exact_closure_is_the_librarys(rng):
             point = cast.whole_neurons(rng, 2, d, 2)
             with unchecked():
                 found = int(cast.closure(name, point).dimension)
-            assert found == algebra.closure_dimension(cast.SUPPORTS[name], point, found), (name, point)
+            assert found == algebra.closure_dimension(cast.SUPPORTS[name], point, found), (
+                name,
+                point,
+            )
 
 
 def test_the_algebra_of_two_generic_neurons_by_hand():
-    """∂_a, w∂_a + a∂_w and w²∂_a + 2aw∂_w: [∂_a, w∂_a + a∂_w] = ∂_w, so all constant fields are there."""
+    """∂_a, w∂_a + a∂_w and w²∂_a + 2aw∂_w: [∂_a, w∂_a + a∂_w] = ∂_w, so all constant fields are
+    there.
+    """
     one, two = (field for _, field in algebra.monomial_fields(1, [0, 1]))
     assert algebra.bracket(one, two) == ({}, {(0, 0): 1})
     assert closures.full_grade(1, 0) == 4
@@ -197,7 +261,9 @@ def test_scalar_parts_of_deep_networks():
 
 
 def test_paths_go_round_what_is_removed():
-    """(1, 0) to (−1, 0) in the plane without 0: not straight, but in two segments; on the line there is no way."""
+    """(1, 0) to (−1, 0) in the plane without 0: not straight, but in two segments; on the line
+    there is no way.
+    """
     straight = connected.Ends(True, ((1, 0),), ((-1, 0),))
     u, v = (connected.differences(True, point) for point in (straight.start, straight.end))
     assert not connected.segment_stays(u, v)
@@ -213,7 +279,10 @@ def test_the_verdict_is_the_recorded_one(one, draws):
 def test_the_direction_of_the_proof_fixes_every_delta_and_is_not_the_gradient(widths, rng):
     """conservation (more laws than Δ's): V of the proof, by central differences of the Δ_l."""
     L = len(widths) - 1
-    W = [np.zeros((0, 0)), *(rng.standard_normal((widths[l], widths[l - 1])) for l in range(1, L + 1))]
+    W = [
+        np.zeros((0, 0)),
+        *(rng.standard_normal((widths[l], widths[l - 1])) for l in range(1, L + 1)),
+    ]
     u = [np.eye(1)]
     for l in range(1, L + 1):
         u.append(W[l] @ u[-1])

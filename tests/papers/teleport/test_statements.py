@@ -1,4 +1,6 @@
-"""The statements of teleport: planted errors change their verdicts, and the counterexamples are numbers one can take by hand."""
+"""The statements of teleport: planted errors change their verdicts, and the counterexamples are
+numbers one can take by hand.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -43,7 +45,9 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "wrong", "which"), PLANTED, ids=[f"{p[1]}-{p[3]}" for p in PLANTED])
+@pytest.mark.parametrize(
+    ("module", "name", "wrong", "which"), PLANTED, ids=[f"{p[1]}-{p[3]}" for p in PLANTED]
+)
 def test_a_planted_error_changes_the_verdict(module, name, wrong, which, monkeypatch):
     statement = replace(BY_ID[which], draws=2)
     right = examine(statement).kind
@@ -65,13 +69,23 @@ def test_every_row_has_its_statements_and_every_control_fails():
         "App C", "G.1", "Fig 1, 3", "Fig 2",
     }  # fmt: skip
     assert len(BY_ID) == len(STATEMENTS)
-    cheap = [s for s in STATEMENTS if s.row in ("P F.1", "Eq 87", "App C", "G.1", "Fig 1, 3", "Fig 2", "Eq 5")]
+    cheap = [
+        s
+        for s in STATEMENTS
+        if s.row in ("P F.1", "Eq 87", "App C", "G.1", "Fig 1, 3", "Fig 2", "Eq 5")
+    ]
     assert all(seen_to_fail(s.control.measured(s.measure)) for s in cheap)
 
 
 def test_equation_22_by_hand():
-    """g(w₁, w₂, v₁, v₂) = (2w₂, w₁, v₂/4, v₁) of F = v₁w₁² + v₂w₂²: entry (w₁, v₁) of ΓᵀHΓ is 4, of the Hessian there 8."""
-    [case] = [m for m in exact.small_moves() if m.kind == "scaled permutation" and m.net.activation == (nm.power(2),)]
+    """g(w₁, w₂, v₁, v₂) = (2w₂, w₁, v₂/4, v₁) of F = v₁w₁² + v₂w₂²: entry (w₁, v₁) of ΓᵀHΓ is 4,
+    of the Hessian there 8.
+    """
+    [case] = [
+        m
+        for m in exact.small_moves()
+        if m.kind == "scaled permutation" and m.net.activation == (nm.power(2),)
+    ]
     assert exact.moved(case) == [4, 1, Fraction(1, 4), 3]
     found = exact.law(case)
     old, new = found.before[0].curve, found.after[0].curve
@@ -98,7 +112,9 @@ def test_jets_differentiate_as_jax_does(rng):
     [jet] = exact.outputs(net, exact.layers(net, exact.variables(theta)), sample)
     params = exact.rounded(exact.layers(net, exact.rationals(theta)))
     x = np.array(sample, float)
-    np.testing.assert_allclose(nm.jacobian(net, params, x)[0], jet.slope.astype(float), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        nm.jacobian(net, params, x)[0], jet.slope.astype(float), rtol=1e-12, atol=1e-12
+    )
     assert float(jet.value) == pytest.approx(float(net(params, x)[0, 0]))
     quotient = 1 / exact.variables([Fraction(2)])[0]
     assert (quotient.value, quotient.slope[0], quotient.curve[0, 0]) == (
@@ -109,13 +125,17 @@ def test_jets_differentiate_as_jax_does(rng):
 
 
 def test_the_hessian_of_one_hidden_layer_is_its_blocks(rng):
-    """The closed form of Eq. 19 against the library's Lanczos, and the growth of max|v| like √(2 ln n)."""
+    """The closed form of Eq. 19 against the library's Lanczos, and the growth of max|v| like √(2
+    ln n).
+    """
     width = 40
     net = nm.MLP((1, width, 1), "tanh", bias=False, scaling="ntk")
     w, v = rng.standard_normal((2, width))
     params = (nm.Layer(w[:, None]), nm.Layer(v[None]))
     closed = hessian.block_norm(hessian.SHAPES["tanh"], w, v).max() / np.sqrt(width)
-    assert nm.output_hessian_norm(net, params, np.ones((1, 1)))[0] == pytest.approx(closed, rel=1e-5)
+    assert nm.output_hessian_norm(net, params, np.ones((1, 1)))[0] == pytest.approx(
+        closed, rel=1e-5
+    )
     assert hessian.tail(hessian.SHAPES["power(2)"], 4.0) == pytest.approx(0.04550026, rel=1e-4)
 
 
@@ -135,7 +155,9 @@ def test_a_small_study_is_read_and_a_missing_claim_is_no_crash(tmp_path: Path):
     ]  # fmt: skip
     write_summary(tmp_path, "teleport", "small", claims)
     chosen = [BY_ID["Fig 1"], BY_ID["Fig 1 (preserved)"], BY_ID["Fig 2"], BY_ID["Eq 19 (study)"]]
-    verdicts = [examine(s).verdict for s in reading(chosen, lambda paper: tmp_path / "summary.json")]
+    verdicts = [
+        examine(s).verdict for s in reading(chosen, lambda paper: tmp_path / "summary.json")
+    ]
     assert verdicts == ["fails", "no counterexample in 1", *["vacuous: no case says anything"] * 2]
 
 

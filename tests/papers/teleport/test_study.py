@@ -1,4 +1,6 @@
-"""The teleport study at tiny scale: every number by a second route, resumption, and the launcher on a bare machine."""
+"""The teleport study at tiny scale: every number by a second route, resumption, and the launcher
+on a bare machine.
+"""
 
 import json
 import shutil
@@ -91,7 +93,10 @@ def test_the_search_for_c_is_adam_and_stays_in_its_bounds(data, key):
 
     def objective(c):
         norm = jnp.sqrt(
-            sum(jnp.sum((a * b) ** 2) for a, b in zip(jax.tree.leaves(c), jax.tree.leaves(gradient), strict=True))
+            sum(
+                jnp.sum((a * b) ** 2)
+                for a, b in zip(jax.tree.leaves(c), jax.tree.leaves(gradient), strict=True)
+            )
         )
         return -norm + 0.1 * sum(jnp.sum((a - 1) ** 2) for a in jax.tree.leaves(c))
 
@@ -113,7 +118,9 @@ def test_statistics_on_closed_forms(rng):
     times = np.array([0.5, 1.0, 1.5, 2.0, 3.0])
     rates = np.array([0.4, 1.0, 2.0, 0.1])
     curves = np.exp2(-rates[:, None] * times[None, :])
-    np.testing.assert_allclose(halving_time(times, curves, np.ones(4)), [2.5, 1.0, 0.5, np.nan], rtol=1e-12)
+    np.testing.assert_allclose(
+        halving_time(times, curves, np.ones(4)), [2.5, 1.0, 0.5, np.nan], rtol=1e-12
+    )
     np.testing.assert_array_equal(halving_epoch(times, curves, np.ones(4)), [3.0, 2.0, 1.0, np.nan])
     x = rng.standard_normal(4000)
     r = pearson(x, -0.6 * x + 0.8 * rng.standard_normal(4000))
@@ -133,7 +140,9 @@ def test_symmetries_keep_the_function_and_its_dimension(key, rng):
     assert all(before == after for before, after in found.values())
 
 
-TINY_ALIGNMENT = runs.AlignmentPlan(6, 5, 64, 16, 16, 2, 16, chunk=4, readings=2, fine_epochs=1, pool=2)
+TINY_ALIGNMENT = runs.AlignmentPlan(
+    6, 5, 64, 16, 16, 2, 16, chunk=4, readings=2, fine_epochs=1, pool=2
+)
 TINY_WIDTHS = runs.WidthPlan((4, 8), 2, 64, 16, 2, 16, level=0.05, pool=2)
 
 
@@ -154,19 +163,30 @@ def test_reproduce_writes_everything_and_resumes(tiny):
     summary = study.reproduce(out, progress=False)
     written = json.loads((out / "summary.json").read_text())
     assert written["claims"] == json.loads(json.dumps(summary["claims"]))
-    assert {claim["figure"] for claim in summary["claims"]} == {"1", "2", "3", "E", "Eq. 19", "beyond"}
+    assert {claim["figure"] for claim in summary["claims"]} == {
+        "1",
+        "2",
+        "3",
+        "E",
+        "Eq. 19",
+        "beyond",
+    }
     for name in ("figure1", "figure2", "figure3", "beyond"):
         assert (out / f"{name}.png").stat().st_size > 1000
         assert (out / f"{name}.svg").stat().st_size > 1000
     assert all((out / f"{name}.nc").is_file() for name in ("figure1_and_3", "figure2", "beyond"))
     assert "digits" in str(np.load(out / "teleport_widths.npz")["data"])
     before = np.load(out / runs.alignment_file("cross-entropy"))["0/seconds"]
-    assert study.reproduce(out, figure=2, progress=False) == summary, "the other figures keep their claims"
+    assert study.reproduce(out, figure=2, progress=False) == summary, (
+        "the other figures keep their claims"
+    )
     shutil.rmtree(out / "blocks")
     (out / "summary.json").unlink()
     again = study.reproduce(out, figure=2, progress=False)
     assert np.load(out / runs.alignment_file("cross-entropy"))["0/seconds"] == before
-    assert [c["measured"] for c in again["claims"]] == [c["measured"] for c in summary["claims"] if c["figure"] == "2"]
+    assert [c["measured"] for c in again["claims"]] == [
+        c["measured"] for c in summary["claims"] if c["figure"] == "2"
+    ]
 
 
 def test_a_run_out_of_time_goes_on_where_it_stopped(tiny):
@@ -176,13 +196,19 @@ def test_a_run_out_of_time_goes_on_where_it_stopped(tiny):
     assert "0/curves" in np.load(path)
     assert "4/curves" not in np.load(path)
     whole = runs.alignment_runs(path, TINY_ALIGNMENT, "squared error", QUIET)
-    fresh = runs.alignment_runs(tiny / "b.npz", replace(TINY_ALIGNMENT, chunk=6), "squared error", QUIET)
+    fresh = runs.alignment_runs(
+        tiny / "b.npz", replace(TINY_ALIGNMENT, chunk=6), "squared error", QUIET
+    )
     for name in ("alignment", "curves", "accuracy"):
-        np.testing.assert_allclose(runs.gathered(whole, name), runs.gathered(fresh, name), rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(
+            runs.gathered(whole, name), runs.gathered(fresh, name), rtol=1e-3, atol=1e-6
+        )
 
 
 def test_the_launcher_needs_jax_and_numpy_alone(tmp_path, monkeypatch):
-    """The carried folder in a fresh interpreter: none of the package's other dependencies may be imported."""
+    """The carried folder in a fresh interpreter: none of the package's other dependencies may be
+    imported.
+    """
     images = {"x": np.zeros((40, 28, 28), np.uint8), "y": np.arange(40) % 10}
     images |= {"x_test": np.ones((20, 28, 28), np.uint8), "y_test": np.arange(20) % 10}
     monkeypatch.setattr(image_data, "_fashion_bytes", lambda train, test: images)

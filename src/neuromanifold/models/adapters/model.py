@@ -13,10 +13,12 @@ from neuromanifold.runtime.pickling import ByName
 
 @dataclass(frozen=True, eq=False)
 class AdaptedModel(ByName):
-    """A network of another library, fixed to inference: `f(params, x)` with the sample axis first, any number of samples.
+    """A network of another library, fixed to inference: `f(params, x)` with the sample axis first,
+    any number of samples.
 
-    `apply(params, state, x)` computes it; `state` holds what is not differentiated (running means, say).
-    `evidence` says how it was compared with the network it was made from, or why that is not needed.
+    `apply(params, state, x)` computes it; `state` holds what is not differentiated (running means,
+    say). `evidence` says how it was compared with the network it was made from, or why that is not
+    needed.
     """
 
     apply: Callable[[Any, Any, Any], Any]
@@ -47,7 +49,9 @@ def _jitted(model: AdaptedModel, params: Any, x: Any) -> Any:
 
 
 def arguments(x: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """What a network is called with: a tuple is its positional arguments, a dictionary its named ones, all else the one argument."""
+    """What a network is called with: a tuple is its positional arguments, a dictionary its named
+    ones, all else the one argument.
+    """
     if isinstance(x, Mapping):
         return (), x
     return (x if isinstance(x, tuple) else (x,)), {}

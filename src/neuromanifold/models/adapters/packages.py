@@ -5,7 +5,8 @@ import sys
 from typing import Any
 
 _HOW = {
-    "torch": "PyTorch is not installed; get its CPU build with `pip install torch --index-url https://download.pytorch.org/whl/cpu`.",
+    "torch": "PyTorch is not installed; get its CPU build with `pip install torch --index-url "
+    "https://download.pytorch.org/whl/cpu`.",
     "flax": "Flax is not installed; get it with `pip install flax`.",
     "haiku": "Haiku is not installed; get it with `pip install dm-haiku`.",
 }
@@ -20,5 +21,7 @@ def need(name: str) -> Any:
 
 
 def loaded(name: str) -> Any:
-    """The package where somebody has imported it already, else None: what it makes cannot be here without it."""
+    """The package where somebody has imported it already, else None: what it makes cannot be
+    here without it.
+    """
     return sys.modules.get(name)

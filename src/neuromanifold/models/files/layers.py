@@ -1,4 +1,6 @@
-"""The layers of a state dict: which tensors belong together, in which order, and what stands between them."""
+"""The layers of a state dict: which tensors belong together, in which order, and what stands
+between them.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +31,9 @@ class Part:
     @property
     def linear(self) -> bool:
         """Whether this is a linear layer: a matrix, perhaps a bias."""
-        return {"weight"} <= set(self.tensors) <= {"weight", "bias"} and self.tensors["weight"].ndim == 2
+        return {"weight"} <= set(self.tensors) <= {"weight", "bias"} and self.tensors[
+            "weight"
+        ].ndim == 2
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -38,7 +42,9 @@ class Part:
 
     @property
     def pattern(self) -> str:
-        """The name without its numbers and dots; parts of one pattern are ordered by their numbers."""
+        """The name without its numbers and dots; parts of one pattern are ordered by their
+        numbers.
+        """
         return re.sub(r"[\d._/]+", ".", self.name).strip(".")
 
     @property
@@ -48,13 +54,17 @@ class Part:
 
 
 def parts_of(path: Path, tensors: Mapping[str, np.ndarray]) -> list[Part]:
-    """The tensors grouped by the module they belong to, in the file's order; anything but linear layers is refused by name."""
+    """The tensors grouped by the module they belong to, in the file's order; anything but linear
+    layers is refused by name.
+    """
     found: dict[str, dict[str, np.ndarray]] = {}
     for name, tensor in tensors.items():
         prefix, leaf = _split(name)
         found.setdefault(prefix, {})[leaf] = tensor
     parts = [Part(name, grouped) for name, grouped in found.items()]
-    if not any(part.linear for part in parts) or not all(part.linear or part.normalises for part in parts):
+    if not any(part.linear for part in parts) or not all(
+        part.linear or part.normalises for part in parts
+    ):
         raise ValueError(_refusal(path, tensors))
     return parts
 
@@ -70,29 +80,36 @@ def _refusal(path: Path, tensors: Mapping[str, np.ndarray]) -> str:
     shown = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(tensors.items())[:8]]
     more = f" and {len(tensors) - len(shown)} more" if len(tensors) > len(shown) else ""
     return (
-        f"`path` {path.name} holds {', '.join(shown) or 'nothing'}{more}; a file alone describes stacked linear layers "
-        f"(0.weight (out, in), 0.bias, 1.weight, …, each taking what the one before it gives): for any other network add {FACTORY}."
+        f"`path` {path.name} holds {', '.join(shown) or 'nothing'}{more}; a file alone describes "
+        "stacked linear layers "
+        "(0.weight (out, in), 0.bias, 1.weight, …, each taking what the one before it gives): "
+        f"for any other network add {FACTORY}."
     )
 
 
-def chained(path: Path, parts: list[Part], ordered: bool, tensors: Mapping[str, np.ndarray]) -> list[Part]:
+def chained(
+    path: Path, parts: list[Part], ordered: bool, tensors: Mapping[str, np.ndarray]
+) -> list[Part]:
     """The linear layers in the order in which they are applied.
 
-    Numbers in otherwise equal names order them, the file's order where it means something, and each must take what the one
-    before it gives. Where that leaves more than one order the file is refused, not guessed at.
+    Numbers in otherwise equal names order them, the file's order where it means something, and each
+    must take what the one before it gives. Where that leaves more than one order the file is
+    refused, not guessed at.
     """
     linear = [part for part in parts if part.linear]
     if ordered and _chains(linear) and _respects_numbers(linear):
         return linear
     if len({part.pattern for part in linear}) > 1 and len(linear) > _MOST_UNORDERED:
         raise ValueError(
-            f"`path` {path.name} has {len(linear)} layers whose names do not say their order; number them."
+            f"`path` {path.name} has {len(linear)} layers whose names do not say their order; "
+            "number them."
         )
     orders = list(_orders((), tuple(linear)))
     if len(orders) > 1:
         shown = " or ".join(", ".join(part.name for part in order) for order in orders[:2])
         raise ValueError(
-            f"`path` {path.name} has layers that fit together in more than one order ({shown}); number them."
+            f"`path` {path.name} has layers that fit together in more than one order ({shown}); "
+            "number them."
         )
     if not orders:
         raise ValueError(_refusal(path, tensors))
@@ -101,13 +118,16 @@ def chained(path: Path, parts: list[Part], ordered: bool, tensors: Mapping[str, 
 
 def _chains(parts: list[Part] | tuple[Part, ...]) -> bool:
     return all(
-        a.tensors["weight"].shape[0] == b.tensors["weight"].shape[1] for a, b in zip(parts[:-1], parts[1:], strict=True)
+        a.tensors["weight"].shape[0] == b.tensors["weight"].shape[1]
+        for a, b in zip(parts[:-1], parts[1:], strict=True)
     )
 
 
 def _respects_numbers(parts: list[Part]) -> bool:
     return not any(
-        a.pattern == b.pattern and a.numbers > b.numbers for i, a in enumerate(parts) for b in parts[i + 1 :]
+        a.pattern == b.pattern and a.numbers > b.numbers
+        for i, a in enumerate(parts)
+        for b in parts[i + 1 :]
     )
 
 
@@ -117,7 +137,8 @@ def _orders(done: tuple[Part, ...], rest: tuple[Part, ...]) -> Iterator[tuple[Pa
         yield done
         return
     first = {
-        min((p for p in rest if p.pattern == pattern), key=lambda p: p.numbers) for pattern in {p.pattern for p in rest}
+        min((p for p in rest if p.pattern == pattern), key=lambda p: p.numbers)
+        for pattern in {p.pattern for p in rest}
     }
     count = 0
     for part in sorted(first, key=lambda p: p.name):

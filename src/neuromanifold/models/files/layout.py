@@ -22,7 +22,9 @@ class Layout:
 
     def __post_init__(self):
         numbers: tuple[Any, ...] = (self.offset, *self.shape, *self.strides)
-        if len(self.shape) != len(self.strides) or any(type(n) is not int or not 0 <= n < 2**48 for n in numbers):
+        if len(self.shape) != len(self.strides) or any(
+            type(n) is not int or not 0 <= n < 2**48 for n in numbers
+        ):
             raise TypeError(f"impossible sizes {self.shape}")
 
     @property
@@ -32,7 +34,13 @@ class Layout:
 
     def place(self, storage: str) -> Place:
         """Where in which storage it lies."""
-        return place(storage, self.offset * self.dtype.itemsize, self.dtype.itemsize, self.shape, self.strides)
+        return place(
+            storage,
+            self.offset * self.dtype.itemsize,
+            self.dtype.itemsize,
+            self.shape,
+            self.strides,
+        )
 
     def read(self, path: Path, name: str, raw: bytes) -> np.ndarray:
         """The tensor, copied, once its last entry is known to lie among the bytes."""
@@ -40,7 +48,15 @@ class Layout:
             return np.empty(self.shape, self.dtype)
         stop = self.place("").stop
         if stop > len(raw):
-            raise unreadable(path, f"damaged: {name!r} claims the shape {self.shape} in {len(raw):,} bytes")
+            raise unreadable(
+                path, f"damaged: {name!r} claims the shape {self.shape} in {len(raw):,} bytes"
+            )
         size = self.dtype.itemsize
-        flat = np.frombuffer(raw, self.dtype, count=stop // size - self.offset, offset=self.offset * size)
-        return np.array(np.lib.stride_tricks.as_strided(flat, self.shape, [step * size for step in self.strides]))
+        flat = np.frombuffer(
+            raw, self.dtype, count=stop // size - self.offset, offset=self.offset * size
+        )
+        return np.array(
+            np.lib.stride_tricks.as_strided(
+                flat, self.shape, [step * size for step in self.strides]
+            )
+        )

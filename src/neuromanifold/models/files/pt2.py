@@ -1,7 +1,7 @@
 """`.pt2`: what `torch.export.save` writes, read as data.
 
-The archive holds the graph as JSON and the weights as raw bytes. PyTorch's own loader also unpickles parts of it, and so runs
-whatever a file says; this reader opens nothing that is pickled.
+The archive holds the graph as JSON and the weights as raw bytes. PyTorch's own loader also
+unpickles parts of it, and so runs whatever a file says; this reader opens nothing that is pickled.
 """
 
 import itertools
@@ -42,7 +42,10 @@ from neuromanifold.runtime.untrusted_files import (
 )
 
 _LARGEST_JSON = 32 * 2**20
-_AGAIN = "export it again with a current PyTorch: torch.export.save(exported.run_decompositions({}), path)"
+_AGAIN = (
+    "export it again with a current PyTorch: torch.export.save(exported.run_decompositions({}), "
+    "path)"
+)
 
 Arrays = dict[str, np.ndarray]
 
@@ -58,33 +61,51 @@ def read_exported(path: Path, *, statistics: bool = False) -> tuple[AdaptedModel
         try:
             runner, params, state = _model(path, archive, folder, model)
         except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
-            raise unreadable(path, f"damaged, or of an unknown version: {type(error).__name__} {error}") from None
+            raise unreadable(
+                path, f"damaged, or of an unknown version: {type(error).__name__} {error}"
+            ) from None
     try:
         runner.check(params, state)
     except Untranslatable as error:
-        raise ValueError(f"`path` is {str(path)!r}, whose {str(error).removeprefix('`').replace('`', '', 1)}") from None
+        raise ValueError(
+            f"`path` is {str(path)!r}, whose {str(error).removeprefix('`').replace('`', '', 1)}"
+        ) from None
     except Exception as error:
-        raise unreadable(path, f"damaged: its program does not fit together, {first_line(error)}") from None
+        raise unreadable(
+            path, f"damaged: its program does not fit together, {first_line(error)}"
+        ) from None
     if statistics:
         program = as_parameters(runner.program, statistics_read(runner.program))
         params = {name: {**state, **params}[name] for name in program.parameters.values()}
-        runner, state = replace(runner, program=program), {name: state[name] for name in program.constants.values()}
-    return AdaptedModel(runner, state, path.name, "not compared with the module it came from"), params
+        runner, state = (
+            replace(runner, program=program),
+            {name: state[name] for name in program.constants.values()},
+        )
+    return AdaptedModel(
+        runner, state, path.name, "not compared with the module it came from"
+    ), params
 
 
 def _folder(path: Path, archive: zipfile.ZipFile) -> str:
     names = archive.namelist()
     if any(
-        name.endswith("serialized_exported_program.json") or re.search(r"data/weights/[^/]*\.pt$", name)
+        name.endswith("serialized_exported_program.json")
+        or re.search(r"data/weights/[^/]*\.pt$", name)
         for name in names
     ):
         raise ValueError(
-            f"`path` is {str(path)!r}, an older export whose weights are pickled, that is, code; {_AGAIN}."
+            f"`path` is {str(path)!r}, an older export whose weights are pickled, that is, code; "
+            f"{_AGAIN}."
         )
-    found = [name.removesuffix("models/model.json") for name in names if name.endswith("models/model.json")]
+    found = [
+        name.removesuffix("models/model.json")
+        for name in names
+        if name.endswith("models/model.json")
+    ]
     if len(found) != 1:
         raise ValueError(
-            f"`path` is {str(path)!r}, which holds {len(found)} graphs, where torch.export.save writes one; {_AGAIN}."
+            f"`path` is {str(path)!r}, which holds {len(found)} graphs, where torch.export.save "
+            f"writes one; {_AGAIN}."
         )
     order = f"{found[0]}byteorder"
     if order in names and read_member(path, archive, order, 20) != b"little":
@@ -94,38 +115,68 @@ def _folder(path: Path, archive: zipfile.ZipFile) -> str:
 
 def _json(path: Path, archive: zipfile.ZipFile, name: str) -> Any:
     if name not in archive.namelist():
-        raise ValueError(f"`path` is {str(path)!r}, which has no {name.rpartition('/')[2]}; {_AGAIN}.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, which has no {name.rpartition('/')[2]}; {_AGAIN}."
+        )
     return read_json(path, read_member(path, archive, name, _LARGEST_JSON), name.rpartition("/")[2])
 
 
-def _model(path: Path, archive: zipfile.ZipFile, folder: str, model: Any) -> tuple[ProgramModel, Arrays, Arrays]:
+def _model(
+    path: Path, archive: zipfile.ZipFile, folder: str, model: Any
+) -> tuple[ProgramModel, Arrays, Arrays]:
     graph, signature = model["graph_module"]["graph"], model["graph_module"]["signature"]
     weights = _json(path, archive, f"{folder}data/weights/model_weights_config.json")["config"]
-    constants = _json(path, archive, f"{folder}data/constants/model_constants_config.json")["config"]
+    constants = _json(path, archive, f"{folder}data/constants/model_constants_config.json")[
+        "config"
+    ]
     specs = [next(iter(spec.items())) for spec in signature["input_specs"]]
-    kinds = {spec["arg"]["name"]: spec for kind, spec in specs if kind in ("parameter", "buffer", "tensor_constant")}
-    parameters = {spec["arg"]["name"]: spec["parameter_name"] for kind, spec in specs if kind == "parameter"}
-    fixed = {spec["arg"]["name"]: spec[f"{kind}_name"] for kind, spec in specs if kind in ("buffer", "tensor_constant")}
+    kinds = {
+        spec["arg"]["name"]: spec
+        for kind, spec in specs
+        if kind in ("parameter", "buffer", "tensor_constant")
+    }
+    parameters = {
+        spec["arg"]["name"]: spec["parameter_name"] for kind, spec in specs if kind == "parameter"
+    }
+    fixed = {
+        spec["arg"]["name"]: spec[f"{kind}_name"]
+        for kind, spec in specs
+        if kind in ("buffer", "tensor_constant")
+    }
     entries = {**weights, **constants}
     layouts = {name: _layout(entries[name]) for name in (*parameters.values(), *fixed.values())}
     places = {name: layout.place(entries[name]["path_name"]) for name, layout in layouts.items()}
     tied = ties({n: places[n] for n in parameters.values()}, {n: places[n] for n in fixed.values()})
     check_size(path, sum(layout.nbytes for layout in layouts.values()))
     needed = {*tied.values(), *fixed.values()}
-    arrays = {name: _tensor(path, archive, folder, name, entries[name], layouts[name]) for name in needed}
+    arrays = {
+        name: _tensor(path, archive, folder, name, entries[name], layouts[name]) for name in needed
+    }
     params = {name: arrays[name] for name in dict.fromkeys(tied.values())}
     state = {name: arrays[name] for name in fixed.values()}
     if not params:
         raise ValueError(
-            f"`path` is {str(path)!r}, a program without parameters; there is nothing to differentiate by."
+            f"`path` is {str(path)!r}, a program without parameters; there is nothing to "
+            "differentiate by."
         )
-    program = _program(path, graph, signature, {place: tied[name] for place, name in parameters.items()}, fixed, arrays)
+    program = _program(
+        path,
+        graph,
+        signature,
+        {place: tied[name] for place, name in parameters.items()},
+        fixed,
+        arrays,
+    )
     held = {
         place: _held(name, kinds[place], entries[name], layouts[name])
         for place, name in {**parameters, **fixed}.items()
     }
     origin = _origin(path, model, held, program, entries.values())
-    return ProgramModel(program, taken(origin.takes, origin.names), origin.gives.arrays, origin), params, state
+    return (
+        ProgramModel(program, taken(origin.takes, origin.names), origin.gives.arrays, origin),
+        params,
+        state,
+    )
 
 
 def _held(name: str, spec: Mapping[str, Any], entry: Mapping[str, Any], layout: Layout) -> Held:
@@ -139,7 +190,9 @@ def _held(name: str, spec: Mapping[str, Any], entry: Mapping[str, Any], layout: 
     )
 
 
-def _origin(path: Path, model: Any, held: Mapping[str, Held], program: Program, entries: Iterable[Any]) -> Origin:
+def _origin(
+    path: Path, model: Any, held: Mapping[str, Held], program: Program, entries: Iterable[Any]
+) -> Origin:
     whole, signature = model["graph_module"], model["graph_module"]["signature"]
     call = next(entry["signature"] for entry in whole["module_call_graph"] if entry["fqn"] == "")
     ranges, bounds = model["range_constraints"], dict[tuple[str, int], Bounds]()
@@ -165,21 +218,29 @@ def _program(
 ) -> Program:
     recorded = graph["tensor_values"]
     names = [
-        spec["user_input"]["arg"]["as_tensor"]["name"] for spec in signature["input_specs"] if "user_input" in spec
+        spec["user_input"]["arg"]["as_tensor"]["name"]
+        for spec in signature["input_specs"]
+        if "user_input" in spec
     ]
-    inputs = tuple(Input(name, shape_of(recorded[name]), scalar_type(recorded[name]["dtype"])) for name in names)
+    inputs = tuple(
+        Input(name, shape_of(recorded[name]), scalar_type(recorded[name]["dtype"]))
+        for name in names
+    )
     _check_batch(path, inputs)
     outputs = tuple(_output(path, spec) for spec in signature["output_specs"])
     outputs = tuple(output for output in outputs if isinstance(output, Ref))
     nodes, outputs = functional(nodes_of(graph), outputs, {**parameters, **fixed})
     shapes = {name: shape_of(meta) for name, meta in recorded.items()}
     widest = max(
-        (arrays[name].dtype for name in parameters.values()), key=lambda d: d.itemsize, default=np.dtype("float32")
+        (arrays[name].dtype for name in parameters.values()),
+        key=lambda d: d.itemsize,
+        default=np.dtype("float32"),
     )
     program = Program(settled(nodes, shapes), parameters, fixed, inputs, outputs, widest.name)
     for node in unknown_operations(program):
         raise ValueError(
-            f"`path` is {str(path)!r}, whose program uses {node.target} at {node.where}, which is not in the table; take it apart: "
+            f"`path` is {str(path)!r}, whose program uses {node.target} at {node.where}, which is "
+            "not in the table; take it apart: "
             "torch.export.save(exported.run_decompositions(), path)."
         )
     return program
@@ -189,15 +250,18 @@ def _check_batch(path: Path, inputs: tuple[Input, ...]) -> None:
     first = {given.shape[0] if given.shape else 0 for given in inputs}
     if len(first) != 1 or not first & {None, 1}:
         raise ValueError(
-            f"`path` is {str(path)!r}, a program for inputs of shapes {[given.shape for given in inputs]}; the first axis must be "
-            "free, or 1: torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim('n')},))."
+            f"`path` is {str(path)!r}, a program for inputs of shapes "
+            f"{[given.shape for given in inputs]}; the first axis must be "
+            "free, or 1: torch.export.export(module, (x,), dynamic_shapes=({0: "
+            "torch.export.Dim('n')},))."
         )
 
 
 def _output(path: Path, spec: Mapping[str, Any]) -> Any:
     if "user_output" not in spec:
         raise ValueError(
-            f"`path` is {str(path)!r}, a program that changes its state when it runs ({next(iter(spec))}); "
+            f"`path` is {str(path)!r}, a program that changes its state when it runs "
+            f"({next(iter(spec))}); "
             "call `module.eval()` before exporting."
         )
     return argument(spec["user_output"]["arg"])
@@ -206,23 +270,38 @@ def _output(path: Path, spec: Mapping[str, Any]) -> Any:
 def _layout(entry: Mapping[str, Any]) -> Layout:
     meta = entry["tensor_meta"]
     shape, strides = (tuple(step["as_int"] for step in meta[key]) for key in ("sizes", "strides"))
-    return Layout(np.dtype(scalar_type(meta["dtype"])), meta["storage_offset"]["as_int"], shape, strides)
+    return Layout(
+        np.dtype(scalar_type(meta["dtype"])), meta["storage_offset"]["as_int"], shape, strides
+    )
 
 
 def _tensor(
-    path: Path, archive: zipfile.ZipFile, folder: str, name: str, entry: Mapping[str, Any], layout: Layout
+    path: Path,
+    archive: zipfile.ZipFile,
+    folder: str,
+    name: str,
+    entry: Mapping[str, Any],
+    layout: Layout,
 ) -> np.ndarray:
     if entry["use_pickle"]:
-        raise ValueError(f"`path` is {str(path)!r}, whose tensor {name!r} is pickled, that is, code; {_AGAIN}.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, whose tensor {name!r} is pickled, that is, code; {_AGAIN}."
+        )
     part = "weights" if entry["path_name"].startswith("weight") else "constants"
     return layout.read(path, name, archive.read(f"{folder}data/{part}/{entry['path_name']}"))
 
 
-_DICTIONARIES = ("builtins.dict", "collections.OrderedDict", "torch.fx.immutable_collections.immutable_dict")
+_DICTIONARIES = (
+    "builtins.dict",
+    "collections.OrderedDict",
+    "torch.fx.immutable_collections.immutable_dict",
+)
 
 
 def inputs_of(path: Path, call: Mapping[str, Any], signature: Mapping[str, Any]) -> Form:
-    """The form of (positional arguments, named arguments); what the file calls a constant input is fixed."""
+    """The form of (positional arguments, named arguments); what the file calls a constant input
+    is fixed.
+    """
     specs = [next(iter(spec.items())) for spec in signature["input_specs"]]
     given = [(kind, spec) for kind, spec in specs if kind in ("user_input", "constant_input")]
     values = [Ref("") if kind == "user_input" else argument(spec["value"]) for kind, spec in given]
@@ -232,12 +311,15 @@ def inputs_of(path: Path, call: Mapping[str, Any], signature: Mapping[str, Any])
 def outputs_of(path: Path, call: Mapping[str, Any], signature: Mapping[str, Any]) -> Form:
     """The form of the output; numbers among it and None are fixed."""
     return _form(
-        _tree(path, call["out_spec"]), (argument(spec["user_output"]["arg"]) for spec in signature["output_specs"])
+        _tree(path, call["out_spec"]),
+        (argument(spec["user_output"]["arg"]) for spec in signature["output_specs"]),
     )
 
 
 def taken(form: Form, names: tuple[str, ...]) -> Any:
-    """The structure of x: one array, a tuple of positional arguments, or a dictionary of named ones."""
+    """The structure of x: one array, a tuple of positional arguments, or a dictionary of named
+    ones.
+    """
     args, named = form.arrays
     if named and args:
         return {**dict(zip(names, args, strict=False)), **named}
@@ -261,12 +343,15 @@ def _template(spec: Mapping[str, Any], numbers: Iterator[int]) -> Any:
     if kind in _DICTIONARIES:
         return dict(zip(spec["context"], children, strict=True))
     raise ValueError(
-        f"`path` holds a program with a {kind} among its inputs or outputs; use tuples, lists and dictionaries."
+        f"`path` holds a program with a {kind} among its inputs or outputs; use tuples, lists and "
+        "dictionaries."
     )
 
 
 def _tree(path: Path, text: str) -> Any:
-    """A structure as PyTorch writes it: JSON in a string, whose dictionaries hold their keys as JSON in strings."""
+    """A structure as PyTorch writes it: JSON in a string, whose dictionaries hold their keys as
+    JSON in strings.
+    """
     [_, spec] = read_json(path, text.encode(), "the form of its inputs")
     return _with_keys(path, spec)
 
@@ -275,7 +360,9 @@ def _with_keys(path: Path, spec: Mapping[str, Any]) -> dict[str, Any]:
     context = spec["context"]
     return {
         "type": spec["type"],
-        "context": read_json(path, context.encode(), "the form of its inputs") if isinstance(context, str) else None,
+        "context": read_json(path, context.encode(), "the form of its inputs")
+        if isinstance(context, str)
+        else None,
         "children_spec": [_with_keys(path, child) for child in spec["children_spec"]],
     }
 
@@ -303,7 +390,9 @@ _SCALAR_TYPES = dict(
 )
 # The name of a free axis; a sum or a product of such has no bounds of its own.
 _SYMBOL = re.compile(r"Symbol\('(\w+)'[^']*\)|(\w+)")
-_PLAIN = frozenset({"as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists"})
+_PLAIN = frozenset(
+    {"as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings", "as_int_lists"}
+)
 
 
 def scalar_type(number: int) -> str:
@@ -329,7 +418,9 @@ def _node(node: Mapping[str, Any], recorded: Mapping[str, Any]) -> Node:
         args=tuple(value for _, value, kind in given if kind == 1),
         kwargs={name: value for name, value, kind in given if kind != 1 and name not in IGNORED},
         outputs=tuple(names),
-        dtypes=tuple(scalar_type(recorded[name]["dtype"]) if name in recorded else None for name in names),
+        dtypes=tuple(
+            scalar_type(recorded[name]["dtype"]) if name in recorded else None for name in names
+        ),
         many=len(node["outputs"]) > 1 or any("as_tensors" in output for output in node["outputs"]),
         where=_where(node.get("metadata", {})),
     )
@@ -343,7 +434,9 @@ def _names(output: Mapping[str, Any]) -> list[str]:
 
 
 def argument(given: Mapping[str, Any]) -> Any:
-    """An argument of an operation; devices, layouts and memory formats mean nothing here and become None."""
+    """An argument of an operation; devices, layouts and memory formats mean nothing here and
+    become None.
+    """
     [(kind, value)] = given.items()
     if kind in _PLAIN:
         return value
@@ -364,12 +457,17 @@ def _where(metadata: Mapping[str, str]) -> str:
     """The path of the submodule and the line of the source, where they were recorded."""
     *_, path, kind = (",," + metadata.get("nn_module_stack", "").rpartition(";")[2]).split(",")[-3:]
     return source_line(
-        f"{path or 'the module itself'} ({kind.rpartition('.')[2] or 'module'})", metadata.get("stack_trace", "")
+        f"{path or 'the module itself'} ({kind.rpartition('.')[2] or 'module'})",
+        metadata.get("stack_trace", ""),
     )
 
 
-def bounds_of(graph: Mapping[str, Any], ranges: Mapping[str, Any], name: str) -> dict[tuple[str, int], Bounds]:
-    """Between which lengths the free axes of an input may lie, where the file says; by (input, axis)."""
+def bounds_of(
+    graph: Mapping[str, Any], ranges: Mapping[str, Any], name: str
+) -> dict[tuple[str, int], Bounds]:
+    """Between which lengths the free axes of an input may lie, where the file says; by (input,
+    axis).
+    """
     found = {}
     for axis, size in enumerate(graph["tensor_values"][name]["sizes"]):
         symbol = _SYMBOL.fullmatch(size.get("as_expr", {}).get("expr_str", ""))

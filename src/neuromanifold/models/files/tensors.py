@@ -15,7 +15,9 @@ _LARGEST_HEADER = 4 * 2**20
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """(arrays by name, metadata) of `.safetensors`, `.npz` or what `torch.save` wrote; in the file's order where it has one."""
+    """(arrays by name, metadata) of `.safetensors`, `.npz` or what `torch.save` wrote; in the
+    file's order where it has one.
+    """
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     if path.suffix == ".npz":
@@ -26,7 +28,9 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def keeps_order(path: Path) -> bool:
-    """Whether the file's order is that in which the network lists its layers; safetensors sorts by name."""
+    """Whether the file's order is that in which the network lists its layers; safetensors sorts
+    by name.
+    """
     return path.suffix != ".safetensors"
 
 
@@ -36,19 +40,24 @@ def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]
     _check_header(path)
     try:
         with safe_open(path, "numpy") as archive:
-            return {name: archive.get_tensor(name) for name in archive.keys()}, archive.metadata() or {}  # noqa: SIM118
+            tensors = {name: archive.get_tensor(name) for name in archive.keys()}  # noqa: SIM118
+            return tensors, archive.metadata() or {}
     except (SafetensorError, ValueError, OSError, EOFError, TypeError, AttributeError) as error:
         raise unreadable(path, f"damaged, or not what its name says: {first_line(error)}") from None
 
 
 def _check_header(path: Path) -> None:
-    """The header must be short, shallow, and name nothing twice, before the library makes objects of it."""
+    """The header must be short, shallow, and name nothing twice, before the library makes
+    objects of it.
+    """
     size = os.path.getsize(path)
     with path.open("rb") as handle:
         first = handle.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else size
         if length > min(size - 8, _LARGEST_HEADER):
             raise unreadable(
-                path, f"damaged, or not what its name says: a header of {length:,} bytes in a file of {size:,}"
+                path,
+                f"damaged, or not what its name says: a header of {length:,} bytes in a file of "
+                f"{size:,}",
             )
         read_json(path, handle.read(length), "its header")

@@ -46,7 +46,8 @@ class _Mark:
 
 
 def parse(pickled: bytes) -> Any:
-    """The tree that the pickle describes, of numbers, strings, tuples, lists, dictionaries, names and calls.
+    """The tree that the pickle describes, of numbers, strings, tuples, lists, dictionaries, names
+    and calls.
 
     >>> import pickle, os
     >>> parse(pickle.dumps({"run": os.getcwd, "n": [1, 2]}, protocol=2))
@@ -204,7 +205,8 @@ def read_torch_archive(path: Path) -> dict[str, np.ndarray]:
     """The state dict of a file written by `torch.save`, name → array in the order of the file."""
     if not zipfile.is_zipfile(path):
         raise ValueError(
-            f"`path` is {str(path)!r}, which is no archive as torch.save has written since version 1.6 (older, or damaged); "
+            f"`path` is {str(path)!r}, which is no archive as torch.save has written since "
+            "version 1.6 (older, or damaged); "
             "in PyTorch: torch.save(torch.load(path, weights_only=True), path)."
         )
     with open_archive(path) as archive:
@@ -212,7 +214,9 @@ def read_torch_archive(path: Path) -> dict[str, np.ndarray]:
         try:
             tree = parse(read_member(path, archive, f"{folder}data.pkl", _LARGEST_PICKLE))
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-            raise unreadable(path, f"damaged, or no state dict: its pickle has {_shown(error)}") from None
+            raise unreadable(
+                path, f"damaged, or no state dict: its pickle has {_shown(error)}"
+            ) from None
         return _tensors(path, archive, folder, _state_dict(path, tree))
 
 
@@ -220,11 +224,19 @@ def _folder(path: Path, archive: zipfile.ZipFile) -> str:
     names = archive.namelist()
     if any(name.endswith(("constants.pkl", "code/__torch__.py")) for name in names):
         raise ValueError(f"`path` is {str(path)!r}, a TorchScript program; {_SAVE}.")
-    found = [name.removesuffix("data.pkl") for name in names if name.count("/") <= 1 and name.endswith("data.pkl")]
+    found = [
+        name.removesuffix("data.pkl")
+        for name in names
+        if name.count("/") <= 1 and name.endswith("data.pkl")
+    ]
     if len(found) != 1:
         raise unreadable(path, f"{len(found)} members named data.pkl, where torch.save writes one")
     order = f"{found[0]}byteorder"
-    if order in names and archive.getinfo(order).file_size < 20 and archive.read(order) != b"little":
+    if (
+        order in names
+        and archive.getinfo(order).file_size < 20
+        and archive.read(order) != b"little"
+    ):
         raise unreadable(path, "its numbers are not little-endian")
     return found[0]
 
@@ -234,7 +246,9 @@ def _state_dict(path: Path, tree: Any) -> Mapping[str, Any]:
     mapping = _mapping(tree)
     if mapping is None:
         held = tree.name if isinstance(tree, Call) else type(tree).__name__
-        raise ValueError(f"`path` is {str(path)!r}, which holds a {held}, whose code would have to run; {_SAVE}.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, which holds a {held}, whose code would have to run; {_SAVE}."
+        )
     for key in _NESTED:
         inner = _mapping(mapping.get(key))
         if inner is not None and any(_is_tensor(value) for value in inner.values()):
@@ -255,16 +269,23 @@ def _is_tensor(value: Any) -> bool:
     )
 
 
-def _tensors(path: Path, archive: zipfile.ZipFile, folder: str, state: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    others = [name for name, value in state.items() if not (isinstance(name, str) and _is_tensor(value))]
+def _tensors(
+    path: Path, archive: zipfile.ZipFile, folder: str, state: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    others = [
+        name for name, value in state.items() if not (isinstance(name, str) and _is_tensor(value))
+    ]
     if others or not state:
         held = f"{others[0]!r}, {_described(state[others[0]])}" if state else "nothing"
-        raise ValueError(f"`path` is {str(path)!r}, which holds {held}, where a state dict has tensors; {_SAVE}.")
+        raise ValueError(
+            f"`path` is {str(path)!r}, which holds {held}, where a state dict has tensors; {_SAVE}."
+        )
     try:
         described = {name: _description(value) for name, value in state.items()}
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise unreadable(
-            path, f"damaged: it describes its tensors in a way that PyTorch does not, {_shown(error)}"
+            path,
+            f"damaged: it describes its tensors in a way that PyTorch does not, {_shown(error)}",
         ) from None
     check_size(path, sum(layout.nbytes for _, layout in described.values()))
     raw = {key: _storage(path, archive, f"{folder}data/{key}") for key, _ in described.values()}
@@ -288,7 +309,9 @@ def _description(value: Call) -> tuple[str, Layout]:
     kind, storage, key, _, _ = stored.identifier
     if kind != "storage" or not isinstance(storage, Name) or not isinstance(key, str):
         raise TypeError("a storage of another kind")
-    return key, Layout(_STORAGES[storage.text.rpartition(".")[2]], offset, tuple(shape), tuple(strides))
+    return key, Layout(
+        _STORAGES[storage.text.rpartition(".")[2]], offset, tuple(shape), tuple(strides)
+    )
 
 
 def _described(value: Any) -> str:

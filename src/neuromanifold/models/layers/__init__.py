@@ -1,4 +1,6 @@
-"""Layers for `nm.Sequential`: affine maps, averages, sums, normalisation, attention. Channels are last."""
+"""Layers for `nm.Sequential`: affine maps, averages, sums, normalisation, attention. Channels
+are last.
+"""
 
 from neuromanifold.models.layers.attention import Attention
 from neuromanifold.models.layers.branches import Elementwise, Residual, Sum

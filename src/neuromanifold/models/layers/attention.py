@@ -11,7 +11,9 @@ from neuromanifold.models.layers.base import AbstractLayer, Shape, check_deviati
 
 
 class AttentionParams(NamedTuple):
-    """`key`, `query` (`None` when tied) and `value` (heads, ·, channels), `out` (features, heads·value), `bias`."""
+    """`key`, `query` (`None` when tied) and `value` (heads, ·, channels), `out` (features,
+    heads·value), `bias`.
+    """
 
     key: Any
     query: Any
@@ -22,11 +24,13 @@ class AttentionParams(NamedTuple):
 
 @dataclass(frozen=True)
 class Attention(AbstractLayer):
-    """z = Σ_heads softmax(QKᵀ·s) V O + σ_b b, each of K, Q, V a linear map of the channels at each position.
+    """z = Σ_heads softmax(QKᵀ·s) V O + σ_b b, each of K, Q, V a linear map of the channels at each
+    position.
 
-    `key_std` is that of queries too. `tied` (the default) takes one matrix for both and the scale s = 1/key_features, under
-    which the weights of attention converge as the widths grow; `tied=False` takes two and s = 1/√key_features, the usual
-    choice, which has no Gaussian limit of this form. Every width is `features` unless given.
+    `key_std` is that of queries too. `tied` (the default) takes one matrix for both and the scale s
+    = 1/key_features, under which the weights of attention converge as the widths grow; `tied=False`
+    takes two and s = 1/√key_features, the usual choice, which has no Gaussian limit of this form.
+    Every width is `features` unless given.
 
     >>> nm.Sequential(Attention(4), input_shape=(5, 3)).n_params      # keys and values 4·3 each, out 4·4, bias 4
     44
@@ -64,7 +68,10 @@ class Attention(AbstractLayer):
     def output_shape(self, shape: Shape) -> Shape:
         """The same positions, `features` channels."""
         if len(shape) < 2:
-            raise ValueError(f"`input_shape` reaches Attention as {shape}; attention needs positions and channels.")
+            raise ValueError(
+                f"`input_shape` reaches Attention as {shape}; attention needs positions and "
+                "channels."
+            )
         return (*shape[:-1], self.features)
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> AttentionParams:
@@ -102,7 +109,9 @@ class Attention(AbstractLayer):
     def _factors(self, channels: int) -> "_Factors":
         inner = channels**-0.5
         out = (self.heads * self.widths[1]) ** -0.5
-        return _Factors(self.key_std * inner, self.value_std * inner, self.out_std * out, self.bias_std)
+        return _Factors(
+            self.key_std * inner, self.value_std * inner, self.out_std * out, self.bias_std
+        )
 
 
 class _Factors(NamedTuple):

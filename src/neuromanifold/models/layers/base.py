@@ -1,4 +1,6 @@
-"""What a layer is: a frozen description that knows its shapes, draws its parameters and applies them."""
+"""What a layer is: a frozen description that knows its shapes, draws its parameters and applies
+them.
+"""
 
 import abc
 import operator
@@ -19,8 +21,8 @@ SCALINGS = ("standard", "ntk")
 class AbstractLayer(abc.ABC):
     """A map of samples (n, *shape), channels last, with or without parameters.
 
-    `scaling` is the network's: with `"ntk"` parameters are standard normal and the layer multiplies by their standard
-    deviations; with `"standard"` the parameters carry them.
+    `scaling` is the network's: with `"ntk"` parameters are standard normal and the layer multiplies
+    by their standard deviations; with `"standard"` the parameters carry them.
     """
 
     @abc.abstractmethod
@@ -32,28 +34,38 @@ class AbstractLayer(abc.ABC):
         """The layer's outputs at the samples (n, *shape)."""
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
-        """Parameters in float32 for samples of that shape; nothing for a layer without parameters."""
+        """Parameters in float32 for samples of that shape; nothing for a layer without
+        parameters.
+        """
         return ()
 
 
 @dataclass(frozen=True)
 class Deviations:
-    """Standard deviations of a weight layer: weights σ_w/√fan_in, biases σ_b (`None` where there are no biases)."""
+    """Standard deviations of a weight layer: weights σ_w/√fan_in, biases σ_b (`None` where there
+    are no biases).
+    """
 
     weight: float
     bias: float | None
 
     def draw(self, key: Any, shape: Shape, fan_in: int, scaling: str) -> Layer:
         """`weight` of that shape, output channels first, and `bias`."""
-        weight_std, bias_std = (self.weight / fan_in**0.5, self.bias) if scaling == "standard" else (1.0, 1.0)
+        weight_std, bias_std = (
+            (self.weight / fan_in**0.5, self.bias) if scaling == "standard" else (1.0, 1.0)
+        )
         weight_key, bias_key = jax.random.split(key)
         weight = jnp.float32(weight_std) * jax.random.normal(weight_key, shape, jnp.float32)
         if self.bias is None:
             return Layer(weight, None)
-        return Layer(weight, jnp.float32(bias_std) * jax.random.normal(bias_key, shape[:1], jnp.float32))
+        return Layer(
+            weight, jnp.float32(bias_std) * jax.random.normal(bias_key, shape[:1], jnp.float32)
+        )
 
     def finish(self, product: Any, bias: Any, fan_in: int, scaling: str) -> Any:
-        """σ_w W a/√fan_in + σ_b b from the bare product W a, channels last; W a + b in standard scaling."""
+        """σ_w W a/√fan_in + σ_b b from the bare product W a, channels last; W a + b in standard
+        scaling.
+        """
         if scaling == "ntk":
             product = product * (self.weight * fan_in**-0.5)
             bias = bias if bias is None or self.bias is None else bias * self.bias

@@ -21,7 +21,8 @@ class Elementwise(AbstractLayer):
         """As it was."""
         if isinstance(self.activation, Mixed) and self.activation.width != shape[-1]:
             raise ValueError(
-                f"`layers` apply {self.activation} with {self.activation.width} neurons to {shape[-1]} channels; make them equal."
+                f"`layers` apply {self.activation} with {self.activation.width} neurons to "
+                f"{shape[-1]} channels; make them equal."
             )
         return shape
 
@@ -47,7 +48,9 @@ class Residual(AbstractLayer):
         """The input's, which the branch must keep."""
         found = shapes_through(self.layers, shape)[-1]
         if found != shape:
-            raise ValueError(f"`Residual` adds a branch of shape {found} to its input {shape}; make them equal.")
+            raise ValueError(
+                f"`Residual` adds a branch of shape {found} to its input {shape}; make them equal."
+            )
         return shape
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
@@ -74,20 +77,26 @@ class Sum(AbstractLayer):
         if len(branches) < 2:
             raise ValueError(f"`Sum` is given {len(branches)} branches; pass two or more.")
         object.__setattr__(
-            self, "branches", tuple(as_layers(b if isinstance(b, tuple) else (b,), "Sum") for b in branches)
+            self,
+            "branches",
+            tuple(as_layers(b if isinstance(b, tuple) else (b,), "Sum") for b in branches),
         )
 
     def output_shape(self, shape: Shape) -> Shape:
         """The one shape that all branches have."""
         found = [shapes_through(branch, shape)[-1] for branch in self.branches]
         if len(set(found)) != 1:
-            raise ValueError(f"`Sum` adds branches of shapes {', '.join(map(str, found))}; make them equal.")
+            raise ValueError(
+                f"`Sum` adds branches of shapes {', '.join(map(str, found))}; make them equal."
+            )
         return found[0]
 
     def draw(self, key: Any, shape: Shape, scaling: str) -> Any:
         """Each branch's parameters."""
         keys = jax.random.split(key, len(self.branches))
-        return tuple(draw_all(b, k, shape, scaling) for b, k in zip(self.branches, keys, strict=True))
+        return tuple(
+            draw_all(b, k, shape, scaling) for b, k in zip(self.branches, keys, strict=True)
+        )
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
         """The sum."""
@@ -106,7 +115,10 @@ def _as_layer(given: Given, where: str) -> AbstractLayer:
         return Elementwise(activation_named(given))
     if isinstance(given, (Activation, Mixed)):
         return Elementwise(given)
-    raise TypeError(f"`{where}` is {given!r}; pass a layer of nm.layers, an activation, or an activation's name.")
+    raise TypeError(
+        f"`{where}` is {given!r}; pass a layer of nm.layers, an activation, or an activation's "
+        "name."
+    )
 
 
 def shapes_through(layers: tuple[AbstractLayer, ...], shape: Shape) -> list[Shape]:
@@ -117,11 +129,15 @@ def shapes_through(layers: tuple[AbstractLayer, ...], shape: Shape) -> list[Shap
     return shapes
 
 
-def draw_all(layers: tuple[AbstractLayer, ...], key: Any, shape: Shape, scaling: str) -> tuple[Any, ...]:
+def draw_all(
+    layers: tuple[AbstractLayer, ...], key: Any, shape: Shape, scaling: str
+) -> tuple[Any, ...]:
     """The parameters of each layer."""
     keys = jax.random.split(key, max(len(layers), 1))
     shapes = shapes_through(layers, shape)
-    return tuple(layer.draw(k, s, scaling) for layer, k, s in zip(layers, keys, shapes, strict=False))
+    return tuple(
+        layer.draw(k, s, scaling) for layer, k, s in zip(layers, keys, shapes, strict=False)
+    )
 
 
 def apply_all(layers: tuple[AbstractLayer, ...], params: Any, x: Any, scaling: str) -> Any:

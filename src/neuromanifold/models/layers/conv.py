@@ -6,13 +6,20 @@ from typing import Any
 
 import jax
 
-from neuromanifold.models.layers.base import AbstractLayer, Shape, check_deviations, check_features, deviations
+from neuromanifold.models.layers.base import (
+    AbstractLayer,
+    Shape,
+    check_deviations,
+    check_features,
+    deviations,
+)
 from neuromanifold.models.layers.windows import check_window, margins, padded, per_axis, slid_shape
 
 
 @dataclass(frozen=True)
 class Conv(AbstractLayer):
-    """A convolution over any number of axes of positions; `weight` (features, channels, *window), fan_in = channels·Πwindow.
+    """A convolution over any number of axes of positions; `weight` (features, channels, *window),
+    fan_in = channels·Πwindow.
 
     `padding` is `"SAME"` (zeros), `"VALID"` (none) or `"CIRCULAR"` (the other side).
 
@@ -36,7 +43,10 @@ class Conv(AbstractLayer):
     def output_shape(self, shape: Shape) -> Shape:
         """The positions of the window, with `features` channels."""
         if len(shape) < 2:
-            raise ValueError(f"`input_shape` reaches Conv as {shape}; a convolution needs positions and channels.")
+            raise ValueError(
+                f"`input_shape` reaches Conv as {shape}; a convolution needs positions and "
+                "channels."
+            )
         return (*slid_shape(shape, self.window, self.strides, self.padding), self.features)
 
     def fan_in(self, shape: Shape) -> int:
@@ -52,11 +62,21 @@ class Conv(AbstractLayer):
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
         """XLA's convolution, channels last."""
         given, axes = deviations(self.bias, self.weight_std, self.bias_std), x.ndim - 2
-        window, strides = per_axis(self.window, axes, "window"), per_axis(self.strides, axes, "strides")
-        widths = [margins(n, k, s, self.padding) for n, k, s in zip(x.shape[1:-1], window, strides, strict=True)]
+        window, strides = (
+            per_axis(self.window, axes, "window"),
+            per_axis(self.strides, axes, "strides"),
+        )
+        widths = [
+            margins(n, k, s, self.padding)
+            for n, k, s in zip(x.shape[1:-1], window, strides, strict=True)
+        ]
         channels_last = (0, axes + 1, *range(1, axes + 1))
         numbers = jax.lax.ConvDimensionNumbers(channels_last, tuple(range(axes + 2)), channels_last)
         product = jax.lax.conv_general_dilated(
-            padded(x, widths, self.padding), params.weight, strides, "VALID", dimension_numbers=numbers
+            padded(x, widths, self.padding),
+            params.weight,
+            strides,
+            "VALID",
+            dimension_numbers=numbers,
         )
         return given.finish(product, params.bias, self.fan_in(x.shape[1:]), scaling)

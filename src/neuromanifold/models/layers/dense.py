@@ -5,12 +5,19 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from neuromanifold.models.layers.base import AbstractLayer, Shape, check_deviations, check_features, deviations
+from neuromanifold.models.layers.base import (
+    AbstractLayer,
+    Shape,
+    check_deviations,
+    check_features,
+    deviations,
+)
 
 
 @dataclass(frozen=True)
 class Dense(AbstractLayer):
-    """z = σ_w W a/√fan_in + σ_b b over the last axis; `weight` (features, channels), `bias` (features,).
+    """z = σ_w W a/√fan_in + σ_b b over the last axis; `weight` (features, channels), `bias`
+    (features,).
 
     >>> nm.Sequential(Dense(3), input_shape=(2,)).n_params
     9

@@ -11,7 +11,8 @@ from neuromanifold.models.layers.base import AbstractLayer, Shape
 
 @dataclass(frozen=True)
 class LayerNorm(AbstractLayer):
-    """(x − mean)/√(variance + eps) over the channels, at each position; with `positions=True` over the positions too.
+    """(x − mean)/√(variance + eps) over the channels, at each position; with `positions=True` over
+    the positions too.
 
     There are no gains and offsets to learn; infinite width knows the layer without them.
     """

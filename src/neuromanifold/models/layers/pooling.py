@@ -14,7 +14,8 @@ from neuromanifold.models.layers.windows import check_window, margins, padded, p
 
 @dataclass(frozen=True)
 class AvgPool(AbstractLayer):
-    """The mean over each window; margins of zeros (`"SAME"`) count as zeros. `strides` are the window's size unless given.
+    """The mean over each window; margins of zeros (`"SAME"`) count as zeros. `strides` are the
+    window's size unless given.
 
     >>> nm.Sequential(AvgPool(2), input_shape=(6, 6, 3)).output_shape
     (3, 3, 3)
@@ -39,11 +40,19 @@ class AvgPool(AbstractLayer):
     def apply(self, params: Any, x: Any, scaling: str) -> Any:
         """Sums over windows, divided by their size."""
         axes = x.ndim - 2
-        window, strides = per_axis(self.window, axes, "window"), per_axis(self.steps, axes, "strides")
-        widths = [margins(n, k, s, self.padding) for n, k, s in zip(x.shape[1:-1], window, strides, strict=True)]
+        window, strides = (
+            per_axis(self.window, axes, "window"),
+            per_axis(self.steps, axes, "strides"),
+        )
+        widths = [
+            margins(n, k, s, self.padding)
+            for n, k, s in zip(x.shape[1:-1], window, strides, strict=True)
+        ]
         x = padded(x, widths, self.padding)
         zero = np.zeros((), x.dtype)
-        return jax.lax.reduce_window(x, zero, jax.lax.add, (1, *window, 1), (1, *strides, 1), "VALID") / prod(window)
+        return jax.lax.reduce_window(
+            x, zero, jax.lax.add, (1, *window, 1), (1, *strides, 1), "VALID"
+        ) / prod(window)
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,10 @@ class GlobalAvgPool(AbstractLayer):
     def output_shape(self, shape: Shape) -> Shape:
         """Channels only."""
         if len(shape) < 2:
-            raise ValueError(f"`input_shape` reaches GlobalAvgPool as {shape}; there are no positions left to average.")
+            raise ValueError(
+                f"`input_shape` reaches GlobalAvgPool as {shape}; there are no positions left to "
+                "average."
+            )
         return shape[-1:]
 
     def apply(self, params: Any, x: Any, scaling: str) -> Any:

@@ -10,7 +10,11 @@ from neuromanifold.papers.bottleneck.summary_statistics import descent, summary_
 
 def _shallow(rng: np.random.Generator, inputs: int, outputs: int, hidden: int = 100):
     """A random ReLU network with one hidden layer; weights and biases standard normal."""
-    A, b, C = rng.normal(size=(hidden, inputs)), rng.normal(size=hidden), rng.normal(size=(outputs, hidden))
+    A, b, C = (
+        rng.normal(size=(hidden, inputs)),
+        rng.normal(size=hidden),
+        rng.normal(size=(outputs, hidden)),
+    )
     return lambda z: np.maximum(z @ A.T + b, 0.0) @ C.T
 
 
@@ -20,9 +24,11 @@ def _standardised(a: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LatentTask:
-    """x = g(z) and y = h(z₁, z₂) for z ~ N(0, 1) in ℝ⁸ and random shallow networks into ℝ²⁰: bottleneck rank 2.   [bottleneck, App. E]
+    """x = g(z) and y = h(z₁, z₂) for z ~ N(0, 1) in ℝ⁸ and random shallow networks into ℝ²⁰:
+    bottleneck rank 2.   [bottleneck, App. E]
 
-    Every coordinate of x and y is standardised, so predicting nothing costs a mean squared error of 1.
+    Every coordinate of x and y is standardised, so predicting nothing costs a mean squared error of
+    1.
     """
 
     samples: int
@@ -43,10 +49,12 @@ class LatentTask:
 
 @dataclass(frozen=True)
 class DescentTask:
-    """From v(0) predict C(v(1)), …, C(v(T)) of gradient descent on ‖vvᵀ − (wwᵀ + E)‖².   [bottleneck, Sec. 5]
+    """From v(0) predict C(v(1)), …, C(v(T)) of gradient descent on ‖vvᵀ − (wwᵀ + E)‖².
+    [bottleneck, Sec. 5]
 
-    v(0) has a component a ~ N(0, 0.7²) along w and a component of length |N(0, 0.7²)| in a uniform direction across it, so that both
-    summary statistics vary alike. E has independent N(0, noise²) entries. The costs are standardised for training.
+    v(0) has a component a ~ N(0, 0.7²) along w and a component of length |N(0, 0.7²)| in a uniform
+    direction across it, so that both summary statistics vary alike. E has independent N(0, noise²)
+    entries. The costs are standardised for training.
     """
 
     samples: int
@@ -73,8 +81,12 @@ class DescentTask:
         return along[:, None] * w + length[:, None] * across
 
     def run(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The paths (T+1, n, d) and the costs (n, T) from these starts, with this task's noise matrix."""
-        E = self.noise * np.random.default_rng((self.seed, 7)).normal(size=(self.dimension, self.dimension))
+        """The paths (T+1, n, d) and the costs (n, T) from these starts, with this task's noise
+        matrix.
+        """
+        E = self.noise * np.random.default_rng((self.seed, 7)).normal(
+            size=(self.dimension, self.dimension)
+        )
         return descent(v, self.axis, rate=self.rate, steps=self.steps, noise=E)
 
     def draw(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n T"]]:

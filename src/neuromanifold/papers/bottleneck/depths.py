@@ -9,7 +9,12 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from neuromanifold.bottleneck import activation_bound, bottleneck_structure, norm_bound, planarity_bound
+from neuromanifold.bottleneck import (
+    activation_bound,
+    bottleneck_structure,
+    norm_bound,
+    planarity_bound,
+)
 from neuromanifold.bottleneck.passage import passage
 from neuromanifold.papers.bottleneck.data import LatentTask
 from neuromanifold.papers.bottleneck.family import DepthFamily
@@ -24,7 +29,9 @@ _JUMP = 3.0
 
 @dataclass(frozen=True)
 class DepthStudy:
-    """How Figure 1 is run; the paper gives λ = 0.001 for the mean squared error and leaves width and samples open."""
+    """How Figure 1 is run; the paper gives λ = 0.001 for the mean squared error and leaves width
+    and samples open.
+    """
 
     task: LatentTask
     depths: tuple[int, ...]
@@ -38,7 +45,9 @@ class DepthStudy:
     memory: str | None = None
 
     def measure(self, *, checkpoint: Path | None = None, progress: bool = False) -> xr.Dataset:
-        """Train `seeds` networks of every depth; the one with the lowest objective gives the figure and the claims."""
+        """Train `seeds` networks of every depth; the one with the lowest objective gives the
+        figure and the claims.
+        """
         x, y = self.task.draw()
         family = DepthFamily(x.shape[1], self.width, y.shape[1], self.depths * self.seeds)
         done = train_ridge(
@@ -58,7 +67,10 @@ class DepthStudy:
         by_seed = done.objective.reshape(self.seeds, -1)
         best = by_seed.argmin(axis=0) * len(self.depths) + np.arange(len(self.depths))
         members = family.members(done.params)
-        rows = [self._read(net, params, x[: self.probed]) for net, params in (members[index] for index in best)]
+        rows = [
+            self._read(net, params, x[: self.probed])
+            for net, params in (members[index] for index in best)
+        ]
         found = xr.concat(rows, dim=xr.Variable("depth", np.array(self.depths)), join="outer")
         trained = {
             "loss": done.loss,
@@ -96,7 +108,8 @@ def _stacked(spectra: list[np.ndarray]) -> np.ndarray:
 
 
 def _statements(net: Any, params: Any, x: np.ndarray, rank: int) -> dict[str, float]:
-    """Theorem 6, the norm bound, Theorem 7 and Corollary 8 at the trained network: budgets, excess, ratios left/right.
+    """Theorem 6, the norm bound, Theorem 7 and Corollary 8 at the trained network: budgets, excess,
+    ratios left/right.
 
     On the samples where Jf(x) has at least the middle rank; nan where there is none.
     """
@@ -136,9 +149,11 @@ def _ranks(J: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Range:
-    """Depths in a row with one middle rank, and the line through their norms: slope ± half-width of its 95 % interval.
+    """Depths in a row with one middle rank, and the line through their norms: slope ± half-width of
+    its 95 % interval.
 
-    `corrected` is the slope a of the fit a·L + b + c/L, which allows for the second correction R⁽²⁾/L; it needs five depths.
+    `corrected` is the slope a of the fit a·L + b + c/L, which allows for the second correction
+    R⁽²⁾/L; it needs five depths.
     """
 
     rank: int
@@ -174,9 +189,11 @@ def _slope(columns: list[np.ndarray], values: np.ndarray) -> tuple[float, float]
 
 
 def ranges(data: xr.Dataset) -> list[Range]:
-    """The ranges of at least three depths with one middle rank, one branch of minima, and a train cost below 0.1.
+    """The ranges of at least three depths with one middle rank, one branch of minima, and a train
+    cost below 0.1.
 
-    Where ‖θ‖² jumps by more than three times its median growth, training has changed to another branch, whose line is another.
+    Where ‖θ‖² jumps by more than three times its median growth, training has changed to another
+    branch, whose line is another.
     """
     ranks = np.where(data["loss"].values < _FAILED_COST, data["middle_rank"].values, -1)
     growth = np.abs(np.diff(data["squared_norm"].values) / np.diff(data["depth"].values))
@@ -192,7 +209,11 @@ def ranges(data: xr.Dataset) -> list[Range]:
                     int(ranks[part[0]]),
                     tuple(map(int, L)),
                     *_slope([L, one], norms),
-                    *(_slope([L, one, 1 / L], norms) if len(part) >= 5 else (float("nan"), float("nan"))),
+                    *(
+                        _slope([L, one, 1 / L], norms)
+                        if len(part) >= 5
+                        else (float("nan"), float("nan"))
+                    ),
                     _slope([L, one], energy)[0],
                 )
             )
@@ -206,7 +227,9 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _verdict(fits: list[Range]) -> bool | str:
-    """Whether every slope agrees with its rank; "partly" when all do once the term 1/L is allowed for."""
+    """Whether every slope agrees with its rank; "partly" when all do once the term 1/L is
+    allowed for.
+    """
     if not fits or all(r.agrees for r in fits):
         return bool(fits)
     close = all(r.agrees or abs(r.corrected - r.rank) <= r.corrected_half_width for r in fits)
@@ -221,17 +244,21 @@ def claims(data: xr.Dataset) -> list[Claim]:
     falling = bool(np.all(np.diff(ranks[fitted]) <= 0)) if fitted.any() else False
     seen = bool(np.isfinite(data["budget"].values).any())
     ratio = _largest((data["spent"] / data["budget"]).values)
-    theorem7, corollary8 = (_largest(data[name].values) for name in ("theorem7_ratio", "corollary8_ratio"))
+    theorem7, corollary8 = (
+        _largest(data[name].values) for name in ("theorem7_ratio", "corollary8_ratio")
+    )
     depths, layers = data["depth"].values, data["bottleneck_layers"].values
     widest = max(fits, key=lambda r: len(r.depths)).rank if fits else 0
     grown = layers[fitted & (ranks == widest) & np.isfinite(layers)]
     return [
         Claim(
             "1a",
-            "Within a range of depths of one middle rank, ‖θ‖² is affine in the depth with slope equal to the rank.",
+            "Within a range of depths of one middle rank, ‖θ‖² is affine in the depth with slope "
+            "equal to the rank.",
             [str(r) for r in fits],
             _verdict(fits),
-            "95 % intervals; the expansion itself bends the line by R⁽²⁾/L, and at finite λ the function changes with L",
+            "95 % intervals; the expansion itself bends the line by R⁽²⁾/L, and at finite λ the "
+            "function changes with L",
         ),
         Claim(
             "1a",
@@ -249,7 +276,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "1b",
-            "The bottleneck structure stays the same in a range of depths; only its low-rank middle grows.",
+            "The bottleneck structure stays the same in a range of depths; only its low-rank "
+            "middle grows.",
             {int(L): int(v) for L, v in zip(depths, layers, strict=True) if np.isfinite(v)},
             bool(len(grown) > 1 and np.all(np.diff(grown) >= 0)),
             "layers closer than ½ to a partial isometry of the middle rank",
@@ -316,19 +344,32 @@ def _draw_norms(axes: Any, data: xr.Dataset) -> None:
     axes.set(xlabel="depth L (layers)", ylabel="squared parameter norm ‖θ‖²", ylim=(0, None))
     axes.legend(fontsize=8, loc="lower right")
     axes.set_title(
-        f"width {data.attrs['width']}, {data.attrs['samples']} samples, λ = {data.attrs['ridge']:g}", fontsize=9
+        f"width {data.attrs['width']}, {data.attrs['samples']} samples, λ = "
+        f"{data.attrs['ridge']:g}",
+        fontsize=9,
     )
 
 
 def _draw_fit(axes: Any, found: Range, depths: np.ndarray, norms: np.ndarray) -> None:
-    """The fitted line, the curve with the term 1/L where there is one, and both slopes beside them."""
+    """The fitted line, the curve with the term 1/L where there is one, and both slopes beside
+    them.
+    """
     at = np.isin(depths, found.depths)
     L, one = depths[at].astype(float), np.ones(at.sum())
     shapes = [("", [L, one], "-", found.slope, found.half_width)]
     if np.isfinite(found.corrected):
-        shapes.append((" with 1/L", [L, one, 1 / L], ":", found.corrected, found.corrected_half_width))
+        shapes.append(
+            (" with 1/L", [L, one, 1 / L], ":", found.corrected, found.corrected_half_width)
+        )
     for _, columns, style, _, _ in shapes:
         X = np.stack(columns, axis=1)
         axes.plot(L, X @ np.linalg.lstsq(X, norms[at], rcond=None)[0], style, color="0.3", lw=1.2)
     text = "\n".join(f"slope{name} {slope:.2f} ± {half:.2f}" for name, _, _, slope, half in shapes)
-    axes.annotate(text, (L.mean(), norms[at].mean()), (-6, 8), textcoords="offset points", ha="right", fontsize=8)
+    axes.annotate(
+        text,
+        (L.mean(), norms[at].mean()),
+        (-6, 8),
+        textcoords="offset points",
+        ha="right",
+        fontsize=8,
+    )

@@ -1,4 +1,6 @@
-"""Example 20: a function whose cheapest representations diverge with the depth.   [bottleneck, Ex 20]"""
+"""Example 20: a function whose cheapest representations diverge with the depth.
+[bottleneck, Ex 20]
+"""
 
 import math
 from typing import Any
@@ -12,11 +14,15 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 
 
-def example20(depth: int, *, gamma: float = 0.75, epsilon: float | None = None) -> tuple[MLP, Params]:
-    """(x₁, x₂, x₃) ↦ (x₁, x₂, x₃ + σ(x₁ − x₂)) on [0, 1]³ with ‖θ‖² = 3L + o(1).   [bottleneck, Ex 20]
+def example20(
+    depth: int, *, gamma: float = 0.75, epsilon: float | None = None
+) -> tuple[MLP, Params]:
+    """(x₁, x₂, x₃) ↦ (x₁, x₂, x₃ + σ(x₁ − x₂)) on [0, 1]³ with ‖θ‖² = 3L + o(1).
+    [bottleneck, Ex 20]
 
-    The first half of the layers stretches x₁, x₂ by e^ε and shrinks x₃ by e^{−2ε}, ε = L^{−γ} with ½ < γ < 1; a middle pair adds
-    σ(x₁ − x₂) where it is cheap; the second half undoes the stretching. An odd depth stretches one layer less than it shrinks.
+    The first half of the layers stretches x₁, x₂ by e^ε and shrinks x₃ by e^{−2ε}, ε = L^{−γ} with
+    ½ < γ < 1; a middle pair adds σ(x₁ − x₂) where it is cheap; the second half undoes the
+    stretching. An odd depth stretches one layer less than it shrinks.
 
     >>> from neuromanifold.papers.bottleneck.example20 import example20
     >>> net, params = example20(40)
@@ -44,7 +50,8 @@ def example20(depth: int, *, gamma: float = 0.75, epsilon: float | None = None) 
 
 
 def example20_excess(depth: int, epsilon: float) -> float:
-    """‖θ‖² − 3L for an even depth in closed form: (L−2)/2 · (2cosh 2ε·2 + 2cosh 4ε − 6) + 2e^{−(L−2)ε} + e^{−2(L−2)ε}.
+    """‖θ‖² − 3L for an even depth in closed form: (L−2)/2 · (2cosh 2ε·2 + 2cosh 4ε − 6) +
+    2e^{−(L−2)ε} + e^{−2(L−2)ε}.
 
     >>> from neuromanifold.papers.bottleneck.example20 import example20_excess
     >>> example20_excess(2, 0.5)
@@ -52,7 +59,9 @@ def example20_excess(depth: int, epsilon: float) -> float:
     """
     L = checked_depth(depth)
     stretch = 4 * math.cosh(2 * epsilon) + 2 * math.cosh(4 * epsilon) - 6
-    return (L - 2) / 2 * stretch + 2 * math.exp(-(L - 2) * epsilon) + math.exp(-2 * (L - 2) * epsilon)
+    return (
+        (L - 2) / 2 * stretch + 2 * math.exp(-(L - 2) * epsilon) + math.exp(-2 * (L - 2) * epsilon)
+    )
 
 
 def representation_lipschitz(net: MLP, params: Params, x: Any) -> Float[np.ndarray, " L"]:

@@ -13,11 +13,13 @@ from neuromanifold.models.mlp import MLP, Params
 
 @dataclass(frozen=True)
 class DepthFamily:
-    """ReLU networks (input, width, …, width, output), one of each depth, with parameters of one common shape.
+    """ReLU networks (input, width, …, width, output), one of each depth, with parameters of one
+    common shape.
 
-    The hidden matrices of all depths are stacked to the deepest; `params["open"]` says which of them a network has, and the
-    others pass their input on. Depth becomes an entry of the parameters instead of a shape, so that networks of all depths
-    are one batch of matrix products. `open` is no parameter: its gradient is zero, and `train_ridge` keeps it fixed.
+    The hidden matrices of all depths are stacked to the deepest; `params["open"]` says which of
+    them a network has, and the others pass their input on. Depth becomes an entry of the parameters
+    instead of a shape, so that networks of all depths are one batch of matrix products. `open` is
+    no parameter: its gradient is zero, and `train_ridge` keeps it fixed.
 
     >>> from neuromanifold.papers.bottleneck.family import DepthFamily
     >>> family = DepthFamily(input=2, width=3, output=1, depths=(2, 4))
@@ -42,7 +44,9 @@ class DepthFamily:
     @property
     def networks(self) -> tuple[MLP, ...]:
         """The network of each depth."""
-        return tuple(MLP((self.input, *[self.width] * (depth - 1), self.output)) for depth in self.depths)
+        return tuple(
+            MLP((self.input, *[self.width] * (depth - 1), self.output)) for depth in self.depths
+        )
 
     @property
     def _hidden(self) -> int:
@@ -63,17 +67,23 @@ class DepthFamily:
     def init(self, *, key: Any, scheme: str | Scheme = "he") -> Any:
         """One member of each depth, on a leading axis; drawn as `MLP.init` draws them."""
         keys = jax.random.split(key, len(self.depths))
-        return self.stack([net.init(key=k, scheme=scheme) for net, k in zip(self.networks, keys, strict=True)])
+        return self.stack(
+            [net.init(key=k, scheme=scheme) for net, k in zip(self.networks, keys, strict=True)]
+        )
 
     def stack(self, members: list[Params]) -> Any:
         """The parameters of one network of each depth, as those of the family."""
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(self._padded(params) for params in members))
+        return jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *(self._padded(params) for params in members)
+        )
 
     def _padded(self, params: Params) -> Any:
         first, *hidden, last = params
         closed, w = self._hidden - len(hidden), self.width
         dtype = np.asarray(first.weight).dtype
-        weight = jnp.stack([layer.weight for layer in hidden]) if hidden else jnp.zeros((0, w, w), dtype)
+        weight = (
+            jnp.stack([layer.weight for layer in hidden]) if hidden else jnp.zeros((0, w, w), dtype)
+        )
         bias = jnp.stack([layer.bias for layer in hidden]) if hidden else jnp.zeros((0, w), dtype)
         return {
             "first": first,
@@ -90,7 +100,9 @@ class DepthFamily:
         host = jax.tree.map(np.asarray, params)
         found = []
         for index, (net, depth) in enumerate(zip(self.networks, self.depths, strict=True)):
-            first, hidden, last = (jax.tree.map(lambda a, i=index: a[i], host[k]) for k in ("first", "hidden", "last"))
+            first, hidden, last = (
+                jax.tree.map(lambda a, i=index: a[i], host[k]) for k in ("first", "hidden", "last")
+            )
             layers = [Layer(hidden.weight[j], hidden.bias[j]) for j in range(depth - 2)]
             found.append((net, (first, *layers, last)))
         return tuple(found)

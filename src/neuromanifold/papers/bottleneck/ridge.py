@@ -1,4 +1,6 @@
-"""Full-batch training with ridge, loss + λ‖θ‖²: Adam first, then L-BFGS in float64 to convergence.   [bottleneck, Sec. 3.1]"""
+"""Full-batch training with ridge, loss + λ‖θ‖²: Adam first, then L-BFGS in float64 to
+convergence.   [bottleneck, Sec. 3.1]
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,8 +27,9 @@ FIXED = "open"
 class RidgeTraining:
     """Trained parameters with a leading run axis, and for each run where it ended.
 
-    `gradient_norm` is ‖∇(loss + λ‖θ‖²)‖ at the end, `adam_gradient_norm` after the first phase; at a kink of the loss it need not
-    vanish. `adam_objective` and `objective` are loss + λ‖θ‖² after each phase.
+    `gradient_norm` is ‖∇(loss + λ‖θ‖²)‖ at the end, `adam_gradient_norm` after the first phase; at
+    a kink of the loss it need not vanish. `adam_objective` and `objective` are loss + λ‖θ‖² after
+    each phase.
     """
 
     params: Any
@@ -60,11 +63,13 @@ def train_ridge(
     progress: bool = False,
     memory: int | str | None = None,
 ) -> RidgeTraining:
-    """Minimise loss(f_θ(x), y) + λ‖θ‖² over all samples at once, many runs side by side.   [bottleneck, Sec. 3.1]
+    """Minimise loss(f_θ(x), y) + λ‖θ‖² over all samples at once, many runs side by side.
+    [bottleneck, Sec. 3.1]
 
-    `steps` of Adam with a cosine decay of the learning rate to zero, in the dtype of `params`, by `train`; then up to `polish`
-    steps of L-BFGS in float64, until the gradient is below `tolerance`. `params` has a leading run axis; an entry
-    `"open"` (see `DepthFamily`) is kept as it is and not counted in ‖θ‖². `checkpoint`, `progress` and `memory` are those of `train`.
+    `steps` of Adam with a cosine decay of the learning rate to zero, in the dtype of `params`, by
+    `train`; then up to `polish` steps of L-BFGS in float64, until the gradient is below
+    `tolerance`. `params` has a leading run axis; an entry `"open"` (see `DepthFamily`) is kept as
+    it is and not counted in ‖θ‖². `checkpoint`, `progress` and `memory` are those of `train`.
 
     >>> from neuromanifold.papers.bottleneck.ridge import train_ridge
     >>> x = np.array([[1.0], [2.0]])
@@ -97,7 +102,9 @@ def train_ridge(
         polished = arguments[0]
         if polish:
             polished = _polish(f, loss, ridge, int(polish), float(tolerance), *arguments)
-            polished = _better(polished, arguments[0], before["objective"], f, loss, ridge, *arguments[1:])
+            polished = _better(
+                polished, arguments[0], before["objective"], f, loss, ridge, *arguments[1:]
+            )
         after = to_host(_evaluated(f, loss, ridge, polished, *arguments[1:]))
         before, polished = to_host((before, polished))
     return RidgeTraining(
@@ -150,7 +157,9 @@ def _join(free: Any, fixed: Any) -> Any:
     return free if fixed is None else {**free, **fixed}
 
 
-def _objective(f: Any, loss: Loss, ridge: float, x: Any, y: Any, fixed: Any) -> Callable[[Any], Any]:
+def _objective(
+    f: Any, loss: Loss, ridge: float, x: Any, y: Any, fixed: Any
+) -> Callable[[Any], Any]:
     def value(free: Any) -> Any:
         norm = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(free))
         return loss(f(_join(free, fixed), x), y) + ridge * norm
@@ -175,7 +184,9 @@ def _evaluated(f: Any, loss: Loss, ridge: float, params: Any, x: Any, y: Any) ->
 
 
 @jax.jit(static_argnums=(0, 1, 2, 3, 4))
-def _polish(f: Any, loss: Loss, ridge: float, steps: int, tolerance: float, params: Any, x: Any, y: Any) -> Any:
+def _polish(
+    f: Any, loss: Loss, ridge: float, steps: int, tolerance: float, params: Any, x: Any, y: Any
+) -> Any:
     solver = optax.lbfgs(memory_size=20)
 
     def one(params: Any) -> Any:
@@ -199,14 +210,20 @@ def _polish(f: Any, loss: Loss, ridge: float, steps: int, tolerance: float, para
             updates, state = solver.update(g, state, p, value=v, grad=g, value_fn=value)
             return optax.apply_updates(p, updates), state, count + 1
 
-        flat, _, _ = jax.lax.while_loop(unfinished, step, (flat, solver.init(flat), jnp.zeros((), jnp.int32)))
+        flat, _, _ = jax.lax.while_loop(
+            unfinished, step, (flat, solver.init(flat), jnp.zeros((), jnp.int32))
+        )
         return _join(unravel(flat), fixed)
 
     return jax.vmap(one)(params)
 
 
-def _better(new: Any, old: Any, objective: Any, f: Any, loss: Loss, ridge: float, x: Any, y: Any) -> Any:
-    """Run by run what has the lower objective: a line search that fails at a kink must not lose what Adam found."""
+def _better(
+    new: Any, old: Any, objective: Any, f: Any, loss: Loss, ridge: float, x: Any, y: Any
+) -> Any:
+    """Run by run what has the lower objective: a line search that fails at a kink must not lose
+    what Adam found.
+    """
     found = _evaluated(f, loss, ridge, new, x, y)["objective"]
     keep = found <= objective
 

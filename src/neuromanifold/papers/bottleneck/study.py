@@ -1,4 +1,6 @@
-"""The bottleneck paper: Figure 1 (norm and rank against depth), Figure 2 (symmetry learning), and what needs no training (3)."""
+"""The bottleneck paper: Figure 1 (norm and rank against depth), Figure 2 (symmetry learning),
+and what needs no training (3).
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -19,7 +21,14 @@ from neuromanifold.papers.output import Claim, read_data, save_data, save_figure
 PAPER = "bottleneck"
 
 SMALL: dict[int, Any] = {
-    1: DepthStudy(LatentTask(samples=200), depths=(4, 6, 8, 10, 12, 14, 16), width=30, steps=6000, polish=200, lr=3e-3),
+    1: DepthStudy(
+        LatentTask(samples=200),
+        depths=(4, 6, 8, 10, 12, 14, 16),
+        width=30,
+        steps=6000,
+        polish=200,
+        lr=3e-3,
+    ),
     2: SymmetryStudy(
         DescentTask(samples=400, dimension=4, steps=8),
         depth=10,
@@ -68,15 +77,19 @@ def reproduce(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> dict[str, Any]:
-    """Figures 1 and 2 of the paper from scratch, and a third with the statements that need no training.
+    """Figures 1 and 2 of the paper from scratch, and a third with the statements that need no
+    training.
 
-    For each figure PNG, SVG and NetCDF in `out`, and `summary.json` with the claims. Interrupted, it continues from the
-    checkpoints beside them. `scale="small"` takes minutes on a laptop, `"paper"` minutes on a GPU. `workers` processes, or a
-    Dask `scheduler`, compute the figures side by side.
+    For each figure PNG, SVG and NetCDF in `out`, and `summary.json` with the claims. Interrupted,
+    it continues from the checkpoints beside them. `scale="small"` takes minutes on a laptop,
+    `"paper"` minutes on a GPU. `workers` processes, or a Dask `scheduler`, compute the figures side
+    by side.
     """
     studies = _studies(scale)
     if figure is not None and figure not in studies:
-        raise ValueError(f"`figure` is {figure}; this study has the figures {', '.join(map(str, studies))}.")
+        raise ValueError(
+            f"`figure` is {figure}; this study has the figures {', '.join(map(str, studies))}."
+        )
     blocks = [Block(_NAMES[number], partial(_figure, number)) for number in studies]
     only = None if figure is None else [_NAMES[figure]]
     chosen: Any = {"only": only, "progress": progress, "workers": workers, "scheduler": scheduler}

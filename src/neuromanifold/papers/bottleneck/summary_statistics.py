@@ -1,4 +1,6 @@
-"""Gradient descent on C(v) = ‖vvᵀ − wwᵀ‖² and the two numbers that describe it.   [bottleneck, Sec. 5]"""
+"""Gradient descent on C(v) = ‖vvᵀ − wwᵀ‖² and the two numbers that describe it.
+[bottleneck, Sec. 5]
+"""
 
 from typing import Any
 
@@ -7,7 +9,8 @@ from jaxtyping import Float
 
 
 def summary_statistics(v: Any, w: Any) -> Float[np.ndarray, "n 2"]:
-    """u(v) = ((wᵀv)², ‖(1 − wwᵀ)v‖²) for a unit vector w and vectors v in rows.   [bottleneck, Sec. 5]
+    """u(v) = ((wᵀv)², ‖(1 − wwᵀ)v‖²) for a unit vector w and vectors v in rows.
+    [bottleneck, Sec. 5]
 
     >>> from neuromanifold.papers.bottleneck.summary_statistics import summary_statistics
     >>> summary_statistics(np.array([[3.0, 4.0]]), np.array([1.0, 0.0])).tolist()
@@ -21,7 +24,8 @@ def summary_statistics(v: Any, w: Any) -> Float[np.ndarray, "n 2"]:
 
 
 def summary_rates(u: Any) -> Float[np.ndarray, "*n 2"]:
-    """du/dt under gradient flow: (−8(‖v‖² − 1)u₁, −8‖v‖²u₂) with ‖v‖² = u₁ + u₂.   [bottleneck, Sec. 5]
+    """du/dt under gradient flow: (−8(‖v‖² − 1)u₁, −8‖v‖²u₂) with ‖v‖² = u₁ + u₂.
+    [bottleneck, Sec. 5]
 
     >>> from neuromanifold.papers.bottleneck.summary_statistics import summary_rates
     >>> summary_rates(np.array([[0.5, 0.25]])).tolist()
@@ -36,7 +40,10 @@ def summary_step(u: Any, rate: float) -> Float[np.ndarray, "*n 2"]:
     """u after one step of gradient descent, exactly: (u₁(1 − 4η(‖v‖² − 1))², u₂(1 − 4η‖v‖²)²)."""
     u = np.asarray(u, np.float64)
     norm = u.sum(axis=-1)
-    return np.stack([u[..., 0] * (1 - 4 * rate * (norm - 1)) ** 2, u[..., 1] * (1 - 4 * rate * norm) ** 2], axis=-1)
+    return np.stack(
+        [u[..., 0] * (1 - 4 * rate * (norm - 1)) ** 2, u[..., 1] * (1 - 4 * rate * norm) ** 2],
+        axis=-1,
+    )
 
 
 def summary_cost(u: Any) -> Any:
@@ -50,8 +57,11 @@ def summary_cost(u: Any) -> Any:
     return u.sum(axis=-1) ** 2 - 2 * u[..., 0] + 1
 
 
-def descent(v: Any, w: Any, *, rate: float, steps: int, noise: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """The path v(0 … T) of gradient descent on C(v) = ‖vvᵀ − (wwᵀ + E)‖² and the costs C(v(1 … T)): shapes (T+1, n, d) and (n, T).
+def descent(
+    v: Any, w: Any, *, rate: float, steps: int, noise: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The path v(0 … T) of gradient descent on C(v) = ‖vvᵀ − (wwᵀ + E)‖² and the costs C(v(1 … T)):
+    shapes (T+1, n, d) and (n, T).
 
     ∇C = 4‖v‖²v − 2(M + Mᵀ)v with M = wwᵀ + E.
     """

@@ -1,4 +1,6 @@
-"""Figure 2: a deep network with ridge learns the rotation symmetry of gradient descent.   [bottleneck, Sec. 5, Fig 2]"""
+"""Figure 2: a deep network with ridge learns the rotation symmetry of gradient descent.
+[bottleneck, Sec. 5, Fig 2]
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +58,13 @@ class SymmetryStudy:
         best = int(np.argmin(done.objective))
         net, params = family.members(done.params)[best]
         untrained = family.members(start)[best][1]
-        found = xr.merge([self._spectra(net, params), self._plane(net, params), self._orbits(net, params, untrained)])
+        found = xr.merge(
+            [
+                self._spectra(net, params),
+                self._plane(net, params),
+                self._orbits(net, params, untrained),
+            ]
+        )
         trained = {
             "loss": float(done.loss[best]),
             "squared_norm": float(done.squared_norm[best]),
@@ -80,11 +88,14 @@ class SymmetryStudy:
         width = max(len(s) for s in spectra)
         values = np.stack([np.concatenate([s, np.full(width - len(s), np.nan)]) for s in spectra])
         return xr.Dataset(
-            {"singular_values": (("layer", "index"), values)}, coords={"layer": np.arange(1, net.depth + 1)}
+            {"singular_values": (("layer", "index"), values)},
+            coords={"layer": np.arange(1, net.depth + 1)},
         )
 
     def _plane(self, net: MLP, params: Params) -> xr.Dataset:
-        """The pre-activations of the shown layer along unseen paths, in the plane of their first two directions."""
+        """The pre-activations of the shown layer along unseen paths, in the plane of their first
+        two directions.
+        """
         paths, _ = self.task.run(self.task.starts(40, 3))
         points = paths.reshape(-1, self.task.dimension)
         z = passage(net, params, points).preactivations[self.shown_layer - 1]
@@ -106,7 +117,9 @@ class SymmetryStudy:
         )
 
     def _orbits(self, net: MLP, params: Params, untrained: Params) -> xr.Dataset:
-        """Distances ‖α(x₀) − α(x)‖ on a plane across w, and how much of the variance across it stays within the orbits."""
+        """Distances ‖α(x₀) − α(x)‖ on a plane across w, and how much of the variance across it
+        stays within the orbits.
+        """
         w = self.task.axis
         frame = np.linalg.svd(np.eye(len(w)) - np.outer(w, w))[0][:, :2]
         line = np.linspace(-1.4, 1.4, 57)
@@ -128,7 +141,9 @@ class SymmetryStudy:
         )
 
     def _within(self, net: MLP, params: Params, layer: int) -> float:
-        """The share of the variance of α_layer that lies within rotation orbits around w (0: collapsed, orbits are points)."""
+        """The share of the variance of α_layer that lies within rotation orbits around w (0:
+        collapsed, orbits are points).
+        """
         rng = np.random.default_rng(5)
         w, n = self.task.axis, 40
         starts = self.task.starts(n, 4)
@@ -152,7 +167,9 @@ def _representation(net: MLP, params: Params, x: np.ndarray, layer: int) -> np.n
 def _explained(plane: np.ndarray, u: np.ndarray, degree: int = 5) -> np.ndarray:
     """R² of each statistic as a polynomial of the two coordinates."""
     s, t = (plane / np.abs(plane).max(axis=0)).T
-    terms = np.stack([s**i * t**j for i in range(degree + 1) for j in range(degree + 1 - i)], axis=1)
+    terms = np.stack(
+        [s**i * t**j for i in range(degree + 1) for j in range(degree + 1 - i)], axis=1
+    )
     fit = terms @ np.linalg.lstsq(terms, u, rcond=None)[0]
     return 1 - np.sum((u - fit) ** 2, axis=0) / np.sum((u - u.mean(axis=0)) ** 2, axis=0)
 
@@ -175,11 +192,13 @@ def claims(data: xr.Dataset) -> list[Claim]:
             {int(l): int(c) for l, c in zip(data["layer"].values, counts, strict=True)},
             bool(np.all(middle == 2)) or ("partly" if np.any(middle == 2) else False),
             f"singular values above {_OUTLIER} by layer; train cost {data.attrs['loss']:.4f}, "
-            f"‖θ‖² {data.attrs['squared_norm']:.1f}, gradient norm {data.attrs['gradient_norm']:.1e}",
+            f"‖θ‖² {data.attrs['squared_norm']:.1f}, gradient norm "
+            f"{data.attrs['gradient_norm']:.1e}",
         ),
         Claim(
             "2b",
-            f"The representation of layer {data.attrs['shown_layer']} is planar and its coordinates are summary statistics.",
+            f"The representation of layer {data.attrs['shown_layer']} is planar and its "
+            "coordinates are summary statistics.",
             {
                 "share of variance in two directions": float(data["planar_fraction"]),
                 "R² of the true statistics": [float(r) for r in recovered],
@@ -199,22 +218,47 @@ def claims(data: xr.Dataset) -> list[Claim]:
 
 
 def draw(data: xr.Dataset) -> Any:
-    """Spectra by layer; the plane of the shown layer with paths coloured by a true statistic; distances on a plane across w."""
+    """Spectra by layer; the plane of the shown layer with paths coloured by a true statistic;
+    distances on a plane across w.
+    """
     import matplotlib.pyplot as plt
 
     figure, (a, b, c) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
-    a.plot(data["layer"].values, data["singular_values"].values, color=PALETTE[0], lw=0.7, marker=".", ms=2.5)
+    a.plot(
+        data["layer"].values,
+        data["singular_values"].values,
+        color=PALETTE[0],
+        lw=0.7,
+        marker=".",
+        ms=2.5,
+    )
     a.set(xlabel="layer", ylabel="singular values of W", ylim=(0, None))
-    a.set_title(f"L = {data.attrs['net_depth']}, width {data.attrs['width']}, λ = {data.attrs['ridge']:g}", fontsize=9)
+    a.set_title(
+        f"L = {data.attrs['net_depth']}, width {data.attrs['width']}, λ = {data.attrs['ridge']:g}",
+        fontsize=9,
+    )
     plane, u = data["plane"].values, data["statistics"].values
     b.plot(plane[:, :, 0], plane[:, :, 1], color="0.7", lw=0.6, zorder=1)
-    dots = b.scatter(plane[..., 0].ravel(), plane[..., 1].ravel(), c=u[..., 0].ravel(), s=7, cmap="viridis", zorder=2)
+    dots = b.scatter(
+        plane[..., 0].ravel(),
+        plane[..., 1].ravel(),
+        c=u[..., 0].ravel(),
+        s=7,
+        cmap="viridis",
+        zorder=2,
+    )
     figure.colorbar(dots, ax=b, label="(wᵀv)²")
     b.set(xlabel="first direction", ylabel="second direction")
-    b.set_title(f"pre-activations of layer {data.attrs['shown_layer']} along paths of gradient descent", fontsize=9)
+    b.set_title(
+        f"pre-activations of layer {data.attrs['shown_layer']} along paths of gradient descent",
+        fontsize=9,
+    )
     line = data["p"].values
     image = c.imshow(
-        data["distance"].values.T, origin="lower", extent=(line[0], line[-1], line[0], line[-1]), cmap="cividis"
+        data["distance"].values.T,
+        origin="lower",
+        extent=(line[0], line[-1], line[0], line[-1]),
+        cmap="cividis",
     )
     c.plot([0.7], [0.0], "s", color="white", ms=4)
     figure.colorbar(image, ax=c, label="‖α(x₀) − α(x)‖")

@@ -1,4 +1,6 @@
-"""What needs no training: the expansion, the construction, interpolants of rank 1, Example 20.   [bottleneck, Sec. 3, Thm 10, Ex 20]"""
+"""What needs no training: the expansion, the construction, interpolants of rank 1, Example 20.
+[bottleneck, Sec. 3, Thm 10, Ex 20]
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +48,10 @@ class TheoryStudy:
             {
                 "remainder": ("depth", remainder),
                 "construction_excess": ("depth", built),
-                "example20_excess": ("depth", np.array([example20_excess(int(L), float(L) ** -0.75) for L in depths])),
+                "example20_excess": (
+                    "depth",
+                    np.array([example20_excess(int(L), float(L) ** -0.75) for L in depths]),
+                ),
                 "example20_log_lipschitz": ("depth", stretch),
                 **_growth("folded", "folds", folded),
                 **_growth("polyline", "points", lines),
@@ -81,12 +86,16 @@ def _appendix_example() -> tuple[float, float]:
     params = (Layer(np.array([[0.8], [0.6]])), Layer(np.array([[1.0, 0.0]])))
     x = np.ones((1, 1))
     factors = appendix_factors(net, params, x)
-    spent = sum(float(np.sum((p.weight - U @ V.T) ** 2)) for p, (U, V) in zip(params, factors, strict=True))
+    spent = sum(
+        float(np.sum((p.weight - U @ V.T) ** 2)) for p, (U, V) in zip(params, factors, strict=True)
+    )
     return spent, bottleneck_frames(net, params, x).budget
 
 
 def _curvature_constant() -> float:
-    return kernel_curvature(MLP((1, 1), bias=False), (Layer(np.ones((1, 1))),), np.ones((1, 1))).constant
+    return kernel_curvature(
+        MLP((1, 1), bias=False), (Layer(np.ones((1, 1))),), np.ones((1, 1))
+    ).constant
 
 
 def slope(x: Any, y: Any) -> float:
@@ -105,7 +114,11 @@ def claims(data: xr.Dataset) -> list[Claim]:
         Claim(
             "Sec 3",
             "R(A; L) = L rank A + 2 log|A|₊ + ½‖log₊AᵀA‖²/L + O(L⁻²).",
-            {"fitted order": order, "L² · remainder at the largest depth": last, "(4/3) Σ log³ s": data.attrs["r3"]},
+            {
+                "fitted order": order,
+                "L² · remainder at the largest depth": last,
+                "(4/3) Σ log³ s": data.attrs["r3"],
+            },
             bool(abs(order + 2) < 0.01),
             "singular values 3, 1.5, 0.2; L = 4 … 16384",
         ),
@@ -113,14 +126,18 @@ def claims(data: xr.Dataset) -> list[Claim]:
             "Thm 3(3)",
             "The construction's norm minus L·rank A tends to 2 log|A|₊.",
             [float(data["construction_excess"][-1]), data.attrs["construction_limit"]],
-            bool(abs(float(data["construction_excess"][-1]) - data.attrs["construction_limit"]) < 1e-3),
+            bool(
+                abs(float(data["construction_excess"][-1]) - data.attrs["construction_limit"])
+                < 1e-3
+            ),
         ),
         Claim(
             "Thm 6",
             "The appendix proves it with the factors of the doubly projected weights.",
             {"spent": data.attrs["appendix_spent"], "budget": data.attrs["appendix_budget"]},
             False,
-            "the theorem is true with other factors; these violate it on (1, 2, 1) with W₁ = (4/5, 3/5), W₂ = (1, 0)",
+            "the theorem is true with other factors; these violate it on (1, 2, 1) with W₁ = "
+            "(4/5, 3/5), W₂ = (1, 0)",
         ),
         Claim(
             "P 9",
@@ -131,7 +148,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
         ),
         Claim(
             "Thm 10",
-            "Rank-1 interpolants of a two-dimensional target: ‖Jf‖ ≥ N^{1/2}, c₁ ≥ log N, Tr Θ ≥ L e^{−c₁} N².",
+            "Rank-1 interpolants of a two-dimensional target: ‖Jf‖ ≥ N^{1/2}, c₁ ≥ log N, Tr Θ ≥ "
+            "L e^{−c₁} N².",
             {
                 "folded: exponent of ‖Jf‖": slope(n, data["folded_steepest"]),
                 "folded: c₁ per log N": float(per_log),
@@ -157,7 +175,8 @@ def claims(data: xr.Dataset) -> list[Claim]:
                 "exponent": slope(tail["depth"], tail["example20_excess"]),
             },
             True,
-            "ε = L^{−3/4}: the excess falls like 12 L^{−1/2}, the Lipschitz constant is exp((L−2)L^{−3/4}/2)",
+            "ε = L^{−3/4}: the excess falls like 12 L^{−1/2}, the Lipschitz constant is "
+            "exp((L−2)L^{−3/4}/2)",
         ),
     ]
 
@@ -168,18 +187,47 @@ def draw(data: xr.Dataset) -> Any:
 
     figure, (a, b, c) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
     depth = data["depth"].values
-    a.loglog(depth, np.abs(data["remainder"]), "o-", color=PALETTE[0], ms=3, label="|remainder| of the expansion")
-    a.loglog(depth, abs(data.attrs["r3"]) / depth**2.0, "--", color="0.4", lw=1, label="(4/3)|Σ log³ s| / L²")
+    a.loglog(
+        depth,
+        np.abs(data["remainder"]),
+        "o-",
+        color=PALETTE[0],
+        ms=3,
+        label="|remainder| of the expansion",
+    )
+    a.loglog(
+        depth,
+        abs(data.attrs["r3"]) / depth**2.0,
+        "--",
+        color="0.4",
+        lw=1,
+        label="(4/3)|Σ log³ s| / L²",
+    )
     gap = np.abs(data["construction_excess"] - data.attrs["construction_limit"])
-    a.loglog(depth, gap, "s-", color=PALETTE[1], ms=3, label="construction: ‖θ‖² − kL minus its limit")
+    a.loglog(
+        depth, gap, "s-", color=PALETTE[1], ms=3, label="construction: ‖θ‖² − kL minus its limit"
+    )
     a.set(xlabel="depth L (layers)", ylabel="difference")
     a.legend(fontsize=7)
     for name, colour, marker in (("folded", PALETTE[0], "o"), ("polyline", PALETTE[1], "s")):
         n = data[f"{name}_size"].values
         b.loglog(n, data[f"{name}_trace"], f"{marker}-", color=colour, ms=3, label=f"{name}: Tr Θ")
-        b.loglog(n, data[f"{name}_c1"], f"{marker}:", color=colour, ms=3, label=f"{name}: c₁ = ‖θ‖² − L")
-    b.loglog(data["folded_size"], np.log(data["folded_size"]), "--", color="0.4", lw=1, label="log N, the least c₁")
-    b.set(xlabel="points N", ylabel="Tr Θ and c₁", ylim=(None, 1e3 * float(data["polyline_trace"].max())))
+        b.loglog(
+            n, data[f"{name}_c1"], f"{marker}:", color=colour, ms=3, label=f"{name}: c₁ = ‖θ‖² − L"
+        )
+    b.loglog(
+        data["folded_size"],
+        np.log(data["folded_size"]),
+        "--",
+        color="0.4",
+        lw=1,
+        label="log N, the least c₁",
+    )
+    b.set(
+        xlabel="points N",
+        ylabel="Tr Θ and c₁",
+        ylim=(None, 1e3 * float(data["polyline_trace"].max())),
+    )
     b.legend(fontsize=7, ncols=2, loc="upper left")
     c.loglog(depth, data["example20_excess"], "o-", color=PALETTE[0], ms=3, label="‖θ‖² − 3L")
     c.loglog(

@@ -14,7 +14,9 @@ from neuromanifold.papers.complexity.statistics import (
 from neuromanifold.papers.output import Claim
 
 LIMITS = {"univariate": 20, "bivariate": 60, "bivariate_100": 60, "energy": 400}
-"""The mean functional dimension at initialisation is below this, says the paper.   [complexity, Sec. 6]"""
+"""The mean functional dimension at initialisation is below this, says the paper.
+[complexity, Sec. 6]
+"""
 NEARLY = 0.9
 STRONG = 0.7
 WELL_BELOW = 0.5
@@ -27,11 +29,19 @@ def variation(figure: str, amounts: np.ndarray, names: tuple[str, ...]) -> Claim
     """The functions are of increasing complexity."""
     measured = {name: round(float(amount), 2) for name, amount in zip(names, amounts, strict=True)}
     what = "total variation on [0, 1]" if figure == "Fig 1" else "mean length of the gradient"
-    return Claim(figure, "the functions become more complex", measured, bool((np.diff(amounts) > 0).all()), what)
+    return Claim(
+        figure,
+        "the functions become more complex",
+        measured,
+        bool((np.diff(amounts) > 0).all()),
+        what,
+    )
 
 
 def tracks_complexity(figure: str, history: xr.Dataset) -> list[Claim]:
-    """Low rank at the start, rise and plateau or decline, order at the end; and float32 against the exact rank."""
+    """Low rank at the start, rise and plateau or decline, order at the end; and float32 against
+    the exact rank.
+    """
     names = [str(name) for name in history.dataset.values]
     groups = [finals(history, "exact_dimension", {"dataset": name}) for name in names]
     verdict, steps = increasing(groups)
@@ -51,8 +61,10 @@ def tracks_complexity(figure: str, history: xr.Dataset) -> list[Claim]:
             "their mean r²": r2,
         },
         verdict,
-        f"mean ± 95 % interval (runs) at epoch {int(history.epoch[-1])} over runs with r² > 0.9; steps are differences of "
-        f"neighbours, then of the ends, with Welch's 95 % interval; in float32 the order is {_word(single_verdict)}",
+        f"mean ± 95 % interval (runs) at epoch {int(history.epoch[-1])} over runs with r² > 0.9; "
+        "steps are differences of "
+        "neighbours, then of the ends, with Welch's 95 % interval; in float32 the order is "
+        f"{_word(single_verdict)}",
     )
     return [order, _evolution(figure, history, names), _single_against_exact(figure, history)]
 
@@ -63,7 +75,9 @@ def _mean(values: np.ndarray) -> float | None:
 
 def _word(verdict: bool | str) -> str:
     return (
-        {True: "borne out", False: "not borne out"}.get(verdict, str(verdict)) if isinstance(verdict, bool) else verdict
+        {True: "borne out", False: "not borne out"}.get(verdict, str(verdict))
+        if isinstance(verdict, bool)
+        else verdict
     )
 
 
@@ -77,7 +91,9 @@ def _evolution(figure: str, history: xr.Dataset, names: list[str]) -> Claim:
         top = int(mean.argmax("epoch"))
         start, high, end = float(mean[0]), float(mean[top]), float(mean[-1])
         late = mean.where(mean.epoch >= mean.epoch[-1] / 2, drop=True)
-        slope = float(late.polyfit("epoch", 1).polyfit_coefficients[0]) * float(history.epoch[-1]) / 2
+        slope = (
+            float(late.polyfit("epoch", 1).polyfit_coefficients[0]) * float(history.epoch[-1]) / 2
+        )
         measured[name] = {
             "start": round(start, 1),
             "largest": round(high, 1),
@@ -90,10 +106,12 @@ def _evolution(figure: str, history: xr.Dataset, names: list[str]) -> Claim:
     verdict = bool(all(rises) and all(settles)) if rises else "partly"
     return Claim(
         figure,
-        "the functional dimension is low at initialisation, rises early, then plateaus or slowly decreases",
+        "the functional dimension is low at initialisation, rises early, then plateaus or slowly "
+        "decreases",
         measured,
         verdict if verdict else ("partly" if all(rises) else False),
-        "mean exact rank over successful runs; a trend below a tenth of the rise counts as a plateau",
+        "mean exact rank over successful runs; a trend below a tenth of the rise counts as a "
+        "plateau",
     )
 
 
@@ -106,8 +124,14 @@ def _single_against_exact(figure: str, history: xr.Dataset) -> Claim:
         figure,
         "the float32 rank is the functional dimension",
         {
-            "float32 − exact": {"mean": round(float(single.mean()), 2), "worst": int(single[np.abs(single).argmax()])},
-            "float64 − exact": {"mean": round(float(double.mean()), 3), "worst": int(double[np.abs(double).argmax()])},
+            "float32 − exact": {
+                "mean": round(float(single.mean()), 2),
+                "worst": int(single[np.abs(single).argmax()]),
+            },
+            "float64 − exact": {
+                "mean": round(float(double.mean()), 3),
+                "worst": int(double[np.abs(double).argmax()]),
+            },
             "float32 equal": f"{100 * float((single == 0).mean()):.1f} %",
             "float64 equal": f"{100 * float((double == 0).mean()):.1f} %",
             "snapshots": int(known.sum()),
@@ -129,21 +153,33 @@ def decay_suppresses(figure: str, history: xr.Dataset) -> list[Claim]:
         figure,
         "larger weight decay gives a smaller functional dimension",
         {
-            "exact": {f"{decay:g}": described(group) for decay, group in zip(decays, groups, strict=True)},
-            "float32": {f"{decay:g}": described(group) for decay, group in zip(decays, single, strict=True)},
+            "exact": {
+                f"{decay:g}": described(group) for decay, group in zip(decays, groups, strict=True)
+            },
+            "float32": {
+                f"{decay:g}": described(group) for decay, group in zip(decays, single, strict=True)
+            },
             "steps from large to small decay, exact": steps,
-            "successful runs": {f"{decay:g}": int(good.sel(weight_decay=decay)) for decay in decays},
+            "successful runs": {
+                f"{decay:g}": int(good.sel(weight_decay=decay)) for decay in decays
+            },
         },
         verdict,
-        f"f2 at epoch {int(history.epoch[-1])}, runs with r² > 0.9; in float32 {_word(single_verdict)}",
+        f"f2 at epoch {int(history.epoch[-1])}, runs with r² > 0.9; in float32 "
+        f"{_word(single_verdict)}",
     )
     return [claim, _single_against_exact(figure, history)]
 
 
 def regions_bound(figure: str, history: xr.Dataset, inputs: int) -> list[Claim]:
-    """Correlation of regions and dimension; is the bound slack, are there more regions than dimensions?"""
+    """Correlation of regions and dimension; is the bound slack, are there more regions than
+    dimensions?
+    """
     names = [str(name) for name in history.dataset.values]
-    along = {name: correlations(history.sel(dataset=[name]), "exact_dimension", "sampled_regions") for name in names}
+    along = {
+        name: correlations(history.sel(dataset=[name]), "exact_dimension", "sampled_regions")
+        for name in names
+    }
     exact = history.exact_dimension.values
     known = ~np.isnan(exact)
     sampled, bound = history.sampled_regions.values[known], history.region_bound.values[known]
@@ -155,16 +191,21 @@ def regions_bound(figure: str, history: xr.Dataset, inputs: int) -> list[Claim]:
         figure,
         "functional dimension and regions sampled are strongly correlated along training",
         {
-            "Pearson, mean over runs": {n: round(float(f.mean()), 2) for n, f in along.items() if len(f)},
+            "Pearson, mean over runs": {
+                n: round(float(f.mean()), 2) for n, f in along.items() if len(f)
+            },
             OVER_RUNS: {n: resampled(f) for n, f in along.items() if len(f)},
             "lowest run": {n: round(float(f.min()), 2) for n, f in along.items() if len(f)},
         },
         bool(means) and (min(means) > STRONG or ("partly" if max(means) > STRONG else False)),
-        f"exact rank against regions along the epochs of each run; strong means a mean above {STRONG}; {_BOOTSTRAP} of the runs",
+        "exact rank against regions along the epochs of each run; strong means a mean above "
+        f"{STRONG}; {_BOOTSTRAP} of the runs",
     )
     ratios = {
         f"exact / ({inputs + 1}·regions), mean": round(float(printed.mean()), 3),
-        OVER_SEEDS: resampled((history.exact_dimension / (inputs + 1) / history.sampled_regions).mean(_WITHIN)),
+        OVER_SEEDS: resampled(
+            (history.exact_dimension / (inputs + 1) / history.sampled_regions).mean(_WITHIN)
+        ),
         "exact / Σ min(samples, n_0 + 1), mean": round(float(tight.mean()), 3),
         "snapshots that attain Σ min": f"{100 * float((tight == 1).mean()):.1f} %",
         f"snapshots above {NEARLY} of Σ min": f"{100 * float((tight > NEARLY).mean()):.1f} %",
@@ -173,7 +214,11 @@ def regions_bound(figure: str, history: xr.Dataset, inputs: int) -> list[Claim]:
     held = Claim(
         figure,
         f"functional dimension ≤ ({inputs} + 1)·regions sampled",
-        {"violations": int((printed > 1).sum()), "violations of Σ min": int((tight > 1).sum()), "snapshots": len(rank)},
+        {
+            "violations": int((printed > 1).sum()),
+            "violations of Σ min": int((tight > 1).sum()),
+            "snapshots": len(rank),
+        },
         bool((printed <= 1).all() and (tight <= 1).all()),
         everywhere,
     )
@@ -182,13 +227,17 @@ def regions_bound(figure: str, history: xr.Dataset, inputs: int) -> list[Claim]:
         f"functional dimension is well below ({inputs} + 1)·regions",
         ratios,
         bool(printed.mean() < WELL_BELOW),
-        f"{everywhere}; well below means a mean ratio under {WELL_BELOW}; {_BOOTSTRAP} of the seeds, each one run on every data set",
+        f"{everywhere}; well below means a mean ratio under {WELL_BELOW}; {_BOOTSTRAP} of the "
+        "seeds, each one run on every data set",
     )
     more = Claim(
         figure,
         "the number of regions sampled is typically greater than the functional dimension",
         {
-            "snapshots with more regions than dimensions": f"{100 * float((sampled > rank).mean()):.1f} %",
+            "snapshots with more regions than dimensions": f"{100 * float((sampled > rank).mean()):.1f} "
+            ""
+            ""
+            "%",
             "seeds": history.sizes["run"],
         },
         bool((sampled > rank).mean() > 0.5),
@@ -198,7 +247,9 @@ def regions_bound(figure: str, history: xr.Dataset, inputs: int) -> list[Claim]:
 
 
 def no_overfitting(figure: str, functions: xr.Dataset, one: xr.Dataset) -> Claim:
-    """The learned functions do not overfit: r² against the noise-free function beside r² on the data."""
+    """The learned functions do not overfit: r² against the noise-free function beside r² on the
+    data.
+    """
     measured, held = {}, []
     for name in functions.dataset.values:
         truth = functions.function.sel(dataset=name)
@@ -225,18 +276,22 @@ def initial_dimension(name: str, found: xr.Dataset) -> Claim:
     single, exact = found.float32_dimension.values, found.exact_dimension.values
     below = [bool(values.mean() < limit) for values in (single, exact)]
     notes = {
-        "bivariate": "the paper prints a 100×371 matrix for these 400 points; see the 100-point grid",
+        "bivariate": "the paper prints a 100×371 matrix for these 400 points; see the 100-point "
+        "grid",
         "bivariate_100": "the 10×10 grid, which has the 100 rows that the paper prints",
     }
     return Claim(
         "Sec 6",
-        f"the mean functional dimension at initialisation is below {limit} ({name}, {found.attrs['samples']} samples)",
+        f"the mean functional dimension at initialisation is below {limit} ({name}, "
+        f"{found.attrs['samples']} samples)",
         {
             "float32": described(single),
             "float64": described(found.functional_dimension.values),
             "exact": described(exact),
             "float32 = exact": f"{100 * float((single == exact).mean()):.1f} %",
-            "exact / region bound, mean": round(float((exact / found.region_bound.values).mean()), 3),
+            "exact / region bound, mean": round(
+                float((exact / found.region_bound.values).mean()), 3
+            ),
         },
         below[0] if below[0] == below[1] else "partly",
         notes.get(name, "") or "mean ± 95 % interval (networks)",

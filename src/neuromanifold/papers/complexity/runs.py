@@ -1,7 +1,8 @@
-"""The trainings of the complexity study: set-ups, histories with snapshots of θ, ranks from the snapshots.   [complexity, Sec. 5]
+"""The trainings of the complexity study: set-ups, histories with snapshots of θ, ranks from the
+snapshots.   [complexity, Sec. 5]
 
-Training runs on any device; ranks are taken on the host afterwards, from the same float32 parameters. Both are kept in one
-NetCDF file per experiment: what is finished is not done again.
+Training runs on any device; ranks are taken on the host afterwards, from the same float32
+parameters. Both are kept in one NetCDF file per experiment: what is finished is not done again.
 """
 
 import json
@@ -43,7 +44,9 @@ RANKS = ("float32_dimension", "functional_dimension", "effective_rank", "exact_d
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs from equal seeds on each data set; probes every `every` epochs, exact ranks every `exact_every`."""
+    """Runs from equal seeds on each data set; probes every `every` epochs, exact ranks every
+    `exact_every`.
+    """
 
     name: str
     datasets: tuple[str, ...]
@@ -57,7 +60,9 @@ class Experiment:
     @property
     def setup(self) -> str:
         """All that determines the training."""
-        return json.dumps({k: v for k, v in asdict(self).items() if k != "exact_every"} | {"widths": HIDDEN})
+        return json.dumps(
+            {k: v for k, v in asdict(self).items() if k != "exact_every"} | {"widths": HIDDEN}
+        )
 
 
 UNIVARIATE, BIVARIATE = ("f1", "f2", "f3"), ("g1", "g2", "g3")
@@ -67,17 +72,42 @@ EXPERIMENTS = {
     "small": (
         Experiment("univariate", UNIVARIATE, runs=15, epochs=5000, every=500, exact_every=500),
         Experiment("energy", ENERGY, runs=5, epochs=200, every=50, exact_every=100),
-        Experiment("decay", ("f2",), runs=20, epochs=2000, every=1000, exact_every=1000, weight_decay=DECAYS),
+        Experiment(
+            "decay",
+            ("f2",),
+            runs=20,
+            epochs=2000,
+            every=1000,
+            exact_every=1000,
+            weight_decay=DECAYS,
+        ),
         Experiment("bivariate", BIVARIATE, runs=8, epochs=300, every=50, exact_every=150),
     ),
     "paper": (
         Experiment("univariate", UNIVARIATE, runs=15, epochs=2000, every=50, exact_every=50),
         Experiment("energy", ENERGY, runs=10, epochs=2000, every=25, exact_every=100),
-        Experiment("decay", ("f2",), runs=10, epochs=2000, every=50, exact_every=50, weight_decay=DECAYS),
-        Experiment("bivariate", BIVARIATE, runs=20, epochs=2000, every=25, exact_every=100),
-        Experiment("univariate_long", UNIVARIATE, runs=60, epochs=10_000, every=1000, exact_every=1000, seed=100),
         Experiment(
-            "decay_more", ("f2",), runs=60, epochs=2000, every=1000, exact_every=1000, weight_decay=DECAYS, seed=100
+            "decay", ("f2",), runs=10, epochs=2000, every=50, exact_every=50, weight_decay=DECAYS
+        ),
+        Experiment("bivariate", BIVARIATE, runs=20, epochs=2000, every=25, exact_every=100),
+        Experiment(
+            "univariate_long",
+            UNIVARIATE,
+            runs=60,
+            epochs=10_000,
+            every=1000,
+            exact_every=1000,
+            seed=100,
+        ),
+        Experiment(
+            "decay_more",
+            ("f2",),
+            runs=60,
+            epochs=2000,
+            every=1000,
+            exact_every=1000,
+            weight_decay=DECAYS,
+            seed=100,
         ),
     ),
 }
@@ -98,11 +128,14 @@ def load_data(names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
         sets = [data.load("energy").target(name) for name in names]
     else:
         sets = [data.load(name) for name in names]
-    return np.stack([d.x for d in sets]).astype(np.float32), np.stack([d.y for d in sets]).astype(np.float32)
+    return np.stack([d.x for d in sets]).astype(np.float32), np.stack([d.y for d in sets]).astype(
+        np.float32
+    )
 
 
 def trained(experiment: Experiment, out: Path, *, progress: bool = False) -> xr.Dataset:
-    """The experiment's history, from its file where that is there, else trained; an interrupted training continues.
+    """The experiment's history, from its file where that is there, else trained; an interrupted
+    training continues.
 
     Dimensions (dataset, weight_decay, run, epoch), with `parameters` the snapshots.
     """
@@ -147,12 +180,18 @@ def _read(path: Path, setup: str) -> xr.Dataset | None:
         return None
     found = read_data(path)
     if found.attrs.get("setup") != setup:
-        raise ValueError(f"{path} holds another set-up ({found.attrs.get('setup')}, not {setup}); {REMEDY}.")
+        raise ValueError(
+            f"{path} holds another set-up ({found.attrs.get('setup')}, not {setup}); {REMEDY}."
+        )
     return found
 
 
-def with_ranks(experiment: Experiment, history: xr.Dataset, out: Path, *, progress: bool = False) -> xr.Dataset:
-    """The ranks of every snapshot; exact ones at every `exact_every` epochs and at the end, nan elsewhere."""
+def with_ranks(
+    experiment: Experiment, history: xr.Dataset, out: Path, *, progress: bool = False
+) -> xr.Dataset:
+    """The ranks of every snapshot; exact ones at every `exact_every` epochs and at the end, nan
+    elsewhere.
+    """
     x, _ = load_data(experiment.datasets)
     net = network(x.shape[2])
     unravel = ravel_pytree(net.init(key=jax.random.key(0)))[1]
@@ -184,7 +223,9 @@ def _with(history: xr.Dataset, values: dict[str, np.ndarray]) -> xr.Dataset:
 
 
 def ranks(net: MLP, params: Any, x: np.ndarray, *, exact: bool = True) -> dict[str, int | float]:
-    """rank J in single precision (as the paper), in double precision, exactly (nan where not asked), and the effective rank."""
+    """rank J in single precision (as the paper), in double precision, exactly (nan where not
+    asked), and the effective rank.
+    """
     double = functional_dimension(net, params, x, smallest_gap=0.0)
     eigenvalues = np.asarray(double.spectrum) ** 2
     p = eigenvalues / eigenvalues.sum()
@@ -193,7 +234,9 @@ def ranks(net: MLP, params: Any, x: np.ndarray, *, exact: bool = True) -> dict[s
         "float32_dimension": int(single_precision_rank(net, params, x)),
         "functional_dimension": int(double),
         "effective_rank": float(np.exp(-(p * np.log(p)).sum())),
-        "exact_dimension": int(functional_dimension(net, params, x, exact=True)) if exact else np.nan,
+        "exact_dimension": int(functional_dimension(net, params, x, exact=True))
+        if exact
+        else np.nan,
     }
 
 
@@ -209,7 +252,9 @@ def shown(items: list[Any], progress: bool, what: str) -> Iterator[Any]:
 
 
 def samples() -> dict[str, Any]:
-    """Where initial networks are measured: the paper's samples, and the 10×10 grid that its 100×371 matrix suggests."""
+    """Where initial networks are measured: the paper's samples, and the 10×10 grid that its
+    100×371 matrix suggests.
+    """
     line = np.linspace(0.0, 1.0, 10)
     coarse = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
     return {
@@ -221,7 +266,9 @@ def samples() -> dict[str, Any]:
 
 
 def initial(name: str, seeds: int, out: Path, *, progress: bool = False) -> xr.Dataset:
-    """Ranks (float32, float64, exact), regions and the region bound of `seeds` initial networks on one sample."""
+    """Ranks (float32, float64, exact), regions and the region bound of `seeds` initial networks
+    on one sample.
+    """
     setup = json.dumps({"sample": name, "seeds": seeds, "widths": HIDDEN})
     found = _read(out / f"initial_{name}.nc", setup)
     if found is not None:
@@ -238,5 +285,8 @@ def initial(name: str, seeds: int, out: Path, *, progress: bool = False) -> xr.D
 
 
 def _initial_row(net: MLP, params: Any, x: np.ndarray) -> dict[str, int | float]:
-    counts = {"sampled_regions": sampled_regions(net, params, x), "region_bound": region_bound(net, params, x)}
+    counts = {
+        "sampled_regions": sampled_regions(net, params, x),
+        "region_bound": region_bound(net, params, x),
+    }
     return ranks(net, params, x) | counts

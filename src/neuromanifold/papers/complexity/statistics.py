@@ -1,4 +1,6 @@
-"""Means with intervals, orderings, correlations: how the complexity study turns trajectories into claims."""
+"""Means with intervals, orderings, correlations: how the complexity study turns trajectories
+into claims.
+"""
 
 from itertools import pairwise
 from typing import Any
@@ -47,7 +49,8 @@ def described(values: Any) -> str:
 
 
 def resampled(values: Any) -> str:
-    """The mean, its 95 % interval by the bootstrap (quantiles of the means of 10,000 resamples, seed 0), and how many values.
+    """The mean, its 95 % interval by the bootstrap (quantiles of the means of 10,000 resamples,
+    seed 0), and how many values.
 
     >>> resampled([0.9, 0.95, 1.0, 0.95])
     '0.950 [0.912, 0.988] (4)'
@@ -65,9 +68,9 @@ def finals(history: xr.Dataset, variable: str, where: dict[str, Any]) -> np.ndar
 
 
 def increasing(groups: list[np.ndarray]) -> tuple[bool | str, list[str]]:
-    """Whether the groups' means increase: True where each 95 % interval of a step (Welch) is above zero, "partly" where
-    the means increase but an interval does not say so, or where only the ends are in order; with the steps in words,
-    those of neighbours and then that of the ends.
+    """Whether the groups' means increase: True where each 95 % interval of a step (Welch) is above
+    zero, "partly" where the means increase but an interval does not say so, or where only the ends
+    are in order; with the steps in words, those of neighbours and then that of the ends.
 
     >>> increasing([np.array([1.0, 1.1, 0.9]), np.array([2.0, 2.1, 1.9])])[0]
     True
@@ -98,7 +101,9 @@ def difference(a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
 
 
 def correlations(history: xr.Dataset, first: str, second: str) -> np.ndarray:
-    """Pearson's correlation along the epochs of each run where both are measured; runs without variation are left out."""
+    """Pearson's correlation along the epochs of each run where both are measured; runs without
+    variation are left out.
+    """
     a, b = (history[name].transpose(..., "epoch").values for name in (first, second))
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
     found = []

@@ -1,4 +1,6 @@
-"""`complexity`: the rank of the empirical tangent kernel tracks task complexity. Figures 1–9, from scratch."""
+"""`complexity`: the rank of the empirical tangent kernel tracks task complexity. Figures 1–9,
+from scratch.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,12 +35,14 @@ def reproduce(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> dict[str, Any]:
-    """Figures 1–9 of the complexity paper and its statements about initial networks, with what we measure beside them.
+    """Figures 1–9 of the complexity paper and its statements about initial networks, with what we
+    measure beside them.
 
-    Writes into `out`: `figure_N.png`, `.svg` and `.nc`, the trainings with snapshots of all parameters (`univariate.nc`, …),
-    and `summary.json`, which it returns. `scale="small"` takes minutes, `"paper"` has the paper's numbers of runs and 2,000
-    epochs. What a folder already holds is not computed again, so that an interrupted study continues. `workers` processes,
-    or a Dask `scheduler`, compute its blocks side by side.
+    Writes into `out`: `figure_N.png`, `.svg` and `.nc`, the trainings with snapshots of all
+    parameters (`univariate.nc`, …), and `summary.json`, which it returns. `scale="small"` takes
+    minutes, `"paper"` has the paper's numbers of runs and 2,000 epochs. What a folder already holds
+    is not computed again, so that an interrupted study continues. `workers` processes, or a Dask
+    `scheduler`, compute its blocks side by side.
     """
     if scale not in runs.EXPERIMENTS:
         raise ValueError(f"`scale` is {scale!r}; pass 'small' or 'paper'.")
@@ -46,7 +50,9 @@ def reproduce(
         raise ValueError(f"`figure` is {figure}; the paper's figures are 1 to {len(FIGURES)}.")
     only = None if figure is None else [f"figure_{figure}"]
     chosen: Any = {"only": only, "progress": progress, "workers": workers, "scheduler": scheduler}
-    return run_blocks("complexity", blocks(scale, required=figure is not None), Path(out), scale, **chosen)
+    return run_blocks(
+        "complexity", blocks(scale, required=figure is not None), Path(out), scale, **chosen
+    )
 
 
 def blocks(scale: str, *, required: bool = False) -> list[Block]:
@@ -62,7 +68,9 @@ def blocks(scale: str, *, required: bool = False) -> list[Block]:
         )
         for n in FIGURES
     ]
-    last = Block("figure_initialisation", _initialisation_block, tuple(block.name for block in drawn))
+    last = Block(
+        "figure_initialisation", _initialisation_block, tuple(block.name for block in drawn)
+    )
     return [*trained, *drawn, *figures, last]
 
 
@@ -79,8 +87,12 @@ def _initial_block(name: str, out: Path, scale: str, progress: bool) -> list[Cla
     return []
 
 
-def _figure_block(figure: int, required: bool, out: Path, scale: str, progress: bool) -> list[Claim]:
-    return _attempt(f"Fig {figure}", partial(FIGURES[figure], Study(out, scale, progress)), required=required)
+def _figure_block(
+    figure: int, required: bool, out: Path, scale: str, progress: bool
+) -> list[Claim]:
+    return _attempt(
+        f"Fig {figure}", partial(FIGURES[figure], Study(out, scale, progress)), required=required
+    )
 
 
 def _initialisation_block(out: Path, scale: str, progress: bool) -> list[Claim]:
@@ -88,7 +100,9 @@ def _initialisation_block(out: Path, scale: str, progress: bool) -> list[Claim]:
 
 
 def train(out: Path, *, scale: str = "paper", progress: bool = True) -> list[Path]:
-    """Only the trainings, without ranks: what an accelerator is for. `reproduce` continues from the files."""
+    """Only the trainings, without ranks: what an accelerator is for. `reproduce` continues from
+    the files.
+    """
     out = Path(out)
     for experiment in runs.EXPERIMENTS[scale]:
         runs.trained(experiment, out, progress=progress)
@@ -96,7 +110,9 @@ def train(out: Path, *, scale: str = "paper", progress: bool = True) -> list[Pat
 
 
 def _attempt(name: str, make: Callable[[], list[Claim]], *, required: bool) -> list[Claim]:
-    """The claims; where a data set cannot be had, and nobody asked for this figure alone, a claim that says so."""
+    """The claims; where a data set cannot be had, and nobody asked for this figure alone, a
+    claim that says so.
+    """
     try:
         return make()
     except FileNotFoundError as error:
@@ -140,13 +156,22 @@ def _figure1(study: Study) -> list[Claim]:
         {"dataset": list(runs.UNIVARIATE), "grid": GRID},
     )
     study.save("figure_1", draw.univariate_data(curves), curves)
-    return [claims.variation("Fig 1", np.abs(np.diff(curves.function.values)).sum(axis=1), runs.UNIVARIATE)]
+    return [
+        claims.variation(
+            "Fig 1", np.abs(np.diff(curves.function.values)).sum(axis=1), runs.UNIVARIATE
+        )
+    ]
 
 
 def _figure8(study: Study) -> list[Claim]:
     s, t = np.meshgrid(line := np.linspace(0, 1, 101), line, indexing="ij")
     surfaces = xr.Dataset(
-        {"function": (("dataset", "s", "t"), np.stack([BIVARIATE[name](s, t) for name in runs.BIVARIATE]))},
+        {
+            "function": (
+                ("dataset", "s", "t"),
+                np.stack([BIVARIATE[name](s, t) for name in runs.BIVARIATE]),
+            )
+        },
         {"dataset": list(runs.BIVARIATE), "s": line, "t": line},
     )
     study.save("figure_8", draw.bivariate_data(surfaces), surfaces)
@@ -164,20 +189,31 @@ def _tracked(figure: str, name: str, study: Study) -> list[Claim]:
 
 
 def _figure2(study: Study) -> list[Claim]:
-    """As in the paper; where the scale has it, also with four times the runs and five times the epochs."""
+    """As in the paper; where the scale has it, also with four times the runs and five times the
+    epochs.
+    """
     found = _tracked("2", "univariate", study)
-    return found + (_beyond(_tracked("2_long", "univariate_long", study)) if study.has("univariate_long") else [])
+    return found + (
+        _beyond(_tracked("2_long", "univariate_long", study))
+        if study.has("univariate_long")
+        else []
+    )
 
 
 def _beyond(found: list[Claim]) -> list[Claim]:
-    why = "more runs (other seeds) than the paper's, added after its number of runs had decided nothing"
+    why = (
+        "more runs (other seeds) than the paper's, added after its number of runs had decided "
+        "nothing"
+    )
     return [replace(claim, note=f"{claim.note}; {why}") for claim in found]
 
 
 def _figure4(study: Study) -> list[Claim]:
     """As in the paper; where the scale has it, also with six times the runs."""
     found = _decay("4", "decay", study)
-    return found + (_beyond(_decay("4_more", "decay_more", study)) if study.has("decay_more") else [])
+    return found + (
+        _beyond(_decay("4_more", "decay_more", study)) if study.has("decay_more") else []
+    )
 
 
 def _decay(figure: str, name: str, study: Study) -> list[Claim]:
@@ -187,12 +223,16 @@ def _decay(figure: str, name: str, study: Study) -> list[Claim]:
         (f"weight decay {decay:g}", {"weight_decay": decay}, colour)
         for decay, colour in zip(decays, draw.PALETTE, strict=False)
     ]
-    study.save(f"figure_{figure}", draw.trajectories(history, groups), history.drop_vars("parameters"))
+    study.save(
+        f"figure_{figure}", draw.trajectories(history, groups), history.drop_vars("parameters")
+    )
     return claims.decay_suppresses("Fig 4", history)
 
 
 def _region_figure(figure: int, name: str, study: Study) -> list[Claim]:
-    """Figures 5 and 6: regions sampled and the dimension they bound, drawn for one run, measured on all."""
+    """Figures 5 and 6: regions sampled and the dimension they bound, drawn for one run, measured
+    on all.
+    """
     history = study.history(name)
     one = history.sel(weight_decay=history.weight_decay[0])
     inputs = {"univariate": 1, "energy": 8}[name]
@@ -215,12 +255,18 @@ def _figure7(study: Study) -> list[Claim]:
     net = runs.network(1)
     unravel = ravel_pytree(net.init(key=jax.random.key(0)))[1]
     snapshots = one.parameters.sel(epoch=epochs).transpose("dataset", "epoch", "parameter").values
-    values = [[net(unravel(theta), GRID[:, None].astype(np.float32))[:, 0] for theta in row] for row in snapshots]
+    values = [
+        [net(unravel(theta), GRID[:, None].astype(np.float32))[:, 0] for theta in row]
+        for row in snapshots
+    ]
     x, y = runs.load_data(("f2", "f3"))
     functions = xr.Dataset(
         {
             "learned": (("dataset", "epoch", "grid"), np.array(values)),
-            "function": (("dataset", "grid"), np.stack([UNIVARIATE[name](GRID) for name in ("f2", "f3")])),
+            "function": (
+                ("dataset", "grid"),
+                np.stack([UNIVARIATE[name](GRID) for name in ("f2", "f3")]),
+            ),
             "x": (("dataset", "sample"), x[..., 0]),
             "y": (("dataset", "sample"), y[..., 0]),
         },
@@ -237,8 +283,12 @@ def _initialisation(study: Study) -> list[Claim]:
         try:
             found[name] = runs.initial(name, seeds, study.out, progress=study.progress)
         except FileNotFoundError as error:
-            missing.append(Claim("Sec 6", f"initial networks on {name}", None, NOT_MEASURED, str(error)))
-    together = xr.Dataset({f"{name}_{v}": (f"seed_{name}", d[v].values) for name, d in found.items() for v in d})
+            missing.append(
+                Claim("Sec 6", f"initial networks on {name}", None, NOT_MEASURED, str(error))
+            )
+    together = xr.Dataset(
+        {f"{name}_{v}": (f"seed_{name}", d[v].values) for name, d in found.items() for v in d}
+    )
     study.save("figure_initialisation", draw.initialisation(found, claims.LIMITS), together)
     return [claims.initial_dimension(name, found[name]) for name in found] + missing
 

@@ -1,4 +1,6 @@
-"""Closure dimension against leaf dimension, for every leaf of two-layer networks and for degenerate points on them."""
+"""Closure dimension against leaf dimension, for every leaf of two-layer networks and for
+degenerate points on them.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -44,19 +46,27 @@ class Case:
         return self.closure == self.upper_bound
 
 
-def cases(widest: int, inputs: tuple[int, ...], *, every: bool, note: Callable[[], None]) -> list[Case]:
-    """A generic point of every leaf up to `widest` neurons, points with zero neurons, and degenerate ones.
+def cases(
+    widest: int, inputs: tuple[int, ...], *, every: bool, note: Callable[[], None]
+) -> list[Case]:
+    """A generic point of every leaf up to `widest` neurons, points with zero neurons, and
+    degenerate ones.
 
-    Of leaves that differ by a relabelling or by signs one is taken at the largest width, unless `every`.
+    Of leaves that differ by a relabelling or by signs one is taken at the largest width, unless
+    `every`.
     """
     found = []
     for family, activations in CLASSES.items():
         shapes = list(itertools.product(inputs, range(1, widest + 1)))
-        for net in [MLP((d, m, 1), activation, bias=False) for activation in activations for d, m in shapes]:
+        for net in [
+            MLP((d, m, 1), activation, bias=False) for activation in activations for d, m in shapes
+        ]:
             d, m, _ = net.widths
             rng = np.random.default_rng([d, m])
             points = itertools.chain(
-                _on_leaves(net, rng, every or m < widest), _zeros(net, rng, every or m < widest), _degenerate(net, rng)
+                _on_leaves(net, rng, every or m < widest),
+                _zeros(net, rng, every or m < widest),
+                _degenerate(net, rng),
             )
             found += [_measured(family, net, kind, params) for kind, params in points]
         note()
@@ -89,12 +99,16 @@ def _on_leaves(net: MLP, rng: np.random.Generator, every: bool) -> Iterator[tupl
 
 
 def _spread(net: MLP, leaf: InvariantLeaf, rng: np.random.Generator) -> Params:
-    """A point of the leaf whose neurons are well apart: weights from a grid, in random order and with random signs."""
+    """A point of the leaf whose neurons are well apart: weights from a grid, in random order and
+    with random signs.
+    """
     return leaf.project(_neurons(net, rng))
 
 
 def _neurons(net: MLP, rng: np.random.Generator) -> Params:
-    """Incoming weights of distinct lengths between 0.6 and 1.9, outgoing ones between 0.7 and 1.5, signs at random."""
+    """Incoming weights of distinct lengths between 0.6 and 1.9, outgoing ones between 0.7 and
+    1.5, signs at random.
+    """
     d, m = net.widths[0], net.widths[1]
     lengths = rng.permutation(np.linspace(0.6, 1.9, m) + 0.05 * rng.random(m))
     directions = rng.normal(size=(m, d))

@@ -1,4 +1,6 @@
-"""Training beside leaves: how long a network stays near one, how neurons condense, what a start on a leaf recovers."""
+"""Training beside leaves: how long a network stays near one, how neurons condense, what a start
+on a leaf recovers.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ STUDENT = MLP((3, 6, 1), "tanh", bias=False)
 
 
 def beside_a_leaf(t1: float, offsets: tuple[float, ...]) -> xr.Dataset:
-    """Gradient flow from on the leaf of two equal neurons and from beside it: distance from the leaf and loss over time.
+    """Gradient flow from on the leaf of two equal neurons and from beside it: distance from the
+    leaf and loss over time.
 
     The target is a sum of two different neurons, which equal ones cannot fit.
     """
@@ -42,7 +45,9 @@ def beside_a_leaf(t1: float, offsets: tuple[float, ...]) -> xr.Dataset:
     distances, losses = [], []
     for offset in offsets:
         point = jax.tree.map(lambda a, b, s=offset: a + s * b, start, away)
-        flow = gradient_flow(BESIDE, point, x, y, t1=t1, loss=half_squared_error, saveat=times, dense=False)
+        flow = gradient_flow(
+            BESIDE, point, x, y, t1=t1, loss=half_squared_error, saveat=times, dense=False
+        )
         saved = [jax.tree.map(lambda a, k=k: a[k], flow.params) for k in range(len(times))]
         distances.append([leaf.distance(params) for params in saved])
         losses.append(flow.losses)
@@ -54,13 +59,17 @@ def beside_a_leaf(t1: float, offsets: tuple[float, ...]) -> xr.Dataset:
 
 
 def time_within(data: xr.Dataset, distance: float) -> np.ndarray:
-    """For each start: the first time at which the network is further than `distance` from the leaf; inf when never."""
+    """For each start: the first time at which the network is further than `distance` from the
+    leaf; inf when never.
+    """
     beyond = data.distance.values > distance
     return np.where(beyond.any(axis=1), data.time.values[beyond.argmax(axis=1)], np.inf)
 
 
 def growth(data: xr.Dataset, offset: float) -> tuple[float, float]:
-    """(λ, A) of distance ≈ A e^{λt}, fitted where the distance is between a hundred times its start (or 1e-13) and 0.01."""
+    """(λ, A) of distance ≈ A e^{λt}, fitted where the distance is between a hundred times its
+    start (or 1e-13) and 0.01.
+    """
     distance = data.distance.sel(offset=offset).values
     between = (distance > max(1e-13, 100 * offset)) & (distance < 1e-2)
     rate, logarithm = np.polyfit(data.time.values[between], np.log(distance[between]), 1)
@@ -74,7 +83,9 @@ def _directions(f: Any, params: Any, x: Any, y: Any) -> Any:
 
 
 def condensing(epochs: int, every: int) -> xr.Dataset:
-    """A wide network on a smooth target, from small and from ordinary initialisation: directions and effective width."""
+    """A wide network on a smooth target, from small and from ordinary initialisation: directions
+    and effective width.
+    """
     x = np.linspace(-1.5, 1.5, 40, dtype=np.float32)[:, None]
     y = np.tanh(3 * x - 1.5) + np.tanh(3 * x + 1.5)
     schemes = {"small": init.small(1e-3), "ordinary": init.small(1.0)}
@@ -116,10 +127,11 @@ class Recovery:
 
 
 def recovery(plan: Recovery, note: Callable[[], None]) -> xr.Dataset:
-    """Train a student of 24 parameters on one neuron's function, from its leaf of dimension 4, from small and ordinary weights.
+    """Train a student of 24 parameters on one neuron's function, from its leaf of dimension 4, from
+    small and ordinary weights.
 
-    Returns relative errors on fresh inputs and on the training data, and the distance from the leaf of equal neurons,
-    each (start, samples, trial).
+    Returns relative errors on fresh inputs and on the training data, and the distance from the leaf
+    of equal neurons, each (start, samples, trial).
     """
     rng = np.random.default_rng(5)
     teacher = MLP((3, 1, 1), "tanh", bias=False)
@@ -133,7 +145,9 @@ def recovery(plan: Recovery, note: Callable[[], None]) -> xr.Dataset:
     for column, samples in enumerate(plan.samples):
         x = rng.normal(size=(plan.datasets, samples, 3))
         y = np.stack([teacher(target, part) for part in x])
-        drawn = [start(_normal(STUDENT, rng)) for start in starts.values() for _ in range(plan.starts)]
+        drawn = [
+            start(_normal(STUDENT, rng)) for start in starts.values() for _ in range(plan.starts)
+        ]
         params = jax.tree.map(lambda *leaves: np.stack(leaves), *drawn)
         done = train(
             STUDENT,
@@ -160,8 +174,12 @@ def recovery(plan: Recovery, note: Callable[[], None]) -> xr.Dataset:
     )
 
 
-def _scores(params: Params, seen: Any, fresh: Any, distance: Callable[[Any], float]) -> tuple[np.ndarray, ...]:
-    """Relative error on fresh inputs, relative error on the training data, distance from the leaf: each (data set, run)."""
+def _scores(
+    params: Params, seen: Any, fresh: Any, distance: Callable[[Any], float]
+) -> tuple[np.ndarray, ...]:
+    """Relative error on fresh inputs, relative error on the training data, distance from the
+    leaf: each (data set, run).
+    """
     shape = params[0].weight.shape[:2]
     scores = tuple(np.zeros(shape) for _ in range(3))
     for at in np.ndindex(*shape):
@@ -173,7 +191,9 @@ def _scores(params: Params, seen: Any, fresh: Any, distance: Callable[[Any], flo
 
 
 def failures(data: xr.Dataset, start: str, samples: int, recovered: float) -> dict[str, int]:
-    """Why trials did not recover the target: further than 0.01 from the leaf, training error above 1e-3, or neither."""
+    """Why trials did not recover the target: further than 0.01 from the leaf, training error
+    above 1e-3, or neither.
+    """
     cell = data.sel(start=start, samples=samples)
     failed = cell.error.values >= recovered
     away, unfitted = cell.apart.values > 1e-2, cell.training_error.values > 1e-3
@@ -194,5 +214,6 @@ def _scaled(scale: float) -> Callable[[Params], Params]:
 
 def _normal(net: MLP, rng: np.random.Generator) -> Params:
     return tuple(
-        Layer(rng.normal(size=(b, a)) / np.sqrt(a)) for a, b in zip(net.widths[:-1], net.widths[1:], strict=True)
+        Layer(rng.normal(size=(b, a)) / np.sqrt(a))
+        for a, b in zip(net.widths[:-1], net.widths[1:], strict=True)
     )

@@ -1,4 +1,6 @@
-"""The worked examples of `riemann`, entry by entry, in exact arithmetic wherever they are rational."""
+"""The worked examples of `riemann`, entry by entry, in exact arithmetic wherever they are
+rational.
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -49,8 +51,13 @@ def example_15(points: int = 200, seed: int = 15) -> list[Claim]:
     rng = np.random.default_rng(seed)
     blocks = equations = inverses = members = 0
     for _ in range(points):
-        a, b = integers(*rng.integers(-20, 21, 3).tolist()), integers(*rng.integers(-20, 21, 2).tolist())
-        blocks += tuple(K.tolist() for K in fs.filter_kernel_blocks(RUNNING, (a, b))) == printed_blocks(a, b)
+        a, b = (
+            integers(*rng.integers(-20, 21, 3).tolist()),
+            integers(*rng.integers(-20, 21, 2).tolist()),
+        )
+        blocks += tuple(
+            K.tolist() for K in fs.filter_kernel_blocks(RUNNING, (a, b))
+        ) == printed_blocks(a, b)
         v = RUNNING.end_to_end((a, b))
         equations += equation(v) == 0 and v[2] ** 2 - 4 * v[0] * v[4] >= 0
         v0, v1, v3, v4 = (Fraction(int(e)) for e in rng.choice([-3, -2, -1, 1, 2, 3], 4))
@@ -93,7 +100,12 @@ def example_16() -> list[Claim]:
     ranks = [exact_jacobian_rank(RUNNING, params) for params in (first, second)]
     dependent = exact_jacobian_rank(RUNNING, (integers(1, 0, 2), integers(1, 2)))
     return [
-        Claim("Ex 16", "the two printed kernels", "equal in all entries" if exact else "different", exact),
+        Claim(
+            "Ex 16",
+            "the two printed kernels",
+            "equal in all entries" if exact else "different",
+            exact,
+        ),
         Claim(
             "Ex 16",
             "two tuples up to scaling over v = (2, 0, 5, 0, 2), each of rank 4",
@@ -188,4 +200,10 @@ def example_20() -> list[Claim]:
 
 def all_examples(points: int) -> list[Claim]:
     """Every example of the paper."""
-    return [*example_15(points), *example_16(), *example_17(max(points // 4, 5)), *example_19(), *example_20()]
+    return [
+        *example_15(points),
+        *example_16(),
+        *example_17(max(points // 4, 5)),
+        *example_19(),
+        *example_20(),
+    ]

@@ -21,15 +21,30 @@ def _axes(*grid: int, figsize: tuple[float, float], **options: Any) -> tuple[Any
 
 
 def table_figure(cells: Sequence[Cell]) -> Any:
-    """The largest kernel distance of each family, filled where the printed answer is the measured one."""
+    """The largest kernel distance of each family, filled where the printed answer is the
+    measured one.
+    """
     figure, ax = _axes(figsize=(9.5, 0.27 * len(cells) + 1.6))
     labels = []
     for row, cell in enumerate(cells):
         colour = BLUE if cell.printed == "yes" else ORANGE
         value = max(cell.spread, FLOOR)
         ax.plot([FLOOR, value], [row, row], color="0.88", lw=1, zorder=1)
-        ax.plot(value, row, "o", ms=7, color=colour, mfc=colour if cell.agrees else "white", mew=1.8, zorder=3)
-        kind = "dense" if cell.architecture == "dense" else f"D = {cell.dimension}, strides {cell.strides}"
+        ax.plot(
+            value,
+            row,
+            "o",
+            ms=7,
+            color=colour,
+            mfc=colour if cell.agrees else "white",
+            mew=1.8,
+            zorder=3,
+        )
+        kind = (
+            "dense"
+            if cell.architecture == "dense"
+            else f"D = {cell.dimension}, strides {cell.strides}"
+        )
         plain = cell.architecture == "dense" or cell.shapes.startswith("one")
         shapes = cell.shapes if plain else f"shapes {cell.shapes}"
         labels.append(f"{kind}, {shapes}, {cell.invariants}  ({cell.cases})")
@@ -52,7 +67,9 @@ def table_figure(cells: Sequence[Cell]) -> Any:
 
 
 def flow_figure(pairs: Sequence[Pair]) -> Any:
-    """Left: the running example's filter along both flows. Right: distances along all pairs of flows."""
+    """Left: the running example's filter along both flows. Right: distances along all pairs of
+    flows.
+    """
     figure, (left, right) = _axes(1, 2, figsize=(12, 4.6), width_ratios=(1, 1.25))
     shown = pairs[0]
     for j in range(shown.first.shape[1]):
@@ -116,7 +133,9 @@ def convergence_figure(found: dict[str, list[Limit]]) -> Any:
             label=f"{name.removeprefix('LinearConvNet')}: {good} of {len(limits)} smooth",
         )
         gradients = np.sort([max(l.gradient, FLOOR) for l in limits])
-        right.step(gradients, np.arange(1, len(gradients) + 1) / len(gradients), where="post", color=colour)
+        right.step(
+            gradients, np.arange(1, len(gradients) + 1) / len(gradients), where="post", color=colour
+        )
     left.set(
         xlabel="‖v(∞)‖ / ‖u‖",
         ylabel=r"$\sigma_{\dim M}(d\mu)\,/\,\sigma_1(d\mu)$ at the limit",
@@ -125,7 +144,9 @@ def convergence_figure(found: dict[str, list[Limit]]) -> Any:
     )
     left.set_xlim(left=0)
     left.set_ylim(1e-4, 2)
-    left.legend(fontsize=7.5, frameon=False, loc="lower left", title="sizes, strides", title_fontsize=8)
+    left.legend(
+        fontsize=7.5, frameon=False, loc="lower left", title="sizes, strides", title_fontsize=8
+    )
     right.set(
         xlabel="‖∇L‖ at the end, relative to ‖dμ‖ ‖∇ℓ(0)‖",
         ylabel="share of flows below",
@@ -138,7 +159,9 @@ def convergence_figure(found: dict[str, list[Limit]]) -> Any:
 
 
 def singular_figure(v2: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> Any:
-    """The running example's neuromanifold in the slice v_0 = v_4 = 1, and the fibres along its singular line."""
+    """The running example's neuromanifold in the slice v_0 = v_4 = 1, and the fibres along its
+    singular line.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.8), layout="constrained")
@@ -160,17 +183,34 @@ def singular_figure(v2: np.ndarray, counts: np.ndarray, spread: np.ndarray) -> A
             cstride=1,
         )
     for low, high in ((2, 4.2), (-4.2, -2)):
-        space.plot([0, 0], [low, high], [0, 0], color=ORANGE, lw=3.5, label="singular, in M" if low == 2 else None)
-    space.plot([0, 0], [-2, 2], [0, 0], color="0.3", lw=1.5, ls="--", label="in the Zariski closure only")
+        space.plot(
+            [0, 0],
+            [low, high],
+            [0, 0],
+            color=ORANGE,
+            lw=3.5,
+            label="singular, in M" if low == 2 else None,
+        )
+    space.plot(
+        [0, 0], [-2, 2], [0, 0], color="0.3", lw=1.5, ls="--", label="in the Zariski closure only"
+    )
     space.plot([0, 0], [-2, 2], [0, 0], "o", color="black", ms=5, label="rank drops (pinch points)")
-    space.set(xlabel="$v_1$", ylabel="$v_2$", zlabel="$v_3$", title="M ∩ {v₀ = v₄ = 1}:  v₁² + v₃² = v₁ v₂ v₃")
+    space.set(
+        xlabel="$v_1$",
+        ylabel="$v_2$",
+        zlabel="$v_3$",
+        title="M ∩ {v₀ = v₄ = 1}:  v₁² + v₃² = v₁ v₂ v₃",
+    )
     space.title.set_fontsize(10)
     space.view_init(elev=22, azim=-62)
     space.legend(fontsize=8, loc="upper left", frameon=False)
     ax = figure.add_subplot(1, 2, 2)
     for value in (0, 1, 2):
         ax.plot(v2[counts == value], counts[counts == value], ".", color=BLUE, ms=6)
-    ax.set(xlabel="$v_2$ along the line v = (1, 0, v₂, 0, 1)", title="balanced fibres along the singular line")
+    ax.set(
+        xlabel="$v_2$ along the line v = (1, 0, v₂, 0, 1)",
+        title="balanced fibres along the singular line",
+    )
     ax.set_ylabel("factorisations over v", color=BLUE)
     ax.tick_params(axis="y", colors=BLUE)
     ax.set_yticks([0, 1, 2])

@@ -1,4 +1,6 @@
-"""The flows of `riemann`: function space against parameters, convergence (Thm 7, Prop 8), Lemma 18, and Section 5."""
+"""The flows of `riemann`: function space against parameters, convergence (Thm 7, Prop 8), Lemma
+18, and Section 5.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ Note = Callable[[], None]
 
 
 def data_loss(net: LinearConvNet, rng: np.random.Generator, *, zero: bool = False) -> fs.FilterLoss:
-    """The squared error of N = k generic samples with two outputs per axis, divided by N to set the time scale."""
+    """The squared error of N = k generic samples with two outputs per axis, divided by N to set
+    the time scale.
+    """
     n = int(np.prod(net.end_to_end_shape))
     x = rng.normal(size=(n, *net.signal_shape((2,) * net.dimension))) / np.sqrt(n)
     y = rng.normal(size=(n, *(2,) * net.dimension)) / np.sqrt(n)
@@ -26,7 +30,9 @@ def data_loss(net: LinearConvNet, rng: np.random.Generator, *, zero: bool = Fals
 
 @dataclass(frozen=True)
 class Pair:
-    """Two trajectories of end-to-end functions from one start: the largest relative distance at each time."""
+    """Two trajectories of end-to-end functions from one start: the largest relative distance at
+    each time.
+    """
 
     name: str
     theory: str
@@ -37,7 +43,9 @@ class Pair:
     drift: float
 
 
-def _pair(name: str, theory: str, t: np.ndarray, a: np.ndarray, b: np.ndarray, drift: float) -> Pair:
+def _pair(
+    name: str, theory: str, t: np.ndarray, a: np.ndarray, b: np.ndarray, drift: float
+) -> Pair:
     a, b = a.reshape(len(t), -1), b.reshape(len(t), -1)
     return Pair(name, theory, t, np.linalg.norm(a - b, axis=1) / np.linalg.norm(a[0]), a, b, drift)
 
@@ -52,7 +60,9 @@ PART = [LinearConvNet((3, 2), (1, 1)), LinearConvNet(((2, 2), (2, 2)), ((1, 1), 
 
 
 def flow_pairs(t1: float = 5.0, seed: int = 7, note: Note = lambda: None) -> list[Pair]:
-    """Function-space flow against the pushed-forward parameter flow, and the flows of two tuples over one (v, δ)."""
+    """Function-space flow against the pushed-forward parameter flow, and the flows of two tuples
+    over one (v, δ).
+    """
     rng, pairs = np.random.default_rng(seed), []
     for net in AGREE:
         params = tuple(rng.normal(size=shape) for shape in net.filter_shapes)
@@ -67,15 +77,27 @@ def flow_pairs(t1: float = 5.0, seed: int = 7, note: Note = lambda: None) -> lis
             v = net.end_to_end(tuple(rng.normal(size=shape) for shape in net.filter_shapes))
             over = fs.fiber(net, v, 1.0)
         loss = data_loss(net, rng)
-        mates = [fs.parameter_flow(net, params, loss=loss, t1=t1) for params in over.up_to_signs[:2]]
+        mates = [
+            fs.parameter_flow(net, params, loss=loss, t1=t1) for params in over.up_to_signs[:2]
+        ]
         pairs.append(
-            _pair(f"{net}, δ = 1, two tuples over v", "part", mates[0].t, mates[0].v, mates[1].v, mates[0].drift)
+            _pair(
+                f"{net}, δ = 1, two tuples over v",
+                "part",
+                mates[0].t,
+                mates[0].v,
+                mates[1].v,
+                mates[0].drift,
+            )
         )
         note()
     target, W = rng.normal(size=(3, 3)), rng.normal(size=(3, 3))
     loss = fs.FilterLoss(np.eye(9), target)
     balanced = fs.balanced_factors(W, 3)
-    down, up = fs.dense_parameter_flow(balanced, loss=loss, t1=t1), fs.balanced_flow(W, 3, loss=loss, t1=t1)
+    down, up = (
+        fs.dense_parameter_flow(balanced, loss=loss, t1=t1),
+        fs.balanced_flow(W, 3, loss=loss, t1=t1),
+    )
     pairs.append(_pair("dense 3 × 3, 3 layers, Δ = 0", "agree", up.t, down.W, up.W, down.drift))
     note()
     factors = tuple(rng.normal(size=(3, 3)) for _ in range(2))
@@ -117,9 +139,11 @@ STRIDE_ONE = [LinearConvNet((2, 2), (1, 1)), LinearConvNet((3, 2), (1, 1))]
 
 
 def flow_limit(net: LinearConvNet, params: Any, loss: fs.FilterLoss, *, t1: float = 1e5) -> Limit:
-    """Gradient flow by an implicit solver until the gradient has fallen by ten orders, then classified.
+    """Gradient flow by an implicit solver until the gradient has fallen by ten orders, then
+    classified.
 
-    `gradient` is ‖∇L‖ relative to ‖J‖‖∇ℓ(0)‖; `regularity` is the dim M-th singular value of dμ relative to the first.
+    `gradient` is ‖∇L‖ relative to ‖J‖‖∇ℓ(0)‖; `regularity` is the dim M-th singular value of dμ
+    relative to the first.
     """
     from scipy.integrate import solve_ivp
 
@@ -134,31 +158,49 @@ def flow_limit(net: LinearConvNet, params: Any, loss: fs.FilterLoss, *, t1: floa
         return float(np.linalg.norm(slope(t, flat)) - 1e-10 * size)
 
     settled.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
-    result = solve_ivp(slope, (0.0, t1), start, method="LSODA", rtol=1e-10, atol=1e-12, events=settled)
+    result = solve_ivp(
+        slope, (0.0, t1), start, method="LSODA", rtol=1e-10, atol=1e-12, events=settled
+    )
     theta = split(net, result.y[:, -1])
     v = net.end_to_end(theta)
     spectrum = np.asarray(jacobian_rank(net, theta).spectrum)
     scale = spectrum[0] * np.linalg.norm(loss.gradient(np.zeros_like(v)))
     gradient = float(np.linalg.norm(slope(0.0, result.y[:, -1])) / scale) if scale else 0.0
-    regularity = float(spectrum[fs.neuromanifold_dimension(net) - 1] / spectrum[0]) if spectrum[0] else 0.0
+    regularity = (
+        float(spectrum[fs.neuromanifold_dimension(net) - 1] / spectrum[0]) if spectrum[0] else 0.0
+    )
     nonzero = np.linalg.norm(v) > 1e-4 * np.linalg.norm(loss.u)
-    smooth = bool(nonzero and regularity > 1e-5 and fs.fiber(net, v, 0.0, rtol=1e-8).factorisations == 1)
+    smooth = bool(
+        nonzero and regularity > 1e-5 and fs.fiber(net, v, 0.0, rtol=1e-8).factorisations == 1
+    )
     drift = float(np.abs(fs.norm_differences(net, theta) - fs.norm_differences(net, params)).max())
-    return Limit(gradient, float(np.linalg.norm(v) / max(np.linalg.norm(loss.u), 1e-300)), regularity, smooth, drift)
+    return Limit(
+        gradient,
+        float(np.linalg.norm(v) / max(np.linalg.norm(loss.u), 1e-300)),
+        regularity,
+        smooth,
+        drift,
+    )
 
 
-def limits(net: LinearConvNet, flows: int, seed: int = 11, note: Note = lambda: None) -> list[Limit]:
+def limits(
+    net: LinearConvNet, flows: int, seed: int = 11, note: Note = lambda: None
+) -> list[Limit]:
     """Limits of flows from Gaussian filters, each on its own generic data set of N = k samples."""
     rng, found = np.random.default_rng(seed), []
     for _ in range(flows):
         loss = data_loss(net, rng)
-        found.append(flow_limit(net, tuple(rng.normal(size=shape) for shape in net.filter_shapes), loss))
+        found.append(
+            flow_limit(net, tuple(rng.normal(size=shape) for shape in net.filter_shapes), loss)
+        )
         note()
     return found
 
 
 def control_limit(seed: int = 12) -> Limit:
-    """Outside Thm 7: all targets zero. The flow then ends at the zero filter (its size is measured against the start's)."""
+    """Outside Thm 7: all targets zero. The flow then ends at the zero filter (its size is
+    measured against the start's).
+    """
     net, rng = CONVERGENCE[0], np.random.default_rng(seed)
     params = tuple(rng.normal(size=shape) for shape in net.filter_shapes)
     loss = data_loss(net, rng, zero=True)
@@ -168,7 +210,9 @@ def control_limit(seed: int = 12) -> Limit:
 
 
 def smallest_pairing(net: LinearConvNet, w: np.ndarray, starts: int = 20, seed: int = 18) -> float:
-    """min over θ with nonzero filters of ‖J_θᵀ w‖ / (‖J_θ‖ ‖w‖), by descent: zero when w is normal to some tangent image.   [Lem 18]"""
+    """min over θ with nonzero filters of ‖J_θᵀ w‖ / (‖J_θ‖ ‖w‖), by descent: zero when w is
+    normal to some tangent image.   [Lem 18]
+    """
     from scipy.optimize import minimize
 
     rng = np.random.default_rng(seed)
@@ -178,12 +222,17 @@ def smallest_pairing(net: LinearConvNet, w: np.ndarray, starts: int = 20, seed: 
         J = fs.filter_jacobian(net, theta)
         return float(np.sum((J.T @ w) ** 2) / (np.linalg.norm(J) ** 2 * (w @ w)))
 
-    return min(float(minimize(pairing, rng.normal(size=net.n_params), tol=1e-14).fun) ** 0.5 for _ in range(starts))
+    return min(
+        float(minimize(pairing, rng.normal(size=net.n_params), tol=1e-14).fun) ** 0.5
+        for _ in range(starts)
+    )
 
 
 @dataclass(frozen=True)
 class Relu:
-    """Section 5: how many tuples of a linear fibre give the same ReLU function, and two ReLU MLPs that do."""
+    """Section 5: how many tuples of a linear fibre give the same ReLU function, and two ReLU
+    MLPs that do.
+    """
 
     cases: int
     tuples: int
@@ -195,7 +244,9 @@ class Relu:
 
 
 def relu_networks(cases: int, seed: int = 5) -> Relu:
-    """Shallow ReLU convolutional networks over one linear filter, and the matrices of Ex 20 as ReLU layers."""
+    """Shallow ReLU convolutional networks over one linear filter, and the matrices of Ex 20 as
+    ReLU layers.
+    """
     rng = np.random.default_rng(seed)
     nets = [
         LinearConvNet((3, 2), (2, 1)),
@@ -212,7 +263,9 @@ def relu_networks(cases: int, seed: int = 5) -> Relu:
             with arithmetic():
                 target = np.asarray(relu(params, x))
                 over = fs.fiber(net, net.end_to_end(params), fs.norm_differences(net, params))
-                same += sum(bool(np.abs(np.asarray(relu(mate, x)) - target).max() < 1e-9) for mate in over)
+                same += sum(
+                    bool(np.abs(np.asarray(relu(mate, x)) - target).max() < 1e-9) for mate in over
+                )
                 positive = _positive_signals(net, params, rng)
                 worst = max(worst, _kernel_gap(relu, net, params, positive))
             tuples += len(over)
@@ -225,7 +278,10 @@ def relu_networks(cases: int, seed: int = 5) -> Relu:
         return jax.nn.relu(inputs @ params[0].T) @ params[1].T
 
     with arithmetic():
-        gaps = [float(np.abs(np.asarray(mlp(U, z)) - np.asarray(mlp(V, z))).max()) for z in (np.abs(x), x)]
+        gaps = [
+            float(np.abs(np.asarray(mlp(U, z)) - np.asarray(mlp(V, z))).max())
+            for z in (np.abs(x), x)
+        ]
         kernels = []
         for params in (U, V):
             J = jax.jacobian(mlp)(tuple(map(jax.numpy.asarray, params)), np.abs(x))
@@ -235,7 +291,9 @@ def relu_networks(cases: int, seed: int = 5) -> Relu:
 
 
 def _positive_signals(net: LinearConvNet, params: Any, rng: np.random.Generator) -> np.ndarray:
-    """Signals that the first layer maps to the positive orthant: it has full rank, so such signals form an open set."""
+    """Signals that the first layer maps to the positive orthant: it has full rank, so such
+    signals form an open set.
+    """
     first = LinearConvNet(net.filter_shapes[:1], net.strides[:1])
     shape = net.signal_shape((2,) * net.dimension)
     basis = np.eye(int(np.prod(shape))).reshape(-1, *shape)
@@ -248,6 +306,8 @@ def _kernel_gap(relu: LinearConvNet, net: LinearConvNet, params: Any, x: np.ndar
     kernels = []
     for f in (relu, net):
         J = jax.jacobian(f)(tuple(map(jax.numpy.asarray, params)), x)
-        flat = np.concatenate([np.asarray(j).reshape(-1, w.size) for j, w in zip(J, params, strict=True)], axis=1)
+        flat = np.concatenate(
+            [np.asarray(j).reshape(-1, w.size) for j, w in zip(J, params, strict=True)], axis=1
+        )
         kernels.append(flat @ flat.T)
     return fs.kernel_distance(*kernels)

@@ -1,4 +1,6 @@
-"""`riemann` reproduced: Table 1 measured, the examples entry by entry, flows, convergence, the singular locus."""
+"""`riemann` reproduced: Table 1 measured, the examples entry by entry, flows, convergence, the
+singular locus.
+"""
 
 import time
 from collections.abc import Callable
@@ -20,7 +22,8 @@ from neuromanifold.papers.riemann import figures, flows, table
 from neuromanifold.papers.riemann.examples import RUNNING, all_examples
 from neuromanifold.papers.riemann.findings import all_findings
 
-# Draws per architecture of Table 1, points of the examples, flows per architecture of Thm 7, ReLU cases.
+# Draws per architecture of Table 1, points of the examples, flows per architecture of Thm 7, ReLU
+# cases.
 SCALES = {"small": (8, 100, 12, 4), "paper": (100, 1000, 100, 50)}
 Note = Callable[..., None]
 
@@ -39,7 +42,8 @@ def findings(out: Path, scale: str, note: Note) -> list[Claim]:
     claims.append(
         Claim(
             "Thm 13, repaired",
-            "2^{H−1}·(permutations of like layers) tuples; one kernel exactly when interchangeable filters have equal norms, that is "
+            "2^{H−1}·(permutations of like layers) tuples; one kernel exactly when "
+            "interchangeable filters have equal norms, that is "
             "Σ_{i=l}^{L−1} δ_i = 0",
             f"{law.counts} of {law.cases} counts, {law.kernels} of {law.cases} kernels",
             law.counts == law.kernels == law.cases,
@@ -54,7 +58,9 @@ def table1(out: Path, scale: str, note: Note) -> list[Claim]:
     """Table 1 with the largest kernel distance in every cell."""
     draws = SCALES[scale][0]
     cells = [*table.convolution_cells(draws, note=note), *table.dense_cells(draws, note=note)]
-    columns = {name: ("cell", [row[name] for row in map(asdict, cells)]) for name in asdict(cells[0])}
+    columns = {
+        name: ("cell", [row[name] for row in map(asdict, cells)]) for name in asdict(cells[0])
+    }
     columns["measured"] = ("cell", [cell.measured for cell in cells])
     save_data(xr.Dataset(columns, attrs={"title": "riemann, Table 1, measured"}), out, "table1")
     save_figure(figures.table_figure(cells), out, "table1")
@@ -62,7 +68,8 @@ def table1(out: Path, scale: str, note: Note) -> list[Claim]:
     rows = [
         Claim(
             "Table 1",
-            f"{cell.architecture}, D = {cell.dimension or '–'}, strides {cell.strides}, shapes {cell.shapes}, "
+            f"{cell.architecture}, D = {cell.dimension or '–'}, strides {cell.strides}, shapes "
+            f"{cell.shapes}, "
             f"{cell.invariants}: {cell.printed}",
             {
                 "independent": cell.measured,
@@ -77,7 +84,12 @@ def table1(out: Path, scale: str, note: Note) -> list[Claim]:
         for cell in cells
     ]
     return [
-        Claim("Table 1", "as printed", f"{len(cells) - len(wrong)} of {len(cells)} cells agree", not wrong or "partly"),
+        Claim(
+            "Table 1",
+            "as printed",
+            f"{len(cells) - len(wrong)} of {len(cells)} cells agree",
+            not wrong or "partly",
+        ),
         *rows,
     ]
 
@@ -91,7 +103,12 @@ def theorems(out: Path, scale: str, note: Note) -> list[Claim]:
         == fs.neuromanifold_dimension(net)
         for net in nets
     )
-    strided = [net for entry in table.CONVOLUTIONS if entry[0] == 1 and entry[1] == "all > 1" for net in entry[4]]
+    strided = [
+        net
+        for entry in table.CONVOLUTIONS
+        if entry[0] == 1 and entry[1] == "all > 1"
+        for net in entry[4]
+    ]
     smooth = good = total = 0
     worst = scales = 0.0
     for net in strided:
@@ -158,7 +175,10 @@ def flow(out: Path, scale: str, note: Note) -> list[Claim]:
     )
     save_data(data, out, "flow")
     agree, part = [[p for p in pairs if p.theory == kind] for kind in ("agree", "part")]
-    worst, least = max(float(p.distance.max()) for p in agree), min(float(p.distance.max()) for p in part)
+    worst, least = (
+        max(float(p.distance.max()) for p in agree),
+        min(float(p.distance.max()) for p in part),
+    )
     drift = max(p.drift for p in pairs)
     return [
         Claim(
@@ -182,12 +202,22 @@ def convergence(out: Path, scale: str, note: Note) -> list[Claim]:
     found = {str(net): flows.limits(net, SCALES[scale][2], note=note) for net in flows.CONVERGENCE}
     save_figure(figures.convergence_figure(found), out, "convergence")
     names = ("gradient", "size", "regularity", "smooth", "drift")
-    columns = {n: (("net", "flow"), np.array([[getattr(l, n) for l in ls] for ls in found.values()])) for n in names}
+    columns = {
+        n: (("net", "flow"), np.array([[getattr(l, n) for l in ls] for ls in found.values()]))
+        for n in names
+    }
     save_data(xr.Dataset(columns, coords={"net": list(found)}), out, "convergence")
     everything = [limit for limits in found.values() for limit in limits]
     good = sum(limit.smooth and limit.gradient < 1e-6 for limit in everything)
-    outside = [limit for net in flows.STRIDE_ONE for limit in flows.limits(net, SCALES[scale][2], seed=8, note=note)]
-    nonzero, singular_ = sum(l.size > 1e-4 for l in outside), sum(l.regularity < 1e-4 for l in outside)
+    outside = [
+        limit
+        for net in flows.STRIDE_ONE
+        for limit in flows.limits(net, SCALES[scale][2], seed=8, note=note)
+    ]
+    nonzero, singular_ = (
+        sum(l.size > 1e-4 for l in outside),
+        sum(l.regularity < 1e-4 for l in outside),
+    )
     control, rng = flows.control_limit(), np.random.default_rng(18)
     pairings, normals = [], []
     for net in flows.CONVERGENCE[:3]:
@@ -209,7 +239,8 @@ def convergence(out: Path, scale: str, note: Note) -> list[Claim]:
             "strides of one as well: the limit is not zero",
             f"{nonzero} of {len(outside)} flows",
             nonzero == len(outside),
-            f"there Thm 7's conclusion fails, as its hypothesis does: {singular_} limits lie where dμ drops rank",
+            f"there Thm 7's conclusion fails, as its hypothesis does: {singular_} limits lie "
+            "where dμ drops rank",
         ),
         Claim(
             "Lem 18",
@@ -224,11 +255,19 @@ def convergence(out: Path, scale: str, note: Note) -> list[Claim]:
 def singular(out: Path, scale: str, note: Note) -> list[Claim]:
     """The singular locus of the running example, by rank and by number of fibres."""
     v2 = np.linspace(-4, 4, 81)
-    over = [fs.fiber(RUNNING, np.array([1.0, 0.0, value, 0.0, 1.0]), 0.0, starts=2) for value in np.round(v2, 12)]
-    counts, spread = np.array([o.factorisations for o in over]), np.array([o.kernel_spread for o in over])
+    over = [
+        fs.fiber(RUNNING, np.array([1.0, 0.0, value, 0.0, 1.0]), 0.0, starts=2)
+        for value in np.round(v2, 12)
+    ]
+    counts, spread = (
+        np.array([o.factorisations for o in over]),
+        np.array([o.kernel_spread for o in over]),
+    )
     save_figure(figures.singular_figure(v2, counts, spread), out, "singular")
     save_data(
-        xr.Dataset({"factorisations": ("v2", counts), "kernel_distance": ("v2", spread)}, coords={"v2": v2}),
+        xr.Dataset(
+            {"factorisations": ("v2", counts), "kernel_distance": ("v2", spread)}, coords={"v2": v2}
+        ),
         out,
         "singular",
     )
@@ -242,7 +281,8 @@ def singular(out: Path, scale: str, note: Note) -> list[Claim]:
     return [
         Claim(
             "Ex 15, 16",
-            "v = (v_0, 0, v_2, 0, v_4): two tuples, one at a rank drop, none inside the discriminant",
+            "v = (v_0, 0, v_2, 0, v_4): two tuples, one at a rank drop, none inside the "
+            "discriminant",
             "as printed along v_0 = v_4 = 1" if (counts == expected).all() else "different",
             bool((counts == expected).all()),
         ),
@@ -265,7 +305,8 @@ def relu(out: Path, scale: str, note: Note) -> list[Claim]:
             "shallow ReLU CNN: one parameter tuple per function and δ",
             f"{r.same_function} of {r.tuples} linear tuples keep the function, in {r.cases} cases",
             r.same_function == r.cases,
-            f"on signals with positive first layer the ReLU kernel is the linear one (relative distance {r.kernel_on_positive:.1e})",
+            "on signals with positive first layer the ReLU kernel is the linear one (relative "
+            f"distance {r.kernel_on_positive:.1e})",
         ),
         Claim(
             "Sec 5",
@@ -280,7 +321,10 @@ def relu(out: Path, scale: str, note: Note) -> list[Claim]:
 def throughput(out: Path, scale: str, note: Note) -> list[Claim]:
     """Fibres per second on one core."""
     rng = np.random.default_rng(0)
-    filters = [RUNNING.end_to_end(tuple(rng.normal(size=s) for s in RUNNING.filter_shapes)) for _ in range(500)]
+    filters = [
+        RUNNING.end_to_end(tuple(rng.normal(size=s) for s in RUNNING.filter_shapes))
+        for _ in range(500)
+    ]
     start = time.process_time()
     for v in filters:
         fs.fiber(RUNNING, v, 0.5)
@@ -333,9 +377,11 @@ def reproduce(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> dict[str, Any]:
-    """Runs the study, or the part named `figure`, into `out`: PNG, SVG, NetCDF, and `summary.json`, rewritten after every part.
+    """Runs the study, or the part named `figure`, into `out`: PNG, SVG, NetCDF, and `summary.json`,
+    rewritten after every part.
 
-    Parts that `out` already holds are not computed again; `workers` processes, or a Dask `scheduler`, compute them side by side.
+    Parts that `out` already holds are not computed again; `workers` processes, or a Dask
+    `scheduler`, compute them side by side.
     """
     if scale not in SCALES:
         raise ValueError(f"`scale` is {scale!r}; use one of {', '.join(SCALES)}.")
@@ -354,4 +400,6 @@ def _part(name: str, out: Path, scale: str, progress: bool) -> list[Claim]:
 
 def _steps(name: str, scale: str) -> int:
     flows_ = len(flows.CONVERGENCE + flows.STRIDE_ONE) * SCALES[scale][2] + 1
-    return {"table1": 2 * len(table.CONVOLUTIONS) + 4, "flow": 8, "convergence": flows_}.get(name, 1)
+    return {"table1": 2 * len(table.CONVOLUTIONS) + 4, "flow": 8, "convergence": flows_}.get(
+        name, 1
+    )

@@ -29,10 +29,24 @@ CONVOLUTIONS: list[tuple[int, str, str, str, list[LinearConvNet]]] = [
         "all > 1",
         "different",
         "yes",
-        _nets(((3, 2), (2, 1)), ((2, 4), (3, 1)), ((2, 3, 4), (2, 3, 1)), ((4, 3, 2, 2), (2, 2, 2, 1))),
+        _nets(
+            ((3, 2), (2, 1)), ((2, 4), (3, 1)), ((2, 3, 4), (2, 3, 1)), ((4, 3, 2, 2), (2, 2, 2, 1))
+        ),
     ),
-    (1, "all > 1", "equal", "yes", _nets(((2, 2), (2, 1)), ((3, 3), (2, 1)), ((2, 2, 2), (3, 2, 1)))),
-    (1, "all 1", "different", "no", _nets(((3, 2), (1, 1)), ((4, 3), (1, 1)), ((4, 3, 2), (1, 1, 1)))),
+    (
+        1,
+        "all > 1",
+        "equal",
+        "yes",
+        _nets(((2, 2), (2, 1)), ((3, 3), (2, 1)), ((2, 2, 2), (3, 2, 1))),
+    ),
+    (
+        1,
+        "all 1",
+        "different",
+        "no",
+        _nets(((3, 2), (1, 1)), ((4, 3), (1, 1)), ((4, 3, 2), (1, 1, 1))),
+    ),
     (1, "all 1", "equal, size 2", "no", _nets(((2, 2), (1, 1)), ((2, 2, 2), (1, 1, 1)))),
     (1, "all 1", "equal, size > 2", "no", _nets(((3, 3), (1, 1)), ((4, 4), (1, 1)))),
     (1, "some 1", "different", "no", _nets(((3, 3, 2), (2, 1, 1)), ((3, 2, 3), (1, 2, 1)))),
@@ -41,7 +55,9 @@ CONVOLUTIONS: list[tuple[int, str, str, str, list[LinearConvNet]]] = [
         "all > 1",
         "different",
         "yes",
-        _nets((((2, 2), (3, 2)), ((2, 2),) * 2), (((2, 3), (2, 2), (3, 2)), ((2, 2), (2, 2), (1, 1)))),
+        _nets(
+            (((2, 2), (3, 2)), ((2, 2),) * 2), (((2, 3), (2, 2), (3, 2)), ((2, 2), (2, 2), (1, 1)))
+        ),
     ),
     (2, "all > 1", "equal", "yes", _nets(_same((2, 2), (2, 2)), _same((3, 2), (2, 3)))),
     (
@@ -55,9 +71,27 @@ CONVOLUTIONS: list[tuple[int, str, str, str, list[LinearConvNet]]] = [
             (((2, 2), (2, 3), (3, 2)), ((1, 1),) * 3),
         ),
     ),
-    (2, "all 1", "equal", "yes", _nets(_same((2, 2), (1, 1)), _same((3, 3), (1, 1)), _same((2, 2), (1, 1), 3))),
-    (2, "some 1", "equal", "yes", _nets(_same((2, 2), (2, 1)), (((2, 2),) * 3, ((2, 1), (1, 2), (1, 1))))),
-    (2, "all 1", "one size > 1", "yes", _nets((((3, 1), (2, 1)), ((1, 1),) * 2), (((1, 4), (1, 3)), ((1, 1),) * 2))),
+    (
+        2,
+        "all 1",
+        "equal",
+        "yes",
+        _nets(_same((2, 2), (1, 1)), _same((3, 3), (1, 1)), _same((2, 2), (1, 1), 3)),
+    ),
+    (
+        2,
+        "some 1",
+        "equal",
+        "yes",
+        _nets(_same((2, 2), (2, 1)), (((2, 2),) * 3, ((2, 1), (1, 2), (1, 1)))),
+    ),
+    (
+        2,
+        "all 1",
+        "one size > 1",
+        "yes",
+        _nets((((3, 1), (2, 1)), ((1, 1),) * 2), (((1, 4), (1, 3)), ((1, 1),) * 2)),
+    ),
     (3, "all > 1", "different", "yes", _nets((((2, 2, 1), (1, 2, 2)), ((2, 2, 2),) * 2))),
     (3, "all > 1", "equal", "yes", _nets(_same((2, 2, 1), (2, 2, 2)))),
     (
@@ -65,7 +99,9 @@ CONVOLUTIONS: list[tuple[int, str, str, str, list[LinearConvNet]]] = [
         "all 1",
         "different",
         "yes",
-        _nets((((2, 2, 1), (2, 1, 2)), ((1, 1, 1),) * 2), (((2, 2, 2), (2, 2, 1)), ((1, 1, 1),) * 2)),
+        _nets(
+            (((2, 2, 1), (2, 1, 2)), ((1, 1, 1),) * 2), (((2, 2, 2), (2, 2, 1)), ((1, 1, 1),) * 2)
+        ),
     ),
     (3, "all 1", "equal", "yes", _nets(_same((2, 2, 2), (1, 1, 1)))),
     (3, "1 where sizes > 1", "equal", "yes", _nets((((2, 2, 1),) * 2, ((1, 1, 2),) * 2))),
@@ -75,7 +111,9 @@ CONVOLUTIONS: list[tuple[int, str, str, str, list[LinearConvNet]]] = [
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the measured table: the largest relative kernel distance over any fibre, and the fibres' sizes."""
+    """One cell of the measured table: the largest relative kernel distance over any fibre, and
+    the fibres' sizes.
+    """
 
     architecture: str
     dimension: int
@@ -101,8 +139,12 @@ class Cell:
         return self.printed == self.measured
 
 
-def convolution_cells(draws: int, seed: int = 1, note: Callable[[], None] = lambda: None) -> Iterator[Cell]:
-    """For each family: draw filters, list the whole fibre over (μ(θ), δ), compare all its kernels."""
+def convolution_cells(
+    draws: int, seed: int = 1, note: Callable[[], None] = lambda: None
+) -> Iterator[Cell]:
+    """For each family: draw filters, list the whole fibre over (μ(θ), δ), compare all its
+    kernels.
+    """
     rng = np.random.default_rng(seed)
     for D, strides, shapes, printed, nets in CONVOLUTIONS:
         for balanced in (True, False):
@@ -133,13 +175,23 @@ def convolution_cells(draws: int, seed: int = 1, note: Callable[[], None] = lamb
             note()
 
 
-def dense_cells(draws: int, seed: int = 2, note: Callable[[], None] = lambda: None) -> Iterator[Cell]:
-    """Dense networks: other members of the level set over the same product, found by least squares."""
+def dense_cells(
+    draws: int, seed: int = 2, note: Callable[[], None] = lambda: None
+) -> Iterator[Cell]:
+    """Dense networks: other members of the level set over the same product, found by least
+    squares.
+    """
     rng = np.random.default_rng(seed)
     cases = {
-        ("hidden widths ≥ 2", "Δ = 0", "yes"): lambda d, H: fs.balanced_factors(rng.normal(size=(d, d)), H),
-        ("hidden widths ≥ 2", "Δ generic", "no"): lambda d, H: tuple(rng.normal(size=(d, d)) for _ in range(H)),
-        ("hidden widths ≥ 2", "Δ = c·I ≠ 0", "no"): lambda d, H: _scalar_level(rng.normal(size=(d, d)), rng.normal()),
+        ("hidden widths ≥ 2", "Δ = 0", "yes"): lambda d, H: fs.balanced_factors(
+            rng.normal(size=(d, d)), H
+        ),
+        ("hidden widths ≥ 2", "Δ generic", "no"): lambda d, H: tuple(
+            rng.normal(size=(d, d)) for _ in range(H)
+        ),
+        ("hidden widths ≥ 2", "Δ = c·I ≠ 0", "no"): lambda d, H: _scalar_level(
+            rng.normal(size=(d, d)), rng.normal()
+        ),
         ("hidden width 1", "Δ generic", "no"): lambda d, H: (
             rng.normal(size=(1, d)),
             *(rng.normal(size=(1, 1)) for _ in range(H - 2)),
@@ -152,8 +204,15 @@ def dense_cells(draws: int, seed: int = 2, note: Callable[[], None] = lambda: No
             for _ in range(max(draws // 4, 2)):
                 params = draw(d, H)
                 K = fs.dense_kernel(params).matrix
-                mates = fs.level_set_sample(params, 3, key=jax.random.key(int(rng.integers(1 << 31))))
-                spread = max([spread, *(fs.kernel_distance(K, fs.dense_kernel(mate).matrix) for mate in mates)])
+                mates = fs.level_set_sample(
+                    params, 3, key=jax.random.key(int(rng.integers(1 << 31)))
+                )
+                spread = max(
+                    [
+                        spread,
+                        *(fs.kernel_distance(K, fs.dense_kernel(mate).matrix) for mate in mates),
+                    ]
+                )
                 count += len(mates)
         yield Cell("dense", 0, "–", shapes, invariants, count, count, 0, 0, "∞", spread, printed)
         note()
@@ -167,7 +226,8 @@ def _scalar_level(W: np.ndarray, c: float) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class SwapLaw:
-    """How often the corrected statement for like layers held: count 2^{H−1}·(permutations), one kernel iff the norms of
+    """How often the corrected statement for like layers held: count 2^{H−1}·(permutations), one
+    kernel iff the norms of
     interchangeable filters agree."""
 
     cases: int
@@ -176,7 +236,9 @@ class SwapLaw:
 
 
 def corrected_theorem_13(draws: int, seed: int = 13) -> SwapLaw:
-    """Draws networks with interchangeable layers and δ with and without Σ_{i=l}^{L−1} δ_i = 0 for those pairs."""
+    """Draws networks with interchangeable layers and δ with and without Σ_{i=l}^{L−1} δ_i = 0
+    for those pairs.
+    """
     rng = np.random.default_rng(seed)
     nets = _nets(
         _same((2, 2), (1, 1)),

@@ -1,4 +1,6 @@
-"""The images of the teleport study, and the folder that takes them, with a launcher, to a machine without network."""
+"""The images of the teleport study, and the folder that takes them, with a launcher, to a
+machine without network.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +28,19 @@ class Sample:
     y_test: np.ndarray
 
     def __repr__(self) -> str:
-        return f"{self.name}: {len(self.x)} training and {len(self.x_test)} test images of {self.x.shape[1]} pixels"
+        return (
+            f"{self.name}: {len(self.x)} training and {len(self.x_test)} test images of "
+            f"{self.x.shape[1]} pixels"
+        )
 
 
 def load(train: int, test: int, *, pool: int = 1) -> Sample:
-    """The first images of Fashion-MNIST's two parts where this machine has them, else the digits bundled with scikit-learn.
+    """The first images of Fashion-MNIST's two parts where this machine has them, else the digits
+    bundled with scikit-learn.
 
-    A carried file in `NEUROMANIFOLD_DATA` comes first; nothing is downloaded (`neuromanifold data fetch` does that). `pool`
-    averages the images of Fashion-MNIST over squares of so many pixels a side.
+    A carried file in `NEUROMANIFOLD_DATA` comes first; nothing is downloaded (`neuromanifold data
+    fetch` does that). `pool` averages the images of Fashion-MNIST over squares of so many pixels a
+    side.
     """
     carried = next((folder / CARRIED for folder in folders() if (folder / CARRIED).is_file()), None)
     if carried is not None:
@@ -46,15 +53,21 @@ def load(train: int, test: int, *, pool: int = 1) -> Sample:
 def _sample(images: dict[str, np.ndarray], train: int, test: int, pool: int) -> Sample:
     found = len(images["x"]), len(images["x_test"])
     if train > found[0] or test > found[1]:
-        raise ValueError(f"`train`, `test` are {train}, {test} but there are {found} images here; ask for fewer.")
+        raise ValueError(
+            f"`train`, `test` are {train}, {test} but there are {found} images here; ask for fewer."
+        )
     classes = np.eye(10, dtype=np.float32)
     x, x_test = (_grey(a, pool) for a in (images["x"][:train], images["x_test"][:test]))
-    return Sample("Fashion-MNIST", x, classes[images["y"][:train]], x_test, classes[images["y_test"][:test]])
+    return Sample(
+        "Fashion-MNIST", x, classes[images["y"][:train]], x_test, classes[images["y_test"][:test]]
+    )
 
 
 def _grey(images: np.ndarray, pool: int) -> np.ndarray:
     side = images.shape[1] // pool
-    pooled = images.reshape(len(images), side, pool, side, pool).astype(np.float32).mean(axis=(2, 4))
+    pooled = (
+        images.reshape(len(images), side, pool, side, pool).astype(np.float32).mean(axis=(2, 4))
+    )
     return pooled.reshape(len(images), -1) / 255
 
 
@@ -77,19 +90,28 @@ def _digits(train: int, test: int) -> Sample:
 
     bunch: Any = load_digits()
     order = np.random.default_rng(0).permutation(len(bunch.data))
-    x, y = (bunch.data[order] / 16).astype(np.float32), np.eye(10, dtype=np.float32)[bunch.target[order]]
+    x, y = (
+        (bunch.data[order] / 16).astype(np.float32),
+        np.eye(10, dtype=np.float32)[bunch.target[order]],
+    )
     test = min(test, 400)
     train = min(train, len(x) - test)
     return Sample(
-        "digits (Fashion-MNIST is not on this machine)", x[test:][:train], y[test:][:train], x[:test], y[:test]
+        "digits (Fashion-MNIST is not on this machine)",
+        x[test:][:train],
+        y[test:][:train],
+        x[:test],
+        y[:test],
     )
 
 
 def carry(folder: Path) -> list[Path]:
-    """Fill `folder` with what the paper-scale runs need elsewhere: the images as bytes (5 MB) and a launcher.
+    """Fill `folder` with what the paper-scale runs need elsewhere: the images as bytes (5 MB) and a
+    launcher.
 
-    The launcher imports the modules of the study without the package's `__init__` files, so that a machine with jax, numpy
-    and jaxtyping alone can run them: `python carry/teleport.py alignment --out DIR`.
+    The launcher imports the modules of the study without the package's `__init__` files, so that a
+    machine with jax, numpy and jaxtyping alone can run them: `python carry/teleport.py alignment
+    --out DIR`.
     """
     images = _fashion_bytes(TRAIN, TEST)
     data = write_archive(folder / CARRIED, {}, images)
@@ -120,7 +142,9 @@ main()
 
 
 def main() -> None:
-    """`python -m neuromanifold.papers.teleport.data [FOLDER]` fills FOLDER (`carry` when absent)."""
+    """`python -m neuromanifold.papers.teleport.data [FOLDER]` fills FOLDER (`carry` when
+    absent).
+    """
     import sys
 
     for path in carry(Path(sys.argv[1] if len(sys.argv) > 1 else "carry")):

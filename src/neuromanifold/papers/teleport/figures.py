@@ -16,7 +16,12 @@ def _axes(columns: int, width: float = 4.2, height: float = 3.6, **options: Any)
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
-        1, columns, figsize=(width * columns, height), squeeze=False, layout="constrained", **options
+        1,
+        columns,
+        figsize=(width * columns, height),
+        squeeze=False,
+        layout="constrained",
+        **options,
     )
     for axis in axes[0]:
         axis.spines[["top", "right"]].set_visible(False)
@@ -47,11 +52,30 @@ def width_figure(data: xr.Dataset, slopes: dict[str, Estimate], snapshots: dict[
     for axis, kind, colour, marker in zip(axes, KINDS, PALETTE, MARKERS, strict=False):
         rmse = data.snapshot_rmse.sel(kind=kind)
         mean, spread = rmse.mean("trial").values, rmse.std("trial", ddof=1).values
-        axis.errorbar(widths, mean, yerr=spread, fmt=marker, color=colour, capsize=3, label="mean ± s.d. over trials")
+        axis.errorbar(
+            widths,
+            mean,
+            yerr=spread,
+            fmt=marker,
+            color=colour,
+            capsize=3,
+            label="mean ± s.d. over trials",
+        )
         fit = np.polyfit(np.log(widths), np.log(mean), 1)
-        axis.plot(widths, np.exp(np.polyval(fit, np.log(widths))), color=colour, label=f"slope {slopes[kind]}")
-        axis.plot(widths, mean[0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
-        axis.set(yscale="log", xlabel="width (neurons per layer)", title=f"{kind}, batch {snapshots[kind]}")
+        axis.plot(
+            widths,
+            np.exp(np.polyval(fit, np.log(widths))),
+            color=colour,
+            label=f"slope {slopes[kind]}",
+        )
+        axis.plot(
+            widths, mean[0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2"
+        )
+        axis.set(
+            yscale="log",
+            xlabel="width (neurons per layer)",
+            title=f"{kind}, batch {snapshots[kind]}",
+        )
         _width_axis(axis, widths)
         axis.legend(frameon=False, fontsize=8)
     axes[0].set_ylabel("RMSE, network vs linearised (test outputs)")
@@ -75,7 +99,11 @@ def alignment_figure(data: xr.Dataset) -> Any:
                 fit = np.polyfit(x[finite], values[finite], 1)
                 ends = np.array([x.min(), x.max()])
                 axis.plot(ends, np.polyval(fit, ends), ls="--", lw=1, color=colour)
-        largest = np.nanmax(one.halving_epoch.values) if np.isfinite(one.halving_epoch.values).any() else 1.0
+        largest = (
+            np.nanmax(one.halving_epoch.values)
+            if np.isfinite(one.halving_epoch.values).any()
+            else 1.0
+        )
         axis.set(xlabel="alignment A at initialisation", title=str(loss), ylim=(0, 1.35 * largest))
         axis.legend(frameon=False, fontsize=7, loc="upper right")
     axes[0].set_ylabel("loss halved after (epochs)")
@@ -87,7 +115,13 @@ def accuracy_figure(data: xr.Dataset, snapshots: dict[str, int], level: float) -
     figure, (axis,) = _axes(1, width=5.2)
     for kind, colour, style in zip(KINDS, PALETTE, ("-", "--"), strict=False):
         curve = data.accuracy.sel(kind=kind).mean(["width", "trial"])
-        axis.plot(data.batch, curve, color=colour, ls=style, label=f"{kind}: {level:.0%} at batch {snapshots[kind]}")
+        axis.plot(
+            data.batch,
+            curve,
+            color=colour,
+            ls=style,
+            label=f"{kind}: {level:.0%} at batch {snapshots[kind]}",
+        )
         axis.axvline(snapshots[kind], color=colour, ls=":", lw=1)
     axis.axhline(level, color="0.6", lw=0.8)
     axis.set(xlabel="batch", ylabel="test accuracy", ylim=(0, 1))
@@ -96,14 +130,28 @@ def accuracy_figure(data: xr.Dataset, snapshots: dict[str, int], level: float) -
 
 
 def beyond_figure(hessian: xr.Dataset, slopes: dict[str, Estimate], speed: xr.Dataset) -> Any:
-    """Left: the output's Hessian norm against width. Right: does the gain of alignment predict the speed-up?"""
+    """Left: the output's Hessian norm against width. Right: does the gain of alignment predict
+    the speed-up?
+    """
     figure, axes = _axes(2)
     widths = hessian.width.values.astype(float)
     means = {kind: hessian.norm.sel(kind=kind).mean(["trial", "sample"]).values for kind in KINDS}
     for (kind, mean), colour, marker in zip(means.items(), PALETTE, MARKERS, strict=False):
-        axes[0].plot(widths, mean, marker, color=colour, mfc="none", label=f"{kind}, slope {slopes[kind]}")
-    axes[0].plot(widths, means[KINDS[-1]][0] * (widths / widths[0]) ** -0.5, color="0.6", ls=":", label="slope −1/2")
-    axes[0].set(yscale="log", xlabel="width (neurons per layer)", ylabel="spectral norm of the output's Hessian")
+        axes[0].plot(
+            widths, mean, marker, color=colour, mfc="none", label=f"{kind}, slope {slopes[kind]}"
+        )
+    axes[0].plot(
+        widths,
+        means[KINDS[-1]][0] * (widths / widths[0]) ** -0.5,
+        color="0.6",
+        ls=":",
+        label="slope −1/2",
+    )
+    axes[0].set(
+        yscale="log",
+        xlabel="width (neurons per layer)",
+        ylabel="spectral norm of the output's Hessian",
+    )
     _width_axis(axes[0], widths)
     axes[0].legend(frameon=False, fontsize=8)
     for strength, colour in zip(speed.strength.values, PALETTE[2:], strict=False):
@@ -111,7 +159,10 @@ def beyond_figure(hessian: xr.Dataset, slopes: dict[str, Estimate], speed: xr.Da
         axes[1].plot(one.gain, one.speedup, ".", color=colour, label=f"strength {strength:g}")
     axes[1].axline((1, 1), slope=1, color="0.6", ls=":", lw=1)
     axes[1].set(
-        xscale="log", yscale="log", xlabel="alignment after / before scaling", ylabel="halving time before / after"
+        xscale="log",
+        yscale="log",
+        xlabel="alignment after / before scaling",
+        ylabel="halving time before / after",
     )
     axes[1].legend(frameon=False, fontsize=8)
     return figure

@@ -1,6 +1,8 @@
-"""The computations behind the teleport figures: raw numbers into one `.npz` per experiment, resumable chunk by chunk.
+"""The computations behind the teleport figures: raw numbers into one `.npz` per experiment,
+resumable chunk by chunk.
 
-Needs jax, numpy and jaxtyping only, so that the paper's scale can run on a bare accelerator (see `data.carry`).
+Needs jax, numpy and jaxtyping only, so that the paper's scale can run on a bare accelerator (see
+`data.carry`).
 """
 
 import argparse
@@ -67,24 +69,33 @@ class WidthPlan:
 
 
 ALIGNMENT = {
-    "small": AlignmentPlan(200, 48, 1024, 300, 512, 14, 32, chunk=100, readings=4, fine_epochs=14, pool=2),
+    "small": AlignmentPlan(
+        200, 48, 1024, 300, 512, 14, 32, chunk=100, readings=4, fine_epochs=14, pool=2
+    ),
     "paper": AlignmentPlan(1000, 1024, 5000, 1000, 1000, 100, 128),
 }
 WIDTHS = {
     "small": WidthPlan((32, 64, 128, 256), 3, 1024, 300, 20, 32, level=0.6, pool=2),
-    "paper": WidthPlan((100, 150, 200, 300, 400, 550, 750, 1000, 1250, 1500), 3, 5000, 1000, 200, 128),
+    "paper": WidthPlan(
+        (100, 150, 200, 300, 400, 550, 750, 1000, 1250, 1500), 3, 5000, 1000, 200, 128
+    ),
 }
 
 
 class Store:
-    """Named arrays in one sealed `.npz`, rewritten atomically whenever one is added; what is there is not computed again."""
+    """Named arrays in one sealed `.npz`, rewritten atomically whenever one is added; what is
+    there is not computed again.
+    """
 
     def __init__(self, path: Path, plan: Any):
         self.path, self.plan, self.arrays = path, repr(plan), {}
         if path.is_file():
             header, self.arrays = read_archive(path, REMEDY)
             if header.get("plan") != self.plan:
-                raise ValueError(f"{path} holds runs of another plan ({header.get('plan')}, not {plan}); {REMEDY}.")
+                raise ValueError(
+                    f"{path} holds runs of another plan ({header.get('plan')}, not {plan}); "
+                    f"{REMEDY}."
+                )
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
@@ -109,8 +120,12 @@ def network(width: int, sample: Sample) -> MLP:
     return MLP((sample.x.shape[1], width, width, sample.y.shape[1]), bias=False, scaling="ntk")
 
 
-def alignment_runs(path: Path, plan: AlignmentPlan, loss: str, report: Report) -> dict[str, np.ndarray]:
-    """Figure 2's numbers for one loss, by chunks of networks: see `gathered`; `times` are the epochs of the readings."""
+def alignment_runs(
+    path: Path, plan: AlignmentPlan, loss: str, report: Report
+) -> dict[str, np.ndarray]:
+    """Figure 2's numbers for one loss, by chunks of networks: see `gathered`; `times` are the
+    epochs of the readings.
+    """
     store, sample = Store(path, plan), load(plan.train, plan.test, pool=plan.pool)
     data, net = images(sample), network(plan.width, sample)
     optimizer = Optimizer(batch=plan.batch)
@@ -149,7 +164,9 @@ def _alignment_chunk(
         orders = jax.vmap(lambda key, e=epoch: jax.random.fold_in(key, e + 1))(keys)
         indices = training.shuffled(optimizer, len(data.x), segments, orders)
         for part in range(segments):
-            params, momenta = training.train_steps(net, loss, optimizer, params, momenta, indices[:, part], data)
+            params, momenta = training.train_steps(
+                net, loss, optimizer, params, momenta, indices[:, part], data
+            )
             if epoch < plan.fine_epochs or part == segments - 1:
                 value, accuracy = training.evaluate(net, loss, params, data)
                 curves.append(value)
@@ -167,14 +184,20 @@ def _alignment_chunk(
 def gathered(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
     """One quantity of all networks: the chunks that there are, in order."""
     found = [key for key in arrays if key.endswith(f"/{name}")]
-    return np.concatenate([np.atleast_1d(arrays[key]) for key in sorted(found, key=lambda key: int(key.split("/")[0]))])
+    return np.concatenate(
+        [
+            np.atleast_1d(arrays[key])
+            for key in sorted(found, key=lambda key: int(key.split("/")[0]))
+        ]
+    )
 
 
 def width_runs(path: Path, plan: WidthPlan, report: Report) -> dict[str, np.ndarray]:
-    """Figures 1 and 3: per width `rmse`, `accuracy`, `linear_accuracy` (kind, trial, time), `scales`
-    (least, mean and largest c), `gain` of alignment (trial); and `times` in batches.
+    """Figures 1 and 3: per width `rmse`, `accuracy`, `linear_accuracy` (kind, trial, time),
+    `scales` (least, mean and largest c), `gain` of alignment (trial); and `times` in batches.
 
-    Kind 0 is the standard network, kind 1 the transformed one; both start from the same weights and see the same batches.
+    Kind 0 is the standard network, kind 1 the transformed one; both start from the same weights and
+    see the same batches.
     """
     store, sample = Store(path, plan), load(plan.train, plan.test, pool=plan.pool)
     data = images(sample)
@@ -194,17 +217,26 @@ def width_runs(path: Path, plan: WidthPlan, report: Report) -> dict[str, np.ndar
                 result = _width_chunk(network(width, sample), optimizer, segments, plan, data)
             store.put(str(width), {**result, "seconds": time.perf_counter() - began})
         report(
-            f"figure 1, width {width}", sum(w * w for w in plan.widths[: done + 1]) / sum(w * w for w in plan.widths)
+            f"figure 1, width {width}",
+            sum(w * w for w in plan.widths[: done + 1]) / sum(w * w for w in plan.widths),
         )
     return store.arrays
 
 
-def _width_chunk(net: MLP, optimizer: Any, segments: Any, plan: WidthPlan, data: Images) -> dict[str, np.ndarray]:
+def _width_chunk(
+    net: MLP, optimizer: Any, segments: Any, plan: WidthPlan, data: Images
+) -> dict[str, np.ndarray]:
     loss = LOSSES[plan.loss]
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(plan.seed), net.widths[1]), plan.trials)
+    keys = jax.random.split(
+        jax.random.fold_in(jax.random.key(plan.seed), net.widths[1]), plan.trials
+    )
     weights = training.draw(net, keys)
-    scales = jax.lax.map(lambda w: hadamard_scales(net, loss, plan.search, w, data.x, data.y), weights)
-    gain = jax.lax.map(lambda pair: _alignment_gain(net, loss, pair[0], pair[1], data), (weights, scales))
+    scales = jax.lax.map(
+        lambda w: hadamard_scales(net, loss, plan.search, w, data.x, data.y), weights
+    )
+    gain = jax.lax.map(
+        lambda pair: _alignment_gain(net, loss, pair[0], pair[1], data), (weights, scales)
+    )
     ones = jax.tree.map(jnp.ones_like, scales)
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), ones, scales)
     runs = training.twins(jax.tree.map(lambda w: jnp.concatenate([w, w]), weights), both)
@@ -227,7 +259,9 @@ def _width_chunk(net: MLP, optimizer: Any, segments: Any, plan: WidthPlan, data:
 def _alignment_gain(net: MLP, loss: Any, weights: Any, scales: Any, data: Images) -> Any:
     """A after the transformation over A before it: ‖c ⊙ ∇L‖²/‖∇L‖², since f is the same."""
     gradient = jax.grad(lambda w: loss(net(w, data.x), data.y))(weights)
-    return training.squared_norm(jax.tree.map(jnp.multiply, scales, gradient)) / training.squared_norm(gradient)
+    return training.squared_norm(
+        jax.tree.map(jnp.multiply, scales, gradient)
+    ) / training.squared_norm(gradient)
 
 
 def to_stderr(began: float) -> Report:
@@ -252,7 +286,9 @@ def within(seconds: float, report: Report) -> Report:
     def limited(what: str, fraction: float) -> None:
         report(what, fraction)
         if time.perf_counter() - began > seconds:
-            raise OutOfTime(f"stopped after {seconds:.0f} s at {what}; the same command goes on from here")
+            raise OutOfTime(
+                f"stopped after {seconds:.0f} s at {what}; the same command goes on from here"
+            )
 
     return limited
 
@@ -266,7 +302,9 @@ WIDTHS_FILE = "teleport_widths.npz"
 
 
 def main() -> None:
-    """`teleport.py alignment|checked|widths --out DIR [--losses …] [--scale …] [--limit SECONDS]`: raw numbers into DIR."""
+    """`teleport.py alignment|checked|widths --out DIR [--losses …] [--scale …] [--limit
+    SECONDS]`: raw numbers into DIR.
+    """
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("experiments", nargs="+", choices=("alignment", "checked", "widths"))
     parser.add_argument("--out", type=Path, required=True)

@@ -1,4 +1,6 @@
-"""Numbers read off the teleport runs: halving times, correlations and slopes, each with its confidence interval."""
+"""Numbers read off the teleport runs: halving times, correlations and slopes, each with its
+confidence interval.
+"""
 
 from dataclasses import dataclass
 
@@ -23,7 +25,8 @@ class Estimate:
 
 
 def halving_epoch(times: np.ndarray, curves: np.ndarray, initial: np.ndarray) -> np.ndarray:
-    """The first whole epoch after which the loss is below half of its initial value; nan where it never is.
+    """The first whole epoch after which the loss is below half of its initial value; nan where it
+    never is.
 
     >>> halving_epoch(np.array([0.5, 1.0, 1.5, 2.0]), np.array([[0.7, 0.6, 0.4, 0.3]]), np.array([1.0]))
     array([2.])
@@ -34,7 +37,8 @@ def halving_epoch(times: np.ndarray, curves: np.ndarray, initial: np.ndarray) ->
 
 
 def halving_time(times: np.ndarray, curves: np.ndarray, initial: np.ndarray) -> np.ndarray:
-    """When the loss first crosses half of its initial value, log-linear between the readings; nan where it never does.
+    """When the loss first crosses half of its initial value, log-linear between the readings; nan
+    where it never does.
 
     >>> halving_time(np.array([1.0, 2.0]), np.array([[0.5, 0.4], [2**-0.5, 2**-1.5]]), np.array([1.0, 1.0])).round(12)
     array([1. , 1.5])
@@ -46,11 +50,14 @@ def halving_time(times: np.ndarray, curves: np.ndarray, initial: np.ndarray) -> 
     rows = np.arange(len(curves))
     before = np.maximum(after - 1, 0)
     fraction = (-1 - logs[rows, before]) / (logs[rows, after] - logs[rows, before] + (after == 0))
-    return np.where(below.any(axis=1), times[before] + fraction * (times[after] - times[before]), np.nan)
+    return np.where(
+        below.any(axis=1), times[before] + fraction * (times[after] - times[before]), np.nan
+    )
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> Estimate:
-    """Pearson's r over the finite pairs, with Fisher's interval; nan where a variable does not vary.
+    """Pearson's r over the finite pairs, with Fisher's interval; nan where a variable does not
+    vary.
 
     >>> pearson(np.arange(5.0), np.array([0.0, 1.0, 2.0, 3.0, 5.0])).value
     0.986
@@ -64,8 +71,11 @@ def pearson(x: np.ndarray, y: np.ndarray) -> Estimate:
     return Estimate(r, float(np.tanh(z - half)), float(np.tanh(z + half)), n)
 
 
-def partial_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray, *, ranks: bool = False) -> Estimate:
-    """Pearson's r between what is left of x and of y after the best line through `given` is taken off each.
+def partial_correlation(
+    x: np.ndarray, y: np.ndarray, given: np.ndarray, *, ranks: bool = False
+) -> Estimate:
+    """Pearson's r between what is left of x and of y after the best line through `given` is taken
+    off each.
 
     With `ranks=True` of their ranks, which does not presuppose that the relations are lines.
 

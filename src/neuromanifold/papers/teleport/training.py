@@ -17,7 +17,9 @@ Loss = Callable[[Any, Any], Any]
 
 
 def mean_squared_error(prediction: Any, target: Any) -> Any:
-    """‖r‖²/(2n·o): `half_squared_error` divided by the number of outputs, as JAX's examples write it."""
+    """‖r‖²/(2n·o): `half_squared_error` divided by the number of outputs, as JAX's examples
+    write it.
+    """
     return mse(prediction, target) / 2
 
 
@@ -30,7 +32,9 @@ LOSSES: dict[str, Loss] = {
 
 @dataclass(frozen=True)
 class Optimizer:
-    """SGD with heavy-ball momentum, as torch and JAX's examples write it: m ← βm + g, θ ← θ − η m."""
+    """SGD with heavy-ball momentum, as torch and JAX's examples write it: m ← βm + g, θ ← θ − η
+    m.
+    """
 
     lr: float = 1.0
     momentum: float = 0.9
@@ -42,15 +46,23 @@ class Optimizer:
         return jax.tree.map(lambda p, m: p - self.lr * m, params, momenta), momenta
 
     def batches(self, key: Any, n: int, segments: int) -> Any:
-        """A reshuffled epoch as (segments, steps, batch) indices; the images left over by whole batches wait an epoch."""
+        """A reshuffled epoch as (segments, steps, batch) indices; the images left over by whole
+        batches wait an epoch.
+        """
         steps = n // self.batch
-        return jax.random.permutation(key, n)[: steps * self.batch].reshape(segments, steps // segments, self.batch)
+        return jax.random.permutation(key, n)[: steps * self.batch].reshape(
+            segments, steps // segments, self.batch
+        )
 
     def segments(self, n: int, at_most: int) -> int:
-        """The largest number of equal segments, up to `at_most`, into which an epoch's batches divide."""
+        """The largest number of equal segments, up to `at_most`, into which an epoch's batches
+        divide.
+        """
         steps = n // self.batch
         if steps < 1:
-            raise ValueError(f"`batch` is {self.batch} but there are {n} samples; use a smaller batch.")
+            raise ValueError(
+                f"`batch` is {self.batch} but there are {n} samples; use a smaller batch."
+            )
         return max(s for s in range(1, min(at_most, steps) + 1) if steps % s == 0)
 
 
@@ -75,7 +87,9 @@ def accuracy(prediction: Any, target: Any) -> Any:
 
 
 class Measures(NamedTuple):
-    """Of each network before training: loss, alignment (Eq. 28), the same with the outputs in place of f, ‖f‖²/n."""
+    """Of each network before training: loss, alignment (Eq. 28), the same with the outputs in
+    place of f, ‖f‖²/n.
+    """
 
     loss: Any
     alignment: Any
@@ -85,7 +99,9 @@ class Measures(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 1))
 def measure(net: MLP, loss: Loss, params: Any, x: Any, y: Any, full: Images) -> Measures:
-    """The predictors of Figure 2 on (x, y) and the training loss on all samples, network by network."""
+    """The predictors of Figure 2 on (x, y) and the training loss on all samples, network by
+    network.
+    """
 
     def one(p: Any):
         prediction, pullback = jax.vjp(lambda q: net(q, x), p)
@@ -107,7 +123,13 @@ def squared_norm(tree: Any) -> Any:
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(3, 4))
 def train_steps(
-    net: MLP, loss: Loss, optimizer: Optimizer, params: Any, momenta: Any, indices: Any, data: Images
+    net: MLP,
+    loss: Loss,
+    optimizer: Optimizer,
+    params: Any,
+    momenta: Any,
+    indices: Any,
+    data: Images,
 ) -> tuple[Any, Any]:
     """Every network along its own batches, `indices` (nets, steps, batch)."""
 
@@ -139,7 +161,9 @@ def shuffled(optimizer: Optimizer, n: int, segments: int, keys: Any) -> Any:
 
 
 class Twins(NamedTuple):
-    """Networks F(c ⊙ θ) and their linearisations at θ₀, on a leading axis; `net` and `linear` are θ − θ₀ of each."""
+    """Networks F(c ⊙ θ) and their linearisations at θ₀, on a leading axis; `net` and `linear`
+    are θ − θ₀ of each.
+    """
 
     scales: Any
     start: Any
@@ -158,7 +182,9 @@ class Comparison(NamedTuple):
 
 
 def twins(weights: Any, scales: Any) -> Twins:
-    """The Hadamard-transformed networks of weights W: θ₀ = W/c, so that c ⊙ θ₀ = W, and twins that start with them."""
+    """The Hadamard-transformed networks of weights W: θ₀ = W/c, so that c ⊙ θ₀ = W, and twins
+    that start with them.
+    """
     start = jax.tree.map(lambda w, c: w / c, weights, scales)
     # One array of zeros for each role: they are given up to the update and must not share memory.
     zeros = [jax.tree.map(jnp.zeros_like, start) for _ in range(4)]
@@ -169,11 +195,15 @@ def twins(weights: Any, scales: Any) -> Twins:
 def train_twins(
     net: MLP, loss: Loss, optimizer: Optimizer, segments: int, runs: Twins, keys: Any, data: Images
 ) -> tuple[Twins, Comparison]:
-    """One epoch of networks and linearised twins on the same batches, compared after each segment."""
+    """One epoch of networks and linearised twins on the same batches, compared after each
+    segment.
+    """
 
     def one(run: Any, key: Any):
         def model(moved: Any, x: Any):
-            weights = jax.tree.map(lambda c, start, d: c * (start + d), run.scales, run.start, moved)
+            weights = jax.tree.map(
+                lambda c, start, d: c * (start + d), run.scales, run.start, moved
+            )
             return net(weights, x)
 
         origin = jax.tree.map(jnp.zeros_like, run.start)
@@ -193,7 +223,9 @@ def train_twins(
             state, _ = jax.lax.scan(update, state, indices)
             outputs, twin = model(state[0], data.x_test), linear_model(state[2], data.x_test)
             rmse = jnp.sqrt(jnp.mean((outputs - twin) ** 2))
-            return state, Comparison(rmse, accuracy(outputs, data.y_test), accuracy(twin, data.y_test))
+            return state, Comparison(
+                rmse, accuracy(outputs, data.y_test), accuracy(twin, data.y_test)
+            )
 
         indices = optimizer.batches(key, len(data.x), segments)
         state, compared = jax.lax.scan(segment, run[2:], indices)

@@ -1,8 +1,10 @@
-"""The chain r_S ≤ r_R ≤ r_∞ ≤ D: what J spans on the sample, on generic inputs of the sampled regions, and on all regions reached.
+"""The chain r_S ≤ r_R ≤ r_∞ ≤ D: what J spans on the sample, on generic inputs of the sampled
+regions, and on all regions reached.
 
-On a region (its gates held) every row of J is a polynomial in the input. Its span over the region is reached by random inputs, which need
-not lie in the region: rounds of one random input for each region are added until a whole round adds nothing, and then no input
-of these regions can. Rows of the sample lie in that span, so the kernels are nested.
+On a region (its gates held) every row of J is a polynomial in the input. Its span over the region
+is reached by random inputs, which need not lie in the region: rounds of one random input for each
+region are added until a whole round adds nothing, and then no input of these regions can. Rows of
+the sample lie in that span, so the kernels are nested.
 """
 
 import abc
@@ -27,10 +29,14 @@ from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.reach import Data, Known, between, gate_rows, known_regions, wide_inputs
 
 _BATCH = 256
-_PATIENCE = 4  # batches of new inputs without a new direction, and rounds in which not all rows are finite
+_PATIENCE = (
+    4  # batches of new inputs without a new direction, and rounds in which not all rows are finite
+)
 MOST_BATCHES = 16
 _SPARE = 4
-_FEWEST = 64  # new regions looked at in a batch, beyond twice as many as could show all that is missing
+_FEWEST = (
+    64  # new regions looked at in a batch, beyond twice as many as could show all that is missing
+)
 
 Gates = tuple[np.ndarray, ...]
 
@@ -58,7 +64,8 @@ class Rows(abc.ABC):
         found = self.at(self.data, self.gates)
         if bad := len(found) - len(finite(found)):
             raise ArithmeticError(
-                f"`f` has a derivative that is not finite in {bad} of {len(found)} rows of J on `x`; remove these samples, "
+                f"`f` has a derivative that is not finite in {bad} of {len(found)} rows of J on "
+                "`x`; remove these samples, "
                 "or keep roots and divisions away from zero (an ε in the norm)."
             )
         return found
@@ -76,15 +83,21 @@ class Rows(abc.ABC):
         """What the decisions are about, in float64."""
 
     @abc.abstractmethod
-    def stretches(self, held: Gates, cut: Gates, count: int, rng: np.random.Generator) -> np.ndarray:
-        """`Graph.stretch` for `count` random inputs and cotangents, units held on (or off) and cut."""
+    def stretches(
+        self, held: Gates, cut: Gates, count: int, rng: np.random.Generator
+    ) -> np.ndarray:
+        """`Graph.stretch` for `count` random inputs and cotangents, units held on (or off) and
+        cut.
+        """
 
     def _sampled(self, count: int, rng: np.random.Generator) -> list[int]:
         """Samples, for inputs that are whole numbers."""
         return rng.integers(0, len(self.data[0]), count).tolist()
 
     def _cotangents(self, cut: Gates, count: int, drawn: Any) -> Any:
-        """Random numbers for outputs and for what the units that are cut decide on, zeros for the others."""
+        """Random numbers for outputs and for what the units that are cut decide on, zeros for
+        the others.
+        """
         where = np.concatenate([np.ones(self.graph.outputs, bool), *(c.ravel() for c in cut)])
         return np.where(where, drawn((count, len(where))), 0)
 
@@ -120,14 +133,18 @@ class ExactRows(Rows):
         return self.moved(data, gates).residues(self.spaces.p)
 
     def adding(self, basis: np.ndarray, data: Data, gates: Gates) -> np.ndarray:
-        """Those whose rows are not orthogonal to a random vector of the kernel: one product, no Jacobian."""
+        """Those whose rows are not orthogonal to a random vector of the kernel: one product, no
+        Jacobian.
+        """
         found = self.moved(data, gates).products(self.spaces.p, self.spaces.orthogonal(basis)[None])
         return np.asarray(found.reshape(len(data[0]), -1).any(axis=1))
 
     def moved(self, data: Data, gates: Gates) -> Problem:
         """The same network at other inputs."""
         none = tuple(np.zeros(g.shape, bool) for g in gates)
-        return replace(self.problem, data=data, decisions=Decisions(self.graph, gates, none, none, 0))
+        return replace(
+            self.problem, data=data, decisions=Decisions(self.graph, gates, none, none, 0)
+        )
 
     def decided(self, data: Data) -> tuple[Data, Gates]:
         found = decide(self.graph, self.problem.leaves, data, memory=self.problem.budget)
@@ -144,14 +161,20 @@ class ExactRows(Rows):
         program = programs.quantities(self.graph, len(data[0]))
         return tuple(walk(program, Floats(), [*self.problem.leaves, *data, *gates]))
 
-    def stretches(self, held: Gates, cut: Gates, count: int, rng: np.random.Generator) -> np.ndarray:
+    def stretches(
+        self, held: Gates, cut: Gates, count: int, rng: np.random.Generator
+    ) -> np.ndarray:
         A, some = Residues(self.spaces.p), self._sampled(count, rng)
-        data = [A.random((count, *a.shape[1:])) if a.dtype.kind == "f" else a[some] for a in self.data]
+        data = [
+            A.random((count, *a.shape[1:])) if a.dtype.kind == "f" else a[some] for a in self.data
+        ]
         gates = [np.broadcast_to(on, (count, *on.shape)) for on in held]
         added = [Residue(np.where(c, self.spaces.random((count, *c.shape)), 0)) for c in cut]
         cotangent = Residue(self._cotangents(cut, count, self.spaces.random))
         leaves = [A.lift(leaf) for leaf in self.problem.leaves]
-        [found] = walk(programs.stretches(self.graph, count), A, [*leaves, *data, *gates, *added, cotangent])
+        [found] = walk(
+            programs.stretches(self.graph, count), A, [*leaves, *data, *gates, *added, cotangent]
+        )
         return found.values
 
 
@@ -185,15 +208,20 @@ class FloatRows(Rows):
         with arithmetic():
             return tuple(np.asarray(q) for q in self._quantities(self._samples(data), gates))
 
-    def stretches(self, held: Gates, cut: Gates, count: int, rng: np.random.Generator) -> np.ndarray:
+    def stretches(
+        self, held: Gates, cut: Gates, count: int, rng: np.random.Generator
+    ) -> np.ndarray:
         some, n = self._sampled(count, rng), rng.standard_normal
         data = tuple(
-            wide_inputs((a,), count, rng, bent=False)[0] if a.dtype.kind == "f" else a[some] for a in self.data
+            wide_inputs((a,), count, rng, bent=False)[0] if a.dtype.kind == "f" else a[some]
+            for a in self.data
         )
         gates = tuple(np.broadcast_to(on, (count, *on.shape)) for on in held)
         added = tuple(np.where(c, n((count, *c.shape)), 0.0) for c in cut)
         with arithmetic():
-            rows = np.asarray(self._stretches(self._samples(data), gates, added, self._cotangents(cut, count, n)))
+            rows = np.asarray(
+                self._stretches(self._samples(data), gates, added, self._cotangents(cut, count, n))
+            )
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(lengths > 0, lengths, 1.0)
 
@@ -203,7 +231,9 @@ class FloatRows(Rows):
         return jax.jit(jax.vmap(lambda *arguments: self.graph.stretch(params, *arguments)))
 
     def _samples(self, data: Data) -> Any:
-        return jax.tree.unflatten(jax.tree.structure(self.graph.sample), [jnp.asarray(a) for a in data])
+        return jax.tree.unflatten(
+            jax.tree.structure(self.graph.sample), [jnp.asarray(a) for a in data]
+        )
 
     @cached_property
     def _decide(self) -> Any:
@@ -227,10 +257,12 @@ class FloatRows(Rows):
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The rank of J on the sample, bases of its row space on the sample's regions (`sampled`) and on all that were reached.
+    """The rank of J on the sample, bases of its row space on the sample's regions (`sampled`) and
+    on all that were reached.
 
-    `met` are the gates of the regions reached, those of the sample first. `dropped` counts the rows at random and wide inputs that were
-    not finite; `ended`: batches of new inputs added nothing more.
+    `met` are the gates of the regions reached, those of the sample first. `dropped` counts the rows
+    at random and wide inputs that were not finite; `ended`: batches of new inputs added nothing
+    more.
     """
 
     rows: Rows
@@ -255,10 +287,13 @@ class Chain:
         return self.sample, len(self.regions), len(self.everywhere), self.everywhere.shape[1]
 
 
-def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, batches: int = MOST_BATCHES) -> Chain:
+def chain_of(
+    rows: Rows, rng: np.random.Generator, *, rank: int | None = None, batches: int = MOST_BATCHES
+) -> Chain:
     """Sample, then its regions, then wide and new inputs until batches of them add nothing.
 
-    Rows of the sample lie in the span of its regions: where its `rank` is known nothing else is asked of it.
+    Rows of the sample lie in the span of its regions: where its `rank` is known nothing else is
+    asked of it.
     """
     spaces, gaps = rows.spaces, []
     if rank is None:
@@ -276,13 +311,19 @@ def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, b
         if len(everywhere) == everywhere.shape[1] or idle == _PATIENCE:
             break
         before = len(everywhere)
-        data = segments(rows, reached, met, rng) if batch % 2 else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
+        data = (
+            segments(rows, reached, met, rng)
+            if batch % 2
+            else wide_inputs(rows.data, _BATCH, rng, bent=bool(met))
+        )
         data, gates = rows.decided(data)
         most = _FEWEST + -(-2 * (everywhere.shape[1] - before) // rows.graph.outputs)
         reached, fresh = reached.with_new(data, gate_rows(gates, data), most)
         new = tuple(a[fresh] for a in data), tuple(g[fresh] for g in gates)
         met = tuple(np.concatenate(pair) for pair in zip(met, new[1], strict=True))
-        everywhere, gap, lost = _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf, 0)
+        everywhere, gap, lost = (
+            _grown(rows, everywhere, *new, rng) if len(fresh) else (everywhere, np.inf, 0)
+        )
         gaps.append(gap)
         dropped += lost
         idle = 0 if len(everywhere) > before else idle + 1
@@ -291,12 +332,16 @@ def chain_of(rows: Rows, rng: np.random.Generator, *, rank: int | None = None, b
 
 
 def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -> Data:
-    """New inputs on segments between those known, by the signs that change there; maxima over several have no sign."""
+    """New inputs on segments between those known, by the signs that change there; maxima over
+    several have no sign.
+    """
     chosen = np.sort(rng.permutation(reached.count)[:_BATCH])
     known = Known(tuple(a[chosen] for a in reached.data), reached.rows[chosen])
     found = rows.quantities(known.data, tuple(g[chosen] for g in met))
     signs = [
-        q.reshape(len(q), -1) for q, units in zip(found, rows.graph.units, strict=True) if units.candidates is None
+        q.reshape(len(q), -1)
+        for q, units in zip(found, rows.graph.units, strict=True)
+        if units.candidates is None
     ]
     return between(known, np.concatenate([np.zeros((known.count, 0)), *signs], axis=1), _BATCH, rng)
 
@@ -304,14 +349,18 @@ def segments(rows: Rows, reached: Known, met: Gates, rng: np.random.Generator) -
 def _grown(
     rows: Rows, basis: np.ndarray, data: Data, gates: Gates, rng: np.random.Generator
 ) -> tuple[np.ndarray, float, int]:
-    """The span enlarged by random inputs with these gates, round after round, until a round adds nothing (a few, where rows are not
-    finite); the gap of the last, and how many rows were left out because they are not finite.
+    """The span enlarged by random inputs with these gates, round after round, until a round adds
+    nothing (a few, where rows are not finite); the gap of the last, and how many rows were left out
+    because they are not finite.
 
-    Modulo the span, what a region shows is a polynomial in the input: where a random one adds nothing, none will, and the region is done.
+    Modulo the span, what a region shows is a polynomial in the input: where a random one adds
+    nothing, none will, and the region is done.
     """
     spaces, gap, dropped, idle, regions = rows.spaces, np.inf, 0, 0, np.arange(len(data[0]))
     while len(basis) < basis.shape[1]:
-        regions = regions[rows.adding(basis, *_moved(rows, data, gates, _repeated(regions), rng))[: len(regions)]]
+        regions = regions[
+            rows.adding(basis, *_moved(rows, data, gates, _repeated(regions), rng))[: len(regions)]
+        ]
         if not len(regions):
             break
         whole = rows.at(*_moved(rows, data, gates, _repeated(regions), rng))
@@ -325,7 +374,9 @@ def _grown(
     return basis, gap, dropped
 
 
-def _moved(rows: Rows, data: Data, gates: Gates, regions: np.ndarray, rng: np.random.Generator) -> tuple[Data, Gates]:
+def _moved(
+    rows: Rows, data: Data, gates: Gates, regions: np.ndarray, rng: np.random.Generator
+) -> tuple[Data, Gates]:
     """Random inputs with the gates of these regions."""
     return _generic(rows, tuple(a[regions] for a in data), rng), tuple(g[regions] for g in gates)
 
@@ -345,5 +396,7 @@ def _generic(rows: Rows, data: Data, rng: np.random.Generator) -> Data:
 
 
 def _tall(spaces: Spaces, A: np.ndarray) -> np.ndarray:
-    """Fewer rows of the same span where singular values are to be had; exact elimination takes them in turn."""
+    """Fewer rows of the same span where singular values are to be had; exact elimination takes
+    them in turn.
+    """
     return A if spaces.exact else spaces.mixed(A, A.shape[1] + _SPARE)

@@ -17,7 +17,12 @@ from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Result, follows
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces, exact_spaces
-from neuromanifold.numerics.validation import check_params, indefinite, refuse_tracers, sample_arrays
+from neuromanifold.numerics.validation import (
+    check_params,
+    indefinite,
+    refuse_tracers,
+    sample_arrays,
+)
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.account.chain import MOST_BATCHES, Chain, ExactRows, FloatRows, chain_of
 from neuromanifold.symmetry.account.equivalence import CLOSED, INACTIVE, HiddenEquivalence
@@ -37,16 +42,19 @@ Found = np.ndarray | Callable[[], np.ndarray]
 
 @dataclass(frozen=True, repr=False)
 class DimensionAccount(Result):
-    """Where D parameters went: r_S ≤ r_R ≤ r_∞ ≤ D, and what explains each step, every direction counted once.
+    """Where D parameters went: r_S ≤ r_R ≤ r_∞ ≤ D, and what explains each step, every direction
+    counted once.
 
-    `chain`: the rank of J on the sample, on generic inputs of the sample's regions (signs held), on all regions that wide
-    and new inputs reached (a lower bound of what any input shows), and D. `everywhere[s]`: by how much source s raises the rank of the
-    directions counted before it, among those that change nothing on any region reached (D − r_∞ in all). `on_regions[s]`: the
-    same among directions that change nothing on the sample's regions but something elsewhere (r_∞ − r_R). r_R − r_S
-    directions are lost because a region holds too few samples. What no source explains is `.unexplained`.
-    `regions` and `reached` count regions, `sample_limit` bounds r_S by the sample alone, `refuted` counts generators that
-    were offered and found to change f, `left_out` says what was too large to look at. Exact numbers are modulo a random
-    61-bit prime, r_S certified; otherwise float64, and `gap` is the smallest one in the spectra behind the chain.
+    `chain`: the rank of J on the sample, on generic inputs of the sample's regions (signs held), on
+    all regions that wide and new inputs reached (a lower bound of what any input shows), and D.
+    `everywhere[s]`: by how much source s raises the rank of the directions counted before it, among
+    those that change nothing on any region reached (D − r_∞ in all). `on_regions[s]`: the same
+    among directions that change nothing on the sample's regions but something elsewhere (r_∞ −
+    r_R). r_R − r_S directions are lost because a region holds too few samples. What no source
+    explains is `.unexplained`. `regions` and `reached` count regions, `sample_limit` bounds r_S by
+    the sample alone, `refuted` counts generators that were offered and found to change f,
+    `left_out` says what was too large to look at. Exact numbers are modulo a random 61-bit prime,
+    r_S certified; otherwise float64, and `gap` is the smallest one in the spectra behind the chain.
     """
 
     parameters: int
@@ -76,7 +84,10 @@ class DimensionAccount(Result):
     @property
     def explained(self) -> dict[str, int]:
         """What each source explains, everywhere and on the sample's regions together."""
-        parts = [(*self.everywhere.items(), *self.on_regions.items()), ((FEW, self.chain[1] - self.chain[0]),)]
+        parts = [
+            (*self.everywhere.items(), *self.on_regions.items()),
+            ((FEW, self.chain[1] - self.chain[0]),),
+        ]
         found: dict[str, int] = {}
         for name, count in (entry for part in parts for entry in part):
             found[name] = found.get(name, 0) + count
@@ -84,7 +95,9 @@ class DimensionAccount(Result):
 
     @property
     def symmetric(self) -> int:
-        """The dimension of the hidden equivalence's orbit on the sample (perceptrons), else of the groups found."""
+        """The dimension of the hidden equivalence's orbit on the sample (perceptrons), else of
+        the groups found.
+        """
         if self.equivalence is not None:
             return int(self.equivalence.orbit_dimension())
         named = (RELATED, STRETCHED, *CONFINED, FEW)
@@ -92,7 +105,9 @@ class DimensionAccount(Result):
 
     @property
     def unexplained_everywhere(self) -> int:
-        """D − r_∞ less what sources explain: directions that changed nothing on any region reached."""
+        """D − r_∞ less what sources explain: directions that changed nothing on any region
+        reached.
+        """
         return self.chain[3] - self.chain[2] - sum(self.everywhere.values())
 
     @property
@@ -112,7 +127,9 @@ class DimensionAccount(Result):
 
     @property
     def rows(self) -> tuple[tuple[str, int], ...]:
-        """(name, number of dimensions), adding up to D; the first is the functional dimension, the last the unexplained part."""
+        """(name, number of dimensions), adding up to D; the first is the functional dimension,
+        the last the unexplained part.
+        """
         return (
             ("functional dimension", self.chain[0]),
             *self.explained.items(),
@@ -133,32 +150,55 @@ class DimensionAccount(Result):
             axes = plt.subplots(figsize=(7, 1.9), layout="constrained")[1]
         shown, left = gathered(tuple((name, count) for name, count in self.rows if count)), 0
         for index, (name, count) in enumerate(shown):
-            axes.barh(0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index))
+            axes.barh(
+                0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index)
+            )
             left += count
         axes.set(yticks=[], xlim=(0, self.parameters), xlabel="dimensions of the parameter space")
-        axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        axes.legend(
+            frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0)
+        )
         return axes
 
     def __str__(self) -> str:
         n, o = self.samples
         r_S, r_R, r_all, D = self.chain
         outputs = f"{o:,} output{'' if o == 1 else 's'}"
-        few = f"{n:,} samples × {outputs} allow at most {n * o:,} of {D:,} parameters\n" if n * o < D else ""
-        steps = f"{r_R:,} on its {self.regions:,} regions ≤ {r_all:,} (at least) on {self.reached:,} regions reached"
+        few = (
+            f"{n:,} samples × {outputs} allow at most {n * o:,} of {D:,} parameters\n"
+            if n * o < D
+            else ""
+        )
+        steps = (
+            f"{r_R:,} on its {self.regions:,} regions ≤ {r_all:,} (at least) on {self.reached:,} "
+            "regions reached"
+        )
         head = f"{few}rank {r_S:,} on the sample ≤ {steps} ≤ {D:,} parameters"
         names = list(dict.fromkeys([*self.everywhere, *self.on_regions]))
         table = [("functional dimension", r_S, "")]
-        table += [(name, *_counts(self.everywhere.get(name, 0), self.on_regions.get(name, 0))) for name in names]
+        table += [
+            (name, *_counts(self.everywhere.get(name, 0), self.on_regions.get(name, 0)))
+            for name in names
+        ]
         table += [(FEW, r_R - r_S, "")]
-        table += [("unexplained", *_counts(self.unexplained_everywhere, self.unexplained_on_regions))]
+        table += [
+            ("unexplained", *_counts(self.unexplained_everywhere, self.unexplained_on_regions))
+        ]
         width = max(len(name) for name, *_ in table)
-        lines = [f"{name:<{width}}  {count:>7,}  {count / D:6.1%}  {where}".rstrip() for name, count, where in table]
+        lines = [
+            f"{name:<{width}}  {count:>7,}  {count / D:6.1%}  {where}".rstrip()
+            for name, count, where in table
+        ]
         notes = [f"not looked at: {what}" for what in self.left_out]
         return "\n".join([head, *lines, f"{'parameters':<{width}}  {D:>7,}", *notes])
 
 
 def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
-    where = f"{everywhere:,} on every region reached, {on_regions:,} on the sample's regions only" if on_regions else ""
+    where = (
+        f"{everywhere:,} on every region reached, {on_regions:,} on the sample's regions only"
+        if on_regions
+        else ""
+    )
     return everywhere + on_regions, where
 
 
@@ -166,14 +206,17 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
 def dimension_account(
     f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
 ) -> DimensionAccount:
-    """D = functional dimension + what each source explains in turn + unexplained, for any network.   [complexity, Sec. 4]
+    """D = functional dimension + what each source explains in turn + unexplained, for any network.
+    [complexity, Sec. 4]
 
-    Ranks and spans are exact where f is made of rational operations and comparisons, else float64 with their gap. Sources in turn:
-    parameters of inactive units and of no open path, scalings, mixing of linear neurons and their translations, neurons of one
-    sign pattern (these for `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`; where none are
-    given, those that other networks of at most 400 parameters have by name), features or signals that are confined to a subspace in
-    one unit, one layer, two layers in a row, and linear stretches between rectified units that switch. Every direction is tested
-    before it counts. `key` draws the wide inputs behind r_∞.
+    Ranks and spans are exact where f is made of rational operations and comparisons, else float64
+    with their gap. Sources in turn: parameters of inactive units and of no open path, scalings,
+    mixing of linear neurons and their translations, neurons of one sign pattern (these for
+    `nm.MLP`), linear relations between sign patterns, `groups` (each with `generators(params)`;
+    where none are given, those that other networks of at most 400 parameters have by name),
+    features or signals that are confined to a subspace in one unit, one layer, two layers in a row,
+    and linear stretches between rectified units that switch. Every direction is tested before it
+    counts. `key` draws the wide inputs behind r_∞.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.ones((2, 1)), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -208,7 +251,8 @@ def _check_groups(groups: Any) -> None:
     for each in groups if isinstance(groups, list | tuple) else () if groups is None else (groups,):
         if each is groups or not isinstance(each, _Generated | NamedGroup):
             raise TypeError(
-                f"`groups` {'is' if each is groups else 'holds'} {indefinite(each)}; pass a sequence of continuous groups: "
+                f"`groups` {'is' if each is groups else 'holds'} {indefinite(each)}; pass a "
+                "sequence of continuous groups: "
                 "`[nm.symmetry.ScalingGroup(net)]`, or `nm.symmetry.discover(…).named`."
             )
 
@@ -219,45 +263,90 @@ def _in_float64(
     rows = FloatRows(graph, params, tuple(np.asarray(a) for a in jax.tree.leaves(x)), FloatSpaces())
     matrix = rows.of_sample
     functional = rank_from_spectrum(rows.spaces.spectrum(matrix), matrix.shape, rows.spaces.rtol)
-    offered = {_title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64)) for group in groups}
+    offered = {
+        _title(group): _unit_rows(np.asarray(_fields(group).generators(params), np.float64))
+        for group in groups
+    }
     chain = chain_of(rows, host_generator(key))
-    return _account(chain, functional, graph, (offered, offered), len(rows.data[0]), len(matrix), left_out=left_out)
+    return _account(
+        chain,
+        functional,
+        graph,
+        (offered, offered),
+        len(rows.data[0]),
+        len(matrix),
+        left_out=left_out,
+    )
 
 
 def account_of(
-    geometry: Geometry, *, groups: Sequence[Any] | None = None, key: Any = None, batches: int = MOST_BATCHES
+    geometry: Geometry,
+    *,
+    groups: Sequence[Any] | None = None,
+    key: Any = None,
+    batches: int = MOST_BATCHES,
 ) -> DimensionAccount:
-    """The account of a geometry that others may have asked already; `batches` of inputs seek new regions."""
-    problem, functional, params, spaces = geometry.problem, geometry.rank, geometry.params, exact_spaces()
+    """The account of a geometry that others may have asked already; `batches` of inputs seek new
+    regions.
+    """
+    problem, functional, params, spaces = (
+        geometry.problem,
+        geometry.rank,
+        geometry.params,
+        exact_spaces(),
+    )
     rows = ExactRows(problem, spaces)
     chain = chain_of(rows, host_generator(key), rank=int(functional), batches=batches)
-    limit = min(problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0], problem.shape[0])
+    limit = min(
+        problem.region_bound() if problem.graph.piecewise_linear else problem.shape[0],
+        problem.shape[0],
+    )
     net = perceptron(problem.model)
-    named, left_out = _offered(problem, params, groups if net is None or groups is not None else (), spaces)
+    named, left_out = _offered(
+        problem, params, groups if net is None or groups is not None else (), spaces
+    )
     if net is None:
         offered = (named, named)
-        return _account(chain, functional, problem.graph, offered, problem.samples, limit, left_out=left_out)
+        return _account(
+            chain, functional, problem.graph, offered, problem.samples, limit, left_out=left_out
+        )
     met = rows.moved(chain.reached.data, chain.met)
-    equivalence, wide = (HiddenEquivalence(net, params, each.data[0], each) for each in (problem, met))
-    (everywhere, one), (here, two) = (_perceptron(side, params, spaces) for side in (wide, equivalence))
-    left_out = tuple(f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two}))
+    equivalence, wide = (
+        HiddenEquivalence(net, params, each.data[0], each) for each in (problem, met)
+    )
+    (everywhere, one), (here, two) = (
+        _perceptron(side, params, spaces) for side in (wide, equivalence)
+    )
+    left_out = tuple(
+        f"relations between the patterns of hidden layer {k}" for k in sorted({*one, *two})
+    )
     offered = ({**everywhere, **named}, {**here, **named})
-    return _account(chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out)
+    return _account(
+        chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out
+    )
 
 
 def _offered(
     problem: Problem, params: Any, groups: Sequence[Any] | None, spaces: ModularSpaces
 ) -> tuple[Candidates, tuple[str, ...]]:
-    """The generators of groups modulo p; of those that the network has by name, where none are given."""
+    """The generators of groups modulo p; of those that the network has by name, where none are
+    given.
+    """
     if groups is not None and not any(isinstance(group, NamedGroup) for group in groups):
-        return {_title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups}, ()
+        return {
+            _title(group): spaces.lift(np.asarray(group.generators(params))) for group in groups
+        }, ()
     x = jax.tree.unflatten(jax.tree.structure(problem.graph.sample), problem.data)
-    names, left_out = groups_by_name(problem.model, params, x) if groups is None else (tuple(groups), ())
+    names, left_out = (
+        groups_by_name(problem.model, params, x) if groups is None else (tuple(groups), ())
+    )
     found: Candidates = {}
     for each in names:
         found[_title(each)], inexact = exact_directions(each, params, spaces)
         left_out += (
-            (f"{inexact} fields of {_title(each)}, whose coefficients are not whole numbers",) if inexact else ()
+            (f"{inexact} fields of {_title(each)}, whose coefficients are not whole numbers",)
+            if inexact
+            else ()
         )
     return found, left_out
 
@@ -278,8 +367,12 @@ def _unit_rows(rows: np.ndarray) -> np.ndarray:
     return rows / np.where(lengths > 0, lengths, 1.0)
 
 
-def _perceptron(side: HiddenEquivalence, params: Any, spaces: ModularSpaces) -> tuple[Candidates, tuple[int, ...]]:
-    """The generators of a hidden equivalence by source, the relations last; and the layers too large for these."""
+def _perceptron(
+    side: HiddenEquivalence, params: Any, spaces: ModularSpaces
+) -> tuple[Candidates, tuple[int, ...]]:
+    """The generators of a hidden equivalence by source, the relations last; and the layers too
+    large for these.
+    """
     related, left_out = related_directions(side.net, params, side.slopes, spaces)
     named = {name: fields.modulo(params, spaces.p) for name, fields in side.sources.items()}
     return {**named, RELATED: related}, left_out
@@ -298,9 +391,15 @@ def _account(
     names, shapes = graph.parameters, [tuple(leaf.shape) for leaf in jax.tree.leaves(graph.params)]
     blocks = Blocks.of(names, shapes)
     everywhere, _ = _in_turn(chain, chain.everywhere, offered[0], blocks, modulo=None)
-    on_regions, refuted = _in_turn(chain, chain.regions, offered[1], blocks, modulo=chain.everywhere)
+    on_regions, refuted = _in_turn(
+        chain, chain.regions, offered[1], blocks, modulo=chain.everywhere
+    )
     D = chain.ranks[3]
-    left_out += (f"linear stretches of {D:,} parameters",) if graph.bending and not looked_at(graph, D) else ()
+    left_out += (
+        (f"linear stretches of {D:,} parameters",)
+        if graph.bending and not looked_at(graph, D)
+        else ()
+    )
     return DimensionAccount(
         parameters=D,
         functional=functional,
@@ -319,21 +418,29 @@ def _account(
 
 
 def _not_finite(chain: Chain) -> tuple[str, ...]:
-    return (f"{chain.dropped:,} rows of J at random inputs, which are not finite",) if chain.dropped else ()
+    return (
+        (f"{chain.dropped:,} rows of J at random inputs, which are not finite",)
+        if chain.dropped
+        else ()
+    )
 
 
 def _not_ended(chain: Chain) -> tuple[str, ...]:
-    seen = f"regions beyond the {chain.reached.count:,} reached, though new ones were still adding directions"
+    seen = (
+        f"regions beyond the {chain.reached.count:,} reached, though new ones were still adding "
+        "directions"
+    )
     return () if chain.ended else (seen,)
 
 
 def _in_turn(
     chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, *, modulo: np.ndarray | None
 ) -> tuple[dict[str, int], int]:
-    """How much each source adds to the directions v with Jv = 0 counted before it, modulo the kernel of another matrix.
+    """How much each source adds to the directions v with Jv = 0 counted before it, modulo the
+    kernel of another matrix.
 
-    Vectors outside the kernel of J do not count; how many there were. With M given, directions in ker M count as zero: the rank of
-    all v in ker J modulo ker M is that of all Mv.
+    Vectors outside the kernel of J do not count; how many there were. With M given, directions in
+    ker M count as zero: the rank of all v in ker J modulo ker M is that of all Mv.
     """
     spaces, counts, refuted = chain.spaces, {}, 0
     most = J.shape[1] - len(J) - (0 if modulo is None else J.shape[1] - len(modulo))
@@ -360,7 +467,9 @@ def _products(J: np.ndarray, rows: np.ndarray, spaces: Spaces) -> np.ndarray:
 def _candidates(
     chain: Chain, J: np.ndarray, offered: Candidates, blocks: Blocks, sampled: bool
 ) -> Iterator[tuple[str, Found]]:
-    """The sources in turn; those that are sought only where something is left to explain as functions."""
+    """The sources in turn; those that are sought only where something is left to explain as
+    functions.
+    """
     spaces = chain.spaces
     free = np.flatnonzero(spaces.vanishing(J))
     if INACTIVE not in offered:
@@ -370,7 +479,10 @@ def _candidates(
         yield name, partial(_confined, spaces, J, [np.setdiff1d(block, free) for block in parts])
     known = chain.sampled if sampled else chain.reached
     gates = tuple(g[: known.count] for g in chain.met)
-    yield STRETCHED, lambda: stretched_directions(chain.rows, known, gates, np.random.default_rng(0))
+    yield (
+        STRETCHED,
+        lambda: stretched_directions(chain.rows, known, gates, np.random.default_rng(0)),
+    )
 
 
 def _confined(spaces: Spaces, J: np.ndarray, parts: list[np.ndarray]) -> np.ndarray:

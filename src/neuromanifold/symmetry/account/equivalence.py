@@ -1,4 +1,6 @@
-"""`hidden_equivalence`: the symmetries that a sample adds, because some neurons have one sign on all of it."""
+"""`hidden_equivalence`: the symmetries that a sample adds, because some neurons have one sign on
+all of it.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,16 +29,19 @@ INACTIVE, CLOSED = "inactive neurons", "closed paths"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HiddenEquivalence(Result):
-    """Symmetries of f_θ on a sample, near θ, that come from its neurons' signs there.   [complexity, Def 4.1]
+    """Symmetries of f_θ on a sample, near θ, that come from its neurons' signs there.
+    [complexity, Def 4.1]
 
-    Scalings for neurons that change their sign on the sample, the affine group (GL without biases) for those that are
-    linear on it, GL(m) for m neurons of a layer with one sign pattern on the sample (which the paper's definition leaves out),
-    and free parameters: those of inactive neurons, and those that no open path runs through. `dimension` counts generators,
-    `orbit_dimension` how many of them are independent at θ: five neurons of one pattern have 25 and 13. Linear relations between
-    patterns (z = x and −x: 1_A + 1_B = 1) give directions that belong to no group: `relation_dimension`. Whether more exists is
-    not known, so that nothing here is called the largest. The
-    action of finite elements is that of a network whose fixed neurons are replaced by linear ones, so it holds as
-    long as no neuron changes its sign; the generators are exact.
+    Scalings for neurons that change their sign on the sample, the affine group (GL without biases)
+    for those that are linear on it, GL(m) for m neurons of a layer with one sign pattern on the
+    sample (which the paper's definition leaves out), and free parameters: those of inactive
+    neurons, and those that no open path runs through. `dimension` counts generators,
+    `orbit_dimension` how many of them are independent at θ: five neurons of one pattern have 25 and
+    13. Linear relations between patterns (z = x and −x: 1_A + 1_B = 1) give directions that belong
+    to no group: `relation_dimension`. Whether more exists is not known, so that nothing here is
+    called the largest. The action of finite elements is that of a network whose fixed neurons are
+    replaced by linear ones, so it holds as long as no neuron changes its sign; the generators are
+    exact.
     """
 
     net: MLP
@@ -46,7 +51,9 @@ class HiddenEquivalence(Result):
 
     def headline(self) -> str:
         """How many generators there are, and where they come from."""
-        sources = ", ".join(f"{fields.count} {name}" for name, fields in self.sources.items() if fields.count)
+        sources = ", ".join(
+            f"{fields.count} {name}" for name, fields in self.sources.items() if fields.count
+        )
         return f"{self.dimension} generators: {sources or 'none'}; {len(self.x)} samples"
 
     @property
@@ -88,7 +95,9 @@ class HiddenEquivalence(Result):
 
     @property
     def dimension(self) -> int:
-        """The dimension of the group: Σ over patterns m² + Σ k² (+ k with biases) + other scalings + free parameters."""
+        """The dimension of the group: Σ over patterns m² + Σ k² (+ k with biases) + other
+        scalings + free parameters.
+        """
         return self.fields.count
 
     def generators(self, params: Params | None = None) -> Float[Any, "g D"]:
@@ -103,14 +112,18 @@ class HiddenEquivalence(Result):
         return modular_rank(self.fields.modulo(self.params, p), p)
 
     def relation_dimension(self) -> int:
-        """How many directions linear relations between sign patterns add to the orbit: 1_A + 1_B = 1, for z = x and −x, adds one."""
+        """How many directions linear relations between sign patterns add to the orbit: 1_A + 1_B
+        = 1, for z = x and −x, adds one.
+        """
         spaces = exact_spaces()
         own = self.fields.modulo(self.params, spaces.p)
         related, _ = related_directions(self.net, self.params, self.slopes, spaces)
         return spaces.rank(np.concatenate([own, related])) - spaces.rank(own)
 
     def relation_directions(self) -> Float[Any, "r D"]:
-        """Orthonormal vectors v with Jv = 0 that come from relations between patterns, the group's own among them; in float64."""
+        """Orthonormal vectors v with Jv = 0 that come from relations between patterns, the
+        group's own among them; in float64.
+        """
         return related_directions(self.net, self.params, self.slopes, FloatSpaces())[0]
 
     def stabiliser_dimension(self, *, exact: bool = True) -> int:
@@ -119,10 +132,11 @@ class HiddenEquivalence(Result):
 
 
 def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
-    """The data-dependent symmetry group of a network on a sample, from its fixed neurons.   [complexity, Def 4.1, Prop 4.5]
+    """The data-dependent symmetry group of a network on a sample, from its fixed neurons.
+    [complexity, Def 4.1, Prop 4.5]
 
-    Signs are decided by exact arithmetic on the host. Under leaky ReLU a neuron of fixed negative sign is linear with
-    slope α, not dead.
+    Signs are decided by exact arithmetic on the host. Under leaky ReLU a neuron of fixed negative
+    sign is linear with slope α, not dead.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.ones((2, 1)), np.array([3.0, -5.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -132,7 +146,10 @@ def hidden_equivalence(net: MLP, params: Params, x: Any) -> HiddenEquivalence:
     """
     check_net(net, "hidden_equivalence")
     if is_traced((params, x)):
-        raise TypeError("`hidden_equivalence` decides signs exactly on the host; call it outside jit, vmap and grad.")
+        raise TypeError(
+            "`hidden_equivalence` decides signs exactly on the host; call it outside jit, vmap "
+            "and grad."
+        )
     check_params(params)
     net.check(params, x)
     check_sample(x)

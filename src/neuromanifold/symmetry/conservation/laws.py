@@ -1,4 +1,6 @@
-"""Conservation laws of gradient flow and of momentum, from the affine fields that leave a network unchanged."""
+"""Conservation laws of gradient flow and of momentum, from the affine fields that leave a
+network unchanged.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +25,9 @@ _ROUNDED = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class AffineFields:
-    """Σ_k c_k X_k(θ) = Aθ + b for each row c of `combinations`, X_k the generators of `group`; `shapes` has the shapes of θ."""
+    """Σ_k c_k X_k(θ) = Aθ + b for each row c of `combinations`, X_k the generators of `group`;
+    `shapes` has the shapes of θ.
+    """
 
     group: LieGroup | HadamardGroup
     shapes: Any
@@ -46,13 +50,19 @@ class AffineFields:
     def generators(self, params: Any) -> Float[Any, "k D"]:
         """The fields at θ, one row each, columns in `ravel_pytree(params)` order."""
         rows = self.group.generators(params)
-        return jnp.asarray(self.combinations, rows.dtype) @ rows if is_traced(rows) else self.combinations @ rows
+        return (
+            jnp.asarray(self.combinations, rows.dtype) @ rows
+            if is_traced(rows)
+            else self.combinations @ rows
+        )
 
     def linear_images(self, params: Any) -> Float[Any, "k D"]:
         """Aθ for the linear part A of each field."""
         return self.generators(params) - self.generators(jax.tree.map(lambda a: 0.0 * a, params))
 
-    def combined(self, combinations: Float[np.ndarray, "k g"], labels: tuple[str, ...]) -> "AffineFields":
+    def combined(
+        self, combinations: Float[np.ndarray, "k g"], labels: tuple[str, ...]
+    ) -> "AffineFields":
         """Combinations of these."""
         return AffineFields(self.group, self.shapes, combinations @ self.combinations, labels)
 
@@ -69,7 +79,8 @@ class AffineFields:
             off = both - self.generators(one) - self.linear_images(two)
         if np.abs(off).max(initial=0.0) > _ROUNDED * max(float(np.abs(both).max(initial=0.0)), 1.0):
             raise ValueError(
-                f"`group` is {indefinite(self.group)}, whose generators are not affine in the parameters; "
+                f"`group` is {indefinite(self.group)}, whose generators are not affine in the "
+                "parameters; "
                 "pass a group of linear maps and translations."
             )
 
@@ -79,7 +90,8 @@ def _continuous(group: Any) -> LieGroup | HadamardGroup:
         return group.flows
     if not isinstance(group, LieGroup | HadamardGroup):
         raise TypeError(
-            f"`group` is {indefinite(group)}, which has no generators; pass a continuous group such as "
+            f"`group` is {indefinite(group)}, which has no generators; pass a continuous group "
+            "such as "
             "`nm.symmetry_group(net)`, or the `.group` of what `nm.symmetry.discover` found."
         )
     return group
@@ -105,11 +117,13 @@ _DEPENDENT = 1e-8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConservationLaws(Result):
-    """What flows on a loss of f keep, whatever data and loss: `symmetric` are the fields Aθ + b with A = Aᵀ, `skew` those with A = −Aᵀ.
+    """What flows on a loss of f keep, whatever data and loss: `symmetric` are the fields Aθ + b
+    with A = Aᵀ, `skew` those with A = −Aᵀ.
 
-    Gradient flow θ̇ = −∇L keeps Q = ½⟨θ, Aθ⟩ + ⟨b, θ⟩ for symmetric A, since Q̇ = ⟨Aθ + b, θ̇⟩ = 0. The heavy ball θ̈ + μθ̇ = −∇L
-    keeps e^{μt}⟨θ̇, Aθ + b⟩ for skew A, since ⟨θ̇, Aθ̇⟩ = 0. Translations (A = 0) are both. Each family is independent at random parameters.
-    `gap` is the narrowest ratio of what counted to what did not, over the spectra behind both numbers.
+    Gradient flow θ̇ = −∇L keeps Q = ½⟨θ, Aθ⟩ + ⟨b, θ⟩ for symmetric A, since Q̇ = ⟨Aθ + b, θ̇⟩ = 0.
+    The heavy ball θ̈ + μθ̇ = −∇L keeps e^{μt}⟨θ̇, Aθ + b⟩ for skew A, since ⟨θ̇, Aθ̇⟩ = 0.
+    Translations (A = 0) are both. Each family is independent at random parameters. `gap` is the
+    narrowest ratio of what counted to what did not, over the spectra behind both numbers.
     """
 
     symmetric: AffineFields
@@ -124,7 +138,9 @@ class ConservationLaws(Result):
     def headline(self) -> str:
         """How many of each."""
         doubt = "" if self.decided else f" (undecided: gap {self.gap:.2g})"
-        return f"{self.symmetric.dimension} of gradient flow, {self.skew.dimension} of momentum{doubt}"
+        return (
+            f"{self.symmetric.dimension} of gradient flow, {self.skew.dimension} of momentum{doubt}"
+        )
 
     def quantities(self, params: Any) -> Any:
         """Q(θ) of every law of gradient flow."""
@@ -137,25 +153,32 @@ class ConservationLaws(Result):
 
     def momenta(self, params: Any, velocity: Any, time: Any = 0.0, *, friction: float = 0.0) -> Any:
         """e^{μt}⟨θ̇, Aθ + b⟩ of every law of the heavy ball with friction μ."""
-        given, expected = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (velocity, params))
+        given, expected = (
+            [np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (velocity, params)
+        )
         if given != expected:
             raise ValueError(
-                f"`velocity` has arrays of shapes {given} and `params` {expected}; pass θ̇ in the form of θ."
+                f"`velocity` has arrays of shapes {given} and `params` {expected}; pass θ̇ in the "
+                "form of θ."
             )
         if is_traced((params, velocity)):
             return jnp.exp(friction * time) * (self.skew.generators(params) @ _flat(velocity))
         follow = follower(params, velocity)
         with arithmetic():
             theta, speed = promote((params, velocity), np.float64)
-            found = np.exp(friction * time) * (np.asarray(self.skew.generators(theta)) @ np.asarray(_flat(speed)))
+            found = np.exp(friction * time) * (
+                np.asarray(self.skew.generators(theta)) @ np.asarray(_flat(speed))
+            )
         return follow(found)
 
 
 def conservation_laws(group: Any) -> ConservationLaws:
-    """The laws that a continuous group's symmetric and skew fields give; a field that is neither gives none.
+    """The laws that a continuous group's symmetric and skew fields give; a field that is neither
+    gives none.
 
-    Of every group with generators: of a described network (`nm.symmetry_group(net)`, `ScalingGroup`, …), of any network
-    (`nm.symmetry_group(f, params, x, key=key)`), and of one that `discover` found.
+    Of every group with generators: of a described network (`nm.symmetry_group(net)`,
+    `ScalingGroup`, …), of any network (`nm.symmetry_group(f, params, x, key=key)`), and of one that
+    `discover` found.
 
     >>> f = lambda params, x: x @ params[0] @ params[1]
     >>> params = (np.ones((3, 2)), np.ones((2, 3)))
@@ -169,24 +192,38 @@ def conservation_laws(group: Any) -> ConservationLaws:
         points = [fields.draw(rng) for _ in range(int(np.ceil(np.sqrt(2 * fields.dimension))) + 4)]
         flat = np.array([np.asarray(_flat(point)) for point in points])
         images = [to_host(fields.linear_images(point)) for point in points]
-        linear = np.stack([image @ flat.T for image in images], axis=1)  # ⟨u_j, A_k u_i⟩ at (k, i, j)
+        linear = np.stack(
+            [image @ flat.T for image in images], axis=1
+        )  # ⟨u_j, A_k u_i⟩ at (k, i, j)
         linear = linear / max(np.abs(linear).max(initial=0.0), _size(fields, points[0]))
         turned = linear.transpose(0, 2, 1)
         (symmetric, one), (skew, two) = (
             _subspace(fields, linear - turned, "law"),
             _subspace(fields, linear + turned, "momentum"),
         )
-        (symmetric, three), (skew, four) = _independent(symmetric, points[:2]), _independent(skew, points[:2])
+        (symmetric, three), (skew, four) = (
+            _independent(symmetric, points[:2]),
+            _independent(skew, points[:2]),
+        )
         return ConservationLaws(symmetric, skew, min(one, two, three, four))
 
 
 def _size(fields: AffineFields, point: Any) -> float:
-    """What a linear part of the fields' own size would be at least: translations have none but rounding."""
-    return max(_DEPENDENT * float(np.linalg.norm(fields.generators(point), axis=1).max(initial=0.0)), 1e-300)
+    """What a linear part of the fields' own size would be at least: translations have none but
+    rounding.
+    """
+    return max(
+        _DEPENDENT * float(np.linalg.norm(fields.generators(point), axis=1).max(initial=0.0)),
+        1e-300,
+    )
 
 
-def _subspace(fields: AffineFields, conditions: np.ndarray, name: str) -> tuple[AffineFields, float]:
-    """The fields whose conditions, linear in them and of the size of 1, all vanish (the group's own where they suffice), and the gap."""
+def _subspace(
+    fields: AffineFields, conditions: np.ndarray, name: str
+) -> tuple[AffineFields, float]:
+    """The fields whose conditions, linear in them and of the size of 1, all vanish (the group's
+    own where they suffice), and the gap.
+    """
     if not fields.dimension:
         return fields, np.inf
     _, s, V = np.linalg.svd(conditions.reshape(fields.dimension, -1).T)
@@ -201,11 +238,18 @@ def _subspace(fields: AffineFields, conditions: np.ndarray, name: str) -> tuple[
 
 
 def _independent(fields: AffineFields, points: list[Any]) -> tuple[AffineFields, float]:
-    """The fields that are independent at a point, translations first, then those that do not follow; and the gap."""
+    """The fields that are independent at a point, translations first, then those that do not
+    follow; and the gap.
+    """
     if not fields.dimension:
         return fields, np.inf
-    values, linear = np.asarray(fields.generators(points[0])), np.asarray(fields.linear_images(points[1]))
-    order = np.argsort(np.linalg.norm(linear, axis=1) > _DEPENDENT * np.linalg.norm(values, axis=1), kind="stable")
+    values, linear = (
+        np.asarray(fields.generators(points[0])),
+        np.asarray(fields.linear_images(points[1])),
+    )
+    order = np.argsort(
+        np.linalg.norm(linear, axis=1) > _DEPENDENT * np.linalg.norm(values, axis=1), kind="stable"
+    )
     kept, basis, rests = list[int](), np.empty((0, values.shape[1])), np.ones(len(values))
     for k in order:
         rest = values[k] - basis.T @ (basis @ values[k])
@@ -217,7 +261,9 @@ def _independent(fields: AffineFields, points: list[Any]) -> tuple[AffineFields,
     kept.sort()
     dropped = max(np.delete(rests, kept).max(initial=0.0), np.finfo(np.float64).eps)
     gap = float(rests[kept].min(initial=np.inf) / dropped) if len(kept) < len(rests) else np.inf
-    return fields.combined(np.eye(fields.dimension)[kept], tuple(fields.labels[k] for k in kept)), gap
+    return fields.combined(
+        np.eye(fields.dimension)[kept], tuple(fields.labels[k] for k in kept)
+    ), gap
 
 
 def _flat(tree: Any) -> Any:
@@ -226,5 +272,7 @@ def _flat(tree: Any) -> Any:
 
 def _quadratic(fields: AffineFields, params: Any) -> Any:
     """½⟨θ, V(θ)⟩ + ½⟨θ, V(0)⟩."""
-    whole, constant = (fields.generators(at) for at in (params, jax.tree.map(jnp.zeros_like, params)))
+    whole, constant = (
+        fields.generators(at) for at in (params, jax.tree.map(jnp.zeros_like, params))
+    )
     return (whole + constant) @ _flat(params) / 2

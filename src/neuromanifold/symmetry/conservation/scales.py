@@ -1,7 +1,8 @@
 """Searching c in F(c ⊙ θ) as the paper does: Adam on the factors themselves.   [teleport, App. E]
 
-At θ = W/c the weights are W whatever c is, and ∇_θ L = c ⊙ ∇_W L: the objective ‖∇L‖ − λ‖c − 1‖² needs the gradient at W only
-once. Needs jax alone, so that studies can run it on a bare accelerator.
+At θ = W/c the weights are W whatever c is, and ∇_θ L = c ⊙ ∇_W L: the objective ‖∇L‖ − λ‖c − 1‖²
+needs the gradient at W only once. Needs jax alone, so that studies can run it on a bare
+accelerator.
 """
 
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from neuromanifold.numerics.results import Result
 
 @dataclass(frozen=True, repr=False)
 class ScaleSearch(Result):
-    """Adam on c, as printed: learning rate 0.01, penalty 0.1‖c − 1‖², clipped gradients, bounds.   [teleport, App. E]
+    """Adam on c, as printed: learning rate 0.01, penalty 0.1‖c − 1‖², clipped gradients, bounds.
+    [teleport, App. E]
 
-    The paper gives neither the number of steps nor the bound of the clip, and allows c = 0, where θ = W/c is not defined:
-    `floor` is positive. `mean_penalty` divides the penalty by the number of parameters (summed, as printed, it holds c at 1).
+    The paper gives neither the number of steps nor the bound of the clip, and allows c = 0, where θ
+    = W/c is not defined: `floor` is positive. `mean_penalty` divides the penalty by the number of
+    parameters (summed, as printed, it holds c at 1).
     """
 
     steps: int = 4
@@ -40,8 +43,12 @@ SEARCH = ScaleSearch()
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def hadamard_scales(model: Any, loss: Loss, search: ScaleSearch, weights: Any, x: Any, y: Any) -> Any:
-    """c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1. Traceable."""
+def hadamard_scales(
+    model: Any, loss: Loss, search: ScaleSearch, weights: Any, x: Any, y: Any
+) -> Any:
+    """c as a tree like `weights`, found by maximising ‖c ⊙ ∇_W L‖ − λ‖c − 1‖² from c = 1.
+    Traceable.
+    """
     gradient, unravel = ravel_pytree(jax.grad(lambda w: loss(called(model, w, x), y))(weights))
     penalty = search.penalty / (gradient.size if search.mean_penalty else 1)
 
@@ -51,7 +58,9 @@ def hadamard_scales(model: Any, loss: Loss, search: ScaleSearch, weights: Any, x
     def step(state: Any, count: Any):
         c, first, second = state
         slope = jax.grad(objective)(c)
-        slope = slope * jnp.minimum(1.0, search.clip / jnp.maximum(jnp.linalg.norm(slope), search.epsilon))
+        slope = slope * jnp.minimum(
+            1.0, search.clip / jnp.maximum(jnp.linalg.norm(slope), search.epsilon)
+        )
         b1, b2 = search.decay
         first, second = b1 * first + (1 - b1) * slope, b2 * second + (1 - b2) * slope**2
         size = jnp.sqrt(second / (1 - b2**count)) + search.epsilon

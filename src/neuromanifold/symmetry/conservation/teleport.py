@@ -1,4 +1,6 @@
-"""`teleport`: along the symmetry orbit to where the gradient is largest.   [teleport, Eq. 25, App. E]"""
+"""`teleport`: along the symmetry orbit to where the gradient is largest.
+[teleport, Eq. 25, App. E]
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -41,9 +43,10 @@ class Change(Result):
 class Teleportation(Result):
     """Where the parameters went, with evidence.
 
-    `model(params, x)` is the function with which to go on: the network itself, or for `HadamardGroup` the transformed
-    model θ ↦ F(c ⊙ θ). `deviation` is the largest change of f on the sample relative to its largest value,
-    `gamma_norm` is ‖Γ‖ with ∇ ↦ Γ∇, `history` the gradient norm at each step of the search.
+    `model(params, x)` is the function with which to go on: the network itself, or for
+    `HadamardGroup` the transformed model θ ↦ F(c ⊙ θ). `deviation` is the largest change of f on
+    the sample relative to its largest value, `gamma_norm` is ‖Γ‖ with ∇ ↦ Γ∇, `history` the
+    gradient norm at each step of the search.
     """
 
     params: Any
@@ -59,8 +62,10 @@ class Teleportation(Result):
     def headline(self) -> str:
         """What changed."""
         return (
-            f"gradient norm {self.gradient_norm.before:.4g} → {self.gradient_norm.after:.4g}, alignment "
-            f"{self.alignment.before:.4g} → {self.alignment.after:.4g}, ‖Γ‖ {self.gamma_norm:.3g}, f moved by {self.deviation:.1g}"
+            f"gradient norm {self.gradient_norm.before:.4g} → {self.gradient_norm.after:.4g}, "
+            "alignment "
+            f"{self.alignment.before:.4g} → {self.alignment.after:.4g}, ‖Γ‖ "
+            f"{self.gamma_norm:.3g}, f moved by {self.deviation:.1g}"
         )
 
 
@@ -83,12 +88,14 @@ def teleport(
 ) -> Teleportation:
     """Maximise ‖∇L(gθ)‖ over the orbit of a symmetry group, in float64.   [teleport, Eq. 25]
 
-    Adam on the group's coordinates (log-scalings, Lie algebra) for `steps` steps, kept where ‖Γ‖ ≤ `bound` (for translations,
-    which are not linear, only their mixing part). `penalty` subtracts penalty·‖exp(ξ) − 1‖², `clip` limits the norm
-    of each ascent direction; ‖∇L‖ has many local maxima on an orbit, so that `starts` climbs, all but the first from far away,
-    reach higher. App. E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best point of the search
-    is returned, so the gradient norm never falls (without a penalty). The default group is all of
-    `symmetry_group(net)`; for a network that is no MLP pass the group that `discover` found. That f is unchanged to `rtol` is checked.
+    Adam on the group's coordinates (log-scalings, Lie algebra) for `steps` steps, kept where ‖Γ‖ ≤
+    `bound` (for translations, which are not linear, only their mixing part). `penalty` subtracts
+    penalty·‖exp(ξ) − 1‖², `clip` limits the norm of each ascent direction; ‖∇L‖ has many local
+    maxima on an orbit, so that `starts` climbs, all but the first from far away, reach higher. App.
+    E of the paper is HadamardGroup, lr=0.01, penalty=0.1, bound=10. The best point of the search is
+    returned, so the gradient norm never falls (without a penalty). The default group is all of
+    `symmetry_group(net)`; for a network that is no MLP pass the group that `discover` found. That f
+    is unchanged to `rtol` is checked.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
@@ -108,18 +115,23 @@ def teleport(
         y = promote(check_target(net, params, x, y, loss), np.float64)
         check_loss(loss, y)
         start = group.extend(params)
-        found, history = _search(Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y)
+        found, history = _search(
+            Search(group, loss, steps, bound, penalty, lr, clip, starts), start, x, y
+        )
         element = group.element(found)
         moved = element(to_host(start))
         before, after = evaluated(group.model, start, x), evaluated(group.model, moved, x)
         deviation = float(np.abs(after - before).max() / max(1e-300, np.abs(before).max()))
         if not deviation <= rtol:
             raise ArithmeticError(
-                f"the teleportation moved f by {deviation:.1e} of its size, beyond `rtol` = {rtol:.0e}; lower `bound`."
+                f"the teleportation moved f by {deviation:.1e} of its size, beyond `rtol` = "
+                f"{rtol:.0e}; lower `bound`."
             )
         model, theta = _continued(group, moved)
         norms = Change(*(_norm(m, loss, p, x, y) for m, p in ((net, params), (model, theta))))
-        aligned = Change(alignment(net, params, x, y, loss=loss), alignment(model, theta, x, y, loss=loss))
+        aligned = Change(
+            alignment(net, params, x, y, loss=loss), alignment(model, theta, x, y, loss=loss)
+        )
         return Teleportation(
             params=follow(to_host(theta)),
             model=model,
@@ -136,19 +148,26 @@ def teleport(
 def check_options(net: Any, group: Any, steps: Any, bound: Any) -> None:
     if not isinstance(group, LieGroup | HadamardGroup):
         raise TypeError(
-            f"`group` is {indefinite(group)}, which has no coordinates to search over; pass a continuous group "
-            "such as nm.symmetry.ScalingGroup(net), or nm.symmetry.discover(…).group of any network."
+            f"`group` is {indefinite(group)}, which has no coordinates to search over; pass a "
+            "continuous group "
+            "such as nm.symmetry.ScalingGroup(net), or nm.symmetry.discover(…).group of any "
+            "network."
         )
     if group.net != net:
-        raise ValueError(f"`group` acts on {group.net}, not on {net}; build it from the same network.")
+        raise ValueError(
+            f"`group` acts on {group.net}, not on {net}; build it from the same network."
+        )
     if group.dimension == 0:
         raise ValueError(
-            f"`group` of {net} has dimension 0: its activations are neither homogeneous nor linear; use nm.symmetry.HadamardGroup(net)."
+            f"`group` of {net} has dimension 0: its activations are neither homogeneous nor "
+            "linear; use nm.symmetry.HadamardGroup(net)."
         )
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"`steps` is {steps!r}; pass a positive whole number.")
     if not bound > 1:
-        raise ValueError(f"`bound` is {bound!r}; pass a number above 1: it limits ‖Γ‖, which is 1 at the start.")
+        raise ValueError(
+            f"`bound` is {bound!r}; pass a number above 1: it limits ‖Γ‖, which is 1 at the start."
+        )
 
 
 @dataclass(frozen=True)
@@ -201,7 +220,10 @@ def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
         coordinates, state, best, best_value = carry
         (value, size), uphill = jax.value_and_grad(objective, has_aux=True)(coordinates)
         better = value > best_value
-        best, best_value = jnp.where(better, coordinates, best), jnp.where(better, value, best_value)
+        best, best_value = (
+            jnp.where(better, coordinates, best),
+            jnp.where(better, value, best_value),
+        )
         updates, state = ascent.update(-uphill, state)
         coordinates = group.clip(optax.apply_updates(coordinates, updates), search.bound)
         return (coordinates, state, best, best_value), size
@@ -224,7 +246,9 @@ def search_orbit(search: Search, start: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _beginnings(search: Search) -> np.ndarray:
-    """Where to climb from: a little beside the identity, since a balanced point is critical for ‖∇L‖, and far from it."""
+    """Where to climb from: a little beside the identity, since a balanced point is critical for
+    ‖∇L‖, and far from it.
+    """
     rng, D = np.random.default_rng(0), search.group.dimension
     beside = _NUDGE * rng.standard_normal((1, D))
     far = rng.standard_normal((search.starts - 1, D)) * np.log(search.bound) / np.sqrt(D)
@@ -232,10 +256,18 @@ def _beginnings(search: Search) -> np.ndarray:
 
 
 def orbit_norm(group: Group, loss: Loss, start: Any, coordinates: Any, x: Any, y: Any) -> Any:
-    """‖∇_θ L‖ at the point of the orbit with the given coordinates; of an extended model only θ counts as parameters."""
+    """‖∇_θ L‖ at the point of the orbit with the given coordinates; of an extended model only θ
+    counts as parameters.
+    """
     moved = group.exponential(coordinates).act(start)
     if isinstance(moved, Extended):
-        return gradient_norm(lambda p, x: called(group.model, Extended(moved.factors, p), x), loss, moved.params, x, y)
+        return gradient_norm(
+            lambda p, x: called(group.model, Extended(moved.factors, p), x),
+            loss,
+            moved.params,
+            x,
+            y,
+        )
     return gradient_norm(group.model, loss, moved, x, y)
 
 

@@ -33,10 +33,12 @@ def teleporting(
     bound: float = 4.0,
     lr: float = 0.05,
 ) -> optax.GradientTransformation:
-    """The optimizer, except that update number k in `at` is a teleportation g(θ) − θ on the data (x, y) instead.
+    """The optimizer, except that update number k in `at` is a teleportation g(θ) − θ on the data
+    (x, y) instead.
 
-    The function does not change at that update; the optimizer's memory starts anew, since it belongs to the old
-    coordinates. Works under `jit`, `vmap` and `scan`, in the dtype of the parameters.
+    The function does not change at that update; the optimizer's memory starts anew, since it
+    belongs to the old coordinates. Works under `jit`, `vmap` and `scan`, in the dtype of the
+    parameters.
 
     >>> import optax
     >>> net = nm.MLP((1, 2, 1))
@@ -57,7 +59,9 @@ def teleporting(
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         if params is None:
-            raise ValueError("`params` is None; a teleportation needs them: call update(updates, state, params).")
+            raise ValueError(
+                "`params` is None; a teleportation needs them: call update(updates, state, params)."
+            )
 
         def jump(_):
             dtype = jax.tree.leaves(params)[0].dtype

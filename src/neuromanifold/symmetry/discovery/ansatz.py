@@ -1,4 +1,6 @@
-"""The candidates among which symmetries are sought: affine vector fields that act on one axis of one parameter at a time."""
+"""The candidates among which symmetries are sought: affine vector fields that act on one axis of
+one parameter at a time.
+"""
 
 import itertools
 import math
@@ -18,7 +20,9 @@ _MIXED = "nopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class Term:
-    """δθ_target = C ∘ θ_source (`source` −1: the constant 1), C a free tensor: `equation` is einsum's, "C,source->target"."""
+    """δθ_target = C ∘ θ_source (`source` −1: the constant 1), C a free tensor: `equation` is
+    einsum's, "C,source->target".
+    """
 
     target: int
     source: int
@@ -40,19 +44,27 @@ class Term:
 
     def push(self, coefficients: Any, leaves: Sequence[Any]) -> Any:
         """C ∘ θ_source."""
-        return coefficients if self.source < 0 else jnp.einsum(self.equation, coefficients, leaves[self.source])
+        return (
+            coefficients
+            if self.source < 0
+            else jnp.einsum(self.equation, coefficients, leaves[self.source])
+        )
 
     def pull(self, cotangents: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """The derivative of ⟨cotangent, C ∘ θ_source⟩ by C."""
         if self.source < 0:
             return cotangents[self.target]
         coefficient, source, target = self.letters
-        return jnp.einsum(f"{target},{source}->{coefficient}", cotangents[self.target], leaves[self.source])
+        return jnp.einsum(
+            f"{target},{source}->{coefficient}", cotangents[self.target], leaves[self.source]
+        )
 
 
 @dataclass(frozen=True)
 class Ansatz:
-    """Fields V_c(θ), linear in the coefficients c = (C_1, C_2, …) of all terms, one after the other."""
+    """Fields V_c(θ), linear in the coefficients c = (C_1, C_2, …) of all terms, one after the
+    other.
+    """
 
     shapes: tuple[tuple[int, ...], ...]
     terms: tuple[Term, ...]
@@ -95,21 +107,27 @@ class Ansatz:
 
 
 def everything(shapes: Sequence[tuple[int, ...]]) -> Ansatz:
-    """All affine fields: D² + D coefficients, for small networks and for checking the other ansatz."""
+    """All affine fields: D² + D coefficients, for small networks and for checking the other
+    ansatz.
+    """
     terms = [translation(k, shape, tuple(() for _ in shape)) for k, shape in enumerate(shapes)]
     for b, a in itertools.product(range(len(shapes)), repeat=2):
         source, target = _LETTERS[: len(shapes[a])], _MIXED[: len(shapes[b])]
         shape = (*shapes[b], *shapes[a])
-        terms.append(Term(b, a, f"{target}{source},{source}->{target}", shape, tuple(() for _ in shape)))
+        terms.append(
+            Term(b, a, f"{target}{source},{source}->{target}", shape, tuple(() for _ in shape))
+        )
     return Ansatz(tuple(map(tuple, shapes)), tuple(terms))
 
 
 def by_axes(shapes: Sequence[tuple[int, ...]], labels: Sequence[Axes]) -> Ansatz:
-    """gl(n) on every axis, gl(n) on an axis for each place of another (heads), translations, and couplings of leaves.
+    """gl(n) on every axis, gl(n) on an axis for each place of another (heads), translations, and
+    couplings of leaves.
 
-    A coupling θ_b ← C∘θ_a joins axes of equal label: all axes of b (a bias absorbs a shift of what goes through the weight a), or all
-    but one of each where a third leaf has the shape of C (a weight absorbs a shift of one of the factors of a product); one-axis
-    leaves of equal label couple freely.
+    A coupling θ_b ← C∘θ_a joins axes of equal label: all axes of b (a bias absorbs a shift of what
+    goes through the weight a), or all but one of each where a third leaf has the shape of C (a
+    weight absorbs a shift of one of the factors of a product); one-axis leaves of equal label
+    couple freely.
     """
     terms: list[Term] = []
     for k, shape in enumerate(shapes):
@@ -118,13 +136,17 @@ def by_axes(shapes: Sequence[tuple[int, ...]], labels: Sequence[Axes]) -> Ansatz
         terms += [] if shape else [Term(k, k, ",->", (), ())]
         terms += [_mixing(k, shape, labels[k], i) for i in long]
         if len(long) > 2:
-            terms += [_mixing(k, shape, labels[k], i, j) for i, j in itertools.permutations(long, 2)]
+            terms += [
+                _mixing(k, shape, labels[k], i, j) for i, j in itertools.permutations(long, 2)
+            ]
     heads = {(at[i], at[j]) for shape, at in zip(shapes, labels, strict=True) if sum(n > 1 for n in shape) > 2
              for i, j in itertools.permutations(range(len(shape)), 2)}  # fmt: skip
     for k, shape in enumerate(shapes):
         if len(shape) == 2 and min(shape) > 1:
             terms += [
-                _mixing(k, shape, labels[k], i, 1 - i) for i in (0, 1) if (labels[k][1 - i], labels[k][i]) in heads
+                _mixing(k, shape, labels[k], i, 1 - i)
+                for i in (0, 1)
+                if (labels[k][1 - i], labels[k][i]) in heads
             ]
     for b, a in itertools.permutations(range(len(shapes)), 2):
         terms += _couplings(b, a, shapes, labels)
@@ -144,23 +166,37 @@ def _mixing(k: int, shape: tuple[int, ...], axes: Axes, i: int, each: int | None
     front = () if each is None else (each,)
     equation = f"{lead}n{source[i]},{source}->{target}"
     return Term(
-        k, k, equation, (*(shape[j] for j in front), shape[i], shape[i]), (*(axes[j] for j in front), axes[i], axes[i])
+        k,
+        k,
+        equation,
+        (*(shape[j] for j in front), shape[i], shape[i]),
+        (*(axes[j] for j in front), axes[i], axes[i]),
     )
 
 
-def _couplings(b: int, a: int, shapes: Sequence[tuple[int, ...]], labels: Sequence[Axes]) -> list[Term]:
+def _couplings(
+    b: int, a: int, shapes: Sequence[tuple[int, ...]], labels: Sequence[Axes]
+) -> list[Term]:
     if len(shapes[a]) == len(shapes[b]) == 1:
         same = labels[a] == labels[b] and shapes[a][0] > 1
-        return [Term(b, a, "na,a->n", (*shapes[b], *shapes[a]), (*labels[b], *labels[a]))] if same else []
+        return (
+            [Term(b, a, "na,a->n", (*shapes[b], *shapes[a]), (*labels[b], *labels[a]))]
+            if same
+            else []
+        )
     found = []
     for joined in _matchings(labels[b], labels[a]):
         free_b = [i for i in range(len(shapes[b])) if i not in joined]
         free_a = [i for i in range(len(shapes[a])) if i not in joined.values()]
         axes = (*(labels[b][i] for i in free_b), *(labels[a][i] for i in free_a))
-        if free_b and not (len(free_a) == 1 == len(free_b) and any(_same_axes(axes, other) for other in labels)):
+        if free_b and not (
+            len(free_a) == 1 == len(free_b) and any(_same_axes(axes, other) for other in labels)
+        ):
             continue
         source = _LETTERS[: len(shapes[a])]
-        target = "".join(source[joined[i]] if i in joined else _MIXED[i] for i in range(len(shapes[b])))
+        target = "".join(
+            source[joined[i]] if i in joined else _MIXED[i] for i in range(len(shapes[b]))
+        )
         coefficient = "".join(_MIXED[i] for i in free_b) + "".join(source[i] for i in free_a)
         shape = (*(shapes[b][i] for i in free_b), *(shapes[a][i] for i in free_a))
         found.append(Term(b, a, f"{coefficient},{source}->{target}", shape, axes))
@@ -172,7 +208,9 @@ def _same_axes(axes: Axes, other: Axes) -> bool:
 
 
 def _matchings(target: Axes, source: Axes) -> list[dict[int, int]]:
-    """All largest ways to give axes of the target axes of the source of the same label, each at most once."""
+    """All largest ways to give axes of the target axes of the source of the same label, each at
+    most once.
+    """
     found: list[dict[int, int]] = [{}]
     for i, axis in enumerate(target):
         options = [j for j, other in enumerate(source) if axis and other == axis]
@@ -182,9 +220,11 @@ def _matchings(target: Axes, source: Axes) -> list[dict[int, int]]:
 
 
 def orbit_numbers(term: Term, sizes: dict[int, int], moving: frozenset[int]) -> np.ndarray:
-    """For each coefficient of a term: which coefficients equal it when two places of each atom in `moving` are told apart, the rest not.
+    """For each coefficient of a term: which coefficients equal it when two places of each atom in
+    `moving` are told apart, the rest not.
 
-    A tuple of places is written with 0 and 1 for the two, and 2, 3, … for the others in the order in which they appear.
+    A tuple of places is written with 0 and 1 for the two, and 2, 3, … for the others in the order
+    in which they appear.
     """
     places = np.indices(term.shape).reshape(len(term.shape), term.size)
     columns: dict[int, list[np.ndarray]] = {}
@@ -201,7 +241,9 @@ def orbit_numbers(term: Term, sizes: dict[int, int], moving: frozenset[int]) -> 
     return np.unique(np.stack(canonical), axis=1, return_inverse=True)[1].reshape(-1)
 
 
-def _digits(places: np.ndarray, axis: Axis, sizes: dict[int, int], n: int) -> list[tuple[int, np.ndarray]]:
+def _digits(
+    places: np.ndarray, axis: Axis, sizes: dict[int, int], n: int
+) -> list[tuple[int, np.ndarray]]:
     """The place on an axis as one place on each of its atoms."""
     if not axis:
         return [(-1, places)] if n > 1 else []

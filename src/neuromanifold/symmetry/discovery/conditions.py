@@ -1,4 +1,6 @@
-"""What `discover` asks of a network: random parameters and inputs, rows of conditions, and how places may be renamed."""
+"""What `discover` asks of a network: random parameters and inputs, rows of conditions, and how
+places may be renamed.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,11 +29,13 @@ MARGIN = 40
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A network f on inputs shaped like `x` (samples in front), with parameters of the sizes that `params` has, leaf by leaf.
+    """A network f on inputs shaped like `x` (samples in front), with parameters of the sizes that
+    `params` has, leaf by leaf.
 
-    With `batch` the whole of `x` is one input. Parameters are drawn N(0, s²), s the root mean square of the leaf (1 for a leaf of
-    zeros); real inputs likewise, whole numbers uniformly between the smallest and the largest. JAX is handed lambdas, never f itself: it
-    would keep what it read of f with float64, also for callers without.
+    With `batch` the whole of `x` is one input. Parameters are drawn N(0, s²), s the root mean
+    square of the leaf (1 for a leaf of zeros); real inputs likewise, whole numbers uniformly
+    between the smallest and the largest. JAX is handed lambdas, never f itself: it would keep what
+    it read of f with float64, also for callers without.
     """
 
     f: Model
@@ -77,7 +81,10 @@ class Problem:
     def draw(self, rng: np.random.Generator, count: int | None = None) -> list[np.ndarray]:
         """Random leaves, `count` of each in front."""
         front = () if count is None else (count,)
-        return [s * rng.standard_normal((*front, *shape)) for s, shape in zip(self.scales, self.shapes, strict=True)]
+        return [
+            s * rng.standard_normal((*front, *shape))
+            for s, shape in zip(self.scales, self.shapes, strict=True)
+        ]
 
     def draw_input(self, rng: np.random.Generator, count: int) -> Any:
         """Random inputs."""
@@ -99,24 +106,38 @@ class Problem:
 
     @cached_property
     def moving(self) -> frozenset[int]:
-        """The atoms whose places f does not tell apart: a random permutation of each was tried on parameters, input and output."""
-        proposed = [a for a in sorted(self.labels.outer - self.labels.rigid) if self.labels.sizes[a] > 3]
+        """The atoms whose places f does not tell apart: a random permutation of each was tried
+        on parameters, input and output.
+        """
+        proposed = [
+            a for a in sorted(self.labels.outer - self.labels.rigid) if self.labels.sizes[a] > 3
+        ]
         return frozenset(a for a in proposed if self.is_moving(a))
 
     def is_moving(self, atom: int) -> bool:
-        """Whether f does not tell the places of an atom apart: a random permutation, tried at random parameters and inputs."""
+        """Whether f does not tell the places of an atom apart: a random permutation, tried at
+        random parameters and inputs.
+        """
         rng = np.random.default_rng(atom)
         order = {atom: rng.permutation(self.labels.sizes[atom])}
         leaves, x = self.draw(rng), jax.tree.map(lambda a: a[0], self.draw_input(rng, 1))
         inputs = [*leaves, *jax.tree.leaves(x)]
-        moved = [self.permuted(a, axes, order) for a, axes in zip(inputs, self.labels.inputs, strict=True)]
+        moved = [
+            self.permuted(a, axes, order)
+            for a, axes in zip(inputs, self.labels.inputs, strict=True)
+        ]
 
         def call(values: list[Any]) -> list[Any]:
             cut = len(leaves)
             theta = jax.tree.unflatten(self.structure, values[:cut])
-            return jax.tree.leaves(called(self.f, theta, jax.tree.unflatten(jax.tree.structure(x), values[cut:])))
+            return jax.tree.leaves(
+                called(self.f, theta, jax.tree.unflatten(jax.tree.structure(x), values[cut:]))
+            )
 
-        expected = [self.permuted(a, axes, order) for a, axes in zip(call(inputs), self.labels.outputs, strict=True)]
+        expected = [
+            self.permuted(a, axes, order)
+            for a, axes in zip(call(inputs), self.labels.outputs, strict=True)
+        ]
         pairs = zip(call(moved), expected, strict=True)
         return all(bool(jnp.abs(a - b).max() <= _EQUAL * jnp.abs(b).max()) for a, b in pairs)
 
@@ -136,7 +157,9 @@ class Problem:
         return grid.reshape(-1)
 
     def numbers(self, ansatz: Ansatz, moving: frozenset[int]) -> np.ndarray:
-        """For each coefficient, the number of the one it shares with all that a renaming of places makes of it."""
+        """For each coefficient, the number of the one it shares with all that a renaming of
+        places makes of it.
+        """
         found, start = [], 0
         for term in ansatz.terms:
             numbers = orbit_numbers(term, self.labels.sizes, moving)
@@ -147,7 +170,9 @@ class Problem:
     def conditions(
         self, ansatz: Ansatz, numbers: np.ndarray, rngs: Sequence[np.random.Generator]
     ) -> Iterator[np.ndarray]:
-        """⟨Jᵀu, V_a(θ)⟩ for every candidate a, at random (θ, x, u), for each generator in turn: each row has parameters of its own."""
+        """⟨Jᵀu, V_a(θ)⟩ for every candidate a, at random (θ, x, u), for each generator in turn:
+        each row has parameters of its own.
+        """
         unknowns = int(numbers.max(initial=-1)) + 1
 
         def row(leaves: Any, x: Any, u: Any) -> Any:
@@ -157,22 +182,31 @@ class Problem:
         rows, count = jax.jit(jax.vmap(row)), int(1.2 * unknowns) + MARGIN
         step = _at_once(ansatz.size, count)
         for rng in rngs:
-            yield np.concatenate([np.asarray(rows(*self._draws(rng, step))) for _ in range(0, count, step)])
+            yield np.concatenate(
+                [np.asarray(rows(*self._draws(rng, step))) for _ in range(0, count, step)]
+            )
 
-    def products(self, ansatz: Ansatz, fields: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
-        """⟨Jᵀu, V_c(θ)⟩ at random (θ, x, u) for some fields, relative to the lengths of c and of the row over all candidates."""
+    def products(
+        self, ansatz: Ansatz, fields: np.ndarray, rng: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """⟨Jᵀu, V_c(θ)⟩ at random (θ, x, u) for some fields, relative to the lengths of c and of
+        the row over all candidates.
+        """
         found, step = [], _at_once(ansatz.size, count)
         for _ in range(0, count, step):
             rows = np.asarray(self._condition_rows(ansatz)(*self._draws(rng, step)))
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-            # A row far below the others (a saturated softmax) is what cancellation left of them: its rounding is theirs.
+            # A row far below the others (a saturated softmax) is what cancellation left of them:
+            # its rounding is theirs.
             lengths = np.maximum(lengths, _SMALL_ROW * np.sqrt((lengths**2).mean()))
             found.append(rows @ fields.T / np.where(lengths > 0, lengths, 1.0))
         return np.concatenate(found) / np.linalg.norm(fields, axis=1)
 
     def _condition_rows(self, ansatz: Ansatz) -> Any:
         if ansatz not in self.compiled:
-            self.compiled[ansatz] = jax.jit(jax.vmap(lambda leaves, x, u: ansatz.pull(self.pull(leaves, x, u), leaves)))
+            self.compiled[ansatz] = jax.jit(
+                jax.vmap(lambda leaves, x, u: ansatz.pull(self.pull(leaves, x, u), leaves))
+            )
         return self.compiled[ansatz]
 
     @cached_property
@@ -204,12 +238,16 @@ class Problem:
         return any(bends(program, node) for node in program.nodes)
 
     def draw_wide(self, rng: np.random.Generator, count: int) -> Any:
-        """Random inputs; where f bends, half of them from a tenth of the size to a hundred times, so that rare units are met."""
+        """Random inputs; where f bends, half of them from a tenth of the size to a hundred
+        times, so that rare units are met.
+        """
         x = self.draw_input(rng, count)
         if not self.bends:
             return x
         sizes = np.where(rng.random(count) < 0.5, 1.0, 10.0 ** rng.uniform(-1.0, 2.0, count))
-        return jax.tree.map(lambda a: a * sizes.reshape(-1, *[1] * (a.ndim - 1)) if is_floating(a) else a, x)
+        return jax.tree.map(
+            lambda a: a * sizes.reshape(-1, *[1] * (a.ndim - 1)) if is_floating(a) else a, x
+        )
 
 
 def _at_once(cost: int, count: int) -> int:
@@ -218,7 +256,9 @@ def _at_once(cost: int, count: int) -> int:
 
 
 def _scale(leaf: Any) -> float:
-    size = float(np.sqrt(np.mean(np.square(np.asarray(leaf, np.float64))))) if np.size(leaf) else 0.0
+    size = (
+        float(np.sqrt(np.mean(np.square(np.asarray(leaf, np.float64))))) if np.size(leaf) else 0.0
+    )
     return size if size > 0 else 1.0
 
 
@@ -226,4 +266,6 @@ def _like(rng: np.random.Generator, leaf: Any, count: int) -> np.ndarray:
     if is_floating(leaf):
         return _scale(leaf) * rng.standard_normal((count, *np.shape(leaf)))
     leaf = np.asarray(leaf)
-    return rng.integers(int(leaf.min()), int(leaf.max()) + 1, (count, *leaf.shape)).astype(leaf.dtype)
+    return rng.integers(int(leaf.min()), int(leaf.max()) + 1, (count, *leaf.shape)).astype(
+        leaf.dtype
+    )

@@ -1,4 +1,6 @@
-"""What the kernel of J has beyond the orbit of a network's affine fields, at parameters that were drawn."""
+"""What the kernel of J has beyond the orbit of a network's affine fields, at parameters that
+were drawn.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,13 +33,15 @@ Leaves = list[np.ndarray]
 class Excess(Result):
     """Nullity less orbit, explained: `rational` + `held` + `stretched` + `unseen` + `rest`.
 
-    `rational`: scales and shifts that fold into the weights beside them (`folded` names them) leave a network f' with f = f' ∘ Φ, Φ a
-    submersion. The kernel of J is that of J' with one more dimension for each parameter that folds; the affine fields of f' lift to
-    fields of f that are rational in what was folded. `held`: units that never switch at these parameters (`still` of all `units`, on 4,096
-    random inputs) make f' equal to the network in which they are held; its affine fields at these parameters beyond those
-    of f' are dead parameters and mixings of linear units. `stretched`: directions that change no linear stretch between the units that
-    switch, and are no affine fields (see `stretches`). `unseen`: J has a larger rank on
-    regions that a search reaches (`chain`) than on the random inputs behind the nullity. `rest`: none of these.
+    `rational`: scales and shifts that fold into the weights beside them (`folded` names them) leave
+    a network f' with f = f' ∘ Φ, Φ a submersion. The kernel of J is that of J' with one more
+    dimension for each parameter that folds; the affine fields of f' lift to fields of f that are
+    rational in what was folded. `held`: units that never switch at these parameters (`still` of all
+    `units`, on 4,096 random inputs) make f' equal to the network in which they are held; its affine
+    fields at these parameters beyond those of f' are dead parameters and mixings of linear units.
+    `stretched`: directions that change no linear stretch between the units that switch, and are no
+    affine fields (see `stretches`). `unseen`: J has a larger rank on regions that a search reaches
+    (`chain`) than on the random inputs behind the nullity. `rest`: none of these.
     """
 
     folded: tuple[str, ...]
@@ -93,7 +97,9 @@ def excess_of(
     return Excess(names, *counts, held.still, held.units, rest - unseen)
 
 
-def _folded(problem: Problem, theta: Leaves, rng: np.random.Generator) -> tuple[tuple[str, ...], Problem, Leaves]:
+def _folded(
+    problem: Problem, theta: Leaves, rng: np.random.Generator
+) -> tuple[tuple[str, ...], Problem, Leaves]:
     if problem.batch:
         return (), problem, theta
     x = jax.tree.map(lambda a: a[:, 0], problem.draw_input(rng, _FEW))
@@ -104,7 +110,9 @@ def _folded(problem: Problem, theta: Leaves, rng: np.random.Generator) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A network in which units that did not switch at some parameters, on random inputs, are held as they were."""
+    """A network in which units that did not switch at some parameters, on random inputs, are
+    held as they were.
+    """
 
     problem: Problem
     on: tuple[np.ndarray, ...]
@@ -137,14 +145,21 @@ class Held:
         return _graph(self.problem)
 
     def stretched(self, theta: Leaves, known: np.ndarray, rng: np.random.Generator) -> int:
-        """How many directions that change no linear stretch, and f nowhere, are outside of a space that is known."""
+        """How many directions that change no linear stretch, and f nowhere, are outside of a
+        space that is known.
+        """
         cut = tuple(~on & ~off for on, off in zip(self.on, self.off, strict=True))
-        D, scaled = self.problem.size, np.concatenate([np.zeros(0, bool), *(c.ravel() for c in cut)])
+        D, scaled = (
+            self.problem.size,
+            np.concatenate([np.zeros(0, bool), *(c.ravel() for c in cut)]),
+        )
         if not looked_at(self.graph, D) or not scaled.any():
             return 0
         rows = self._rows(theta, rng, _FEW)
         found = null_space(
-            rows.stretches(self.on, cut, D + len(scaled) + MARGIN, rng)[:, np.append(np.ones(D, bool), scaled)]
+            rows.stretches(self.on, cut, D + len(scaled) + MARGIN, rng)[
+                :, np.append(np.ones(D, bool), scaled)
+            ]
         )
         J = self.problem.tangent_rows(theta, rng, D + MARGIN)
         J = J / np.maximum(np.linalg.norm(J, axis=1, keepdims=True), np.finfo(np.float64).tiny)
@@ -153,7 +168,9 @@ class Held:
         return cut_of(spectrum, min(len(known) + len(inside), D)).rank - len(known)
 
     def unseen(self, theta: Leaves, nullity: int, rng: np.random.Generator) -> int:
-        """How many directions of a nullity are none: by how much J has a larger rank on all regions that a search reaches."""
+        """How many directions of a nullity are none: by how much J has a larger rank on all
+        regions that a search reaches.
+        """
         if not self.graph.bending:
             return 0
         *_, rank, D = chain_of(self._rows(theta, rng, _SEARCHED), rng).ranks
@@ -174,23 +191,31 @@ class Held:
 
     def _one(self, params: Any, sample: Any) -> Any:
         found = interpret(
-            self.graph.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], _Holding(self.on, self.off)
+            self.graph.program,
+            [*jax.tree.leaves(params), *jax.tree.leaves(sample)],
+            _Holding(self.on, self.off),
         )
         return jnp.concatenate([value.reshape(-1) for value in found])
 
 
 def _steady(gate: np.ndarray, silent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which units are on at every input where they are not zero, and which at none; a maximum over several is neither."""
+    """Which units are on at every input where they are not zero, and which at none; a maximum
+    over several is neither.
+    """
     if gate.dtype != bool:
         return np.zeros(gate.shape[1:], bool), np.zeros(gate.shape[1:], bool)
     return np.asarray((gate | silent).all(0) & gate.any(0)), np.asarray(~gate.any(0))
 
 
 def _asked(graph: Graph, params: Any, sample: Any) -> tuple[Any, Any]:
-    """The gates at a sample, and where what they are about is zero: at random numbers, because nothing that it is made of is on."""
+    """The gates at a sample, and where what they are about is zero: at random numbers, because
+    nothing that it is made of is on.
+    """
     gates = graph.decide(params, sample)
     quantities = graph.quantities(params, sample, gates)
-    return gates, tuple(q == 0 if g.dtype == bool else g for q, g in zip(quantities, gates, strict=True))
+    return gates, tuple(
+        q == 0 if g.dtype == bool else g for q, g in zip(quantities, gates, strict=True)
+    )
 
 
 class _Holding(Oracle):
@@ -210,5 +235,9 @@ def _graph(problem: Problem) -> Graph:
     """The network at one input: with `batch` the whole batch is the sample."""
     if not problem.batch:
         return trace(problem.f, problem.params, problem.one)
-    whole = lambda params, x: jax.tree.map(lambda y: y[None], problem.f(params, jax.tree.map(lambda a: a[0], x)))  # noqa: E731
+
+    def whole(params: Any, x: Any) -> Any:
+        outputs = problem.f(params, jax.tree.map(lambda a: a[0], x))
+        return jax.tree.map(lambda y: y[None], outputs)
+
     return trace(whole, problem.params, jax.tree.map(lambda a: a[None], problem.one))

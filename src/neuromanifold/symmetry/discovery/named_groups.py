@@ -1,4 +1,6 @@
-"""`named_groups`: the symmetries that channels, heads, gains and streams have by name, read from the graph and verified."""
+"""`named_groups`: the symmetries that channels, heads, gains and streams have by name, read from
+the graph and verified.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -20,7 +22,9 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Space:
-    """The places of one atom on all axes of parameters that have it, for each place of the atom `each` (−1: none)."""
+    """The places of one atom on all axes of parameters that have it, for each place of the atom
+    `each` (−1: none).
+    """
 
     atom: int
     each: int
@@ -35,7 +39,9 @@ def spaces(labels: tuple[Axes, ...], sizes: dict[int, int]) -> list[Space]:
     """All spaces, with each companion that all members have before those without."""
     found = []
     for atom in sorted({a for axes in labels for axis in axes for a in axis}):
-        members = tuple((k, at) for k, axes in enumerate(labels) for at, axis in enumerate(axes) if atom in axis)
+        members = tuple(
+            (k, at) for k, axes in enumerate(labels) for at, axis in enumerate(axes) if atom in axis
+        )
         companions = [{a for axis in labels[k] for a in axis} - {atom} for k, _ in members]
         common = sorted(set.intersection(*companions)) if companions else []
         found += [Space(atom, each, members) for each in (*common, -1)]
@@ -44,7 +50,9 @@ def spaces(labels: tuple[Axes, ...], sizes: dict[int, int]) -> list[Space]:
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Fields of one shape: X = E_ij on a member, shifts and what absorbs them, as coefficients of an ansatz."""
+    """Fields of one shape: X = E_ij on a member, shifts and what absorbs them, as coefficients
+    of an ansatz.
+    """
 
     ansatz: Ansatz
     labels: tuple[Axes, ...]
@@ -71,7 +79,9 @@ class Patterns:
         found = self._term(space, member)
         assert found is not None
         term, start = found
-        return self._placed(term, start, self._entries(space, term, place, each, self._leads(space, member)))
+        return self._placed(
+            term, start, self._entries(space, term, place, each, self._leads(space, member))
+        )
 
     def _acts(self, term: Term, leaf: int, axis: int, lead: int) -> bool:
         coefficient, source, target = term.letters
@@ -82,7 +92,9 @@ class Patterns:
         return len(coefficient) == 3 and self.labels[leaf][source.index(coefficient[0])] == (lead,)
 
     def _entries(self, space: Space, term: Term, place: Place, each: int, lead: bool) -> np.ndarray:
-        """C with E_ij in the places of the atom, the identity in those of the axis's other atoms."""
+        """C with E_ij in the places of the atom, the identity in those of the axis's other
+        atoms.
+        """
         axis = term.axes[-1]
         block = np.ones((1, 1))
         for atom in axis:
@@ -102,7 +114,9 @@ class Patterns:
         return found
 
     def shifts(self, space: Space, place: int, free: frozenset[int]) -> list[np.ndarray]:
-        """Translations along one place, the same on all other axes, and one-place couplings that absorb them; none of free leaves."""
+        """Translations along one place, the same on all other axes, and one-place couplings that
+        absorb them; none of free leaves.
+        """
         found = []
         for term, start in zip(self.ansatz.terms, self.ansatz.starts, strict=True):
             if term.source == term.target or term.target in free:
@@ -112,7 +126,8 @@ class Patterns:
                 found.append(self._shift(term, start, places[0], space.atom, place))
             elif len(places) == 2 == len(term.shape):
                 lines = np.outer(
-                    self._line(term, places[0], space.atom, place), self._line(term, places[1], space.atom, place)
+                    self._line(term, places[0], space.atom, place),
+                    self._line(term, places[1], space.atom, place),
                 )
                 found.append(self._placed(term, start, lines))
         return found
@@ -129,13 +144,19 @@ class Patterns:
     def _line(self, term: Term, at: int, atom: int, place: int) -> np.ndarray:
         line = np.ones(())
         for a in term.axes[at]:
-            line = np.multiply.outer(line, np.eye(self.sizes[a])[place] if a == atom else np.ones(self.sizes[a]))
+            line = np.multiply.outer(
+                line, np.eye(self.sizes[a])[place] if a == atom else np.ones(self.sizes[a])
+            )
         return line.reshape(-1)
 
     def _shift(self, term: Term, start: int, at: int, atom: int, place: int) -> np.ndarray:
         shape = [1] * len(term.shape)
         shape[at] = term.shape[at]
-        return self._placed(term, start, np.broadcast_to(self._line(term, at, atom, place).reshape(shape), term.shape))
+        return self._placed(
+            term,
+            start,
+            np.broadcast_to(self._line(term, at, atom, place).reshape(shape), term.shape),
+        )
 
     def _placed(self, term: Term, start: int, values: Any) -> np.ndarray:
         found = np.zeros(self.ansatz.size)
@@ -163,9 +184,11 @@ _ORDER = ("GL", "O(", "scaling", "free", "shift", "affine scaling", "scale")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NamedGroup(Result):
-    """A group with a name: `kind` says what it does with the places of a space, `space` which parameters have that space.
+    """A group with a name: `kind` says what it does with the places of a space, `space` which
+    parameters have that space.
 
-    `adds` is by how much it raises the dimension of the orbit, after the groups before it; `gap` that of the spectrum it was read from.
+    `adds` is by how much it raises the dimension of the orbit, after the groups before it; `gap`
+    that of the spectrum it was read from.
     """
 
     kind: str
@@ -187,22 +210,32 @@ class NamedGroup(Result):
 def named(
     problem: Problem, ansatz: Ansatz, theta: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[NamedGroup, ...]:
-    """All named groups of a network: proposed from axes that the graph joins, solved for at two places, verified at all.
+    """All named groups of a network: proposed from axes that the graph joins, solved for at two
+    places, verified at all.
 
     Those that add nothing to the orbit at θ of those before them are left out.
     """
     names, labels, sizes = leaf_names(problem.params), problem.leaf_labels, problem.labels.sizes
     ask = _Questions(problem, Patterns(ansatz, labels, sizes), rng)
     proposed = [space for space in spaces(labels, sizes) if ask.patterns.allows(space)]
-    families = [(kind, space.name(names), rows) for space in proposed for kind, rows in ask.families(space)]
+    families = [
+        (kind, space.name(names), rows) for space in proposed for kind, rows in ask.families(space)
+    ]
     families += [("shift", "all", rows) for rows in ask.common_shifts()]
-    groups = [(kind, name, FlowGroup(problem.f, ansatz, rows, ()).normalised()) for kind, name, rows in families]
+    groups = [
+        (kind, name, FlowGroup(problem.f, ansatz, rows, ()).normalised())
+        for kind, name, rows in families
+    ]
     groups = [each for each in groups if ask.holds(each[2])]
-    groups.sort(key=lambda each: next(k for k, kind in enumerate(_ORDER) if each[0].startswith(kind)))
+    groups.sort(
+        key=lambda each: next(k for k, kind in enumerate(_ORDER) if each[0].startswith(kind))
+    )
     return tuple(_joined(_adding(groups, theta)))
 
 
-def _adding(groups: list[tuple[str, str, FlowGroup]], theta: list[np.ndarray]) -> Iterator[NamedGroup]:
+def _adding(
+    groups: list[tuple[str, str, FlowGroup]], theta: list[np.ndarray]
+) -> Iterator[NamedGroup]:
     known = np.empty((0, sum(leaf.size for leaf in theta)))
     for kind, name, group in groups:
         values = np.concatenate([known, group.generators(theta)])
@@ -249,7 +282,9 @@ def echelon(rows: np.ndarray) -> np.ndarray:
 
 
 def _first_of_pair(solutions: np.ndarray, k: int) -> bool:
-    """Of X = E_01 and X = E_10, which give the same fields over all pairs of places, whether this is the first."""
+    """Of X = E_01 and X = E_10, which give the same fields over all pairs of places, whether
+    this is the first.
+    """
     turned = _leading(solutions[k].reshape(-1, 2)[:, ::-1].reshape(-1))
     return not any(np.allclose(_leading(other), turned) for other in solutions[:k])
 
@@ -282,7 +317,9 @@ class _Questions:
     def families(self, space: Space) -> Iterator[tuple[str, np.ndarray]]:
         """Kinds with their generators, as rows of coefficients."""
         leaves = dict.fromkeys(leaf for leaf, _ in space.members)
-        free = frozenset(k for k in leaves if len(self.solutions([self.patterns.translation(k, space, 0)])))
+        free = frozenset(
+            k for k in leaves if len(self.solutions([self.patterns.translation(k, space, 0)]))
+        )
         own = replace(space, members=tuple(m for m in space.members if m[0] not in free))
         if own.members:
             yield from self._linear(own)
@@ -316,15 +353,24 @@ class _Questions:
             kinds.append(f"O({n})" if skew else f"GL({n})")
             yield kinds[-1] + tag, np.array(rows)
         for solution in scaling:
-            rows = [sum(solution[m] * matrix(space, m, (i, i), h) for m in count) for h in heads for i in range(n)]
-            yield (f"GL({n})" if any("GL" in kind for kind in kinds) else "scaling") + tag, np.array(rows)
+            rows = [
+                sum(solution[m] * matrix(space, m, (i, i), h) for m in count)
+                for h in heads
+                for i in range(n)
+            ]
+            yield (
+                (f"GL({n})" if any("GL" in kind for kind in kinds) else "scaling") + tag,
+                np.array(rows),
+            )
         if space.each < 0:
             whole = np.array([sum(matrix(space, m, (i, i)) for i in range(n)) for m in count])
             for solution in self.solutions(whole):
                 yield "scale", solution[None] @ whole
 
     def _shifts(self, space: Space, free: frozenset[int]) -> Iterator[tuple[str, np.ndarray]]:
-        """What shifts a place, with scalings of it; what scalings alone give is left out. Places that differ are asked one by one."""
+        """What shifts a place, with scalings of it; what scalings alone give is left out. Places
+        that differ are asked one by one.
+        """
         count = range(len(space.members))
 
         def at(place: int) -> np.ndarray:
@@ -337,8 +383,17 @@ class _Questions:
         for k, place in enumerate(places[:1] if alike else places):
             for solution in self.solutions(place):
                 if np.abs(solution[:shifts]).max(initial=0.0) > 0:
-                    kind = "affine scaling" if np.abs(solution[shifts:]).max(initial=0.0) > 0 else "shift"
-                    yield kind, np.array([solution @ each for each in (places if alike else places[k : k + 1])])
+                    kind = (
+                        "affine scaling"
+                        if np.abs(solution[shifts:]).max(initial=0.0) > 0
+                        else "shift"
+                    )
+                    yield (
+                        kind,
+                        np.array(
+                            [solution @ each for each in (places if alike else places[k : k + 1])]
+                        ),
+                    )
 
     def common_shifts(self) -> Iterator[np.ndarray]:
         """Translations of all entries of a leaf alike."""
@@ -352,4 +407,9 @@ class _Questions:
 
     def holds(self, group: FlowGroup) -> bool:
         """Whether every generator annihilates J at random parameters and inputs."""
-        return bool((np.abs(self.problem.products(group.ansatz, group.coefficients, self.rng, 8)) <= _VERIFIED).all())
+        return bool(
+            (
+                np.abs(self.problem.products(group.ansatz, group.coefficients, self.rng, 8))
+                <= _VERIFIED
+            ).all()
+        )

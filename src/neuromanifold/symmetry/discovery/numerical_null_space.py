@@ -8,13 +8,17 @@ from neuromanifold.numerics.rank import SMALLEST_GAP
 from neuromanifold.numerics.results import Result
 
 _FLOOR = 1e-4
-"""Columns smaller than this part of the largest are not brought to length 1: they may be rounding."""
+"""Columns smaller than this part of the largest are not brought to length 1: they may be
+rounding.
+"""
 _SMALL = 1e-7
 
 
 @dataclass(frozen=True, repr=False)
 class Cut(Result):
-    """How many singular values are not zero, and the ratio of those beside the cut; `size` is how many columns there were."""
+    """How many singular values are not zero, and the ratio of those beside the cut; `size` is
+    how many columns there were.
+    """
 
     rank: int
     size: int
@@ -40,7 +44,8 @@ def cut(spectrum: np.ndarray, size: int) -> Cut:
     if not spectrum.size or spectrum[0] == 0:
         return Cut(0, size, np.inf)
     s = np.append(
-        np.maximum(spectrum, np.finfo(np.float64).eps * spectrum[0]), [np.finfo(np.float64).eps * spectrum[0]]
+        np.maximum(spectrum, np.finfo(np.float64).eps * spectrum[0]),
+        [np.finfo(np.float64).eps * spectrum[0]],
     )
     s = s if len(spectrum) < size else s[:-1]
     ratios = np.where(s[1:] < _SMALL * s[0], s[:-1] / s[1:], 0.0)
@@ -51,7 +56,9 @@ def cut(spectrum: np.ndarray, size: int) -> Cut:
 
 
 def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, Cut]:
-    """An orthonormal basis of the kernel, found after rows and columns were brought to length 1, and the cut."""
+    """An orthonormal basis of the kernel, found after rows and columns were brought to length 1,
+    and the cut.
+    """
     _check_finite(rows)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = rows / np.where(lengths > 0, lengths, 1.0)
@@ -60,7 +67,9 @@ def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, C
     columns = np.where(columns > 0, columns, 1.0)
     rows = np.asarray(np.linalg.qr(rows / columns, mode="r"))
     if not vectors:
-        return np.empty((0, rows.shape[1])), cut(np.linalg.svd(rows, compute_uv=False), rows.shape[1])
+        return np.empty((0, rows.shape[1])), cut(
+            np.linalg.svd(rows, compute_uv=False), rows.shape[1]
+        )
     _, s, V = np.linalg.svd(rows)
     found = cut(s, rows.shape[1])
     return np.linalg.qr((V[found.rank :] / columns).T)[0].T, found
@@ -69,6 +78,7 @@ def null_space(rows: np.ndarray, *, vectors: bool = True) -> tuple[np.ndarray, C
 def _check_finite(rows: np.ndarray) -> None:
     if bad := int((~np.isfinite(rows)).any(1).sum()):
         raise ArithmeticError(
-            f"`f` or its derivative is not finite at {bad} of {len(rows)} random parameters and inputs; "
+            f"`f` or its derivative is not finite at {bad} of {len(rows)} random parameters and "
+            "inputs; "
             "keep what must be positive (variances) out of `params`."
         )

@@ -13,7 +13,14 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.models.model_kind import require_perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
-from neuromanifold.numerics.precision import arithmetic, follower, full_products, is_traced, to_host, widest
+from neuromanifold.numerics.precision import (
+    arithmetic,
+    follower,
+    full_products,
+    is_traced,
+    to_host,
+    widest,
+)
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import Shown
 from neuromanifold.tangent.rank.fields import Fields
@@ -24,7 +31,8 @@ Tree = TypeVar("Tree")
 class Element(Shown, eqx.Module):
     """A map g of parameters with `g(params)`, `g.inverse` and `g @ h`, the map θ ↦ g(h(θ)).
 
-    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype; results follow them.
+    An element is a pytree, so that one can differentiate by it. Parameters keep their dtype;
+    results follow them.
     """
 
     def __call__(self, params: Any) -> Any:
@@ -48,7 +56,8 @@ class Element(Shown, eqx.Module):
                 raise
             shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
             raise ValueError(
-                f"`params` has arrays of shapes {shapes}, on which this {type(self).__name__} does not act; "
+                f"`params` has arrays of shapes {shapes}, on which this {type(self).__name__} "
+                "does not act; "
                 "pass parameters of the network that its group was built for."
             ) from error
 
@@ -83,11 +92,15 @@ class Composition(Element):
         return Composition(tuple(part.inverse for part in reversed(self.parts)))
 
     def __matmul__(self, other: Any) -> "Composition":
-        return Composition((*self.parts, *(other.parts if isinstance(other, Composition) else (other,))))
+        return Composition(
+            (*self.parts, *(other.parts if isinstance(other, Composition) else (other,)))
+        )
 
 
 class AbstractGroup(abc.ABC):
-    """A group acting on the parameters of `net` without changing the function, or refusing the network by name."""
+    """A group acting on the parameters of `net` without changing the function, or refusing the
+    network by name.
+    """
 
     net: MLP
 
@@ -120,17 +133,22 @@ class LieGroup(AbstractGroup):
 
     @abc.abstractmethod
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)` order."""
+        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)`
+        order.
+        """
 
     @abc.abstractmethod
     def exponential(self, coordinates: Any) -> Element:
         """exp Σ ξ_k X_k for coordinates that are a NumPy array or a tracer."""
 
     def element(self, coordinates: Any) -> Element:
-        """The exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype of a tracer."""
+        """The exponential of Σ ξ_k X_k, X_k the k-th generator; in float64, or in the dtype of a
+        tracer.
+        """
         if np.shape(coordinates) != (self.dimension,):
             raise ValueError(
-                f"`coordinates` has shape {np.shape(coordinates)} but {type(self).__name__} has dimension "
+                f"`coordinates` has shape {np.shape(coordinates)} but {type(self).__name__} has "
+                "dimension "
                 f"{self.dimension}; pass one number for each generator."
             )
         if is_traced(coordinates):
@@ -149,9 +167,11 @@ class LieGroup(AbstractGroup):
     def shortest(self, params: Any, *, rtol: float = 1e-12, steps: int = 1000) -> Any:
         """The point of the orbit's closure that is nearest to the origin, in float64.
 
-        The orbit is left where it is by the group, and for groups closed under transposition the nearest point is unique up to
-        orthogonal elements [Kempf–Ness]: a metric that the group preserves is the Euclidean one there, carried along. Newton's method:
-        ½‖exp(ξ)θ‖² has gradient ⟨V_k, θ⟩ and, for symmetric generators, Hessian 2⟨V_k, V_l⟩, so ξ = −½V⁺θ, halved until it descends.
+        The orbit is left where it is by the group, and for groups closed under transposition the
+        nearest point is unique up to orthogonal elements [Kempf–Ness]: a metric that the group
+        preserves is the Euclidean one there, carried along. Newton's method: ½‖exp(ξ)θ‖² has
+        gradient ⟨V_k, θ⟩ and, for symmetric generators, Hessian 2⟨V_k, V_l⟩, so ξ = −½V⁺θ, halved
+        until it descends.
 
         >>> net = nm.MLP((1, 1, 1), bias=False)
         >>> params = (nm.Layer(np.array([[8.0]])), nm.Layer(np.array([[2.0]])))
@@ -167,7 +187,8 @@ class LieGroup(AbstractGroup):
                 return theta
             theta = self._descended(theta, xi)
         raise ArithmeticError(
-            f"no point of the orbit was found to be nearest to the origin in {steps} steps; pass a larger `rtol` than {rtol:.0e}."
+            f"no point of the orbit was found to be nearest to the origin in {steps} steps; pass "
+            f"a larger `rtol` than {rtol:.0e}."
         )
 
     def _descended(self, theta: Any, xi: np.ndarray) -> Any:
@@ -199,7 +220,8 @@ class ContinuousGroup(LieGroup):
         return self.fields.count
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
-        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)` order.
+        """d/dt g(exp tX_k)θ at t = 0, one row per generator, columns in `ravel_pytree(params)`
+        order.
 
         >>> net = nm.MLP((1, 1, 1), bias=False)
         >>> nm.symmetry.ScalingGroup(net).generators((nm.Layer(np.array([[2.0]])), nm.Layer(np.array([[3.0]])))).tolist()
@@ -208,7 +230,9 @@ class ContinuousGroup(LieGroup):
         return self.fields.at(params)
 
     def orbit_dimension(self, params: Any, *, exact: bool = True) -> Any:
-        """The dimension of the orbit through θ, the rank of the generators: exactly (modulo a random prime), or from singular values."""
+        """The dimension of the orbit through θ, the rank of the generators: exactly (modulo a
+        random prime), or from singular values.
+        """
         if exact:
             p = modular.random_prime()
             return modular_rank(self.fields.modulo(params, p), p)
@@ -230,7 +254,9 @@ def numerical_rank(matrix: Any) -> Rank:
 
 
 def namespace(array: Any) -> Any:
-    """NumPy for its own arrays, `jax.numpy` for everything else: on the host nothing is compiled."""
+    """NumPy for its own arrays, `jax.numpy` for everything else: on the host nothing is
+    compiled.
+    """
     return np if isinstance(array, np.ndarray) else jnp
 
 
@@ -238,14 +264,20 @@ def check_element(g: Any) -> None:
     """Refuse what is no element."""
     if not isinstance(g, Element):
         raise TypeError(
-            f"`g` is a {type(g).__name__}, no element of a group; pass `group.sample(key=key)` or `group.element(…)`."
+            f"`g` is a {type(g).__name__}, no element of a group; pass `group.sample(key=key)` or "
+            "`group.element(…)`."
         )
 
 
 def check_net(net: Any, group: str) -> None:
     """Refuse what is no MLP, and networks without hidden neurons."""
     require_perceptron(
-        net, f"{group} acts on the parameters of an nm.MLP: `nm.symmetry.discover` finds groups of other networks"
+        net,
+        f"{group} acts on the parameters of an nm.MLP: `nm.symmetry.discover` finds groups of "
+        "other networks",
     )
     if net.hidden == 0:
-        raise ValueError(f"`net` is {net}, which has no hidden neurons for {group} to act on; add a hidden layer.")
+        raise ValueError(
+            f"`net` is {net}, which has no hidden neurons for {group} to act on; add a hidden "
+            "layer."
+        )

@@ -17,7 +17,9 @@ from neuromanifold.symmetry.groups.dense import inverse
 
 
 class BatchElement(Element):
-    """(V, b) ↦ (gV, gb), U ↦ U σ(Z) σ(gZ)⁻¹ with Z = VXᵀ + b: hidden features change, the outputs on the batch do not."""
+    """(V, b) ↦ (gV, gb), U ↦ U σ(Z) σ(gZ)⁻¹ with Z = VXᵀ + b: hidden features change, the
+    outputs on the batch do not.
+    """
 
     matrix: Any
     x: Any
@@ -30,7 +32,9 @@ class BatchElement(Element):
         before = self._features(weight, bias)
         weight, bias = matrix @ weight, None if bias is None else matrix @ bias
         after = self._features(weight, bias)
-        return Layer(weight, bias), Layer(jnp.linalg.solve(after.T, before.T @ output.weight.T).T, output.bias)
+        return Layer(weight, bias), Layer(
+            jnp.linalg.solve(after.T, before.T @ output.weight.T).T, output.bias
+        )
 
     def _features(self, weight: Any, bias: Any) -> Any:
         z = self.x.astype(weight.dtype) @ weight.T * self.net.weight_scales[0]
@@ -47,11 +51,12 @@ class BatchElement(Element):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BatchGroup(Shown, AbstractGroup):
-    """GL(h) near the identity acting on a network with one hidden layer of width h, for a batch of h samples.
+    """GL(h) near the identity acting on a network with one hidden layer of width h, for a batch of
+    h samples.
 
-    g·(V, b, U) = (gV, gb, U σ(Z)σ(gZ)⁻¹), Z = VXᵀ + b. Any activation will do, where σ(Z) and σ(gZ) are invertible. The
-    action is nonlinear in θ, so the Hessian of the loss on the batch transforms with both terms of [teleport, Eq. 67].
-    It changes the function off the batch.
+    g·(V, b, U) = (gV, gb, U σ(Z)σ(gZ)⁻¹), Z = VXᵀ + b. Any activation will do, where σ(Z) and σ(gZ)
+    are invertible. The action is nonlinear in θ, so the Hessian of the loss on the batch transforms
+    with both terms of [teleport, Eq. 67]. It changes the function off the batch.
     """
 
     net: MLP
@@ -61,7 +66,8 @@ class BatchGroup(Shown, AbstractGroup):
         check_net(self.net, "BatchGroup")
         if self.net.depth != 2 or len(self.x) != self.net.widths[1]:
             raise ValueError(
-                f"`net` is {self.net} and `x` has {len(self.x)} samples; BatchGroup needs one hidden layer and as many "
+                f"`net` is {self.net} and `x` has {len(self.x)} samples; BatchGroup needs one "
+                "hidden layer and as many "
                 "samples as hidden neurons."
             )
 

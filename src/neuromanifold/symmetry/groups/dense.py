@@ -13,7 +13,8 @@ from neuromanifold.symmetry.groups.base import Composition, Element
 class Dense(Element):
     """z' = Az + t before and a' = Ba + c after the activation of each hidden layer.
 
-    On parameters: W' = AW, b' = Ab + t, and for the next layer V' = VB⁻¹, b'_next = b_next − scale·VB⁻¹c.
+    On parameters: W' = AW, b' = Ab + t, and for the next layer V' = VB⁻¹, b'_next = b_next −
+    scale·VB⁻¹c.
     For neurons with σ(z) = Sz, B = SAS⁻¹ and c = St.   [complexity, Eq. 3]
     """
 
@@ -30,11 +31,19 @@ class Dense(Element):
             if index:
                 weight = solve(self.out[index - 1].T.astype(weight.dtype), weight.T).T
                 shift = weight @ self.shift_out[index - 1].astype(weight.dtype)
-                bias = None if bias is None else bias - (self.scales[index] * shift).astype(weight.dtype)
+                bias = (
+                    None
+                    if bias is None
+                    else bias - (self.scales[index] * shift).astype(weight.dtype)
+                )
             if index < len(self.into):
                 matrix = self.into[index].astype(weight.dtype)
                 weight = matrix @ weight
-                bias = None if bias is None else matrix @ bias + self.shift_in[index].astype(weight.dtype)
+                bias = (
+                    None
+                    if bias is None
+                    else matrix @ bias + self.shift_in[index].astype(weight.dtype)
+                )
             layers.append(Layer(weight, bias))
         return tuple(layers)
 
@@ -57,8 +66,12 @@ class Dense(Element):
         return Dense(
             tuple(a @ b for a, b in zip(self.into, other.into, strict=True)),
             tuple(a @ b for a, b in zip(self.out, other.out, strict=True)),
-            tuple(a @ t + s for a, s, t in zip(self.into, self.shift_in, other.shift_in, strict=True)),
-            tuple(a @ t + s for a, s, t in zip(self.out, self.shift_out, other.shift_out, strict=True)),
+            tuple(
+                a @ t + s for a, s, t in zip(self.into, self.shift_in, other.shift_in, strict=True)
+            ),
+            tuple(
+                a @ t + s for a, s, t in zip(self.out, self.shift_out, other.shift_out, strict=True)
+            ),
             self.scales,
         )
 

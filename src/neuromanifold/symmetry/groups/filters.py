@@ -1,4 +1,6 @@
-"""`FilterScalingGroup`: the layers of a convolutional network may be rescaled against each other."""
+"""`FilterScalingGroup`: the layers of a convolutional network may be rescaled against each
+other.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +41,8 @@ class FilterScaling(Element):
 class FilterScalingGroup(LieGroup):
     """Rescalings w_l ↦ λ_l w_l with Π λ_l = 1 of a convolutional network.   [riemann, Prop. 2]
 
-    λ_l > 0, and negative pairs as well where the network is linear. Coordinates ξ ∈ ℝ^{H−1}: λ_l = exp(ξ_{l−1} − ξ_l).
+    λ_l > 0, and negative pairs as well where the network is linear. Coordinates ξ ∈ ℝ^{H−1}: λ_l =
+    exp(ξ_{l−1} − ξ_l).
 
     >>> group = nm.symmetry.FilterScalingGroup(nm.LinearConvNet((2, 2), (1, 1)))
     >>> [w.tolist() for w in group.element(np.log([2.0]))((np.array([2.0, 4.0]), np.array([1.0, 0.0])))]
@@ -59,19 +62,31 @@ class FilterScalingGroup(LieGroup):
     def exponential(self, coordinates: Any) -> FilterScaling:
         """exp Σ ξ_l X_l."""
         numpy, end = namespace(coordinates), np.zeros(1)
-        return FilterScaling(numpy.exp(numpy.append(end, coordinates) - numpy.append(coordinates, end)))
+        return FilterScaling(
+            numpy.exp(numpy.append(end, coordinates) - numpy.append(coordinates, end))
+        )
 
     def sample(self, *, key: Any) -> FilterScaling:
         """ξ uniform in [−1, 1]; where the network is linear, an even number of random signs."""
         rng = host_generator(key)
-        signs = rng.choice([-1.0, 1.0], self.net.depth) if self.net.is_linear else np.ones(self.net.depth)
+        signs = (
+            rng.choice([-1.0, 1.0], self.net.depth)
+            if self.net.is_linear
+            else np.ones(self.net.depth)
+        )
         signs[-1] *= np.prod(signs)
-        return FilterScaling(signs * self.exponential(rng.uniform(-1.0, 1.0, self.dimension)).factors)
+        return FilterScaling(
+            signs * self.exponential(rng.uniform(-1.0, 1.0, self.dimension)).factors
+        )
 
     def generators(self, params: Any) -> Float[Any, "g D"]:
         """X_l = (…, −w_l, w_{l+1}, …), one row for each pair of neighbouring layers."""
         self.net.check_params(params)
         sizes = [int(np.prod(shape)) for shape in self.net.filter_shapes]
         signs = np.eye(self.net.depth, k=1)[:-1] - np.eye(self.net.depth)[:-1]
-        flat = flatten(params) if is_traced(params) else flatten([np.asarray(w, np.float64) for w in params])
+        flat = (
+            flatten(params)
+            if is_traced(params)
+            else flatten([np.asarray(w, np.float64) for w in params])
+        )
         return np.repeat(signs, sizes, axis=1) * flat

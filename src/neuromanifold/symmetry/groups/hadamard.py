@@ -1,4 +1,6 @@
-"""Generalised symmetries: any invertible matrix, once the model is extended by it.   [teleport, App. C]"""
+"""Generalised symmetries: any invertible matrix, once the model is extended by it.
+[teleport, App. C]
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +16,15 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import require_perceptron
-from neuromanifold.numerics.precision import arithmetic, boundary, full_products, is_traced, promote, to_host, widest
+from neuromanifold.numerics.precision import (
+    arithmetic,
+    boundary,
+    full_products,
+    is_traced,
+    promote,
+    to_host,
+    widest,
+)
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Shown, brief, named
 from neuromanifold.symmetry.conservation.scales import SEARCH, ScaleSearch, hadamard_scales
@@ -24,7 +34,9 @@ from neuromanifold.symmetry.groups.linear import random_invertible
 
 
 class Extended(NamedTuple):
-    """The parameters (Γ̃, θ) of an extended model: `factors` (a tree c like θ, or a D×D matrix) and `params`."""
+    """The parameters (Γ̃, θ) of an extended model: `factors` (a tree c like θ, or a D×D matrix)
+    and `params`.
+    """
 
     factors: Any
     params: Any
@@ -43,7 +55,8 @@ def _product(factors: Any, params: Any) -> Any:
 
 @dataclass(frozen=True)
 class ExtendedModel:
-    """F̃(Γ̃, θ) = F(Γ̃θ), a model whose parameters are `Extended`; `frozen(factors)` is the model of θ alone.   [teleport, Eq. 44, 47]
+    """F̃(Γ̃, θ) = F(Γ̃θ), a model whose parameters are `Extended`; `frozen(factors)` is the model
+    of θ alone.   [teleport, Eq. 44, 47]
 
     >>> model = nm.symmetry.ExtendedModel(lambda params, x: params[0] * x)
     >>> float(model(nm.symmetry.Extended((np.array(2.0),), (np.array(3.0),)), np.ones((1, 1)))[0, 0])
@@ -59,7 +72,9 @@ class ExtendedModel:
                 return called(self.f, _product(*params), x)
         with boundary(params, x) as leave:
             dtype = widest(params, x)
-            return leave(evaluated(self.f, _product(*promote(tuple(params), dtype)), promote(x, dtype)))
+            return leave(
+                evaluated(self.f, _product(*promote(tuple(params), dtype)), promote(x, dtype))
+            )
 
     def frozen(self, factors: Any) -> "TransformedModel":
         """θ ↦ F(Γ̃θ) with Γ̃ no longer a parameter: what one trains after the transformation."""
@@ -68,7 +83,9 @@ class ExtendedModel:
 
 @dataclass(frozen=True, eq=False)
 class _Static:
-    """Constant arrays, hashed by identity, so that a model holding them can be a static argument of `jit`."""
+    """Constant arrays, hashed by identity, so that a model holding them can be a static argument
+    of `jit`.
+    """
 
     value: Any
 
@@ -90,7 +107,9 @@ class TransformedModel(Shown):
 
 
 class Reparametrization(Element):
-    """(Γ̃, θ) ↦ (Γ̃Γ, Γ⁻¹θ): the function stays, its gradient by θ becomes Γᵀ∇F.   [teleport, Eq. 45]"""
+    """(Γ̃, θ) ↦ (Γ̃Γ, Γ⁻¹θ): the function stays, its gradient by θ becomes Γᵀ∇F.
+    [teleport, Eq. 45]
+    """
 
     factors: Any
 
@@ -120,10 +139,11 @@ class Reparametrization(Element):
 
 @dataclass(frozen=True)
 class HadamardGroup(AbstractGroup):
-    """c ∈ ℝ^D, c > 0, acting on F̃(c̃, θ) = F(c̃ ⊙ θ) by (c̃, θ) ↦ (c̃ ⊙ c, θ ⊘ c).   [teleport, Eq. 47]
+    """c ∈ ℝ^D, c > 0, acting on F̃(c̃, θ) = F(c̃ ⊙ θ) by (c̃, θ) ↦ (c̃ ⊙ c, θ ⊘ c).
+    [teleport, Eq. 47]
 
-    A symmetry of the extended model of *any* network. Where a true scaling symmetry multiplies θ by c⁻¹, the function of
-    θ after both has the same derivatives. Coordinates are ξ = log c.
+    A symmetry of the extended model of *any* network. Where a true scaling symmetry multiplies θ by
+    c⁻¹, the function of θ after both has the same derivatives. Coordinates are ξ = log c.
 
     >>> nm.symmetry.HadamardGroup(nm.MLP((1, 2, 1), "tanh")).dimension
     7
@@ -148,7 +168,9 @@ class HadamardGroup(AbstractGroup):
         """(1, θ)."""
         with arithmetic():
             dtype = widest(params)
-            return to_host(Extended(jax.tree.map(lambda p: jnp.ones(np.shape(p), dtype), params), params))
+            return to_host(
+                Extended(jax.tree.map(lambda p: jnp.ones(np.shape(p), dtype), params), params)
+            )
 
     @property
     def identity(self) -> Reparametrization:
@@ -182,7 +204,8 @@ class HadamardGroup(AbstractGroup):
     def search(
         self, params: Params, x: Any, y: Any, *, loss: Loss = mse, method: ScaleSearch = SEARCH
     ) -> Reparametrization:
-        """The c that raises ‖∇L‖, found as in App. E: Adam on c itself from c = 1, in the dtype of `params`.   [teleport, App. E]
+        """The c that raises ‖∇L‖, found as in App. E: Adam on c itself from c = 1, in the dtype of
+        `params`.   [teleport, App. E]
 
         `teleport` with this group searches log c instead, and returns its best point with evidence.
 
@@ -200,9 +223,11 @@ class HadamardGroup(AbstractGroup):
 
 @dataclass(frozen=True)
 class MatrixGroup(AbstractGroup):
-    """All invertible D×D matrices Γ acting on F̃(Γ̃, θ) = F(Γ̃θ) by (Γ̃, θ) ↦ (Γ̃Γ, Γ⁻¹θ).   [teleport, Eq. 45]
+    """All invertible D×D matrices Γ acting on F̃(Γ̃, θ) = F(Γ̃θ) by (Γ̃, θ) ↦ (Γ̃Γ, Γ⁻¹θ).
+    [teleport, Eq. 45]
 
-    For small networks: Γ has D² entries. (It acts on the right, so g @ h multiplies the matrices in the order h, g.)
+    For small networks: Γ has D² entries. (It acts on the right, so g @ h multiplies the matrices in
+    the order h, g.)
     """
 
     net: MLP
@@ -237,7 +262,10 @@ def unflatten(tree: Any, flat: Any) -> Any:
     """A vector in the form of `tree`."""
     leaves, structure = jax.tree.flatten(tree)
     stops = np.cumsum([leaf.size for leaf in leaves])
-    parts = [flat[stop - leaf.size : stop].reshape(leaf.shape) for leaf, stop in zip(leaves, stops, strict=True)]
+    parts = [
+        flat[stop - leaf.size : stop].reshape(leaf.shape)
+        for leaf, stop in zip(leaves, stops, strict=True)
+    ]
     return jax.tree.unflatten(structure, parts)
 
 

@@ -20,7 +20,9 @@ _TERMS, _SQUARINGS = 12, 6
 
 
 class _LinearGroup(ContinuousGroup):
-    """What the groups of linear neurons share: neurons with σ(z) = s_i z, mixed by A = exp(ΞS) and B = exp(SΞ) = SAS⁻¹."""
+    """What the groups of linear neurons share: neurons with σ(z) = s_i z, mixed by A = exp(ΞS)
+    and B = exp(SΞ) = SAS⁻¹.
+    """
 
     net: MLP
 
@@ -36,12 +38,19 @@ class _LinearGroup(ContinuousGroup):
         return tuple(s[chosen] for s, chosen in zip(found, self.neurons, strict=True))
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Γ multiplies by one A and one A⁻¹, each at most exp‖ΞS‖: ‖Ξ‖ ≤ log(bound)/(2 max|s|) in each layer (translations counted in)."""
+        """Γ multiplies by one A and one A⁻¹, each at most exp‖ΞS‖: ‖Ξ‖ ≤ log(bound)/(2 max|s|)
+        in each layer (translations counted in).
+        """
         parts, start = [], 0
         for s, size in zip(self.slopes, self.sizes, strict=True):
             part = coordinates[start : start + size]
-            limit, norm = np.log(bound) / 2 / max(1.0, np.abs(s).max(initial=0.0)), jnp.linalg.norm(part)
-            parts.append(part * jnp.where(norm > limit, limit / jnp.where(norm > 0, norm, 1.0), 1.0))
+            limit, norm = (
+                np.log(bound) / 2 / max(1.0, np.abs(s).max(initial=0.0)),
+                jnp.linalg.norm(part),
+            )
+            parts.append(
+                part * jnp.where(norm > limit, limit / jnp.where(norm > 0, norm, 1.0), 1.0)
+            )
             start += size
         return jnp.concatenate(parts)
 
@@ -53,7 +62,9 @@ class _LinearGroup(ContinuousGroup):
     def _dense(self, mixers: list[Any], shifts: list[Any] | None = None) -> Dense:
         """The element that acts by z' = Az + t on the linear neurons and leaves the others."""
         into, out, shift_in, shift_out = [], [], [], []
-        for index, (chosen, s, matrix) in enumerate(zip(self.neurons, self.slopes, mixers, strict=True)):
+        for index, (chosen, s, matrix) in enumerate(
+            zip(self.neurons, self.slopes, mixers, strict=True)
+        ):
             place = np.eye(self.net.widths[index + 1])[:, chosen]
             others = np.eye(len(place)) - place @ place.T
             shift = np.zeros(len(s)) if shifts is None else shifts[index]
@@ -61,10 +72,14 @@ class _LinearGroup(ContinuousGroup):
             out.append(others + place @ (s[:, None] * matrix / s) @ place.T)
             shift_in.append(place @ shift)
             shift_out.append(place @ (s * shift))
-        return Dense(tuple(into), tuple(out), tuple(shift_in), tuple(shift_out), self.net.weight_scales)
+        return Dense(
+            tuple(into), tuple(out), tuple(shift_in), tuple(shift_out), self.net.weight_scales
+        )
 
     def _mixing_fields(self) -> list[list[Fields]]:
-        """For each layer the fields δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}, (i, j) in row-major order."""
+        """For each layer the fields δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i}, (i, j) in
+        row-major order.
+        """
         layout = Layout(self.net)
         return [
             [
@@ -78,14 +93,18 @@ class _LinearGroup(ContinuousGroup):
 
 def _check_linear(net: Any, group: str) -> None:
     check_net(net, group)
-    neurons.require(net, group, neurons.is_linear, "is not linear", "hidden neurons with activation identity")
+    neurons.require(
+        net, group, neurons.is_linear, "is not linear", "hidden neurons with activation identity"
+    )
 
 
 @dataclass(frozen=True)
 class GeneralLinearGroup(_LinearGroup):
-    """GL of the linear neurons of each hidden layer: (W_l, b_l) ↦ (g_l W_l g_{l-1}⁻¹, g_l b_l).   [complexity, Eq. 3]
+    """GL of the linear neurons of each hidden layer: (W_l, b_l) ↦ (g_l W_l g_{l-1}⁻¹, g_l b_l).
+    [complexity, Eq. 3]
 
-    Coordinates are the entries of Ξ, row by row, layer by layer, with g = exp Ξ for the identity activation.
+    Coordinates are the entries of Ξ, row by row, layer by layer, with g = exp Ξ for the identity
+    activation.
 
     >>> nm.symmetry.GeneralLinearGroup(nm.MLP((2, 3, 2), "identity")).dimension
     9
@@ -116,17 +135,20 @@ class GeneralLinearGroup(_LinearGroup):
         return self._dense(mixers)
 
     def sample(self, *, key: Any) -> Dense:
-        """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components, condition number ≤ e."""
+        """U diag(e^u) V with U, V Haar-orthogonal and u uniform in [−½, ½]: both components,
+        condition number ≤ e.
+        """
         rng = host_generator(key)
         return self._dense([random_invertible(rng, len(s)) for s in self.slopes])
 
 
 @dataclass(frozen=True)
 class AffineGroup(_LinearGroup):
-    """GL with translations of the linear neurons of each hidden layer: z ↦ gz + t, undone by the next layer.
+    """GL with translations of the linear neurons of each hidden layer: z ↦ gz + t, undone by the
+    next layer.
 
-    b_l ↦ g_l b_l + t_l and b_{l+1} ↦ b_{l+1} − W_{l+1} g_l⁻¹ t_l. Needs biases. For each layer the coordinates are
-    those of GL followed by the translation.
+    b_l ↦ g_l b_l + t_l and b_{l+1} ↦ b_{l+1} − W_{l+1} g_l⁻¹ t_l. Needs biases. For each layer the
+    coordinates are those of GL followed by the translation.
 
     >>> nm.symmetry.AffineGroup(nm.MLP((2, 3, 2), "identity")).dimension
     12
@@ -138,7 +160,8 @@ class AffineGroup(_LinearGroup):
         _check_linear(self.net, "AffineGroup")
         if not self.net.bias:
             raise ValueError(
-                f"`net` is {self.net}, which has no biases to translate; AffineGroup needs bias=True: use GeneralLinearGroup."
+                f"`net` is {self.net}, which has no biases to translate; AffineGroup needs "
+                "bias=True: use GeneralLinearGroup."
             )
 
     @property
@@ -184,8 +207,9 @@ class AffineGroup(_LinearGroup):
 class OrthogonalGroup(_LinearGroup):
     """O(k) of the k linear neurons of each hidden layer, a subgroup of GL.   [riemann, Thm 14]
 
-    It preserves ‖θ‖ and every gradient norm, so nothing is gained by teleporting with it. Coordinates are the entries
-    of the antisymmetric Ξ above the diagonal. Linear neurons of one layer must share their slope.
+    It preserves ‖θ‖ and every gradient norm, so nothing is gained by teleporting with it.
+    Coordinates are the entries of the antisymmetric Ξ above the diagonal. Linear neurons of one
+    layer must share their slope.
 
     >>> nm.symmetry.OrthogonalGroup(nm.MLP((2, 3, 2), "identity")).dimension
     3
@@ -198,7 +222,8 @@ class OrthogonalGroup(_LinearGroup):
         for index, s in enumerate(self.slopes):
             if len(set(s.tolist())) > 1:
                 raise ValueError(
-                    f"`net` has linear neurons of slopes {sorted(set(s.tolist()))} in hidden layer {index + 1}; "
+                    f"`net` has linear neurons of slopes {sorted(set(s.tolist()))} in hidden "
+                    f"layer {index + 1}; "
                     "OrthogonalGroup needs one slope in each layer: use GeneralLinearGroup."
                 )
 
@@ -227,7 +252,9 @@ class OrthogonalGroup(_LinearGroup):
             k, above = len(s), np.triu_indices(len(s), 1)
             basis = np.zeros((len(above[0]), k, k), coordinates.dtype)
             basis[np.arange(len(above[0])), *above] = 1
-            upper = (coordinates[start : start + len(basis)] @ basis.reshape(-1, k * k)).reshape(k, k)
+            upper = (coordinates[start : start + len(basis)] @ basis.reshape(-1, k * k)).reshape(
+                k, k
+            )
             mixers.append(_expm((upper - upper.T) * s))
             start += len(basis)
         return self._dense(mixers)
@@ -239,7 +266,9 @@ class OrthogonalGroup(_LinearGroup):
 
 
 def _expm(matrix: Any) -> Any:
-    """exp of a small matrix. For tracers: Taylor's polynomial at 2⁻⁶ of it, squared six times; accurate for norms up to 16."""
+    """exp of a small matrix. For tracers: Taylor's polynomial at 2⁻⁶ of it, squared six times;
+    accurate for norms up to 16.
+    """
     if isinstance(matrix, np.ndarray):
         from scipy.linalg import expm
 

@@ -11,9 +11,11 @@ from neuromanifold.symmetry.groups.base import Composition, Element
 
 
 class Monomial(Element):
-    """z'_i = u_i z_{p(i)} before and a'_i = v_i a_{p(i)} after the activation of each layer, the output layer included.
+    """z'_i = u_i z_{p(i)} before and a'_i = v_i a_{p(i)} after the activation of each layer, the
+    output layer included.
 
-    On parameters: (W, b)'_i = u_i (W, b)_{p(i)} and V'_{·i} = V_{·p(i)} / v_i, V the next layer's weights.
+    On parameters: (W, b)'_i = u_i (W, b)_{p(i)} and V'_{·i} = V_{·p(i)} / v_i, V the next layer's
+    weights.
     """
 
     order: tuple[Any, ...]
@@ -55,7 +57,9 @@ def _inverse(order: Any) -> Any:
 
 
 def monomial(net: MLP, *, order: Any = None, into: Any = None, out: Any = None) -> Monomial:
-    """The element with the given hidden orders and factors; what is left out is the identity, and so is the output layer's."""
+    """The element with the given hidden orders and factors; what is left out is the identity,
+    and so is the output layer's.
+    """
     widths = net.widths[1:]
     identity, ones = [np.arange(w) for w in widths], [np.ones(w) for w in widths]
     into = ones[:-1] if into is None else into

@@ -11,12 +11,17 @@ from neuromanifold.models.mlp import MLP, Entry
 
 def by_neuron(entry: Entry, width: int, property_of: Callable[[Activation], Any]) -> np.ndarray:
     """A property of the activation, for each neuron of a layer."""
-    return np.concatenate([np.full(run.stop - run.start, property_of(a)) for a, run in per_neuron(entry, width)])
+    return np.concatenate(
+        [np.full(run.stop - run.start, property_of(a)) for a, run in per_neuron(entry, width)]
+    )
 
 
 def hidden(net: MLP, property_of: Callable[[Activation], Any]) -> list[np.ndarray]:
     """A property of the activation, for each neuron of each hidden layer."""
-    return [by_neuron(entry, width, property_of) for entry, width in zip(net.activation, net.widths[1:], strict=False)]
+    return [
+        by_neuron(entry, width, property_of)
+        for entry, width in zip(net.activation, net.widths[1:], strict=False)
+    ]
 
 
 def is_linear(activation: Activation) -> bool:
@@ -26,7 +31,9 @@ def is_linear(activation: Activation) -> bool:
 
 def linear_slope(activation: Activation) -> float:
     """s where σ(z) = sz, else nan."""
-    return activation.slopes[1] if activation.slopes is not None and is_linear(activation) else np.nan
+    return (
+        activation.slopes[1] if activation.slopes is not None and is_linear(activation) else np.nan
+    )
 
 
 def degree(activation: Activation) -> float:
@@ -44,7 +51,9 @@ def linear_neurons(net: MLP) -> list[np.ndarray]:
     return [np.flatnonzero(mask) for mask in hidden(net, is_linear)]
 
 
-def require(net: MLP, group: str, has: Callable[[Activation], bool], lacks: str, remedy: str) -> None:
+def require(
+    net: MLP, group: str, has: Callable[[Activation], bool], lacks: str, remedy: str
+) -> None:
     """Refuse a network no hidden neuron of which has the property, naming the property."""
     activations = [a for entry in net.activation for a, _ in per_neuron(entry, 1)]
     if not any(has(a) for a in activations):

@@ -16,7 +16,8 @@ from neuromanifold.symmetry.groups.neurons import by_neuron
 
 @dataclass(frozen=True)
 class PermutationGroup(AbstractGroup):
-    """Permutations of the hidden neurons, layer by layer, among neurons of equal activation.   [invariant, Def 4.2 (i)]
+    """Permutations of the hidden neurons, layer by layer, among neurons of equal activation.
+    [invariant, Def 4.2 (i)]
 
     (W_l, b_l) ↦ (P_l W_l P_{l-1}ᵀ, P_l b_l). A symmetry of every network with hidden neurons.
 
@@ -32,7 +33,9 @@ class PermutationGroup(AbstractGroup):
     @property
     def classes(self) -> tuple[tuple[np.ndarray, ...], ...]:
         """For each hidden layer: the sets of neurons of equal activation."""
-        return tuple(_classes(e, w) for e, w in zip(self.net.activation, self.net.widths[1:], strict=False))
+        return tuple(
+            _classes(e, w) for e, w in zip(self.net.activation, self.net.widths[1:], strict=False)
+        )
 
     @property
     def order(self) -> int:

@@ -22,7 +22,13 @@ from neuromanifold.symmetry.discovery.channels import Slot, slots_of
 from neuromanifold.symmetry.discovery.conditions import Problem
 from neuromanifold.symmetry.discovery.discover import discover, problem_of
 from neuromanifold.symmetry.discovery.named_groups import leaf_names
-from neuromanifold.symmetry.groups.base import AbstractGroup, Composition, ContinuousGroup, Element, check_net
+from neuromanifold.symmetry.groups.base import (
+    AbstractGroup,
+    Composition,
+    ContinuousGroup,
+    Element,
+    check_net,
+)
 from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup
 from neuromanifold.symmetry.groups.flow import FlowGroup
 from neuromanifold.symmetry.groups.linear import AffineGroup, GeneralLinearGroup
@@ -37,9 +43,10 @@ from neuromanifold.tangent.rank.fields import Fields, join
 class SymmetryGroup(ContinuousGroup):
     """The group that an architecture and its activations have: the product of `factors`.
 
-    Permutations, sign flips (odd or even activations), scalings (homogeneous activations; negative ones where
-    allowed), and for linear neurons GL, or with biases the affine group, which contains their scalings: those are
-    left out of the generators, so that `dimension` is the dimension of the group.
+    Permutations, sign flips (odd or even activations), scalings (homogeneous activations; negative
+    ones where allowed), and for linear neurons GL, or with biases the affine group, which contains
+    their scalings: those are left out of the generators, so that `dimension` is the dimension of
+    the group.
     """
 
     net: MLP
@@ -55,7 +62,9 @@ class SymmetryGroup(ContinuousGroup):
         """The number of elements: finite without continuous factors."""
         if self.dimension:
             return float("inf")
-        return float(np.prod([f.order for f in self.factors if isinstance(f, PermutationGroup | SignGroup)]))
+        return float(
+            np.prod([f.order for f in self.factors if isinstance(f, PermutationGroup | SignGroup)])
+        )
 
     @cached_property
     def _continuous(self) -> tuple[tuple[ContinuousGroup, np.ndarray], ...]:
@@ -75,7 +84,10 @@ class SymmetryGroup(ContinuousGroup):
     @cached_property
     def fields(self) -> Fields:
         """The generators of the continuous factors, one after the other."""
-        return join(self.net, [f.fields.combine(np.eye(f.dimension, dtype=np.int64)[k]) for f, k in self._continuous])
+        return join(
+            self.net,
+            [f.fields.combine(np.eye(f.dimension, dtype=np.int64)[k]) for f, k in self._continuous],
+        )
 
     def exponential(self, coordinates: Any) -> Element:
         """The product of the factors' exponentials."""
@@ -102,10 +114,11 @@ class SymmetryGroup(ContinuousGroup):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkGroup(Shown, AbstractGroup):
-    """The symmetries of any network by its graph: permutations and signs of each hidden axis, and the flows that `discover` found.
+    """The symmetries of any network by its graph: permutations and signs of each hidden axis, and
+    the flows that `discover` found.
 
-    `factors` are `PlaceGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along which the graph treats places
-    differently (windows, slices, masks, constants that vary).
+    `factors` are `PlaceGroup`s and, where a key was given, one `FlowGroup`. Left out: axes along
+    which the graph treats places differently (windows, slices, masks, constants that vary).
     """
 
     net: Model  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -126,7 +139,8 @@ class NetworkGroup(Shown, AbstractGroup):
         found = [f for f in self.factors if isinstance(f, FlowGroup)]
         if not found:
             raise TypeError(
-                "`group` holds permutations and signs alone: `nm.symmetry_group` was called without a key; "
+                "`group` holds permutations and signs alone: `nm.symmetry_group` was called "
+                "without a key; "
                 "pass `key=`, so that it seeks the continuous symmetries as well."
             )
         return found[0]
@@ -139,10 +153,16 @@ class NetworkGroup(Shown, AbstractGroup):
     def generators(self, params: Any) -> Float[Any, "g D"]:
         """Those of the continuous factor, none where none was sought."""
         flows = [f.generators(params) for f in self.factors if isinstance(f, FlowGroup)]
-        return flows[0] if flows else np.zeros((0, sum(np.size(leaf) for leaf in jax.tree.leaves(params))))
+        return (
+            flows[0]
+            if flows
+            else np.zeros((0, sum(np.size(leaf) for leaf in jax.tree.leaves(params))))
+        )
 
     def shortest(self, params: Any) -> Any:
-        """The point of the continuous factor's orbit that is nearest to the origin; the others keep distances."""
+        """The point of the continuous factor's orbit that is nearest to the origin; the others
+        keep distances.
+        """
         return self.flows.shortest(params)
 
     @property
@@ -166,15 +186,19 @@ def _sampled(factors: tuple[AbstractGroup, ...], key: Any) -> Element:
 @overload
 def symmetry_group(net: Model) -> SymmetryGroup: ...
 @overload
-def symmetry_group(net: Model, params: Any, x: Any = None, *, key: Any = None, batch: bool = False) -> NetworkGroup: ...
+def symmetry_group(
+    net: Model, params: Any, x: Any = None, *, key: Any = None, batch: bool = False
+) -> NetworkGroup: ...
 def symmetry_group(
     net: Model, params: Any = None, x: Any = None, *, key: Any = None, batch: bool = False
 ) -> SymmetryGroup | NetworkGroup:
     """The symmetries of an architecture with its activations, whatever the data.
 
-    Of an `nm.MLP` alone: a `SymmetryGroup`. Of any network at `params` and samples `x` (only shapes and sizes count): a `NetworkGroup`, the
-    permutations and signs of channels, units and heads that its graph shows, each tried at random parameters and inputs; with `key` also
-    the flows that `discover` finds. `batch=True` takes the whole `x` as one input (normalisation in training mode).
+    Of an `nm.MLP` alone: a `SymmetryGroup`. Of any network at `params` and samples `x` (only shapes
+    and sizes count): a `NetworkGroup`, the permutations and signs of channels, units and heads that
+    its graph shows, each tried at random parameters and inputs; with `key` also the flows that
+    `discover` finds. `batch=True` takes the whole `x` as one input (normalisation in training
+    mode).
 
     >>> nm.symmetry_group(nm.MLP((2, 3, 2, 1))).names, nm.symmetry_group(nm.MLP((2, 3, 2, 1))).dimension
     (('permutation', 'scaling'), 5)
@@ -204,7 +228,8 @@ def symmetry_group(
 def _of_network(f: Model, params: Any, x: Any, key: Any, batch: bool) -> NetworkGroup:
     if params is None or x is None:
         raise TypeError(
-            f"`{'params' if params is None else 'x'}` is None; pass parameters and samples together, or an nm.MLP alone."
+            f"`{'params' if params is None else 'x'}` is None; pass parameters and samples "
+            "together, or an nm.MLP alone."
         )
     refuse_tracers((params, x), "`symmetry_group`")
     with arithmetic():
@@ -226,11 +251,14 @@ _EQUAL = 1e-9
 def place_groups(problem: Problem) -> tuple[PlaceGroup, ...]:
     """A group for every hidden axis whose places f does not tell apart.
 
-    Hidden: parameters have it, neither input nor output has. Sign flips of one place are sought among all sets of slots where there are
-    at most eleven slots, else among the small sets and their complements.
+    Hidden: parameters have it, neither input nor output has. Sign flips of one place are sought
+    among all sets of slots where there are at most eleven slots, else among the small sets and
+    their complements.
     """
     labels, count, names = problem.labels, len(problem.shapes), leaf_names(problem.params)
-    outside = {a for axes in (*labels.inputs[count:], *labels.outputs) for axis in axes for a in axis}
+    outside = {
+        a for axes in (*labels.inputs[count:], *labels.outputs) for axis in axes for a in axis
+    }
     found = []
     for atom, slots in _slots(problem).items():
         if atom in outside or atom in labels.rigid or not problem.is_moving(atom):
@@ -258,10 +286,14 @@ def _has_faster(problem: Problem, atom: int) -> bool:
 
 
 def _flips(problem: Problem, slots: tuple[Slot, ...]) -> tuple[tuple[tuple[int, ...], ...], str]:
-    """Generators of the sets of slots that may change sign at one place, and among which sets they were sought."""
+    """Generators of the sets of slots that may change sign at one place, and among which sets
+    they were sought.
+    """
     patterns, sought = _patterns(len(slots))
     for draws in (2, _DRAWS):  # most fall at the first two
-        patterns = patterns[_unchanged(problem, slots, patterns, draws)] if len(patterns) else patterns
+        patterns = (
+            patterns[_unchanged(problem, slots, patterns, draws)] if len(patterns) else patterns
+        )
     return tuple(tuple(np.flatnonzero(row).tolist()) for row in _independent(patterns)), sought
 
 
@@ -276,11 +308,17 @@ def _patterns(count: int) -> tuple[np.ndarray, str]:
     rows = np.zeros((len(chosen), count), bool)
     for row, each in zip(rows, chosen, strict=True):
         row[each] = True
-    return np.concatenate([rows, ~rows[1:]]), f"sets of at most {most} of {count} slots and their complements"
+    return np.concatenate(
+        [rows, ~rows[1:]]
+    ), f"sets of at most {most} of {count} slots and their complements"
 
 
-def _unchanged(problem: Problem, slots: tuple[Slot, ...], patterns: np.ndarray, draws: int) -> np.ndarray:
-    """Which sets of slots keep f when one place of them changes sign, at all of some random parameters and inputs."""
+def _unchanged(
+    problem: Problem, slots: tuple[Slot, ...], patterns: np.ndarray, draws: int
+) -> np.ndarray:
+    """Which sets of slots keep f when one place of them changes sign, at all of some random
+    parameters and inputs.
+    """
     rng = np.random.default_rng(0)
     place = np.where(np.arange(slots[0].size) == rng.integers(slots[0].size), -1.0, 1.0)
     signs = [slot.spread(place) for slot in slots]

@@ -17,10 +17,12 @@ from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
 
 @dataclass(frozen=True)
 class ScalingGroup(ContinuousGroup):
-    """Rescalings of neurons homogeneous of degree d: incoming weights and bias × c, outgoing weights × c^{−d}.   [teleport, Eq. 5]
+    """Rescalings of neurons homogeneous of degree d: incoming weights and bias × c, outgoing
+    weights × c^{−d}.   [teleport, Eq. 5]
 
-    c > 0, and c < 0 as well where σ(cz) = c^d σ(z) holds for all real c (identity, power). Neurons that are not
-    homogeneous stay. Coordinates are ξ = log c, one for each homogeneous neuron in network order.
+    c > 0, and c < 0 as well where σ(cz) = c^d σ(z) holds for all real c (identity, power). Neurons
+    that are not homogeneous stay. Coordinates are ξ = log c, one for each homogeneous neuron in
+    network order.
 
     >>> group = nm.symmetry.ScalingGroup(nm.MLP((1, 1, 1), nm.power(2), bias=False))
     >>> g = group.element(np.log([2.0]))
@@ -70,7 +72,9 @@ class ScalingGroup(ContinuousGroup):
         return monomial(self.net, into=into, out=out)
 
     def clip(self, coordinates: Any, bound: float) -> Any:
-        """Γ multiplies a weight between neurons j and i by c_j^d/c_i, so |log c| ≤ log(bound)/(1 + d) keeps ‖Γ‖ ≤ bound."""
+        """Γ multiplies a weight between neurons j and i by c_j^d/c_i, so |log c| ≤ log(bound)/(1
+        + d) keeps ‖Γ‖ ≤ bound.
+        """
         largest = max(float(np.nanmax(d, initial=0.0)) for d in self.degrees)
         limit = np.log(bound) / (1 + largest)
         return jnp.clip(coordinates, -limit, limit)
@@ -87,10 +91,15 @@ class ScalingGroup(ContinuousGroup):
         real = np.concatenate(neurons.hidden(self.net, neurons.is_real))
         signs = np.where(flips & real, -1.0, 1.0)
         by_layer = np.split(signs, np.cumsum(self.net.widths[1:-1])[:-1])
-        out = [s ** np.nan_to_num(d) for s, d in zip(by_layer, map(_integer, self.degrees), strict=True)]
+        out = [
+            s ** np.nan_to_num(d)
+            for s, d in zip(by_layer, map(_integer, self.degrees), strict=True)
+        ]
         return monomial(self.net, into=by_layer, out=out)
 
 
 def _integer(degrees: np.ndarray) -> np.ndarray:
-    """Degrees that allow negative factors are whole numbers; the parity of the others is not asked for."""
+    """Degrees that allow negative factors are whole numbers; the parity of the others is not
+    asked for.
+    """
     return np.where(degrees == np.round(degrees), degrees, 0.0)

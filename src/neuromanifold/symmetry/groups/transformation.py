@@ -1,4 +1,6 @@
-"""How gradient, Hessian and kernel change under a symmetry θ' = g(θ).   [teleport, Sec. 3.2, App. D.2]"""
+"""How gradient, Hessian and kernel change under a symmetry θ' = g(θ).
+[teleport, Sec. 3.2, App. D.2]
+"""
 
 import functools
 import operator
@@ -20,11 +22,12 @@ Matrix = Float[np.ndarray, "D D"]
 
 
 class Transformation(Shown, eqx.Module):
-    """Γ = (Dg)^{−T} and the second derivatives T_{μρσ} = ∂_μ∂_ρ g_σ of a symmetry at θ, as dense arrays.
+    """Γ = (Dg)^{−T} and the second derivatives T_{μρσ} = ∂_μ∂_ρ g_σ of a symmetry at θ, as dense
+    arrays.
 
-    With Γ_{αβ} so defined (Γ⁻¹_{αβ} = ∂g_β/∂θ_α, the paper's Eq. 15), at θ' = g(θ) and for an invariant L or F:
-    ∇L ↦ Γ∇L;  H ↦ ΓHΓᵀ − Γ(∂²g·Γ∇L)Γᵀ;  JJᵀ ↦ JΓᵀΓJᵀ.
-    The paper prints ΓᵀHΓ in Eq. 22; its own Eq. 67, with indices, is ΓHΓᵀ, and only that holds unless Γ is symmetric.
+    With Γ_{αβ} so defined (Γ⁻¹_{αβ} = ∂g_β/∂θ_α, the paper's Eq. 15), at θ' = g(θ) and for an
+    invariant L or F: ∇L ↦ Γ∇L;  H ↦ ΓHΓᵀ − Γ(∂²g·Γ∇L)Γᵀ;  JJᵀ ↦ JΓᵀΓJᵀ. The paper prints ΓᵀHΓ in
+    Eq. 22; its own Eq. 67, with indices, is ΓHΓᵀ, and only that holds unless Γ is symmetric.
     """
 
     gamma: Matrix
@@ -56,7 +59,8 @@ class Transformation(Shown, eqx.Module):
 
 
 def transformation(g: Element, params: Any, *, second: bool = False) -> Transformation:
-    """Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers, for small networks).
+    """Γ = (Dg)^{−T} of a symmetry at θ, in float64; with `second=True` also ∂²g (D³ numbers, for
+    small networks).
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> params = (nm.Layer(np.array([[1.0]])), nm.Layer(np.array([[1.0]])))
@@ -90,7 +94,8 @@ def _second_derivative(g: Element, params: Any) -> Any:
 
 
 def gamma_norm(g: Element, params: Any) -> float:
-    """‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ without forming a matrix.
+    """‖Γ‖: read off for elements that permute and rescale, otherwise by Lanczos on ΓΓᵀ without
+    forming a matrix.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> g = nm.symmetry.ScalingGroup(net).element(np.log([4.0]))
@@ -106,7 +111,9 @@ def gamma_norm(g: Element, params: Any) -> float:
     with arithmetic():
         g, back, params = promote((g, g.inverse, params), np.float64)
         moved, size = g.act(params), ravel_pytree(params)[0].size
-        return float(np.sqrt(largest_eigenpairs(Product(_product), (back, moved), size, 1).values[0]))
+        return float(
+            np.sqrt(largest_eigenpairs(Product(_product), (back, moved), size, 1).values[0])
+        )
 
 
 def _product(back: Element, moved: Any, v: Any) -> Any:

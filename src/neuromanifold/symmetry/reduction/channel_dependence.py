@@ -1,16 +1,21 @@
-"""What a network does with the places of a hidden axis, read from its operations: why a reduction holds at every input.
+"""What a network does with the places of a hidden axis, read from its operations: why a reduction
+holds at every input.
 
-Let w_i be all parameters that write channel i, r_i all that read it. Operation by operation, a value that has the axis is at place i
-a function φ(w_i, …) of what writes this place and of values without the axis, with the same φ at every place (*apart*): entrywise
-functions, products with values without the axis, sums and maxima over other axes. It is *homogeneous* where φ(tw) = tφ(w) for
-t > 0, *linear* where it is linear in w. The axis ends in products with parameters, Σ_i r_i φ(w_i, …), and nowhere else.
+Let w_i be all parameters that write channel i, r_i all that read it. Operation by operation, a
+value that has the axis is at place i a function φ(w_i, …) of what writes this place and of values
+without the axis, with the same φ at every place (*apart*): entrywise functions, products with
+values without the axis, sums and maxima over other axes. It is *homogeneous* where φ(tw) = tφ(w)
+for t > 0, *linear* where it is linear in w. The axis ends in products with parameters, Σ_i r_i
+φ(w_i, …), and nowhere else.
 
-Then, by induction over the operations, all values without the axis stay the same at every input when
+Then, by induction over the operations, all values without the axis stay the same at every input
+when
 - a channel with r_i = 0 goes (apart), or one with w_i = 0 (homogeneous: φ(0) = 0);
 - w_i = t w_j, t > 0, and r_j + t r_i takes the place of r_j (apart for t = 1, else homogeneous);
 - W and R are replaced by others with the same RᵀW (linear: f sees Σ_i r_i ⊗ w_i alone).
-Where no value of the data meets a channel but by its weights (*steady*), one whose weights are zero is a function of its biases: where
-it is zero at one sample it is at all. Any operation that is not known here leaves the axis without a nature: nothing is claimed then.
+Where no value of the data meets a channel but by its weights (*steady*), one whose weights are zero
+is a function of its biases: where it is zero at one sample it is at all. Any operation that is not
+known here leaves the axis without a nature: nothing is claimed then.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +43,8 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Nature:
-    """The kind of a value that has the axis (the weakest of all of them), and whether data meet it by weights alone.
+    """The kind of a value that has the axis (the weakest of all of them), and whether data meet it
+    by weights alone.
 
     `exits` are the values that are read, where the axis ends.
     """
@@ -57,14 +63,18 @@ class Nature:
 
 @dataclass(frozen=True)
 class _Gate:
-    """Truth values at each place: homogeneous where they do not change when w is multiplied by t > 0."""
+    """Truth values at each place: homogeneous where they do not change when w is multiplied by t
+    > 0.
+    """
 
     nature: Nature
 
 
 SOURCE = Nature(Kind.LINEAR, True)
 _READER, _SAME, _DATA, _ZERO = "reads the axis", "the same at every place", "of the data", "zero"
-"""What else an operand can be: parameters whose product sums over the axis; a value without the axis, or constant along it."""
+"""What else an operand can be: parameters whose product sums over the axis; a value without the
+axis, or constant along it.
+"""
 Operand = Nature | _Gate | str
 _MOVES = {
     "reshape", "transpose", "squeeze", "expand_dims", "broadcast_in_dim", "copy", "slice", "rev", "neg", "reduce_sum",
@@ -91,12 +101,17 @@ def nature_of(graph: Graph, channels: Channels) -> Nature | None:
         return None
 
 
-def zero_channels(graph: Graph, channels: Channels, nature: Nature, arrays: Arrays, sample: Arrays) -> np.ndarray:
+def zero_channels(
+    graph: Graph, channels: Channels, nature: Nature, arrays: Arrays, sample: Arrays
+) -> np.ndarray:
     """Which channels are zero wherever they are read, at one sample."""
     labels = axis_labels(graph.program)
     with arithmetic():
         found = interpret(
-            graph.program, [*map(jnp.asarray, arrays), *map(jnp.asarray, sample)], None, wanted=nature.exits
+            graph.program,
+            [*map(jnp.asarray, arrays), *map(jnp.asarray, sample)],
+            None,
+            wanted=nature.exits,
         )
     loud = np.zeros(channels.size, bool)
     for value, a in zip(nature.exits, found[len(graph.program.outputs) :], strict=True):
@@ -124,9 +139,13 @@ class _Reading:
         for node in self.program.nodes:
             before, after = (sum(map(self.places, ids)) for ids in (node.inputs, node.outputs))
             if before or after:
-                self.known |= dict.fromkeys(node.outputs, self.result(node) if before else self.spread(node))
+                self.known |= dict.fromkeys(
+                    node.outputs, self.result(node) if before else self.spread(node)
+                )
         found = [value for value in self.known.values() if isinstance(value, Nature)]
-        return Nature(min(each.kind for each in found), all(each.steady for each in found), tuple(self.exits))
+        return Nature(
+            min(each.kind for each in found), all(each.steady for each in found), tuple(self.exits)
+        )
 
     def places(self, value: int) -> int:
         """On how many axes of a value the channels are."""
@@ -214,11 +233,17 @@ def _channel(operand: Operand) -> Nature:
 
 
 def _joined(operands: Sequence[Operand], kind: Kind = Kind.LINEAR) -> Nature:
-    """That of a sum or a choice of values: homogeneous still beside zero, no more than apart beside another constant."""
+    """That of a sum or a choice of values: homogeneous still beside zero, no more than apart
+    beside another constant.
+    """
     found = SOURCE.at_most(kind)
     for operand in operands:
         if operand != _ZERO:
-            found &= Nature(Kind.APART, operand == _SAME) if operand in (_SAME, _DATA) else _channel(operand)
+            found &= (
+                Nature(Kind.APART, operand == _SAME)
+                if operand in (_SAME, _DATA)
+                else _channel(operand)
+            )
     return found
 
 
@@ -248,7 +273,11 @@ def _chosen(at: _Reading, node: Node, operands: list[Operand]) -> Operand:
     which, *cases = operands
     if at.program.values[node.outputs[0]].real:
         found = _joined(cases)
-        return found & which.nature if isinstance(which, _Gate) else at.multiplied(found, [node.inputs[0]])
+        return (
+            found & which.nature
+            if isinstance(which, _Gate)
+            else at.multiplied(found, [node.inputs[0]])
+        )
     raise _Unknown
 
 
@@ -258,7 +287,9 @@ def _scaled(at: _Reading, node: Node, operands: list[Operand]) -> Operand:
         raise _Unknown
     if len(channels) == 2 or (node.operation == "div" and not isinstance(operands[0], Nature)):
         return _joined([_SAME, *channels])
-    return at.multiplied(channels[0], [i for i, o in zip(node.inputs, operands, strict=True) if o is not channels[0]])
+    return at.multiplied(
+        channels[0], [i for i, o in zip(node.inputs, operands, strict=True) if o is not channels[0]]
+    )
 
 
 _RULES: dict[str, Rule] = {

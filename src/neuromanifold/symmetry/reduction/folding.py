@@ -1,9 +1,12 @@
-"""Scales and shifts of parameters alone, folded into the weights beside them: normalisation in evaluation mode, gains of any norm.
+"""Scales and shifts of parameters alone, folded into the weights beside them: normalisation in
+evaluation mode, gains of any norm.
 
-An affine chain of a graph is v = A ⊙ n + B, n a value that depends on the sample, A and B functions of parameters alone (gain, shift, mean,
-variance). Where n is the product with a weight W, or where all readers of v are products with weights W_j, the chain can stand at
-neutral values (gain 1, variance 1, mean 0): W takes over A / A_neutral, the chain's last shift b what is missing of B. Where a shift
-is added to each of the products W_j v, these take over W_j b, and b can be zero. The leaves at neutral values are no parameters any more.
+An affine chain of a graph is v = A ⊙ n + B, n a value that depends on the sample, A and B functions
+of parameters alone (gain, shift, mean, variance). Where n is the product with a weight W, or where
+all readers of v are products with weights W_j, the chain can stand at neutral values (gain 1,
+variance 1, mean 0): W takes over A / A_neutral, the chain's last shift b what is missing of B.
+Where a shift is added to each of the products W_j v, these take over W_j b, and b can be zero. The
+leaves at neutral values are no parameters any more.
 """
 
 from collections import defaultdict
@@ -23,14 +26,24 @@ from neuromanifold.graph.uses import Leaf, Use, entries, leaves
 from neuromanifold.models.arguments import Model
 
 Arrays = list[np.ndarray]
-_MOVES = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "convert_element_type", "copy")
+_MOVES = (
+    "broadcast_in_dim",
+    "reshape",
+    "squeeze",
+    "expand_dims",
+    "transpose",
+    "convert_element_type",
+    "copy",
+)
 _SCALES, _SHIFTS = ("mul", "div"), ("add", "sub", "add_any")
 _SAME = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """A model whose leaves in `neutral` are constants: parameters have None there. A pure function of its parameters."""
+    """A model whose leaves in `neutral` are constants: parameters have None there. A pure
+    function of its parameters.
+    """
 
     f: Model
     structure: Any
@@ -40,17 +53,23 @@ class Folded:
         """f with the neutral values in place."""
         given = iter(jax.tree.leaves(params))
         count = self.structure.num_leaves
-        full = [jnp.asarray(self.neutral[k]) if k in self.neutral else next(given) for k in range(count)]
+        full = [
+            jnp.asarray(self.neutral[k]) if k in self.neutral else next(given) for k in range(count)
+        ]
         return self.f(self.structure.unflatten(full), x)
 
     def parameters(self, arrays: Sequence[Any]) -> Any:
         """The tree of all leaves without the neutral ones."""
-        return self.structure.unflatten([None if k in self.neutral else a for k, a in enumerate(arrays)])
+        return self.structure.unflatten(
+            [None if k in self.neutral else a for k, a in enumerate(arrays)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The value where it starts, the nodes of which each reads the last, and the value where it ends."""
+    """The value where it starts, the nodes of which each reads the last, and the value where it
+    ends.
+    """
 
     start: int
     nodes: tuple[tuple[Node, int], ...]
@@ -107,7 +126,11 @@ class Folding:
                 if value in self.of_sample and value not in inside:
                     chain = self.starting(value)
                     inside |= {n.outputs[0] for n, _ in chain.nodes}
-                    found += [chain] if any(n.operation in (*_SCALES, *_SHIFTS) for n, _ in chain.nodes) else []
+                    found += (
+                        [chain]
+                        if any(n.operation in (*_SCALES, *_SHIFTS) for n, _ in chain.nodes)
+                        else []
+                    )
         return tuple(found)
 
     def starting(self, value: int) -> Chain:
@@ -123,23 +146,31 @@ class Folding:
         return Chain(start, tuple(nodes), value)
 
     def _position(self, node: Node, value: int) -> int | None:
-        """Which operand the chain is, where the node is affine in it and its other operand a matter of parameters."""
+        """Which operand the chain is, where the node is affine in it and its other operand a
+        matter of parameters.
+        """
         if node.operation in _MOVES or node.operation == "neg":
             return 0
         if node.operation not in (*_SCALES, *_SHIFTS) or node.inputs[0] == node.inputs[1]:
             return None
         at = node.inputs.index(value)
-        fits = not (node.operation == "div" and at == 1) and node.inputs[1 - at] not in self.of_sample
+        fits = (
+            not (node.operation == "div" and at == 1) and node.inputs[1 - at] not in self.of_sample
+        )
         return at if fits else None
 
     def leaves_of(self, chain: Chain) -> list[int]:
         """The leaves that A and B are made of, in the order in which the chain meets them."""
         found: list[int] = []
         for node, at in chain.nodes:
-            for other in (i for k, i in enumerate(node.inputs) if k != at and i not in self.program.constants):
+            for other in (
+                i for k, i in enumerate(node.inputs) if k != at and i not in self.program.constants
+            ):
                 needed = {i for n in self.program.slice([other]).nodes for i in n.inputs} | {other}
                 found += [
-                    k for k, i in enumerate(self.program.inputs[: len(self.uses)]) if i in needed and k not in found
+                    k
+                    for k, i in enumerate(self.program.inputs[: len(self.uses)])
+                    if i in needed and k not in found
                 ]
         return found
 
@@ -148,12 +179,17 @@ class Folding:
         others = [i for node, at in chain.nodes for k, i in enumerate(node.inputs) if k != at]
         part = self.program.slice(others)
         sample = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.graph.sample)]
-        known = dict(zip(others, interpret(part, [*map(jnp.asarray, arrays), *sample], None), strict=True))
+        known = dict(
+            zip(others, interpret(part, [*map(jnp.asarray, arrays), *sample], None), strict=True)
+        )
         shape = self.program.values[chain.start].shape
         A, B = jnp.ones(shape), jnp.zeros(shape)
         for node, at in chain.nodes:
             if node.operation in _SHIFTS:
-                A, B = _applied(node, at, A, known) - _applied(node, at, 0 * A, known), _applied(node, at, B, known)
+                A, B = (
+                    _applied(node, at, A, known) - _applied(node, at, 0 * A, known),
+                    _applied(node, at, B, known),
+                )
             else:
                 A, B = _applied(node, at, A, known), _applied(node, at, B, known)
         return np.asarray(A), np.asarray(B)
@@ -187,7 +223,9 @@ class Folding:
             places = _summed(use) if use is not None and use.node is node else None
             if use is None or places is None:
                 return None
-            found.append(Weight(leaf, self._entries(leaf, use), places[1], np.indices(shape)[places[0]]))
+            found.append(
+                Weight(leaf, self._entries(leaf, use), places[1], np.indices(shape)[places[0]])
+            )
         return found if found and chain.end not in self.program.outputs else None
 
     def _operand(self, use: Use) -> tuple[int, ...]:
@@ -199,7 +237,9 @@ class Folding:
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """A leaf, its entries as its product has them, the axis of these that meets the chain, and the place on it of each entry of the end."""
+    """A leaf, its entries as its product has them, the axis of these that meets the chain, and
+    the place on it of each entry of the end.
+    """
 
     leaf: int
     entries: np.ndarray
@@ -207,7 +247,9 @@ class Weight:
     place: np.ndarray
 
     def scaled(self, a: np.ndarray, factor: np.ndarray) -> np.ndarray | None:
-        """The leaf times the factors of the chain's end, or None where entries of one place differ."""
+        """The leaf times the factors of the chain's end, or None where entries of one place
+        differ.
+        """
         scale = np.ones(self.entries.shape[self.axis])
         scale[self.place.ravel()] = factor.ravel()
         if not (np.abs(scale[self.place] - factor) <= _SAME * np.abs(factor)).all():
@@ -219,7 +261,8 @@ class Weight:
 
 
 def _applied(node: Node, at: int, a: Any, known: Mapping[int, Any]) -> Any:
-    """The node's result where the chain has the value `a`, in float64: what the network rounds to in between is left to the test that
+    """The node's result where the chain has the value `a`, in float64: what the network rounds to
+    in between is left to the test that
     follows."""
     if node.operation == "convert_element_type":
         return a
@@ -228,7 +271,9 @@ def _applied(node: Node, at: int, a: Any, known: Mapping[int, Any]) -> Any:
 
 
 def _given(use: Use, count: int, axes: int) -> tuple[int, int] | None:
-    """(axis of the product, axis of the weight) where the product has one axis of the weight's own."""
+    """(axis of the product, axis of the weight) where the product has one axis of the weight's
+    own.
+    """
     if use.node.operation == "conv_general_dilated":
         numbers = use.node.options["dimension_numbers"]
         return (numbers.out_spec[1], numbers.rhs_spec[0]) if use.operand == 1 else None
@@ -246,11 +291,19 @@ def _summed(use: Use) -> tuple[int, int] | None:
         plain = use.operand == 1 and use.node.options["feature_group_count"] == 1
         return (numbers.lhs_spec[1], numbers.rhs_spec[1]) if plain else None
     contracted = use.node.options["dimension_numbers"][0]
-    return (contracted[1 - use.operand][0], contracted[use.operand][0]) if len(contracted[0]) == 1 else None
+    return (
+        (contracted[1 - use.operand][0], contracted[use.operand][0])
+        if len(contracted[0]) == 1
+        else None
+    )
 
 
-def folded(folding: Folding, chain: Chain, arrays: Arrays) -> tuple[Arrays, dict[int, np.ndarray]] | None:
-    """The parameters with the chain at neutral values, and those of its leaves that are neutral now; None where it cannot be."""
+def folded(
+    folding: Folding, chain: Chain, arrays: Arrays
+) -> tuple[Arrays, dict[int, np.ndarray]] | None:
+    """The parameters with the chain at neutral values, and those of its leaves that are neutral
+    now; None where it cannot be.
+    """
     own = folding.leaves_of(chain)
     written = folding.writer(chain)
     read = None if written else folding.readers(chain)
@@ -263,11 +316,15 @@ def folded(folding: Folding, chain: Chain, arrays: Arrays) -> tuple[Arrays, dict
         return None
     found = list(arrays)
     for k in rest:
-        scales = not np.allclose(folding.affine(chain, _put(arrays, k, arrays[k] + 1.0))[0], A, rtol=_SAME)
+        scales = not np.allclose(
+            folding.affine(chain, _put(arrays, k, arrays[k] + 1.0))[0], A, rtol=_SAME
+        )
         found[k] = np.full_like(arrays[k], 1.0 if scales else 0.0)
     neutral = {k: found[k] for k in rest}
     A_neutral, B_neutral = folding.affine(chain, found)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a gain of zero cannot be taken out; refused below
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # a gain of zero cannot be taken out; refused below
         factor = A / A_neutral
         target = B if written else B / factor
     if not np.isfinite(factor).all() or not np.isfinite(target).all():
@@ -286,18 +343,28 @@ def folded(folding: Folding, chain: Chain, arrays: Arrays) -> tuple[Arrays, dict
     return found, neutral
 
 
-def shifted(folding: Folding, chain: Chain, arrays: Arrays) -> tuple[Arrays, dict[int, np.ndarray]] | None:
-    """The parameters with the chain's shift at zero, where every product that reads the chain is followed by a shift that takes it over."""
+def shifted(
+    folding: Folding, chain: Chain, arrays: Arrays
+) -> tuple[Arrays, dict[int, np.ndarray]] | None:
+    """The parameters with the chain's shift at zero, where every product that reads the chain is
+    followed by a shift that takes it over.
+    """
     own, read = folding.leaves_of(chain), folding.readers(chain)
     A, B = folding.affine(chain, arrays)
-    shift = _shift(folding, chain, arrays, own, A) if own and read and chain.start not in folding.products else None
+    shift = (
+        _shift(folding, chain, arrays, own, A)
+        if own and read and chain.start not in folding.products
+        else None
+    )
     if shift is None or read is None:
         return None
     found = _put(arrays, shift, np.zeros_like(arrays[shift]))
     rest = B - folding.affine(chain, found)[1]
     for weight in read:
         node = folding.products_of[weight.leaf].node
-        if node.operation != "dot_general":  # at the edge of an image a shift is not the same everywhere
+        if (
+            node.operation != "dot_general"
+        ):  # at the edge of an image a shift is not the same everywhere
             return None
         operand = jnp.asarray(arrays[weight.leaf].ravel()[weight.entries])
         given = [jnp.asarray(rest) if i == chain.end else operand for i in node.inputs]
@@ -318,23 +385,33 @@ def _put(arrays: Arrays, k: int, a: np.ndarray) -> Arrays:
     return [a if i == k else other for i, other in enumerate(arrays)]
 
 
-def _shift(folding: Folding, chain: Chain, arrays: Arrays, own: list[int], A: np.ndarray) -> int | None:
+def _shift(
+    folding: Folding, chain: Chain, arrays: Arrays, own: list[int], A: np.ndarray
+) -> int | None:
     """The last leaf that is added to the chain and nothing else."""
     for k in reversed(own):
         at = [folding.affine(chain, _put(arrays, k, arrays[k] + step)) for step in (0.0, 1.0, 2.0)]
         once, twice = at[1][1] - at[0][1], at[2][1] - at[0][1]
-        alike = all(np.allclose(a, A, rtol=_SAME) for a, _ in at) and np.allclose(twice, 2 * once, rtol=1e-9)
+        alike = all(np.allclose(a, A, rtol=_SAME) for a, _ in at) and np.allclose(
+            twice, 2 * once, rtol=1e-9
+        )
         if alike and (once != 0).all():
             return k
     return None
 
 
-def _solved(folding: Folding, chain: Chain, arrays: Arrays, k: int, target: np.ndarray) -> np.ndarray:
+def _solved(
+    folding: Folding, chain: Chain, arrays: Arrays, k: int, target: np.ndarray
+) -> np.ndarray:
     """The shift with which B is the target, as the mean over the entries that it reaches."""
     index = np.arange(arrays[k].size, dtype=np.float64).reshape(arrays[k].shape)
-    none, ones, numbered = (folding.affine(chain, _put(arrays, k, a))[1] for a in (0 * index, 0 * index + 1, index))
+    none, ones, numbered = (
+        folding.affine(chain, _put(arrays, k, a))[1] for a in (0 * index, 0 * index + 1, index)
+    )
     slope = ones - none
     place = np.rint((numbered - none) / slope).astype(int).ravel()
     wanted = ((target - none) / slope).ravel()
     sums, counts = np.bincount(place, wanted, index.size), np.bincount(place, minlength=index.size)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), arrays[k].ravel()).reshape(index.shape)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), arrays[k].ravel()).reshape(
+        index.shape
+    )

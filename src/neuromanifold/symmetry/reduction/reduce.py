@@ -13,16 +13,31 @@ from neuromanifold.graph.numbers import Rationals
 from neuromanifold.graph.uses import leaves
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.adapters.torch.conversion import to_graph_module
-from neuromanifold.models.adapters.torch.program_writer import program_graph, read_from_file, write_program
+from neuromanifold.models.adapters.torch.program_writer import (
+    program_graph,
+    read_from_file,
+    write_program,
+)
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import save
 from neuromanifold.numerics.precision import boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result, counted, follows
-from neuromanifold.numerics.validation import check_params, check_sample, indefinite, leading_axis, sample_arrays
+from neuromanifold.numerics.validation import (
+    check_params,
+    check_sample,
+    indefinite,
+    leading_axis,
+    sample_arrays,
+)
 from neuromanifold.regions.signs import Signs
-from neuromanifold.symmetry.reduction.narrowing import PROBES, Narrowed, narrowed, smaller_parameters
+from neuromanifold.symmetry.reduction.narrowing import (
+    PROBES,
+    Narrowed,
+    narrowed,
+    smaller_parameters,
+)
 from neuromanifold.symmetry.reduction.rewriting import Removal, begin, exhausted, finish
 from neuromanifold.tangent.rank.geometry import Geometry
 
@@ -35,12 +50,14 @@ _WALKED_PRODUCTS = 2 * 10**4
 class Reduction(Result):
     """A smaller network with its evidence.
 
-    `deviation` is the largest |f_small − f| over the sample (over random inputs when there is none); `exact` says
-    that it was computed in rational arithmetic, so that it is what the parameters' own rounding costs and nothing else.
-    `removed` lists what went and why, each step with the reason why it holds at every input (`everywhere`), where there is one.
-    The networks are equal everywhere if every step is (`proved`), up to the rounding of the parameters. `on_sample` says whether a step is
-    claimed on the sample and the linear regions that it meets only; steps that are neither were tested on it and on 256 wide inputs.
-    `whole` is the network at its first widths, with zeros for what went (None for perceptrons).
+    `deviation` is the largest |f_small − f| over the sample (over random inputs when there is
+    none); `exact` says that it was computed in rational arithmetic, so that it is what the
+    parameters' own rounding costs and nothing else. `removed` lists what went and why, each step
+    with the reason why it holds at every input (`everywhere`), where there is one. The networks are
+    equal everywhere if every step is (`proved`), up to the rounding of the parameters. `on_sample`
+    says whether a step is claimed on the sample and the linear regions that it meets only; steps
+    that are neither were tested on it and on 256 wide inputs. `whole` is the network at its first
+    widths, with zeros for what went (None for perceptrons).
     """
 
     net: Any
@@ -63,38 +80,50 @@ class Reduction(Result):
         return any(removal.on_sample for removal in self.removed)
 
     def to_torch(self, module: Any = None, *, example: Any) -> Any:
-        """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch: `nm.from_torch(module, example=example)`.
+        """The smaller network as an `fx.GraphModule`, of a network that came from PyTorch:
+        `nm.from_torch(module, example=example)`.
 
-        Its graph is the module's at fewer parameters, which are named as before. Where a layer does not take them (a normalisation whose
-        statistics are not among them, grouped convolutions), the graph first puts them at their places among zeros; what was folded is a
-        buffer. Values are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers where
-        they can be resized. A network from a `.pt2` file needs no `module`: its graph is built from the program that was read.
+        Its graph is the module's at fewer parameters, which are named as before. Where a layer does
+        not take them (a normalisation whose statistics are not among them, grouped convolutions),
+        the graph first puts them at their places among zeros; what was folded is a buffer. Values
+        are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the
+        module's own layers where they can be resized. A network from a `.pt2` file needs no
+        `module`: its graph is built from the program that was read.
         """
         if self.whole is None or not isinstance(self.params, dict):
-            raise TypeError(f"the reduced network is {indefinite(self.net)}, not one that `nm.from_torch` gave.")
+            raise TypeError(
+                f"the reduced network is {indefinite(self.net)}, not one that `nm.from_torch` gave."
+            )
         smaller = smaller_parameters(self.whole, self.params)
         if module is not None:
             return to_graph_module(module, smaller, example)
         if not read_from_file(self.whole.model):
             raise TypeError(
-                "`module` is missing: the network came from a module, not from a .pt2 file; pass the module."
+                "`module` is missing: the network came from a module, not from a .pt2 file; pass "
+                "the module."
             )
         return program_graph(self.whole.model, smaller, example)
 
     def save(self, path: str | Path, *, example: Any = None) -> Path:
-        """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what came from a `.pt2` file as one again.
+        """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what
+        came from a `.pt2` file as one again.
 
-        Writing a `.pt2` needs PyTorch (reading does not) and `example`, one batch of the network's input. The arguments, the form of the
-        output, free axes, buffers, shared weights and names are the file's; nothing of the file is executed.
+        Writing a `.pt2` needs PyTorch (reading does not) and `example`, one batch of the network's
+        input. The arguments, the form of the output, free axes, buffers, shared weights and names
+        are the file's; nothing of the file is executed.
         """
         if self.whole is None:
             return save(path, self.net, self.params)
         if not read_from_file(self.whole.model):
             raise TypeError(
-                "the reduced network did not come from a .pt2 file; write what `to_torch` gives, or `params`."
+                "the reduced network did not come from a .pt2 file; write what `to_torch` gives, "
+                "or `params`."
             )
         if Path(path).suffix != ".pt2":
-            raise ValueError(f"`path` is {str(path)!r}; give the file a name that ends in .pt2, as the network came.")
+            raise ValueError(
+                f"`path` is {str(path)!r}; give the file a name that ends in .pt2, as the network "
+                "came."
+            )
         if example is None:
             raise ValueError("`example` is missing; pass one batch of the network's input.")
         return write_program(Path(path), self.whole.model, self.to_torch(example=example), example)
@@ -105,7 +134,9 @@ class Reduction(Result):
 
     @property
     def evidence(self) -> str:
-        """Where the networks are equal, how far the outputs moved on the sample, and step by step what went and why."""
+        """Where the networks are equal, how far the outputs moved on the sample, and step by
+        step what went and why.
+        """
         beyond = "everywhere" if self.proved else f"on the sample and on {PROBES} wide inputs"
         where = "on the sample" if self.on_sample else beyond
         how = "exactly computed" if self.exact else "float64"
@@ -114,26 +145,33 @@ class Reduction(Result):
 
     def __str__(self) -> str:
         saved = (
-            f"{counted(self.neurons_saved, 'hidden neuron')} and {counted(self.parameters_saved, 'parameter')} saved"
+            f"{counted(self.neurons_saved, 'hidden neuron')} and "
+            f"{counted(self.parameters_saved, 'parameter')} saved"
         )
         return f"{saved}; {self.evidence}"
 
 
 @follows
-def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
-    """A smaller network with the same function: everywhere, or with `x` on the sample and the regions it meets.
+def reduce_width(
+    net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52, fold: bool = True
+) -> Reduction:
+    """A smaller network with the same function: everywhere, or with `x` on the sample and the
+    regions it meets.
 
-    Everywhere: neurons without outgoing weights, constant neurons, neurons equal, opposite (odd or even σ) or proportional
-    (homogeneous σ) to another; linear layers folded. On the sample also: neurons inactive on all of it, and neurons that
-    are linear on all of it, of which a layer needs as many as the rank of their joint contribution. Signs on the
-    sample are decided exactly. `rtol` is what counts as equal; parameters come back in float64, as JAX arrays where they came so and JAX's
-    x64 flag is on.
+    Everywhere: neurons without outgoing weights, constant neurons, neurons equal, opposite (odd or
+    even σ) or proportional (homogeneous σ) to another; linear layers folded. On the sample also:
+    neurons inactive on all of it, and neurons that are linear on all of it, of which a layer needs
+    as many as the rank of their joint contribution. Signs on the sample are decided exactly. `rtol`
+    is what counts as equal; parameters come back in float64, as JAX arrays where they came so and
+    JAX's x64 flag is on.
 
-    Other networks than `nm.MLP` are reduced by their channels, read off the graph (which needs `x`): those that nothing reads, that nothing
-    writes, that are zero on the sample, that are equal or proportional to another, linear ones beyond the rank of what they do (each
-    tested on the sample and on wide inputs). Unless `fold=False`, scales and shifts of parameters alone (normalisation in evaluation
-    mode, gains) are folded into the weights beside them, and are None in `params`. `net` of the result is f itself where it runs at
-    the smaller parameters, else f with zeros in their place and with what was folded at neutral values.
+    Other networks than `nm.MLP` are reduced by their channels, read off the graph (which needs
+    `x`): those that nothing reads, that nothing writes, that are zero on the sample, that are equal
+    or proportional to another, linear ones beyond the rank of what they do (each tested on the
+    sample and on wide inputs). Unless `fold=False`, scales and shifts of parameters alone
+    (normalisation in evaluation mode, gains) are folded into the weights beside them, and are None
+    in `params`. `net` of the result is f itself where it runs at the smaller parameters, else f
+    with zeros in their place and with what was folded at neutral values.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
@@ -145,12 +183,19 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
     ((1, 1, 1), 0.0, True)
     """
     if is_traced((params, x)):
-        raise TypeError("`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and grad.")
+        raise TypeError(
+            "`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and "
+            "grad."
+        )
     check_params(params)
     if (layers := perceptron(net)) is None:
-        return reduction_of(Geometry(net, params, _checked_sample(net, params, x)), rtol=rtol, fold=fold)
+        return reduction_of(
+            Geometry(net, params, _checked_sample(net, params, x)), rtol=rtol, fold=fold
+        )
     layers.check_params(params)
-    params = tuple(type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params)
+    params = tuple(
+        type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params
+    )
     if x is not None:
         layers.check(params, x)
         check_sample(x)
@@ -159,7 +204,9 @@ def reduce_width(net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.
 
 
 def reduction_of(geometry: Geometry, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
-    """The reduction of a geometry that others may have asked already: of an `nm.MLP` by its neurons, of others by their channels."""
+    """The reduction of a geometry that others may have asked already: of an `nm.MLP` by its
+    neurons, of others by their channels.
+    """
     if (net := perceptron(geometry.f)) is None:
         return _of_channels(geometry, rtol, fold)
     params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), (geometry.params, geometry.x))
@@ -170,9 +217,13 @@ def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
     f, params = geometry.f, geometry.params
     wide = jax.tree.map(_widened, geometry.x)
     found = narrowed(f, params, wide, rtol, fold=fold)
-    small = Geometry(found.f, jax.tree.map(_widened, found.params), wide) if found.removed else geometry
+    small = (
+        Geometry(found.f, jax.tree.map(_widened, found.params), wide) if found.removed else geometry
+    )
     exact = _exact_deviation(geometry, small)
-    sizes = [sum(np.size(leaf) for leaf in jax.tree.leaves(tree)) for tree in (params, found.params)]
+    sizes = [
+        sum(np.size(leaf) for leaf in jax.tree.leaves(tree)) for tree in (params, found.params)
+    ]
     return Reduction(
         net=found.f,
         params=found.params,
@@ -187,7 +238,10 @@ def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
 
 def _checked_sample(f: Model, params: Any, x: Any) -> Any:
     if x is None:
-        raise TypeError(f"`x` is None but `net` is {indefinite(f)}; pass samples, from which its graph is traced.")
+        raise TypeError(
+            f"`x` is None but `net` is {indefinite(f)}; pass samples, from which its graph is "
+            "traced."
+        )
     x = sample_arrays(x)
     with boundary(params, x):
         checked(f, params, x)
@@ -199,10 +253,15 @@ def _widened(leaf: Any) -> np.ndarray:
 
 
 def _exact_deviation(full: Geometry, small: Geometry) -> float | None:
-    """max |f_small − f| over the sample in rational arithmetic; None where a network has none, or has too many products."""
+    """max |f_small − f| over the sample in rational arithmetic; None where a network has none,
+    or has too many products.
+    """
     found = []
     for geometry in (full, small):
-        if not geometry.graph.exact or leading_axis(geometry.x) * _products(geometry.graph) > _WALKED_PRODUCTS:
+        if (
+            not geometry.graph.exact
+            or leading_axis(geometry.x) * _products(geometry.graph) > _WALKED_PRODUCTS
+        ):
             return None
         found.append(geometry.problem.values(Rationals()).ravel())
     return float(max((abs(a - b) for a, b in zip(*found, strict=True)), default=0))
@@ -215,7 +274,9 @@ def _products(graph: Graph) -> int:
 
 
 def _of_layers(signs: Signs | None, net: MLP, params: Params, x: Any, rtol: float) -> Reduction:
-    """The reduction of a float64 perceptron, its signs on the sample given where these are to count."""
+    """The reduction of a float64 perceptron, its signs on the sample given where these are to
+    count.
+    """
     work = exhausted(begin(net, params, signs), net.widths[0], rtol)
     smaller, reduced = finish(work, net)
     points = np.random.default_rng(0).standard_normal((PROBES, net.widths[0])) if x is None else x
@@ -235,12 +296,15 @@ def _is_exact(net: MLP) -> bool:
     """Whether the signs of the network can be decided exactly."""
     activations = [a for entry in net.activations for a, _ in per_neuron(entry, 1)]
     return all(
-        not {"slopes", "polynomial"} & a.measured and (a.slopes is not None or a.polynomial is not None)
+        not {"slopes", "polynomial"} & a.measured
+        and (a.slopes is not None or a.polynomial is not None)
         for a in activations
     )
 
 
-def _deviation(full: tuple[MLP, Params], small: tuple[MLP, Params], x: np.ndarray) -> tuple[float, bool]:
+def _deviation(
+    full: tuple[MLP, Params], small: tuple[MLP, Params], x: np.ndarray
+) -> tuple[float, bool]:
     """max |f_small − f|, in rational arithmetic where the network and its size allow."""
     net = full[0]
     if _is_exact(net) and net.scaling == "standard" and len(x) * net.n_params <= _EXACT_PRODUCTS:
@@ -267,7 +331,9 @@ def _rational_values(net: MLP, params: Params, x: np.ndarray) -> list[Fraction]:
 
 
 def _rational(flint: Any, a: np.ndarray) -> Any:
-    return flint.fmpq_mat([[flint.fmpq(*value.as_integer_ratio()) for value in row] for row in a.tolist()])
+    return flint.fmpq_mat(
+        [[flint.fmpq(*value.as_integer_ratio()) for value in row] for row in a.tolist()]
+    )
 
 
 def _activated(flint: Any, activation: Any, z: Any) -> Any:

@@ -1,7 +1,8 @@
-"""The rules that make a network smaller without changing its function: each rewrites one layer and says what it removed.
+"""The rules that make a network smaller without changing its function: each rewrites one layer and
+says what it removed.
 
-A layer's weights carry their scale 1/√fan_in here. Neurons know their activation, and the slope s when σ(z) = sz on the
-sample (or everywhere).
+A layer's weights carry their scale 1/√fan_in here. Neurons know their activation, and the slope s
+when σ(z) = sz on the sample (or everywhere).
 """
 
 import itertools
@@ -21,11 +22,13 @@ from neuromanifold.symmetry.groups.neurons import is_linear, linear_slope
 
 @dataclass(frozen=True)
 class Removal:
-    """`count` neurons of hidden layer `layer` (counted from 1 in the given network; the name of its weights in others) went, and why.
+    """`count` neurons of hidden layer `layer` (counted from 1 in the given network; the name of its
+    weights in others) went, and why.
 
-    `everywhere` is the reason why f stays the same at every input, up to the rounding of the parameters; empty where there is
-    none: with `on_sample` equality is then claimed on the sample only, else it was tested on the sample and on wide inputs. `what` says
-    "parameter" where it was no neuron but a scale or shift that others took over.
+    `everywhere` is the reason why f stays the same at every input, up to the rounding of the
+    parameters; empty where there is none: with `on_sample` equality is then claimed on the sample
+    only, else it was tested on the sample and on wide inputs. `what` says "parameter" where it was
+    no neuron but a scale or shift that others took over.
     """
 
     layer: int | str
@@ -36,13 +39,24 @@ class Removal:
     on_sample: bool = False
 
     def __str__(self) -> str:
-        proof = f" (everywhere: {self.everywhere})" if self.everywhere else "" if self.on_sample else " (tested)"
-        return f"layer {self.layer}: {self.count} {self.what}{'' if self.count == 1 else 's'}, {self.reason}{proof}"
+        proof = (
+            f" (everywhere: {self.everywhere})"
+            if self.everywhere
+            else ""
+            if self.on_sample
+            else " (tested)"
+        )
+        return (
+            f"layer {self.layer}: {self.count} {self.what}{'' if self.count == 1 else 's'}, "
+            f"{self.reason}{proof}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """A hidden layer at work: scaled weights, biases (zero when absent), activations and slopes, and its number in the given network."""
+    """A hidden layer at work: scaled weights, biases (zero when absent), activations and slopes,
+    and its number in the given network.
+    """
 
     weight: np.ndarray
     bias: np.ndarray
@@ -79,9 +93,16 @@ class Work:
         return self.weight, self.bias
 
     def put(
-        self, index: int, layer: Hidden | None, weight: np.ndarray, bias: np.ndarray, removal: Removal | None
+        self,
+        index: int,
+        layer: Hidden | None,
+        weight: np.ndarray,
+        bias: np.ndarray,
+        removal: Removal | None,
     ) -> "Work":
-        """Hidden layer `index` replaced (or taken out when None), and the next layer's weights and biases."""
+        """Hidden layer `index` replaced (or taken out when None), and the next layer's weights
+        and biases.
+        """
         hidden = list(self.hidden)
         removed = self.removed if removal is None else (*self.removed, removal)
         work = replace(self, removed=removed)
@@ -94,7 +115,9 @@ class Work:
 
 
 def begin(net: MLP, params: Params, signs: Signs | None) -> Work:
-    """The network at work; with signs, neurons of one sign on the sample are linear (or dead) from the start."""
+    """The network at work; with signs, neurons of one sign on the sample are linear (or dead)
+    from the start.
+    """
     arrays = [
         (
             np.asarray(layer.weight, np.float64) * scale,
@@ -104,7 +127,9 @@ def begin(net: MLP, params: Params, signs: Signs | None) -> Work:
     ]
     hidden = []
     for index, (entry, (weight, bias)) in enumerate(zip(net.activation, arrays, strict=False)):
-        activations = tuple(a for a, run in per_neuron(entry, len(weight)) for _ in range(run.start, run.stop))
+        activations = tuple(
+            a for a, run in per_neuron(entry, len(weight)) for _ in range(run.start, run.stop)
+        )
         slopes = np.array([linear_slope(a) for a in activations])
         if signs is not None:
             slopes = _fixed_slopes(activations, signs.layers[index], slopes)
@@ -113,8 +138,12 @@ def begin(net: MLP, params: Params, signs: Signs | None) -> Work:
     return Work(tuple(hidden), weight, np.asarray(bias, np.float64), net.bias)
 
 
-def _fixed_slopes(activations: tuple[Activation, ...], sign: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """σ(0) = 0 at a kink, so a neuron whose pre-activation is never negative is linear even where it vanishes."""
+def _fixed_slopes(
+    activations: tuple[Activation, ...], sign: np.ndarray, slopes: np.ndarray
+) -> np.ndarray:
+    """σ(0) = 0 at a kink, so a neuron whose pre-activation is never negative is linear even
+    where it vanishes.
+    """
     found = slopes.copy()
     for i, activation in enumerate(activations):
         if activation.slopes is not None and is_kinked(activation):
@@ -153,7 +182,9 @@ def finish(work: Work, net: MLP) -> tuple[MLP, Params]:
 
 
 def drop_silent(work: Work, index: int) -> Work:
-    """Neurons that are dead on the sample, without outgoing weights, or constant: gone, their constant in the next bias."""
+    """Neurons that are dead on the sample, without outgoing weights, or constant: gone, their
+    constant in the next bias.
+    """
     layer, (V, c) = work.hidden[index], work.next(index)
     constants = _values_at(layer)
     dead = layer.slopes == 0
@@ -168,21 +199,36 @@ def drop_silent(work: Work, index: int) -> Work:
         (still, "constant", "the next bias takes its value over"),
     ):
         if mask.any():
-            removal = Removal(layer.number, int(mask.sum()), reason, everywhere=everywhere, on_sample=not everywhere)
+            removal = Removal(
+                layer.number,
+                int(mask.sum()),
+                reason,
+                everywhere=everywhere,
+                on_sample=not everywhere,
+            )
             work = work.put(index, work.hidden[index], V, bias, removal)
     kept = np.flatnonzero(~(dead | unread | still))
-    return work.put(index, layer.keep(kept), V[:, kept], bias, None) if len(kept) < len(layer.bias) else work
+    return (
+        work.put(index, layer.keep(kept), V[:, kept], bias, None)
+        if len(kept) < len(layer.bias)
+        else work
+    )
 
 
 def _values_at(layer: Hidden) -> np.ndarray:
     """σ(b) of each neuron: its value when nothing comes in."""
     with arithmetic():
-        values = [a(jnp.asarray(b, np.float64)) for a, b in zip(layer.activations, layer.bias, strict=True)]
+        values = [
+            a(jnp.asarray(b, np.float64))
+            for a, b in zip(layer.activations, layer.bias, strict=True)
+        ]
         return np.array([float(value) for value in values])
 
 
 def merge_parallel(work: Work, index: int, rtol: float) -> Work:
-    """Neurons whose incoming weights and bias are equal, opposite (odd or even σ) or proportional (homogeneous σ): one stays."""
+    """Neurons whose incoming weights and bias are equal, opposite (odd or even σ) or
+    proportional (homogeneous σ): one stays.
+    """
     layer, (V, c) = work.hidden[index], work.next(index)
     V, rows = V.copy(), np.concatenate([layer.weight, layer.bias[:, None]], axis=1)
     near = nearly_parallel(rows, rtol)
@@ -214,7 +260,9 @@ def merge_parallel(work: Work, index: int, rtol: float) -> Work:
 
 
 def nearly_parallel(rows: np.ndarray, rtol: float) -> np.ndarray:
-    """Which pairs may be proportional: if |r − t·b|_∞ ≤ rtol·|r|_∞ then 1 − |cos| ≤ d·rtol², up to rounding."""
+    """Which pairs may be proportional: if |r − t·b|_∞ ≤ rtol·|r|_∞ then 1 − |cos| ≤ d·rtol², up
+    to rounding.
+    """
     norms = np.linalg.norm(rows, axis=1)
     unit = rows / np.where(norms > 0, norms, 1.0)[:, None]
     d = rows.shape[1]
@@ -237,13 +285,17 @@ def _factor(activation: Activation, base: np.ndarray, row: np.ndarray, rtol: flo
 
 
 def _singular_values_of_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Those of AB that may not be zero: with A = QR and Bᵀ = PS they are those of RSᵀ, which is small where AB has low rank."""
+    """Those of AB that may not be zero: with A = QR and Bᵀ = PS they are those of RSᵀ, which is
+    small where AB has low rank.
+    """
     R, S = (np.asarray(np.linalg.qr(M, mode="r")) for M in (A, B.T))
     return np.linalg.svd(R @ S.T, compute_uv=False)
 
 
 def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
-    """k neurons that are linear on the sample contribute VSWa + VSb: rank(VSW) of them do, or none when the layer folds into the next."""
+    """k neurons that are linear on the sample contribute VSWa + VSb: rank(VSW) of them do, or
+    none when the layer folds into the next.
+    """
     layer, (V, c) = work.hidden[index], work.next(index)
     linear = np.flatnonzero(~np.isnan(layer.slopes))
     others = np.flatnonzero(np.isnan(layer.slopes))
@@ -254,7 +306,12 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
     k, n_out = len(linear), len(c)
     always = all(is_linear(layer.activations[i]) for i in linear)
     where = "linear" if always else "linear on the sample"
-    went = partial(Removal, layer.number, everywhere="a product of matrices" if always else "", on_sample=not always)
+    went = partial(
+        Removal,
+        layer.number,
+        everywhere="a product of matrices" if always else "",
+        on_sample=not always,
+    )
     if not len(others) and (rank == 0 or n_out * n_in <= rank * (n_in + n_out + work.may_shift)):
         removal = went(k, f"{where}: the layer folds into the next") if k else None
         return work.put(index, None, M, c + shift, removal)
@@ -275,7 +332,9 @@ def compress_linear(work: Work, index: int, n_in: int, rtol: float) -> Work:
 
 
 def _factorised(M: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """(A, B) with BA = M and A of `rank` rows; an identity wherever one will do, since it rounds nothing."""
+    """(A, B) with BA = M and A of `rank` rows; an identity wherever one will do, since it rounds
+    nothing.
+    """
     n_out, n_in = M.shape
     if rank == n_out:
         return M, np.eye(n_out)

@@ -1,4 +1,6 @@
-"""Infinitely wide networks: their covariance, their tangent kernel, and the arithmetic of covariances behind both."""
+"""Infinitely wide networks: their covariance, their tangent kernel, and the arithmetic of
+covariances behind both.
+"""
 
 from neuromanifold.tangent.infinite.description import describe
 from neuromanifold.tangent.infinite.kernels import (

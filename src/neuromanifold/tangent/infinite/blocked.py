@@ -12,7 +12,13 @@ from neuromanifold.runtime.devices import in_halves
 from neuromanifold.runtime.memory import blocks
 from neuromanifold.tangent.infinite.deviations import Deviation
 from neuromanifold.tangent.infinite.plan import first_orders, next_orders
-from neuromanifold.tangent.infinite.program import Program, diagonal_pass, largest_variances, own_pass, pair_pass
+from neuromanifold.tangent.infinite.program import (
+    Program,
+    diagonal_pass,
+    largest_variances,
+    own_pass,
+    pair_pass,
+)
 from neuromanifold.tangent.kernel.contraction import all_finite
 
 _ARRAYS_PER_PAIR = 16
@@ -55,23 +61,32 @@ def blocked_diagonals(
 ) -> tuple[Any | None, Any | None]:
     """The diagonals of (NNGP, NTK), each where it is wanted."""
     it = _started(it, [x], spreads)
-    return in_halves(partial(_settled_diagonals, it, x, spreads, wanted), _pairs_at_once(it, budget), "samples")
+    return in_halves(
+        partial(_settled_diagonals, it, x, spreads, wanted), _pairs_at_once(it, budget), "samples"
+    )
 
 
 def _settled_diagonals(it: Program, x: Any, spreads: Any, wanted: Wanted, size: int) -> Any:
     while True:
-        found = [diagonal_pass(it, x[part], spreads, tangent=wanted.ntk) for part in _even(len(x), size)]
+        found = [
+            diagonal_pass(it, x[part], spreads, tangent=wanted.ntk) for part in _even(len(x), size)
+        ]
         more = next_orders(it, _worst(it, [errors for *_, errors in found]))
         if more is None:
             nngp, ntk, _ = zip(*found, strict=True)
-            kernels = (jnp.concatenate(nngp) if wanted.nngp else None, jnp.concatenate(ntk) if wanted.ntk else None)
+            kernels = (
+                jnp.concatenate(nngp) if wanted.nngp else None,
+                jnp.concatenate(ntk) if wanted.ntk else None,
+            )
             return _finite(it, x, None, spreads, kernels)
         it = it.with_orders(more)
 
 
 def _started(it: Program, samples: list[Any], spreads: tuple[Deviation, ...]) -> Program:
     """The program with the nodes that the size of the samples suggests."""
-    return it.with_orders(first_orders(it, max(float((x**2).mean(axis=-1).max()) for x in samples), spreads))
+    return it.with_orders(
+        first_orders(it, max(float((x**2).mean(axis=-1).max()) for x in samples), spreads)
+    )
 
 
 def _pairs_at_once(it: Program, budget: int) -> int:
@@ -87,8 +102,12 @@ def _even(n: int, size: int) -> list[slice]:
     return list(blocks(n, -(-n // -(-n // size))))
 
 
-def _sides(it: Program, x1: Any, x2: Any, spreads: Any, size: int) -> tuple[list[list[Own]], np.ndarray]:
-    """What the samples' own covariances tell, block by block of each side, and the errors estimated."""
+def _sides(
+    it: Program, x1: Any, x2: Any, spreads: Any, size: int
+) -> tuple[list[list[Own]], np.ndarray]:
+    """What the samples' own covariances tell, block by block of each side, and the errors
+    estimated.
+    """
     errors = np.zeros(len(it.activations))
     if not it.asks:
         return [[() for _ in _even(len(x), size)] for x in (x1, x2) if x is not None], errors
@@ -116,11 +135,15 @@ def _assembled(
                 continue
             same = symmetric and i == j
             own = (sides[0][i], sides[-1][j])
-            *found, error = pair_pass(it, x1[rows], columns[other], spreads, own, same=same, tangent=wanted.ntk)
+            *found, error = pair_pass(
+                it, x1[rows], columns[other], spreads, own, same=same, tangent=wanted.ntk
+            )
             errors.append(error)
             for index, block in enumerate(found):
                 if kernels[index] is not None:
-                    kernels[index] = _placed(kernels[index], block, rows.start, other.start, symmetric, same)
+                    kernels[index] = _placed(
+                        kernels[index], block, rows.start, other.start, symmetric, same
+                    )
             jax.block_until_ready(kernels)  # one block at a time in memory
     return tuple(kernels), _worst(it, errors)  # pyright: ignore[reportReturnType]
 
@@ -137,7 +160,9 @@ def _places(it: Program) -> tuple[int, ...]:
 
 @partial(jax.jit, donate_argnums=0, static_argnums=(4, 5))
 def _placed(kernel: Any, block: Any, row: Any, column: Any, symmetric: bool, same: bool) -> Any:
-    """The kernel with a block at its place and, where it is symmetric, at the mirrored one; on the diagonal the mean of both."""
+    """The kernel with a block at its place and, where it is symmetric, at the mirrored one; on
+    the diagonal the mean of both.
+    """
     axes = block.ndim // 2
     mirrored = block.transpose(*range(axes, 2 * axes), *range(axes))
     if same:
@@ -152,10 +177,15 @@ def _placed(kernel: Any, block: Any, row: Any, column: Any, symmetric: bool, sam
 def _finite(it: Program, x: Any, x2: Any, spreads: Any, kernels: Any) -> Any:
     if bool(all_finite(kernels)):
         return kernels
-    found = [v for side in (x, x2) if side is not None for v in largest_variances(it, side, spreads)]
-    layer = min((count for count, variance in found if not np.isfinite(variance)), default=len(spreads))
+    found = [
+        v for side in (x, x2) if side is not None for v in largest_variances(it, side, spreads)
+    ]
+    layer = min(
+        (count for count, variance in found if not np.isfinite(variance)), default=len(spreads)
+    )
     largest = max((variance for _, variance in found if np.isfinite(variance)), default=0.0)
     raise OverflowError(
-        f"the kernel overflows float64 after weight layer {layer} (largest finite variance: {largest:.3g}); "
+        f"the kernel overflows float64 after weight layer {layer} (largest finite variance: "
+        f"{largest:.3g}); "
         "scale `x` or `weight_std` down, or use fewer layers."
     )

@@ -22,13 +22,16 @@ from neuromanifold.tangent.infinite.steps import Fork, Heads, Weights
 
 
 def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequential:
-    """The `nm.Sequential` that f is, read from its graph, for networks whose leaves are drawn independently with deviations `leaf_std`.
+    """The `nm.Sequential` that f is, read from its graph, for networks whose leaves are drawn
+    independently with deviations `leaf_std`.
 
-    `leaf_std` is one number, or a mapping of names of leaves (or patterns, see `nm.tangent.select`) to numbers; 1 without it. Factors
-    of the weights that the graph shows, such as 1/√fan_in, count along. Dense layers, convolutions, means over positions, entrywise
-    functions and sums of branches are understood, channels last; LayerNorm (without gains) and attention over all positions whose
-    queries are its keys are recognised by what they compute, however they are written. Whatever else is refused by name. The
-    description is compared with f at these parameters and samples before it is handed out, and `nm.infinite_ntk` takes it.
+    `leaf_std` is one number, or a mapping of names of leaves (or patterns, see `nm.tangent.select`)
+    to numbers; 1 without it. Factors of the weights that the graph shows, such as 1/√fan_in, count
+    along. Dense layers, convolutions, means over positions, entrywise functions and sums of
+    branches are understood, channels last; LayerNorm (without gains) and attention over all
+    positions whose queries are its keys are recognised by what they compute, however they are
+    written. Whatever else is refused by name. The description is compared with f at these
+    parameters and samples before it is handed out, and `nm.infinite_ntk` takes it.
 
     >>> net = nm.MLP((3, 5, 1), "tanh", scaling="ntk")
     >>> found = nm.describe(net, net.init(key=jax.random.key(0)), np.ones((2, 3)))
@@ -39,7 +42,9 @@ def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequenti
         params, x = checked(f, params, x, dtype=np.float64)
         graph = trace(f, params, x)
         if not isinstance(x, jax.Array) or len(graph.program.outputs) != 1:
-            raise ValueError("`f` takes or gives several arrays; at infinite width it needs one of each.")
+            raise ValueError(
+                "`f` takes or gives several arrays; at infinite width it needs one of each."
+            )
         layers = Reader(graph).read()
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
         spreads = _spreads(params, graph.parameters, leaf_std)
@@ -53,15 +58,21 @@ def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequenti
 
 def _spreads(params: Any, names: tuple[str, ...], given: Any) -> list[float]:
     """The standard deviation of each leaf."""
-    table = {"*": 1.0 if given is None else given} if not isinstance(given, Mapping) else dict(given)
+    table = (
+        {"*": 1.0 if given is None else given} if not isinstance(given, Mapping) else dict(given)
+    )
     found = dict.fromkeys(names)
     for pattern, value in table.items():
-        if not isinstance(value, int | float | np.floating) or not (np.isfinite(value) and value > 0):
+        if not isinstance(value, int | float | np.floating) or not (
+            np.isfinite(value) and value > 0
+        ):
             raise ValueError(f"`leaf_std` is {value!r} for {pattern!r}; pass a positive number.")
         found |= dict.fromkeys(select(params, pattern).names, float(value))
     missing = [name for name, value in found.items() if value is None]
     if missing:
-        raise ValueError(f"`leaf_std` has no entry for {missing[0]!r}; the leaves are {', '.join(names)}.")
+        raise ValueError(
+            f"`leaf_std` has no entry for {missing[0]!r}; the leaves are {', '.join(names)}."
+        )
     return [value for value in found.values() if value is not None]
 
 
@@ -81,27 +92,37 @@ def _check_leaves(layers: tuple[Any, ...], names: tuple[str, ...]) -> None:
     for leaf, name in enumerate(names):
         if used.count(leaf) != 1:
             raise ValueError(
-                f"`params` has the leaf {name}, which `f` uses in {used.count(leaf)} layers; at infinite width each belongs to one."
+                f"`params` has the leaf {name}, which `f` uses in {used.count(leaf)} layers; at "
+                "infinite width each belongs to one."
             )
 
 
 def _scaling(layers: tuple[Any, ...], spreads: list[float]) -> str:
-    """`"ntk"` where all leaves are standard normal, `"standard"` where no weight is multiplied by a factor."""
+    """`"ntk"` where all leaves are standard normal, `"standard"` where no weight is multiplied
+    by a factor.
+    """
     if all(value == 1 for value in spreads):
         return "ntk"
     if all(w.plain for w in _weights(layers)):
         return "standard"
     raise ValueError(
-        "`leaf_std` gives deviations to weights that `f` multiplies by factors; move either into the other, "
+        "`leaf_std` gives deviations to weights that `f` multiplies by factors; move either into "
+        "the other, "
         "so that leaves are standard normal or enter as they are."
     )
 
 
-def _layer(given: Any, spreads: list[float], scaling: str, leaves: list[np.ndarray]) -> tuple[Any, Any]:
+def _layer(
+    given: Any, spreads: list[float], scaling: str, leaves: list[np.ndarray]
+) -> tuple[Any, Any]:
     """A layer and its parameters."""
     if isinstance(given, Fork):
-        branches = [[_layer(each, spreads, scaling, leaves) for each in branch] for branch in given.branches]
-        layers, params = ([tuple(pair[k] for pair in branch) for branch in branches] for k in (0, 1))
+        branches = [
+            [_layer(each, spreads, scaling, leaves) for each in branch] for branch in given.branches
+        ]
+        layers, params = (
+            [tuple(pair[k] for pair in branch) for branch in branches] for k in (0, 1)
+        )
         if () not in layers:
             return Sum(*layers), tuple(params)
         kept = 1 - layers.index(())
@@ -123,10 +144,14 @@ def _weight_layer(given: Weights, spreads: list[float]) -> Dense | Conv:
     }
     if len(given.shape) == 2:
         return Dense(given.shape[0], **options)
-    return Conv(given.shape[0], given.shape[2:], strides=given.strides, padding=given.padding, **options)
+    return Conv(
+        given.shape[0], given.shape[2:], strides=given.strides, padding=given.padding, **options
+    )
 
 
-def _attention(given: Heads, spreads: list[float], leaves: list[np.ndarray]) -> tuple[Attention, AttentionParams]:
+def _attention(
+    given: Heads, spreads: list[float], leaves: list[np.ndarray]
+) -> tuple[Attention, AttentionParams]:
     (heads, keys, channels), (_, values, features) = given.key.shape, given.out.shape
     size, bias = abs(given.factor) ** 0.5, given.bias
     layer = Attention(
@@ -140,7 +165,9 @@ def _attention(given: Heads, spreads: list[float], leaves: list[np.ndarray]) -> 
         out_std=spreads[given.out.leaf] * size * (heads * values) ** 0.5,
         bias_std=1.0 if bias is None else abs(bias[1]) * spreads[bias[0]],
     )
-    out = given.out.of(leaves[given.out.leaf]).reshape(heads * values, features).T * np.sign(given.factor)
+    out = given.out.of(leaves[given.out.leaf]).reshape(heads * values, features).T * np.sign(
+        given.factor
+    )
     return layer, AttentionParams(
         key=given.key.of(leaves[given.key.leaf]),
         query=None,
@@ -155,5 +182,6 @@ def _compare(expected: Any, found: Any) -> None:
     scale = np.abs(expected).max() + np.finfo(np.float64).tiny
     if expected.shape != found.shape or np.abs(found - expected).max() > 1e-9 * scale:
         raise ArithmeticError(
-            "the description read from the graph of `f` gives other outputs than `f`; describe the network by nm.Sequential instead."
+            "the description read from the graph of `f` gives other outputs than `f`; describe "
+            "the network by nm.Sequential instead."
         )

@@ -1,4 +1,6 @@
-"""Standard deviations of the weight layers, one entry each, as arguments that can be differentiated by."""
+"""Standard deviations of the weight layers, one entry each, as arguments that can be
+differentiated by.
+"""
 
 from typing import Any, NamedTuple
 
@@ -30,10 +32,16 @@ class Deviation(NamedTuple):
         return Spread(weight, offset, *rates)
 
     def attention_spread(self, fans: tuple[int, int], bias: bool, scaling: str) -> Spread:
-        """For the value and output weights of attention, which both enter the tangent kernel; those of the keys do not, in the limit."""
+        """For the value and output weights of attention, which both enter the tangent kernel;
+        those of the keys do not, in the limit.
+        """
         value, out = self.weight[1] ** 2, self.weight[2] ** 2
         offset = self.bias**2 if bias else 0.0
-        rates = (2 * value * out, offset) if scaling == "ntk" else (fans[0] * out + fans[1] * value, float(bias))
+        rates = (
+            (2 * value * out, offset)
+            if scaling == "ntk"
+            else (fans[0] * out + fans[1] * value, float(bias))
+        )
         return Spread(value * out, offset, *rates)
 
 
@@ -51,10 +59,17 @@ def weight_layers(layers: tuple[AbstractLayer, ...]) -> list[WeightLayer]:
     return found
 
 
-def deviations(layers: tuple[AbstractLayer, ...], weight_std: Any, bias_std: Any) -> tuple[Deviation, ...]:
-    """The layers' own standard deviations, or those given: one number for all, or one entry per weight layer."""
+def deviations(
+    layers: tuple[AbstractLayer, ...], weight_std: Any, bias_std: Any
+) -> tuple[Deviation, ...]:
+    """The layers' own standard deviations, or those given: one number for all, or one entry per
+    weight layer.
+    """
     found = weight_layers(layers)
-    weights, biases = _entries(weight_std, len(found), "weight_std"), _entries(bias_std, len(found), "bias_std")
+    weights, biases = (
+        _entries(weight_std, len(found), "weight_std"),
+        _entries(bias_std, len(found), "bias_std"),
+    )
     return tuple(_deviation(*each) for each in zip(found, weights, biases, strict=True))
 
 
@@ -65,11 +80,14 @@ def _deviation(layer: WeightLayer, weight: Any, bias: Any) -> Deviation:
         given = own if weight is None else weight if _several(weight) else (weight,) * 3
         if len(given) != 3:
             raise ValueError(
-                f"`weight_std` has {len(given)} entries for attention; pass one, or three: key, value, output."
+                f"`weight_std` has {len(given)} entries for attention; pass one, or three: key, "
+                "value, output."
             )
         return Deviation(jnp.stack([jnp.asarray(w, jnp.float64) for w in given]), bias)
     if _several(weight):
-        raise ValueError(f"`weight_std` has the entry {weight!r} for {indefinite(layer)} layer; pass one number.")
+        raise ValueError(
+            f"`weight_std` has the entry {weight!r} for {indefinite(layer)} layer; pass one number."
+        )
     return Deviation(jnp.asarray(layer.weight_std if weight is None else weight, jnp.float64), bias)
 
 
@@ -82,7 +100,9 @@ def _entries(given: Any, count: int, name: str) -> list[Any]:
         return [None] * count
     entries = list(given) if _several(given) else [given] * count
     if len(entries) != count:
-        raise ValueError(f"`{name}` is {given!r}; pass one number, or one for each of the {count} weight layers.")
+        raise ValueError(
+            f"`{name}` is {given!r}; pass one number, or one for each of the {count} weight layers."
+        )
     for entry in entries:
         if entry is not None and not is_traced(entry):
             _check(entry, given, name)

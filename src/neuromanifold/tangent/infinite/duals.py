@@ -1,6 +1,7 @@
 """Dual activations in closed form: what σ does to the covariances of two Gaussian numbers.
 
-A dual knows E[σ(u)²] of one number and, for two, E[σ(u)σ(v)], the half squared distance ½E(σ(u) − σ(v))² and E[σ'(u)σ'(v)].
+A dual knows E[σ(u)²] of one number and, for two, E[σ(u)σ(v)], the half squared distance ½E(σ(u) −
+σ(v))² and E[σ'(u)σ'(v)].
 """
 
 from collections.abc import Callable
@@ -19,7 +20,9 @@ Formula = Callable[[Array, Array, Geometry], tuple[Array, Array]]
 
 
 class Own(NamedTuple):
-    """What a dual knows of one sample: E[σ(u)²], what it keeps for the pairs, and the error it estimates for that."""
+    """What a dual knows of one sample: E[σ(u)²], what it keeps for the pairs, and the error it
+    estimates for that.
+    """
 
     variance: Array
     record: Any = ()
@@ -55,7 +58,8 @@ class Dual(Protocol):
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """σ(z) = pz + m|z|, described by p² and m²: relu, leaky_relu, abs, identity, and mixtures of them.
+    """σ(z) = pz + m|z|, described by p² and m²: relu, leaky_relu, abs, identity, and mixtures of
+    them.
 
     E[σσ] = √(ab) (p² cos θ + m² (2/π)(sin θ + (π/2 − θ) cos θ)),  E[σ'σ'] = p² + m² (1 − 2θ/π).
 
@@ -73,23 +77,34 @@ class PiecewiseLinear:
         return Own((self.odd + self.even) * a)
 
     def pairs(self, between: Geometry, left: Own | None, right: Own | None) -> Moments:
-        """Cho and Saul's arc-cosine kernels of orders 1 and 0, as sums of non-negative terms: nothing cancels at θ → 0."""
+        """Cho and Saul's arc-cosine kernels of orders 1 and 0, as sums of non-negative terms:
+        nothing cancels at θ → 0.
+        """
         gain = self.odd + self.even
         if not self.even:
             slope = jnp.full_like(between.minus, self.odd)
-            return Moments(gain * between.covariance, gain * (between.minus + between.radial), slope)
-        low, high = jnp.minimum(between.minus, between.plus), jnp.maximum(between.minus, between.plus)
+            return Moments(
+                gain * between.covariance, gain * (between.minus + between.radial), slope
+            )
+        low, high = (
+            jnp.minimum(between.minus, between.plus),
+            jnp.maximum(between.minus, between.plus),
+        )
         folded = jnp.maximum(low - 2 / jnp.pi * lens(low, high), 0.0)
         angle = 2 * half_angle(low, high)
         angle = jnp.where(between.minus <= between.plus, angle, jnp.pi - angle)
         slope = self.odd + self.even * (1 - 2 / jnp.pi * angle)
         lost = self.odd * between.minus + self.even * folded
-        return Moments(gain * between.left * between.right - lost, lost + gain * between.radial, slope)
+        return Moments(
+            gain * between.left * between.right - lost, lost + gain * between.radial, slope
+        )
 
 
 @dataclass(frozen=True)
 class Step:
-    """σ(z) = e + o·sign(z), described by e² and o²:  E[σσ] = e² + o²(1 − 2θ/π),  σ' = 0 almost everywhere."""
+    """σ(z) = e + o·sign(z), described by e² and o²:  E[σσ] = e² + o²(1 − 2θ/π),  σ' = 0 almost
+    everywhere.
+    """
 
     even: float
     odd: float
@@ -101,7 +116,10 @@ class Step:
 
     def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
         """½E(σ(u) − σ(v))² = o² 2θ/π."""
-        low, high = jnp.minimum(between.minus, between.plus), jnp.maximum(between.minus, between.plus)
+        low, high = (
+            jnp.minimum(between.minus, between.plus),
+            jnp.maximum(between.minus, between.plus),
+        )
         angle = 2 * half_angle(low, high)
         angle = jnp.where(between.minus <= between.plus, angle, jnp.pi - angle)
         lost = self.odd * 2 / jnp.pi * angle
@@ -142,7 +160,9 @@ class Mixture:
         """The weighted mean; the parts' own are kept."""
         each = tuple(dual.own(a) for _, dual in self.parts)
         kept = tuple(own._replace(error=()) for own in each)
-        return Own(self._mean([own.variance for own in each]), kept, _largest([own.error for own in each]))
+        return Own(
+            self._mean([own.variance for own in each]), kept, _largest([own.error for own in each])
+        )
 
     def pairs(self, between: Geometry, left: Own, right: Own) -> Moments:
         """The weighted means."""
@@ -150,7 +170,9 @@ class Mixture:
             dual.pairs(between, own, other)
             for (_, dual), own, other in zip(self.parts, left.record, right.record, strict=True)
         ]
-        covariance, distance, slope = (self._mean(list(v)) for v in list(zip(*each, strict=True))[:3])
+        covariance, distance, slope = (
+            self._mean(list(v)) for v in list(zip(*each, strict=True))[:3]
+        )
         return Moments(covariance, distance, slope, _largest([m.error for m in each]))
 
     def _mean(self, values: list[Array]) -> Array:
@@ -215,7 +237,8 @@ CLOSED_FORMS: dict[Activation, ClosedForm] = {
 
 
 def closed_form(activation: Activation) -> Dual | None:
-    """The dual of a piecewise-linear or piecewise-constant activation, or of erf, sin, cos, exp, gelu; `None` for any other.
+    """The dual of a piecewise-linear or piecewise-constant activation, or of erf, sin, cos, exp,
+    gelu; `None` for any other.
 
     >>> closed_form(BUILT_IN["abs"])
     PiecewiseLinear(odd=0.0, even=1.0, recorded=False)
@@ -239,5 +262,7 @@ def mixture(parts: tuple[tuple[float, Dual], ...]) -> Dual:
     """The dual of a mixed layer; piecewise-linear parts merge into one."""
     if all(isinstance(dual, PiecewiseLinear) for _, dual in parts):
         linear = [(share, dual) for share, dual in parts if isinstance(dual, PiecewiseLinear)]
-        return PiecewiseLinear(sum(s * d.odd for s, d in linear), sum(s * d.even for s, d in linear))
+        return PiecewiseLinear(
+            sum(s * d.odd for s, d in linear), sum(s * d.even for s, d in linear)
+        )
     return parts[0][1] if len(parts) == 1 else Mixture(parts)

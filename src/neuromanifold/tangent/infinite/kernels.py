@@ -1,4 +1,6 @@
-"""Kernels of infinitely wide networks: the covariance of their outputs (NNGP) and their tangent kernel."""
+"""Kernels of infinitely wide networks: the covariance of their outputs (NNGP) and their tangent
+kernel.
+"""
 
 from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -30,12 +32,15 @@ class InfiniteKernels(NamedTuple):
 class KernelOptions(TypedDict, total=False):
     """What every infinite-width kernel can be told, by keyword.
 
-    - `weight_std`, `bias_std`: instead of the layers' own standard deviations (1 for an `MLP`); one number, or one per weight layer.
-    - `scaling`: `"ntk"` or `"standard"`, instead of the network's own. In standard scaling derivatives are by parameters that carry
-      their deviations, and each layer's weights count fan_in times. The NNGP is the same in both.
+    - `weight_std`, `bias_std`: instead of the layers' own standard deviations (1 for an `MLP`); one
+      number, or one per weight layer.
+    - `scaling`: `"ntk"` or `"standard"`, instead of the network's own. In standard scaling
+      derivatives are by parameters that carry their deviations, and each layer's weights count
+      fan_in times. The NNGP is the same in both.
     - `quadrature`: an `nm.Quadrature`, for activations without closed form.
-    - `diagonal`: only K(x, x) for each sample (and position, where the output has any): shape (n, *positions), in the time and memory of
-      n pairs, and without covariances between different positions where no layer needs them.
+    - `diagonal`: only K(x, x) for each sample (and position, where the output has any): shape (n,
+      *positions), in the time and memory of n pairs, and without covariances between different
+      positions where no layer needs them.
     - `memory`: bytes, or a string such as "1G".
     """
 
@@ -47,8 +52,11 @@ class KernelOptions(TypedDict, total=False):
     memory: int | str | None
 
 
-def infinite_kernels(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) -> InfiniteKernels:
-    """`nngp` and `infinite_ntk` in one pass: what ensembles of trained networks need. Options are `KernelOptions`.
+def infinite_kernels(
+    net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]
+) -> InfiniteKernels:
+    """`nngp` and `infinite_ntk` in one pass: what ensembles of trained networks need. Options are
+    `KernelOptions`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False)
     >>> nngp, ntk = infinite_kernels(net, np.array([[1.0]]))
@@ -61,19 +69,23 @@ def infinite_kernels(net: Any, x1: Any, x2: Any = None, **options: Unpack[Kernel
 def infinite_ntk(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) -> Any:
     """The tangent kernel of an infinitely wide network at initialisation, in float64.
 
-    Layers are z = σ_w W a/√fan_in + σ_b b with standard normal W, b, and derivatives are with respect to W and b (the
-    conventions of neural-tangents; it is the limit of `nm.ntk` for `scaling="ntk"`):
+    Layers are z = σ_w W a/√fan_in + σ_b b with standard normal W, b, and derivatives are with
+    respect to W and b (the conventions of neural-tangents; it is the limit of `nm.ntk` for
+    `scaling="ntk"`):
 
     Θ¹ = Σ¹,   Θ^{l+1} = Σ^{l+1} + σ_w² Θ^l ∘ E[σ'(u)σ'(v)],   (u, v) ~ N(0, Σ^l).
 
-    `net` is an `nm.MLP` or an `nm.Sequential`. Shape (n1, n2), for one output; outputs are independent, so that the kernel of o
-    outputs is this one ⊗ I_o. (A network whose output has positions gives (n1, *positions, n2, *positions).) `weight_std`, `bias_std`,
-    `scaling`, `quadrature`, `diagonal`, `memory`: see `KernelOptions`. Widths play no part, unless `scaling="standard"`, which is the
-    default of a `Sequential` that says so, never that of an `MLP`.
+    `net` is an `nm.MLP` or an `nm.Sequential`. Shape (n1, n2), for one output; outputs are
+    independent, so that the kernel of o outputs is this one ⊗ I_o. (A network whose output has
+    positions gives (n1, *positions, n2, *positions).) `weight_std`, `bias_std`, `scaling`,
+    `quadrature`, `diagonal`, `memory`: see `KernelOptions`. Widths play no part, unless
+    `scaling="standard"`, which is the default of a `Sequential` that says so, never that of an
+    `MLP`.
 
-    Closed forms for relu, leaky_relu, abs, identity, sign, polynomials, erf, gelu, sin, cos, exp; any other activation by
-    `Quadrature`. Blocked to `memory` bytes. Under `jit` and `grad` it can be differentiated by the samples and the standard
-    deviations; there it is computed in one block, still in float64, and leaves as float32 while JAX's x64 flag is off.
+    Closed forms for relu, leaky_relu, abs, identity, sign, polynomials, erf, gelu, sin, cos, exp;
+    any other activation by `Quadrature`. Blocked to `memory` bytes. Under `jit` and `grad` it can
+    be differentiated by the samples and the standard deviations; there it is computed in one block,
+    still in float64, and leaves as float32 while JAX's x64 flag is off.
 
     >>> net = nm.MLP((1, 1, 1), bias=False, scaling="ntk")
     >>> infinite_ntk(net, np.array([[1.0]])).round(12).tolist()     # Σ² + Σ¹ E[σ'σ'] = 1/2 + 1·1/2
@@ -85,9 +97,11 @@ def infinite_ntk(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOpti
 
 
 def nngp(net: Any, x1: Any, x2: Any = None, **options: Unpack[KernelOptions]) -> Any:
-    """The covariance of the outputs of an infinitely wide network over its initialisations, in float64.
+    """The covariance of the outputs of an infinitely wide network over its initialisations, in
+    float64.
 
-    Σ¹ = σ_w² ⟨x, x'⟩/n_0 + σ_b²,   Σ^{l+1} = σ_w² E[σ(u)σ(v)] + σ_b²,   (u, v) ~ N(0, Σ^l);   see `infinite_ntk`.
+    Σ¹ = σ_w² ⟨x, x'⟩/n_0 + σ_b²,   Σ^{l+1} = σ_w² E[σ(u)σ(v)] + σ_b²,   (u, v) ~ N(0, Σ^l);   see
+    `infinite_ntk`.
 
     >>> net = nm.MLP((1, 1, 1), bias=False, scaling="ntk")
     >>> nngp(net, np.array([[1.0]]), np.array([[1.0], [-1.0]])).round(12).tolist()
@@ -114,12 +128,15 @@ def _infinite_kernels(
     x2 = None if x2 is None else _checked_sample(it, x2, "x2")
     if diagonal and x2 is not None:
         raise ValueError(
-            "`diagonal` is True, which pairs each sample with itself, and `x2` is given; leave one of them out."
+            "`diagonal` is True, which pairs each sample with itself, and `x2` is given; leave "
+            "one of them out."
         )
     budget = memory_budget(memory)
     with boundary(x1, x2) as leave:
         if is_traced((x1, x2, weight_std, bias_std)):
-            return InfiniteKernels(*traced_kernels(it, x1, x2, weight_std, bias_std, tangent=wanted.ntk))
+            return InfiniteKernels(
+                *traced_kernels(it, x1, x2, weight_std, bias_std, tangent=wanted.ntk)
+            )
         spreads = deviations(it.layers, weight_std, bias_std)
         x1, x2 = (None if x is None else jnp.asarray(x, jnp.float64) for x in (x1, x2))
         if diagonal:
@@ -130,5 +147,8 @@ def _infinite_kernels(
 def _checked_sample(it: Program, x: Any, name: str) -> Any:
     x = check_sample(x, name)
     if np.shape(x)[1:] != it.shape:
-        raise ValueError(f"`{name}` has shape {np.shape(x)}; the network takes (n, {', '.join(map(str, it.shape))}).")
+        raise ValueError(
+            f"`{name}` has shape {np.shape(x)}; the network takes (n, "
+            f"{', '.join(map(str, it.shape))})."
+        )
     return x

@@ -1,4 +1,6 @@
-"""Kernels of infinitely wide networks, estimated by finite ones: the check that needs no formula."""
+"""Kernels of infinitely wide networks, estimated by finite ones: the check that needs no
+formula.
+"""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +16,9 @@ from neuromanifold.tangent.kernel.ntk import ntk
 
 
 class Estimate(NamedTuple):
-    """A mean over drawn networks and its standard error, entry by entry; `runs` networks were drawn."""
+    """A mean over drawn networks and its standard error, entry by entry; `runs` networks were
+    drawn.
+    """
 
     mean: Array
     standard_error: Array
@@ -24,14 +28,20 @@ class Estimate(NamedTuple):
         return named(self)
 
     def deviation(self, limit: Any) -> float:
-        """How far one network is from `limit`: the root mean square over networks and entries, relative to the limit's."""
+        """How far one network is from `limit`: the root mean square over networks and entries,
+        relative to the limit's.
+        """
         spread = self.standard_error**2 * self.runs
-        return float(np.sqrt(np.mean((self.mean - limit) ** 2 + spread) / np.mean(np.square(limit))))
+        return float(
+            np.sqrt(np.mean((self.mean - limit) ** 2 + spread) / np.mean(np.square(limit)))
+        )
 
     def bias(self, limit: Any) -> tuple[float, float]:
-        """How far the mean over networks is from `limit`, root mean square over entries, and the standard error of that; both relative.
+        """How far the mean over networks is from `limit`, root mean square over entries, and the
+        standard error of that; both relative.
 
-        The square of the former is freed of what the spread of the mean adds to it, and 0 where nothing is left.
+        The square of the former is freed of what the spread of the mean adds to it, and 0 where
+        nothing is left.
         """
         size = np.mean(np.square(limit))
         noise = np.mean(self.standard_error**2)
@@ -60,11 +70,13 @@ def monte_carlo_kernels(
     dtype: Any = "float32",
     memory: int | str | None = None,
 ) -> MonteCarlo:
-    """NNGP and NTK of the networks that `net.init` draws, as means over `runs` of them with standard errors.
+    """NNGP and NTK of the networks that `net.init` draws, as means over `runs` of them with
+    standard errors.
 
-    Each network contributes the mean over its outputs of f(x)f(x') and of ⟨∇f(x), ∇f(x')⟩. As its widths grow the means approach
-    `nm.nngp` and `nm.infinite_ntk`, the latter up to a bias of order 1/width; one network's kernel deviates by 1/√width.
-    Networks are drawn from keys split off `key` and evaluated many at once, within `memory` bytes.
+    Each network contributes the mean over its outputs of f(x)f(x') and of ⟨∇f(x), ∇f(x')⟩. As its
+    widths grow the means approach `nm.nngp` and `nm.infinite_ntk`, the latter up to a bias of order
+    1/width; one network's kernel deviates by 1/√width. Networks are drawn from keys split off `key`
+    and evaluated many at once, within `memory` bytes.
 
     >>> net = nm.Sequential(nm.layers.Dense(1, bias=False), input_shape=(1,))      # f = wx, so that Θ = x²
     >>> found = monte_carlo_kernels(net, np.array([[2.0]]), key=jax.random.key(0), runs=10)
@@ -77,7 +89,10 @@ def monte_carlo_kernels(
     x2 = x1 if x2 is None else check_sample(x2, "x2")
     outputs = len(jax.tree.leaves(jax.eval_shape(net, net.init(key=key), x1))[0].shape)
     if outputs != 2:
-        raise ValueError("`net` has an output with positions; end it with Flatten or GlobalAvgPool and a Dense layer.")
+        raise ValueError(
+            "`net` has an output with positions; end it with Flatten or GlobalAvgPool and a Dense "
+            "layer."
+        )
     at_once = _at_once(net, len(x1) + len(x2), memory_budget(memory))
     with arithmetic():
         x1, x2 = (jnp.asarray(x, dtype) for x in (x1, x2))
@@ -85,7 +100,10 @@ def monte_carlo_kernels(
         keys = jax.random.split(key, runs)
         for part in blocks(runs, 64 * at_once):
             found = _sums(net, at_once, keys[part], x1, x2)
-            sums = [total + np.asarray(value, np.float64) for total, value in zip(sums, found, strict=True)]
+            sums = [
+                total + np.asarray(value, np.float64)
+                for total, value in zip(sums, found, strict=True)
+            ]
     return MonteCarlo(_estimate(sums[0], sums[1], runs), _estimate(sums[2], sums[3], runs))
 
 

@@ -1,7 +1,7 @@
 """What each kind of layer does to `Pairs`: the arithmetic of covariances at infinite width.
 
-Each operation is compiled by itself, so that layers of one kind and shape share it, and XLA cannot fuse an activation into the
-sums after it, where it would be computed once per term.
+Each operation is compiled by itself, so that layers of one kind and shape share it, and XLA cannot
+fuse an activation into the sums after it, where it would be computed once per term.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,21 @@ import jax.numpy as jnp
 
 from neuromanifold.models.layers.windows import margins, windows_along
 from neuromanifold.tangent.infinite.duals import Dual, Own
-from neuromanifold.tangent.infinite.pairs import Array, Pairs, difference, geometry, on_diagonal, root
+from neuromanifold.tangent.infinite.pairs import (
+    Array,
+    Pairs,
+    difference,
+    geometry,
+    on_diagonal,
+    root,
+)
 
 
 class Spread(NamedTuple):
     """Weights N(0, `weight`/fan_in) and biases N(0, `bias`), and how they enter the tangent kernel.
 
-    With standard normal parameters (`scaling="ntk"`) the rates are the variances; where the parameters carry their deviations
-    (`"standard"`) they are fan_in and 1.
+    With standard normal parameters (`scaling="ntk"`) the rates are the variances; where the
+    parameters carry their deviations (`"standard"`) they are fan_in and 1.
     """
 
     weight: Array
@@ -57,13 +64,17 @@ class Window(NamedTuple):
 
     def _moved(self, v: Array, axes: Sequence[int], offset: int, count: int) -> Array:
         for axis in axes:
-            v = jax.lax.slice_in_dim(v, offset, offset + (count - 1) * self.stride + 1, self.stride, axis)
+            v = jax.lax.slice_in_dim(
+                v, offset, offset + (count - 1) * self.stride + 1, self.stride, axis
+            )
         return v
 
 
 @jax.jit
 def affine(pairs: Pairs, spread: Spread) -> Pairs:
-    """Σ' = σ_w² Σ + σ_b²,  Θ' = r_w Σ + r_b + σ_w² Θ: a dense layer, or the end of any other weight layer."""
+    """Σ' = σ_w² Σ + σ_b²,  Θ' = r_w Σ + r_b + σ_w² Θ: a dense layer, or the end of any other
+    weight layer.
+    """
     tangent = pairs.tangent
     if tangent is not None:
         tangent = spread.weight_rate * pairs.covariance + spread.bias_rate + spread.weight * tangent
@@ -86,7 +97,8 @@ def convolve(pairs: Pairs, windows: tuple[Window, ...], spread: Spread) -> Pairs
 
 
 def _taps(pairs: Pairs, axis: int, window: Window) -> Pairs:
-    """One axis. Where one sample's window reaches beyond its margin and the other's does not, the covariance is 0 and ½E(u − v)² is
+    """One axis. Where one sample's window reaches beyond its margin and the other's does not, the
+    covariance is 0 and ½E(u − v)² is
     half of the one variance left."""
     size, both = pairs.positions[axis], _axes(pairs, axis)
     before, after = window.margins(size)
@@ -101,7 +113,9 @@ def _taps(pairs: Pairs, axis: int, window: Window) -> Pairs:
     if pairs.full and before + after and window.padding != "CIRCULAR":
         inside = jnp.pad(jnp.ones(size, bool), (before, after))
         inside = _between(inside[:, None] & inside, both, distance.ndim)
-        distance = jnp.where(inside, distance, (pairs.over_left(left) + pairs.over_right(right)) / 2)
+        distance = jnp.where(
+            inside, distance, (pairs.over_left(left) + pairs.over_right(right)) / 2
+        )
     return replace(
         pairs,
         left=window.mean(left, (1 + axis,), size),
@@ -130,7 +144,9 @@ def own(dual: Dual, a: Array) -> Own:
 
 @partial(jax.jit, static_argnums=0)
 def activation(dual: Dual, pairs: Pairs, left: Own, right: Own) -> tuple[Pairs, Any]:
-    """Σ' = E[σ(u)σ(v)],  Θ' = Θ E[σ'(u)σ'(v)]; and the error that quadrature estimates for the pairs."""
+    """Σ' = E[σ(u)σ(v)],  Θ' = Θ E[σ'(u)σ'(v)]; and the error that quadrature estimates for the
+    pairs.
+    """
     moments = dual.pairs(
         geometry(pairs),
         jax.tree.map(pairs.over_left, left._replace(error=())),
@@ -148,7 +164,9 @@ def activation(dual: Dual, pairs: Pairs, left: Own, right: Own) -> tuple[Pairs, 
 
 
 class Average(NamedTuple):
-    """Covariances and tangent kernel after a linear map of the positions; the variances are found apart."""
+    """Covariances and tangent kernel after a linear map of the positions; the variances are
+    found apart.
+    """
 
     covariance: Array
     tangent: Array | None
@@ -156,7 +174,9 @@ class Average(NamedTuple):
 
 @partial(jax.jit, static_argnums=1)
 def average(pairs: Pairs, windows: tuple[Window, ...]) -> Average:
-    """Means over windows that move over each sample by itself: c'(P, P') is the mean of c over pairs of positions."""
+    """Means over windows that move over each sample by itself: c'(P, P') is the mean of c over
+    pairs of positions.
+    """
 
     def mean(v: Array) -> Array:
         for axis, window in enumerate(windows):
@@ -175,7 +195,9 @@ def global_average(pairs: Pairs) -> Average:
 
 @jax.jit
 def attention_weights(pairs: Pairs, logit: Array) -> Array:
-    """G = softmax(σ_k² Σ(x, x)): what the weights of attention with tied queries and keys converge to in their linear scaling."""
+    """G = softmax(σ_k² Σ(x, x)): what the weights of attention with tied queries and keys
+    converge to in their linear scaling.
+    """
     return jax.nn.softmax(logit * _matrix(pairs.covariance, pairs), axis=-1)
 
 
@@ -203,7 +225,9 @@ def _matrix(v: Array, pairs: Pairs) -> Array:
 
 @partial(jax.jit, static_argnums=1)
 def own_variances(average: Average, full: bool) -> Array:
-    """The variances after a map of the positions, from the covariances of each sample with itself."""
+    """The variances after a map of the positions, from the covariances of each sample with
+    itself.
+    """
     return on_diagonal(average.covariance, 1) if full else average.covariance
 
 
@@ -236,12 +260,19 @@ def flatten(pairs: Pairs) -> Pairs:
 def equal_positions(pairs: Pairs) -> Pairs:
     """Forget the covariances between different positions."""
     distance = on_diagonal(pairs.distance, pairs.batch)
-    return replace(pairs, distance=distance, full=False, **pairs.map_pairs(lambda v: on_diagonal(v, pairs.batch)))
+    return replace(
+        pairs,
+        distance=distance,
+        full=False,
+        **pairs.map_pairs(lambda v: on_diagonal(v, pairs.batch)),
+    )
 
 
 @partial(jax.jit, static_argnames=("positions", "eps"))
 def normalise(pairs: Pairs, *, positions: bool, eps: float) -> Pairs:
-    """Layer normalisation: u/√(a + ε), or with the mean of a over the positions; Θ' = Θ/√((a + ε)(b + ε))."""
+    """Layer normalisation: u/√(a + ε), or with the mean of a over the positions; Θ' = Θ/√((a +
+    ε)(b + ε)).
+    """
 
     def level(v: Array) -> Array:
         return (v.mean(axis=tuple(range(1, v.ndim)), keepdims=True) if positions else v) + eps
@@ -251,7 +282,9 @@ def normalise(pairs: Pairs, *, positions: bool, eps: float) -> Pairs:
     left, right = pairs.left / below_left, pairs.right / below_right
     radial = (pairs.over_left(root(left)) - pairs.over_right(root(right))) ** 2 / 2
     distance = geometry(pairs).minus / sizes + radial
-    return replace(pairs, left=left, right=right, distance=distance, **pairs.map_pairs(lambda v: v / sizes))
+    return replace(
+        pairs, left=left, right=right, distance=distance, **pairs.map_pairs(lambda v: v / sizes)
+    )
 
 
 @jax.jit

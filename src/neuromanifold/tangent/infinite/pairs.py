@@ -1,14 +1,17 @@
-"""The state of the recursion: what is known of two samples' activations at one layer of an infinitely wide network.
+"""The state of the recursion: what is known of two samples' activations at one layer of an
+infinitely wide network.
 
-At each position of a sample, every channel holds an independent copy of one random number: u for the first sample, v for
-the second. `Pairs` holds their variances a = E[u²], b = E[v²], their covariance c = E[uv], the half squared distance
-d = ½E(u − v)² = (a + b)/2 − c, and the tangent kernel Θ. Either of c and d follows from the other, but with different digits: d
-keeps them where two samples nearly agree, and there an arccos of c would turn a rounding error ε into √ε; c keeps them where one
-sample is much larger than the other.
+At each position of a sample, every channel holds an independent copy of one random number: u for
+the first sample, v for the second. `Pairs` holds their variances a = E[u²], b = E[v²], their
+covariance c = E[uv], the half squared distance d = ½E(u − v)² = (a + b)/2 − c, and the tangent
+kernel Θ. Either of c and d follows from the other, but with different digits: d keeps them where
+two samples nearly agree, and there an arccos of c would turn a rounding error ε into √ε; c keeps
+them where one sample is much larger than the other.
 
-Arrays have the samples first: (n1, …) for a, (n2, …) for b, (n1, n2, …) for the others, or (n, …) for all where each sample is paired
-with itself. Positions follow: those of one sample for a and b; for the others the position that both share, or, where `full`, pairs
-of positions, axis by axis: (…, p, p', q, q').
+Arrays have the samples first: (n1, …) for a, (n2, …) for b, (n1, n2, …) for the others, or (n, …)
+for all where each sample is paired with itself. Positions follow: those of one sample for a and b;
+for the others the position that both share, or, where `full`, pairs of positions, axis by axis: (…,
+p, p', q, q').
 """
 
 from collections.abc import Callable
@@ -52,11 +55,15 @@ class Pairs:
         return 2 if self.crossed else 1
 
     def over_left(self, v: Array) -> Array:
-        """An array over the first sample's positions, shaped to meet `distance`; further axes may follow."""
+        """An array over the first sample's positions, shaped to meet `distance`; further axes
+        may follow.
+        """
         return self._interleaved(v[:, None] if self.crossed else v, 1)
 
     def over_right(self, v: Array) -> Array:
-        """An array over the second sample's positions, shaped to meet `distance`; further axes may follow."""
+        """An array over the second sample's positions, shaped to meet `distance`; further axes
+        may follow.
+        """
         return self._interleaved(v[None] if self.crossed else v, 0)
 
     def _interleaved(self, v: Array, offset: int) -> Array:
@@ -97,7 +104,9 @@ def difference(m: Array, c: Array, *, terms: int = 1) -> Array:
 
 
 class Geometry(NamedTuple):
-    """Two Gaussian numbers by their norms √a, √b and the gaps √(ab) − c and √(ab) + c, either exactly 0 where they are collinear."""
+    """Two Gaussian numbers by their norms √a, √b and the gaps √(ab) − c and √(ab) + c, either
+    exactly 0 where they are collinear.
+    """
 
     left: Array
     right: Array
@@ -127,7 +136,9 @@ class Geometry(NamedTuple):
 
 
 def geometry(pairs: Pairs) -> Geometry:
-    """√(ab) − c, or d − ½(√a − √b)² where that has the smaller error; what rounding alone could have left counts as zero."""
+    """√(ab) − c, or d − ½(√a − √b)² where that has the smaller error; what rounding alone could
+    have left counts as zero.
+    """
     left, right = pairs.over_left(root(pairs.left)), pairs.over_right(root(pairs.right))
     apart, product = jnp.abs(left - right), left * right
     rounding = apart * (left + right)
@@ -141,12 +152,16 @@ def geometry(pairs: Pairs) -> Geometry:
 
 @jax.custom_jvp
 def half_angle(low: Array, high: Array) -> Array:
-    """atan √(low/high), half the angle whose gaps are low ≤ high; π/4 where both vanish. Its derivative is taken as 0 at low = 0.
+    """atan √(low/high), half the angle whose gaps are low ≤ high; π/4 where both vanish. Its
+    derivative is taken as 0 at low = 0.
 
-    The angle has a cusp there: nearby samples lie on all sides of it, so that 0 is the mean of its one-sided derivatives.
+    The angle has a cusp there: nearby samples lie on all sides of it, so that 0 is the mean of its
+    one-sided derivatives.
     """
     there = high > 0
-    return jnp.where(there, jnp.arctan(jnp.sqrt(low) / jnp.sqrt(jnp.where(there, high, 1.0))), jnp.pi / 4)
+    return jnp.where(
+        there, jnp.arctan(jnp.sqrt(low) / jnp.sqrt(jnp.where(there, high, 1.0))), jnp.pi / 4
+    )
 
 
 @half_angle.defjvp
@@ -160,7 +175,9 @@ def _half_angle_jvp(primals: Any, tangents: Any) -> Any:
 
 @jax.custom_jvp
 def lens(low: Array, high: Array) -> Array:
-    """√(ab)(sin θ − θ cos θ) for the angle θ ≤ π/2 whose gaps are low ≤ high: of third order in θ, and smooth enough to differentiate."""
+    """√(ab)(sin θ − θ cos θ) for the angle θ ≤ π/2 whose gaps are low ≤ high: of third order in
+    θ, and smooth enough to differentiate.
+    """
     return jnp.sqrt(low) * jnp.sqrt(high) - half_angle(low, high) * (high - low)
 
 

@@ -1,4 +1,6 @@
-"""How many nodes each activation needs: first from the range of its variances, then from the errors that the passes report."""
+"""How many nodes each activation needs: first from the range of its variances, then from the
+errors that the passes report.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,13 +24,17 @@ _SMALLEST = 1e-3
 
 
 def first_orders(it: Program, largest: float, deviations: tuple[Deviation, ...]) -> tuple[int, ...]:
-    """A guess at the nodes that each activation needs, from bounds on the variances; the passes check it.
+    """A guess at the nodes that each activation needs, from bounds on the variances; the passes
+    check it.
 
-    A weight layer maps a variance a to σ_w² a + σ_b², means over positions never raise the largest, sums add.
+    A weight layer maps a variance a to σ_w² a + σ_b², means over positions never raise the largest,
+    sums add.
     """
     if not any(map(it.quadrature.needs_order, it.activations)):
         return tuple(it.quadrature.ladder[0] for _ in it.activations)
-    bounds = _Bounds(it.quadrature, iter([Deviation(np.asarray(w), np.asarray(b)) for w, b in deviations]), [])
+    bounds = _Bounds(
+        it.quadrature, iter([Deviation(np.asarray(w), np.asarray(b)) for w, b in deviations]), []
+    )
     bounds.through(it.random, largest)
     return tuple(bounds.orders)
 
@@ -64,7 +70,11 @@ class _Bounds:
 
     def activation(self, entry: Activation | Mixed, largest: float) -> float:
         variances = np.geomspace(max(largest, 1e-300) * _SMALLEST, max(largest, 1e-300), _GRID)
-        parts = (entry,) if isinstance(entry, Activation) else tuple(activation for activation, _ in entry.parts)
+        parts = (
+            (entry,)
+            if isinstance(entry, Activation)
+            else tuple(activation for activation, _ in entry.parts)
+        )
         ladder = self.quadrature.ladder
         found = [self._settled(activation, variances, ladder) for activation in parts]
         self.orders.append(max(order for order, _ in found))
@@ -74,7 +84,9 @@ class _Bounds:
         self, activation: Activation, variances: np.ndarray, ladder: tuple[int, ...]
     ) -> tuple[int, np.ndarray]:
         if not self.quadrature.needs_order(activation):
-            return ladder[0], np.asarray(self.quadrature.dual(activation, ladder[0]).own(variances).variance)
+            return ladder[0], np.asarray(
+                self.quadrature.dual(activation, ladder[0]).own(variances).variance
+            )
         if self.quadrature.kinks:
             return ladder[0], settled_order(activation, variances, (256,), 1.0)[1]
         return settled_order(activation, variances, ladder, self.quadrature.rtol)
@@ -105,10 +117,13 @@ def _refusal(it: Program, index: int, error: float) -> str:
     entry, rule = it.activations[index], it.quadrature
     if rule.kinks:
         return (
-            f"the quadrature for {entry} split at {rule.kinks} has not reached {rule.rtol:.0e} (estimated error {error:.0e}); "
+            f"the quadrature for {entry} split at {rule.kinks} has not reached {rule.rtol:.0e} "
+            f"(estimated error {error:.0e}); "
             "raise `rtol`, or name all its kinks."
         )
     return (
-        f"the quadrature for {entry} has not reached {rule.rtol:.0e} with {it.orders[index]} nodes (estimated error {error:.0e}); "
-        "raise `rtol`, or name the points where the activation or a derivative of it jumps: quadrature=Quadrature(kinks=(…,))."
+        f"the quadrature for {entry} has not reached {rule.rtol:.0e} with {it.orders[index]} "
+        f"nodes (estimated error {error:.0e}); "
+        "raise `rtol`, or name the points where the activation or a derivative of it jumps: "
+        "quadrature=Quadrature(kinks=(…,))."
     )

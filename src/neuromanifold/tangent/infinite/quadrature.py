@@ -1,4 +1,6 @@
-"""`Quadrature`: how expectations of an activation without closed form are computed, and which dual that makes."""
+"""`Quadrature`: how expectations of an activation without closed form are computed, and which
+dual that makes.
+"""
 
 from dataclasses import dataclass
 
@@ -16,11 +18,12 @@ from neuromanifold.tangent.infinite.series import ORDERS, HermiteSeries
 class Quadrature:
     """How expectations over an activation without closed form are computed.
 
-    `rtol` bounds the estimated error of E[σ(u)σ(v)], relative to √(E[σ(u)²] E[σ(v)²]), and likewise for the slopes. `kinks`
-    are the points where σ or a derivative of it jumps: integrals are split there. `reach` is the radius, in standard
-    deviations, of the split integrals. `order` fixes the number of nodes; without it the data decide, and under `jit`,
-    where they cannot be seen, 1024 are taken (64 between kinks) and kernels that miss `rtol` are nan. `always` takes
-    quadrature even where a closed form is known, which tests both.
+    `rtol` bounds the estimated error of E[σ(u)σ(v)], relative to √(E[σ(u)²] E[σ(v)²]), and likewise
+    for the slopes. `kinks` are the points where σ or a derivative of it jumps: integrals are split
+    there. `reach` is the radius, in standard deviations, of the split integrals. `order` fixes the
+    number of nodes; without it the data decide, and under `jit`, where they cannot be seen, 1024
+    are taken (64 between kinks) and kernels that miss `rtol` are nan. `always` takes quadrature
+    even where a closed form is known, which tests both.
     """
 
     rtol: float = 1e-12
@@ -31,12 +34,18 @@ class Quadrature:
 
     def __post_init__(self):
         if not 0 < self.rtol < 1:
-            raise ValueError(f"`rtol` is {self.rtol!r}; pass a number between 0 and 1, such as 1e-12.")
+            raise ValueError(
+                f"`rtol` is {self.rtol!r}; pass a number between 0 and 1, such as 1e-12."
+            )
         if not np.isfinite(self.kinks).all():
             raise ValueError(f"`kinks` is {self.kinks!r}; pass finite numbers.")
-        if self.order is not None and self.order not in (PANEL_ORDERS if self.kinks else ORDERS[2:]):
+        if self.order is not None and self.order not in (
+            PANEL_ORDERS if self.kinks else ORDERS[2:]
+        ):
             allowed = PANEL_ORDERS if self.kinks else ORDERS[2:]
-            raise ValueError(f"`order` is {self.order!r}; pass one of {', '.join(map(str, allowed))}, or None.")
+            raise ValueError(
+                f"`order` is {self.order!r}; pass one of {', '.join(map(str, allowed))}, or None."
+            )
 
     @property
     def ladder(self) -> tuple[int, ...]:
@@ -54,15 +63,23 @@ class Quadrature:
         """The dual of a layer's activation, with that many nodes where it needs quadrature."""
         parts = ((entry, 1),) if isinstance(entry, Activation) else entry.parts
         width = sum(count for _, count in parts)
-        return mixture(tuple((count / width, self._dual(activation, order)) for activation, count in parts))
+        return mixture(
+            tuple((count / width, self._dual(activation, order)) for activation, count in parts)
+        )
 
     def needs_order(self, entry: Activation | Mixed) -> bool:
         """Whether the number of nodes matters to a layer's activation."""
-        parts = (entry,) if isinstance(entry, Activation) else tuple(activation for activation, _ in entry.parts)
+        parts = (
+            (entry,)
+            if isinstance(entry, Activation)
+            else tuple(activation for activation, _ in entry.parts)
+        )
         return any(not self._exact(activation) for activation in parts)
 
     def _exact(self, activation: Activation) -> bool:
-        return not self.always and (activation.polynomial is not None or closed_form(activation) is not None)
+        return not self.always and (
+            activation.polynomial is not None or closed_form(activation) is not None
+        )
 
     def _dual(self, activation: Activation, order: int) -> Dual:
         known = None if self.always else closed_form(activation)
@@ -84,10 +101,12 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True)
 class SplitPanels:
-    """E over z₁ and z₂ with u = √a z₁, v = √b (cos θ z₁ + sin θ z₂): Gauss–Legendre between the kinks of u and of v.
+    """E over z₁ and z₂ with u = √a z₁, v = √b (cos θ z₁ + sin θ z₂): Gauss–Legendre between the
+    kinks of u and of v.
 
-    The inner integral is a smooth function of z₁ that changes over a width tan θ where v's mean crosses a kink; the outer
-    panels also end there. The errors of two rules with fewer nodes predict that of this one: they fall like rⁿ.
+    The inner integral is a smooth function of z₁ that changes over a width tan θ where v's mean
+    crosses a kink; the outer panels also end there. The errors of two rules with fewer nodes
+    predict that of this one: they fall like rⁿ.
     """
 
     activation: Activation
@@ -106,9 +125,14 @@ class SplitPanels:
         """Both integrals, a few pairs at a time."""
         shape = between.minus.shape
         arrays = [jnp.broadcast_to(v, shape).ravel() for v in between]
-        both = jax.lax.map(lambda pair: self._controlled(Geometry(*pair)), tuple(arrays), batch_size=_PAIRS_AT_ONCE)
+        both = jax.lax.map(
+            lambda pair: self._controlled(Geometry(*pair)), tuple(arrays), batch_size=_PAIRS_AT_ONCE
+        )
         value, slope, *errors = (v.reshape(shape) for v in both)
-        scales = (root(left.variance) * root(right.variance), root(left.record) * root(right.record))
+        scales = (
+            root(left.variance) * root(right.variance),
+            root(left.record) * root(right.record),
+        )
         worst = [(e / jnp.maximum(s, _TINY)).max() for e, s in zip(errors, scales, strict=True)]
         distance = difference((left.variance + right.variance) / 2, value, terms=self.order)
         return Moments(value, distance, slope, jnp.maximum(*worst))
@@ -135,7 +159,9 @@ class SplitPanels:
         z2, w2 = self._panels(jnp.where(rest == 0, self.reach, breaks), order)
         outer = self._evaluate(pair.left * z1)
         inner = self._evaluate(pair.right * ((rho * z1)[:, None] + rest * z2))
-        value, slope = ((w1 * o * (w2 * i).sum(axis=-1)).sum() for o, i in zip(outer, inner, strict=True))
+        value, slope = (
+            (w1 * o * (w2 * i).sum(axis=-1)).sum() for o, i in zip(outer, inner, strict=True)
+        )
         return value, slope
 
     def _evaluate(self, z: Array) -> tuple[Array, Array]:
@@ -154,7 +180,10 @@ class SplitPanels:
         inside = jnp.clip(breaks, -self.reach, self.reach)
         edges = jnp.sort(jnp.concatenate([-ends, inside, ends], axis=-1), axis=-1)
         nodes, weights = np.polynomial.legendre.leggauss(order)
-        middle, half = (edges[..., 1:] + edges[..., :-1]) / 2, (edges[..., 1:] - edges[..., :-1]) / 2
+        middle, half = (
+            (edges[..., 1:] + edges[..., :-1]) / 2,
+            (edges[..., 1:] - edges[..., :-1]) / 2,
+        )
         z = middle[..., None] + half[..., None] * nodes
         density = half[..., None] * weights * jnp.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
         return z.reshape(*z.shape[:-2], -1), density.reshape(*z.shape[:-2], -1)

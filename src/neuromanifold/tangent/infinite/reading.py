@@ -1,4 +1,6 @@
-"""A network's graph read as layers: each value is the data after some layers, an entrywise function of that, or a parameter."""
+"""A network's graph read as layers: each value is the data after some layers, an entrywise
+function of that, or a parameter.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -63,7 +65,8 @@ class Reader:
         """Say which operation has no meaning here."""
         where = f" ({node.source})" if node.source else ""
         raise Unreadable(
-            f"`f` uses {node.operation}{where}, which {why}; describe the network by nm.Sequential instead."
+            f"`f` uses {node.operation}{where}, which {why}; describe the network by "
+            "nm.Sequential instead."
         )
 
     def after(self, node: Node) -> Any:
@@ -81,7 +84,9 @@ class Reader:
         steps = [step for step in origins if step is not None]
         if not steps:
             return Unread(None, why)
-        common = next(step for step in steps[0].back() if all(step in other.back() for other in steps))
+        common = next(
+            step for step in steps[0].back() if all(step in other.back() for other in steps)
+        )
         return self.layer(node, common) or Unread(common, why)
 
     def layer(self, node: Node, before: Any) -> Data | None:
@@ -123,9 +128,14 @@ class Reader:
         shape = self.shape(node.outputs[0])
         if node.operation in ("copy", "convert_element_type"):
             return given
-        if node.operation in ("broadcast_in_dim", "reshape") and prod(shape) == prod(self.shape(node.inputs[0])):
+        if node.operation in ("broadcast_in_dim", "reshape") and prod(shape) == prod(
+            self.shape(node.inputs[0])
+        ):
             return replace(given, spread=True)
-        self.refuse(node, f"rearranges the parameter {self.names[given.leaf]} in a way that is not understood")
+        self.refuse(
+            node,
+            f"rearranges the parameter {self.names[given.leaf]} in a way that is not understood",
+        )
 
     def number(self, node: Node, at: int) -> float:
         """The one number that a constant holds."""
@@ -135,7 +145,9 @@ class Reader:
         return float(np.ravel(constant)[0])
 
     def end(self, i: int, node: Node) -> Step:
-        """The data at a value as a step, with the entrywise function since the last one as an activation."""
+        """The data at a value as a step, with the entrywise function since the last one as an
+        activation.
+        """
         given = self.known.get(i)
         if isinstance(given, Unread):
             raise given.why
@@ -145,12 +157,16 @@ class Reader:
             return given.step
         if i not in self.ends:
             found = self.activation(given.source, i)
-            self.ends[i] = given.step if found.name == "identity" else Step(given.step, Elementwise(found))
+            self.ends[i] = (
+                given.step if found.name == "identity" else Step(given.step, Elementwise(found))
+            )
             self.places.setdefault(self.ends[i], i)
         return self.ends[i]
 
     def activation(self, source: int, i: int) -> Activation:
-        """The scalar function from one value to the other; the library's own where it is one of those."""
+        """The scalar function from one value to the other; the library's own where it is one of
+        those.
+        """
         program = self.program.slice([i])
         reached = program.depending([source])
         nodes = [node for node in program.nodes if not reached.isdisjoint(node.inputs)]
@@ -187,12 +203,16 @@ class Reader:
             return self.forked(node)
         for i, v in zip(node.inputs, given, strict=True):
             if v is None and np.ptp(self.program.constants[i]) != 0:
-                self.refuse(node, "combines the data with constants that differ from entry to entry")
+                self.refuse(
+                    node, "combines the data with constants that differ from entry to entry"
+                )
         factor = self.factor(node, given)
         weights, source = data[0].step.layer, data[0].source
         is_open = isinstance(weights, Weights | Heads) and weights.bias is None
         if factor is not None and is_open and source in node.inputs and self.uses[source] == 1:
-            return self.ending(node, data[0].step.before, replace(weights, factor=weights.factor * factor))
+            return self.ending(
+                node, data[0].step.before, replace(weights, factor=weights.factor * factor)
+            )
         return data[0]
 
     def factor(self, node: Node, given: list[Any]) -> float | None:
@@ -211,7 +231,10 @@ class Reader:
         fits = fits and self.shape(self.program.inputs[bias.leaf]) == (features,)
         owner = _with_bias(step.layer, (bias.leaf, bias.factor))
         if not fits or owner is None or data[0].source not in node.inputs:
-            self.refuse(node, f"uses the parameter {self.names[bias.leaf]} as neither weight nor bias of a layer")
+            self.refuse(
+                node,
+                f"uses the parameter {self.names[bias.leaf]} as neither weight nor bias of a layer",
+            )
         return self.ending(node, step.before, owner)
 
     def forked(self, node: Node) -> Data:
@@ -242,7 +265,12 @@ class Reader:
         (contracted, (batch, _)) = node.options["dimension_numbers"]
         left, right = (self.known.get(i) for i in node.inputs)
         axis = len(self.shape(node.inputs[0])) - 1
-        if not isinstance(left, Data) or not isinstance(right, Parameter) or tuple(contracted[0]) != (axis,) or batch:
+        if (
+            not isinstance(left, Data)
+            or not isinstance(right, Parameter)
+            or tuple(contracted[0]) != (axis,)
+            or batch
+        ):
             self.refuse(node, "is no product of data, channels last, with a parameter")
         inner = contracted[1][0]
         if len(right.axes) != 2 or right.spread:
@@ -250,7 +278,9 @@ class Reader:
         axes = (right.axes[1 - inner], right.axes[inner])
         return self.weighted(node, self.end(node.inputs[0], node), right, axes)
 
-    def weighted(self, node: Node, before: Step, given: Parameter, axes: tuple[int, ...], **options: Any) -> Data:
+    def weighted(
+        self, node: Node, before: Step, given: Parameter, axes: tuple[int, ...], **options: Any
+    ) -> Data:
         """The data behind new weights."""
         leaf = self.shape(self.program.inputs[given.leaf])
         shape = tuple(leaf[a] for a in axes)
@@ -276,24 +306,34 @@ class Reader:
         padding = self.padding(node, size, window, strides, widths)
         return self.weighted(node, step, given, axes_of, strides=strides, padding=padding)
 
-    def surrounded(self, node: Node, padding: Any) -> tuple[Step, tuple[int, ...], list[tuple[int, int]]]:
+    def surrounded(
+        self, node: Node, padding: Any
+    ) -> tuple[Step, tuple[int, ...], list[tuple[int, int]]]:
         """The data before any margins, its positions, and the margins in all."""
         given, own = self.known.get(node.inputs[0]), [(int(a), int(b)) for a, b in padding]
         if isinstance(given, Padded):
-            return given.step, given.size, [(a + c, b + d) for (a, b), (c, d) in zip(given.widths, own, strict=True)]
+            return (
+                given.step,
+                given.size,
+                [(a + c, b + d) for (a, b), (c, d) in zip(given.widths, own, strict=True)],
+            )
         return self.end(node.inputs[0], node), self.shape(node.inputs[0])[1:-1], own
 
     def padding(self, node: Node, size: Any, window: Any, strides: Any, widths: Any) -> str:
         """The name of the margins."""
         for name in ("VALID", "SAME"):
-            if list(widths) == [margins(*each, name) for each in zip(size, window, strides, strict=True)]:
+            if list(widths) == [
+                margins(*each, name) for each in zip(size, window, strides, strict=True)
+            ]:
                 return name
         self.refuse(node, f"has margins {widths}, which are neither SAME nor VALID")
 
     def pad(self, node: Node) -> Padded:
         """Zeros around the positions."""
         config = [tuple(map(int, c)) for c in node.options["padding_config"]]
-        inside = config[0] == config[-1] == (0, 0, 0) and all(c[2] == 0 and min(c) >= 0 for c in config)
+        inside = config[0] == config[-1] == (0, 0, 0) and all(
+            c[2] == 0 and min(c) >= 0 for c in config
+        )
         if not inside or self.number(node, 1) != 0:
             self.refuse(node, "pads with something else than zeros around the positions")
         widths = tuple((before, after) for before, after, _ in config[1:-1])
@@ -302,12 +342,21 @@ class Reader:
     def window_sum(self, node: Node) -> Total:
         """A sum over windows of positions."""
         options = node.options
-        (first, *window, last), (_, *strides, _) = options["window_dimensions"], options["window_strides"]
+        (first, *window, last), (_, *strides, _) = (
+            options["window_dimensions"],
+            options["window_strides"],
+        )
         step, size, widths = self.surrounded(node, options["padding"][1:-1])
         padding = self.padding(node, size, window, strides, widths)
-        if first != 1 or last != 1 or set((*options["base_dilation"], *options["window_dilation"])) != {1}:
+        if (
+            first != 1
+            or last != 1
+            or set((*options["base_dilation"], *options["window_dilation"])) != {1}
+        ):
             self.refuse(node, "is no plain window over positions")
-        return Total(step, AvgPool(tuple(window), strides=tuple(strides), padding=padding), prod(window))
+        return Total(
+            step, AvgPool(tuple(window), strides=tuple(strides), padding=padding), prod(window)
+        )
 
     def position_sum(self, node: Node) -> Total:
         """A sum over all positions."""

@@ -1,7 +1,8 @@
-"""LayerNorm and attention in a graph, recognised by what they compute: no two libraries write them with the same operations.
+"""LayerNorm and attention in a graph, recognised by what they compute: no two libraries write them
+with the same operations.
 
-A part of the graph is evaluated at random values and compared with each layer that it could be; a graph that means something
-else does not agree to nine digits.
+A part of the graph is evaluated at random values and compared with each layer that it could be; a
+graph that means something else does not agree to nine digits.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ _SCALES = (1.0, 1e-3)
 
 
 class Region:
-    """What the graph computes between two of its values: a function of the first and of some leaves."""
+    """What the graph computes between two of its values: a function of the first and of some
+    leaves.
+    """
 
     def __init__(self, program: Program, start: int, end: int):
         self.program, self.start, self.end = program, start, end
@@ -67,7 +70,9 @@ class Region:
         known: dict[int, Any] = {self.program.inputs[leaf]: value for leaf, value in leaves.items()}
         known[self.start] = z.reshape(self.shape(self.start))
         for node in self.nodes:
-            found = node.evaluate(*(known[i] if i in known else self.program.constants[i] for i in node.inputs))
+            found = node.evaluate(
+                *(known[i] if i in known else self.program.constants[i] for i in node.inputs)
+            )
             known |= dict(zip(node.outputs, found, strict=True))
         return np.asarray(known[self.end])
 
@@ -84,7 +89,9 @@ def _agree(found: np.ndarray, expected: np.ndarray) -> bool:
 
 
 def _layer_norm(region: Region) -> LayerNorm | None:
-    """Normalisation over the channels or over everything, with one of the constants of this part as its ε."""
+    """Normalisation over the channels or over everything, with one of the constants of this part
+    as its ε.
+    """
     if region.after != region.before:
         return None
     rng = np.random.default_rng(0)
@@ -93,13 +100,18 @@ def _layer_norm(region: Region) -> LayerNorm | None:
     small = {float(c.ravel()[0]) for c in region.constants if c.size == 1 and c.dtype.kind == "f"}
     for positions, eps in product((False, True), [*sorted(e for e in small if 0 < e < 0.1), 0.0]):
         layer = LayerNorm(positions=positions, eps=eps)
-        if all(_agree(f, np.asarray(layer.apply((), z, "ntk"))) for f, z in zip(found, drawn, strict=True)):
+        if all(
+            _agree(f, np.asarray(layer.apply((), z, "ntk")))
+            for f, z in zip(found, drawn, strict=True)
+        ):
             return layer
     return None
 
 
 def _attention(region: Region) -> Heads | None:
-    """softmax(φ XKᵀKXᵀ) X Vᵀ Oᵀ ψ + β b over all positions, with the leaves K, V, O, b in any layout."""
+    """softmax(φ XKᵀKXᵀ) X Vᵀ Oᵀ ψ + β b over all positions, with the leaves K, V, O, b in any
+    layout.
+    """
     exponential = next((node for node in region.nodes if node.operation == "exp"), None)
     if exponential is None or len(region.before) < 2 or region.after[:-1] != region.before[:-1]:
         return None
@@ -111,7 +123,8 @@ def _attention(region: Region) -> Heads | None:
     heads, rest = divmod(prod(region.shape(exponential.inputs[0])), places**2)
     if len(weights.leaves) == 2 and len(others) >= 2:
         raise ValueError(
-            "`f` has attention with independent queries and keys, whose weights stay random at infinite width, so that the outputs "
+            "`f` has attention with independent queries and keys, whose weights stay random at "
+            "infinite width, so that the outputs "
             "are no Gaussian process; use one leaf for both."
         )
     if len(weights.leaves) != 1 or len(biases) > 1 or len(matrices) != 2 or rest or not heads:
@@ -127,7 +140,10 @@ class _Search:
 
     def run(self, key: int, matrices: list[int], biases: list[int]) -> Heads | None:
         rng = np.random.default_rng(1)
-        leaves = {i: 0.5 * rng.standard_normal(self.region.leaf_shape(i)) for i in (key, *matrices, *biases)}
+        leaves = {
+            i: 0.5 * rng.standard_normal(self.region.leaf_shape(i))
+            for i in (key, *matrices, *biases)
+        }
         z = rng.standard_normal(self.region.before)
         x = z.reshape(-1, z.shape[-1])
         without = leaves | {b: np.zeros_like(leaves[b]) for b in biases}
@@ -146,7 +162,12 @@ class _Search:
         return None
 
     def outputs(
-        self, attention: np.ndarray, x: np.ndarray, matrices: list[int], leaves: Any, expected: np.ndarray
+        self,
+        attention: np.ndarray,
+        x: np.ndarray,
+        matrices: list[int],
+        leaves: Any,
+        expected: np.ndarray,
     ) -> tuple[Arranged, Arranged, float] | None:
         """Which matrix holds the values and which the output's weights, and the factor ψ."""
         features = expected.shape[1]
@@ -164,18 +185,24 @@ class _Search:
         return None
 
 
-def _bias(offset: np.ndarray, leaves: dict[int, np.ndarray], biases: list[int]) -> tuple[int, float] | None:
+def _bias(
+    offset: np.ndarray, leaves: dict[int, np.ndarray], biases: list[int]
+) -> tuple[int, float] | None:
     """The leaf that is added at every position, and its factor."""
     for leaf in biases:
         given = leaves[leaf]
-        factor = float(offset[0] @ given / (given @ given)) if given.shape == offset.shape[1:] else 0.0
+        factor = (
+            float(offset[0] @ given / (given @ given)) if given.shape == offset.shape[1:] else 0.0
+        )
         if factor and _agree(offset, np.broadcast_to(factor * given, offset.shape)):
             return leaf, factor
     return None
 
 
 def _softmaxes(products: np.ndarray, exponents: np.ndarray) -> Iterator[tuple[float, np.ndarray]]:
-    """softmax(φ·products) for the factors φ under which the exponents, less their largest or as they are, have the right sum."""
+    """softmax(φ·products) for the factors φ under which the exponents, less their largest or as
+    they are, have the right sum.
+    """
     for level in (products.max(axis=-1, keepdims=True), 0.0):
         factor = float(exponents.sum() / (products - level).sum())
         if factor > 0:
@@ -183,7 +210,9 @@ def _softmaxes(products: np.ndarray, exponents: np.ndarray) -> Iterator[tuple[fl
             yield factor, powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _projections(leaf: int, shape: tuple[int, ...], heads: int, channels: int) -> Iterator[Arranged]:
+def _projections(
+    leaf: int, shape: tuple[int, ...], heads: int, channels: int
+) -> Iterator[Arranged]:
     """The ways to read a leaf as (heads, width, channels)."""
     splits = {shape} if len(shape) == 3 else set()
     if len(shape) == 2:

@@ -20,10 +20,12 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class HermiteSeries:
-    """E[σ(u)σ(v)] = Σ_k h_k(a) h_k(b) cosᵏθ  with  h_k(a) = E[σ(√a z) he_k(z)], he_k orthonormal, by Gauss–Hermite.
+    """E[σ(u)σ(v)] = Σ_k h_k(a) h_k(b) cosᵏθ  with  h_k(a) = E[σ(√a z) he_k(z)], he_k orthonormal,
+    by Gauss–Hermite.
 
-    Half of the coefficients that `order` nodes give are kept: the last of them weigh as much as what the nodes miss of
-    the first. `exact` keeps them all: n nodes know a polynomial of degree below n.
+    Half of the coefficients that `order` nodes give are kept: the last of them weigh as much as
+    what the nodes miss of the first. `exact` keeps them all: n nodes know a polynomial of degree
+    below n.
     """
 
     activation: Activation
@@ -36,7 +38,10 @@ class HermiteSeries:
         if self.exact:
             value, slope = _coefficients(self.activation, a, self.order, self.order)
             return Own((value**2).sum(axis=-1), (value, slope), 0.0)
-        rules = [_coefficients(self.activation, a, n, n // 2) for n in (self.order // 4, self.order // 2, self.order)]
+        rules = [
+            _coefficients(self.activation, a, n, n // 2)
+            for n in (self.order // 4, self.order // 2, self.order)
+        ]
         error = estimated_error(*([_sums(h) for h in rule] for rule in rules))
         value, slope = rules[-1]
         return Own((value**2).sum(axis=-1), (value, slope), error)
@@ -45,11 +50,15 @@ class HermiteSeries:
         """Both series, by Horner's rule."""
         rho = between.correlation
         value, slope = (_mehler(h, k, rho) for h, k in zip(left.record, right.record, strict=True))
-        return Moments(value, difference((left.variance + right.variance) / 2, value, terms=self.order), slope)
+        return Moments(
+            value, difference((left.variance + right.variance) / 2, value, terms=self.order), slope
+        )
 
 
 def _mehler(left: Array, right: Array, rho: Array) -> Array:
-    """Σ_k left_k right_k ρᵏ for coefficients on the last axis, a few terms in one pass over the pairs."""
+    """Σ_k left_k right_k ρᵏ for coefficients on the last axis, a few terms in one pass over the
+    pairs.
+    """
     missing = -left.shape[-1] % _AT_ONCE
 
     def parts(h: Array) -> Array:
@@ -65,11 +74,16 @@ def _mehler(left: Array, right: Array, rho: Array) -> Array:
 
 
 def _coefficients(activation: Activation, a: Array, order: int, kept: int) -> tuple[Array, Array]:
-    """h_k(a) for σ and σ', on a last axis: Σ_i √w_i he_k(z_i) · √w_i σ(√a z_i), the first row of the matrix being √w."""
+    """h_k(a) for σ and σ', on a last axis: Σ_i √w_i he_k(z_i) · √w_i σ(√a z_i), the first row of
+    the matrix being √w.
+    """
     nodes, matrix = gauss_hermite(order)
     z = root(a)[..., None] * nodes
     # Far out, values that overflow carry weights that underflow: they count as nothing.
-    weighted = [jnp.where(matrix[0] > 0, matrix[0] * v, 0.0) for v in (activation(z), activation.derivative(z))]
+    weighted = [
+        jnp.where(matrix[0] > 0, matrix[0] * v, 0.0)
+        for v in (activation(z), activation.derivative(z))
+    ]
     return tuple(v @ matrix[:kept].T for v in weighted)  # pyright: ignore[reportReturnType]
 
 
@@ -80,10 +94,12 @@ def _sums(h: Array) -> Array:
 
 
 def estimated_error(first: list[Any], second: list[Any], third: list[Any], *, xp: Any = jnp) -> Any:
-    """The error of the last of three rules, each with twice the nodes of the one before, relative to E[σ²]; the largest of all.
+    """The error of the last of three rules, each with twice the nodes of the one before, relative
+    to E[σ²]; the largest of all.
 
-    The change from one rule to the next is the error of the former. An analytic σ has errors like exp(−c√n), and those
-    of n/4 and n/2 nodes predict that of n: e₂ (e₂/e₁)^√2. A rule at the level of rounding predicts itself.
+    The change from one rule to the next is the error of the former. An analytic σ has errors like
+    exp(−c√n), and those of n/4 and n/2 nodes predict that of n: e₂ (e₂/e₁)^√2. A rule at the level
+    of rounding predicts itself.
     """
     tiny = np.finfo(np.float64).tiny
     errors = []
@@ -97,10 +113,11 @@ def estimated_error(first: list[Any], second: list[Any], third: list[Any], *, xp
 
 @functools.cache
 def gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes z_i and the orthogonal matrix √w_i he_k(z_i), (k, i), with small entries accurate to their own size.
+    """Nodes z_i and the orthogonal matrix √w_i he_k(z_i), (k, i), with small entries accurate to
+    their own size.
 
-    The recurrence √(k+1) he_{k+1} = z he_k − √k he_{k−1} runs from he_0 = 1 with its growth kept as a logarithm; each column
-    is then normalised, which gives √w_i = 1/√Σ_k he_k(z_i)².
+    The recurrence √(k+1) he_{k+1} = z he_k − √k he_{k−1} runs from he_0 = 1 with its growth kept as
+    a logarithm; each column is then normalised, which gives √w_i = 1/√Σ_k he_k(z_i)².
     """
     from scipy.linalg import eigvalsh_tridiagonal
 
@@ -119,7 +136,8 @@ def gauss_hermite(order: int) -> tuple[np.ndarray, np.ndarray]:
 def settled_order(
     activation: Activation, variances: np.ndarray, orders: tuple[int, ...], rtol: float
 ) -> tuple[int, np.ndarray]:
-    """The first of the orders whose estimated error at these variances is below `rtol` (the last if none), and E[σ²] there.
+    """The first of the orders whose estimated error at these variances is below `rtol` (the last if
+    none), and E[σ²] there.
 
     On the host, before anything is compiled.
     """
@@ -134,7 +152,9 @@ def settled_order(
     return orders[-1], found
 
 
-def _host_rules(activation: Activation, variances: np.ndarray, rules: tuple[int, ...]) -> list[tuple[Array, Array]]:
+def _host_rules(
+    activation: Activation, variances: np.ndarray, rules: tuple[int, ...]
+) -> list[tuple[Array, Array]]:
     """The coefficients of several rules, with the activation evaluated once at all their nodes."""
     nodes = np.concatenate([gauss_hermite(n)[0] for n in rules])
     with arithmetic():

@@ -1,4 +1,6 @@
-"""What a value in a network's graph is: the data after some layers, a parameter, or something on its way to one of them."""
+"""What a value in a network's graph is: the data after some layers, a parameter, or something on
+its way to one of them.
+"""
 
 from dataclasses import dataclass
 from math import prod
@@ -14,7 +16,9 @@ ENTRYWISE = frozenset((
 
 @dataclass(frozen=True)
 class Weights:
-    """A weight layer in the making. `axes` bring the leaf to (features, channels, *window); `bias` is (leaf, factor)."""
+    """A weight layer in the making. `axes` bring the leaf to (features, channels, *window);
+    `bias` is (leaf, factor).
+    """
 
     leaf: int
     axes: tuple[int, ...]
@@ -60,7 +64,9 @@ class Arranged:
 
 @dataclass(frozen=True)
 class Heads:
-    """Attention whose queries are its keys: softmax(φ XKᵀKXᵀ) XVᵀO ψ + β b; `out` is read as (heads, width, features)."""
+    """Attention whose queries are its keys: softmax(φ XKᵀKXᵀ) XVᵀO ψ + β b; `out` is read as
+    (heads, width, features).
+    """
 
     key: Arranged
     value: Arranged
@@ -72,12 +78,23 @@ class Heads:
     @property
     def leaves(self) -> tuple[int, ...]:
         """The leaves that the layer owns."""
-        return (self.key.leaf, self.value.leaf, self.out.leaf, *(() if self.bias is None else self.bias[:1]))
+        return (
+            self.key.leaf,
+            self.value.leaf,
+            self.out.leaf,
+            *(() if self.bias is None else self.bias[:1]),
+        )
 
     @property
     def plain(self) -> bool:
-        """Whether the leaves enter without factors, but for 1/width of the keys; factors are known to rounding."""
-        factors = (self.key_factor * self.key.shape[1], self.factor, 1.0 if self.bias is None else self.bias[1])
+        """Whether the leaves enter without factors, but for 1/width of the keys; factors are
+        known to rounding.
+        """
+        factors = (
+            self.key_factor * self.key.shape[1],
+            self.factor,
+            1.0 if self.bias is None else self.bias[1],
+        )
         return max(abs(factor - 1) for factor in factors) < 1e-12
 
 
@@ -115,7 +132,9 @@ class Data:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A leaf times a factor, its axes in that order; `spread` where it was broadcast along the channels."""
+    """A leaf times a factor, its axes in that order; `spread` where it was broadcast along the
+    channels.
+    """
 
     leaf: int
     factor: float
@@ -134,7 +153,8 @@ class Padded:
 
 @dataclass(frozen=True)
 class Unread:
-    """Something computed from the data after `step`, or from parameters alone, that no layer known here is; `why` says what stood in
+    """Something computed from the data after `step`, or from parameters alone, that no layer known
+    here is; `why` says what stood in
     the way. A later value may turn out to be a layer as a whole."""
 
     step: "Step | None"

@@ -1,7 +1,8 @@
 """From a description to covariances: each layer as an operation on `Pairs`, in two passes.
 
-What only a sample's own covariances tell (variances after an average, weights of attention, coefficients of a series) is
-recorded in a pass over pairs (x, x), once per sample, and replayed in the pass over all pairs.
+What only a sample's own covariances tell (variances after an average, weights of attention,
+coefficients of a series) is recorded in a pass over pairs (x, x), once per sample, and replayed in
+the pass over all pairs.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,9 +32,11 @@ Layers = tuple[AbstractLayer, ...]
 
 @dataclass(frozen=True)
 class Channels:
-    """Covariances and what the channels are: `"data"`, `"gaussian"` pre-activations, or other random `"features"`.
+    """Covariances and what the channels are: `"data"`, `"gaussian"` pre-activations, or other
+    random `"features"`.
 
-    `sources` numbers the weights that they depend on directly, so that sums of dependent branches are noticed.
+    `sources` numbers the weights that they depend on directly, so that sums of dependent branches
+    are noticed.
     """
 
     pairs: Pairs
@@ -42,7 +45,9 @@ class Channels:
 
 
 def needs_pairs_of_positions(layers: Layers, after: bool) -> bool:
-    """Whether covariances between different positions are needed before the layers, given whether they are after them."""
+    """Whether covariances between different positions are needed before the layers, given
+    whether they are after them.
+    """
     for layer in reversed(layers):
         after = _needs(layer, after)
     return after
@@ -78,7 +83,9 @@ def asks(layers: Layers) -> bool:
 
 @dataclass
 class Walk:
-    """One pass. `recorded` gathers what the pass over pairs (x, x) finds; `left` and `right` replay it for two sides."""
+    """One pass. `recorded` gathers what the pass over pairs (x, x) finds; `left` and `right`
+    replay it for two sides.
+    """
 
     duals: Iterator[Dual]
     deviations: Iterator[Deviation]
@@ -97,8 +104,12 @@ class Walk:
         self.recorded.append(compute())
         return self.recorded[-1], self.recorded[-1]
 
-    def through(self, layers: Layers, now: Channels, shape: Shape, after: bool, where: str) -> Channels:
-        """The channels after the layers; `after` says whether different positions will still be needed there."""
+    def through(
+        self, layers: Layers, now: Channels, shape: Shape, after: bool, where: str
+    ) -> Channels:
+        """The channels after the layers; `after` says whether different positions will still be
+        needed there.
+        """
         shapes = shapes_through(layers, shape)
         for index, layer in enumerate(layers):
             now = _forgotten(now, needs_pairs_of_positions(layers[index:], after))
@@ -107,38 +118,57 @@ class Walk:
             self.variances.append((self.sources, now.pairs.left))
         return _forgotten(now, after)
 
-    def step(self, layer: AbstractLayer, now: Channels, shape: Shape, after: bool, where: str) -> Channels:
+    def step(
+        self, layer: AbstractLayer, now: Channels, shape: Shape, after: bool, where: str
+    ) -> Channels:
         """One layer."""
         pairs, axes = now.pairs, len(now.pairs.positions)
         match layer:
             case Dense():
-                return self.fresh(operations.affine(pairs, self.weights(layer.fan_in(shape), layer.bias)))
+                return self.fresh(
+                    operations.affine(pairs, self.weights(layer.fan_in(shape), layer.bias))
+                )
             case Conv():
                 windows = _windows(layer.window, layer.strides, layer.padding, axes)
-                return self.fresh(operations.convolve(pairs, windows, self.weights(layer.fan_in(shape), layer.bias)))
+                return self.fresh(
+                    operations.convolve(
+                        pairs, windows, self.weights(layer.fan_in(shape), layer.bias)
+                    )
+                )
             case Elementwise():
                 _check_gaussian(now, where, str(layer.activation))
                 return replace(now, pairs=self.activation(pairs), law="features")
             case AvgPool():
                 windows = _windows(layer.window, layer.steps, layer.padding, axes)
                 terms = prod(w.size for w in windows) ** 2
-                return replace(now, pairs=self.averaged(pairs, operations.average(pairs, windows), terms))
+                return replace(
+                    now, pairs=self.averaged(pairs, operations.average(pairs, windows), terms)
+                )
             case GlobalAvgPool():
                 terms = prod(pairs.positions) ** 2
-                return replace(now, pairs=self.averaged(pairs, operations.global_average(pairs), terms))
+                return replace(
+                    now, pairs=self.averaged(pairs, operations.global_average(pairs), terms)
+                )
             case Flatten():
                 mixed = now.law == "gaussian" and prod(pairs.positions) > 1
-                return replace(now, pairs=operations.flatten(pairs), law="features" if mixed else now.law)
+                return replace(
+                    now, pairs=operations.flatten(pairs), law="features" if mixed else now.law
+                )
             case LayerNorm():
                 _check_gaussian(now, where, "LayerNorm")
-                return replace(now, pairs=operations.normalise(pairs, positions=layer.positions, eps=layer.eps))
+                return replace(
+                    now, pairs=operations.normalise(pairs, positions=layer.positions, eps=layer.eps)
+                )
             case Attention():
                 return self.fresh(self.attention(layer, pairs, shape, where))
             case Residual():
                 return self.total([(), layer.layers], now, shape, after, where)
             case Sum():
                 return self.total(list(layer.branches), now, shape, after, where)
-        raise TypeError(f"`{where}` is {indefinite(layer)}, which has no infinite-width limit here; use nm.layers.")
+        raise TypeError(
+            f"`{where}` is {indefinite(layer)}, which has no infinite-width limit here; use "
+            "nm.layers."
+        )
 
     def weights(self, fan_in: int, bias: bool) -> Spread:
         """The next weight layer's variances."""
@@ -165,7 +195,9 @@ class Walk:
         return pairs
 
     def averaged(self, pairs: Pairs, average: Average, terms: int) -> Pairs:
-        """The pairs after a map of the positions, with the variances that each sample's own covariances tell."""
+        """The pairs after a map of the positions, with the variances that each sample's own
+        covariances tell.
+        """
         left, right = self.ask(lambda: operations.own_variances(average, pairs.full))
         return operations.averaged(pairs, average, left, right, terms)
 
@@ -173,26 +205,36 @@ class Walk:
         """Attention in its linear scaling."""
         if not layer.tied:
             raise ValueError(
-                f"`{where}` is Attention(tied=False): with independent queries and keys and logits divided by √key_features "
-                "the attention weights stay random at infinite width, so that the outputs are no Gaussian process; pass tied=True."
+                f"`{where}` is Attention(tied=False): with independent queries and keys and "
+                "logits divided by √key_features "
+                "the attention weights stay random at infinite width, so that the outputs are no "
+                "Gaussian process; pass tied=True."
             )
         given = next(self.deviations)
         left, right = self.ask(lambda: operations.attention_weights(pairs, given.weight[0] ** 2))
-        pairs = self.averaged(pairs, operations.attend(pairs, left, right), prod(pairs.positions) ** 2)
+        pairs = self.averaged(
+            pairs, operations.attend(pairs, left, right), prod(pairs.positions) ** 2
+        )
         fans = (shape[-1], layer.heads * layer.widths[1])
         return operations.affine(pairs, given.attention_spread(fans, layer.bias, self.scaling))
 
-    def total(self, branches: list[Layers], now: Channels, shape: Shape, after: bool, where: str) -> Channels:
+    def total(
+        self, branches: list[Layers], now: Channels, shape: Shape, after: bool, where: str
+    ) -> Channels:
         """A sum of branches that must be independent."""
-        ends = [self.through(b, now, shape, after, f"{where}.branch{i}") for i, b in enumerate(branches)]
+        ends = [
+            self.through(b, now, shape, after, f"{where}.branch{i}") for i, b in enumerate(branches)
+        ]
         if any(end.law == "data" for end in ends):
             raise ValueError(
-                f"`{where}` adds the data themselves, whose channels stay finite, to channels that grow without bound; "
+                f"`{where}` adds the data themselves, whose channels stay finite, to channels "
+                "that grow without bound; "
                 "put a Dense or Conv layer before it."
             )
         if any(a.sources & b.sources for i, a in enumerate(ends) for b in ends[:i]):
             raise ValueError(
-                f"`{where}` adds branches that are made of the same weights, so that they are dependent; "
+                f"`{where}` adds branches that are made of the same weights, so that they are "
+                "dependent; "
                 "end all of them but one with a Dense or Conv layer of its own."
             )
         law = "gaussian" if all(end.law == "gaussian" for end in ends) else "features"
@@ -207,7 +249,11 @@ def _windows(window: Any, strides: Any, padding: str, axes: int) -> tuple[Window
 
 def _forgotten(now: Channels, needed: bool) -> Channels:
     """Without the covariances between different positions, where no layer to come needs them."""
-    return now if needed or not now.pairs.full else replace(now, pairs=operations.equal_positions(now.pairs))
+    return (
+        now
+        if needed or not now.pairs.full
+        else replace(now, pairs=operations.equal_positions(now.pairs))
+    )
 
 
 def _check_gaussian(now: Channels, where: str, what: str) -> None:
@@ -215,6 +261,7 @@ def _check_gaussian(now: Channels, where: str, what: str) -> None:
         return
     found = "data" if now.law == "data" else "random features that are not Gaussian"
     raise ValueError(
-        f"`{where}` applies {what} to {found}; at infinite width it needs Gaussian pre-activations: "
+        f"`{where}` applies {what} to {found}; at infinite width it needs Gaussian "
+        "pre-activations: "
         "put a Dense or Conv layer before it."
     )

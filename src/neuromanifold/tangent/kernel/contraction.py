@@ -24,7 +24,9 @@ def factors_of(plan: Plan, params: Any, x: Any) -> Factors:
 
 
 @compiled("plan", "kind", "same")
-def kernel_block(plan: Plan, params: Any, x1: Any, x2: Any, *, kind: str, same: bool) -> tuple[Any, Any]:
+def kernel_block(
+    plan: Plan, params: Any, x1: Any, x2: Any, *, kind: str, same: bool
+) -> tuple[Any, Any]:
     """The kernel of two blocks of samples, and whether everything in it is finite."""
     left = factors_of(plan, params, x1)
     right = left if same else factors_of(plan, params, x2)
@@ -50,7 +52,9 @@ def tile(plan: Plan, left: Factors, right: Factors, *, kind: str, same: bool) ->
 
 
 def _symmetric(matrix: Any) -> Any:
-    """Behind a barrier, without which XLA computes the matrix once for itself and once for its transpose."""
+    """Behind a barrier, without which XLA computes the matrix once for itself and once for its
+    transpose.
+    """
     matrix = jax.lax.optimization_barrier(matrix)
     return (matrix + jax.lax.optimization_barrier(matrix.swapaxes(0, 1))) / 2
 
@@ -68,8 +72,13 @@ def self_traces(plan: Plan, params: Any, x: Any) -> Any:
 
 def combine(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
     """(n1, o, n2, o), (n1, n2) summed over equal outputs, or (n1, n2, o) for each output."""
-    total, blocks = _zeros(plan, left, right, kind), list(zip(left.jacobians, right.jacobians, strict=True))
-    factors = zip(plan.routes, left.inputs, left.cotangents, right.inputs, right.cotangents, strict=True)
+    total, blocks = (
+        _zeros(plan, left, right, kind),
+        list(zip(left.jacobians, right.jacobians, strict=True)),
+    )
+    factors = zip(
+        plan.routes, left.inputs, left.cotangents, right.inputs, right.cotangents, strict=True
+    )
     together = []
     for route, a, d, b, e in factors:
         if route.way == "block":
@@ -106,7 +115,9 @@ def _contracted(one: Any, two: Any, kind: str) -> Any:
 
 
 def _full(one: Any, two: Any) -> Any:
-    """one·twoᵀ; long float32 products of full precision go through float64 on devices that multiply it faster."""
+    """one·twoᵀ; long float32 products of full precision go through float64 on devices that
+    multiply it faster.
+    """
     full = one.dtype == jnp.float32 and products_are("highest")
     if full and one.shape[1] >= _LONG and multiplies_float64_faster():
         return (one.astype(jnp.float64) @ two.astype(jnp.float64).T).astype(jnp.float32)
@@ -114,12 +125,18 @@ def _full(one: Any, two: Any) -> Any:
 
 
 def _hadamard(route: Route, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
-    """(a·a′ + [bias]) (d·d′). The barrier keeps XLA from fusing the two products, whose autotuning on a GPU takes minutes."""
+    """(a·a′ + [bias]) (d·d′). The barrier keeps XLA from fusing the two products, whose
+    autotuning on a GPU takes minutes.
+    """
     gram = a[:, 0, 0] @ b[:, 0, 0].T
     gram = gram if route.use.constant is None else gram + 1.0
     slopes = _contracted(d[:, :, 0, 0], e[:, :, 0, 0], kind)
     gram, slopes = jax.lax.optimization_barrier((gram, slopes))
-    shape = {"trace": gram.shape, "diagonal": (*gram.shape, 1), "all": (gram.shape[0], 1, gram.shape[1], 1)}[kind]
+    shape = {
+        "trace": gram.shape,
+        "diagonal": (*gram.shape, 1),
+        "all": (gram.shape[0], 1, gram.shape[1], 1),
+    }[kind]
     return gram.reshape(shape) * slopes
 
 
@@ -139,10 +156,11 @@ def _similarities(route: Route, a: Any, b: Any, dtype: Any) -> Any:
 
 
 def _by_columns(factors: Sequence[tuple[Route, Any, Any, Any, Any]]) -> Any:
-    """`gram` for all pairs of outputs, of all these uses at once, one sample of the right side (on a GPU 16) after the other.
+    """`gram` for all pairs of outputs, of all these uses at once, one sample of the right side (on
+    a GPU 16) after the other.
 
-    Y = Σ_t (a_t·a′_s) d_t is as large as d, not as all pairs of samples, and each step ends in one large product with the
-    sample's d′. The left side stays as the devices share it.
+    Y = Σ_t (a_t·a′_s) d_t is as large as d, not as all pairs of samples, and each step ends in one
+    large product with the sample's d′. The left side stays as the devices share it.
     """
     routes, inputs, cotangents, others, ends = zip(*factors, strict=True)
 
@@ -153,7 +171,9 @@ def _by_columns(factors: Sequence[tuple[Route, Any, Any, Any, Any]]) -> Any:
             total = total + jnp.einsum("nobsc,pbsc->nop", jnp.einsum("nbts,nobtc->nobsc", S, d), e)
         return total
 
-    return jnp.einsum("mnop->nomp", jax.lax.map(column, (others, ends), batch_size=columns_together()))
+    return jnp.einsum(
+        "mnop->nomp", jax.lax.map(column, (others, ends), batch_size=columns_together())
+    )
 
 
 _WAYS = {"hadamard": _hadamard, "gram": _gram}

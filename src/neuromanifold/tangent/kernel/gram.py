@@ -1,4 +1,6 @@
-"""`gram`: the kernel of more samples than memory holds, on a disk, and what is asked of it there."""
+"""`gram`: the kernel of more samples than memory holds, on a disk, and what is asked of it
+there.
+"""
 
 import hashlib
 import json
@@ -17,7 +19,13 @@ from jaxtyping import Float
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model, check_rows, checked, output_size
 from neuromanifold.numerics import krylov
-from neuromanifold.numerics.precision import arithmetic, dtype_of, product_precision, to_host, widest
+from neuromanifold.numerics.precision import (
+    arithmetic,
+    dtype_of,
+    product_precision,
+    to_host,
+    widest,
+)
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers
 from neuromanifold.runtime.checksummed import LENGTH, check_seal, write_sealed
@@ -37,7 +45,8 @@ _ARRAY, _MARK = "kernel.zarr", "gram.json"
 class Store:
     """A folder that holds the kernel of `size` rows in square tiles of `tile` rows.
 
-    A tile is there or absent, since it gets its name when it is complete; its last four bytes are a CRC-32C.
+    A tile is there or absent, since it gets its name when it is complete; its last four bytes are a
+    CRC-32C.
     """
 
     folder: Path
@@ -72,7 +81,9 @@ class Store:
         try:
             return np.asarray(self._array("r")[self.rows(i), self.rows(j)])
         except (ValueError, RuntimeError, OSError) as error:
-            raise ValueError(f"tile ({i}, {j}) of {self.folder} is damaged ({error}); {remedy}.") from None
+            raise ValueError(
+                f"tile ({i}, {j}) of {self.folder} is damaged ({error}); {remedy}."
+            ) from None
 
     def tiles(self) -> Iterator[tuple[int, int, np.ndarray]]:
         """All tiles on and above the diagonal."""
@@ -98,11 +109,15 @@ class Store:
         return True
 
     def _array(self, mode: Any) -> Any:
-        return _zarr().open_array(self.folder / _ARRAY, mode=mode, config={"write_empty_chunks": True})
+        return _zarr().open_array(
+            self.folder / _ARRAY, mode=mode, config={"write_empty_chunks": True}
+        )
 
 
 def opened(folder: str | Path, size: int, tile: int, dtype: Any, identity: dict[str, Any]) -> Store:
-    """The store in `folder`, made where there is none; refused where it holds another kernel or its description is damaged."""
+    """The store in `folder`, made where there is none; refused where it holds another kernel or
+    its description is damaged.
+    """
     store = Store(check_folder(folder, "store").resolve(), size, tile, np.dtype(dtype).name)
     mark = store.folder / _MARK
     wanted = identity | {"size": size, "tile": tile, "dtype": store.dtype}
@@ -116,20 +131,35 @@ def opened(folder: str | Path, size: int, tile: int, dtype: Any, identity: dict[
     found = json.loads(mark.read_bytes()[:-LENGTH])
     differing = [name for name in wanted if found.get(name) != wanted[name]]
     if differing:
-        told = ", ".join(f"{name} {found.get(name)!r} there and {wanted[name]!r} here" for name in differing)
-        raise ValueError(f"`store` {store.folder} holds another kernel ({told}); name another folder, or delete it.")
+        told = ", ".join(
+            f"{name} {found.get(name)!r} there and {wanted[name]!r} here" for name in differing
+        )
+        raise ValueError(
+            f"`store` {store.folder} holds another kernel ({told}); name another folder, or "
+            "delete it."
+        )
     if found["layout"] != _layout(store):
         raise ValueError(
-            f"`store` {store.folder} is damaged: its zarr.json has changed; delete it and compute the kernel anew."
+            f"`store` {store.folder} is damaged: its zarr.json has changed; delete it and compute "
+            "the kernel anew."
         )
     return store
 
 
 def _refuse_strangers(folder: Path) -> None:
-    """Only an empty folder, or one where a kill came before the description was written, becomes a store."""
-    strangers = sorted(path.name for path in folder.iterdir() if path.name != _ARRAY and not path.name.startswith("."))
+    """Only an empty folder, or one where a kill came before the description was written, becomes
+    a store.
+    """
+    strangers = sorted(
+        path.name
+        for path in folder.iterdir()
+        if path.name != _ARRAY and not path.name.startswith(".")
+    )
     if strangers:
-        raise ValueError(f"`store` {folder} holds other files ({strangers[0]}, …); name an empty or a new folder.")
+        raise ValueError(
+            f"`store` {folder} holds other files ({strangers[0]}, …); name an empty or a new "
+            "folder."
+        )
 
 
 def _create(store: Store) -> None:
@@ -160,7 +190,8 @@ def _zarr() -> Any:
         import_module("zarr.codecs")
     except ImportError:
         raise ValueError(
-            "`gram` needs Zarr, which is not installed; install it: pip install 'neuromanifold[cluster]'."
+            "`gram` needs Zarr, which is not installed; install it: pip install "
+            "'neuromanifold[cluster]'."
         ) from None
     return zarr
 
@@ -169,7 +200,9 @@ _DENSE_LIMIT = 4096
 
 
 class DimensionBounds(NamedTuple):
-    """Between which numbers a functional dimension lies; the lower counts the eigenvalues of `spectrum` above `threshold`."""
+    """Between which numbers a functional dimension lies; the lower counts the eigenvalues of
+    `spectrum` above `threshold`.
+    """
 
     lower: int
     upper: int
@@ -179,7 +212,9 @@ class DimensionBounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gram(Shown):
-    """Θ on a disk. `gram @ v` reads every stored tile once, for both halves; everything else is made of such passes."""
+    """Θ on a disk. `gram @ v` reads every stored tile once, for both halves; everything else is
+    made of such passes.
+    """
 
     store: Store
     f: Model
@@ -191,7 +226,9 @@ class Gram(Shown):
     def headline(self) -> str:
         """Its size, its tiles, and where they are."""
         size, tile = self.store.size, self.store.tile
-        return f"{size:,}×{size:,} {self.store.dtype} in tiles of {tile:,} rows, {self.store.folder}"
+        return (
+            f"{size:,}×{size:,} {self.store.dtype} in tiles of {tile:,} rows, {self.store.folder}"
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -199,7 +236,10 @@ class Gram(Shown):
 
     def __matmul__(self, v: Float[np.ndarray, "size ..."]) -> Float[np.ndarray, "size ..."]:
         if np.shape(v)[:1] != (self.store.size,):
-            raise ValueError(f"`v` has shape {np.shape(v)} but the kernel has {self.store.size} rows; pass as many.")
+            raise ValueError(
+                f"`v` has shape {np.shape(v)} but the kernel has {self.store.size} rows; pass as "
+                "many."
+            )
         v = np.asarray(v, np.float64)
         out = np.zeros_like(v)
         for i, j, tile in self.store.tiles():
@@ -214,7 +254,8 @@ class Gram(Shown):
         needed = self.store.size**2 * np.dtype(self.store.dtype).itemsize
         if needed > self.memory:
             raise ValueError(
-                f"`dense` needs {needed:,} bytes but `memory` is {self.memory:,}; use products, or raise `memory`."
+                f"`dense` needs {needed:,} bytes but `memory` is {self.memory:,}; use products, "
+                "or raise `memory`."
             )
         kernel = np.empty(self.shape, self.store.dtype)
         for i, j, tile in self.store.tiles():
@@ -229,22 +270,31 @@ class Gram(Shown):
         diagonal = (self.store.read(i, i) for i in range(self.store.side))
         return float(sum(np.trace(tile.astype(np.float64)) for tile in diagonal))
 
-    def spectrum(self, k: int | None = None, *, vectors: bool = False, rtol: float = 1e-10) -> Spectrum:
-        """The `k` largest eigenvalues (by default 20) by blocked Lanczos; all of them by `eigh` where k is the size."""
+    def spectrum(
+        self, k: int | None = None, *, vectors: bool = False, rtol: float = 1e-10
+    ) -> Spectrum:
+        """The `k` largest eigenvalues (by default 20) by blocked Lanczos; all of them by `eigh`
+        where k is the size.
+        """
         k = min(20, self.store.size) if k is None else k
         if k == self.store.size <= _DENSE_LIMIT:
             values, rows = np.linalg.eigh(self.dense().astype(np.float64))
             rounding = np.full(k, k * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0))
-            return Spectrum(values[::-1], k, self.trace, "dense", rounding, rows.T[::-1] if vectors else None)
+            return Spectrum(
+                values[::-1], k, self.trace, "dense", rounding, rows.T[::-1] if vectors else None
+            )
         found = krylov.largest_eigenpairs(self.__matmul__, self.store.size, k, rtol=rtol)
         rows = found.vectors if vectors else None
-        return Spectrum(found.values, self.store.size, self.trace, "blocked Lanczos", found.residuals, rows)
+        return Spectrum(
+            found.values, self.store.size, self.trace, "blocked Lanczos", found.residuals, rows
+        )
 
     def effective_rank(self, k: int | None = None) -> tuple[float, float]:
-        """Between which numbers exp(−Σ p log p), p = λ/Σλ, lies, from the `k` largest eigenvalues and the trace.
+        """Between which numbers exp(−Σ p log p), p = λ/Σλ, lies, from the `k` largest eigenvalues
+        and the trace.
 
-        What the others carry together is known. Entropy is least where they are as large as they may be, λ_k, and greatest
-        where they are all equal.
+        What the others carry together is known. Entropy is least where they are as large as they
+        may be, λ_k, and greatest where they are all equal.
         """
         known = self.spectrum(k)
         top = np.maximum(known.eigenvalues, 0.0)
@@ -257,18 +307,23 @@ class Gram(Shown):
         low = _entropy(p) + few * _term(q) + _term(remainder)
         return float(np.exp(low)), float(np.exp(_entropy(p) + others * _term(left / others)))
 
-    def functional_dimension_bounds(self, k: int | None = None, *, rtol: float | None = None) -> DimensionBounds:
+    def functional_dimension_bounds(
+        self, k: int | None = None, *, rtol: float | None = None
+    ) -> DimensionBounds:
         """Between which numbers rank J lies, from the eigenvalues of Θ = JJᵀ and the sizes of J.
 
-        Ritz values never exceed eigenvalues, and rounding moves an eigenvalue by at most ‖E‖ ≤ Dε·tr Θ for D parameters: what
-        exceeds `rtol`·tr Θ (by default Dε) counts. Squaring costs half of the digits: singular values of J below √(Dε) of the
-        largest are not seen, so that the lower bound may be far below the rank. The `k` largest eigenvalues are computed; by default
-        all of up to 4,096, else as many as exceed the threshold. Of a kernel summed over o outputs (`trace=True`), whose rank
-        is at most o·rank J, the lower bound is a count divided by o.
+        Ritz values never exceed eigenvalues, and rounding moves an eigenvalue by at most ‖E‖ ≤
+        Dε·tr Θ for D parameters: what exceeds `rtol`·tr Θ (by default Dε) counts. Squaring costs
+        half of the digits: singular values of J below √(Dε) of the largest are not seen, so that
+        the lower bound may be far below the rank. The `k` largest eigenvalues are computed; by
+        default all of up to 4,096, else as many as exceed the threshold. Of a kernel summed over o
+        outputs (`trace=True`), whose rank is at most o·rank J, the lower bound is a count divided
+        by o.
         """
         if np.dtype(self.store.dtype) != np.float64:
             raise ValueError(
-                f"`store` holds a {self.store.dtype} kernel, too coarse for a rank; make it from float64 parameters and samples."
+                f"`store` holds a {self.store.dtype} kernel, too coarse for a rank; make it from "
+                "float64 parameters and samples."
             )
         parameters = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
         outputs = output_size(self.f, self.params, self.x)
@@ -287,13 +342,21 @@ class Gram(Shown):
             known = self.spectrum(min(size, 2 * len(known.eigenvalues)))
         return known
 
-    def solve(self, b: Any, *, ridge: float, rtol: float = 1e-8, deflated: int = 20) -> krylov.Solution:
-        """(Θ + ridge·1)⁻¹ b by conjugate gradients, preconditioned by the `deflated` largest eigenpairs."""
+    def solve(
+        self, b: Any, *, ridge: float, rtol: float = 1e-8, deflated: int = 20
+    ) -> krylov.Solution:
+        """(Θ + ridge·1)⁻¹ b by conjugate gradients, preconditioned by the `deflated` largest
+        eigenpairs.
+        """
         if not ridge > 0:
-            raise ValueError(f"`ridge` is {ridge!r}; pass a positive number, which makes the system definite.")
+            raise ValueError(
+                f"`ridge` is {ridge!r}; pass a positive number, which makes the system definite."
+            )
         b = np.asarray(b, np.float64)
         if b.shape[:1] != (self.store.size,):
-            raise ValueError(f"`b` has shape {b.shape} but the kernel has {self.store.size} rows; pass as many.")
+            raise ValueError(
+                f"`b` has shape {b.shape} but the kernel has {self.store.size} rows; pass as many."
+            )
         columns = b.reshape(len(b), -1)
         known = self._deflation(min(deflated, self.store.size))
         weights = (known.eigenvalues[-1] + ridge) / (known.eigenvalues + ridge) - 1.0
@@ -302,33 +365,49 @@ class Gram(Shown):
         def precondition(r: np.ndarray) -> np.ndarray:
             return r + V.T @ (weights[:, None] * (V @ r))
 
-        found = krylov.solve(lambda v: self @ v + ridge * v, columns, precondition=precondition, rtol=rtol)
+        found = krylov.solve(
+            lambda v: self @ v + ridge * v, columns, precondition=precondition, rtol=rtol
+        )
         return found._replace(x=found.x.reshape(b.shape))
 
     def _deflation(self, k: int) -> Spectrum:
         return self.spectrum(k, vectors=True, rtol=1e-3)
 
     def regression(self, y: Any, other: Any, *, ridge: float, rtol: float = 1e-8) -> np.ndarray:
-        """Kernel regression: Θ(X′, X)(Θ + ridge·1)⁻¹ y at the samples `other`, in the shape of `y`."""
+        """Kernel regression: Θ(X′, X)(Θ + ridge·1)⁻¹ y at the samples `other`, in the shape of
+        `y`.
+        """
         y = np.asarray(y, np.float64)
         rows = y if self.trace_over_outputs else y.reshape(self.store.size, -1)
         weights = self.solve(rows, ridge=ridge, rtol=rtol).x
         found = self._cross(other) @ weights
-        return found if self.trace_over_outputs else found.reshape(leading_axis(other), *y.shape[1:])
+        return (
+            found if self.trace_over_outputs else found.reshape(leading_axis(other), *y.shape[1:])
+        )
 
-    def posterior(self, y: Any, other: Any, *, noise: float, rtol: float = 1e-8) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and covariance at `other` of a Gaussian process with covariance Θ and noise of variance `noise`."""
+    def posterior(
+        self, y: Any, other: Any, *, noise: float, rtol: float = 1e-8
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance at `other` of a Gaussian process with covariance Θ and noise of
+        variance `noise`.
+        """
         y = np.asarray(y, np.float64).reshape(self.store.size, -1)
         cross = self._cross(other)
         found = self.solve(np.hstack([y, cross.T]), ridge=noise, rtol=rtol).x
-        prior = np.asarray(ntk(self.f, self.params, other, trace=self.trace_over_outputs), np.float64)
+        prior = np.asarray(
+            ntk(self.f, self.params, other, trace=self.trace_over_outputs), np.float64
+        )
         return cross @ found[:, : y.shape[1]], prior - cross @ found[:, y.shape[1] :]
 
     def _cross(self, other: Any) -> np.ndarray:
         """Θ(X′, X), strip by strip."""
         n = leading_axis(self.x)
-        parts = (jax.tree.map(lambda a, p=p: a[p], self.x) for p in blocks(n, max(1, self.store.tile)))
-        columns = [ntk(self.f, self.params, other, part, trace=self.trace_over_outputs) for part in parts]
+        parts = (
+            jax.tree.map(lambda a, p=p: a[p], self.x) for p in blocks(n, max(1, self.store.tile))
+        )
+        columns = [
+            ntk(self.f, self.params, other, part, trace=self.trace_over_outputs) for part in parts
+        ]
         return np.concatenate([np.asarray(c, np.float64) for c in columns], axis=1)
 
 
@@ -367,12 +446,14 @@ def gram(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> Gram:
-    """The tangent kernel of any number of samples, tile by tile, in a Zarr array in the folder `store`.
+    """The tangent kernel of any number of samples, tile by tile, in a Zarr array in the folder
+    `store`.
 
-    Tiles of `tile` samples a side, those on and above the diagonal, each with a checksum, in the widest dtype passed. What
-    `store` holds is not computed again: a call that was killed is made again and goes on. A damaged tile is noticed and
-    computed anew; a store of another model, parameters, samples or platform is refused. `workers` processes, or the Dask
-    cluster at `scheduler`, share the strips. `trace=True` sums over outputs, as in `ntk`.
+    Tiles of `tile` samples a side, those on and above the diagonal, each with a checksum, in the
+    widest dtype passed. What `store` holds is not computed again: a call that was killed is made
+    again and goes on. A damaged tile is noticed and computed anew; a store of another model,
+    parameters, samples or platform is refused. `workers` processes, or the Dask cluster at
+    `scheduler`, share the strips. `trace=True` sums over outputs, as in `ntk`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -394,7 +475,10 @@ def gram(
         place = opened(store, leading_axis(x) * each, samples * each, dtype, identity)
         damaged = place.drop_damaged()
         if damaged:
-            warnings.warn(f"{len(damaged)} tiles of {place.folder} were damaged and are computed anew.", stacklevel=2)
+            warnings.warn(
+                f"{len(damaged)} tiles of {place.folder} were damaged and are computed anew.",
+                stacklevel=2,
+            )
         task = _Task(f, to_host(params), to_host(x), kind, precision, budget, samples, place)
     todo = sorted({i for i, _ in place.missing()})
     with cluster(workers, scheduler) as client:
@@ -411,7 +495,8 @@ def _tile(tile: int | None, fitting: int, n: int) -> int:
         raise ValueError(f"`tile` is {tile!r}; pass a number of samples, 1 or more, or None.")
     if tile > fitting and n > fitting:
         raise ValueError(
-            f"`tile` is {tile} but `memory` holds {fitting} samples a side; pass tile={fitting}, or raise `memory`."
+            f"`tile` is {tile} but `memory` holds {fitting} samples a side; pass tile={fitting}, "
+            "or raise `memory`."
         )
     return min(int(tile), n)
 
@@ -431,7 +516,9 @@ def _strip(task: _Task, i: int) -> None:
 
 
 def _identity(made: Any, params: Any, x: Any, kind: str, precision: str) -> dict[str, Any]:
-    """What the digits of a kernel depend on: program, parameters, samples, precision, and where it runs."""
+    """What the digits of a kernel depend on: program, parameters, samples, precision, and where
+    it runs.
+    """
     one = jax.tree.map(lambda a: a[:1], x)
     program = hashlib.sha256(factors_of.lower(made, params, one).as_text().encode()).hexdigest()
     device = jax.devices()[0]
@@ -449,5 +536,7 @@ def _identity(made: Any, params: Any, x: Any, kind: str, precision: str) -> dict
 def _digest(tree: Any) -> str:
     state = hashlib.sha256(str(jax.tree.structure(tree)).encode())
     for leaf in jax.tree.leaves(tree):
-        state.update(f"{dtype_of(leaf)}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+        state.update(
+            f"{dtype_of(leaf)}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes()
+        )
     return state.hexdigest()[:16]

@@ -10,7 +10,14 @@ from jaxtyping import Float
 from neuromanifold.graph.selection import Selection, by_leaf, select
 from neuromanifold.models.arguments import Model, check_model, check_rows, checked, output_size
 from neuromanifold.models.function import flat_outputs
-from neuromanifold.numerics.precision import boundary, is_traced, is_wide, product_precision, promote, widest
+from neuromanifold.numerics.precision import (
+    boundary,
+    is_traced,
+    is_wide,
+    product_precision,
+    promote,
+    widest,
+)
 from neuromanifold.numerics.validation import check_param_types, leading_axis, sample_arrays
 from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.tangent.kernel.contraction import kernel_block
@@ -34,22 +41,34 @@ def ntk(
 ) -> Any:
     """The empirical neural tangent kernel Θ[(i,a), (j,b)] = ⟨∇_θ f_a(x1_i), ∇_θ f_b(x2_j)⟩.
 
-    Shape (n1·o, n2·o), sample-major; `trace=True` sums over equal outputs, (n1, n2); `diagonal=True` keeps them apart,
-    (n1, n2, o). In the widest dtype passed, as the inputs came. Each parameter is followed through the traced network to its
-    products, whose inputs and cotangents give its part of the kernel by the cheapest of several ways (`nm.tangent.kernel_plan` shows
-    them): for a dense layer (a·a′ + 1)(d·d′), without a Jacobian. `wrt` picks the parameters that count;
-    `by_layer=True` gives the part of each of them, a dict by name, whose sum is the kernel. Temporaries stay within
-    `memory` bytes (default: see `memory_budget`; a device that runs out of memory all the same halves the blocks and warns).
-    Several devices of a process, and several processes, share the samples. `check=True` compares with JVP∘VJP on random probes.
-    `precision` is for float32 on accelerators: full, three passes ("tf32x3", "bf16x3": about 2e-5), "default".
+    Shape (n1·o, n2·o), sample-major; `trace=True` sums over equal outputs, (n1, n2);
+    `diagonal=True` keeps them apart, (n1, n2, o). In the widest dtype passed, as the inputs came.
+    Each parameter is followed through the traced network to its products, whose inputs and
+    cotangents give its part of the kernel by the cheapest of several ways (`nm.tangent.kernel_plan`
+    shows them): for a dense layer (a·a′ + 1)(d·d′), without a Jacobian. `wrt` picks the parameters
+    that count; `by_layer=True` gives the part of each of them, a dict by name, whose sum is the
+    kernel. Temporaries stay within `memory` bytes (default: see `memory_budget`; a device that runs
+    out of memory all the same halves the blocks and warns). Several devices of a process, and
+    several processes, share the samples. `check=True` compares with JVP∘VJP on random probes.
+    `precision` is for float32 on accelerators: full, three passes ("tf32x3", "bf16x3": about 2e-5),
+    "default".
 
     >>> nm.ntk(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]])).tolist()
     [[1.0, 3.0], [3.0, 9.0]]
     """
     kind = _kind(trace, diagonal)
     if by_layer:
-        options: dict[str, Any] = {"trace": trace, "diagonal": diagonal, "memory": memory, "check": check}
-        return by_leaf(lambda alone: ntk(f, params, x1, x2, wrt=alone, precision=precision, **options), params, wrt)
+        options: dict[str, Any] = {
+            "trace": trace,
+            "diagonal": diagonal,
+            "memory": memory,
+            "check": check,
+        }
+        return by_leaf(
+            lambda alone: ntk(f, params, x1, x2, wrt=alone, precision=precision, **options),
+            params,
+            wrt,
+        )
     budget = memory_budget(memory, device=True)
     check_model(f)
     check_param_types(params)
@@ -69,14 +88,17 @@ def ntk(
         check_rows(f, params, x1)
         kernel = assembled(Tiles(made, params, x1, None if symmetric else x2, kind, budget, dtype))
         if check:
-            check_kernel(f, params, x1, x2, np.asarray(kernel), kind=kind, chosen=select(params, wrt))
+            check_kernel(
+                f, params, x1, x2, np.asarray(kernel), kind=kind, chosen=select(params, wrt)
+            )
         return leave(kernel)
 
 
 def _kind(trace: bool, diagonal: bool) -> str:
     if trace and diagonal:
         raise ValueError(
-            "`trace` and `diagonal` are both True; the trace is the sum of the diagonal: pass one of them."
+            "`trace` and `diagonal` are both True; the trace is the sum of the diagonal: pass one "
+            "of them."
         )
     return "trace" if trace else "diagonal" if diagonal else "all"
 
@@ -93,22 +115,29 @@ _PROBES = 3
 _SAFETY = 100.0
 
 
-def check_kernel(f: Model, params: Any, x1: Any, x2: Any, kernel: np.ndarray, *, kind: str, chosen: Selection) -> None:
+def check_kernel(
+    f: Model, params: Any, x1: Any, x2: Any, kernel: np.ndarray, *, kind: str, chosen: Selection
+) -> None:
     """Raise `ArithmeticError` when the kernel is not that of f."""
     rng = np.random.default_rng(0)
     shape = (leading_axis(x2), output_size(f, params, x2))
-    tolerance = _SAFETY * float(jnp.finfo(kernel.dtype).eps) * np.sqrt(chosen.size + kernel.shape[1])
+    tolerance = (
+        _SAFETY * float(jnp.finfo(kernel.dtype).eps) * np.sqrt(chosen.size + kernel.shape[1])
+    )
     for _ in range(_PROBES):
         v = rng.standard_normal(shape if kind == "all" else shape[:1]).astype(kernel.dtype)
         expected = _expected(f, params, x1, x2, v, shape[1], kind, chosen)
         found = (
-            (kernel @ v.ravel()).reshape(expected.shape) if kind != "diagonal" else np.einsum("ijo,j->io", kernel, v)
+            (kernel @ v.ravel()).reshape(expected.shape)
+            if kind != "diagonal"
+            else np.einsum("ijo,j->io", kernel, v)
         )
         scale = np.linalg.norm(kernel) * np.linalg.norm(v) / np.sqrt(kernel.shape[1])
         error = np.linalg.norm(found - expected) / max(scale, np.finfo(kernel.dtype).tiny)
         if not error <= tolerance:
             raise ArithmeticError(
-                f"the kernel disagrees with JVP∘VJP by {error:.2g} (tolerance {tolerance:.2g}): a bug in `f` or here."
+                f"the kernel disagrees with JVP∘VJP by {error:.2g} (tolerance {tolerance:.2g}): a "
+                "bug in `f` or here."
             )
 
 
@@ -122,7 +151,9 @@ def _expected(
     for output in range(width):
         cotangent = np.zeros((len(v), width), v.dtype)
         cotangent[:, output] = v
-        columns.append(np.asarray(_push_pull(f, params, x1, x2, jnp.asarray(cotangent), chosen))[:, output])
+        columns.append(
+            np.asarray(_push_pull(f, params, x1, x2, jnp.asarray(cotangent), chosen))[:, output]
+        )
     found = np.stack(columns, axis=1)
     return found.sum(axis=1) if kind == "trace" else found
 
@@ -136,7 +167,8 @@ def _push_pull(f: Model, params: Any, x1: Any, x2: Any, cotangent: Any, chosen: 
 
 
 def empirical_nngp(f: Model, params: Any, x1: Any, x2: Any = None) -> Float[Any, "n1 n2"]:
-    """The mean over the o outputs of f_a(x1_i) f_a(x2_j): one network's estimate of `nm.nngp`, off by a relative 1/√o and 1/√width.
+    """The mean over the o outputs of f_a(x1_i) f_a(x2_j): one network's estimate of `nm.nngp`, off
+    by a relative 1/√o and 1/√width.
 
     >>> nm.empirical_nngp(lambda params, x: params * x, 2.0, np.array([[1.0, 3.0]])).tolist()      # (2² + 6²)/2
     [[20.0]]

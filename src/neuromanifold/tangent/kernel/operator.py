@@ -28,7 +28,11 @@ class NTKOperator(lx.AbstractLinearOperator):
     def mv(self, vector: Any) -> Any:
         """Θv, as v came."""
         with boundary(vector) as leave:
-            return leave(kernel_product(self.f, self.params, self.x, jnp.asarray(vector, self.in_structure().dtype)))
+            return leave(
+                kernel_product(
+                    self.f, self.params, self.x, jnp.asarray(vector, self.in_structure().dtype)
+                )
+            )
 
     def as_matrix(self) -> Any:
         """Θ itself."""
@@ -61,7 +65,8 @@ for _query in (
 for _transform in (lx.linearise, lx.conj):
     _transform.register(NTKOperator, lambda operator: operator)
 lx.materialise.register(
-    NTKOperator, lambda operator: lx.MatrixLinearOperator(operator.as_matrix(), lx.positive_semidefinite_tag)
+    NTKOperator,
+    lambda operator: lx.MatrixLinearOperator(operator.as_matrix(), lx.positive_semidefinite_tag),
 )
 lx.diagonal.register(NTKOperator, lambda operator: operator.as_matrix().diagonal())
 

@@ -1,4 +1,6 @@
-"""How each parameter's part of the kernel is computed: the cheapest way by counting, from the graph."""
+"""How each parameter's part of the kernel is computed: the cheapest way by counting, from the
+graph.
+"""
 
 import math
 from collections import Counter
@@ -17,7 +19,9 @@ from neuromanifold.runtime.devices import devices
 
 _AMORTISED = 32
 _SMALL = 3
-"""How much slower products over a few positions are than large ones, and `_NARROW` by how many columns a product is slow."""
+"""How much slower products over a few positions are than large ones, and `_NARROW` by how many
+columns a product is slow.
+"""
 _NARROW = 16
 _DIRECT = "jacobian"
 _MOST_NODES = 20_000
@@ -27,9 +31,11 @@ _MOST_NODES = 20_000
 class Route:
     """One use of a parameter and the way it is taken.
 
-    `hadamard`: (a·a′ + [bias])(d·d′), one position.   `gram`: Σ_{t,s} (a_t·a′_s)(d_t·d′_s).   `block`: the Jacobian's block
-    G = Σ_t d_t ⊗ a_t on both sides.   (G on one side, a′ and d′ on the other is never cheaper than both: with T positions, o outputs
-    and k inputs it beats `block` only if T/o + T/k < 1, and then `gram` beats it.)
+    `hadamard`: (a·a′ + [bias])(d·d′), one position.   `gram`: Σ_{t,s} (a_t·a′_s)(d_t·d′_s).
+    `block`: the Jacobian's block
+    G = Σ_t d_t ⊗ a_t on both sides.   (G on one side, a′ and d′ on the other is never cheaper than
+    both: with T positions, o outputs and k inputs it beats `block` only if T/o + T/k < 1, and then
+    `gram` beats it.)
     """
 
     use: Use
@@ -39,9 +45,11 @@ class Route:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Shown):
-    """All that is known of a kernel before numbers: the graph, the routes, and the leaves that are differentiated by themselves.
+    """All that is known of a kernel before numbers: the graph, the routes, and the leaves that are
+    differentiated by themselves.
 
-    `per_sample` and `per_pair` count the numbers that a block of samples takes, `held` those of a sample's factors alone.
+    `per_sample` and `per_pair` count the numbers that a block of samples takes, `held` those of a
+    sample's factors alone.
     """
 
     graph: Graph
@@ -57,7 +65,10 @@ class Plan(Shown):
         """How many uses go which way."""
         ways = Counter([*(route.way for route in self.routes), *(_DIRECT for _ in self.direct)])
         uses = ", ".join(f"{count} by {way}" for way, count in ways.items())
-        return f"{len(self.routes) + len(self.direct)} uses of parameters: {uses}; {self.outputs:,} outputs"
+        return (
+            f"{len(self.routes) + len(self.direct)} uses of parameters: {uses}; {self.outputs:,} "
+            "outputs"
+        )
 
     def __str__(self) -> str:
         rows = [(route.name, route.way) for route in self.routes] + [
@@ -68,8 +79,8 @@ class Plan(Shown):
 
 
 def kernel_plan(f: Model, params: Any, x: Any, *, trace: bool = False, wrt: Any = None) -> Plan:
-    """By which way each parameter's part of `nm.ntk` is computed at these shapes; printed, a line for each use. A bias
-    goes with its product.
+    """By which way each parameter's part of `nm.ntk` is computed at these shapes; printed, a line
+    for each use. A bias goes with its product.
 
     >>> net = nm.MLP((2, 3, 1))
     >>> print(nm.tangent.kernel_plan(net, net.init(key=jax.random.key(0)), np.ones((4, 2))))
@@ -90,7 +101,9 @@ def _plan(f: Model, params: Signature, x: Signature, chosen: Selection, kind: st
     graph = trace(f, params.structs(), x.structs(), dtype=dtype, whole=True)
     outputs = sum(math.prod(graph.program.values[i].shape) for i in graph.program.outputs)
     long = len(graph.program.nodes) > _MOST_NODES
-    all_direct = Entering((), tuple((i, "the program is too long to follow it") for i in chosen.leaves))
+    all_direct = Entering(
+        (), tuple((i, "the program is too long to follow it") for i in chosen.leaves)
+    )
     found = () if long else leaves(graph.program, len(graph.parameters))
     how = all_direct if long else entering(graph.program, found, chosen.leaves)
     tables = {} if long else _tables(graph, found, how, outputs, kind)
@@ -99,11 +112,17 @@ def _plan(f: Model, params: Signature, x: Signature, chosen: Selection, kind: st
     direct = tuple((i, why) for i, why in how.direct if i not in tables)
     reasons = tuple((graph.parameters[i], why) for i, why in direct)
     alone = tuple(i for i, _ in direct)
-    return Plan(graph, routes, alone, reasons, outputs, *_sizes(graph, routes, alone, outputs, kind))
+    return Plan(
+        graph, routes, alone, reasons, outputs, *_sizes(graph, routes, alone, outputs, kind)
+    )
 
 
-def _tables(graph: Graph, found: Sequence[Leaf], how: Entering, o: int, kind: str) -> dict[int, Use]:
-    """The tables whose rows are looked up, where products of positions are cheaper than the Jacobian."""
+def _tables(
+    graph: Graph, found: Sequence[Leaf], how: Entering, o: int, kind: str
+) -> dict[int, Use]:
+    """The tables whose rows are looked up, where products of positions are cheaper than the
+    Jacobian.
+    """
     uses = {i: looked_up(graph.program, found[i]) for i, _ in how.direct}
     return {i: use for i, use in uses.items() if use is not None and _way(use, o, kind) == "gram"}
 
@@ -123,17 +142,27 @@ def _way(use: Use, o: int, kind: str) -> str:
 
 
 def columns_together() -> int | None:
-    """How many samples of the right side `gram` takes in one step; one on a CPU, whose cache their products stay in."""
+    """How many samples of the right side `gram` takes in one step; one on a CPU, whose cache
+    their products stay in.
+    """
     return None if devices()[0].platform == "cpu" else 16
 
 
 def _sizes(
     graph: Graph, routes: Sequence[Route], direct: Sequence[int], o: int, kind: str
 ) -> tuple[float, float, float]:
-    """Numbers for a sample (inputs, cotangents, blocks, and what the backward pass keeps), for a pair, and of the factors alone."""
+    """Numbers for a sample (inputs, cotangents, blocks, and what the backward pass keeps), for a
+    pair, and of the factors alone.
+    """
     program = graph.program
-    kept = sum(math.prod(program.values[i].shape) for i in program.depending(program.inputs[len(graph.parameters) :]))
-    passes, pair = float(kept) * (1 + min(o, 4)), (o * o if kind == "all" else o if kind == "diagonal" else 1.0)
+    kept = sum(
+        math.prod(program.values[i].shape)
+        for i in program.depending(program.inputs[len(graph.parameters) :])
+    )
+    passes, pair = (
+        float(kept) * (1 + min(o, 4)),
+        (o * o if kind == "all" else o if kind == "diagonal" else 1.0),
+    )
     pair, held, formed = 3.0 * pair, 0.0, 0.0
     for route in routes:
         u = route.use

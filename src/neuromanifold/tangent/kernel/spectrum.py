@@ -27,10 +27,12 @@ _DEFAULT_COUNT = 64
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Spectrum(Result):
-    """Eigenvalues λ of Θ, largest first, in float64; all of them, or the largest when `method` is Lanczos.
+    """Eigenvalues λ of Θ, largest first, in float64; all of them, or the largest when `method` is
+    Lanczos.
 
-    `size` is n·o and `trace` is Σλ over all of them. `vectors` has an eigenvector in each row where they were asked for.
-    `residuals` bound the error of each eigenvalue: ‖Θv − λv‖, or rounding for the dense method.
+    `size` is n·o and `trace` is Σλ over all of them. `vectors` has an eigenvector in each row where
+    they were asked for. `residuals` bound the error of each eigenvalue: ‖Θv − λv‖, or rounding for
+    the dense method.
     """
 
     eigenvalues: Float[Array, " k"]
@@ -41,15 +43,22 @@ class Spectrum(Result):
     vectors: Float[Array, "k size"] | None = None
 
     def headline(self) -> str:
-        """The largest and the smallest eigenvalue, how many there are, and what carries the trace."""
+        """The largest and the smallest eigenvalue, how many there are, and what carries the
+        trace.
+        """
         which = "all" if self.complete else f"the largest {len(self.eigenvalues)} of"
         carried = f", effective rank {self.effective_rank:.4g}" if self.complete else ""
         ends = f"{self.eigenvalues[0]:.4g} … {self.eigenvalues[-1]:.4g}"
         carried = f"stable rank {self.stable_rank:.4g}{carried}"
-        return f"{which} {self.size} eigenvalues, {ends}, trace {self.trace:.4g}, {carried}, {self.method}"
+        return (
+            f"{which} {self.size} eigenvalues, {ends}, trace {self.trace:.4g}, {carried}, "
+            f"{self.method}"
+        )
 
     def plot(self, axes: Any = None) -> Any:
-        """The eigenvalues on a logarithmic scale, with what their residuals leave open; returns the axes."""
+        """The eigenvalues on a logarithmic scale, with what their residuals leave open; returns
+        the axes.
+        """
         if axes is None:
             import matplotlib.pyplot as plt
 
@@ -57,11 +66,21 @@ class Spectrum(Result):
         order, positive = np.arange(1, len(self.eigenvalues) + 1), self.eigenvalues > 0
         hidden = "" if positive.all() else f" ({(~positive).sum()} not positive, not drawn)"
         axes.semilogy(
-            order[positive], self.eigenvalues[positive], ".-", color="#0072B2", lw=0.8, label=f"eigenvalues{hidden}"
+            order[positive],
+            self.eigenvalues[positive],
+            ".-",
+            color="#0072B2",
+            lw=0.8,
+            label=f"eigenvalues{hidden}",
         )
         bounded = self.residuals > 0
         axes.semilogy(
-            order[bounded], self.residuals[bounded], color="0.5", lw=0.8, ls=":", label="bound of their error"
+            order[bounded],
+            self.residuals[bounded],
+            color="0.5",
+            lw=0.8,
+            ls=":",
+            label="bound of their error",
         )
         axes.set(xlabel="order", ylabel="eigenvalue of the tangent kernel")
         axes.set_title(f"stable rank {self.stable_rank:.3g} of {self.size}", fontsize=10)
@@ -72,11 +91,16 @@ class Spectrum(Result):
         """Eigenvalues, residuals and vectors as an `xarray.Dataset`."""
         import xarray as xr
 
-        data: dict[str, Any] = {"eigenvalue": ("order", self.eigenvalues), "residual": ("order", self.residuals)}
+        data: dict[str, Any] = {
+            "eigenvalue": ("order", self.eigenvalues),
+            "residual": ("order", self.residuals),
+        }
         if self.vectors is not None:
             data["vector"] = (("order", "row"), self.vectors)
         order = np.arange(1, len(self.eigenvalues) + 1)
-        return xr.Dataset(data, {"order": order}, {"size": self.size, "trace": self.trace, "method": self.method})
+        return xr.Dataset(
+            data, {"order": order}, {"size": self.size, "trace": self.trace, "method": self.method}
+        )
 
     @property
     def complete(self) -> bool:
@@ -90,7 +114,9 @@ class Spectrum(Result):
 
     @property
     def effective_rank(self) -> float:
-        """exp(−Σ p log p) with p = λ/Σλ: the number of directions that carry the trace. Needs the complete spectrum."""
+        """exp(−Σ p log p) with p = λ/Σλ: the number of directions that carry the trace. Needs
+        the complete spectrum.
+        """
         if not self.complete:
             return math.nan
         positive = self.eigenvalues[self.eigenvalues > 0]
@@ -99,20 +125,33 @@ class Spectrum(Result):
 
     @property
     def condition(self) -> float:
-        """λ_max / λ_min over all eigenvalues, infinite when λ_min is not positive. Needs the complete spectrum."""
+        """λ_max / λ_min over all eigenvalues, infinite when λ_min is not positive. Needs the
+        complete spectrum.
+        """
         if not self.complete:
             return math.nan
-        return float(self.eigenvalues[0] / self.eigenvalues[-1]) if self.eigenvalues[-1] > 0 else math.inf
+        return (
+            float(self.eigenvalues[0] / self.eigenvalues[-1])
+            if self.eigenvalues[-1] > 0
+            else math.inf
+        )
 
 
 @follows
 def spectrum(
-    f: Model, params: Any, x: Any, *, k: int | None = None, vectors: bool = False, memory: int | str | None = None
+    f: Model,
+    params: Any,
+    x: Any,
+    *,
+    k: int | None = None,
+    vectors: bool = False,
+    memory: int | str | None = None,
 ) -> Spectrum:
-    """The eigenvalues of the kernel Θ = JJᵀ on the sample, in float64; with `vectors=True` the eigenvectors too.
+    """The eigenvalues of the kernel Θ = JJᵀ on the sample, in float64; with `vectors=True` the
+    eigenvectors too.
 
-    Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by Lanczos on the operator, and `.trace` is
-    nan where even one sample's rows exceed `memory`.
+    Dense `eigh` up to a few thousand rows when `k` is not given; otherwise the `k` largest by
+    Lanczos on the operator, and `.trace` is nan where even one sample's rows exceed `memory`.
 
     >>> nm.spectrum(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]])).eigenvalues[:1].round(12).tolist()
     [10.0]
@@ -126,23 +165,43 @@ def spectrum(
         if k is None and size <= _DENSE_LIMIT:
             return _dense(np.asarray(ntk(f, params, x, memory=memory)), vectors)
         k = min(_DEFAULT_COUNT, size) if k is None else k
-        found = jax.tree.map(np.asarray, largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, k))
+        found = jax.tree.map(
+            np.asarray, largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, k)
+        )
         trace = _trace(f, params, x, memory_budget(memory, device=True))
-        return Spectrum(found.values, size, trace, "Lanczos", found.residuals, found.vectors if vectors else None)
+        return Spectrum(
+            found.values,
+            size,
+            trace,
+            "Lanczos",
+            found.residuals,
+            found.vectors if vectors else None,
+        )
 
 
 def _dense(kernel: np.ndarray, vectors: bool) -> Spectrum:
     values, rows = np.linalg.eigh(kernel) if vectors else (np.linalg.eigvalsh(kernel), None)
     rounding = len(kernel) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
     found = None if rows is None else rows.T[::-1]
-    return Spectrum(values[::-1], len(kernel), float(values.sum()), "dense", np.full(len(values), rounding), found)
+    return Spectrum(
+        values[::-1],
+        len(kernel),
+        float(values.sum()),
+        "dense",
+        np.full(len(values), rounding),
+        found,
+    )
 
 
 def _trace(f: Model, params: Any, x: Any, budget: int) -> float:
-    """‖J‖², block by block; nan where the rows of a single sample are more than the budget holds."""
+    """‖J‖², block by block; nan where the rows of a single sample are more than the budget
+    holds.
+    """
     made = plan(f, params, x, select(params, None), "trace")
     at_once = int(budget // (8 * (made.per_sample + made.per_pair)))
     if not at_once:
         return math.nan
-    cut = (jax.tree.map(lambda a, part=part: a[part], x) for part in blocks(leading_axis(x), at_once))
+    cut = (
+        jax.tree.map(lambda a, part=part: a[part], x) for part in blocks(leading_axis(x), at_once)
+    )
     return float(sum(jnp.sum(self_traces(made, params, part)) for part in cut))

@@ -1,4 +1,6 @@
-"""The kernel tile by tile: the factors of a strip of samples are made once where they fit, products go to all devices."""
+"""The kernel tile by tile: the factors of a strip of samples are made once where they fit,
+products go to all devices.
+"""
 
 import functools
 import math
@@ -18,13 +20,17 @@ from neuromanifold.tangent.kernel.contraction import all_finite, factors_of, ker
 from neuromanifold.tangent.kernel.routes import Plan
 
 _SMALLEST = {"cpu": 512}
-"""Samples of the smallest tile a symmetric kernel is cut into to save products; below, products are too small for the device."""
+"""Samples of the smallest tile a symmetric kernel is cut into to save products; below, products
+are too small for the device.
+"""
 _SMALLEST_ELSEWHERE = 2048
 _STRIPS = 16
 """Of a symmetric kernel in s strips a share of (s+1)/2s is computed."""
 _FEWEST_PER_DEVICE = 32
 _ALIGNED = 256
-"""On an accelerator tiles have a multiple of so many samples a side: products of three passes are then twice as fast."""
+"""On an accelerator tiles have a multiple of so many samples a side: products of three passes
+are then twice as fast.
+"""
 
 
 class Strip(NamedTuple):
@@ -36,9 +42,11 @@ class Strip(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """The kernel of `x1` and `x2` (`None`: of `x1` with itself) in tiles; iterate over (row strip, column strip, tile).
+    """The kernel of `x1` and `x2` (`None`: of `x1` with itself) in tiles; iterate over (row strip,
+    column strip, tile).
 
-    Of a symmetric kernel only tiles on and above the diagonal come. Within `budget` bytes as far as one sample allows.
+    Of a symmetric kernel only tiles on and above the diagonal come. Within `budget` bytes as far as
+    one sample allows.
     """
 
     plan: Plan
@@ -49,7 +57,9 @@ class Tiles:
     budget: int
     dtype: np.dtype
 
-    def __call__(self, largest: int, mine: Callable[[int], bool] = lambda number: True) -> Iterator[tuple[Any, ...]]:
+    def __call__(
+        self, largest: int, mine: Callable[[int], bool] = lambda number: True
+    ) -> Iterator[tuple[Any, ...]]:
         """The tiles of at most `largest` samples a side whose number is `mine`."""
         over, made = self._prepared(largest)
         left = self._strips(self.x1, largest, over)
@@ -62,11 +72,15 @@ class Tiles:
                     yield row, column, self._tile(made, row, column, over)
 
     def of(self, cuts: list[slice], i: int, columns: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """(j, tile) of the given strips of a symmetric kernel: the i-th with each of `columns`, in pieces where memory runs out."""
+        """(j, tile) of the given strips of a symmetric kernel: the i-th with each of `columns`,
+        in pieces where memory runs out.
+        """
         size = cuts[0].stop
         over, made = self._prepared(size)
         for j in columns:
-            size, block = in_halves(lambda b, j=j: (b, self._pieces(made, cuts[i], cuts[j], over, b)), size, "samples")
+            size, block = in_halves(
+                lambda b, j=j: (b, self._pieces(made, cuts[i], cuts[j], over, b)), size, "samples"
+            )
             yield j, block
 
     def _pieces(self, made: Any, row: slice, column: slice, over: Mesh | None, largest: int) -> Any:
@@ -78,16 +92,22 @@ class Tiles:
         return np.block([[np.asarray(self._tile(made, a, b, over)) for b in right] for a in left])
 
     def _prepared(self, largest: int) -> tuple[Mesh | None, Callable[..., Any]]:
-        """The devices that share the work, and the factors of a strip, remembered as far as half the budget goes."""
+        """The devices that share the work, and the factors of a strip, remembered as far as half
+        the budget goes.
+        """
         over = mesh() if leading_axis(self.x1) >= _FEWEST_PER_DEVICE * len(devices()) else None
         keep = max(2, int(self.budget / 2 // (self.plan.held * self.dtype.itemsize * largest)))
         params = self.params if over is None else whole(self.params, over)
-        return over, functools.lru_cache(maxsize=keep)(functools.partial(self._factors, params, over))
+        return over, functools.lru_cache(maxsize=keep)(
+            functools.partial(self._factors, params, over)
+        )
 
     def _strips(self, x: Any, largest: int, over: Mesh | None) -> list[Strip]:
         """Strips whose samples the devices share evenly, and what is left."""
         n, each = leading_axis(x), 1 if over is None else over.size
-        parts = [slice(p.start * each, p.stop * each) for p in _cut(n // each, max(1, largest // each))]
+        parts = [
+            slice(p.start * each, p.stop * each) for p in _cut(n // each, max(1, largest // each))
+        ]
         parts += [slice(n - n % each, n)] if n % each else []
         o = self.plan.outputs if self.kind == "all" else 1
         return [Strip(part, slice(part.start * o, part.stop * o)) for part in parts]
@@ -101,7 +121,13 @@ class Tiles:
         same = symmetric and row == column
         left = made(row.samples.start, row.samples.stop, False)
         right = left if same else made(column.samples.start, column.samples.stop, not symmetric)
-        block, finite = tile(self.plan, left, right if over is None else whole(right, over), kind=self.kind, same=same)
+        block, finite = tile(
+            self.plan,
+            left,
+            right if over is None else whole(right, over),
+            kind=self.kind,
+            same=same,
+        )
         if not bool(finite):
             self.refuse()
         first = devices()[0]
@@ -111,17 +137,24 @@ class Tiles:
         """Say what is not finite."""
         for tree, name in ((self.params, "params"), (self.x1, "x"), (self.x2, "x2")):
             explain_not_finite(tree, name)
-        raise ArithmeticError("the kernel of `f` holds nan or inf at these parameters; check the model's values there.")
+        raise ArithmeticError(
+            "the kernel of `f` holds nan or inf at these parameters; check the model's values "
+            "there."
+        )
 
     @property
     def largest(self) -> int:
-        """The largest b with 2·b·(per sample) + b²·(per pair) numbers within the budget, less a copy of the parameters."""
+        """The largest b with 2·b·(per sample) + b²·(per pair) numbers within the budget, less a
+        copy of the parameters.
+        """
         room = max(0, self.budget - sum(leaf.nbytes for leaf in jax.tree.leaves(self.params)))
         linear = 2.0 * self.plan.per_sample * self.dtype.itemsize
         quadratic = self.plan.per_pair * self.dtype.itemsize
         fitting = int((math.sqrt(linear**2 + 4 * quadratic * room) - linear) / (2 * quadratic))
         most = max(1, min(fitting, self._saving))
-        return most if most >= leading_axis(self.x1) or most < _aligned() else most - most % _aligned()
+        return (
+            most if most >= leading_axis(self.x1) or most < _aligned() else most - most % _aligned()
+        )
 
     @property
     def _saving(self) -> int:
@@ -129,7 +162,11 @@ class Tiles:
         n = leading_axis(self.x1)
         smallest = _SMALLEST.get(devices()[0].platform, _SMALLEST_ELSEWHERE)
         share = -(-n // _STRIPS)
-        return n if self.x2 is not None or n <= 2 * smallest else max(smallest, share + -share % _aligned())
+        return (
+            n
+            if self.x2 is not None or n <= 2 * smallest
+            else max(smallest, share + -share % _aligned())
+        )
 
 
 def _aligned() -> int:
@@ -145,23 +182,34 @@ def _cut(n: int, largest: int) -> Iterator[slice]:
 
 
 def _parts(whole: slice, largest: int) -> list[slice]:
-    return [slice(whole.start + p.start, whole.start + p.stop) for p in blocks(whole.stop - whole.start, largest)]
+    return [
+        slice(whole.start + p.start, whole.start + p.stop)
+        for p in blocks(whole.stop - whole.start, largest)
+    ]
 
 
 def assembled(tiles: Tiles) -> Any:
-    """The whole kernel, where it was computed; each of several processes computes its share and all receive the whole."""
+    """The whole kernel, where it was computed; each of several processes computes its share and
+    all receive the whole.
+    """
     n1, n2 = leading_axis(tiles.x1), leading_axis(tiles.x1 if tiles.x2 is None else tiles.x2)
     alone = len(devices()) == 1 and jax.process_count() == 1
 
     def kernel(largest: int) -> Any:
-        return _at_once(tiles) if alone and max(n1, n2) <= largest else _assembled(tiles, n1, n2, largest)
+        return (
+            _at_once(tiles)
+            if alone and max(n1, n2) <= largest
+            else _assembled(tiles, n1, n2, largest)
+        )
 
     return in_halves(kernel, min(tiles.largest, max(n1, n2)), "samples")
 
 
 def _at_once(tiles: Tiles) -> Any:
     second = tiles.x1 if tiles.x2 is None else tiles.x2
-    block, finite = kernel_block(tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None)
+    block, finite = kernel_block(
+        tiles.plan, tiles.params, tiles.x1, second, kind=tiles.kind, same=tiles.x2 is None
+    )
     if not bool(finite):
         tiles.refuse()
     return block
@@ -187,7 +235,9 @@ def _placed(kernel: Any, block: Any, row: Any, column: Any) -> Any:
 
 
 def _summed(kernel: Any) -> Any:
-    """The sum over the processes: each entry is zero in all but one of them, so that nothing is rounded."""
+    """The sum over the processes: each entry is zero in all but one of them, so that nothing is
+    rounded.
+    """
     from jax.experimental.multihost_utils import process_allgather
 
     return jnp.asarray(np.asarray(process_allgather(np.asarray(kernel))).sum(axis=0))

@@ -1,1 +1,3 @@
-"""What the kernel predicts: linearisation, gradient flow in the kernel regime, Gaussian processes, alignment."""
+"""What the kernel predicts: linearisation, gradient flow in the kernel regime, Gaussian
+processes, alignment.
+"""

@@ -20,9 +20,9 @@ from neuromanifold.tangent.kernel.operator import kernel_product
 def alignment(f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, lr: float = 1.0) -> Any:
     """The modified alignment  A = gᵀΘg / ‖g‖²,  Θ = lr·JJᵀ,  g = ∂loss/∂f(X).   [teleport, Eq. 28]
 
-    A does not depend on the scale of g, so any normalisation of the loss gives the same number. One vector–Jacobian
-    product: A = lr·‖Jᵀg‖²/‖g‖² = lr·‖∇_θ loss‖²/‖g‖², never the kernel. A float; a 0-d array under `jit` and `vmap`.
-    At a perfect fit g = 0 and A is nan.
+    A does not depend on the scale of g, so any normalisation of the loss gives the same number. One
+    vector–Jacobian product: A = lr·‖Jᵀg‖²/‖g‖² = lr·‖∇_θ loss‖²/‖g‖², never the kernel. A float; a
+    0-d array under `jit` and `vmap`. At a perfect fit g = 0 and A is nan.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum()
     >>> nm.alignment(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=squared)
@@ -48,12 +48,18 @@ def _squared_norm(tree: Any) -> Any:
 
 
 def kernel_alignment(
-    f: Model, params: Any, x: Any, y: Any, *, norm: str = "spectral", memory: int | str | None = None
+    f: Model,
+    params: Any,
+    x: Any,
+    y: Any,
+    *,
+    norm: str = "spectral",
+    memory: int | str | None = None,
 ) -> float:
     """The classical alignment  A_o = yᵀΘy / (‖y‖² ‖Θ‖), in float64.   [teleport, Eq. 26]
 
-    `norm="spectral"` (the paper's ‖·‖, by Lanczos, no kernel formed) lies in [0, 1]; `"frobenius"` is Cortes' cosine
-    between Θ and yyᵀ. A kernel that is zero is aligned with nothing: 0.
+    `norm="spectral"` (the paper's ‖·‖, by Lanczos, no kernel formed) lies in [0, 1]; `"frobenius"`
+    is Cortes' cosine between Θ and yyᵀ. A kernel that is zero is aligned with nothing: 0.
 
     >>> nm.kernel_alignment(lambda params, x: params * x, np.array([2.0]), np.array([[1.0], [3.0]]), np.array([[1.0], [3.0]]))
     1.0
@@ -71,7 +77,9 @@ def kernel_alignment(
         return float(target @ product / (target @ target * size)) if size > 0 else 0.0
 
 
-def _kernel_norm(f: Model, params: Any, x: Any, size: int, norm: str, memory: int | str | None) -> float:
+def _kernel_norm(
+    f: Model, params: Any, x: Any, size: int, norm: str, memory: int | str | None
+) -> float:
     if norm == "frobenius":
         return float(jnp.linalg.norm(ntk(f, params, x, memory=memory)))
     return float(largest_eigenpairs(Product(kernel_product, (f,)), (params, x), size, 1).values[0])

@@ -16,7 +16,9 @@ from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, mode_gains
 
 
 class Gaussian(NamedTuple):
-    """Mean (n, *out) and covariance (n, n) of outputs that are independent of each other and share the covariance."""
+    """Mean (n, *out) and covariance (n, n) of outputs that are independent of each other and
+    share the covariance.
+    """
 
     mean: Array
     covariance: Array
@@ -31,7 +33,9 @@ class Gaussian(NamedTuple):
 
 
 class Gaussians(NamedTuple):
-    """The trained ensemble on the training samples and on the others (`None` where there are none)."""
+    """The trained ensemble on the training samples and on the others (`None` where there are
+    none).
+    """
 
     train: Gaussian
     other: Gaussian | None
@@ -42,10 +46,12 @@ class Gaussians(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EnsembleFlow(Result):
-    """Networks with initial outputs f₀ ~ N(0, K) that all follow  f_t(X') = f₀(X') − Θ(X', X) A_t (f₀(X) − y).
+    """Networks with initial outputs f₀ ~ N(0, K) that all follow  f_t(X') = f₀(X') − Θ(X', X) A_t
+    (f₀(X) − y).
 
-    K is the NNGP, Θ the tangent kernel, and A_t = κ(κΘ + ρ)^{-1} g_t, with g_t the relaxation of `KernelFlow`: gradient flow of
-    squared errors κ/2 ‖f − y‖² with ridge ρ and friction. Mean and covariance at time t are
+    K is the NNGP, Θ the tangent kernel, and A_t = κ(κΘ + ρ)^{-1} g_t, with g_t the relaxation of
+    `KernelFlow`: gradient flow of squared errors κ/2 ‖f − y‖² with ridge ρ and friction. Mean and
+    covariance at time t are
 
     Θ'A_t y   and   K'' − Θ'A_t K(X, X') − K(X', X)A_tΘ'ᵀ + Θ'A_t K A_tΘ'ᵀ.
 
@@ -69,13 +75,18 @@ class EnsembleFlow(Result):
             raise ValueError("`cross` and `other_nngp` belong together; pass both, or neither.")
         if self.mean_flow.curvature is None:
             raise ValueError(
-                "`loss` is no squared error, so that trained outputs are not Gaussian; pass nm.losses.mse or the like."
+                "`loss` is no squared error, so that trained outputs are not Gaussian; pass "
+                "nm.losses.mse or the like."
             )
 
     @cached_property
     def mean_flow(self) -> KernelFlow:
         """The flow of the ensemble's mean, which starts at zero."""
-        others = None if self.other_nngp is None else np.zeros((len(self.other_nngp), *self.target.shape[1:]))
+        others = (
+            None
+            if self.other_nngp is None
+            else np.zeros((len(self.other_nngp), *self.target.shape[1:]))
+        )
         return KernelFlow(
             kernel=self.kernels.ntk,
             start=np.zeros_like(self.target),
@@ -112,7 +123,9 @@ class EnsembleFlow(Result):
 
 
 def _covariance(prior: Array, cross: Array, follow: Array, start: Array) -> Array:
-    """K'' − B Kᵀ' − K' Bᵀ + B K Bᵀ with B = Θ'A_t: the covariance of f₀' − B f₀, symmetric to the last digit."""
+    """K'' − B Kᵀ' − K' Bᵀ + B K Bᵀ with B = Θ'A_t: the covariance of f₀' − B f₀, symmetric to
+    the last digit.
+    """
     mixed = follow @ cross.T
     found = start - mixed - mixed.T + follow @ prior @ follow.T
     return (found + found.T) / 2
@@ -134,7 +147,8 @@ def ensemble_flow(
     quadrature: Quadrature | None = None,
     memory: int | str | None = None,
 ) -> EnsembleFlow:
-    """The trained ensemble of infinitely wide networks: mean and covariance at any time, on training and `other` samples.
+    """The trained ensemble of infinitely wide networks: mean and covariance at any time, on
+    training and `other` samples.
 
     >>> flow = ensemble_flow(nm.MLP((1, 8, 1)), np.array([[1.0], [2.0]]), np.array([[0.5], [1.5]]), other=np.array([[1.0]]))
     >>> mean, covariance = flow.limit().other                   # a training sample: learned, and certain
@@ -150,12 +164,17 @@ def ensemble_flow(
     y = np.asarray(check_sample(y, "y"), np.float64)
     kernels = infinite_kernels(net, x, scaling=scaling, **options)
     if len(y) != len(kernels.ntk):
-        raise ValueError(f"`y` has {len(y)} samples but `x` has {len(kernels.ntk)}; pass one target for each sample.")
+        raise ValueError(
+            f"`y` has {len(y)} samples but `x` has {len(kernels.ntk)}; pass one target for each "
+            "sample."
+        )
     return EnsembleFlow(
         kernels=kernels,
         target=y,
         loss=loss,
-        cross=None if other is None else infinite_kernels(net, other, x, scaling=scaling, **options),
+        cross=None
+        if other is None
+        else infinite_kernels(net, other, x, scaling=scaling, **options),
         other_nngp=None if other is None else nngp(net, other, **options),
         ridge=ridge,
         friction=friction,

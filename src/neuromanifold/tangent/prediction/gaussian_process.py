@@ -20,10 +20,11 @@ InfiniteKernel = Callable[..., Any]
 
 
 class Posterior(NamedTuple):
-    """Mean (m, *out) and covariance (m, m) of the outputs given the data, each output on its own; or its diagonal (m,) alone.
+    """Mean (m, *out) and covariance (m, m) of the outputs given the data, each output on its own;
+    or its diagonal (m,) alone.
 
-    `residual` is the relative residual of the linear systems behind them, `products` how many products with the kernel they
-    took: 0 where it was factorised.
+    `residual` is the relative residual of the linear systems behind them, `products` how many
+    products with the kernel they took: 0 where it was factorised.
     """
 
     mean: Array
@@ -57,14 +58,16 @@ def gp_posterior(
     memory: int | str | None = None,
     rtol: float = 1e-10,
 ) -> Posterior:
-    """The outputs at `other` samples given y = f(x) + noise, for f drawn from the Gaussian process of `kernel`.
+    """The outputs at `other` samples given y = f(x) + noise, for f drawn from the Gaussian process
+    of `kernel`.
 
     K'(K + σ²)⁻¹y   and   K'' − K'(K + σ²)⁻¹K'ᵀ.
 
-    `kernel` is `nm.nngp` (all layers of an infinitely wide network, sampled given the data) or `nm.infinite_ntk` (what training
-    all layers converges to in the mean). K is factorised where three copies of it fit into `memory`; beyond that the systems
-    are solved by conjugate gradients on blocks of the kernel that are computed anew in each step, to `rtol`. With `diagonal=True`
-    the covariance is its diagonal alone, and K'' is never formed.
+    `kernel` is `nm.nngp` (all layers of an infinitely wide network, sampled given the data) or
+    `nm.infinite_ntk` (what training all layers converges to in the mean). K is factorised where
+    three copies of it fit into `memory`; beyond that the systems are solved by conjugate gradients
+    on blocks of the kernel that are computed anew in each step, to `rtol`. With `diagonal=True` the
+    covariance is its diagonal alone, and K'' is never formed.
 
     >>> line = nm.MLP((1, 1), bias=False)                    # f = wx with w ~ N(0, 1)
     >>> found = gp_posterior(line, np.array([[1.0]]), np.array([[2.0]]), np.array([[3.0]]), noise_std=1.0)
@@ -73,19 +76,34 @@ def gp_posterior(
     """
     if not (np.isfinite(noise_std) and noise_std >= 0):
         raise ValueError(f"`noise_std` is {noise_std}; pass zero or a positive number.")
-    x, y, other = (np.asarray(check_sample(v, n), np.float64) for v, n in ((x, "x"), (y, "y"), (other, "other")))
+    x, y, other = (
+        np.asarray(check_sample(v, n), np.float64)
+        for v, n in ((x, "x"), (y, "y"), (other, "other"))
+    )
     if len(x) != len(y):
-        raise ValueError(f"`y` has {len(y)} samples but `x` has {len(x)}; pass one target for each sample.")
-    covariance = partial(kernel, net, weight_std=weight_std, bias_std=bias_std, quadrature=quadrature, memory=memory)
+        raise ValueError(
+            f"`y` has {len(y)} samples but `x` has {len(x)}; pass one target for each sample."
+        )
+    covariance = partial(
+        kernel, net, weight_std=weight_std, bias_std=bias_std, quadrature=quadrature, memory=memory
+    )
     budget, shift = memory_budget(memory), float(noise_std) ** 2
-    cross, prior = covariance(other, x), covariance(other, **({"diagonal": True} if diagonal else {}))
+    cross, prior = (
+        covariance(other, x),
+        covariance(other, **({"diagonal": True} if diagonal else {})),
+    )
     right = np.concatenate([y.reshape(len(y), -1), cross.T], axis=1)
     if 3 * 8 * len(x) ** 2 <= budget:
         solved, residual, products = *_factorised(covariance(x), right, shift), 0
     else:
         size = max(1, int((budget / 64) ** 0.5))
-        solved, residual, products = BlockedKernel(covariance, x, size).solve(right, shift, rtol=rtol)
-    weights, explained = solved[:, : right.shape[1] - len(other)], solved[:, right.shape[1] - len(other) :]
+        solved, residual, products = BlockedKernel(covariance, x, size).solve(
+            right, shift, rtol=rtol
+        )
+    weights, explained = (
+        solved[:, : right.shape[1] - len(other)],
+        solved[:, right.shape[1] - len(other) :],
+    )
     spread = prior - (np.einsum("ij,ji->i", cross, explained) if diagonal else cross @ explained)
     mean = (cross @ weights).reshape(len(other), *y.shape[1:])
     return Posterior(mean, (spread + spread.T) / 2, residual, products)
@@ -107,7 +125,8 @@ def _cholesky(matrix: np.ndarray) -> np.ndarray:
     except np.linalg.LinAlgError:
         smallest = float(np.linalg.eigvalsh(matrix)[0])
         raise ValueError(
-            f"`noise_std` is too small: the kernel plus noise has the eigenvalue {smallest:.1e}, so that samples nearly agree "
+            f"`noise_std` is too small: the kernel plus noise has the eigenvalue {smallest:.1e}, "
+            "so that samples nearly agree "
             "or exceed the degrees of freedom; raise it, or drop repeated samples."
         ) from None
 
@@ -124,11 +143,13 @@ def log_marginal_likelihood(
     quadrature: Quadrature | None = None,
     memory: int | str | None = None,
 ) -> Any:
-    """log p(y | x) for y = f(x) + noise and f drawn from the Gaussian process of `kernel`, summed over independent outputs.
+    """log p(y | x) for y = f(x) + noise and f drawn from the Gaussian process of `kernel`, summed
+    over independent outputs.
 
     −½ Σ_o y_oᵀ(K + σ²)⁻¹y_o − (o/2) log det(K + σ²) − (no/2) log 2π.
 
-    `jax.grad` differentiates it by `weight_std`, `bias_std`, `noise_std` and the data: how to choose them.
+    `jax.grad` differentiates it by `weight_std`, `bias_std`, `noise_std` and the data: how to
+    choose them.
 
     >>> line = nm.MLP((1, 1), bias=False)
     >>> round(float(log_marginal_likelihood(line, np.array([[1.0]]), np.array([[0.0]]), noise_std=1.0)), 9)      # −½ log 4π
@@ -137,21 +158,27 @@ def log_marginal_likelihood(
     x, y = check_sample(x), check_sample(y, "y")
     if np.shape(x)[0] != np.shape(y)[0]:
         raise ValueError(
-            f"`y` has {np.shape(y)[0]} samples but `x` has {np.shape(x)[0]}; pass one target for each sample."
+            f"`y` has {np.shape(y)[0]} samples but `x` has {np.shape(x)[0]}; pass one target for "
+            "each sample."
         )
 
     def value(x: Any, y: Any, noise_std: Any, weight_std: Any, bias_std: Any) -> Any:
-        found = kernel(net, x, weight_std=weight_std, bias_std=bias_std, quadrature=quadrature, memory=memory)
+        found = kernel(
+            net, x, weight_std=weight_std, bias_std=bias_std, quadrature=quadrature, memory=memory
+        )
         return _log_likelihood(jnp.asarray(found), jnp.asarray(y), jnp.asarray(noise_std))
 
     arguments = (x, y, noise_std, weight_std, bias_std)
     with arithmetic():
         if is_traced(arguments):
             return in_float64(value, *arguments)
-        found = float(value(*(jax.tree.map(lambda v: np.asarray(v, np.float64), a) for a in arguments)))
+        found = float(
+            value(*(jax.tree.map(lambda v: np.asarray(v, np.float64), a) for a in arguments))
+        )
     if not np.isfinite(found):
         raise ValueError(
-            f"`noise_std` is {noise_std}: the kernel plus noise is not positive definite to rounding; raise it, or drop repeated samples."
+            f"`noise_std` is {noise_std}: the kernel plus noise is not positive definite to "
+            "rounding; raise it, or drop repeated samples."
         )
     return found
 
@@ -171,7 +198,9 @@ _LANDMARKS = 256
 
 
 class Solution(NamedTuple):
-    """X with (K + σ²)X = B, the largest relative residual of its columns, and how many products with K it took."""
+    """X with (K + σ²)X = B, the largest relative residual of its columns, and how many products
+    with K it took.
+    """
 
     x: np.ndarray
     residual: float
@@ -180,7 +209,8 @@ class Solution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BlockedKernel:
-    """K(x, x) by blocks of `size` samples; `kernel(x1, x2)` computes one, and one on either side of the diagonal serves both.
+    """K(x, x) by blocks of `size` samples; `kernel(x1, x2)` computes one, and one on either side of
+    the diagonal serves both.
 
     >>> it = BlockedKernel(lambda a, b: a @ b.T, np.array([[1.0], [2.0], [3.0]]), 2)
     >>> (it @ np.ones((3, 1))).ravel().tolist()
@@ -203,7 +233,9 @@ class BlockedKernel:
         return total
 
     def solve(self, b: np.ndarray, shift: float, *, rtol: float, steps: int = 1000) -> Solution:
-        """(K + shift)⁻¹ b by conjugate gradients, all columns at once, until every relative residual is below `rtol`."""
+        """(K + shift)⁻¹ b by conjugate gradients, all columns at once, until every relative
+        residual is below `rtol`.
+        """
         precondition = self._preconditioner(shift)
         x, r = np.zeros_like(b), b.copy()
         z = precondition(r)
@@ -221,19 +253,25 @@ class BlockedKernel:
             before, rho = rho, _dots(r, z)
             p = z + _quotient(rho, before) * p
         raise ArithmeticError(
-            f"conjugate gradients have not reached `rtol` {rtol:.0e} in {steps} steps (residual {residual:.0e}); "
+            f"conjugate gradients have not reached `rtol` {rtol:.0e} in {steps} steps (residual "
+            f"{residual:.0e}); "
             "raise `noise_std` or `rtol`, or give more `memory` so that the kernel is factorised."
         )
 
     def _preconditioner(self, shift: float) -> Callable[[np.ndarray], np.ndarray]:
-        """(LLᵀ + δ)⁻¹ by Woodbury, with LLᵀ the Nyström approximation of K from a sample of landmarks."""
+        """(LLᵀ + δ)⁻¹ by Woodbury, with LLᵀ the Nyström approximation of K from a sample of
+        landmarks.
+        """
         from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
         count = min(_LANDMARKS, len(self.x))
         chosen = np.sort(np.random.default_rng(0).permutation(len(self.x))[:count])
         landmarks = self.x[chosen]
         columns = np.concatenate(
-            [np.asarray(self.kernel(self.x[p], landmarks), np.float64) for p in blocks(len(self.x), self.size)]
+            [
+                np.asarray(self.kernel(self.x[p], landmarks), np.float64)
+                for p in blocks(len(self.x), self.size)
+            ]
         )
         core = columns[chosen]
         level = np.trace(core) / count

@@ -1,4 +1,6 @@
-"""What gradient flow does in the kernel regime: outputs at any time, on training and on other samples."""
+"""What gradient flow does in the kernel regime: outputs at any time, on training and on other
+samples.
+"""
 
 import math
 from collections.abc import Callable
@@ -28,12 +30,15 @@ class Outputs(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KernelFlow(Result):
-    """Gradient flow of a model whose kernel Θ does not move:  f(X) = f₀(X) − Θa,  f(X') = f₀(X') − Θ(X', X)a,  ȧ = g − ρa.
+    """Gradient flow of a model whose kernel Θ does not move:  f(X) = f₀(X) − Θa,  f(X') = f₀(X') −
+    Θ(X', X)a,  ȧ = g − ρa.
 
-    g = ∂loss/∂f(X), and ρ is `ridge`: the flow of loss + (ρ/2)‖θ − θ₀‖². With `friction` γ it is the heavy ball ä + γȧ = g − ρa
-    (see `Relaxation` for what that says of momentum). `kernel` is Θ(X, X), of shape (n·o, n·o), or (n, n) where outputs are
-    independent (as those of `infinite_ntk`); `cross` is Θ(X', X) likewise. Where the loss is κ/2 ‖f − y‖² (squared errors in any
-    normalisation: recognised by its gradient) the solution is exact; for any other loss an ODE is solved, to `rtol`.
+    g = ∂loss/∂f(X), and ρ is `ridge`: the flow of loss + (ρ/2)‖θ − θ₀‖². With `friction` γ it is
+    the heavy ball ä + γȧ = g − ρa (see `Relaxation` for what that says of momentum). `kernel` is
+    Θ(X, X), of shape (n·o, n·o), or (n, n) where outputs are independent (as those of
+    `infinite_ntk`); `cross` is Θ(X', X) likewise. Where the loss is κ/2 ‖f − y‖² (squared errors in
+    any normalisation: recognised by its gradient) the solution is exact; for any other loss an ODE
+    is solved, to `rtol`.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> flow = KernelFlow(np.eye(1), np.array([[1.0]]), np.array([[2.0]]), squared)
@@ -55,11 +60,13 @@ class KernelFlow(Result):
         check_sample(self.start, "start")
         if np.shape(self.start) != np.shape(self.target):
             raise ValueError(
-                f"`target` has shape {np.shape(self.target)} but `start` has {np.shape(self.start)}; pass equal shapes."
+                f"`target` has shape {np.shape(self.target)} but `start` has "
+                f"{np.shape(self.start)}; pass equal shapes."
             )
         if np.shape(self.kernel) not in ((self.start.size,) * 2, (len(self.start),) * 2):
             raise ValueError(
-                f"`kernel` has shape {np.shape(self.kernel)}; for outputs of shape {np.shape(self.start)} pass "
+                f"`kernel` has shape {np.shape(self.kernel)}; for outputs of shape "
+                f"{np.shape(self.start)} pass "
                 f"{(self.start.size,) * 2}, or {(len(self.start),) * 2} for independent outputs."
             )
         if (self.cross is None) != (self.other_start is None):
@@ -71,7 +78,9 @@ class KernelFlow(Result):
     def at(self, t: Any) -> Outputs:
         """The outputs at time t ≥ 0; at t = ∞ the `limit`."""
         if np.ndim(t):
-            raise TypeError(f"`t` has shape {np.shape(t)}; pass one time: `[flow.at(t) for t in times]`.")
+            raise TypeError(
+                f"`t` has shape {np.shape(t)}; pass one time: `[flow.at(t) for t in times]`."
+            )
         if not t >= 0:
             raise ValueError(f"`t` is {t}; pass a time, zero or later.")
         if math.isinf(t):
@@ -87,29 +96,39 @@ class KernelFlow(Result):
     def limit(self) -> Outputs:
         """The outputs at infinite time, for squared errors: f'(0) − Θ(X', X)(Θ + ρ/κ)⁺(f(0) − y).
 
-        Directions in which Θ vanishes to rounding are never learned. Other losses have no finite limit in general, and an
-        undamped ball never rests.
+        Directions in which Θ vanishes to rounding are never learned. Other losses have no finite
+        limit in general, and an undamped ball never rests.
         """
         if self.curvature is None:
-            raise ValueError("`loss` is no squared error, so its flow need not converge; pass a finite time to `at`.")
+            raise ValueError(
+                "`loss` is no squared error, so its flow need not converge; pass a finite time to "
+                "`at`."
+            )
         if self.friction == 0:
-            raise ValueError("`friction` is 0, so that the flow never comes to rest; pass a finite time to `at`.")
+            raise ValueError(
+                "`friction` is 0, so that the flow never comes to rest; pass a finite time to `at`."
+            )
         return self._moved(self._filtered(math.inf))
 
     def largest_stable_lr(self, *, momentum: float = 0.0) -> float:
-        """2(1 + β)/(κλ_max(Θ) + ρ): beyond it gradient descent with momentum β on squared errors diverges."""
+        """2(1 + β)/(κλ_max(Θ) + ρ): beyond it gradient descent with momentum β on squared errors
+        diverges.
+        """
         if not 0 <= momentum < 1:
             raise ValueError(f"`momentum` is {momentum}; pass a number in [0, 1).")
         if self.curvature is None:
             raise ValueError(
-                "`loss` is no squared error, so its curvature changes on the way; use nm.largest_stable_lr."
+                "`loss` is no squared error, so its curvature changes on the way; use "
+                "nm.largest_stable_lr."
             )
         stiffness = self.curvature * float(self.modes[0].max()) + self.ridge
         return 2 * (1 + momentum) / stiffness if stiffness > 0 else math.inf
 
     @cached_property
     def curvature(self) -> float | None:
-        """κ where the loss's gradient is κ(f − y), else `None`; tested at three points along a random direction."""
+        """κ where the loss's gradient is κ(f − y), else `None`; tested at three points along a
+        random direction.
+        """
         direction = np.random.default_rng(0).standard_normal(np.shape(self.start))
         ratios = []
         for size in (0.3, 1.0, 4.0):
@@ -138,26 +157,41 @@ class KernelFlow(Result):
         train = self.start - (self.kernel @ columns).reshape(np.shape(self.start))
         if self.cross is None or self.other_start is None:
             return Outputs(train, None)
-        return Outputs(train, self.other_start - (self.cross @ columns).reshape(np.shape(self.other_start)))
+        return Outputs(
+            train, self.other_start - (self.cross @ columns).reshape(np.shape(self.other_start))
+        )
 
     def _columns(self, a: Array) -> Array:
         return np.asarray(a, np.float64).reshape(len(self.kernel), -1)
 
     def _gradient(self, outputs: Array) -> Array:
         with arithmetic():
-            return np.asarray(jax.grad(self.loss)(jnp.asarray(outputs, jnp.float64), jnp.asarray(self.target)))
+            return np.asarray(
+                jax.grad(self.loss)(jnp.asarray(outputs, jnp.float64), jnp.asarray(self.target))
+            )
 
     def _impulse_by_ode(self, t: float) -> Array:
-        """a(t), the solution of ȧ = g(f(0) − Θa) − ρa; one state for training and other samples alike."""
+        """a(t), the solution of ȧ = g(f(0) − Θa) − ρa; one state for training and other samples
+        alike.
+        """
         with arithmetic():
-            kernel, start, target = (jnp.asarray(v, jnp.float64) for v in (self.kernel, self.start, self.target))
-            numbers = (jnp.asarray(v, jnp.float64) for v in (t, self.rtol, self.ridge, self.friction or 0.0))
+            kernel, start, target = (
+                jnp.asarray(v, jnp.float64) for v in (self.kernel, self.start, self.target)
+            )
+            numbers = (
+                jnp.asarray(v, jnp.float64)
+                for v in (t, self.rtol, self.ridge, self.friction or 0.0)
+            )
             solution = _solve(self.loss, self.friction is not None, kernel, start, target, *numbers)
             return np.asarray(solution)
 
 
-def mode_gains(values: Array, curvature: float, ridge: float, friction: float | None, t: float) -> Array:
-    """κ g(s, t)/s for the eigenvalues λ of a kernel, s = κλ + ρ; at t = ∞ what is 0 to rounding stays unlearned."""
+def mode_gains(
+    values: Array, curvature: float, ridge: float, friction: float | None, t: float
+) -> Array:
+    """κ g(s, t)/s for the eigenvalues λ of a kernel, s = κλ + ρ; at t = ∞ what is 0 to rounding
+    stays unlearned.
+    """
     stiffness = curvature * values + ridge
     if not math.isinf(t):
         return curvature * Relaxation(friction).impulse(stiffness, t)
@@ -167,7 +201,17 @@ def mode_gains(values: Array, curvature: float, ridge: float, friction: float | 
 
 
 @jax.jit(static_argnums=(0, 1))
-def _solve(loss: Loss, heavy: bool, kernel: Any, start: Any, target: Any, t: Any, rtol: Any, ridge: Any, friction: Any):
+def _solve(
+    loss: Loss,
+    heavy: bool,
+    kernel: Any,
+    start: Any,
+    target: Any,
+    t: Any,
+    rtol: Any,
+    ridge: Any,
+    friction: Any,
+):
     import diffrax
 
     def force(impulse: Any):
@@ -210,10 +254,12 @@ def kernel_flow(
     memory: int | str | None = None,
     rtol: float = 1e-9,
 ) -> KernelFlow:
-    """The gradient flow of f linearised at `params`, through its tangent kernel; `other` samples are predicted along.
+    """The gradient flow of f linearised at `params`, through its tangent kernel; `other` samples
+    are predicted along.
 
-    With `kernel=nm.infinite_ntk` the flow starts at the same outputs but follows the kernel that f, an `nm.MLP` or `nm.Sequential`, has
-    at infinite width; `nm.ensemble_flow` is the mean and covariance over all starts.
+    With `kernel=nm.infinite_ntk` the flow starts at the same outputs but follows the kernel that f,
+    an `nm.MLP` or `nm.Sequential`, has at infinite width; `nm.ensemble_flow` is the mean and
+    covariance over all starts.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> flow = kernel_flow(lambda params, x: params * x, 0.0, np.array([[1.0]]), np.array([[2.0]]), loss=squared, other=np.array([[3.0]]))
@@ -222,7 +268,9 @@ def kernel_flow(
     """
     refuse_tracers((params, x, y, other), "`kernel_flow`")
     with arithmetic():
-        params, x, *rest = checked(f, params, x, *([] if other is None else [other]), dtype=np.float64)
+        params, x, *rest = checked(
+            f, params, x, *([] if other is None else [other]), dtype=np.float64
+        )
         y = check_target(f, params, x, y, loss)
         check_loss(loss, y)
         others = rest[0] if rest else None
@@ -233,7 +281,9 @@ def kernel_flow(
             target=np.asarray(y, np.float64),
             loss=loss,
             cross=None if others is None else np.asarray(theta(others, x, memory=memory)),
-            other_start=None if others is None else np.asarray(called(f, params, others), np.float64),
+            other_start=None
+            if others is None
+            else np.asarray(called(f, params, others), np.float64),
             rtol=rtol,
             ridge=ridge,
             friction=friction,
@@ -244,11 +294,13 @@ def kernel_flow(
 class Relaxation:
     """The share g(s, t) of its way to rest that a mode of stiffness s has gone at time t.
 
-    Without `friction` ȧ = 1 − sa, so that g = 1 − e^{−st}. With friction γ it is the heavy ball ä + γȧ + sa = 1 from rest:
+    Without `friction` ȧ = 1 − sa, so that g = 1 − e^{−st}. With friction γ it is the heavy ball ä +
+    γȧ + sa = 1 from rest:
 
     g = (s₊(1 − e^{s₋t}) − s₋(1 − e^{s₊t}))/(s₊ − s₋),   s± = −γ/2 ± √(γ²/4 − s).
 
-    Gradient descent with step η and momentum β follows it with γ = (1 − β)/√η, at t = √η times the number of steps.
+    Gradient descent with step η and momentum β follows it with γ = (1 − β)/√η, at t = √η times the
+    number of steps.
 
     >>> float(Relaxation(None).share(np.array([1.0]), np.log(2.0))[0])
     0.5
@@ -260,7 +312,10 @@ class Relaxation:
 
     def __post_init__(self):
         if self.friction is not None and not (np.isfinite(self.friction) and self.friction >= 0):
-            raise ValueError(f"`friction` is {self.friction}; pass zero, a positive number, or None for gradient flow.")
+            raise ValueError(
+                f"`friction` is {self.friction}; pass zero, a positive number, or None for "
+                "gradient flow."
+            )
 
     def share(self, stiffness: np.ndarray, t: float) -> np.ndarray:
         """g(s, t) for s > 0."""
@@ -269,9 +324,12 @@ class Relaxation:
         if np.isinf(t):
             return np.ones_like(stiffness)
         half = self.friction / 2
-        # At critical damping the two roots meet; a relative distance of 1e-8 changes g by its square.
+        # At critical damping the two roots meet; a relative distance of 1e-8 changes g by its
+        # square.
         discriminant = half**2 - stiffness
-        discriminant = np.where(np.abs(discriminant) < 1e-16 * stiffness, -1e-16 * stiffness, discriminant)
+        discriminant = np.where(
+            np.abs(discriminant) < 1e-16 * stiffness, -1e-16 * stiffness, discriminant
+        )
         omega = np.sqrt(discriminant.astype(np.complex128))
         fast = -(half + omega)
         slow = stiffness / fast

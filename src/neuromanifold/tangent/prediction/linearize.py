@@ -17,10 +17,12 @@ from neuromanifold.runtime.pickling import ByName
 
 
 def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
-    """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial of higher `order`.   [teleport, Eq. 6]
+    """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial of
+    higher `order`.   [teleport, Eq. 6]
 
-    A model like any other. To first order it is linear in θ, with the tangent kernel of f at θ₀ wherever θ is. One JVP, never
-    a Jacobian; the k-th derivative along θ − θ₀ is k nested JVPs, whose cost doubles with k.
+    A model like any other. To first order it is linear in θ, with the tangent kernel of f at θ₀
+    wherever θ is. One JVP, never a Jacobian; the k-th derivative along θ − θ₀ is k nested JVPs,
+    whose cost doubles with k.
 
     >>> line = linearize(lambda params, x: params**2 * x, 3.0)      # θ² ≈ 9 + 6 (θ − 3)
     >>> line(4.0, np.array([[1.0]])).tolist()
@@ -34,7 +36,9 @@ def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
         raise ValueError(f"`order` is {order!r}; pass a whole number, zero or more.")
     check_params(params)
     kind = "linearized" if order == 1 else f"order-{order} Taylor expansion of"
-    return FunctionModel(_Expanded(f, params, order), name=f"{kind} {getattr(f, 'name', type(f).__name__)}")
+    return FunctionModel(
+        _Expanded(f, params, order), name=f"{kind} {getattr(f, 'name', type(f).__name__)}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,8 @@ class _Expanded(ByName):
         structure = jax.tree.structure(self.params)
         if jax.tree.structure(moved) != structure:
             raise ValueError(
-                f"`params` has the structure {jax.tree.structure(moved)} but the model was linearized at {structure}; "
+                f"`params` has the structure {jax.tree.structure(moved)} but the model was "
+                f"linearized at {structure}; "
                 "pass parameters of the same network."
             )
         if is_traced((self.params, moved, x)):
@@ -62,7 +67,9 @@ class _Expanded(ByName):
 
 
 def first_order(f: Model, params0: Any, params: Any, x: Any) -> Any:
-    """f(θ₀, x) + J(x)(θ − θ₀) with θ₀ an argument like the others: what `vmap` over many nets and their twins needs."""
+    """f(θ₀, x) + J(x)(θ − θ₀) with θ₀ an argument like the others: what `vmap` over many nets
+    and their twins needs.
+    """
     return taylor(f, params0, params, x, 1)
 
 

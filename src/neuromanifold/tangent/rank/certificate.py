@@ -26,7 +26,9 @@ from neuromanifold.tangent.rank.generators import generator_count, generators, r
 
 _GENERATOR_ENTRIES = 2**22
 _SLOW, _FAST = 8e-9, 1e-10
-"""Seconds for an entrywise product of residues, and for a multiplication inside a matrix product."""
+"""Seconds for an entrywise product of residues, and for a multiplication inside a matrix
+product.
+"""
 
 _IN_WORDS = {
     "full rank": "proved: no matrix of this shape has more",
@@ -39,16 +41,18 @@ _IN_WORDS = {
 class JacobianCertificate(Certificate):
     """Why the rank of J is `rank`.
 
-    Lower bound: the rank modulo `prime` is `rank`, and reduction never raises a rank; `rows` and `columns` name a minor
-    that is invertible modulo the prime (absent where a sketch was taken). Upper bound: `reason` is one of
-    `"full rank"`, `"kernel vectors"` (structurally zero columns and symmetry generators span the rest), `"regions"`
-    (rows of one linear region are affinely dependent), `"primes"` (so many primes agree that Hadamard's bound forces
-    it), each a proof, or `"probability"`: the prime was drawn at random and a larger rank escapes it with at most
+    Lower bound: the rank modulo `prime` is `rank`, and reduction never raises a rank; `rows` and
+    `columns` name a minor that is invertible modulo the prime (absent where a sketch was taken).
+    Upper bound: `reason` is one of `"full rank"`, `"kernel vectors"` (structurally zero columns and
+    symmetry generators span the rest), `"regions"` (rows of one linear region are affinely
+    dependent), `"primes"` (so many primes agree that Hadamard's bound forces it), each a proof, or
+    `"probability"`: the prime was drawn at random and a larger rank escapes it with at most
     `failure_probability`.
 
-    `kinks` lists (sample, units, index) where a bend is met exactly and f_θ is not differentiable; J is taken on one side.
-    `ties` counts bends met exactly where both sides are the same function of θ. `escalated` samples needed ball arithmetic.
-    `rounded` lists what was computed once in float64 from constants alone: the only numbers that are not what f's text says.
+    `kinks` lists (sample, units, index) where a bend is met exactly and f_θ is not differentiable;
+    J is taken on one side. `ties` counts bends met exactly where both sides are the same function
+    of θ. `escalated` samples needed ball arithmetic. `rounded` lists what was computed once in
+    float64 from constants alone: the only numbers that are not what f's text says.
     """
 
     rank: int = eqx.field(static=True)
@@ -73,27 +77,35 @@ class JacobianCertificate(Certificate):
         return self.failure_probability == 0.0
 
     def verify(self, net: Model, params: Any, x: Any) -> bool:
-        """Recompute by another prime and another route: bends by ball arithmetic alone, J by forward products.
+        """Recompute by another prime and another route: bends by ball arithmetic alone, J by
+        forward products.
 
-        False when network, parameters or data are not those of the certificate, or any number differs.
+        False when network, parameters or data are not those of the certificate, or any number
+        differs.
         """
         problem = Problem.of(net, params, x, wrt=self.wrt, balls_only=True)
         if problem.fingerprint != self.fingerprint or problem.decisions.places != self.kinks:
             return False
         p = modular.random_prime()
-        directions = modular.random_residues((min(self.rank + 1, problem.shape[1]), problem.shape[1]), p)
+        directions = modular.random_residues(
+            (min(self.rank + 1, problem.shape[1]), problem.shape[1]), p
+        )
         agrees = modular_rank(problem.products(p, directions), p) == self.rank
         return agrees and self._upper_bound_holds(problem, p)
 
     def save(self, path: str | Path) -> Path:
-        """Write network, numbers and claims as a JSON file that `tools/check_certificate.py` re-checks without this library.
+        """Write network, numbers and claims as a JSON file that `tools/check_certificate.py`
+        re-checks without this library.
 
-        For small problems: J is written out as instructions on flat arrays of exact numbers, at most 2·10⁷ entries.
+        For small problems: J is written out as instructions on flat arrays of exact numbers, at
+        most 2·10⁷ entries.
         """
         p = modular.random_prime()
         found = echelon(self.problem.residues(p), p)
         kernel = _rational_kernel(self.problem) if self.reason == "kernel vectors" else []
-        claims = Claims(self.rank, p, found.rows, found.columns, self.reason, self.failure_probability, kernel)
+        claims = Claims(
+            self.rank, p, found.rows, found.columns, self.reason, self.failure_probability, kernel
+        )
         return save(path, self.problem, claims)
 
     def _upper_bound_holds(self, problem: Problem, p: int) -> bool:
@@ -107,7 +119,10 @@ class JacobianCertificate(Certificate):
             return problem.graph.piecewise_linear and problem.region_bound() == self.rank
         if self.reason == "kernel vectors":
             kernel = _kernel_vectors(problem, p)
-            return not problem.products(p, kernel).any() and modular_rank(kernel, p) == self.shape[1] - self.rank
+            return (
+                not problem.products(p, kernel).any()
+                and modular_rank(kernel, p) == self.shape[1] - self.rank
+            )
         return self.reason == "primes"
 
     def __str__(self) -> str:
@@ -126,8 +141,9 @@ def certified(problem: Problem, *, prove: bool) -> Rank:
 def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     """The rank of J at float parameters and float data, exactly.
 
-    A short prime first: its rank is a lower bound, and often one that full rank, regions or symmetries prove to be the rank.
-    Otherwise a random prime of 61 bits, with the probability that it hides a larger rank, or as many as prove it.
+    A short prime first: its rank is a lower bound, and often one that full rank, regions or
+    symmetries prove to be the rank. Otherwise a random prime of 61 bits, with the probability that
+    it hides a larger rank, or as many as prove it.
     """
     sketching = not prove and (_sketch_is_faster(problem) or _is_too_large(problem))
     p = modular.random_prime(bits=modular.SMALL_BITS)
@@ -162,11 +178,15 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
 
 
 def _sketch_is_faster(problem: Problem) -> bool:
-    """By counting: forming and eliminating J against products with random tensors and eliminating a square."""
+    """By counting: forming and eliminating J against products with random tensors and
+    eliminating a square.
+    """
     rows, columns = problem.shape
     m = min(rows, columns)
     dense = rows * columns * (_SLOW + m * _FAST)
-    sketch = problem.sketch_operations(m) * _FAST + problem.samples * problem.sketch_entries(m) * _SLOW
+    sketch = (
+        problem.sketch_operations(m) * _FAST + problem.samples * problem.sketch_entries(m) * _SLOW
+    )
     return dense > sketch + rows * m * (_SLOW + m * _FAST)
 
 
@@ -185,7 +205,9 @@ def _reduced(problem: Problem, p: int, sketching: bool) -> Echelon:
 
 
 def _by_long_prime(problem: Problem, p: int, found: Echelon, sketching: bool) -> Echelon:
-    """The rank modulo a long prime: that of a minor found already where all else depends on it, else by elimination."""
+    """The rank modulo a long prime: that of a minor found already where all else depends on it,
+    else by elimination.
+    """
     if sketching:
         return max(found, _reduced(problem, p, sketching), key=lambda echelon: echelon.rank)
     J = problem.residues(p)
@@ -234,7 +256,9 @@ def _rational_kernel(problem: Problem) -> list[list[Fraction]]:
 
 
 def _over_enough_primes(problem: Problem, found: Echelon) -> Echelon:
-    """The largest rank over so many primes that no nonzero minor could vanish modulo all of them."""
+    """The largest rank over so many primes that no nonzero minor could vanish modulo all of
+    them.
+    """
     needed = math.floor(problem.minor_bits() / 60) + 1
     primes: set[int] = set()
     while len(primes) < needed:
@@ -259,7 +283,9 @@ class Entry(NamedTuple):
 
 
 class Listing(Arithmetic):
-    """Collects `instructions`: lists [operation, arguments, details…], where arguments are numbers of earlier instructions."""
+    """Collects `instructions`: lists [operation, arguments, details…], where arguments are
+    numbers of earlier instructions.
+    """
 
     name = "instructions"
 
@@ -273,15 +299,24 @@ class Listing(Arithmetic):
     def lift(self, a: np.ndarray) -> Entry:
         """Numbers as hexadecimal floats, which are exact, or as integers."""
         flat = np.asarray(a).ravel()
-        shown = [int(v) for v in flat] if flat.dtype.kind in "iub" else [float(v).hex() for v in flat]
+        shown = (
+            [int(v) for v in flat] if flat.dtype.kind in "iub" else [float(v).hex() for v in flat]
+        )
         return self._add(np.shape(a), "number", shown)
 
     def rearrange(self, fn: Callable[..., np.ndarray], *values: Entry) -> Entry:
         starts = np.cumsum([1, *(math.prod(v.shape) for v in values)])
         places = fn(
-            *(int(s) + np.arange(math.prod(v.shape)).reshape(v.shape) for s, v in zip(starts, values, strict=False))
+            *(
+                int(s) + np.arange(math.prod(v.shape)).reshape(v.shape)
+                for s, v in zip(starts, values, strict=False)
+            )
         )
-        if len(values) == 1 and places.size == starts[1] - 1 and (places.ravel() == np.arange(1, starts[1])).all():
+        if (
+            len(values) == 1
+            and places.size == starts[1] - 1
+            and (places.ravel() == np.arange(1, starts[1])).all()
+        ):
             return Entry(values[0].index, places.shape)
         return self._add(places.shape, "gather", [v.index for v in values], places.ravel().tolist())
 
@@ -290,7 +325,10 @@ class Listing(Arithmetic):
 
     def _together(self, a: Entry, b: Entry) -> tuple[Entry, Entry]:
         shape = np.broadcast_shapes(a.shape, b.shape)
-        spread = lambda v: v if v.shape == shape else self.rearrange(lambda z: np.broadcast_to(z, shape), v)  # noqa: E731
+
+        def spread(v: Entry) -> Entry:
+            return v if v.shape == shape else self.rearrange(lambda z: np.broadcast_to(z, shape), v)
+
         return spread(a), spread(b)
 
     def add(self, a: Entry, b: Entry) -> Entry:
@@ -316,7 +354,12 @@ class Listing(Arithmetic):
         axes = tuple(d % len(a.shape) for d in axes)
         kept = [d for d in range(len(a.shape)) if d not in axes]
         last = self.rearrange(lambda z: z.transpose([*kept, *axes]), a)
-        return self._add(tuple(a.shape[d] for d in kept), "sum", [last.index], math.prod(a.shape[d] for d in axes))
+        return self._add(
+            tuple(a.shape[d] for d in kept),
+            "sum",
+            [last.index],
+            math.prod(a.shape[d] for d in axes),
+        )
 
     def scatter_add(self, base: Entry, index: np.ndarray, updates: Entry) -> Entry:
         return self._add(base.shape, "scatter", [base.index, updates.index], index.ravel().tolist())
@@ -327,7 +370,9 @@ _MOST_NUMBERS = 2 * 10**7
 
 
 class Claims(NamedTuple):
-    """What is claimed of J: its rank, a minor that is invertible modulo a prime, and why the rank is no larger."""
+    """What is claimed of J: its rank, a minor that is invertible modulo a prime, and why the
+    rank is no larger.
+    """
 
     rank: int
     prime: int
@@ -339,7 +384,9 @@ class Claims(NamedTuple):
 
 
 def save(path: str | Path, problem: Problem, claims: Claims) -> Path:
-    """Write the document, atomically. Its last entry is the SHA-256 of the others as they are written."""
+    """Write the document, atomically. Its last entry is the SHA-256 of the others as they are
+    written.
+    """
     text = json.dumps(document(problem, claims), separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
     return write_text(path, f'{text[:-1]},"sha256":"{digest}"}}\n')
@@ -350,7 +397,8 @@ def document(problem: Problem, claims: Claims) -> dict[str, Any]:
     (rows, columns), graph = problem.shape, problem.graph
     if rows * columns > _MOST_NUMBERS:
         raise ValueError(
-            f"the Jacobian is {rows}×{columns}, too large to be written out as instructions; save the certificate of fewer samples."
+            f"the Jacobian is {rows}×{columns}, too large to be written out as instructions; save "
+            "the certificate of fewer samples."
         )
     return {
         "format": FORMAT,
@@ -375,13 +423,23 @@ def _sparse(vector: list[Fraction]) -> list[list[Any]]:
 
 def _regions(problem: Problem) -> dict[str, Any]:
     """Which region each sample lies in, how many lie in each; a region is named by its gates."""
-    rows = problem.decisions.rows() if problem.graph.units else np.zeros((problem.samples, 1), np.uint8)
+    rows = (
+        problem.decisions.rows()
+        if problem.graph.units
+        else np.zeros((problem.samples, 1), np.uint8)
+    )
     _, of, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-    return {"of": of.ravel().tolist(), "gates": [row.tobytes().hex() for row in rows], "counts": counts.tolist()}
+    return {
+        "of": of.ravel().tolist(),
+        "gates": [row.tobytes().hex() for row in rows],
+        "counts": counts.tolist(),
+    }
 
 
 def _listed(problem: Problem, program: Program) -> tuple[Listing, list[Any], list[int]]:
-    """The instructions of a program at this problem's numbers, what they end in, and which of them are the data."""
+    """The instructions of a program at this problem's numbers, what they end in, and which of
+    them are the data.
+    """
     A = Listing()
     inputs = problem.inputs(A, slice(None))
     first = len(problem.leaves)
@@ -390,12 +448,16 @@ def _listed(problem: Problem, program: Program) -> tuple[Listing, list[Any], lis
 
 
 def _bends(problem: Problem) -> dict[str, Any]:
-    """What every bend is about: a sign for each comparison; no candidate above the chosen one for each maximum."""
+    """What every bend is about: a sign for each comparison; no candidate above the chosen one
+    for each maximum.
+    """
     if not problem.graph.units:
         return {"instructions": [], "signs": [], "maxima": []}
     A, found, _ = _listed(problem, programs.quantities(problem.graph, problem.samples))
     signs, maxima = [], []
-    decided = zip(problem.graph.units, problem.decisions.gates, problem.decisions.ties, found, strict=True)
+    decided = zip(
+        problem.graph.units, problem.decisions.gates, problem.decisions.ties, found, strict=True
+    )
     for units, gate, tie, entry in decided:
         if units.candidates is None:
             signs.append([entry.index, np.where(tie, 0, np.where(gate, 1, -1)).ravel().tolist()])

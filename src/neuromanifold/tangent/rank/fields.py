@@ -1,4 +1,6 @@
-"""Generators as vector fields θ ↦ Mθ + m with sparse M: one description, evaluated in floating point or modulo a prime."""
+"""Generators as vector fields θ ↦ Mθ + m with sparse M: one description, evaluated in floating
+point or modulo a prime.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,9 +22,11 @@ ONE = -1
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """`count` vector fields: entry e adds factor[e]·scale·θ[source[e]] to component target[e] of field generator[e].
+    """`count` vector fields: entry e adds factor[e]·scale·θ[source[e]] to component target[e] of
+    field generator[e].
 
-    Source −1 is the constant 1; scale l ≥ 0 is the factor 1/√fan_in of layer l in NTK scaling (1 otherwise), −1 none.
+    Source −1 is the constant 1; scale l ≥ 0 is the factor 1/√fan_in of layer l in NTK scaling (1
+    otherwise), −1 none.
     """
 
     net: MLP
@@ -39,10 +43,18 @@ class Fields:
         if is_traced(params):
             flat = jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(params)])
             fields = jnp.zeros((self.count, self.net.n_params), flat.dtype)
-            return fields.at[self.generator, self.target].add(self._entries(jnp.append(flat, jnp.ones((), flat.dtype))))
-        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)]).astype(widest(params))
+            return fields.at[self.generator, self.target].add(
+                self._entries(jnp.append(flat, jnp.ones((), flat.dtype)))
+            )
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)]).astype(
+            widest(params)
+        )
         fields = np.zeros((self.count, self.net.n_params), flat.dtype)
-        np.add.at(fields, (self.generator, self.target), self._entries(np.append(flat, np.ones((), flat.dtype))))
+        np.add.at(
+            fields,
+            (self.generator, self.target),
+            self._entries(np.append(flat, np.ones((), flat.dtype))),
+        )
         return fields
 
     def _entries(self, extended: Any) -> Any:
@@ -65,10 +77,14 @@ class Fields:
     def fractions(self, params: Any) -> list[list[Fraction]]:
         """The fields at θ as rational numbers."""
         self.net.check_params(params)
-        extended = [Fraction(float(v)) for a in jax.tree.leaves(params) for v in np.ravel(a)] + [Fraction(1)]
+        extended = [Fraction(float(v)) for a in jax.tree.leaves(params) for v in np.ravel(a)] + [
+            Fraction(1)
+        ]
         scales = [*map(Fraction, map(float, self.net.weight_scales)), Fraction(1)]
         fields = [[Fraction(0)] * self.net.n_params for _ in range(self.count)]
-        for g, t, s, factor, k in zip(self.generator, self.target, self.source, self.factor, self.scale, strict=True):
+        for g, t, s, factor, k in zip(
+            self.generator, self.target, self.source, self.factor, self.scale, strict=True
+        ):
             fields[g][t] += Fraction(float(factor)) * scales[k] * extended[s]
         return fields
 
@@ -98,7 +114,10 @@ class Layout:
     @cached_property
     def _starts(self) -> np.ndarray:
         widths = self.net.widths
-        sizes = [out * (fan_in + self.net.bias) for fan_in, out in zip(widths[:-1], widths[1:], strict=True)]
+        sizes = [
+            out * (fan_in + self.net.bias)
+            for fan_in, out in zip(widths[:-1], widths[1:], strict=True)
+        ]
         return np.concatenate([[0], np.cumsum(sizes)])
 
     def weight(self, layer: int) -> Int[np.ndarray, "out in"]:
@@ -109,7 +128,11 @@ class Layout:
     def bias(self, layer: int) -> Int[np.ndarray, " out"]:
         """Positions of b_l, none when the network has no biases."""
         out = self.net.widths[layer + 1] if self.net.bias else 0
-        return self._starts[layer] + self.net.widths[layer + 1] * self.net.widths[layer] + np.arange(out)
+        return (
+            self._starts[layer]
+            + self.net.widths[layer + 1] * self.net.widths[layer]
+            + np.arange(out)
+        )
 
     def incoming(self, layer: int, neuron: int) -> Int[np.ndarray, " k"]:
         """Positions of a neuron's incoming weights and bias."""
@@ -124,12 +147,16 @@ def mixing(layout: Layout, layer: int, i: int, j: int, up: float, down: float) -
     """One field: δ(W, b)_i = up·(W, b)_j and δV_{·j} = −down·V_{·i}, V the next layer's weights."""
     target = np.concatenate([layout.incoming(layer, i), layout.outgoing(layer, j)])
     source = np.concatenate([layout.incoming(layer, j), layout.outgoing(layer, i)])
-    factor = np.concatenate([np.full(len(layout.incoming(layer, i)), up), np.full(layout.net.widths[layer + 2], -down)])
+    factor = np.concatenate(
+        [np.full(len(layout.incoming(layer, i)), up), np.full(layout.net.widths[layer + 2], -down)]
+    )
     return _single(layout.net, target, source, factor, ONE)
 
 
 def translation(layout: Layout, layer: int, i: int, slope: float) -> Fields:
-    """One field: δb_i = 1 and δb' = −slope·scale·V_{·i}, for a neuron with σ(z) = slope·z on the sample."""
+    """One field: δb_i = 1 and δb' = −slope·scale·V_{·i}, for a neuron with σ(z) = slope·z on the
+    sample.
+    """
     target = np.append(layout.bias(layer + 1), layout.bias(layer)[i])
     source = np.append(layout.outgoing(layer, i), ONE)
     factor = np.append(np.full(layout.net.widths[layer + 2], -slope), 1.0)
@@ -152,11 +179,24 @@ def join(net: MLP, parts: list[Fields]) -> Fields:
     return Fields(
         net,
         int(counts[-1]),
-        np.concatenate([part.generator + start for part, start in zip(parts, counts[:-1], strict=True)]),
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("target", "source", "factor", "scale")),
+        np.concatenate(
+            [part.generator + start for part, start in zip(parts, counts[:-1], strict=True)]
+        ),
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("target", "source", "factor", "scale")
+        ),
     )
 
 
 def _single(net: MLP, target: Any, source: Any, factor: Any, scale: Any) -> Fields:
     scales = np.broadcast_to(scale, np.shape(target)).astype(np.int64)
-    return Fields(net, 1, np.zeros(len(target), np.int64), target, source, np.asarray(factor, np.float64), scales)
+    return Fields(
+        net,
+        1,
+        np.zeros(len(target), np.int64),
+        target,
+        source,
+        np.asarray(factor, np.float64),
+        scales,
+    )

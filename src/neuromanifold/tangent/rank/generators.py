@@ -1,4 +1,6 @@
-"""Kernel vectors of J that symmetries give: the generators of a multilayer perceptron's symmetries on the sample."""
+"""Kernel vectors of J that symmetries give: the generators of a multilayer perceptron's
+symmetries on the sample.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,7 +17,9 @@ from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing, tran
 
 
 def generator_count(problem: Problem) -> int:
-    """How many rows `generators` would have; none for other networks, or where some parameters are frozen."""
+    """How many rows `generators` would have; none for other networks, or where some parameters
+    are frozen.
+    """
     if (net := _described(problem)) is None:
         return 0
     return sum(
@@ -60,7 +64,8 @@ def sample_symmetries(net: MLP, layers: Sequence[LayerStatus]) -> dict[str, Fiel
     scaling of a neuron homogeneous of degree k: δ(W, b)_i = (W, b)_i, δV_{·i} = −k V_{·i};
     mixing of linear neurons: δ(W, b)_i = s_j (W, b)_j, δV_{·j} = −s_i V_{·i};
     translation of a linear neuron: δb_i = 1, δb' = −s_i V_{·i} (with V's scale);
-    mixing of neurons with equal or opposite slopes ±s(x) on the sample: δ(W, b)_i = (W, b)_j, δV_{·j} = ∓V_{·i}.
+    mixing of neurons with equal or opposite slopes ±s(x) on the sample: δ(W, b)_i = (W, b)_j,
+    δV_{·j} = ∓V_{·i}.
     """
     layout = Layout(net)
     scalings, mixers, shifts, shared = [], [], [], []
@@ -71,5 +76,10 @@ def sample_symmetries(net: MLP, layers: Sequence[LayerStatus]) -> dict[str, Fiel
         mixers += [mixing(layout, index, i, j, t, s) for i, s in linear for j, t in linear]
         shifts += [translation(layout, index, i, s) for i, s in linear if net.bias]
         shared += [mixing(layout, index, i, j, 1.0, sign) for i, j, sign in layer.mixed]
-    found = {"scalings": scalings, "linear neurons": mixers, "translations": shifts, "shared sign patterns": shared}
+    found = {
+        "scalings": scalings,
+        "linear neurons": mixers,
+        "translations": shifts,
+        "shared sign patterns": shared,
+    }
     return {name: join(net, parts) for name, parts in found.items()}

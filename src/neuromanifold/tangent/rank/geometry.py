@@ -13,10 +13,12 @@ from neuromanifold.tangent.rank.certificate import certified
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """A network at its parameters on a sample; its bends are decided when first asked about, its rank certified likewise, both once.
+    """A network at its parameters on a sample; its bends are decided when first asked about, its
+    rank certified likewise, both once.
 
-    Signs, status of neurons and columns that vanish are kept by `problem`. Accounts, reductions and inspections ask this object; it
-    lives as long as they hold it, and nothing is kept anywhere else.
+    Signs, status of neurons and columns that vanish are kept by `problem`. Accounts, reductions and
+    inspections ask this object; it lives as long as they hold it, and nothing is kept anywhere
+    else.
     """
 
     f: Model

@@ -14,7 +14,8 @@ from neuromanifold.numerics.precision import boundary
 
 
 def jacobian(f: Model, params: Any, x: Any, *, wrt: Any = None) -> Float[Any, "rows D"]:
-    """The differential of θ ↦ f_θ(X) as a matrix (n·o, D), sample-major, in the widest dtype passed.
+    """The differential of θ ↦ f_θ(X) as a matrix (n·o, D), sample-major, in the widest dtype
+    passed.
 
     `wrt` picks the parameters that count (see `nm.tangent.select`); the others are constants.
 
@@ -29,7 +30,9 @@ def jacobian(f: Model, params: Any, x: Any, *, wrt: Any = None) -> Float[Any, "r
 
 
 @jax.jit(static_argnums=(0, 3))
-def sample_jacobians(f: Model, params: Any, x: Any, chosen: Selection | None = None) -> Float[Any, "n o D"]:
+def sample_jacobians(
+    f: Model, params: Any, x: Any, chosen: Selection | None = None
+) -> Float[Any, "n o D"]:
     """The Jacobian of each sample apart: row i of the model sees row i of x only."""
     chosen = select(params, None) if chosen is None else chosen
     mine, rebuild = chosen.split(params)

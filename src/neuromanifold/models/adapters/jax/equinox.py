@@ -17,9 +17,10 @@ def from_equinox(
 ) -> tuple[AdaptedModel, Any]:
     """`(f, params)` of an Equinox module in inference mode, mapped over the samples.
 
-    An Equinox module takes one sample; `f` takes any number. `params` are its floating arrays, in the module's own form;
-    `state` is what `eqx.nn.make_with_state` returned beside the module, and is read but not changed.
-    `x` is one array, a tuple of positional arguments or a dictionary of named ones; `kwargs` are arguments of every call.
+    An Equinox module takes one sample; `f` takes any number. `params` are its floating arrays, in
+    the module's own form; `state` is what `eqx.nn.make_with_state` returned beside the module, and
+    is read but not changed. `x` is one array, a tuple of positional arguments or a dictionary of
+    named ones; `kwargs` are arguments of every call.
 
     >>> f, params = from_equinox(eqx.nn.Linear(2, 3, key=jax.random.key(0)))
     >>> f(params, jax.numpy.ones((5, 2))).shape
@@ -28,14 +29,20 @@ def from_equinox(
     if not isinstance(module, eqx.Module):
         raise TypeError(f"`module` is {indefinite(module)}; pass an equinox.Module.")
     params, rest = eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
-    kept = jax.tree.map(lambda leaf: leaf, state)  # Equinox makes a state useless once a loop has changed it
+    kept = jax.tree.map(
+        lambda leaf: leaf, state
+    )  # Equinox makes a state useless once a loop has changed it
     apply = _Applied(dict(kwargs or {}))
-    return AdaptedModel(apply, (kept, rest), f"{type(module).__name__} from Equinox", "the module's own code"), params
+    return AdaptedModel(
+        apply, (kept, rest), f"{type(module).__name__} from Equinox", "the module's own code"
+    ), params
 
 
 @dataclass(frozen=True, eq=False)
 class _Applied(ByName):
-    """The module with parameters in place of its own; with its state comes what it holds beside them."""
+    """The module with parameters in place of its own; with its state comes what it holds beside
+    them.
+    """
 
     fixed: dict[str, Any]
 

@@ -14,14 +14,18 @@ from neuromanifold.numerics.validation import indefinite
 def from_haiku(
     transformed: Any, params: Any, state: Any = None, *, kwargs: Mapping[str, Any] | None = None
 ) -> tuple[AdaptedModel, Any]:
-    """`(f, params)` of what `hk.transform` or `hk.transform_with_state` returned, with the values its `init` gave.
+    """`(f, params)` of what `hk.transform` or `hk.transform_with_state` returned, with the values
+    its `init` gave.
 
-    `kwargs` are arguments of every call, the mode among them (`{"is_training": False}`). The state is read and not changed.
-    `x` is one array, a tuple of positional arguments or a dictionary of named ones.
+    `kwargs` are arguments of every call, the mode among them (`{"is_training": False}`). The state
+    is read and not changed. `x` is one array, a tuple of positional arguments or a dictionary of
+    named ones.
     """
     haiku = need("haiku")
     if not isinstance(transformed, (haiku.Transformed, haiku.TransformedWithState)):
-        raise TypeError(f"`transformed` is {indefinite(transformed)}; pass what hk.transform returned.")
+        raise TypeError(
+            f"`transformed` is {indefinite(transformed)}; pass what hk.transform returned."
+        )
     stateful = isinstance(transformed, haiku.TransformedWithState)
     if stateful and state is None:
         raise TypeError("`state` is missing; pass the second value of `transformed.init`.")
@@ -32,7 +36,9 @@ def from_haiku(
         args, named = arguments(x)
         given = follow(state, params, x)
         try:
-            y = transformed.apply(params, *((given,) if stateful else ()), *key, *args, **named, **fixed)
+            y = transformed.apply(
+                params, *((given,) if stateful else ()), *key, *args, **named, **fixed
+            )
         except ValueError as error:
             if type(error).__name__ != "MissingRNGError":  # Haiku does not export the class
                 raise
@@ -43,10 +49,16 @@ def from_haiku(
 
 
 def _unchanged(before: Any, y: Any, after: Any) -> Any:
-    if any(old is not new for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)):
+    if any(
+        old is not new
+        for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    ):
         raise ValueError(_training("it updates its state"))
     return y
 
 
 def _training(reason: str) -> str:
-    return f"`transformed` is not in evaluation mode ({reason}); pass its own switch, for example kwargs={{'is_training': False}}."
+    return (
+        f"`transformed` is not in evaluation mode ({reason}); pass its own switch, for example "
+        f"kwargs={{'is_training': False}}."
+    )

@@ -1,4 +1,6 @@
-"""Operations that write in place, made functional where nothing else sees the write and refused where something does."""
+"""Operations that write in place, made functional where nothing else sees the write and refused
+where something does.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -69,11 +71,13 @@ VIEWS = frozenset(
 ) | {"_operator.getitem"}
 
 
-def functional(nodes: tuple[Node, ...], outputs: tuple[Any, ...], fixed: Mapping[str, str]) -> tuple[Any, Any]:
+def functional(
+    nodes: tuple[Node, ...], outputs: tuple[Any, ...], fixed: Mapping[str, str]
+) -> tuple[Any, Any]:
     """(nodes, outputs) without writes: after `y = op_(x)`, whoever reads x reads y.
 
-    That is what the program does as long as no other view of x's memory is read later; then it is refused.
-    `fixed` names the parameters and buffers, which must not be written at all.
+    That is what the program does as long as no other view of x's memory is read later; then it is
+    refused. `fixed` names the parameters and buffers, which must not be written at all.
     """
     last = _last_uses(nodes, outputs)
     renamed: dict[str, str] = {}
@@ -83,7 +87,9 @@ def functional(nodes: tuple[Node, ...], outputs: tuple[Any, ...], fixed: Mapping
         current = _with_names(node, renamed)
         first = next((ref.name for ref in _references(current.args)), None)
         if in_place(node.target) and first is not None:
-            read_later = {_current(name, renamed): name for name, use in last.items() if use > position}
+            read_later = {
+                _current(name, renamed): name for name, use in last.items() if use > position
+            }
             _check_write(current, first, memory, read_later, fixed)
             renamed[first] = node.outputs[0]
             current = dataclasses.replace(current, target=_functional_name(node.target))
@@ -105,24 +111,33 @@ def _functional_name(target: str) -> str:
 
 
 def _check_write(
-    node: Node, written: str, memory: Mapping[str, str], read_later: Mapping[str, str], fixed: Mapping[str, str]
+    node: Node,
+    written: str,
+    memory: Mapping[str, str],
+    read_later: Mapping[str, str],
+    fixed: Mapping[str, str],
 ) -> None:
     owner = memory.get(written, written)
     if owner in fixed:
         raise Untranslatable(
-            f"`module` writes into {fixed[owner]!r} by {node.target} at {node.where}; a model does not change its state: "
+            f"`module` writes into {fixed[owner]!r} by {node.target} at {node.where}; a model "
+            "does not change its state: "
             "call `module.eval()` first, or remove that update."
         )
     for name, shown in read_later.items():
         if name != written and memory.get(name, name) == owner:
             raise Untranslatable(
-                f"`module` writes in place by {node.target} at {node.where} into memory that is read later under another name "
-                f"({shown}); write that step without the underscore, or export with `.run_decompositions({{}})`."
+                f"`module` writes in place by {node.target} at {node.where} into memory that is "
+                "read later under another name "
+                f"({shown}); write that step without the underscore, or export with "
+                f"`.run_decompositions({{}})`."
             )
 
 
 def _last_uses(nodes: tuple[Node, ...], outputs: tuple[Any, ...]) -> dict[str, int]:
-    last = {ref.name: i for i, node in enumerate(nodes) for ref in _references((node.args, node.kwargs))}
+    last = {
+        ref.name: i for i, node in enumerate(nodes) for ref in _references((node.args, node.kwargs))
+    }
     return last | {ref.name: len(nodes) for ref in _references(outputs)}
 
 
@@ -137,7 +152,9 @@ def _references(argument: Any) -> Iterator[Ref]:
 
 
 def _with_names(node: Node, names: Mapping[str, str]) -> Node:
-    return dataclasses.replace(node, args=_replaced(node.args, names), kwargs=_replaced(node.kwargs, names))
+    return dataclasses.replace(
+        node, args=_replaced(node.args, names), kwargs=_replaced(node.kwargs, names)
+    )
 
 
 def _replaced(argument: Any, names: Mapping[str, str]) -> Any:

@@ -13,13 +13,29 @@ import numpy as np
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments
 from neuromanifold.models.adapters.packages import need
-from neuromanifold.models.adapters.torch.export import Given, as_written, export, program_of, write_graph
+from neuromanifold.models.adapters.torch.export import (
+    Given,
+    as_written,
+    export,
+    program_of,
+    write_graph,
+)
 from neuromanifold.models.adapters.torch.graph_writer import Smaller, graph_module
-from neuromanifold.models.adapters.torch.program import Program, Untranslatable, unknown, unknown_operations
+from neuromanifold.models.adapters.torch.program import (
+    Program,
+    Untranslatable,
+    unknown,
+    unknown_operations,
+)
 from neuromanifold.models.adapters.torch.program_model import ProgramModel
 from neuromanifold.models.adapters.torch.rewriting import as_parameters
 from neuromanifold.models.adapters.torch.structure import filled, numbered
-from neuromanifold.models.adapters.torch.tensors import constants_of, own_parameters, to_numpy, to_tensor
+from neuromanifold.models.adapters.torch.tensors import (
+    constants_of,
+    own_parameters,
+    to_numpy,
+    to_tensor,
+)
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.untrusted_files import first_line
@@ -37,15 +53,17 @@ def from_torch(
 ) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
     """`(f, params)` of a PyTorch module: `f(params, x)` computes what the module does, in JAX.
 
-    `example` is one batch: a tensor, a tuple of the module's positional arguments, or a dictionary of its keyword
-    arguments, every array with the sample axis first. `x` has the same form, with any number of samples. `kwargs` are
-    further arguments that stay fixed (`{"use_cache": False}`). `output` picks what is meant from the module's output.
+    `example` is one batch: a tensor, a tuple of the module's positional arguments, or a dictionary
+    of its keyword arguments, every array with the sample axis first. `x` has the same form, with
+    any number of samples. `kwargs` are further arguments that stay fixed (`{"use_cache": False}`).
+    `output` picks what is meant from the module's output.
 
-    `params` is a dictionary with the module's own names; weights that share memory appear once. Buffers are constants; with
-    `statistics=True` the running means and variances of batch normalisations are parameters too, so that they follow their channels
-    when `nm.reduce_width` removes some.
-    The module must be in evaluation mode where that matters. It is not changed, and before `f` is handed out its outputs
-    and a directional derivative are compared with the module's in float64 on random inputs (`f.evidence`).
+    `params` is a dictionary with the module's own names; weights that share memory appear once.
+    Buffers are constants; with `statistics=True` the running means and variances of batch
+    normalisations are parameters too, so that they follow their channels when `nm.reduce_width`
+    removes some. The module must be in evaluation mode where that matters. It is not changed, and
+    before `f` is handed out its outputs and a directional derivative are compared with the module's
+    in float64 on random inputs (`f.evidence`).
     """
     torch = need("torch")
     module = _checked(module, torch)
@@ -66,12 +84,19 @@ def from_torch(
         program, moved = _with_statistics(program, module, torch)
         runner, params = ProgramModel(program, takes, gives), params | moved
         constants = {name: constants[name] for name in dict.fromkeys(program.constants.values())}
-    return AdaptedModel(runner, constants, f"{type(module).__name__} from PyTorch", evidence), params
+    return AdaptedModel(
+        runner, constants, f"{type(module).__name__} from PyTorch", evidence
+    ), params
 
 
-def _with_statistics(program: Program, module: Any, torch: Any) -> tuple[Program, dict[str, np.ndarray]]:
+def _with_statistics(
+    program: Program, module: Any, torch: Any
+) -> tuple[Program, dict[str, np.ndarray]]:
     """The program with running statistics among its parameters, and their values."""
-    names, buffers = {_PREFIX + name: name for name in statistics_of(module, torch)}, dict(module.named_buffers())
+    names, buffers = (
+        {_PREFIX + name: name for name in statistics_of(module, torch)},
+        dict(module.named_buffers()),
+    )
     moved = {place: names[name] for place, name in program.constants.items() if name in names}
     return as_parameters(program, moved), {name: to_numpy(buffers[name]) for name in moved.values()}
 
@@ -89,7 +114,9 @@ def with_buffers(f: AdaptedModel, buffers: Mapping[str, np.ndarray]) -> AdaptedM
 
 
 def unwrapped(module: Any) -> Any:
-    """The module inside what `torch.compile`, `DataParallel` and `DistributedDataParallel` made of it."""
+    """The module inside what `torch.compile`, `DataParallel` and `DistributedDataParallel` made
+    of it.
+    """
     parallel = need("torch").nn.parallel
     inner = getattr(module, "_orig_mod", module)
     wrapped = isinstance(inner, parallel.DataParallel | parallel.DistributedDataParallel)
@@ -99,14 +126,22 @@ def unwrapped(module: Any) -> Any:
 def _checked(module: Any, torch: Any) -> Any:
     module = unwrapped(module)
     if isinstance(module, torch.jit.ScriptModule) or not isinstance(module, torch.nn.Module):
-        raise TypeError(f"`module` is {indefinite(module)}; pass a torch.nn.Module in ordinary Python.")
+        raise TypeError(
+            f"`module` is {indefinite(module)}; pass a torch.nn.Module in ordinary Python."
+        )
     return module
 
 
 def _flat(
-    module: Any, example: Any, kwargs: dict[str, Any], output: Callable[[Any], Any] | None, torch: Any
+    module: Any,
+    example: Any,
+    kwargs: dict[str, Any],
+    output: Callable[[Any], Any] | None,
+    torch: Any,
 ) -> tuple[Any, list[Any], Any]:
-    """The module with tensors in and a tuple of tensors out, three samples of the example, and the form of x."""
+    """The module with tensors in and a tuple of tensors out, three samples of the example, and
+    the form of x.
+    """
     leaves: list[Any] = []
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -155,10 +190,14 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
         with torch.no_grad():
             y = twin.structured(*leaves)
     except Exception as error:
-        said, shapes = str(error).partition("\n")[0], ", ".join(str(tuple(leaf.shape[1:])) for leaf in leaves)
+        said, shapes = (
+            str(error).partition("\n")[0],
+            ", ".join(str(tuple(leaf.shape[1:])) for leaf in leaves),
+        )
         kinds = ", ".join(sorted({str(leaf.dtype) for leaf in leaves}))
         raise ValueError(
-            f"`module` does not run on `example`, three samples of shape {shapes} in {kinds} ({type(error).__name__}: {said}); "
+            f"`module` does not run on `example`, three samples of shape {shapes} in {kinds} "
+            f"({type(error).__name__}: {said}); "
             "pass one batch of its input, samples first, in its shape and dtype."
         ) from None
     found: list[Any] = []
@@ -166,12 +205,14 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
         gives = numbered(y, torch.is_tensor, found, "the output of `module`")
     except TypeError as error:
         raise TypeError(
-            f"{error}, which is no array; pass `output=`, a function that picks the arrays that are meant."
+            f"{error}, which is no array; pass `output=`, a function that picks the arrays that "
+            "are meant."
         ) from None
     for tensor in found:
         if tensor.shape[:1] != (len(leaves[0]),):
             raise ValueError(
-                f"`module` maps {len(leaves[0])} samples to an output of shape {tuple(tensor.shape)}; the first axis must count the "
+                f"`module` maps {len(leaves[0])} samples to an output of shape "
+                f"{tuple(tensor.shape)}; the first axis must count the "
                 "samples: pass `output=`, a function that picks or transposes what is meant."
             )
     return gives
@@ -180,9 +221,10 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
 def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
     """A copy of the module with these parameters, named as `from_torch` names them.
 
-    Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values are rounded to its dtypes. With
-    `resize=True` linear layers, convolutions and batch normalisations take the widths of parameters of other shapes (`nm.reduce_width`
-    gives such); running statistics are written where `params` has them.
+    Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values
+    are rounded to its dtypes. With `resize=True` linear layers, convolutions and batch
+    normalisations take the widths of parameters of other shapes (`nm.reduce_width` gives such);
+    running statistics are written where `params` has them.
     """
     torch = need("torch")
     module = _checked(module, torch)
@@ -191,7 +233,8 @@ def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
     _check_names(params, own, statistics)
     if folded := [name for name in own if params[name] is None]:
         raise ValueError(
-            f"`params` has None for {', '.join(folded)}, folded into others; reduce with `fold=False` for PyTorch."
+            f"`params` has None for {', '.join(folded)}, folded into others; reduce with "
+            "`fold=False` for PyTorch."
         )
     twin, given = _copied(module), [*own, *(name for name in statistics if name in params)]
     if resize:
@@ -208,17 +251,26 @@ def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
 
 def _check_names(params: Any, own: Collection[str], statistics: Collection[str]) -> None:
     if not isinstance(params, Mapping):
-        raise TypeError(f"`params` is {indefinite(params)}; pass a dictionary by name (of a reduction: its `.params`).")
-    missing, unknown = [name for name in own if name not in params], sorted({*params} - {*own} - {*statistics})
+        raise TypeError(
+            f"`params` is {indefinite(params)}; pass a dictionary by name (of a reduction: its "
+            "`.params`)."
+        )
+    missing, unknown = (
+        [name for name in own if name not in params],
+        sorted({*params} - {*own} - {*statistics}),
+    )
     if missing or unknown:
         raise ValueError(
             f"`params` are not this module's: missing {', '.join(missing[:4]) or 'nothing'}, "
-            f"unknown {', '.join(map(str, unknown[:4])) or 'nothing'}; pass one array for each of its {len(own)} parameters."
+            f"unknown {', '.join(map(str, unknown[:4])) or 'nothing'}; pass one array for each of "
+            f"its {len(own)} parameters."
         )
 
 
 def to_graph_module(module: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:
-    """A copy of the module's graph at fewer parameters (`fx.GraphModule`); `example` is one batch, as for `from_torch`."""
+    """A copy of the module's graph at fewer parameters (`fx.GraphModule`); `example` is one
+    batch, as for `from_torch`.
+    """
     module = _copied(_checked(module, need("torch")))
     return graph_module(module, smaller, _given(module, example))
 
@@ -229,11 +281,20 @@ def save_graph(path: Path, module: Any, example: Any) -> Path:
 
 
 def _given(module: Any, example: Any) -> Given:
-    """Three samples of the example as positional and as named arguments, their first axis of any length."""
-    parts = example.values() if isinstance(example, Mapping) else example if isinstance(example, tuple) else (example,)
+    """Three samples of the example as positional and as named arguments, their first axis of any
+    length.
+    """
+    parts = (
+        example.values()
+        if isinstance(example, Mapping)
+        else example
+        if isinstance(example, tuple)
+        else (example,)
+    )
     if not all(hasattr(part, "shape") for part in parts):
         raise TypeError(
-            "`example` has arguments that are no arrays; pass a tensor, or a tuple or a dictionary of tensors."
+            "`example` has arguments that are no arrays; pass a tensor, or a tuple or a "
+            "dictionary of tensors."
         )
     first = next(module.parameters())
     leaves = _three_samples([to_tensor(part, first.dtype, first.device) for part in parts])
@@ -246,11 +307,15 @@ def _given(module: Any, example: Any) -> Given:
 def _fitting(torch: Any, name: str, value: Any, parameter: Any) -> Any:
     array = np.asarray(value, np.float64)
     if array.shape != tuple(parameter.shape):
-        raise ValueError(f"`params[{name!r}]` has shape {array.shape}; the module needs {tuple(parameter.shape)}.")
+        raise ValueError(
+            f"`params[{name!r}]` has shape {array.shape}; the module needs "
+            f"{tuple(parameter.shape)}."
+        )
     tensor = torch.from_numpy(array.copy()).to(parameter)
     if not torch.isfinite(tensor).all():
         raise ValueError(
-            f"`params[{name!r}]` has entries that are not finite in {parameter.dtype}; give the module a wider dtype."
+            f"`params[{name!r}]` has entries that are not finite in {parameter.dtype}; give the "
+            "module a wider dtype."
         )
     return tensor
 
@@ -259,11 +324,14 @@ def _copied(module: Any) -> Any:
     try:
         return copy.deepcopy(module)
     except Exception as error:
-        raise ValueError(f"`module` cannot be copied ({error}); build it anew and load its state_dict.") from None
+        raise ValueError(
+            f"`module` cannot be copied ({error}); build it anew and load its state_dict."
+        ) from None
 
 
 Arrays = list[np.ndarray]
-# PyTorch's own backward passes are less exact than its forward ones: that of hardsigmoid has 1/6 in float32, which is 3e-8.
+# PyTorch's own backward passes are less exact than its forward ones: that of hardsigmoid has 1/6 in
+# float32, which is 3e-8.
 _SLACK = 100
 
 
@@ -277,8 +345,8 @@ def compare(
 ) -> str:
     """How far outputs and ⟨v, J u⟩ are from the module's, as a sentence; too far is an error.
 
-    The module's side runs backwards (vᵀJ by PyTorch's autograd), the translation's forwards (J u): two routes to one number.
-    Three samples, then the last two of them, whose rows must not change.
+    The module's side runs backwards (vᵀJ by PyTorch's autograd), the translation's forwards (J u):
+    two routes to one number. Three samples, then the last two of them, whose rows must not change.
     """
     rng, own = np.random.default_rng(0), runner.program.dtype
     dtype, x, large = _reference(module, own, leaves, rng)
@@ -288,16 +356,20 @@ def compare(
         small, gradient = _backwards(module, dtype, own, [a[1:] for a in x], weights, tied)
     except RuntimeError as error:
         raise ValueError(
-            f"`module` cannot be differentiated by PyTorch itself ({first_line(error)}); mend that first."
+            f"`module` cannot be differentiated by PyTorch itself ({first_line(error)}); mend "
+            "that first."
         ) from None
     _check_rows(large, small, rtol)
     direction = {name: rng.standard_normal(np.shape(leaf)) for name, leaf in params.items()}
     found, found_small, tangents = _forwards(runner, params, constants, x, direction, dtype)
-    outputs = max(_deviation(a, b) for a, b in zip([*large, *small], [*found, *found_small], strict=True))
+    outputs = max(
+        _deviation(a, b) for a, b in zip([*large, *small], [*found, *found_small], strict=True)
+    )
     derivative = _derivative_deviation(gradient, direction, weights, tangents)
     _check(outputs, derivative, rtol, dtype)
     return (
-        f"outputs within {outputs:.0e} and a directional derivative within {derivative:.0e} of the module's, "
+        f"outputs within {outputs:.0e} and a directional derivative within {derivative:.0e} of "
+        "the module's, "
         f"in {dtype}, at 2 and 3 samples"
     )
 
@@ -305,23 +377,32 @@ def compare(
 def _check(outputs: float, derivative: float, rtol: float, dtype: str) -> None:
     if not outputs <= rtol:
         raise ValueError(
-            f"`module` and its translation differ by {outputs:.1e} of the largest output ({dtype}); the translation is not handed "
+            f"`module` and its translation differ by {outputs:.1e} of the largest output "
+            f"({dtype}); the translation is not handed "
             "out: please report the module, and wrap the network as nm.FunctionModel for now."
         )
     if not derivative <= _SLACK * rtol:
         raise ValueError(
-            f"`module` has gradients of its own: they differ by {derivative:.1e} from the derivative of what it computes (a custom "
-            "autograd.Function, torch.no_grad or hooks); replace those steps by differentiable ones."
+            f"`module` has gradients of its own: they differ by {derivative:.1e} from the "
+            "derivative of what it computes (a custom "
+            "autograd.Function, torch.no_grad or hooks); replace those steps by differentiable "
+            "ones."
         )
 
 
-def _reference(module: Any, own: str, leaves: list[Any], rng: np.random.Generator) -> tuple[str, Arrays, Arrays]:
-    """(dtype, x, outputs) of the module cast to float64, or left in its own dtype where its code allows no other."""
+def _reference(
+    module: Any, own: str, leaves: list[Any], rng: np.random.Generator
+) -> tuple[str, Arrays, Arrays]:
+    """(dtype, x, outputs) of the module cast to float64, or left in its own dtype where its code
+    allows no other.
+    """
     torch = need("torch")
 
     drawn, given = [_drawn(leaf, rng) for leaf in leaves], [_array(leaf) for leaf in leaves]
     problem = "not a number"
-    for dtype, x in ((dtype, x) for dtype in dict.fromkeys(("float64", own)) for x in (drawn, given)):
+    for dtype, x in (
+        (dtype, x) for dtype in dict.fromkeys(("float64", own)) for x in (drawn, given)
+    ):
         module.to(getattr(torch, dtype))
         try:
             with torch.no_grad():
@@ -332,12 +413,15 @@ def _reference(module: Any, own: str, leaves: list[Any], rng: np.random.Generato
         if all(np.isfinite(y.astype(float)).all() for y in outputs if is_floating(y)):
             return dtype, x, outputs
     raise ValueError(
-        f"`module` gives no finite output, neither on `example` nor on random inputs like it ({problem}); pass another example."
+        "`module` gives no finite output, neither on `example` nor on random inputs like it "
+        f"({problem}); pass another example."
     )
 
 
 def _drawn(leaf: Any, rng: np.random.Generator) -> np.ndarray:
-    """Random data like the example's: normal with its mean and deviation, or a shuffle of its entries where that is no number."""
+    """Random data like the example's: normal with its mean and deviation, or a shuffle of its
+    entries where that is no number.
+    """
     values = _array(leaf)
     if values.dtype.kind != "f" or not np.isfinite(values).all():
         return rng.choice(values.ravel(), values.shape)
@@ -361,18 +445,25 @@ def _called(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _widened(own: str) -> Generator[None]:
-    """PyTorch with float64 in the place of every floating dtype as wide as the module's own, as the program has it."""
+    """PyTorch with float64 in the place of every floating dtype as wide as the module's own, as
+    the program has it.
+    """
     torch = need("torch")
 
     narrow = getattr(torch, own)
-    wide = {t for t in (torch.bfloat16, torch.float16, torch.float32) if t.itemsize >= narrow.itemsize}
+    wide = {
+        t for t in (torch.bfloat16, torch.float16, torch.float32) if t.itemsize >= narrow.itemsize
+    }
     norms = (torch.rms_norm, torch.nn.functional.rms_norm)
 
     class Widened(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             args = [torch.float64 if isinstance(a, torch.dtype) and a in wide else a for a in args]
             kwargs = {
-                k: torch.float64 if isinstance(v, torch.dtype) and v in wide else v for k, v in (kwargs or {}).items()
+                k: torch.float64 if isinstance(v, torch.dtype) and v in wide else v
+                for k, v in (kwargs or {}).items()
             }
             if func in norms and len(args) < 4 and kwargs.get("eps") is None:
                 kwargs["eps"] = torch.finfo(narrow).eps
@@ -396,9 +487,15 @@ def _backwards(
     parameters = {name.removeprefix("module."): p for name, p in module.named_parameters()}
     with torch.enable_grad():
         outputs = _called(module, dtype, own, x)
-        loss = [(y * torch.from_numpy(v).to(y)).sum() for y, v in zip(outputs, weights, strict=True) if v is not None]
+        loss = [
+            (y * torch.from_numpy(v).to(y)).sum()
+            for y, v in zip(outputs, weights, strict=True)
+            if v is not None
+        ]
         loss = [term for term in loss if term.requires_grad]
-        found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True) if loss else ()
+        found = (
+            torch.autograd.grad(loss, list(parameters.values()), allow_unused=True) if loss else ()
+        )
     gradient: dict[str, Any] = {}
     for name, g in zip(parameters, found, strict=bool(found)):
         if g is not None:
@@ -413,7 +510,9 @@ def _forwards(
 
     @jax.jit
     def evaluate(theta: Any, u: Any, constants: Any, x: list[Any]) -> tuple[Any, Any, Any]:
-        small, tangents = jax.jvp(lambda theta: runner.outputs(theta, constants, [a[1:] for a in x]), (theta,), (u,))
+        small, tangents = jax.jvp(
+            lambda theta: runner.outputs(theta, constants, [a[1:] for a in x]), (theta,), (u,)
+        )
         return runner.outputs(theta, constants, x), small, tangents
 
     with arithmetic():
@@ -426,13 +525,17 @@ def _check_rows(large: Arrays, small: Arrays, rtol: float) -> None:
     for index, (a, b) in enumerate(zip(large, small, strict=True)):
         if a[1:].shape != b.shape or not _deviation(a[1:], b) <= rtol:
             raise ValueError(
-                f"`module` mixes samples: rows of its output (number {index + 1}, shape {a.shape} for 3 samples) change with the "
-                "other rows; the first axis must count the samples (build recurrent and attention layers with batch_first=True)."
+                f"`module` mixes samples: rows of its output (number {index + 1}, shape {a.shape} "
+                "for 3 samples) change with the "
+                "other rows; the first axis must count the samples (build recurrent and attention "
+                "layers with batch_first=True)."
             )
 
 
 def _deviation(a: np.ndarray, b: np.ndarray) -> float:
-    """The largest difference, over the largest entry; infinite where shapes or undefined entries differ."""
+    """The largest difference, over the largest entry; infinite where shapes or undefined entries
+    differ.
+    """
     if a.shape != b.shape:
         return np.inf
     a, b = (np.asarray(c, np.float64) for c in (a, b))
@@ -443,10 +546,16 @@ def _deviation(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a[defined] - b[defined]).max(initial=0.0) / (largest or 1.0))
 
 
-def _derivative_deviation(gradient: Any, direction: Any, weights: list[Any], tangents: Arrays) -> float:
-    """|⟨vᵀJ, u⟩ − ⟨v, J u⟩| over the norm of the first's terms, which is the size that the sum has for random u."""
+def _derivative_deviation(
+    gradient: Any, direction: Any, weights: list[Any], tangents: Arrays
+) -> float:
+    """|⟨vᵀJ, u⟩ − ⟨v, J u⟩| over the norm of the first's terms, which is the size that the sum
+    has for random u.
+    """
     terms = [g * direction[name] for name, g in gradient.items()]
-    forwards = sum(float(np.sum(v * t)) for v, t in zip(weights, tangents, strict=True) if v is not None)
+    forwards = sum(
+        float(np.sum(v * t)) for v, t in zip(weights, tangents, strict=True) if v is not None
+    )
     size = float(np.sqrt(sum(float(np.sum(t * t)) for t in terms)))
     return abs(sum(float(np.sum(t)) for t in terms) - forwards) / (size or 1.0)
 
@@ -469,8 +578,11 @@ def _is_norm(layer: Any, torch: Any) -> bool:
     return isinstance(layer, torch.nn.BatchNorm1d | torch.nn.BatchNorm2d | torch.nn.BatchNorm3d)
 
 
-def resized(module: Any, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[str, str], torch: Any) -> None:
-    """Give the parameters of linear layers, convolutions and batch normalisations (with their statistics) these shapes, in place.
+def resized(
+    module: Any, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[str, str], torch: Any
+) -> None:
+    """Give the parameters of linear layers, convolutions and batch normalisations (with their
+    statistics) these shapes, in place.
 
     The values are left to the caller.
     """
@@ -482,16 +594,22 @@ def resized(module: Any, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[st
             continue
         if 0 in shape:
             raise ValueError(
-                f"`params[{name!r}]` has shape {shape}: the network is constant behind it, and PyTorch has no layers without "
+                f"`params[{name!r}]` has shape {shape}: the network is constant behind it, and "
+                "PyTorch has no layers without "
                 "channels; there is nothing to resize, take the constant."
             )
         if any(name in pair and pair[0] != pair[1] for pair in tied.items()):
             raise ValueError(
-                f"`params[{name!r}]` has shape {shape}, but its weight is shared; such weights keep their shape."
+                f"`params[{name!r}]` has shape {shape}, but its weight is shared; such weights "
+                "keep their shape."
             )
         new = old.detach().new_zeros(shape)
         is_parameter = isinstance(old, torch.nn.Parameter)
-        setattr(layer, leaf, torch.nn.Parameter(new, requires_grad=old.requires_grad) if is_parameter else new)
+        setattr(
+            layer,
+            leaf,
+            torch.nn.Parameter(new, requires_grad=old.requires_grad) if is_parameter else new,
+        )
         if leaf == "weight" or _is_norm(layer, torch):
             _renamed(layer, name, shape, torch)
     _check_norms(module, torch)
@@ -504,7 +622,8 @@ def _check_norms(module: Any, torch: Any) -> None:
         layer = module.get_submodule(path)
         if len(getattr(layer, leaf)) != layer.num_features:
             raise ValueError(
-                f"`params` has {layer.num_features} channels for {path!r} and does not say which of its running statistics stay; "
+                f"`params` has {layer.num_features} channels for {path!r} and does not say which "
+                "of its running statistics stay; "
                 "reduce what `from_torch(module, example=…, statistics=True)` gives."
             )
 

@@ -17,7 +17,9 @@ _RESHAPES = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.def
 
 
 class Smaller(NamedTuple):
-    """A parameter with fewer entries: its values, their places along each axis of the whole one, and whether it is a constant now."""
+    """A parameter with fewer entries: its values, their places along each axis of the whole one,
+    and whether it is a constant now.
+    """
 
     values: np.ndarray
     places: tuple[np.ndarray, ...]
@@ -28,16 +30,24 @@ class Smaller(NamedTuple):
 def graph_module(module: Any, smaller: Mapping[str, Smaller], given: Given) -> Any:
     """The graph of the module at these parameters, for any number of samples.
 
-    Where the graph takes them as they are, or with the lengths that its reshapes name left open, it computes less; else each is put at
-    its places among zeros, first thing.
+    Where the graph takes them as they are, or with the lengths that its reshapes name left open, it
+    computes less; else each is put at its places among zeros, first thing.
     """
     torch = need("torch")
     own, tied = own_parameters(module)
     statistics = [name for name, _ in module.named_buffers() if name in smaller]
     if set(smaller) != {*own, *statistics}:
-        raise ValueError(f"`module` has the parameters {', '.join(own)}; the reduced network {', '.join(smaller)}.")
-    exported, tied = exported_whole(module, given), {**tied, **dict(zip(statistics, statistics, strict=True))}
-    smaller = {name: it._replace(fixed=it.fixed or name in statistics) for name, it in smaller.items()}
+        raise ValueError(
+            f"`module` has the parameters {', '.join(own)}; the reduced network "
+            f"{', '.join(smaller)}."
+        )
+    exported, tied = (
+        exported_whole(module, given),
+        {**tied, **dict(zip(statistics, statistics, strict=True))},
+    )
+    smaller = {
+        name: it._replace(fixed=it.fixed or name in statistics) for name, it in smaller.items()
+    }
     with quiet():
         whole = exported.module()
         padded = _rewritten(whole, smaller, tied, padded=True, torch=torch)
@@ -73,9 +83,9 @@ def _rewritten(
         elif opened and str(node.target) in _RESHAPES:
             node.update_arg(1, _opened(node.args[1]))
     found.delete_all_unused_submodules()
-    for name in {name for name, _ in whole.named_buffers()} & set(dict(found.named_buffers())) - set(
-        whole.state_dict()
-    ):
+    for name in {name for name, _ in whole.named_buffers()} & set(
+        dict(found.named_buffers())
+    ) - set(whole.state_dict()):
         _replace(found, name, operator.attrgetter(name)(found), fixed=True, persistent=False)
     found.graph.lint()
     found.recompile()
@@ -83,7 +93,9 @@ def _rewritten(
 
 
 def _opened(sizes: Any) -> list[Any]:
-    """Sizes of a reshape with the last one that is a number above one left open, where none is: it follows from the others."""
+    """Sizes of a reshape with the last one that is a number above one left open, where none is:
+    it follows from the others.
+    """
     sizes = list(sizes)
     numbers = [k for k, size in enumerate(sizes) if type(size) is int and size != 1]
     if numbers and all(type(size) is not int or size > 0 for size in sizes):
@@ -94,7 +106,11 @@ def _opened(sizes: Any) -> list[Any]:
 def _tensor(it: Smaller, old: Any, torch: Any) -> Any:
     """The new values where and as the old ones are: still a parameter, unless it is fixed."""
     new = torch.from_numpy(np.array(it.values, np.float64)).to(old)
-    return new.detach() if it.fixed else torch.nn.Parameter(new.detach(), requires_grad=old.requires_grad)
+    return (
+        new.detach()
+        if it.fixed
+        else torch.nn.Parameter(new.detach(), requires_grad=old.requires_grad)
+    )
 
 
 def _replace(found: Any, name: str, new: Any, *, fixed: bool, persistent: bool = True) -> None:
@@ -116,7 +132,9 @@ def _pad(found: Any, node: Any, it: Smaller, torch: Any) -> None:
         if len(places) == it.shape[axis]:
             continue
         shape[axis], name = it.shape[axis], f"{leaf}_places_{axis}"
-        found.get_submodule(path).register_buffer(name, torch.tensor(places, dtype=torch.int64, device=device))
+        found.get_submodule(path).register_buffer(
+            name, torch.tensor(places, dtype=torch.int64, device=device)
+        )
         with graph.inserting_after(last):
             index = graph.get_attr(f"{path}.{name}".lstrip("."))
         with graph.inserting_after(index):
@@ -128,18 +146,23 @@ def _pad(found: Any, node: Any, it: Smaller, torch: Any) -> None:
 
 
 def _same(direct: Any, padded: Any, given: Given, torch: Any) -> bool:
-    """Whether the graph runs at the smaller parameters with the same outputs: in float64, where it computes in one precision."""
+    """Whether the graph runs at the smaller parameters with the same outputs: in float64, where
+    it computes in one precision.
+    """
     try:
         expected, found = (_wide_outputs(each, given, torch) for each in (padded, direct))
         rtol, atol = 1e-9, 1e-12
     except RuntimeError:  # shapes that do not fit, or dtypes
         try:
-            expected, found = (_outputs(each, given.args, given.kwargs, torch) for each in (padded, direct))
+            expected, found = (
+                _outputs(each, given.args, given.kwargs, torch) for each in (padded, direct)
+            )
         except RuntimeError:
             return False
         rtol, atol = 1e-3, 1e-5
     return all(
-        a.shape == b.shape and torch.allclose(a, b, rtol=rtol, atol=atol) for a, b in zip(found, expected, strict=True)
+        a.shape == b.shape and torch.allclose(a, b, rtol=rtol, atol=atol)
+        for a, b in zip(found, expected, strict=True)
     )
 
 
@@ -149,7 +172,9 @@ def _wide_outputs(module: Any, given: Given, torch: Any) -> list[Any]:
 
 
 def _doubled(leaf: Any) -> Any:
-    return leaf.double() if hasattr(leaf, "is_floating_point") and leaf.is_floating_point() else leaf
+    return (
+        leaf.double() if hasattr(leaf, "is_floating_point") and leaf.is_floating_point() else leaf
+    )
 
 
 def _outputs(module: Any, args: Any, kwargs: Any, torch: Any) -> list[Any]:

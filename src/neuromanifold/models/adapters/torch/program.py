@@ -35,7 +35,9 @@ class Dtype:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: what it is called on, the names of its results with their dtypes, and where it stands in the source."""
+    """One operation: what it is called on, the names of its results with their dtypes, and where
+    it stands in the source.
+    """
 
     target: str
     args: tuple[Any, ...]
@@ -59,8 +61,8 @@ class Input:
 class Program:
     """A straight list of operations on parameters, constants and inputs.
 
-    `parameters` and `constants` say which name each placeholder stands for; tied parameters share one.
-    `dtype` is the widest floating dtype of the parameters the program was made with.
+    `parameters` and `constants` say which name each placeholder stands for; tied parameters share
+    one. `dtype` is the widest floating dtype of the parameters the program was made with.
     """
 
     nodes: tuple[Node, ...]
@@ -77,11 +79,19 @@ class Program:
         leaves: tuple[Any, ...],
         largest: float | int = np.inf,
     ) -> list[Any]:
-        """The outputs, computed in the widest dtype of parameters and inputs; no array may take more than `largest` bytes."""
+        """The outputs, computed in the widest dtype of parameters and inputs; no array may take
+        more than `largest` bytes.
+        """
         cast = Casting(np.dtype(self.dtype), widest(params, leaves))
         values = {place: cast(params[name], self.dtype) for place, name in self.parameters.items()}
-        values |= {place: cast(constants[name], dtype_of(constants[name])) for place, name in self.constants.items()}
-        values |= {given.name: cast(leaf, given.dtype) for given, leaf in zip(self.inputs, leaves, strict=True)}
+        values |= {
+            place: cast(constants[name], dtype_of(constants[name]))
+            for place, name in self.constants.items()
+        }
+        values |= {
+            given.name: cast(leaf, given.dtype)
+            for given, leaf in zip(self.inputs, leaves, strict=True)
+        }
         for node in self.nodes:
             values.update(_results(node, cast, values, largest))
         return [resolved(output, values, cast) for output in self.outputs]
@@ -91,8 +101,9 @@ class Program:
 class Casting:
     """Which dtype stands for which.
 
-    A floating dtype at least as wide as the program's own follows the run: a float32 module run on float64 parameters
-    computes in float64 throughout. A narrower one is a rounding the program asks for, and stays.
+    A floating dtype at least as wide as the program's own follows the run: a float32 module run on
+    float64 parameters computes in float64 throughout. A narrower one is a rounding the program asks
+    for, and stays.
     """
 
     own: np.dtype
@@ -110,7 +121,9 @@ class Casting:
         return jnp.asarray(value, self[name])
 
 
-def _results(node: Node, cast: Casting, values: Mapping[str, Any], largest: float | int) -> Iterator[tuple[str, Any]]:
+def _results(
+    node: Node, cast: Casting, values: Mapping[str, Any], largest: float | int
+) -> Iterator[tuple[str, Any]]:
     operation = OPERATIONS.get(node.target)
     if operation is None:
         raise Untranslatable(unknown(node))
@@ -118,12 +131,15 @@ def _results(node: Node, cast: Casting, values: Mapping[str, Any], largest: floa
     try:
         result = operation(*args, **kwargs)
     except Refusal as refusal:
-        raise Untranslatable(f"`module` uses {node.target} at {node.where}, which {refusal}.") from None
+        raise Untranslatable(
+            f"`module` uses {node.target} at {node.where}, which {refusal}."
+        ) from None
     results = result if node.many else (result,)[: len(node.outputs)]
     for name, dtype, value in zip(node.outputs, node.dtypes, results, strict=True):
         if hasattr(value, "shape") and math.prod(value.shape) * value.dtype.itemsize > largest:
             raise Untranslatable(
-                f"`module` makes an array of shape {value.shape} by {node.target} at {node.where}, which is too large."
+                f"`module` makes an array of shape {value.shape} by {node.target} at "
+                f"{node.where}, which is too large."
             )
         yield name, value if dtype is None or value is None else cast(value, dtype)
 

@@ -1,7 +1,9 @@
-"""The network of a `.pt2` file in PyTorch: its program, as our reader has read it, run by PyTorch's own operations.
+"""The network of a `.pt2` file in PyTorch: its program, as our reader has read it, run by PyTorch's
+own operations.
 
-Nothing of the file is executed. The operations are those of the table, looked up by the table's names; of the file's own words only
-the names of parameters, arguments and dictionary keys reach PyTorch, which writes code with them, so that only plain ones are let through.
+Nothing of the file is executed. The operations are those of the table, looked up by the table's
+names; of the file's own words only the names of parameters, arguments and dictionary keys reach
+PyTorch, which writes code with them, so that only plain ones are let through.
 """
 
 import inspect
@@ -28,7 +30,8 @@ from neuromanifold.models.adapters.torch.structure import leaves
 from neuromanifold.models.adapters.torch.tensors import from_array, tensors_in
 
 _PLAIN = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
-# The reader drops devices and memory layouts: constants are copied, and a view that may need a copy is a reshape.
+# The reader drops devices and memory layouts: constants are copied, and a view that may need a copy
+# is a reshape.
 _INSTEAD = {
     "aten.lift_fresh.default": "aten.clone.default",
     "aten.lift_fresh_copy.default": "aten.clone.default",
@@ -39,11 +42,17 @@ _INSTEAD = {
 
 def read_from_file(model: Any) -> bool:
     """Whether the model is a program from a `.pt2` file, which can be written again."""
-    return isinstance(model, AdaptedModel) and isinstance(model.apply, ProgramModel) and model.apply.origin is not None
+    return (
+        isinstance(model, AdaptedModel)
+        and isinstance(model.apply, ProgramModel)
+        and model.apply.origin is not None
+    )
 
 
 def program_graph(model: Any, smaller: Mapping[str, Smaller], example: Any) -> Any:
-    """The file's network at fewer parameters (`fx.GraphModule`); `example` is one batch of its input."""
+    """The file's network at fewer parameters (`fx.GraphModule`); `example` is one batch of its
+    input.
+    """
     checked_leaves(model.apply.program, model.apply.takes, example)
     return graph_module(program_module(model), smaller, given_to(model, example))
 
@@ -54,7 +63,9 @@ def write_program(path: Path, model: Any, graph: Any, example: Any) -> Path:
 
 
 def program_module(model: Any, params: Mapping[str, Any] | None = None) -> Any:
-    """The file's network as a PyTorch module in evaluation mode, with these parameters (zeros when absent) under the file's names."""
+    """The file's network as a PyTorch module in evaluation mode, with these parameters (zeros
+    when absent) under the file's names.
+    """
     torch = need("torch")
     runner, origin = model.apply, model.apply.origin
     _check_words(origin)
@@ -75,8 +86,12 @@ def _tensors(
     for place, first in {**program.parameters, **program.constants}.items():
         held = origin.held[place]
         if first not in made:
-            tensor = from_array(np.asarray(values.get(first, np.zeros(held.shape))).astype(np.dtype(held.dtype)))
-            made[first] = torch.nn.Parameter(tensor, requires_grad=held.trained) if held.parameter else tensor
+            tensor = from_array(
+                np.asarray(values.get(first, np.zeros(held.shape))).astype(np.dtype(held.dtype))
+            )
+            made[first] = (
+                torch.nn.Parameter(tensor, requires_grad=held.trained) if held.parameter else tensor
+            )
         yield held.name, made[first], held.persistent
 
 
@@ -93,7 +108,8 @@ def _register(module: Any, name: str, tensor: Any, persistent: bool, torch: Any)
             module.register_buffer(leaf, tensor, persistent=persistent)
     except (KeyError, AttributeError):
         raise ValueError(
-            f"`net` has a tensor named {name!r}, a name that PyTorch's modules have taken; rename it."
+            f"`net` has a tensor named {name!r}, a name that PyTorch's modules have taken; rename "
+            "it."
         ) from None
 
 
@@ -104,11 +120,20 @@ def _forward(module: Any, program: Program, origin: Origin, torch: Any) -> Any:
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         given = [leaf for _, leaf in leaves(origin.takes.template, (args, kwargs))]
-        inputs = [leaf for leaf, slot in zip(given, origin.takes.slots, strict=True) if not isinstance(slot, Fixed)]
-        values = {place: reduce(getattr, held.name.split("."), module) for place, held in origin.held.items()}
+        inputs = [
+            leaf
+            for leaf, slot in zip(given, origin.takes.slots, strict=True)
+            if not isinstance(slot, Fixed)
+        ]
+        values = {
+            place: reduce(getattr, held.name.split("."), module)
+            for place, held in origin.held.items()
+        }
         values |= {spec.name: leaf for spec, leaf in zip(program.inputs, inputs, strict=True)}
         for node, operation in zip(program.nodes, operations, strict=True):
-            result = operation(*resolved(node.args, values, dtypes), **resolved(node.kwargs, values, dtypes))
+            result = operation(
+                *resolved(node.args, values, dtypes), **resolved(node.kwargs, values, dtypes)
+            )
             results = result if node.many else (result,)[: len(node.outputs)]
             values.update(zip(node.outputs, results, strict=True))
         return origin.gives.filled(resolved(program.outputs, values, dtypes))
@@ -128,7 +153,9 @@ class _Dtypes:
 
 
 def _operation(node: Node, torch: Any) -> Any:
-    """PyTorch's own operation of that name; every name is one of the table, or the reader would have refused it."""
+    """PyTorch's own operation of that name; every name is one of the table, or the reader would
+    have refused it.
+    """
     if node.target == "aten.to.device":
         return lambda x, _, *rest: torch.ops.aten.to.dtype(x, *rest)
     library, _, name = _INSTEAD.get(node.target, node.target).partition(".")
@@ -140,30 +167,42 @@ def _operation(node: Node, torch: Any) -> Any:
 def _signature(origin: Origin) -> inspect.Signature:
     args, named = origin.takes.template
     names = [*origin.names[: len(args)], *(f"arg{k}" for k in range(len(origin.names), len(args)))]
-    positional = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    positional = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names
+    ]
     return inspect.Signature(
         [*positional, *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in named)]
     )
 
 
 def _check_words(origin: Origin) -> None:
-    """Names that are more than letters, digits, underscores and hyphens have no business in code that PyTorch writes."""
+    """Names that are more than letters, digits, underscores and hyphens have no business in code
+    that PyTorch writes.
+    """
     words = [held.name for held in origin.held.values()]
     words += [word for form in (origin.takes, origin.gives) for word in _words(form)]
     for word in words:
-        if not isinstance(word, str | int) or (isinstance(word, str) and not _PLAIN.fullmatch(word)):
+        if not isinstance(word, str | int) or (
+            isinstance(word, str) and not _PLAIN.fullmatch(word)
+        ):
             raise ValueError(
-                f"`net` has the name {str(word)[:60]!r} among its tensors or arguments; only plain names are written."
+                f"`net` has the name {str(word)[:60]!r} among its tensors or arguments; only "
+                "plain names are written."
             )
     args, named = origin.takes.template
     for name in (*origin.names[: len(args)], *named):
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise ValueError(f"`net` has an argument named {name[:60]!r}, which Python has no room for; rename it.")
+            raise ValueError(
+                f"`net` has an argument named {name[:60]!r}, which Python has no room for; rename "
+                "it."
+            )
 
 
 def _words(form: Form) -> Iterator[Any]:
     yield from _keys(form.template)
-    yield from (slot.value for slot in form.slots if isinstance(slot, Fixed) and isinstance(slot.value, str))
+    yield from (
+        slot.value for slot in form.slots if isinstance(slot, Fixed) and isinstance(slot.value, str)
+    )
 
 
 def _keys(template: Any) -> Iterator[Any]:
@@ -177,16 +216,24 @@ def _keys(template: Any) -> Iterator[Any]:
 def _note_devices(devices: tuple[str, ...]) -> None:
     if others := sorted(set(devices) - {"cpu"}):
         warnings.warn(
-            f"the network's tensors were on {', '.join(others)}; what is written is on the CPU.", stacklevel=3
+            f"the network's tensors were on {', '.join(others)}; what is written is on the CPU.",
+            stacklevel=3,
         )
 
 
 def given_to(model: Any, example: Any) -> Given:
-    """Three samples of the example (one where the program takes one), as the file's module is called; its free axes stay free."""
+    """Three samples of the example (one where the program takes one), as the file's module is
+    called; its free axes stay free.
+    """
     torch, origin, program = need("torch"), model.apply.origin, model.apply.program
-    tensors = _batch(model, example, lambda n: [0] if _takes_one(program) else [i % n for i in range(3)])
+    tensors = _batch(
+        model, example, lambda n: [0] if _takes_one(program) else [i % n for i in range(3)]
+    )
     free = [
-        (tensor, {axis: _free(torch, origin.bounds.get((spec.name, axis))) for axis in _free_axes(spec)})
+        (
+            tensor,
+            {axis: _free(torch, origin.bounds.get((spec.name, axis))) for axis in _free_axes(spec)},
+        )
         for spec, tensor in zip(program.inputs, tensors, strict=True)
     ]
     args, kwargs = origin.takes.filled(tensors)
@@ -194,13 +241,19 @@ def given_to(model: Any, example: Any) -> Given:
 
 
 def outputs_in_torch(model: Any, module: Any, x: Any) -> Iterator[np.ndarray]:
-    """What a PyTorch module with the file's arguments gives on the samples, array by array, in float64."""
+    """What a PyTorch module with the file's arguments gives on the samples, array by array, in
+    float64.
+    """
     torch, program = need("torch"), model.apply.program
     count = checked_leaves(program, model.apply.takes, x)[0].shape[0]
     for rows in [[i] for i in range(count)] if _takes_one(program) else [list(range(count))]:
         args, kwargs = model.apply.origin.takes.filled(_batch(model, x, lambda _, rows=rows: rows))
         with torch.no_grad():
-            given = [np.asarray(y.double()) for y in tensors_in(module(*args, **kwargs)) if torch.is_tensor(y)]
+            given = [
+                np.asarray(y.double())
+                for y in tensors_in(module(*args, **kwargs))
+                if torch.is_tensor(y)
+            ]
         yield from given
 
 

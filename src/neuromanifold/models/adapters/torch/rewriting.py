@@ -9,7 +9,8 @@ from neuromanifold.models.adapters.torch.program import Node, Program, Ref, Shap
 
 
 def settled(nodes: tuple[Node, ...], shapes: Mapping[str, Shape]) -> tuple[Node, ...]:
-    """`squeeze` with the axes that had length one, `rms_norm` with its ε, both as when the graph was made.
+    """`squeeze` with the axes that had length one, `rms_norm` with its ε, both as when the graph
+    was made.
 
     The sample axis then stays for a single sample too, and ε does not follow the run's dtype.
     """
@@ -22,14 +23,18 @@ def _settled(node: Node, shapes: Mapping[str, Shape]) -> Node:
     if node.target == "aten.rms_norm.default" and node.dtypes[0] is not None:
         x, shape, weight, eps = (*node.args, None, None)[:4]
         eps = float(jnp.finfo(node.dtypes[0]).eps) if eps is None else eps
-        return dataclasses.replace(node, args=(x, shape, node.kwargs.get("weight", weight), eps), kwargs={})
+        return dataclasses.replace(
+            node, args=(x, shape, node.kwargs.get("weight", weight), eps), kwargs={}
+        )
     return node
 
 
 def _squeezed(node: Node, shapes: Mapping[str, Shape]) -> Node:
     x, *given = node.args
     shape = shapes.get(x.name, ()) if isinstance(x, Ref) else ()
-    chosen = range(len(shape)) if not given else (given[0],) if isinstance(given[0], int) else given[0]
+    chosen = (
+        range(len(shape)) if not given else (given[0],) if isinstance(given[0], int) else given[0]
+    )
     ones = tuple(d % len(shape) for d in chosen if shape[d] == 1) if shape else ()
     return dataclasses.replace(node, target="aten.squeeze.dims", args=(x, ones))
 

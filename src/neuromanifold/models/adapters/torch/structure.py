@@ -16,12 +16,17 @@ def leaves(template: Any, value: Any, path: str = "") -> Iterator[tuple[str, Any
         yield path, value
     elif isinstance(template, dict):
         if not isinstance(value, Mapping) or set(value) != set(template):
-            raise TypeError(f"`x{path}` is {_shown(value)}; pass a dictionary with {', '.join(map(repr, template))}.")
+            raise TypeError(
+                f"`x{path}` is {_shown(value)}; pass a dictionary with "
+                f"{', '.join(map(repr, template))}."
+            )
         for key, part in template.items():
             yield from leaves(part, value[key], f"{path}[{key!r}]")
     elif isinstance(template, (tuple, list)):
         if not isinstance(value, (tuple, list)) or len(value) != len(template):
-            raise TypeError(f"`x{path}` is {_shown(value)}; pass {indefinite(template)} of {len(template)}.")
+            raise TypeError(
+                f"`x{path}` is {_shown(value)}; pass {indefinite(template)} of {len(template)}."
+            )
         for index, part in enumerate(template):
             yield from leaves(part, value[index], f"{path}[{index}]")
 
@@ -42,16 +47,23 @@ def filled(template: Any, values: Any) -> Any:
 
 
 def numbered(value: Any, is_leaf: Any, found: list[Any], path: str) -> Any:
-    """The template of `value`; its leaves are appended to `found`. Mappings become dictionaries, None stays."""
+    """The template of `value`; its leaves are appended to `found`. Mappings become dictionaries,
+    None stays.
+    """
     if value is None:
         return None
     if is_leaf(value):
         found.append(value)
         return len(found) - 1
     if isinstance(value, Mapping):
-        return {str(key): numbered(part, is_leaf, found, f"{path}[{key!r}]") for key, part in value.items()}
+        return {
+            str(key): numbered(part, is_leaf, found, f"{path}[{key!r}]")
+            for key, part in value.items()
+        }
     if isinstance(value, (tuple, list)):
-        parts = [numbered(part, is_leaf, found, f"{path}[{index}]") for index, part in enumerate(value)]
+        parts = [
+            numbered(part, is_leaf, found, f"{path}[{index}]") for index, part in enumerate(value)
+        ]
         return tuple(parts) if isinstance(value, tuple) else parts
     raise TypeError(f"{path} is {indefinite(value)}")
 

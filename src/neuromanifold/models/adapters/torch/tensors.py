@@ -30,7 +30,9 @@ def from_array(array: np.ndarray) -> Any:
 
 
 def to_tensor(leaf: Any, dtype: Any, device: Any) -> Any:
-    """A tensor as it is; any other array on the module's device, in its dtype where it is floating."""
+    """A tensor as it is; any other array on the module's device, in its dtype where it is
+    floating.
+    """
     torch = need("torch")
 
     if torch.is_tensor(leaf):
@@ -49,20 +51,26 @@ def tensors_in(given: Any) -> Iterator[Any]:
 
 
 def own_parameters(module: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    """(parameters, ties): each memory once, under its first name; and for every name the one that stands for it."""
+    """(parameters, ties): each memory once, under its first name; and for every name the one
+    that stands for it.
+    """
     named = dict(module.named_parameters(remove_duplicate=False))
     if not named:
         raise ValueError("`module` has no parameters; there is nothing to differentiate by.")
     for name, parameter in named.items():
         if not parameter.is_floating_point():
-            raise TypeError(f"`module` has the parameter {name!r} of dtype {parameter.dtype}; register it as a buffer.")
+            raise TypeError(
+                f"`module` has the parameter {name!r} of dtype {parameter.dtype}; register it as "
+                "a buffer."
+            )
     tied = ties(_places(named), _places(dict(module.named_buffers())))
     return {name: named[name] for name in dict.fromkeys(tied.values())}, tied
 
 
 def _places(tensors: Mapping[str, Any]) -> dict[str, Place]:
     return {
-        name: place(str(t.device), t.data_ptr(), t.element_size(), t.shape, t.stride()) for name, t in tensors.items()
+        name: place(str(t.device), t.data_ptr(), t.element_size(), t.shape, t.stride())
+        for name, t in tensors.items()
     }
 
 

@@ -1,4 +1,6 @@
-"""The statements of `bottleneck`, in the order of the theory: costs and ranks, corrections, layers, narrow minima, examples, figures."""
+"""The statements of `bottleneck`, in the order of the theory: costs and ranks, corrections,
+layers, narrow minima, examples, figures.
+"""
 
 from neuromanifold.papers.bottleneck.statements import (
     circle,

@@ -1,4 +1,6 @@
-"""`bottleneck`, ranks: the identity on the circle, whose Rank_J and Rank_BN differ.   [bottleneck, Sec. 3.1]"""
+"""`bottleneck`, ranks: the identity on the circle, whose Rank_J and Rank_BN differ.
+[bottleneck, Sec. 3.1]
+"""
 
 import itertools
 import math
@@ -8,7 +10,15 @@ import numpy as np
 
 from neuromanifold.bottleneck import jacobian_rank
 from neuromanifold.bottleneck.passage import passage
-from neuromanifold.papers.bottleneck.statements.cases import EPS, SLOPES, Case, network, outputs, show, statement
+from neuromanifold.papers.bottleneck.statements.cases import (
+    EPS,
+    SLOPES,
+    Case,
+    network,
+    outputs,
+    show,
+    statement,
+)
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control
 
@@ -17,9 +27,17 @@ _PLANE = network([np.eye(2)], np.ones((1, 2)))
 
 
 def circle_points(rng: np.random.Generator, draws: int) -> list[np.ndarray]:
-    """Rational points of the circle, those of small height and then random ones, all in one case."""
-    pairs = [(m, n) for m in range(1, 6) for n in range(m)] + rng.integers(1, 50, size=(draws, 2)).tolist()
-    return [np.array([((m * m - n * n) / (m * m + n * n), 2 * m * n / (m * m + n * n)) for m, n in pairs])]
+    """Rational points of the circle, those of small height and then random ones, all in one
+    case.
+    """
+    pairs = [(m, n) for m in range(1, 6) for n in range(m)] + rng.integers(
+        1, 50, size=(draws, 2)
+    ).tolist()
+    return [
+        np.array(
+            [((m * m - n * n) / (m * m + n * n), 2 * m * n / (m * m + n * n)) for m, n in pairs]
+        )
+    ]
 
 
 def circle_tangents(points: np.ndarray) -> np.ndarray:
@@ -43,13 +61,17 @@ def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         widths = (2, w, 1, w, 2)
         weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
         biases = [rng.normal(size=len(W)) for W in weights]
-        yield network(weights, np.zeros((1, 2)), slope=float(rng.choice(SLOPES)), biases=biases, kind="random")
+        yield network(
+            weights, np.zeros((1, 2)), slope=float(rng.choice(SLOPES)), biases=biases, kind="random"
+        )
 
 
 def measure_circle(case: Case) -> Check:
-    """The larger error at two opposite points that the first neuron of the narrowest layer does not tell apart, found by bisection.
+    """The larger error at two opposite points that the first neuron of the narrowest layer does not
+    tell apart, found by bisection.
 
-    If that neuron is all there is, both are taken to one value, up to rounding, and one of them misses by 1.
+    If that neuron is all there is, both are taken to one value, up to rounding, and one of them
+    misses by 1.
     """
     at = int(np.argmin(case.net.widths[1:])) + 1
 
@@ -71,7 +93,10 @@ def measure_circle(case: Case) -> Check:
 
 def _rounding(case: Case) -> float:
     """What rounding of the angle and in every layer can do to the output of points of size 1."""
-    parts = [(np.linalg.norm(p.weight), 0.0 if p.bias is None else np.linalg.norm(p.bias)) for p in case.params]
+    parts = [
+        (np.linalg.norm(p.weight), 0.0 if p.bias is None else np.linalg.norm(p.bias))
+        for p in case.params
+    ]
     return 64 * EPS * float(np.prod([1 + w + b for w, b in parts]))
 
 
@@ -93,14 +118,18 @@ STATEMENTS = (
     statement(
         "ranks (circle, Rank_BN)",
         "ranks",
-        "no continuous f = h∘g through ℝ¹ is the identity on the circle: it misses some point by 1 at least; so "
+        "no continuous f = h∘g through ℝ¹ is the identity on the circle: it misses some point by "
+        "1 at least; so "
         "Rank_BN = 2",
         method="float64",
         cases=through_a_line,
         measure=measure_circle,
         show=show,
-        control=Control("inner dimension 2: the identity of the plane misses by 0", case=lambda: _PLANE),
-        proof="f = h∘g with g: circle → ℝ continuous. u(φ) = g(x(φ)) − g(−x(φ)) changes its sign over half a turn, so g(x) = g(−x) at "
+        control=Control(
+            "inner dimension 2: the identity of the plane misses by 0", case=lambda: _PLANE
+        ),
+        proof="f = h∘g with g: circle → ℝ continuous. u(φ) = g(x(φ)) − g(−x(φ)) changes its sign "
+        "over half a turn, so g(x) = g(−x) at "
         "some x, and |f(x) − x| + |f(x) + x| ≥ 2.",
     ),
 )

@@ -34,7 +34,8 @@ _AXES: tuple[Vector, ...] = (
 
 
 _DECIDED = (
-    "every v, w and dimension: rotations bring w to e₁ and v into a plane, and both sides are polynomials of "
+    "every v, w and dimension: rotations bring w to e₁ and v into a plane, and both sides are "
+    "polynomials of "
     "degree 4 at most"
     "in each coordinate, which five values of each decide"
 )
@@ -64,7 +65,10 @@ def velocity(v: Vector, w: Vector) -> Vector:
     def moved(i: int, step: int) -> Fraction:
         return cost((*v[:i], v[i] + step, *v[i + 1 :]), w)
 
-    return tuple(-(moved(i, -2) - 8 * moved(i, -1) + 8 * moved(i, 1) - moved(i, 2)) / 12 for i in range(len(v)))
+    return tuple(
+        -(moved(i, -2) - 8 * moved(i, -1) + 8 * moved(i, 1) - moved(i, 2)) / 12
+        for i in range(len(v))
+    )
 
 
 def axis_rate(norm: Any, along: Any) -> Any:
@@ -99,7 +103,9 @@ def measure_rest(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = 
     return Check(left, rate(dot(v, v), _statistics(v, w)[1]), hypotheses={"dimension": len(v)})
 
 
-def measure_cost(case: tuple[Vector, Vector], formula: Callable[[Any, Any], Any] = printed_cost) -> Check:
+def measure_cost(
+    case: tuple[Vector, Vector], formula: Callable[[Any, Any], Any] = printed_cost
+) -> Check:
     v, w = case
     return Check(cost(v, w), formula(dot(v, v), dot(v, w) ** 2), hypotheses={"dimension": len(v)})
 
@@ -122,14 +128,24 @@ def measure_flow(case: Start, rates: Any = None) -> Check:
     from scipy.integrate import solve_ivp
 
     v, w = case
-    options: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12, "t_eval": np.linspace(0, 0.5, 8), "method": "DOP853"}
+    options: dict[str, Any] = {
+        "rtol": 1e-10,
+        "atol": 1e-12,
+        "t_eval": np.linspace(0, 0.5, 8),
+        "method": "DOP853",
+    }
     high = solve_ivp(lambda _, a: -4 * ((a @ a) * a - (w @ a) * w), (0, 0.5), v, **options).y.T
-    low = solve_ivp(lambda _, u: (rates or printed_rates)(u), (0, 0.5), summary_statistics(v, w)[0], **options).y.T
+    low = solve_ivp(
+        lambda _, u: (rates or printed_rates)(u), (0, 0.5), summary_statistics(v, w)[0], **options
+    ).y.T
     missed = float(np.abs(summary_statistics(high, w) - low).max())
     agrees = float(np.abs(printed_rates(low[-1]) - summary_rates(low[-1])).max())
     size = 1 + float(low.max())
     return worst(
-        [compare(missed, "=", 0.0, 1e4 * 1e-10 * size), compare(agrees, "=", 0.0, 64 * EPS * size**2)],
+        [
+            compare(missed, "=", 0.0, 1e4 * 1e-10 * size),
+            compare(agrees, "=", 0.0, 64 * EPS * size**2),
+        ],
         {"dimension": len(v)},
     )
 
@@ -145,14 +161,17 @@ def noise_bound(size: float, norm: float) -> float:
     return 8 * size * norm
 
 
-def noisy(rng: np.random.Generator, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def noisy(
+    rng: np.random.Generator, draws: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(v, w, E) with noise of every size."""
     for v, w in starts(rng, 2 * draws):
         yield v, w, 10.0 ** rng.uniform(-6, 0) * rng.normal(size=(len(w), len(w)))
 
 
 def measure_noise(
-    case: tuple[np.ndarray, np.ndarray, np.ndarray], bound: Callable[[float, float], float] = noise_bound
+    case: tuple[np.ndarray, np.ndarray, np.ndarray],
+    bound: Callable[[float, float], float] = noise_bound,
 ) -> Check:
     """By how much E changes the two rates, against 8‖E‖‖v‖²."""
     v, w, E = case
@@ -164,12 +183,18 @@ def measure_noise(
     changed = max(abs(float(2 * (w @ v) * (w @ extra))), abs(float(2 * across @ extra)))
     norm, size = float(v @ v), float(np.linalg.norm(E, ord=2))
     return compare(
-        changed / size, "<=", bound(size, norm) / size, 64 * EPS * (1 + norm), hypotheses={"dimension": len(v)}
+        changed / size,
+        "<=",
+        bound(size, norm) / size,
+        64 * EPS * (1 + norm),
+        hypotheses={"dimension": len(v)},
     )
 
 
 def measure_descent(case: Start, noise: np.ndarray | None = None) -> Check:
-    """Statistics and costs along gradient descent against a map of the statistics alone: what is learned has bottleneck rank 2."""
+    """Statistics and costs along gradient descent against a map of the statistics alone: what is
+    learned has bottleneck rank 2.
+    """
     v, w = case
     path, costs = descent(v, w, rate=0.02, steps=10, noise=noise)
     u = summary_statistics(v, w)
@@ -177,16 +202,26 @@ def measure_descent(case: Start, noise: np.ndarray | None = None) -> Check:
     for t in range(10):
         u = summary_step(u, 0.02)
         found = summary_statistics(path[t + 1], w)
-        missed = max(missed, float(np.abs(found - u).max()), float(np.abs(costs[:, t] - summary_cost(u)).max()))
-    return compare(missed, "=", 0.0, 64 * EPS * 10 * (1 + float(v @ v) ** 2), hypotheses={"dimension": len(v)})
+        missed = max(
+            missed,
+            float(np.abs(found - u).max()),
+            float(np.abs(costs[:, t] - summary_cost(u)).max()),
+        )
+    return compare(
+        missed, "=", 0.0, 64 * EPS * 10 * (1 + float(v @ v) ** 2), hypotheses={"dimension": len(v)}
+    )
 
 
 def _show_vectors(case: tuple[Vector, Vector]) -> str:
-    return "; ".join(f"{name} = ({', '.join(map(str, part))})" for name, part in zip("vw", case, strict=True))
+    return "; ".join(
+        f"{name} = ({', '.join(map(str, part))})" for name, part in zip("vw", case, strict=True)
+    )
 
 
 def _show_start(case: tuple[np.ndarray, ...]) -> str:
-    return "; ".join(f"{name} = np.array({part.tolist()})" for name, part in zip("vwE", case, strict=False))
+    return "; ".join(
+        f"{name} = np.array({part.tolist()})" for name, part in zip("vwE", case, strict=False)
+    )
 
 
 _HALF = ((_F(1), _F(1)), (_F(1), _F(0)))
@@ -226,7 +261,8 @@ STATEMENTS = (
     statement(
         "Sec 5 (flow)",
         "Sec 5",
-        "the two equations are self-consistent: integrated alone they follow the statistics of the flow",
+        "the two equations are self-consistent: integrated alone they follow the statistics of "
+        "the flow",
         method="integration",
         cases=starts,
         measure=measure_flow,
@@ -269,7 +305,8 @@ STATEMENTS = (
     statement(
         "Sec 5 (descent)",
         "Sec 5",
-        "at E = 0 the costs of gradient descent are a function of the two statistics of v(0) alone, so that f* has "
+        "at E = 0 the costs of gradient descent are a function of the two statistics of v(0) "
+        "alone, so that f* has "
         "bottleneck rank 2 at most",
         method="float64",
         cases=starts,

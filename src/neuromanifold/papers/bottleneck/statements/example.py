@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck.passage import squared_norm
-from neuromanifold.papers.bottleneck.example20 import example20, example20_excess, representation_lipschitz
+from neuromanifold.papers.bottleneck.example20 import (
+    example20,
+    example20_excess,
+    representation_lipschitz,
+)
 from neuromanifold.papers.bottleneck.statements.cases import EPS, compare, outputs, statement, worst
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control
@@ -36,11 +40,19 @@ def measure_example(case: Depth, points: np.ndarray = _CUBE) -> Check:
     net, params = example20(depth, gamma=gamma)
     missed = float(np.abs(outputs(net, params, points) - wanted(points)).max())
     stretch = math.exp((depth - 2) / 2 * depth**-gamma)
-    return compare(missed, "=", 0.0, 64 * EPS * depth * stretch**3, hypotheses={"depth": depth, "γ": round(gamma, 2)})
+    return compare(
+        missed,
+        "=",
+        0.0,
+        64 * EPS * depth * stretch**3,
+        hypotheses={"depth": depth, "γ": round(gamma, 2)},
+    )
 
 
 def excess_bound(depth: int, gamma: float) -> float:
-    """12(L − 2)ε² cosh 4ε + 2e^{−(L−2)ε} + e^{−2(L−2)ε} with ε = L^{−γ}: o(1) exactly for ½ < γ < 1."""
+    """12(L − 2)ε² cosh 4ε + 2e^{−(L−2)ε} + e^{−2(L−2)ε} with ε = L^{−γ}: o(1) exactly for ½ < γ
+    < 1.
+    """
     epsilon = depth**-gamma
     decay = math.exp(-(depth - 2) * epsilon)
     return 12 * (depth - 2) * epsilon**2 * math.cosh(4 * epsilon) + 2 * decay + decay**2
@@ -55,20 +67,26 @@ def even_depths(rng: np.random.Generator, draws: int) -> Iterator[Depth]:
 
 
 def measure_excess(case: Depth, bound: Callable[[int, float], float] = excess_bound) -> Check:
-    """‖θ‖² − 3L of the network, or its closed form, against a bound that tends to 0; and the closed form against the network."""
+    """‖θ‖² − 3L of the network, or its closed form, against a bound that tends to 0; and the
+    closed form against the network.
+    """
     depth, gamma = case
     closed = _excess(depth, gamma)
     rounding = 64 * EPS * 3 * min(depth, 200)
     checks = [compare(closed, "<=", bound(depth, gamma), rounding)]
     if depth <= 200:
-        checks.append(compare(squared_norm(*example20(depth, gamma=gamma)) - 3 * depth, "=", closed, rounding))
+        checks.append(
+            compare(squared_norm(*example20(depth, gamma=gamma)) - 3 * depth, "=", closed, rounding)
+        )
     else:
         checks.append(compare(closed, "<=", 13 * depth ** (1 - 2 * gamma), rounding))
     return worst(checks, {"depth": depth, "γ": round(gamma, 2)})
 
 
 def _excess(depth: int, gamma: float) -> float:
-    """The library's closed form; far out, where cosh − 1 is below rounding, its two leading terms."""
+    """The library's closed form; far out, where cosh − 1 is below rounding, its two leading
+    terms.
+    """
     epsilon = float(depth) ** -gamma
     if depth <= 2**20:
         return example20_excess(depth, epsilon)
@@ -81,7 +99,9 @@ def least_lipschitz(excess: float) -> float:
 
 
 def measure_divergence(case: Depth, build: Callable[..., Any] = example20) -> Check:
-    """The largest ‖Jα_l‖ against e^{(L−2)ε/2}, which it attains, and the least that P 13 allows; both grow without bound."""
+    """The largest ‖Jα_l‖ against e^{(L−2)ε/2}, which it attains, and the least that P 13 allows;
+    both grow without bound.
+    """
     depth, gamma = case
     net, params = build(depth, gamma=gamma)
     found = float(representation_lipschitz(net, params, _CUBE).max())
@@ -125,12 +145,14 @@ STATEMENTS = (
     statement(
         "Ex 20 (divergence)",
         "Ex 20",
-        "the representations are not uniformly Lipschitz: ‖Jα_l‖ reaches e^{(L−2)ε/2}, and P 13 makes C ≥ "
+        "the representations are not uniformly Lipschitz: ‖Jα_l‖ reaches e^{(L−2)ε/2}, and P 13 "
+        "makes C ≥ "
         "√(√2/(‖θ‖² − 3L))",
         method="float64",
         cases=lambda rng, draws: [case for case in depths(rng, draws) if case[0] % 2 == 0],
         measure=measure_divergence,
-        narrower="the representations of the construction, not of the unknown optimum; of those P 13 speaks",
+        narrower="the representations of the construction, not of the unknown optimum; of those P "
+        "13 speaks",
         control=Control(
             "ε = 0: bounded representations, and the excess stays 3",
             case=lambda: (100, 0.75),

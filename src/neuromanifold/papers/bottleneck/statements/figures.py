@@ -1,4 +1,6 @@
-"""`bottleneck`, the figures: what training left, read from the study's summary.   [bottleneck, Fig 1, Fig 2]"""
+"""`bottleneck`, the figures: what training left, read from the study's summary.
+[bottleneck, Fig 1, Fig 2]
+"""
 
 import itertools
 import re
@@ -35,7 +37,9 @@ def _by_depth(measured: Any) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Fit:
-    """A range of depths of one middle rank with the fitted slopes of ‖θ‖² and half-widths of their 95 % intervals."""
+    """A range of depths of one middle rank with the fitted slopes of ‖θ‖² and half-widths of
+    their 95 % intervals.
+    """
 
     rank: int
     depths: tuple[int, int]
@@ -47,7 +51,8 @@ class Fit:
 
 
 def read_fit(text: str) -> Fit | None:
-    """`rank 3 at L = 6–16: slope 2.185 ± 0.321, with a term 1/L 2.926 ± 0.536, of (loss + λ‖θ‖²)/λ 1.846`
+    """`rank 3 at L = 6–16: slope 2.185 ± 0.321, with a term 1/L 2.926 ± 0.536, of (loss + λ‖θ‖²)/λ
+    1.846`
 
     >>> from neuromanifold.papers.bottleneck.statements.figures import read_fit
     >>> read_fit("rank 3 at L = 6–16: slope 2.185 ± 0.321, of (loss + λ‖θ‖²)/λ 1.846").slope
@@ -76,9 +81,13 @@ def pick_fits(claims: Claims) -> list[Fit]:
 
 
 def measure_slope(fit: Fit) -> Check:
-    """How far the slope of the straight line lies from the rank, against the half-width of its 95 % interval."""
+    """How far the slope of the straight line lies from the rank, against the half-width of its
+    95 % interval.
+    """
     distance = abs(fit.slope - fit.rank)
-    return Check(distance, fit.half_width, "<=", hypotheses={"rank": fit.rank, "depths": str(fit.depths)})
+    return Check(
+        distance, fit.half_width, "<=", hypotheses={"rank": fit.rank, "depths": str(fit.depths)}
+    )
 
 
 def confirm_slope(fit: Fit) -> Check:
@@ -109,18 +118,27 @@ def pick_ranks(claims: Claims) -> Iterator[Step]:
 
 
 def measure_falling(step: Step) -> Check:
-    return Check(int(step.after), int(step.before), "<=", hypotheses={"depth": step.deep, "rank": int(step.after)})
+    return Check(
+        int(step.after),
+        int(step.before),
+        "<=",
+        hypotheses={"depth": step.deep, "rank": int(step.after)},
+    )
 
 
 def confirm_falling(step: Step) -> Check:
-    """From the fits of ‖θ‖²: the last depth of a range with the smaller rank reaches the deeper network, if the rank stayed."""
+    """From the fits of ‖θ‖²: the last depth of a range with the smaller rank reaches the deeper
+    network, if the rank stayed.
+    """
     last = max((f.depths[1] for f in step.fits if f.rank <= step.before), default=step.shallow)
     return Check(last, step.deep, ">=")
 
 
 @dataclass(frozen=True)
 class Deep:
-    """A depth above 25 with its train cost and middle rank; `depth` 0 where no network is that deep."""
+    """A depth above 25 with its train cost and middle rank; `depth` 0 where no network is that
+    deep.
+    """
 
     depth: int
     cost: float
@@ -160,10 +178,18 @@ def pick_middle(claims: Claims) -> Iterator[dict[int, float]]:
 
 
 def measure_growing(counts: dict[int, float], essentially: int = 1) -> Check:
-    """By how much the number of layers outside the low-rank middle varies over the range: by one at most."""
+    """By how much the number of layers outside the low-rank middle varies over the range: by one
+    at most.
+    """
     ends = [depth - count for depth, count in counts.items()]
     depths = f"{min(counts)}–{max(counts)}"
-    return Check(int(max(ends) - min(ends)), essentially, "<=", hypotheses={"depths": depths}, comparisons=len(ends))
+    return Check(
+        int(max(ends) - min(ends)),
+        essentially,
+        "<=",
+        hypotheses={"depths": depths},
+        comparisons=len(ends),
+    )
 
 
 def _recorded_middle() -> dict[int, float]:
@@ -183,7 +209,9 @@ def measure_outliers(counts: dict[int, float], rank: int = 2) -> Check:
     quarter = len(counts) // 4
     inner = [count for layer, count in counts.items() if quarter < layer <= len(counts) - quarter]
     few = outside("no middle half", when=not inner)
-    return Check(sum(count != rank for count in inner), 0, "<=", hypotheses={"layers": len(inner)}, drops=few)
+    return Check(
+        sum(count != rank for count in inner), 0, "<=", hypotheses={"layers": len(inner)}, drops=few
+    )
 
 
 def pick_plane(claims: Claims) -> list[Mapping[str, Any]]:
@@ -193,11 +221,18 @@ def pick_plane(claims: Claims) -> list[Mapping[str, Any]]:
 
 
 def measure_planar(found: Mapping[str, Any]) -> Check:
-    return Check(float(found["share of variance in two directions"]), _PLANAR, ">=", hypotheses={"layer": "shown"})
+    return Check(
+        float(found["share of variance in two directions"]),
+        _PLANAR,
+        ">=",
+        hypotheses={"layer": "shown"},
+    )
 
 
 def measure_recovered(found: Mapping[str, Any]) -> Check:
-    """The share of the statistics' variance left unexplained by the layer's plane, against that left by the input's own plane."""
+    """The share of the statistics' variance left unexplained by the layer's plane, against that
+    left by the input's own plane.
+    """
     left = 1 - min(found["R² of the true statistics"])
     right = 1 - min(found["R² from the input's own first two directions"])
     return Check(left, right / 2, "<=", hypotheses={"layer": "shown"})
@@ -212,13 +247,25 @@ def pick_orbits(claims: Claims) -> list[Mapping[str, Any]]:
 def measure_orbits(found: Mapping[str, Any]) -> Check:
     """Trained against a tenth of what it was before."""
     return Check(
-        found["variance within orbits"], _ORBIT_SHARE * found["untrained"], "<=", hypotheses={"layer": "second hidden"}
+        found["variance within orbits"],
+        _ORBIT_SHARE * found["untrained"],
+        "<=",
+        hypotheses={"layer": "second hidden"},
     )
 
 
-def _from_study(id: str, says: str, pick: Any, measure: Any, control: Control, **fields: Any) -> Statement:
+def _from_study(
+    id: str, says: str, pick: Any, measure: Any, control: Control, **fields: Any
+) -> Statement:
     return statement(
-        id, id[:5], says, method="training", cases=StudyCases(PAPER, pick), measure=measure, control=control, **fields
+        id,
+        id[:5],
+        says,
+        method="training",
+        cases=StudyCases(PAPER, pick),
+        measure=measure,
+        control=control,
+        **fields,
     )
 
 
@@ -233,7 +280,8 @@ _INPUT = {
 STATEMENTS = (
     _from_study(
         "Fig 1 (slope)",
-        "within a range of depths of one middle rank, ‖θ‖² at the end of training is affine in L with slope equal "
+        "within a range of depths of one middle rank, ‖θ‖² at the end of training is affine in L "
+        "with slope equal "
         "to the rank",
         pick_fits,
         measure_slope,
@@ -257,7 +305,8 @@ what the expansion leaves out.
         Control("the depths in reverse order", case=lambda: Step(4, 6, 3.0, 10.0)),
         confirm=confirm_falling,
         route="depths of the ranges fitted to ‖θ‖²",
-        narrower="from depth to depth where the train cost is below 0.1; that the rank falls to 2 is not asked",
+        narrower="from depth to depth where the train cost is below 0.1; that the rank falls to 2 "
+        "is not asked",
         worked="""
 At the deepest network the middle rank rises by one instead of falling, and with it the train cost; the range of the smaller
 rank ends one depth before. One training run of this kind at the edge of trainability is all that speaks against the claim.
@@ -294,15 +343,21 @@ L = 14, and the number of layers outside falls from 14 to 7 up to L = 23, althou
     ),
     _from_study(
         "Fig 2 (a)",
-        "the weights in the bottleneck have two outlying singular values: the network finds the true rank 2",
+        "the weights in the bottleneck have two outlying singular values: the network finds the "
+        "true rank 2",
         pick_outliers,
         measure_outliers,
-        Control("rank 3 asked for", case=lambda: pick_outliers(read_claims(PAPER))[0], breaks={"rank": 3}),
+        Control(
+            "rank 3 asked for",
+            case=lambda: pick_outliers(read_claims(PAPER))[0],
+            breaks={"rank": 3},
+        ),
         narrower="in the middle half of the layers; outlying means above ½",
         worked="""
 Layers 3 to 7 and 14 to 22 have two singular values above ½, layers 8 to 13 have three, with a train cost of 0.0006 and ‖θ‖² = 84.3.
 """,
-        missing="the optimiser, its rate and duration, the initialisation, dimension and noise of the task",
+        missing="the optimiser, its rate and duration, the initialisation, dimension and noise of "
+        "the task",
     ),
     _from_study(
         "Fig 2 (b, planar)",
@@ -317,12 +372,14 @@ Layers 3 to 7 and 14 to 22 have two singular values above ½, layers 8 to 13 hav
     ),
     _from_study(
         "Fig 2 (b, statistics)",
-        "the coordinates of that plane determine the summary statistics, so that paths of gradient descent do not "
+        "the coordinates of that plane determine the summary statistics, so that paths of "
+        "gradient descent do not "
         "cross in it",
         pick_plane,
         measure_recovered,
         Control("the input's own first two directions", case=lambda: _INPUT),
-        narrower="polynomials of degree 5 leave less than half of what they leave in the input's own plane",
+        narrower="polynomials of degree 5 leave less than half of what they leave in the input's "
+        "own plane",
     ),
     _from_study(
         "Fig 2 (c)",
@@ -330,6 +387,7 @@ Layers 3 to 7 and 14 to 22 have two singular values above ½, layers 8 to 13 hav
         pick_orbits,
         measure_orbits,
         Control("a network that keeps a third of it", case=lambda: _A_THIRD),
-        narrower="the share of the variance within orbits falls to a tenth of what it was before training",
+        narrower="the share of the variance within orbits falls to a tenth of what it was before "
+        "training",
     ),
 )

@@ -1,4 +1,6 @@
-"""`bottleneck`, the first correction: Theorem 3 with its parts, and what its proof uses.   [bottleneck, Thm 3, Thm 11]"""
+"""`bottleneck`, the first correction: Theorem 3 with its parts, and what its proof uses.
+[bottleneck, Thm 3, Thm 11]
+"""
 
 import itertools
 import math
@@ -24,7 +26,12 @@ from neuromanifold.papers.bottleneck.statements.cases import (
     worst,
 )
 from neuromanifold.papers.bottleneck.statements.cost import linear_cost
-from neuromanifold.papers.bottleneck.statements.ranks import added, small_matrices, small_rank, squared_determinant
+from neuromanifold.papers.bottleneck.statements.ranks import (
+    added,
+    small_matrices,
+    small_rank,
+    squared_determinant,
+)
 from neuromanifold.papers.check import Check, outside
 
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
@@ -54,7 +61,12 @@ def measure_first(case: Case) -> Check:
     spectra = [kept(J) for J in passage(case.net, case.params, case.x).jacobian()]
     return worst(
         (
-            compare(norm - len(s) * L, ">=", first_bound(s), 64 * EPS * L * (1 + norm + abs(first_bound(s))))
+            compare(
+                norm - len(s) * L,
+                ">=",
+                first_bound(s),
+                64 * EPS * L * (1 + norm + abs(first_bound(s))),
+            )
             for s in spectra
         ),
         case.hypotheses | {"rank": max(map(len, spectra))},
@@ -62,18 +74,24 @@ def measure_first(case: Case) -> Check:
 
 
 def measure_finite(case: Case) -> Check:
-    """‖θ‖² against L‖Jf(x)‖^{2/L}_{2/L} at each point; singular values that are rounding are left out, for s^{2/L} would not be small."""
+    """‖θ‖² against L‖Jf(x)‖^{2/L}_{2/L} at each point; singular values that are rounding are
+    left out, for s^{2/L} would not be small.
+    """
     norm, L = case.squared_norm, case.net.depth
     bounds = [linear_cost(kept(J), L) for J in passage(case.net, case.params, case.x).jacobian()]
     rounding = 64 * EPS * L * (1 + norm)
-    return compare(norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, comparisons=len(bounds))
+    return compare(
+        norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, comparisons=len(bounds)
+    )
 
 
 Pair = tuple[np.ndarray, np.ndarray] | None
 
 
 def matrix_pairs(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
-    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), then pairs that map orthants into orthants, of every rank."""
+    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), then pairs that map orthants into
+    orthants, of every rank.
+    """
     yield None
     for index in range(4 * draws):
         d = 2 + index % 3
@@ -82,10 +100,14 @@ def matrix_pairs(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
 
 
 def _nonnegative(rng: np.random.Generator, d: int, k: int) -> np.ndarray:
-    """Nonnegative of rank k, its row and column spaces spanned by nonnegative orthonormal vectors."""
+    """Nonnegative of rank k, its row and column spaces spanned by nonnegative orthonormal
+    vectors.
+    """
     if k == d:
         return rng.uniform(size=(d, d)) + np.diag(rng.uniform(size=d))
-    return nonnegative_frame(rng, d, k) * np.exp(rng.normal(size=k)) @ nonnegative_frame(rng, d, k).T
+    return (
+        nonnegative_frame(rng, d, k) * np.exp(rng.normal(size=k)) @ nonnegative_frame(rng, d, k).T
+    )
 
 
 def composed_determinant(f: Any, g: Any) -> Any:
@@ -97,7 +119,9 @@ Bound = Callable[[Any, Any], Any]
 
 
 def measure_composition(case: Pair, bound: Bound = composed_determinant) -> Check:
-    """2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree, with equality when A is taken on the image of B alone."""
+    """2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree, with equality when A is
+    taken on the image of B alone.
+    """
     if case is None:
         A = small_matrices((0, 1, 2))
         rank, square = small_rank(A), squared_determinant(A)
@@ -106,14 +130,18 @@ def measure_composition(case: Pair, bound: Bound = composed_determinant) -> Chec
         excess = (squared_determinant(both) - bound(square[:, None], square[None]))[agree]
         hypotheses = {"matrices": "all over 0, 1, 2"}
         drops = outside("the ranks do not agree", parts=int((~agree).sum()))
-        return Check(int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops)
+        return Check(
+            int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops
+        )
     A, B = case
     U = np.linalg.svd(B)[0][:, : len(kept(B))]
     k, joined = len(kept(A)), kept(A @ B)
     hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": k}
     drops = outside("the ranks do not agree", when=len(joined) != k)
     both, f, g, inner = (first_bound(s) for s in (joined, kept(A), kept(B), kept(A @ U)))
-    rounding = 64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
+    rounding = (
+        64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
+    )
     return worst(
         [
             compare(both, "<=", math.log(bound(math.exp(f), math.exp(g))), rounding),
@@ -128,7 +156,9 @@ Lemma = tuple[Fraction, Fraction, bool]
 
 
 def two_layer_cost(slope: Fraction, signed: bool) -> float:
-    """The least ‖θ‖² with which two layers can represent x ↦ slope·x: 2·slope on [0, 1], at least 2√2·slope on [−1, 1]."""
+    """The least ‖θ‖² with which two layers can represent x ↦ slope·x: 2·slope on [0, 1], at
+    least 2√2·slope on [−1, 1].
+    """
     return 2 * float(slope) * (math.sqrt(2) if signed else 1.0)
 
 
@@ -145,16 +175,24 @@ def one_layer_costs(s: Fraction, t: Fraction) -> float:
     return float(s**2 + t**2)
 
 
-def measure_lemma(case: Lemma, costs: Callable[[Fraction, Fraction], float] = one_layer_costs) -> Check:
+def measure_lemma(
+    case: Lemma, costs: Callable[[Fraction, Fraction], float] = one_layer_costs
+) -> Check:
     s, t, signed = case
     left, right = two_layer_cost(s * t, signed), costs(s, t)
     return Check(
-        left, right, "<=", 8 * EPS * right, {"domain": "[−1, 1]" if signed else "[0, 1]", "slopes": f"{s}, {t}"}
+        left,
+        right,
+        "<=",
+        8 * EPS * right,
+        {"domain": "[−1, 1]" if signed else "[0, 1]", "slopes": f"{s}, {t}"},
     )
 
 
 def confirm_lemma(case: Lemma) -> Check:
-    """A linear programme: neurons of every direction (cos φ, sin φ), a free output bias, the function wanted at five points."""
+    """A linear programme: neurons of every direction (cos φ, sin φ), a free output bias, the
+    function wanted at five points.
+    """
     from scipy.optimize import linprog
 
     s, t, signed = case
@@ -171,22 +209,37 @@ def confirm_lemma(case: Lemma) -> Check:
 def stacked(f: Case, g: Case) -> Case:
     """g, then a ReLU, then f."""
     return network(
-        [p.weight for p in (*g.params, *f.params)], g.x, biases=[p.bias for p in (*g.params, *f.params)], kind="stacked"
+        [p.weight for p in (*g.params, *f.params)],
+        g.x,
+        biases=[p.bias for p in (*g.params, *f.params)],
+        kind="stacked",
     )
 
 
 def nonnegative_pairs(rng: np.random.Generator, draws: int) -> Iterator[tuple[Case, Case]]:
-    """Chains f and g with weights −1, 0, 1, then ReLU networks of every pair of depths up to 3, g nonnegative on the sample."""
+    """Chains f and g with weights −1, 0, 1, then ReLU networks of every pair of depths up to 3,
+    g nonnegative on the sample.
+    """
     for u, v, w in itertools.product((1.0, -1.0, 0.0), repeat=3):
         g = network([[[u]], [[v]]], [[0.0], [1.0]], biases=[[0.0], [1.0]])
         yield network([[[w]]], outputs(g.net, g.params, g.x), biases=[[0.0]]), g
     for index in range(draws + 9):
         depths = (1 + index % 3, 1 + index // 3 % 3)
-        g = _with_biases(rng, (2, *rng.integers(1, 4, size=depths[1] - 1).tolist(), 3), rng.normal(size=(5, 2)))
+        g = _with_biases(
+            rng, (2, *rng.integers(1, 4, size=depths[1] - 1).tolist(), 3), rng.normal(size=(5, 2))
+        )
         lift = np.maximum(0, -outputs(g.net, g.params, g.x).min(axis=0))
         last = g.params[-1]
-        g = network([p.weight for p in g.params], g.x, biases=[*(p.bias for p in g.params[:-1]), last.bias + lift])
-        f = _with_biases(rng, (3, *rng.integers(1, 4, size=depths[0] - 1).tolist(), 2), outputs(g.net, g.params, g.x))
+        g = network(
+            [p.weight for p in g.params],
+            g.x,
+            biases=[*(p.bias for p in g.params[:-1]), last.bias + lift],
+        )
+        f = _with_biases(
+            rng,
+            (3, *rng.integers(1, 4, size=depths[0] - 1).tolist(), 2),
+            outputs(g.net, g.params, g.x),
+        )
         yield f, g
 
 
@@ -203,8 +256,15 @@ def measure_stacked(case: tuple[Case, Case]) -> Check:
     missed = float(np.abs(outputs(both.net, both.params, g.x) - wanted).max())
     return worst(
         [
-            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, 64 * EPS * (1 + both.squared_norm)),
-            compare(missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)),
+            compare(
+                both.squared_norm,
+                "=",
+                f.squared_norm + g.squared_norm,
+                64 * EPS * (1 + both.squared_norm),
+            ),
+            compare(
+                missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)
+            ),
         ],
         {"depths": f"{f.net.depth} + {g.net.depth}"},
     )
@@ -216,7 +276,9 @@ def constant_cost(c: float) -> float:
 
 
 def sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Pairs of constants whose sizes and sum are at most 1, smallest first, then pairs of matrices whose ranks add."""
+    """Pairs of constants whose sizes and sum are at most 1, smallest first, then pairs of
+    matrices whose ranks add.
+    """
     sizes = (Fraction(0), Fraction(1, 2), Fraction(-1, 2), Fraction(1, 4), Fraction(-1))
     yield from ((a, b) for a, b in itertools.product(sizes, repeat=2) if abs(a + b) <= 1)
     yield from linear_sums(rng, draws)
@@ -233,32 +295,48 @@ def linear_sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 
 def measure_sum(case: Any) -> Check:
-    """R⁽¹⁾(f + g) against R⁽¹⁾(f) + R⁽¹⁾(g): of constants, by the norm of explicit networks on the right; of linear maps."""
+    """R⁽¹⁾(f + g) against R⁽¹⁾(f) + R⁽¹⁾(g): of constants, by the norm of explicit networks on
+    the right; of linear maps.
+    """
     if case is None:
         A = small_matrices((0, 1, 2))
         rank, square, both = small_rank(A), squared_determinant(A), A[:, None] + A[None]
         add = small_rank(both) == rank[:, None] + rank[None]
-        excess = (squared_determinant(both) - composed_determinant(square[:, None], square[None]))[add]
+        excess = (squared_determinant(both) - composed_determinant(square[:, None], square[None]))[
+            add
+        ]
         hypotheses, drops = (
             {"functions": "linear, all over 0, 1, 2"},
             outside("the ranks do not add", parts=int((~add).sum())),
         )
-        return Check(int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops)
+        return Check(
+            int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops
+        )
     if isinstance(case[0], Fraction):
-        nets = [network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant") for c in case]
-        assert all(outputs(n.net, n.params, n.x).item() == float(c) for n, c in zip(nets, case, strict=True))
+        nets = [
+            network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant")
+            for c in case
+        ]
+        assert all(
+            outputs(n.net, n.params, n.x).item() == float(c)
+            for n, c in zip(nets, case, strict=True)
+        )
         left, right = constant_cost(float(sum(case))), sum(n.squared_norm for n in nets)
         return Check(left, right, "<=", hypotheses={"functions": "constants"})
     spectra = [kept(M) for M in (case[0] + case[1], *case)]
     hypotheses = {"functions": "linear"}
-    drops = outside("the ranks do not add", when=len(spectra[0]) != len(spectra[1]) + len(spectra[2]))
+    drops = outside(
+        "the ranks do not add", when=len(spectra[0]) != len(spectra[1]) + len(spectra[2])
+    )
     both, f, g = (first_bound(s) for s in spectra)
     rounding = 64 * EPS * (1 + float(spectra[0][0] / spectra[0][-1]))
     return compare(both, "<=", f + g, rounding, hypotheses=hypotheses, drops=drops)
 
 
 def confirm_constants(case: Any) -> Check:
-    """A dynamic programme: c = b + w·r with r the size of the layer below, whose own cost is known, four layers deep."""
+    """A dynamic programme: c = b + w·r with r the size of the layer below, whose own cost is
+    known, four layers deep.
+    """
     grid = np.linspace(0, 1.5, 61)[1:]
     below = grid**2
 
@@ -273,7 +351,9 @@ def confirm_constants(case: Any) -> Check:
 
 
 def without_biases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Pairs of bias-free networks: all chains with weights −1, 0, 1, every depth up to 4 and every slope; then linear maps."""
+    """Pairs of bias-free networks: all chains with weights −1, 0, 1, every depth up to 4 and
+    every slope; then linear maps.
+    """
     yield from itertools.product(lattice(((1, 1, 1),), (0.0,)), repeat=2)
     for index in range(draws + 8):
         depth, slope = 2 + index % 3, float(rng.choice((0.0, 0.5, -0.5)))
@@ -281,7 +361,11 @@ def without_biases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         nets = []
         for _ in range(2):
             widths = (2, *rng.integers(1, 4, size=depth - 1).tolist(), 2)
-            nets.append(network([rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)], x, slope=slope))
+            nets.append(
+                network(
+                    [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)], x, slope=slope
+                )
+            )
         yield tuple(nets)
     yield from linear_sums(rng, draws)
 
@@ -308,7 +392,9 @@ Construction = tuple[np.ndarray, np.ndarray, int]
 
 
 def constructions(rng: np.random.Generator, draws: int) -> Iterator[Construction]:
-    """(A, generators of the cone Ω, L): scalars, then planes, then rotated copies, of full and of smaller rank."""
+    """(A, generators of the cone Ω, L): scalars, then planes, then rotated copies, of full and
+    of smaller rank.
+    """
     for s, L in itertools.product((2.0, 1.0, 0.5, 3.0), (3, 2, 10, 100)):
         yield np.array([[s]]), np.ones((1, 1)), L
     for A in small_matrices((0, 1, 2))[:: max(1, 81 // 27)]:
@@ -330,7 +416,9 @@ Rate = Callable[[np.ndarray, int], float]
 
 
 def measure_construction(case: Construction, rate: Rate = construction_rate) -> Check:
-    """The network of the proof equals x ↦ Ax on the cone, and ‖θ‖² − kL lies between 2 log|A|₊ and the rate."""
+    """The network of the proof equals x ↦ Ax on the cone, and ‖θ‖² − kL lies between 2 log|A|₊
+    and the rate.
+    """
     A, points, depth = case
     net, params = linear_construction(A, points, depth)
     x = np.random.default_rng(0).uniform(size=(8, len(points))) @ points
@@ -359,14 +447,20 @@ def exchanged_weights(layer: int, depth: int) -> tuple[Fraction, Fraction]:
 
 
 def interpolation_norm(A: np.ndarray, depth: int, weights: Any) -> float:
-    """Σ_l ‖B_lB_{l-1}⁺‖² = Σ_l tr K_lK_{l-1}⁺ with K_0 = P, K_L = AᵀA and the interpolation between them."""
+    """Σ_l ‖B_lB_{l-1}⁺‖² = Σ_l tr K_lK_{l-1}⁺ with K_0 = P, K_L = AᵀA and the interpolation
+    between them.
+    """
     P, G = np.linalg.pinv(A) @ A, A.T @ A
     inside = [float(p) * P + float(q) * G for p, q in (weights(l, depth) for l in range(1, depth))]
     kernels = [P, *inside, G]
-    return sum(float(np.trace(b @ np.linalg.pinv(a, rcond=1e-12))) for a, b in itertools.pairwise(kernels))
+    return sum(
+        float(np.trace(b @ np.linalg.pinv(a, rcond=1e-12))) for a, b in itertools.pairwise(kernels)
+    )
 
 
-def measure_interpolation(case: Construction, weights: Any, rate: Rate = construction_rate) -> Check:
+def measure_interpolation(
+    case: Construction, weights: Any, rate: Rate = construction_rate
+) -> Check:
     A, _, depth = case
     s = kept(A)
     excess = interpolation_norm(A, depth, weights) - len(s) * depth
@@ -379,7 +473,11 @@ def confirm_interpolation(case: Construction) -> Check:
     """The same for a scalar in fractions: Σ κ_l/κ_{l-1} with κ_l = p + q·s²."""
     A, _, depth = case
     square = Fraction(A.item()) ** 2
-    kappa = [Fraction(1), *(p + q * square for p, q in (printed_weights(l, depth) for l in range(1, depth))), square]
+    kappa = [
+        Fraction(1),
+        *(p + q * square for p, q in (printed_weights(l, depth) for l in range(1, depth))),
+        square,
+    ]
     excess = sum(b / a for a, b in itertools.pairwise(kappa)) - depth
     return Check(excess, construction_rate(np.array([abs(A.item())]), depth), "<=", 8 * EPS)
 

@@ -44,10 +44,14 @@ def proved_constant(case: Case) -> float:
 
 def sloped_constant(case: Case) -> float:
     """L for ReLU and linear networks, L|a|^{2−2/L} for the slope a ≠ 0 on the left."""
-    return case.net.depth * (1.0 if case.slope == 0 else abs(case.slope) ** (2 - 2 / case.net.depth))
+    return case.net.depth * (
+        1.0 if case.slope == 0 else abs(case.slope) ** (2 - 2 / case.net.depth)
+    )
 
 
-def curved_networks(slopes: Sequence[float] | None, shapes: Sequence[tuple[int, ...]] = SMALL) -> Any:
+def curved_networks(
+    slopes: Sequence[float] | None, shapes: Sequence[tuple[int, ...]] = SMALL
+) -> Any:
     """Chains of equal weights of every depth, every network of these small shapes, random ones."""
 
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -70,7 +74,10 @@ def measure_curvature(case: Case, constant: Constant) -> Check:
     pairs = zip(found.value, constant(case) * found.jacobian_power, strict=True)
     rounding = 64 * EPS * case.net.depth
     return worst(
-        (compare(float(v), ">=", float(bound), rounding * (1 + float(v + bound))) for v, bound in pairs),
+        (
+            compare(float(v), ">=", float(bound), rounding * (1 + float(v + bound)))
+            for v, bound in pairs
+        ),
         case.hypotheses,
     )
 
@@ -94,7 +101,9 @@ def _kernel(case: Case, x: float, y: float) -> float:
 
 
 def confirm_curvature(case: Case, constant: Any) -> Check:
-    """ℝ → ℝ: the mixed difference of Θ from exact derivatives; Θ is bilinear inside a region, so it is the mixed derivative."""
+    """ℝ → ℝ: the mixed difference of Θ from exact derivatives; Θ is bilinear inside a region, so
+    it is the mixed derivative.
+    """
     step, x = 2.0**-6, float(case.x[-1, 0])
     mixed = (
         _kernel(case, x + step, x + step)
@@ -108,7 +117,9 @@ def confirm_curvature(case: Case, constant: Any) -> Check:
 
 
 def segments(slopes: Sequence[float] | None) -> Any:
-    """Two ends each: on chains of every slope, on networks with weights −1, 0, 1, then short segments of random networks."""
+    """Two ends each: on chains of every slope, on networks with weights −1, 0, 1, then short
+    segments of random networks.
+    """
 
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         chosen = (0.0, 1.0, 0.5, -0.5, 0.125, -0.125) if slopes is None else slopes
@@ -133,7 +144,9 @@ def segment_constant(case: Case) -> float:
 
 
 def measure_segment(case: Case, *, sloped: bool, factor: float = 1.0) -> Check:
-    """max ‖Θ‖_op over both ends against (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, where no neuron changes its sign in between."""
+    """max ‖Θ‖_op over both ends against (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, where no neuron changes
+    its sign in between.
+    """
     found = segment_bound(case.net, case.params, case.x)
     bound = found.bound * (segment_constant(case) if sloped else factor)
     rounding = 64 * EPS * case.net.depth * (1 + found.value)
@@ -142,12 +155,16 @@ def measure_segment(case: Case, *, sloped: bool, factor: float = 1.0) -> Check:
 
 
 def confirm_segment(case: Case) -> Check:
-    """ℝ → ℝ: Θ at both ends from exact derivatives, Jf from the difference of f over the segment."""
+    """ℝ → ℝ: Θ at both ends from exact derivatives, Jf from the difference of f over the
+    segment.
+    """
     ends = case.x[:, 0]
     value = max(_kernel(case, float(x), float(x)) for x in ends)
     y = outputs(case.net, case.params, case.x)[:, 0]
     length, L = float(abs(ends[1] - ends[0])), case.net.depth
-    return Check(value, L / 4 * length**2 * float(abs(y[1] - y[0]) / length) ** (2 - 2 / L), ">=", 1e-9)
+    return Check(
+        value, L / 4 * length**2 * float(abs(y[1] - y[0]) / length) ** (2 - 2 / L), ">=", 1e-9
+    )
 
 
 _ONE = chain(1.0, 1, 1.0)
@@ -160,8 +177,10 @@ _SHALLOW = network([[[1.0]]] * 2, [[-1.0], [-0.125]], slope=0.125)
 
 
 _PROOF = (
-    "Let B_l = J(α̃_l → f)(x), u, v with vᵀJf(x)u = s = ‖Jf(x)‖. Then ∂²_{xy}Θ ≥ Σ_l ‖Jα_{l-1}u‖²‖B_lᵀv‖² along (u, v), and by the means "
-    "this is at least L(Π_l ‖Jα_{l-1}u‖‖B_lᵀv‖)^{2/L}. In the product ‖Jα_0u‖ = 1 = ‖B_Lᵀv‖, and the L − 1 pairs ‖B_lᵀv‖‖Jα_lu‖ are at "
+    "Let B_l = J(α̃_l → f)(x), u, v with vᵀJf(x)u = s = ‖Jf(x)‖. Then ∂²_{xy}Θ ≥ Σ_l "
+    "‖Jα_{l-1}u‖²‖B_lᵀv‖² along (u, v), and by the means "
+    "this is at least L(Π_l ‖Jα_{l-1}u‖‖B_lᵀv‖)^{2/L}. In the product ‖Jα_0u‖ = 1 = ‖B_Lᵀv‖, and "
+    "the L − 1 pairs ‖B_lᵀv‖‖Jα_lu‖ are at "
     "least s, as B_l = B_lD_l for ReLU gives s = vᵀB_lJα_lu. "
 )
 
@@ -205,21 +224,24 @@ false at every depth, first for one layer, f(x) = x: 1 < 2. The proof's last lin
 SLOPED = statement(
     "P 9 (slopes) amended",
     "P 9",
-    "‖∂²_{xy}Θ(x, x)‖_op ≥ L|a|^{2−2/L}‖Jf(x)‖^{2−2/L}_op for the slope a ≠ 0 on the left, with 1 instead of "
+    "‖∂²_{xy}Θ(x, x)‖_op ≥ L|a|^{2−2/L}‖Jf(x)‖^{2−2/L}_op for the slope a ≠ 0 on the left, with 1 "
+    "instead of "
     "|a| for ReLU",
     method="float64",
     cases=curved_networks(None),
     measure=measure_sloped,
     show=show,
     control=Control("L for the slope ½", case=lambda: _HALF, breaks={"constant": proved_constant}),
-    proof=_PROOF + "For the slope a, s = vᵀB_lD_l⁻¹Jα_lu and |D_l⁻¹| ≤ 1/|a|: each pair is at least |a|s.",
+    proof=_PROOF
+    + "For the slope a, s = vᵀB_lD_l⁻¹Jα_lu and |D_l⁻¹| ≤ 1/|a|: each pair is at least |a|s.",
 )
 
 
 SLOPES_TOO = statement(
     "P 9 (slopes)",
     "P 9",
-    "‖∂²_{xy}Θ(x, x)‖_op ≥ L‖Jf(x)‖^{2−2/L}_op, the constant of the proof, for every σ_a with a in (−1, 1)",
+    "‖∂²_{xy}Θ(x, x)‖_op ≥ L‖Jf(x)‖^{2−2/L}_op, the constant of the proof, for every σ_a with a "
+    "in (−1, 1)",
     method="float64",
     cases=curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
     measure=measure_proved,
@@ -239,22 +261,28 @@ hidden layer and gives L|a|^{2−2/L}‖Jf‖^{2−2/L} by the same argument; th
 SLOPED_SEGMENT = statement(
     "P 9 (segment) amended",
     "P 9",
-    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)|a|^{2−2/L}‖x − y‖²‖Jf(x)u‖^{2−2/L}, with 1 "
+    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)|a|^{2−2/L}‖x − "
+    "y‖²‖Jf(x)u‖^{2−2/L}, with 1 "
     "instead of |a| for ReLU and linear networks",
     method="float64",
     cases=segments(None),
     measure=lambda case, sloped=True: measure_segment(case, sloped=sloped),
     show=show,
-    control=Control("slope 1/8 with 1 instead of |a|", case=lambda: _SHALLOW, breaks={"sloped": False}),
-    proof="In one region α_{l-1}(y) − α_{l-1}(x) = ‖y − x‖Jα_{l-1}u, and vᵀΘ(x, x)v ≥ Σ_l ‖α_{l-1}(x)‖²‖B_lᵀv‖² with v along Jf(x)u. As "
-    "‖p‖² + ‖q‖² ≥ ½‖p − q‖², both ends together have at least ½‖x − y‖² Σ_l ‖Jα_{l-1}u‖²‖B_lᵀv‖², which P 9 (slopes) amended bounds.",
+    control=Control(
+        "slope 1/8 with 1 instead of |a|", case=lambda: _SHALLOW, breaks={"sloped": False}
+    ),
+    proof="In one region α_{l-1}(y) − α_{l-1}(x) = ‖y − x‖Jα_{l-1}u, and vᵀΘ(x, x)v ≥ Σ_l "
+    "‖α_{l-1}(x)‖²‖B_lᵀv‖² with v along Jf(x)u. As "
+    "‖p‖² + ‖q‖² ≥ ½‖p − q‖², both ends together have at least ½‖x − y‖² Σ_l "
+    "‖Jα_{l-1}u‖²‖B_lᵀv‖², which P 9 (slopes) amended bounds.",
 )
 
 
 SEGMENT = statement(
     "P 9 (segment)",
     "P 9",
-    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, u = (y − x)/‖y − "
+    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, u = (y "
+    "− x)/‖y − "
     "x‖, for every σ_a with a in (−1, 1)",
     method="float64",
     cases=segments(None),

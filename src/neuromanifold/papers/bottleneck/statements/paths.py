@@ -1,4 +1,6 @@
-"""`bottleneck`, the proof of Theorem 10: how long a path through all targets must be.   [bottleneck, proof of Thm 19]"""
+"""`bottleneck`, the proof of Theorem 10: how long a path through all targets must be.
+[bottleneck, proof of Thm 19]
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -22,12 +24,16 @@ def distances(points: Points) -> np.ndarray:
 def shortest_path(points: Points) -> float:
     """The least length of a path through all points, over all their orders."""
     D, n = distances(points), len(points)
-    orders = np.array([order for order in itertools.permutations(range(n)) if order[0] <= order[-1]])
+    orders = np.array(
+        [order for order in itertools.permutations(range(n)) if order[0] <= order[-1]]
+    )
     return float(D[orders[:, :-1], orders[:, 1:]].sum(axis=1).min())
 
 
 def neighbours(points: Points) -> np.ndarray:
-    """d_1 and d_2 of each point: the distances to the closest and to the second closest of the others."""
+    """d_1 and d_2 of each point: the distances to the closest and to the second closest of the
+    others.
+    """
     return np.sort(distances(points), axis=1)[:, 1:3]
 
 
@@ -43,7 +49,9 @@ def amended_bound(points: Points) -> float:
 
 
 def on_a_line(points: Points) -> Check:
-    """Whole points of a line: the path from the least to the largest against the sums, in integers."""
+    """Whole points of a line: the path from the least to the largest against the sums, in
+    integers.
+    """
     values = sorted(int(p[0]) for p in points)
     total = 0
     for i, y in enumerate(values):
@@ -53,11 +61,17 @@ def on_a_line(points: Points) -> Check:
 
 
 def point_sets(rng: np.random.Generator, draws: int) -> Iterator[Points]:
-    """Three and four whole points of a line, repeated ones too; of a 3 × 3 grid; then random ones in up to three dimensions."""
+    """Three and four whole points of a line, repeated ones too; of a 3 × 3 grid; then random
+    ones in up to three dimensions.
+    """
     line = [(float(v),) for v in range(5)]
     for n in (3, 4):
         yield from itertools.combinations(line, n)
-        yield from (some for some in itertools.combinations_with_replacement(line[:3], n) if len(set(some)) < n)
+        yield from (
+            some
+            for some in itertools.combinations_with_replacement(line[:3], n)
+            if len(set(some)) < n
+        )
     grid = [(float(a), float(b)) for a, b in itertools.product(range(3), repeat=2)]
     yield from itertools.chain(itertools.combinations(grid, 3), itertools.combinations(grid, 4))
     for _ in range(draws):
@@ -83,8 +97,10 @@ _APART: Points = ((0.0,), (1.0,), (2.0,), (100.0,), (101.0,), (102.0,))
 PATH = statement(
     "Thm 10 (path)",
     "Thm 10",
-    "a path through N points is at least ½ Σ_i (d_{1,i} + d_{2,i}) long, d_1 and d_2 the distances to the closest and second closest "
-    "point (the fraction is hard to read in our copy: this is the bound of a closed tour, for which it is true)",
+    "a path through N points is at least ½ Σ_i (d_{1,i} + d_{2,i}) long, d_1 and d_2 the "
+    "distances to the closest and second closest "
+    "point (the fraction is hard to read in our copy: this is the bound of a closed tour, for "
+    "which it is true)",
     method="float64",
     cases=point_sets,
     measure=lambda points, bound=printed_bound: measure_path(points, bound),
@@ -104,13 +120,17 @@ neighbour. Nothing else changes in the proof: both ends together count for 2 max
     amended=statement(
         "Thm 10 (path) amended",
         "Thm 10",
-        "a path through N points is at least ½ Σ_i (d_{1,i} + d_{2,i}) less half of the two largest d_{2,i} long",
+        "a path through N points is at least ½ Σ_i (d_{1,i} + d_{2,i}) less half of the two "
+        "largest d_{2,i} long",
         method="float64",
         cases=point_sets,
         measure=lambda points, bound=amended_bound: measure_path(points, bound),
         show=lambda points: f"np.array({[list(p) for p in points]})",
-        control=Control("the ends counted as the others", case=lambda: _THREE, breaks={"bound": printed_bound}),
-        proof="Twice the length is the sum over the points of the lengths of their edges on the path. A point inside has two edges, to "
+        control=Control(
+            "the ends counted as the others", case=lambda: _THREE, breaks={"bound": printed_bound}
+        ),
+        proof="Twice the length is the sum over the points of the lengths of their edges on the "
+        "path. A point inside has two edges, to "
         "different points: at least d_1 + d_2. An end has one: at least d_1.",
     ),
 )
@@ -138,19 +158,26 @@ def measure_order(case: tuple[int, int, int], order: Callable[[int], float] = or
 
     k, at, seed = case
     rng, sizes = np.random.default_rng([k, at, seed]), np.repeat(SIZES, TRIALS)
-    found: Any = linregress(np.log(sizes), np.log([mean_distances(k, int(n), rng, at) for n in sizes]))
-    return Check(float(found.slope), order(k), "=", 4 * float(found.stderr), {"k*": k, "closest": at})
+    found: Any = linregress(
+        np.log(sizes), np.log([mean_distances(k, int(n), rng, at) for n in sizes])
+    )
+    return Check(
+        float(found.slope), order(k), "=", 4 * float(found.stderr), {"k*": k, "closest": at}
+    )
 
 
 DISTANCES = statement(
     "Thm 10 (distances)",
     "Thm 10",
-    "N points of a k*-dimensional distribution are N^{−1/k*} away from the closest and second closest on average, up to a factor",
+    "N points of a k*-dimensional distribution are N^{−1/k*} away from the closest and second "
+    "closest on average, up to a factor",
     method="float64",
     cases=lambda rng, draws: itertools.product((1, 2, 3), (1, 2), range(1 + draws // 40)),
     measure=measure_order,
     show=lambda case: f"k, closest, seed = {case}",
-    control=Control("N^{−1}, in the plane", case=lambda: (2, 1, 0), breaks={"order": lambda k: -1.0}),
+    control=Control(
+        "N^{−1}, in the plane", case=lambda: (2, 1, 0), breaks={"order": lambda k: -1.0}
+    ),
     narrower="uniform on flat tori, k* = 1, 2, 3, N = 500 to 4,000",
 )
 

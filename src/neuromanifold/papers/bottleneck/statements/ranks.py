@@ -37,18 +37,24 @@ _INFINITE_DEPTH = 2**60
 
 
 def deepened(case: Case, extra: int) -> Case:
-    """The same function on the sample with `extra` layers more, which carry the narrowest representation, shifted to be positive."""
+    """The same function on the sample with `extra` layers more, which carry the narrowest
+    representation, shifted to be positive.
+    """
     through = passage(case.net, case.params, case.x)
     at = int(np.argmin(case.net.widths))
     here = [*through.activations, through.preactivations[-1]][at]
     k, shift = here.shape[1], np.full(here.shape[1], float(np.abs(here).max()) + 1.0)
     weights = [np.asarray(p.weight) for p in case.params]
     biases = [
-        np.zeros(len(W)) if p.bias is None else np.asarray(p.bias) for W, p in zip(weights, case.params, strict=True)
+        np.zeros(len(W)) if p.bias is None else np.asarray(p.bias)
+        for W, p in zip(weights, case.params, strict=True)
     ]
     same, none = np.eye(k), np.zeros(k)
     if at == len(weights):
-        weights, biases = [*weights, *[same] * extra], [*biases[:-1], biases[-1] + shift, *[none] * (extra - 1), -shift]
+        weights, biases = (
+            [*weights, *[same] * extra],
+            [*biases[:-1], biases[-1] + shift, *[none] * (extra - 1), -shift],
+        )
     else:
         back = biases[at] - weights[at] @ shift
         weights = [*weights[:at], *[same] * extra, *weights[at:]]
@@ -57,17 +63,26 @@ def deepened(case: Case, extra: int) -> Case:
 
 
 def cost_per_layer(case: Case) -> tuple[float, float]:
-    """What a further layer costs in the long run, and by how much the deepened networks miss the function."""
+    """What a further layer costs in the long run, and by how much the deepened networks miss the
+    function.
+    """
     short, long = deepened(case, 4), deepened(case, 12)
     before = outputs(case.net, case.params, case.x)
     missed = max(float(np.abs(outputs(d.net, d.params, d.x) - before).max()) for d in (short, long))
     return (long.squared_norm - short.squared_norm) / 8, missed / (1 + float(np.abs(before).max()))
 
 
-def integer_networks(rng: np.random.Generator, draws: int, slopes: tuple[float, ...] = SLOPES) -> Iterator[Case]:
-    """Networks with integer weights and biases, of every shape of widths 1 to 3 in one to three layers, then larger ones."""
+def integer_networks(
+    rng: np.random.Generator, draws: int, slopes: tuple[float, ...] = SLOPES
+) -> Iterator[Case]:
+    """Networks with integer weights and biases, of every shape of widths 1 to 3 in one to three
+    layers, then larger ones.
+    """
     shapes = [w for depth in (1, 2, 3) for w in itertools.product((1, 2, 3), repeat=depth + 1)]
-    shapes += [tuple(int(w) for w in rng.integers(1, 6, size=int(rng.integers(3, 7)))) for _ in range(draws)]
+    shapes += [
+        tuple(int(w) for w in rng.integers(1, 6, size=int(rng.integers(3, 7))))
+        for _ in range(draws)
+    ]
     for index, widths in enumerate(shapes):
         weights = [rng.integers(-2, 3, size=(b, a)) for a, b in itertools.pairwise(widths)]
         biases = [rng.integers(-1, 2, size=len(W)) for W in weights]
@@ -76,7 +91,9 @@ def integer_networks(rng: np.random.Generator, draws: int, slopes: tuple[float, 
 
 
 def exact_rank(case: Case) -> int:
-    """Rank_J on the sample of a network with dyadic weights and slopes, whose Jacobians are exact: the rank of integer matrices."""
+    """Rank_J on the sample of a network with dyadic weights and slopes, whose Jacobians are
+    exact: the rank of integer matrices.
+    """
     import flint
 
     J = passage(case.net, case.params, case.x).jacobian() * 2.0**case.net.depth
@@ -86,11 +103,16 @@ def exact_rank(case: Case) -> int:
 
 
 def measure_sandwich_below(case: Case, least: Callable[[Case], int] = exact_rank) -> Check:
-    """Rank_J, exactly, against the cost per layer of networks for f; and at finite depth the bound whose limit it is."""
+    """Rank_J, exactly, against the cost per layer of networks for f; and at finite depth the
+    bound whose limit it is.
+    """
     rank = least(case)
     long, (per_layer, _) = deepened(case, 12), cost_per_layer(case)
     norm, L = long.squared_norm, long.net.depth
-    bound = max(linear_cost(singular_values(J), L) for J in passage(long.net, long.params, long.x).jacobian())
+    bound = max(
+        linear_cost(singular_values(J), L)
+        for J in passage(long.net, long.params, long.x).jacobian()
+    )
     return worst(
         [
             compare(rank, "<=", per_layer, 64 * EPS * norm),
@@ -106,11 +128,16 @@ def narrowest(case: Case) -> int:
 
 
 def measure_sandwich_above(case: Case, inner: Callable[[Case], int] = narrowest) -> Check:
-    """The cost per layer against the inner dimension of the factorisation through the narrowest layer."""
+    """The cost per layer against the inner dimension of the factorisation through the narrowest
+    layer.
+    """
     per_layer, missed = cost_per_layer(case)
     k, norm = inner(case), deepened(case, 12).squared_norm
     return worst(
-        [compare(per_layer, "<=", k, 64 * EPS * norm), compare(missed, "=", 0.0, 64 * EPS * (1 + norm))],
+        [
+            compare(per_layer, "<=", k, 64 * EPS * norm),
+            compare(missed, "=", 0.0, 64 * EPS * (1 + norm)),
+        ],
         case.hypotheses | {"inner dimension": k},
     )
 
@@ -118,8 +145,16 @@ def measure_sandwich_above(case: Case, inner: Callable[[Case], int] = narrowest)
 def composed(f: Case, g: Case) -> Case:
     """f∘g as one network: the output layer of g and the first of f multiply into one."""
     first, last = f.params[0], g.params[-1]
-    weights = [*(p.weight for p in g.params[:-1]), first.weight @ last.weight, *(p.weight for p in f.params[1:])]
-    biases = [*(p.bias for p in g.params[:-1]), first.weight @ last.bias + first.bias, *(p.bias for p in f.params[1:])]
+    weights = [
+        *(p.weight for p in g.params[:-1]),
+        first.weight @ last.weight,
+        *(p.weight for p in f.params[1:]),
+    ]
+    biases = [
+        *(p.bias for p in g.params[:-1]),
+        first.weight @ last.bias + first.bias,
+        *(p.bias for p in f.params[1:]),
+    ]
     return network(weights, g.x, slope=f.slope, biases=biases, kind=f.kind)
 
 
@@ -141,7 +176,13 @@ def added(f: Case, g: Case) -> Case:
             joined = np.vstack([p.weight, q.weight]) if index == 0 else block
             biases.append(None if p.bias is None else np.concatenate([p.bias, q.bias]))
         weights.append(joined)
-    return network(weights, f.x, slope=f.slope, biases=None if f.params[0].bias is None else biases, kind=f.kind)
+    return network(
+        weights,
+        f.x,
+        slope=f.slope,
+        biases=None if f.params[0].bias is None else biases,
+        kind=f.kind,
+    )
 
 
 def small_matrices(values: tuple[int, ...] = (-1, 0, 1)) -> np.ndarray:
@@ -164,20 +205,29 @@ def squared_determinant(M: np.ndarray) -> np.ndarray:
 
 
 def network_pairs(rng: np.random.Generator, draws: int, compose: bool) -> Iterator[Any]:
-    """All pairs of 2 × 2 matrices (`None`), maps that annihilate each other, then integer networks to be composed, or added (ℝ⁴ → ℝ⁴)."""
+    """All pairs of 2 × 2 matrices (`None`), maps that annihilate each other, then integer
+    networks to be composed, or added (ℝ⁴ → ℝ⁴).
+    """
     yield None
     yield _annihilating(compose)
     for index in range(2 * draws + 16):
         slope = SLOPES[index % len(SLOPES)]
         inner, outer = (tuple(int(w) for w in rng.integers(1, 4, size=3)) for _ in range(2))
-        first, second = ((2, *inner, 3), (3, *outer, 2)) if compose else ((4, *inner, 4), (4, *outer, 4))
+        first, second = (
+            ((2, *inner, 3), (3, *outer, 2)) if compose else ((4, *inner, 4), (4, *outer, 4))
+        )
         x = rng.integers(-3, 4, size=(3, first[0]))
         g = _integer_network(rng, first, x, slope)
-        yield _integer_network(rng, second, outputs(g.net, g.params, g.x) if compose else x, slope), g
+        yield (
+            _integer_network(rng, second, outputs(g.net, g.params, g.x) if compose else x, slope),
+            g,
+        )
 
 
 def _annihilating(compose: bool) -> tuple[Case, Case]:
-    """Two maps of rank 1 with f∘g = 0, or of rank 4 with f + g = 0, in two layers at positive points."""
+    """Two maps of rank 1 with f∘g = 0, or of rank 4 with f + g = 0, in two layers at positive
+    points.
+    """
     if compose:
         g = network([[[1.0, 0.0]], [[1.0], [0.0]]], [[1.0, 2.0]], biases=[[0.0], [0.0, 0.0]])
         return network([[[0.0, 1.0]], [[1.0], [0.0]]], [[1.0, 0.0]], biases=[[1.0], [0.0, 0.0]]), g
@@ -186,8 +236,12 @@ def _annihilating(compose: bool) -> tuple[Case, Case]:
     return f, g
 
 
-def _integer_network(rng: np.random.Generator, widths: tuple[int, ...], x: Any, slope: float) -> Case:
-    weights = [rng.integers(-2, 3, size=(b, a)).astype(float) for a, b in itertools.pairwise(widths)]
+def _integer_network(
+    rng: np.random.Generator, widths: tuple[int, ...], x: Any, slope: float
+) -> Case:
+    weights = [
+        rng.integers(-2, 3, size=(b, a)).astype(float) for a, b in itertools.pairwise(widths)
+    ]
     biases = [rng.integers(-1, 2, size=len(W)).astype(float) for W in weights]
     return network(weights, x, slope=slope, biases=biases, kind="integer")
 
@@ -231,7 +285,9 @@ def known_rank(case: Case) -> int | None:
 
 
 def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: Any) -> Check:
-    """Ranks of all small matrices, exactly; of networks whose R⁽⁰⁾ is known the Rank_J of both together and the cost per layer."""
+    """Ranks of all small matrices, exactly; of networks whose R⁽⁰⁾ is known the Rank_J of both
+    together and the cost per layer.
+    """
     if case is None:
         A = small_matrices()
         rank = small_rank(A)
@@ -241,11 +297,16 @@ def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: A
     f, g = case
     ranks = known_rank(f), known_rank(g)
     if None in ranks:
-        return Check(0, 0, drops=inside("R⁽⁰⁾ of f or g is not known: Rank_J is below the narrowest layer"))
+        return Check(
+            0, 0, drops=inside("R⁽⁰⁾ of f or g is not known: Rank_J is below the narrowest layer")
+        )
     allowed = int(bound(*ranks))
     short, long = join(f, g, 4), join(f, g, 12)
     wanted = values(f, g)
-    missed = max(float(np.abs(outputs(both.net, both.params, both.x) - wanted).max()) for both in (short, long))
+    missed = max(
+        float(np.abs(outputs(both.net, both.params, both.x) - wanted).max())
+        for both in (short, long)
+    )
     norm = long.squared_norm
     return worst(
         [
@@ -258,7 +319,9 @@ def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: A
 
 
 def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] = len) -> Check:
-    """Networks for x ↦ Ax on [−1, 1]^d cost rank A a layer, and R(A; L)/L, below which none can go, has the same limit."""
+    """Networks for x ↦ Ax on [−1, 1]^d cost rank A a layer, and R(A; L)/L, below which none can
+    go, has the same limit.
+    """
     s, shape, seed, _ = case
     A = with_singular_values(s, shape, seed)
     x = np.array(list(itertools.product((-1.0, 1.0), repeat=shape[1])))
@@ -267,14 +330,21 @@ def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] =
     if k == 0:
         zero = representation_cost(A, _INFINITE_DEPTH)
         return Check(zero, 0.0, hypotheses={"rank": 0, "shape": str(shape)})
-    narrow = network([Vt[:k], U[:, :k] * root[:k]], x, slope=1.0, biases=[np.zeros(k), np.zeros(shape[0])])
+    narrow = network(
+        [Vt[:k], U[:, :k] * root[:k]], x, slope=1.0, biases=[np.zeros(k), np.zeros(shape[0])]
+    )
     upper = network(
         [Vt[:k], U[:, :k] * root[:k]],
         x,
-        biases=[np.full(k, 1.0 + math.sqrt(shape[1])), -(U[:, :k] * root[:k]) @ np.full(k, 1.0 + math.sqrt(shape[1]))],
+        biases=[
+            np.full(k, 1.0 + math.sqrt(shape[1])),
+            -(U[:, :k] * root[:k]) @ np.full(k, 1.0 + math.sqrt(shape[1])),
+        ],
     )
     per_layer, missed = cost_per_layer(upper)
-    wrong = float(np.abs(outputs(upper.net, upper.params, x) - outputs(narrow.net, narrow.params, x)).max())
+    wrong = float(
+        np.abs(outputs(upper.net, upper.params, x) - outputs(narrow.net, narrow.params, x)).max()
+    )
     lower = representation_cost(A, _INFINITE_DEPTH, rtol=RTOL) / _INFINITE_DEPTH
     rounding = 64 * EPS * (1 + upper.squared_norm)
     return worst(
@@ -288,14 +358,16 @@ def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] =
 
 
 _UPPER = (
-    "R⁽⁰⁾ is seen from above, as the cost per layer of explicit networks, and from below through Jacobians; "
+    "R⁽⁰⁾ is seen from above, as the cost per layer of explicit networks, and from below through "
+    "Jacobians; "
     "it is known exactly only where the two meet"
 )
 
 
 _EXPLICIT = "the cost per layer of explicit networks stands for R⁽⁰⁾"
 _KNOWN = (
-    "on functions whose R⁽⁰⁾ is known, Rank_J being the narrowest layer of a network; that of both together is enclosed"
+    "on functions whose R⁽⁰⁾ is known, Rank_J being the narrowest layer of a network; that of "
+    "both together is enclosed"
 )
 
 
@@ -344,7 +416,9 @@ STATEMENTS = (
         measure=lambda case, bound=composed_rank: _measure_pair(
             case, composed_through, composed_values, lambda A, B: A @ B, bound
         ),
-        show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
+        show=lambda case: (
+            "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+        ),
         narrower=_KNOWN,
         constructive=_EXPLICIT,
         control=Control(
@@ -362,7 +436,9 @@ STATEMENTS = (
         measure=lambda case, bound=added_rank: _measure_pair(
             case, added_through, added_values, lambda A, B: A + B, bound
         ),
-        show=lambda case: "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}",
+        show=lambda case: (
+            "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+        ),
         narrower=_KNOWN,
         constructive=_EXPLICIT,
         control=Control(

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.bottleneck import cost_expansion, log_plus
-from neuromanifold.papers.bottleneck.statements.cases import EPS, compare, network, outputs, statement, worst
+from neuromanifold.papers.bottleneck.statements.cases import (
+    EPS,
+    compare,
+    network,
+    outputs,
+    statement,
+    worst,
+)
 from neuromanifold.papers.bottleneck.statements.cost import (
     Spectrum,
     expansion,
@@ -18,7 +25,11 @@ from neuromanifold.papers.bottleneck.statements.cost import (
     with_singular_values,
 )
 from neuromanifold.papers.bottleneck.statements.first import first_bound, kept
-from neuromanifold.papers.bottleneck.statements.ranks import small_matrices, small_rank, squared_determinant
+from neuromanifold.papers.bottleneck.statements.ranks import (
+    small_matrices,
+    small_rank,
+    squared_determinant,
+)
 from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.statement import Control
 
@@ -37,14 +48,19 @@ def measure_sign(case: Spectrum, limit: Callable[[np.ndarray], float] = second) 
     correction = depth * (linear_cost(values, depth) - len(s) * depth - first_bound(values))
     rounding = 64 * EPS * depth**2 * (1 + linear_cost(values, depth))
     hypotheses = {"rank": len(s), "depth": depth}
-    return worst([compare(correction, ">=", 0.0, rounding), compare(limit(A), ">=", 0.0, 64 * EPS)], hypotheses)
+    return worst(
+        [compare(correction, ">=", 0.0, rounding), compare(limit(A), ">=", 0.0, 64 * EPS)],
+        hypotheses,
+    )
 
 
 Pair = tuple[np.ndarray, np.ndarray] | None
 
 
 def invertible_pairs(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
-    """All pairs of invertible 2 × 2 matrices over −1, 0, 1 (`None`), then pairs that share the k-dimensional space between them."""
+    """All pairs of invertible 2 × 2 matrices over −1, 0, 1 (`None`), then pairs that share the
+    k-dimensional space between them.
+    """
     yield None
     for index in range(4 * draws):
         d = 2 + index % 3
@@ -70,32 +86,50 @@ def added_second(f: Any, g: Any) -> Any:
 def _seconds(matrices: np.ndarray) -> Any:
     """½‖log₊AᵀA‖² = 2 Σ log² s of a stack of matrices."""
     s = np.linalg.svd(matrices, compute_uv=False)
-    return 2 * np.sum(np.log(np.where(s > 1e-10 * s[..., :1], s, 1.0), where=s > 0, out=np.zeros_like(s)) ** 2, axis=-1)
+    return 2 * np.sum(
+        np.log(np.where(s > 1e-10 * s[..., :1], s, 1.0), where=s > 0, out=np.zeros_like(s)) ** 2,
+        axis=-1,
+    )
 
 
 def _log_rounding(*matrices: np.ndarray) -> float:
-    """What rounding does to log s through the eigenvalues of AᵀA: eps times the squared condition."""
+    """What rounding does to log s through the eigenvalues of AᵀA: eps times the squared
+    condition.
+    """
     spectra = [kept(M) for M in matrices]
-    return 64 * EPS * sum(len(s) * float(s[0] / s[-1]) ** 2 * (1 + abs(math.log(s[-1]))) for s in spectra)
+    return (
+        64
+        * EPS
+        * sum(len(s) * float(s[0] / s[-1]) ** 2 * (1 + abs(math.log(s[-1]))) for s in spectra)
+    )
 
 
 def measure_root(case: Pair) -> Check:
     if case is None:
         A = small_matrices()[small_rank(small_matrices()) == 2].astype(float)
         values = _seconds(A)
-        excess = np.sqrt(_seconds(A[:, None] @ A[None])) - composed_root(values[:, None], values[None])
+        excess = np.sqrt(_seconds(A[:, None] @ A[None])) - composed_root(
+            values[:, None], values[None]
+        )
         hypotheses = {"matrices": "all invertible over −1, 0, 1"}
         return Check(float(excess.max()), 0.0, "<=", 64 * EPS * 8, hypotheses, cases=excess.size)
     A, B = case
     hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": len(kept(A))}
-    left, right = math.sqrt(second(A @ B)), float(composed_root(float(_seconds(A)), float(_seconds(B))))
+    left, right = (
+        math.sqrt(second(A @ B)),
+        float(composed_root(float(_seconds(A)), float(_seconds(B)))),
+    )
     additive = abs(first_bound(kept(A @ B)) - first_bound(kept(A)) - first_bound(kept(B))) < 1e-8
     drops = outside("R⁽¹⁾ does not add", when=not additive)
-    return compare(left, "<=", right, _log_rounding(A, B, A @ B), hypotheses=hypotheses, drops=drops)
+    return compare(
+        left, "<=", right, _log_rounding(A, B, A @ B), hypotheses=hypotheses, drops=drops
+    )
 
 
 def orthogonal_pairs(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
-    """All pairs of 2 × 2 matrices over −1, 0, 1 (`None`), then pairs with orthogonal row and column spaces."""
+    """All pairs of 2 × 2 matrices over −1, 0, 1 (`None`), then pairs with orthogonal row and
+    column spaces.
+    """
     yield None
     for index in range(4 * draws):
         d = 2 + index % 3
@@ -115,17 +149,27 @@ def measure_added_second(case: Pair) -> Check:
         excess = (_seconds(both.astype(float)) - added_second(values[:, None], values[None]))[adds]
         drops = outside("R⁽⁰⁾ or R⁽¹⁾ does not add", parts=int((~adds).sum()))
         hypotheses = {"matrices": "all over −1, 0, 1"}
-        return Check(float(excess.max()), 0.0, "<=", 64 * EPS * 8, hypotheses, drops, cases=len(excess))
+        return Check(
+            float(excess.max()), 0.0, "<=", 64 * EPS * 8, hypotheses, drops, cases=len(excess)
+        )
     A, B = case
     left, right = second(A + B), float(added_second(float(_seconds(A)), float(_seconds(B))))
-    return compare(left, "<=", right, _log_rounding(A, B, A + B), hypotheses={"matrices": f"{len(A)} × {len(A)}"})
+    return compare(
+        left,
+        "<=",
+        right,
+        _log_rounding(A, B, A + B),
+        hypotheses={"matrices": f"{len(A)} × {len(A)}"},
+    )
 
 
 Positive = tuple[np.ndarray, np.ndarray, np.ndarray, int]
 
 
 def positive_maps(rng: np.random.Generator, draws: int) -> Iterator[Positive]:
-    """(B, Q, V, L): A = Q exp(B) Vᵀ with exp(pB) ≥ 0 for every p, on the cone V·orthant, so that every AᵖΩ is completely positive."""
+    """(B, Q, V, L): A = Q exp(B) Vᵀ with exp(pB) ≥ 0 for every p, on the cone V·orthant, so that
+    every AᵖΩ is completely positive.
+    """
     for b, L in itertools.product((-1.0, 0.0, 0.7), (1, 2, 5, 40)):
         yield np.array([[b]]), np.eye(1), np.eye(1), L
     for index in range(draws):
@@ -142,8 +186,12 @@ def second_of_linear(A: np.ndarray, depth: int) -> float:
     return expansion(A, depth)
 
 
-def measure_second_of_linear(case: Positive, printed: Callable[[np.ndarray, int], float] = second_of_linear) -> Check:
-    """The balanced factors A^{1/L} stay nonnegative on Ω, so a ReLU network has the cost of the linear one, whose 1/L term is R⁽²⁾."""
+def measure_second_of_linear(
+    case: Positive, printed: Callable[[np.ndarray, int], float] = second_of_linear
+) -> Check:
+    """The balanced factors A^{1/L} stay nonnegative on Ω, so a ReLU network has the cost of the
+    linear one, whose 1/L term is R⁽²⁾.
+    """
     B, Q, V, depth = case
     values, basis = np.linalg.eigh(B)
     root = (basis * np.exp(values / depth)) @ basis.T
@@ -226,11 +274,14 @@ STATEMENTS = (
     statement(
         "P 4 (3)",
         "P 4",
-        "R⁽²⁾(x ↦ Ax; Ω) = ½‖log₊AᵀA‖² when AᵖΩ is completely positive of dimension rank A for all p in [0, 1]",
+        "R⁽²⁾(x ↦ Ax; Ω) = ½‖log₊AᵀA‖² when AᵖΩ is completely positive of dimension rank A for "
+        "all p in [0, 1]",
         method="float64",
         cases=positive_maps,
         measure=measure_second_of_linear,
-        show=lambda case: f"B, Q, V, L = {case[0].tolist()}, {case[1].tolist()}, {case[2].tolist()}, {case[3]}",
+        show=lambda case: (
+            f"B, Q, V, L = {case[0].tolist()}, {case[1].tolist()}, {case[2].tolist()}, {case[3]}"
+        ),
         narrower="A = Q exp(B) Vᵀ with B symmetric and nonnegative off its diagonal, Ω = V·orthant",
         control=Control(
             "twice R⁽²⁾",

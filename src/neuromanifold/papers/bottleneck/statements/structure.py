@@ -1,4 +1,6 @@
-"""`bottleneck`, the statements of Sec. 4 about layers; their measurements are in `layers`.   [bottleneck, Sec. 4]"""
+"""`bottleneck`, the statements of Sec. 4 about layers; their measurements are in `layers`.
+[bottleneck, Sec. 4]
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -21,9 +23,13 @@ _ONE_SMALLER = Control(
 )
 
 
-def _one_direction_less(net: MLP, params: Params, x: np.ndarray, *, rank: int, averaged: bool) -> PlanarityBound:
+def _one_direction_less(
+    net: MLP, params: Params, x: np.ndarray, *, rank: int, averaged: bool
+) -> PlanarityBound:
     """The values of one rank less, against the bound of this one."""
-    found, less = (planarity_bound(net, params, x, rank=k, averaged=averaged) for k in (rank, rank - 1))
+    found, less = (
+        planarity_bound(net, params, x, rank=k, averaged=averaged) for k in (rank, rank - 1)
+    )
     return replace(found, values=less.values)
 
 
@@ -32,7 +38,8 @@ def _show_far(case: Case) -> str:
         return show(case)
     square = round(1 / float(case.params[0].weight[1, 1]) ** 2)
     return (
-        "from fractions import Fraction\nfrom neuromanifold.papers.bottleneck.statements.layers import far_point\n"
+        "from fractions import Fraction\nfrom neuromanifold.papers.bottleneck.statements.layers "
+        "import far_point\n"
         f"case = far_point({len(case.x)}, Fraction(1, {square}), {float(case.x[0, 0])})"
     )
 
@@ -40,7 +47,8 @@ def _show_far(case: Case) -> str:
 THM6 = statement(
     "Thm 6",
     "Thm 6",
-    "‖θ‖² ≤ kL + c₁ and rank Jf(x) = k: some semi-orthogonal U_l, V_l have Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ "
+    "‖θ‖² ≤ kL + c₁ and rank Jf(x) = k: some semi-orthogonal U_l, V_l have Σ ‖W_l − U_lV_{l-1}ᵀ‖² "
+    "+ ‖b_l‖² ≤ "
     "c₁ − 2 log|Jf(x)|₊",
     method="float64",
     cases=networks,
@@ -51,13 +59,15 @@ THM6 = statement(
 THM6_LAYERS = statement(
     "Thm 6 (layers)",
     "Thm 6",
-    "for every p in (0, 1) at least (1 − p)L layers have ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ (c₁ − 2 log|Jf(x)|₊)/(pL)",
+    "for every p in (0, 1) at least (1 − p)L layers have ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ (c₁ − 2 "
+    "log|Jf(x)|₊)/(pL)",
     method="float64",
     cases=layers.several_layers,
     measure=layers.measure_layer_count,
     show=show,
     control=Control(
-        "two thirds of the bound, at two layers of weight 4: it is passed by the second largest only",
+        "two thirds of the bound, at two layers of weight 4: it is passed by the second largest "
+        "only",
         case=lambda: network([[[4.0]], [[4.0]]], [[1.0]]),
         breaks={"share": lambda total, m: layers.layer_share(total, m) / 1.5},
     ),
@@ -65,22 +75,28 @@ THM6_LAYERS = statement(
 CARRIED = statement(
     "Thm 6 (shared V) amended",
     "Thm 6",
-    "with one V_l a layer, Σ ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊ for slopes in [0, 1]: carry "
+    "with one V_l a layer, Σ ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊ for slopes in [0, "
+    "1]: carry "
     "V_l forward from the row space of Jf(x)",
     method="float64",
     cases=layers.nonnegative_slopes,
     measure=layers.measure_carried,
     show=show,
     control=_ONE_SMALLER,
-    proof="Let V_0 be a basis of the row space of Jf(x), and D_lW_lV_{l-1} = V_lP_l the polar decomposition, D_l the "
-    "slopes at x, D_L = 1. Then JfV_0 = V_LP_L⋯P_1, so Π det P_l = |Jf|₊. Where D_l has zeros V_l has zero rows, "
-    "elsewhere W_lV_{l-1} = D_l⁻¹V_lP_l with D_l⁻¹ ≥ 1, so Tr V_lᵀW_lV_{l-1} ≥ Tr P_l ≥ k + log det P_l. Hence Σ "
-    "‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² = Σ ‖W_l‖² + ‖b_l‖² + k − 2 Tr V_lᵀW_lV_{l-1} ≤ ‖θ‖² − kL − 2 log|Jf|₊.",
+    proof="Let V_0 be a basis of the row space of Jf(x), and D_lW_lV_{l-1} = V_lP_l the polar "
+    "decomposition, D_l the "
+    "slopes at x, D_L = 1. Then JfV_0 = V_LP_L⋯P_1, so Π det P_l = |Jf|₊. Where D_l has zeros V_l "
+    "has zero rows, "
+    "elsewhere W_lV_{l-1} = D_l⁻¹V_lP_l with D_l⁻¹ ≥ 1, so Tr V_lᵀW_lV_{l-1} ≥ Tr P_l ≥ k + log "
+    "det P_l. Hence Σ "
+    "‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² = Σ ‖W_l‖² + ‖b_l‖² + k − 2 Tr V_lᵀW_lV_{l-1} ≤ ‖θ‖² − kL − 2 "
+    "log|Jf|₊.",
 )
 SHARED = statement(
     "Thm 6 (shared V)",
     "Thm 6",
-    "the main text's form with one semi-orthonormal V_l a layer, σ_a with a in (−1, 1): Σ ‖W_l − V_lV_{l-1}ᵀ‖² "
+    "the main text's form with one semi-orthonormal V_l a layer, σ_a with a in (−1, 1): Σ ‖W_l − "
+    "V_lV_{l-1}ᵀ‖² "
     "≤ c₁ − 2 log|Jf(x)|₊",
     method="float64",
     cases=layers.one_neuron_wide,
@@ -101,12 +117,14 @@ theorem holds here.
 FORWARD = replace(
     CARRIED,
     id="Thm 6 (proof's factors) amended",
-    says="with factors carried forward from the row space of Jf(x), slopes in [0, 1], the sum stays within the budget",
+    says="with factors carried forward from the row space of Jf(x), slopes in [0, 1], the sum "
+    "stays within the budget",
 )
 APPENDIX = statement(
     "Thm 6 (proof's factors)",
     "Thm 6",
-    "the appendix's U_l, V_{l-1}, from the SVD of W_l projected onto the row space of J(α̃_l → f) and the "
+    "the appendix's U_l, V_{l-1}, from the SVD of W_l projected onto the row space of J(α̃_l → f) "
+    "and the "
     "image of Jα_{l-1}, stay within the budget",
     method="float64",
     cases=layers.appendix_cases,
@@ -142,11 +160,14 @@ TRACE = statement(
 UNBIASED_TRACE = statement(
     "trace (without biases)",
     "trace",
-    "Tr Θ(x, x) = Σ_l ‖α_{l-1}(x)‖² ‖J(α̃_l → f)(x)‖²_F, as the appendix prints it, for the networks of the "
+    "Tr Θ(x, x) = Σ_l ‖α_{l-1}(x)‖² ‖J(α̃_l → f)(x)‖²_F, as the appendix prints it, for the "
+    "networks of the "
     "setup, which have biases",
     method="exact",
     cases=layers.biased_traces,
-    measure=lambda case, formula=layers.trace_formula: layers.measure_trace(case, bias=False, formula=formula),
+    measure=lambda case, formula=layers.trace_formula: layers.measure_trace(
+        case, bias=False, formula=formula
+    ),
     show=show,
     control=Control(
         "twice the sum: (1, 1) without biases, f = x",
@@ -170,7 +191,8 @@ which it is.
 THM7 = statement(
     "Thm 7",
     "Thm 7",
-    "balanced, ‖θ‖² ≤ kL + c₁, rank Jf(x) = k, Tr Θ(x, x) ≤ cL: Σ_l ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}} "
+    "balanced, ‖θ‖² ≤ kL + c₁, rank Jf(x) = k, Tr Θ(x, x) ≤ cL: Σ_l ‖α_{l-1}(x)‖² ≤ c·max{1, "
+    "e^{c₁/k}} "
     "L/(k|Jf(x)|₊^{2/k})",
     method="float64",
     cases=layers.balanced_networks,
@@ -178,16 +200,20 @@ THM7 = statement(
     show=show,
     narrower=_WELL_POSED,
     control=Control(
-        "not balanced: f = x as 11/10 and then 10/11", case=lambda: network([[[1.1]], [[1 / 1.1]]], [[1.0]])
+        "not balanced: f = x as 11/10 and then 10/11",
+        case=lambda: network([[[1.1]], [[1 / 1.1]]], [[1.0]]),
     ),
 )
 THM7_LAYERS = statement(
     "Thm 7 (layers)",
     "Thm 7",
-    "and for every p in (0, 1) at least (1 − p)L layers have ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}}/(p k|Jf(x)|₊^{2/k})",
+    "and for every p in (0, 1) at least (1 − p)L layers have ‖α_{l-1}(x)‖² ≤ c·max{1, "
+    "e^{c₁/k}}/(p k|Jf(x)|₊^{2/k})",
     method="float64",
     cases=layers.balanced_chains,
-    measure=lambda case, share=layers.layer_share: layers.measure_activations(case, layers=True, share=share),
+    measure=lambda case, share=layers.layer_share: layers.measure_activations(
+        case, layers=True, share=share
+    ),
     show=show,
     narrower=_WELL_POSED,
     control=Control(
@@ -217,14 +243,18 @@ POINTWISE = statement(
 COR8 = statement(
     "Cor 8",
     "Cor 8",
-    "balanced, (1/N) Tr Θ(X, X) ≤ cL, rank Jf(x_i) = k: for every p in (0, 1) at least (1 − p)L layers have "
+    "balanced, (1/N) Tr Θ(X, X) ≤ cL, rank Jf(x_i) = k: for every p in (0, 1) at least (1 − p)L "
+    "layers have "
     "s_{k+1}(α̃_l(X)/√N) ≤"
-    " √(c₁ − 2 log|Jf(x)|₊)·(√((1/N) Σ_i c·max{1, e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})) + √p)/(p√L); the x of the first factor, left "
+    " √(c₁ − 2 log|Jf(x)|₊)·(√((1/N) Σ_i c·max{1, e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})) + √p)/(p√L); the "
+    "x of the first factor, left "
     "open, is read as any of the x_i, as Thm 6 allows",
     method="float64",
     cases=layers.planar_cases,
     draws=20,
-    measure=lambda case, bound=planarity_bound: layers.measure_planarity(case, averaged=True, bound=bound),
+    measure=lambda case, bound=planarity_bound: layers.measure_planarity(
+        case, averaged=True, bound=bound
+    ),
     show=_show_far,
     narrower=_WELL_POSED,
     control=Control(

@@ -1,4 +1,6 @@
-"""`bottleneck`, the statements of Theorem 3; their measurements are in `first`.   [bottleneck, Thm 3]"""
+"""`bottleneck`, the statements of Theorem 3; their measurements are in `first`.
+[bottleneck, Thm 3]
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -23,12 +25,15 @@ _TWICE = (np.array([[2.0]]), np.ones((1, 1)))
 MAIN = statement(
     "Thm 3",
     _ROW,
-    "R⁽¹⁾(f) ≥ 2 log|Jf(x)|₊ where rank Jf(x) = R⁽⁰⁾(f): ‖θ‖² − kL ≥ 2 log|Jf(x)|₊ for all θ, x and k = rank Jf(x)",
+    "R⁽¹⁾(f) ≥ 2 log|Jf(x)|₊ where rank Jf(x) = R⁽⁰⁾(f): ‖θ‖² − kL ≥ 2 log|Jf(x)|₊ for all θ, x "
+    "and k = rank Jf(x)",
     method="float64",
     cases=first.networks,
     measure=first.measure_first,
     show=show,
-    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)),
+    control=Control(
+        "slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)
+    ),
 )
 FINITE = statement(
     "Thm 3 (finite depth)",
@@ -38,7 +43,9 @@ FINITE = statement(
     cases=first.networks,
     measure=first.measure_finite,
     show=show,
-    control=Control("slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)),
+    control=Control(
+        "slopes outside (−1, 1): σ(z) = 3z on the left", case=lambda: chain(1.0, 2, -1.0, slope=3.0)
+    ),
 )
 COMPOSITION = statement(
     "Thm 3 (1)",
@@ -58,15 +65,19 @@ COMPOSITION = statement(
 STACKED = statement(
     "Thm 3 (1, lemma) amended",
     _ROW,
-    "R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂) when g(Ω) is completely positive: rotated into the orthant, it "
+    "R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂) when g(Ω) is completely positive: rotated into the "
+    "orthant, it "
     "passes the ReLU",
     method="float64",
     cases=first.nonnegative_pairs,
     measure=first.measure_stacked,
     show=first.show_matrices,
     constructive="the stacked network's ‖θ‖² stands for R(f∘g), those of f and g for their costs",
-    control=Control("f = g = x on [−1, 1]: the ReLU between them cuts", case=lambda: (_SIGNED, _SIGNED)),
-    proof="Where g(Ω) lies in the orthant the ReLU between the two networks does nothing: the stacked one is f∘g, and the norms add.",
+    control=Control(
+        "f = g = x on [−1, 1]: the ReLU between them cuts", case=lambda: (_SIGNED, _SIGNED)
+    ),
+    proof="Where g(Ω) lies in the orthant the ReLU between the two networks does nothing: the "
+    "stacked one is f∘g, and the norms add.",
 )
 LEMMA = statement(
     "Thm 3 (1, lemma)",
@@ -77,7 +88,8 @@ LEMMA = statement(
     measure=first.measure_lemma,
     show=lambda case: (
         "from fractions import Fraction\n"
-        f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on {_domain(case)}"
+        f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on "
+        f"{_domain(case)}"
     ),
     control=Control(
         "a third of the right side",
@@ -97,15 +109,18 @@ cᵢ(σ(aᵢ + bᵢ) − σ(bᵢ − aᵢ)) ≤ √2 Σ |cᵢ|·|(aᵢ, bᵢ)|, 
 WITHOUT_BIASES = statement(
     "Thm 3 (2) amended",
     _ROW,
-    "R⁽¹⁾(f + g) ≤ R⁽¹⁾(f) + R⁽¹⁾(g) when R⁽⁰⁾(f + g) = R⁽⁰⁾(f) + R⁽⁰⁾(g), for networks without biases",
+    "R⁽¹⁾(f + g) ≤ R⁽¹⁾(f) + R⁽¹⁾(g) when R⁽⁰⁾(f + g) = R⁽⁰⁾(f) + R⁽⁰⁾(g), for networks without "
+    "biases",
     method="float64",
     cases=first.without_biases,
     measure=first.measure_parallel,
     show=first.show_matrices,
-    narrower="networks side by side at every depth, of which the statement is the limit, and linear maps",
+    narrower="networks side by side at every depth, of which the statement is the limit, and "
+    "linear maps",
     constructive="‖θ‖² of the networks side by side stands for R(f + g)",
     control=Control("output biases: f = g = ½", case=lambda: (Fraction(1, 2), Fraction(1, 2))),
-    proof="Side by side, first layers stacked, last ones joined, blocks between: R(f + g; L) ≤ R(f; L) + R(g; L) at every depth. Subtract "
+    proof="Side by side, first layers stacked, last ones joined, blocks between: R(f + g; L) ≤ "
+    "R(f; L) + R(g; L) at every depth. Subtract "
     "(R⁽⁰⁾(f) + R⁽⁰⁾(g))L and let L grow.",
 )
 SUM = statement(
@@ -116,7 +131,8 @@ SUM = statement(
     cases=first.sums,
     measure=first.measure_sum,
     show=first.show_matrices,
-    narrower="on functions whose R⁽¹⁾ is known: constants of size at most 1, linear maps on completely positive domains",
+    narrower="on functions whose R⁽¹⁾ is known: constants of size at most 1, linear maps on "
+    "completely positive domains",
     control=Control("ranks that do not add: f = g = x", case=lambda: (np.eye(1), np.eye(1))),
     confirm=first.confirm_constants,
     route="dynamic programme over the last four layers",
@@ -150,23 +166,29 @@ EXCHANGED = statement(
     "with the kernels (1 − l/L)P + (l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊",
     method="float64",
     cases=first.constructions,
-    measure=lambda case, weights=first.exchanged_weights: first.measure_interpolation(case, weights),
+    measure=lambda case, weights=first.exchanged_weights: first.measure_interpolation(
+        case, weights
+    ),
     show=first.show_construction,
     control=Control(
         "the printed weights",
         case=lambda: (*_TWICE, 3),
         breaks={"weights": first.printed_weights},
     ),
-    proof="On each singular direction ‖θ‖² − L is Σ (κ_l/κ_{l-1} − 1) with κ from 1 to s² in equal steps, the left Riemann sum of ∫dκ/κ = "
+    proof="On each singular direction ‖θ‖² − L is Σ (κ_l/κ_{l-1} − 1) with κ from 1 to s² in "
+    "equal steps, the left Riemann sum of ∫dκ/κ = "
     "2 log s, which it exceeds by (s² − 1)(1 − s⁻²)/L = (s − 1/s)²/L at most.",
 )
 INTERPOLATION = replace(
     EXCHANGED,
     id="Thm 3 (3, interpolation)",
     proof=NO_PROOF,
-    says="with the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊ (appendix, proof "
+    says="with the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊ "
+    "(appendix, proof "
     "of (3))",
-    measure=lambda case, rate=first.construction_rate: first.measure_interpolation(case, first.printed_weights, rate),
+    measure=lambda case, rate=first.construction_rate: first.measure_interpolation(
+        case, first.printed_weights, rate
+    ),
     confirm=first.confirm_interpolation,
     route="fractions",
     control=Control(

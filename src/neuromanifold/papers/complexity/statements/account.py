@@ -10,7 +10,13 @@ import numpy as np
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.papers.check import Check, inside
-from neuromanifold.papers.complexity.statements.cases import Network, Widths, architectures, random_widths, staged
+from neuromanifold.papers.complexity.statements.cases import (
+    Network,
+    Widths,
+    architectures,
+    random_widths,
+    staged,
+)
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.symmetry.account.equivalence import hidden_equivalence
 from neuromanifold.tangent.rank.certificate import certified_rank
@@ -19,10 +25,12 @@ PAPER = "complexity"
 
 
 def residual(inputs: int, outputs: int, active: int) -> int:
-    """D − d − s of one hidden layer with `active` ≥ 1 always-active neurons: (k − min(n_0, o))₊ (max(n_0, o) − k)₊.
+    """D − d − s of one hidden layer with `active` ≥ 1 always-active neurons: (k − min(n_0, o))₊
+    (max(n_0, o) − k)₊.
 
-    These neurons add an affine map VW x + …, and VW ranges over all matrices of rank ≤ k. While o ≤ k ≤ n_0, say, it ranges over
-    all o×n_0 of them, so that ker J has k(n_0 + 1 + o) − o n_0 dimensions there; GL(k) and translations account for k² + k.
+    These neurons add an affine map VW x + …, and VW ranges over all matrices of rank ≤ k. While o ≤
+    k ≤ n_0, say, it ranges over all o×n_0 of them, so that ker J has k(n_0 + 1 + o) − o n_0
+    dimensions there; GL(k) and translations account for k² + k.
     """
     low, high = sorted((inputs, outputs))
     return max(0, active - low) * max(0, high - active) if active else 0
@@ -30,7 +38,9 @@ def residual(inputs: int, outputs: int, active: int) -> int:
 
 @dataclass(frozen=True)
 class Shallow:
-    """One hidden layer of ReLUs of which `active` are always active and the others bend, their kinks amid the sample."""
+    """One hidden layer of ReLUs of which `active` are always active and the others bend, their
+    kinks amid the sample.
+    """
 
     inputs: int
     width: int
@@ -43,15 +53,21 @@ class Shallow:
         """A random one, on 30(n_0 + 1) samples."""
         rng = np.random.default_rng([self.seed, self.inputs, self.width, self.outputs, self.active])
         kinds = ("active",) * self.active + ("bent",) * (self.width - self.active)
-        return staged(rng, (self.inputs, self.width, self.outputs), (kinds,), 30 * (self.inputs + 1))
+        return staged(
+            rng, (self.inputs, self.width, self.outputs), (kinds,), 30 * (self.inputs + 1)
+        )
 
     def __str__(self) -> str:
-        return f"({self.inputs}, {self.width} | {self.outputs}), {self.active} neurons always active"
+        return (
+            f"({self.inputs}, {self.width} | {self.outputs}), {self.active} neurons always active"
+        )
 
 
 @dataclass(frozen=True)
 class Counted:
-    """D, the exact functional dimension d, and s, the dimension of the hidden equivalence's orbit, on one sample."""
+    """D, the exact functional dimension d, and s, the dimension of the hidden equivalence's
+    orbit, on one sample.
+    """
 
     parameters: int
     functional: int
@@ -66,12 +82,16 @@ class Counted:
 def counted(net: MLP, params: Any, x: np.ndarray) -> Counted:
     """D, d and s."""
     group = hidden_equivalence(net, params, x)
-    return Counted(net.n_params, certified_rank(group.problem, prove=False).rank, int(group.orbit_dimension()))
+    return Counted(
+        net.n_params, certified_rank(group.problem, prove=False).rank, int(group.orbit_dimension())
+    )
 
 
 @lru_cache(maxsize=512)
 def account(case: Shallow) -> tuple[Counted, bool]:
-    """D, d, s, and whether each bent neuron, and each pair, is told apart by more than n_0 + 2 samples in every way."""
+    """D, d, s, and whether each bent neuron, and each pair, is told apart by more than n_0 + 2
+    samples in every way.
+    """
     drawn = case.network
     on = drawn.signs.layers[0][:, case.active :] > 0
     differ = [on[:, i] ^ on[:, j] for i in range(on.shape[1]) for j in range(i)]
@@ -99,15 +119,23 @@ def _check(case: Shallow, right: int) -> Check:
 
 
 def favourable(inputs: int, outputs: int, active: int) -> bool:
-    """At most as many always-active neurons as the smaller of inputs and outputs, or at least as many as the larger."""
+    """At most as many always-active neurons as the smaller of inputs and outputs, or at least as
+    many as the larger.
+    """
     low, high = sorted((inputs, outputs))
     return not low < active < high
 
 
 def _closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourable) -> Check:
-    """Whether D = d + s, against the criterion: both ways, so that it names all favourable situations of this kind."""
+    """Whether D = d + s, against the criterion: both ways, so that it names all favourable
+    situations of this kind.
+    """
     found, check = account(case)[0], _check(case, 0)
-    return replace(check, left=int(found.left == 0), right=int(criterion(case.inputs, case.outputs, case.active)))
+    return replace(
+        check,
+        left=int(found.left == 0),
+        right=int(criterion(case.inputs, case.outputs, case.active)),
+    )
 
 
 def _with_residual(case: Shallow, left_over: Callable[[int, int, int], int] = residual) -> Check:
@@ -118,26 +146,32 @@ CLOSES = Statement(
     paper=PAPER,
     row="D = d + s",
     id="D = d + s",
-    says="in favourable situations the parameters are the functional dimension plus the dimension of the symmetries: with one "
-    "hidden layer, all kinks sampled and k always-active neurons exactly when k ≤ min(n_0, o) or k ≥ max(n_0, o)",
+    says="in favourable situations the parameters are the functional dimension plus the dimension "
+    "of the symmetries: with one "
+    "hidden layer, all kinks sampled and k always-active neurons exactly when k ≤ min(n_0, o) or "
+    "k ≥ max(n_0, o)",
     method="exact",
     cases=_shallow,
     measure=_closes,
     control=Control(
-        "(3, 2 | 1) with both neurons always active, where one dimension is left, called favourable",
+        "(3, 2 | 1) with both neurons always active, where one dimension is left, called "
+        "favourable",
         case=lambda: Shallow(3, 2, 1, 2),
         breaks={"criterion": lambda *_: True},
     ),
     draws=20,
-    narrower="the paper does not say which situations are favourable: this is our criterion; s counts neurons of one sign "
-    "pattern (4.1), not linear relations between patterns, which add directions where a sample does not tell all bent neurons apart",
+    narrower="the paper does not say which situations are favourable: this is our criterion; s "
+    "counts neurons of one sign "
+    "pattern (4.1), not linear relations between patterns, which add directions where a sample "
+    "does not tell all bent neurons apart",
     show=str,
 )
 RESIDUAL = Statement(
     paper=PAPER,
     row="D = d + s",
     id="D = d + s (where it does not close)",
-    says="with k always-active neurons in one hidden layer D = d + s + (k − min(n_0, o))₊ (max(n_0, o) − k)₊",
+    says="with k always-active neurons in one hidden layer D = d + s + (k − min(n_0, o))₊ "
+    "(max(n_0, o) − k)₊",
     method="exact",
     cases=_shallow,
     measure=_with_residual,
@@ -148,7 +182,8 @@ RESIDUAL = Statement(
     ),
     draws=20,
     source="ours",
-    narrower="samples that tell all bent neurons apart: elsewhere linear relations between patterns add directions, and s leaves "
+    narrower="samples that tell all bent neurons apart: elsewhere linear relations between "
+    "patterns add directions, and s leaves "
     "these out",
     show=str,
 )
@@ -183,12 +218,17 @@ LINEAR = Statement(
     paper=PAPER,
     row="D = d + s",
     id="D = d + s (linear)",
-    says="a generic deep linear network has D = d + s exactly when the running minima of the widths are n_0 or r from the left, n_d or r "
+    says="a generic deep linear network has D = d + s exactly when the running minima of the "
+    "widths are n_0 or r from the left, n_d or r "
     "from the right, r the smallest",
     method="exact",
     cases=_linear_cases,
     measure=_linear,
-    control=Control("(3, 2 | 1) counted as closing", case=lambda: (3, 2, 1), breaks={"allow": lambda widths: True}),
+    control=Control(
+        "(3, 2 | 1) counted as closing",
+        case=lambda: (3, 2, 1),
+        breaks={"allow": lambda widths: True},
+    ),
     draws=20,
     source="ours",
     show=lambda widths: f'nm.MLP({widths}, "identity")',

@@ -1,4 +1,6 @@
-"""complexity, Sec. 4.1: the action of the hidden symmetry group, what commutes with the activation, and the generators of both."""
+"""complexity, Sec. 4.1: the action of the hidden symmetry group, what commutes with the
+activation, and the generators of both.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +31,9 @@ from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
 PAPER = "complexity"
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 64
-"""Roundings that a number goes through here, in units of ε times the condition numbers of the matrices applied."""
+"""Roundings that a number goes through here, in units of ε times the condition numbers of the
+matrices applied.
+"""
 
 Matrices = list[np.ndarray]
 
@@ -67,7 +71,9 @@ class Move:
 
 def _normal(rng: np.random.Generator, net: MLP) -> Params:
     pairs = zip(net.widths[:-1], net.widths[1:], strict=True)
-    return tuple(Layer(rng.standard_normal((out, fan_in)), rng.standard_normal(out)) for fan_in, out in pairs)
+    return tuple(
+        Layer(rng.standard_normal((out, fan_in)), rng.standard_normal(out)) for fan_in, out in pairs
+    )
 
 
 def _moves(rng: np.random.Generator, draws: int) -> Iterator[Move]:
@@ -78,11 +84,19 @@ def _moves(rng: np.random.Generator, draws: int) -> Iterator[Move]:
 
 
 def _distance(first: Params, second: Params) -> float:
-    pairs = [(a, b) for one, other in zip(first, second, strict=True) for a, b in zip(one, other, strict=True)]
-    return max(float(np.abs(a - b).max()) for a, b in pairs) / max(float(np.abs(a).max()) for a, _ in pairs)
+    pairs = [
+        (a, b)
+        for one, other in zip(first, second, strict=True)
+        for a, b in zip(one, other, strict=True)
+    ]
+    return max(float(np.abs(a - b).max()) for a, b in pairs) / max(
+        float(np.abs(a).max()) for a, _ in pairs
+    )
 
 
-def _action(move: Move, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul) -> Check:
+def _action(
+    move: Move, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
+) -> Check:
     """The largest of |g(hθ) − (gh)θ|, |gθ − printed|, |1θ − θ|, relative to the largest entry."""
     g, h = element(move.net, move.g), element(move.net, move.h)
     both = [product(a, b) for a, b in zip(move.g, move.h, strict=True)]
@@ -93,7 +107,13 @@ def _action(move: Move, product: Callable[[np.ndarray, np.ndarray], np.ndarray] 
         _distance(unit(move.params), move.params),
     )
     tolerance = ROUNDING * EPS * move.condition
-    return Check(found, 0.0, "=", tolerance, hypotheses={"hidden layers": len(move.g), "widest": max(move.net.widths)})
+    return Check(
+        found,
+        0.0,
+        "=",
+        tolerance,
+        hypotheses={"hidden layers": len(move.g), "widest": max(move.net.widths)},
+    )
 
 
 def _one_move() -> Move:
@@ -106,12 +126,15 @@ ACTION = Statement(
     paper=PAPER,
     row="4.1",
     id="4.1 (action)",
-    says="g·(W_l, b_l) = (g_l W_l g_{l-1}⁻¹, g_l b_l) is an action of Π GL(n_l): g·(h·θ) = (gh)·θ, 1·θ = θ",
+    says="g·(W_l, b_l) = (g_l W_l g_{l-1}⁻¹, g_l b_l) is an action of Π GL(n_l): g·(h·θ) = "
+    "(gh)·θ, 1·θ = θ",
     method="float64",
     cases=_moves,
     measure=_action,
     control=Control(
-        "the factors in the wrong order: g·(h·θ) against (hg)·θ", case=_one_move, breaks={"product": lambda g, h: h @ g}
+        "the factors in the wrong order: g·(h·θ) against (hg)·θ",
+        case=_one_move,
+        breaks={"product": lambda g, h: h @ g},
     ),
     show=lambda move: f"widths {move.net.widths}, g = {[m.tolist() for m in move.g]}",
 )
@@ -165,7 +188,8 @@ def _commuting(rng: np.random.Generator, draws: int) -> Iterator[Commuting]:
             net = MLP(SHAPE, activation)
             params = _normal(rng, net)
             if "always-active" in kind:
-                # Biases that keep all neurons but the first of each layer active on a sample of this size.
+                # Biases that keep all neurons but the first of each layer active on a sample of
+                # this size.
                 params = (
                     Layer(params[0].weight, params[0].bias + np.array([0, 20, 20])),
                     Layer(params[1].weight, params[1].bias + np.array([0, 200, 200])),
@@ -174,12 +198,18 @@ def _commuting(rng: np.random.Generator, draws: int) -> Iterator[Commuting]:
             if "one sign pattern" in kind:
                 params = tuple(map(_last_like_the_second, params[:2])) + params[2:]
             yield Commuting(
-                kind, net, params, rng.uniform(-2, 2, (12, 2)), [_matrix(rng, kind, n) for n in SHAPE[1:-1]]
+                kind,
+                net,
+                params,
+                rng.uniform(-2, 2, (12, 2)),
+                [_matrix(rng, kind, n) for n in SHAPE[1:-1]],
             )
 
 
 def _last_like_the_second(layer: Layer) -> Layer:
-    """The last of three neurons nearly twice the second: the signs of both agree but on a thin set."""
+    """The last of three neurons nearly twice the second: the signs of both agree but on a thin
+    set.
+    """
     weight, bias = layer.weight.copy(), layer.bias.copy()
     weight[2] += 2000 * weight[1]
     bias[2] += 2000 * bias[1]
@@ -208,9 +238,15 @@ def _equivalence(case: Commuting) -> Check:
     scale = max(_size(case.params, case.x), _size(moved, case.x))
     found = float(np.abs(case.net(moved, case.x) - case.net(case.params, case.x)).max()) / scale
     condition = float(np.prod([np.linalg.cond(g) for g in case.g]))
-    agree = [True] if "always-active" not in case.kind else [m[1:].all() for m in fixed_active(case, moved)]
+    agree = (
+        [True]
+        if "always-active" not in case.kind
+        else [m[1:].all() for m in fixed_active(case, moved)]
+    )
     if "one sign pattern" in case.kind:
-        agree = [bool((on[:, 1] == on[:, 2]).all()) for on in activity(case.net, case.params, case.x)]
+        agree = [
+            bool((on[:, 1] == on[:, 2]).all()) for on in activity(case.net, case.params, case.x)
+        ]
     return Check(
         found,
         0.0,
@@ -232,7 +268,9 @@ def _sheared() -> Commuting:
     net = MLP(SHAPE)
     shear = np.eye(3)
     shear[0, 1] = 0.5
-    return Commuting("ReLU: a shear", net, _normal(rng, net), rng.uniform(-2, 2, (12, 2)), [shear, shear])
+    return Commuting(
+        "ReLU: a shear", net, _normal(rng, net), rng.uniform(-2, 2, (12, 2)), [shear, shear]
+    )
 
 
 EQUIVALENCE = Statement(
@@ -264,15 +302,23 @@ def pattern_classes(case: Network) -> Classes:
     return found
 
 
-def equivalence_fields(case: Network, classes: Callable[[Network], Classes] = pattern_classes) -> Fields:
-    """The Lie algebra of H_eq ⊆ G_hid on the sample: neurons of one sign pattern mix freely, gl(m) for each layer and pattern.
+def equivalence_fields(
+    case: Network, classes: Callable[[Network], Classes] = pattern_classes
+) -> Fields:
+    """The Lie algebra of H_eq ⊆ G_hid on the sample: neurons of one sign pattern mix freely, gl(m)
+    for each layer and pattern.
 
-    Where m neurons have one sign pattern, σ(z) = s(x)z for all of them, and g ∈ GL(m) near 1 commutes with it on X: always-active and
+    Where m neurons have one sign pattern, σ(z) = s(x)z for all of them, and g ∈ GL(m) near 1
+    commutes with it on X: always-active and
     always-inactive neurons are two of the patterns.   [complexity, Def 4.1]
     """
     layout = Layout(case.net)
     pairs = [
-        (layer, i, j) for layer, groups in enumerate(classes(case)) for group in groups for i in group for j in group
+        (layer, i, j)
+        for layer, groups in enumerate(classes(case))
+        for group in groups
+        for i in group
+        for j in group
     ]
     return join(case.net, [mixing(layout, layer, i, j, 1.0, 1.0) for layer, i, j in pairs])
 
@@ -289,7 +335,11 @@ def _generators(case: Network, fields: Callable[[Network], Fields] = equivalence
     return Check(
         case.changes(fields(case)),
         0,
-        hypotheses={"hidden layers": case.net.depth - 1, "outputs": case.net.widths[-1], "fixed": sum(case.fixed)},
+        hypotheses={
+            "hidden layers": case.net.depth - 1,
+            "outputs": case.net.widths[-1],
+            "fixed": sum(case.fixed),
+        },
     )
 
 
@@ -299,7 +349,9 @@ def two_bent() -> Network:
 
 
 def first_two_mixed(case: Network) -> Fields:
-    """The field that adds the second hidden neuron to the first: a symmetry where both are linear."""
+    """The field that adds the second hidden neuron to the first: a symmetry where both are
+    linear.
+    """
     return mixing(Layout(case.net), 0, 0, 1, 1.0, 1.0)
 
 
@@ -307,12 +359,17 @@ GENERATORS = Statement(
     paper=PAPER,
     row="4.1",
     id="4.1 (generators)",
-    says="every generator v of the hidden equivalence group on X is in the kernel of J: Jv = 0 (gl(m) for each layer "
+    says="every generator v of the hidden equivalence group on X is in the kernel of J: Jv = 0 "
+    "(gl(m) for each layer "
     "and sign pattern of m neurons)",
     method="exact",
     cases=all_statuses,
     measure=_generators,
-    control=Control("mixing two neurons that change their signs", case=two_bent, breaks={"fields": first_two_mixed}),
+    control=Control(
+        "mixing two neurons that change their signs",
+        case=two_bent,
+        breaks={"fields": first_two_mixed},
+    ),
     show=str,
 )
 
@@ -323,7 +380,9 @@ def all_as_one(case: Network) -> Classes:
 
 
 def commuting_dimension(case: Network) -> int:
-    """The dimension of {A : σ'(z(x))·Az(x) = Aσ(z(x)) for x ∈ X}, layer by layer: row i asks Σ_j A_ij (s_i − s_j)z_j = 0."""
+    """The dimension of {A : σ'(z(x))·Az(x) = Aσ(z(x)) for x ∈ X}, layer by layer: row i asks Σ_j
+    A_ij (s_i − s_j)z_j = 0.
+    """
     x, total = case.x.astype(np.int64).astype(object), 0
     for weight, bias in case.params[:-1]:
         z = x @ weight.astype(np.int64).astype(object).T + bias.astype(np.int64)
@@ -337,7 +396,9 @@ def commuting_dimension(case: Network) -> int:
 def _algebra(case: Network, classes: Callable[[Network], Classes] = pattern_classes) -> Check:
     squares = sum(len(group) ** 2 for groups in classes(case) for group in groups)
     return Check(
-        commuting_dimension(case), squares, hypotheses={"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
+        commuting_dimension(case),
+        squares,
+        hypotheses={"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)},
     )
 
 
@@ -352,17 +413,25 @@ ALGEBRA = Statement(
     paper=PAPER,
     row="4.1",
     id="4.1 (H_eq)",
-    says="the Lie algebra of the hidden equivalence group on X (Def 4.1) is gl(m) for each layer and each sign pattern "
+    says="the Lie algebra of the hidden equivalence group on X (Def 4.1) is gl(m) for each layer "
+    "and each sign pattern "
     "that m of its neurons share",
     method="exact",
     cases=_well_sampled,
     measure=_algebra,
-    control=Control("two neurons of different patterns taken for one", case=two_bent, breaks={"classes": all_as_one}),
+    control=Control(
+        "two neurons of different patterns taken for one",
+        case=two_bent,
+        breaks={"classes": all_as_one},
+    ),
     source="ours",
-    narrower="60 samples; a small X may admit more, since the condition is asked at its points only",
+    narrower="60 samples; a small X may admit more, since the condition is asked at its points "
+    "only",
     show=str,
     draws=20,
-    proof="A commutes at x exactly when A_ij(s_i(x) − s_j(x))z_j(x), summed over j, vanishes for every i. Where the "
+    proof="A commutes at x exactly when A_ij(s_i(x) − s_j(x))z_j(x), summed over j, vanishes for "
+    "every i. Where the "
     "patterns of i and j agree the "
-    "coefficient of A_ij is 0 for all x; where they differ, enough generic samples make the other columns independent.",
+    "coefficient of A_ij is 0 for all x; where they differ, enough generic samples make the other "
+    "columns independent.",
 )

@@ -1,4 +1,6 @@
-"""Cases of the complexity paper: all small architectures, and integer networks whose neurons have a chosen status on the sample."""
+"""Cases of the complexity paper: all small architectures, and integer networks whose neurons
+have a chosen status on the sample.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -19,7 +21,9 @@ from neuromanifold.tangent.rank.fields import Fields
 
 Widths = tuple[int, ...]
 Status = tuple[tuple[str, ...], ...]
-"""For each hidden layer what its neurons are on the sample: bent (both signs), active or inactive throughout."""
+"""For each hidden layer what its neurons are on the sample: bent (both signs), active or
+inactive throughout.
+"""
 KINDS = ("bent", "active", "inactive")
 
 
@@ -39,9 +43,13 @@ def random_widths(rng: np.random.Generator, hidden: int, widest: int) -> Widths:
 
 
 def roughly(widths: Widths) -> tuple[bool, bool]:
-    """Whether (i) n_l − 1 ≤ n_{l-1} for all layers l, and whether (ii) n_{l-1} − 1 ≤ n_l for all.   [complexity, Ass 3.1]"""
+    """Whether (i) n_l − 1 ≤ n_{l-1} for all layers l, and whether (ii) n_{l-1} − 1 ≤ n_l for
+    all.   [complexity, Ass 3.1]
+    """
     pairs = list(zip(widths[:-1], widths[1:], strict=True))
-    return all(after - 1 <= before for before, after in pairs), all(before - 1 <= after for before, after in pairs)
+    return all(after - 1 <= before for before, after in pairs), all(
+        before - 1 <= after for before, after in pairs
+    )
 
 
 def statuses(widths: Widths) -> Iterator[Status]:
@@ -81,10 +89,14 @@ class Network:
     @property
     def fixed(self) -> list[int]:
         """k_l: the neurons of each hidden layer that are always active or always inactive."""
-        return [int(k) for k in fixed_neurons(self.net, self.params, self.x, exact=True).fixed_by_layer]
+        return [
+            int(k) for k in fixed_neurons(self.net, self.params, self.x, exact=True).fixed_by_layer
+        ]
 
     def changes(self, fields: Fields) -> int:
-        """How many entries of J·v are not zero, v running over the fields at θ: zero when all are symmetries on the sample."""
+        """How many entries of J·v are not zero, v running over the fields at θ: zero when all
+        are symmetries on the sample.
+        """
         p = modular.random_prime()
         return int(np.count_nonzero(self.problem.products(p, fields.modulo(self.params, p))))
 
@@ -96,22 +108,33 @@ class Network:
         return J - p * (p < 2 * J)
 
     def __str__(self) -> str:
-        layers = ", ".join(f"nm.Layer(np.array({w.tolist()}), np.array({b.tolist()}))" for w, b in self.params)
-        return f"net, x = nm.MLP({self.net.widths}), np.array({self.x.tolist()})\nparams = ({layers})"
+        layers = ", ".join(
+            f"nm.Layer(np.array({w.tolist()}), np.array({b.tolist()}))" for w, b in self.params
+        )
+        return (
+            f"net, x = nm.MLP({self.net.widths}), np.array({self.x.tolist()})\nparams = ({layers})"
+        )
 
 
-def network(weights: Sequence[Sequence[Sequence[int]]], biases: Sequence[Sequence[int]], x: Sequence[int]) -> Network:
+def network(
+    weights: Sequence[Sequence[Sequence[int]]], biases: Sequence[Sequence[int]], x: Sequence[int]
+) -> Network:
     """A network written out, on inputs of one feature."""
-    params = tuple(Layer(np.array(w, float), np.array(b, float)) for w, b in zip(weights, biases, strict=True))
+    params = tuple(
+        Layer(np.array(w, float), np.array(b, float)) for w, b in zip(weights, biases, strict=True)
+    )
     widths = (len(weights[0][0]), *(len(w) for w in weights))
     return Network(MLP(widths), params, np.array(x, float)[:, None])
 
 
-def staged(rng: np.random.Generator, widths: Widths, status: Status, samples: int, *, size: int = 499) -> Network:
-    """A random integer network whose hidden neurons have this status on its random sample; no pre-activation is zero.
+def staged(
+    rng: np.random.Generator, widths: Widths, status: Status, samples: int, *, size: int = 499
+) -> Network:
+    """A random integer network whose hidden neurons have this status on its random sample; no
+    pre-activation is zero.
 
-    Weights are even and biases odd, so that a bias can put a kink between any two values of a neuron. A neuron whose input
-    is constant on the sample cannot be bent: it is made active.
+    Weights are even and biases odd, so that a bias can put a kink between any two values of a
+    neuron. A neuron whose input is constant on the sample cannot be bent: it is made active.
     """
     x = rng.integers(-2 * size, 2 * size + 1, (samples, widths[0]))
     a, params = x, []
@@ -121,14 +144,18 @@ def staged(rng: np.random.Generator, widths: Widths, status: Status, samples: in
         if layer == len(widths) - 2:
             bias = 2 * rng.integers(-size, size, out) + 1
         else:
-            bias = np.array([_bias(rng, v, kind, place) for v, kind, place in _placed(values, status[layer])])
+            bias = np.array(
+                [_bias(rng, v, kind, place) for v, kind, place in _placed(values, status[layer])]
+            )
         a = np.maximum(values + bias, 0)
         params.append(Layer(weight.astype(float), bias.astype(float)))
     return Network(MLP(widths), tuple(params), x.astype(float))
 
 
 def _placed(values: np.ndarray, kinds: tuple[str, ...]) -> Iterator[tuple[np.ndarray, str, float]]:
-    """Each neuron's values and status, and for the bent ones which quantile their kink is near: spread out, one after another."""
+    """Each neuron's values and status, and for the bent ones which quantile their kink is near:
+    spread out, one after another.
+    """
     bent = kinds.count("bent")
     for i, kind in enumerate(kinds):
         yield values[:, i], kind, (kinds[:i].count("bent") + 1) / (bent + 1)
@@ -137,15 +164,23 @@ def _placed(values: np.ndarray, kinds: tuple[str, ...]) -> Iterator[tuple[np.nda
 def _bias(rng: np.random.Generator, values: np.ndarray, kind: str, quantile: float) -> int:
     distinct = np.unique(values)
     if kind == "bent" and len(distinct) > 1:
-        place = int(np.clip(round(quantile * (len(distinct) - 1)) + rng.integers(-1, 2), 0, len(distinct) - 2))
+        place = int(
+            np.clip(
+                round(quantile * (len(distinct) - 1)) + rng.integers(-1, 2), 0, len(distinct) - 2
+            )
+        )
         return -int(distinct[place]) - 1
     margin = 2 * int(rng.integers(0, 50)) + 1
     return -int(values.max()) - margin if kind == "inactive" else -int(values.min()) + margin
 
 
-def random_network(rng: np.random.Generator, widths: Widths, samples: int, *, size: int = 499) -> Network:
+def random_network(
+    rng: np.random.Generator, widths: Widths, samples: int, *, size: int = 499
+) -> Network:
     """A network with random statuses, bent ones twice as likely as the others."""
-    kinds = [tuple(str(kind) for kind in rng.choice(KINDS, n, p=[0.5, 0.25, 0.25])) for n in widths[1:-1]]
+    kinds = [
+        tuple(str(kind) for kind in rng.choice(KINDS, n, p=[0.5, 0.25, 0.25])) for n in widths[1:-1]
+    ]
     return staged(rng, widths, tuple(kinds), samples, size=size)
 
 

@@ -37,9 +37,11 @@ PAPER = "complexity"
 
 
 def moved(case: Network, layer: int, i: int, j: int) -> Network:
-    """θ moved by a finite element of G_hid: the shear 1 + E_ij of a layer, or for i = j the doubling of neuron i.
+    """θ moved by a finite element of G_hid: the shear 1 + E_ij of a layer, or for i = j the
+    doubling of neuron i.
 
-    Both are integer on networks with even weights, and commute with ReLU where i and j have one sign pattern: z_i + z_j has it too.
+    Both are integer on networks with even weights, and commute with ReLU where i and j have one
+    sign pattern: z_i + z_j has it too.
     """
     params = [Layer(weight.copy(), bias.copy()) for weight, bias in case.params]
     into, out = params[layer], params[layer + 1].weight
@@ -62,23 +64,33 @@ def outputs(case: Network) -> np.ndarray:
 
 
 def critical_residual(J: np.ndarray) -> np.ndarray:
-    """An integer r with Jᵀr = 0: θ is critical for the squared error of y = f_θ(X) − r, and a minimum only when r = 0."""
+    """An integer r with Jᵀr = 0: θ is critical for the squared error of y = f_θ(X) − r, and a
+    minimum only when r = 0.
+    """
     import flint
 
     basis, nullity = flint.fmpz_mat(J.T.tolist()).nullspace()
-    columns = np.array([[int(basis[i, k]) for k in range(nullity)] for i in range(len(J))], object).reshape(
-        len(J), nullity
-    )
+    columns = np.array(
+        [[int(basis[i, k]) for k in range(nullity)] for i in range(len(J))], object
+    ).reshape(len(J), nullity)
     return columns.sum(axis=1) if nullity else np.zeros(len(J), int).astype(object)
 
 
-def _orbit_is_critical(case: Network, classes: Callable[[Network], Classes] = pattern_classes) -> Check:
-    """dim H_eqθ, if all its generators' finite elements lead to critical points of the same loss, else −1; against dim H_eq."""
+def _orbit_is_critical(
+    case: Network, classes: Callable[[Network], Classes] = pattern_classes
+) -> Check:
+    """dim H_eqθ, if all its generators' finite elements lead to critical points of the same
+    loss, else −1; against dim H_eq.
+    """
     fields, p = equivalence_fields(case, classes), modular.random_prime()
     orbit = modular_rank(fields.modulo(case.params, p), p)
     r, value = critical_residual(case.jacobian), outputs(case)
     pairs = [
-        (layer, i, j) for layer, groups in enumerate(classes(case)) for group in groups for i in group for j in group
+        (layer, i, j)
+        for layer, groups in enumerate(classes(case))
+        for group in groups
+        for i in group
+        for j in group
     ]
     critical = all(
         not (outputs(there) - value).any() and not (there.jacobian.astype(object).T @ r).any()
@@ -102,24 +114,30 @@ CRITICAL = Statement(
     paper=PAPER,
     row="4.2",
     id="4.2",
-    says="at a critical point with trivial stabiliser dim 𝒞 ≥ dim H_eq: the orbit of H_eq has that dimension and "
+    says="at a critical point with trivial stabiliser dim 𝒞 ≥ dim H_eq: the orbit of H_eq has "
+    "that dimension and "
     "consists of critical points",
     method="exact",
     cases=all_statuses,
     measure=_orbit_is_critical,
     control=Control(
-        "two neurons of different sign patterns taken for one", case=two_bent, breaks={"classes": all_as_one}
+        "two neurons of different sign patterns taken for one",
+        case=two_bent,
+        breaks={"classes": all_as_one},
     ),
-    narrower="squared error, at residuals r with Jᵀr = 0; of the orbit the shears 1 + E_ij and doublings that generate it",
+    narrower="squared error, at residuals r with Jᵀr = 0; of the orbit the shears 1 + E_ij and "
+    "doublings that generate it",
     show=str,
-    proof="Near θ the patterns on X do not change, so h ∈ H_eq near 1 satisfies F_{hθ'} = F_θ' on X for all θ' near θ: L(hθ') = L(θ'), and "
+    proof="Near θ the patterns on X do not change, so h ∈ H_eq near 1 satisfies F_{hθ'} = F_θ' on "
+    "X for all θ' near θ: L(hθ') = L(θ'), and "
     "∇L(hθ) = 0 with ∇L(θ). With trivial stabiliser the orbit has dimension dim H_eq.",
 )
 
 
 @dataclass(frozen=True)
 class Saddle:
-    """A linear network (n, h | n) at the critical point that fits the singular directions `kept` of diag(1, 2, …, n) and no other.
+    """A linear network (n, h | n) at the critical point that fits the singular directions `kept` of
+    diag(1, 2, …, n) and no other.
 
     `stretched` other than 1 multiplies W_2: no critical point any more.
     """
@@ -148,16 +166,23 @@ class Saddle:
 
 
 def _stays_critical(case: Saddle) -> Check:
-    """dim GL(h)θ, if θ is critical and so is where the shears and doublings that generate GL(h) lead, else −1.
+    """dim GL(h)θ, if θ is critical and so is where the shears and doublings that generate GL(h)
+    lead, else −1.
 
     Small integers, so nothing is rounded.
     """
     (first, _), (second, _) = case.params
-    h, units = len(case.kept), [(i, j) for i in range(len(case.kept)) for j in range(len(case.kept))]
+    h, units = (
+        len(case.kept),
+        [(i, j) for i in range(len(case.kept)) for j in range(len(case.kept))],
+    )
     elements = [np.eye(h) + np.eye(h)[:, [i]] @ np.eye(h)[[j]] for i, j in units]
     there = [(g @ first, second @ np.linalg.inv(g)) for g in (np.eye(h), *elements)]
     gradients = [_gradient(case, *pair) for pair in there]
-    moves = [np.concatenate([(E @ first).ravel(), (-second @ E).ravel()]) for E in (g - np.eye(h) for g in elements)]
+    moves = [
+        np.concatenate([(E @ first).ravel(), (-second @ E).ravel()])
+        for E in (g - np.eye(h) for g in elements)
+    ]
     orbit = integer_rank(np.array(moves).astype(np.int64))
     hypotheses = {"n": case.n, "h": h, "kept": str(case.kept)}
     critical = not any(gradient.any() for gradient in gradients)
@@ -165,23 +190,33 @@ def _stays_critical(case: Saddle) -> Check:
 
 
 def _gradient(case: Saddle, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """∇L of Σ‖W_2W_1x + … − y‖² by its formula: the biases are zero, and with symmetric inputs so are their parts."""
+    """∇L of Σ‖W_2W_1x + … − y‖² by its formula: the biases are zero, and with symmetric inputs
+    so are their parts.
+    """
     x, y = case.data
     residual = x @ (second @ first).T - y
-    parts = residual.T @ (x @ first.T), (residual @ second).T @ x, residual.sum(axis=0), (residual @ second).sum(axis=0)
+    parts = (
+        residual.T @ (x @ first.T),
+        (residual @ second).T @ x,
+        residual.sum(axis=0),
+        (residual @ second).sum(axis=0),
+    )
     return np.concatenate([2 * part.ravel() for part in parts])
 
 
 def _saddles(rng: np.random.Generator, draws: int) -> Iterator[Saddle]:
     for n in (1, 2, 3):
-        yield from (Saddle(n, kept) for h in range(1, n + 1) for kept in itertools.combinations(range(n), h))
+        yield from (
+            Saddle(n, kept) for h in range(1, n + 1) for kept in itertools.combinations(range(n), h)
+        )
 
 
 SADDLES = Statement(
     paper=PAPER,
     row="4.2",
     id="4.2 (saddles)",
-    says="a linear network (n, h | n) that fits h of n singular directions is at a critical point, and so is its orbit, "
+    says="a linear network (n, h | n) that fits h of n singular directions is at a critical "
+    "point, and so is its orbit, "
     "of dimension dim GL(h) = h²",
     method="exact",
     cases=_saddles,
@@ -243,7 +278,11 @@ def hidden_neurons(widths: Widths) -> int:
 
 def _scaling_orbit(case: Network) -> Check:
     orbit = ScalingGroup(case.net).orbit_dimension(case.params)
-    return Check(orbit, hidden_neurons(case.net.widths), hypotheses={"hidden layers": case.net.depth - 1, "N": orbit})
+    return Check(
+        orbit,
+        hidden_neurons(case.net.widths),
+        hypotheses={"hidden layers": case.net.depth - 1, "N": orbit},
+    )
 
 
 def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
@@ -256,7 +295,8 @@ ORBIT = Statement(
     paper=PAPER,
     row="4.3",
     id="4.3 (orbit)",
-    says="a generic ReLU network has an orbit of positive scalings of dimension N, the number of hidden neurons",
+    says="a generic ReLU network has an orbit of positive scalings of dimension N, the number of "
+    "hidden neurons",
     method="exact",
     cases=_orbit_cases,
     measure=_scaling_orbit,
@@ -264,7 +304,8 @@ ORBIT = Statement(
         "a neuron of (1, 2 | 1) without weights and bias",
         case=lambda: network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1]),
     ),
-    exhaustive="widths 1 to 3 with one or two hidden layers, widths 1 and 2 with three; for every architecture the hidden "
+    exhaustive="widths 1 to 3 with one or two hidden layers, widths 1 and 2 with three; for every "
+    "architecture the hidden "
     "biases are scaled by a diagonal matrix of rank N",
     show=str,
 )

@@ -17,16 +17,22 @@ PAPER = "complexity"
 LIMITS = {"univariate": 20.0, "bivariate": 60.0, "bivariate_100": 60.0, "energy": 400.0}
 """The mean functional dimension at initialisation is below this.   [complexity, Sec. 6]"""
 STRONG, WELL_BELOW, TYPICALLY = 0.7, 0.5, 0.5
-"""Our thresholds for the paper's words: a correlation, a ratio to the bound, a share of the snapshots."""
+"""Our thresholds for the paper's words: a correlation, a ratio to the bound, a share of the
+snapshots.
+"""
 RISE, LEVEL = 0.1, 0.1
-"""A rise is at least a tenth of the start; level means a later trend of at most a tenth of the rise."""
+"""A rise is at least a tenth of the start; level means a later trend of at most a tenth of the
+rise.
+"""
 MORE_RUNS = "more runs"
 """How the study's note begins where it took more runs than the paper."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One number of the study with what it was measured on; `again` is another measurement of the same thing."""
+    """One number of the study with what it was measured on; `again` is another measurement of
+    the same thing.
+    """
 
     what: str
     value: float | Interval
@@ -57,8 +63,12 @@ def percent(text: str) -> float:
     return float(text.removesuffix("%")) / 100
 
 
-def chosen(claims: Claims, figure: str, begins: str, *, more_runs: bool | None = None) -> list[dict[str, Any]]:
-    """The measurements of the claims of a figure that begin so; `more_runs` asks for (or excludes) runs beyond the paper's."""
+def chosen(
+    claims: Claims, figure: str, begins: str, *, more_runs: bool | None = None
+) -> list[dict[str, Any]]:
+    """The measurements of the claims of a figure that begin so; `more_runs` asks for (or
+    excludes) runs beyond the paper's.
+    """
     return [
         c["measured"]
         for c in claims
@@ -95,7 +105,8 @@ def interval(text: str) -> Interval | float:
 
 
 def of_runs(text: str, runs: int) -> Interval:
-    """The interval of the mean of so many runs, from `62.9 ± 2.8 (400)`: the same centre, √(400/runs) times as wide.
+    """The interval of the mean of so many runs, from `62.9 ± 2.8 (400)`: the same centre,
+    √(400/runs) times as wide.
 
     >>> print(of_runs("62.9 ± 2.8 (400)", 100))
     62.9 [57.3, 68.5]
@@ -107,21 +118,28 @@ def of_runs(text: str, runs: int) -> Interval:
 
 
 def _initial(name: str, runs: int, rank: str = "float32") -> Pick:
-    """The mean rank of initial networks, with the interval that the mean of the paper's number of runs has."""
+    """The mean rank of initial networks, with the interval that the mean of the paper's number
+    of runs has.
+    """
 
     def pick(claims: Claims) -> Iterator[Measured]:
         for claim in claims:
             if claim["figure"] == "Sec 6" and f"({name}," in claim["claim"] and claim["measured"]:
                 found = claim["measured"]
                 yield Measured(
-                    f"mean {rank} rank, {name}", of_runs(found[rank], runs), mean(found["exact"]), {"rank": rank}
+                    f"mean {rank} rank, {name}",
+                    of_runs(found[rank], runs),
+                    mean(found["exact"]),
+                    {"rank": rank},
                 )
 
     return pick
 
 
 def initial_statement(name: str, points: str, runs: int, **more: Any) -> Statement:
-    """The mean functional dimension of initial networks on one sample is below the paper's number."""
+    """The mean functional dimension of initial networks on one sample is below the paper's
+    number.
+    """
     limit = LIMITS[name]
     return Statement(
         paper=PAPER,
@@ -131,7 +149,9 @@ def initial_statement(name: str, points: str, runs: int, **more: Any) -> Stateme
         f"(rank in float32, mean of {runs} runs, as printed)",
         method="training",
         cases=_study(_initial(name, runs)),
-        measure=lambda case, bound=None: _check("<=", LIMITS[name] if bound is None else bound)(case),
+        measure=lambda case, bound=None: _check("<=", LIMITS[name] if bound is None else bound)(
+            case
+        ),
         show=str,
         control=Control(
             "half the bound, at the recorded mean",
@@ -146,13 +166,17 @@ INITIAL = (
     initial_statement("univariate", "100 points of [0, 1]", 45),
     initial_statement("bivariate", "the 20×20 points of the bivariate data", 60),
     initial_statement(
-        "bivariate_100", "10×10 points, the 100×371 matrix that is printed", 60, id="init (bivariate, 100 points)"
+        "bivariate_100",
+        "10×10 points, the 100×371 matrix that is printed",
+        60,
+        id="init (bivariate, 100 points)",
     ),
     Statement(
         paper=PAPER,
         row="init",
         id="init (bivariate, exact)",
-        says="on the 20×20 points the mean exact functional dimension of initial networks is above 60, by 400 networks",
+        says="on the 20×20 points the mean exact functional dimension of initial networks is "
+        "above 60, by 400 networks",
         method="training",
         cases=_study(_initial("bivariate", 400, "exact")),
         measure=lambda case, bound=LIMITS["bivariate"]: _check(">=", bound)(case),
@@ -170,9 +194,13 @@ INITIAL = (
 
 
 def steps(measured: dict[str, Any], rank: str = "float32") -> Iterator[Measured]:
-    """The differences of neighbouring means with Welch's 95 % intervals, from the simpler to the harder task."""
+    """The differences of neighbouring means with Welch's 95 % intervals, from the simpler to the
+    harder task.
+    """
     names = list(measured[rank])
-    for pair, text in zip(zip(names[:-1], names[1:], strict=True), measured.get(f"steps, {rank}", ()), strict=False):
+    for pair, text in zip(
+        zip(names[:-1], names[1:], strict=True), measured.get(f"steps, {rank}", ()), strict=False
+    ):
         label = f"{rank} rank: {pair[1]} − {pair[0]}"
         yield Measured(label, interval(text), 0.0, {"pair": " < ".join(pair), "rank": rank})
 
@@ -190,7 +218,9 @@ def turned(case: Measured) -> Measured:
     """The difference the other way round."""
     assert isinstance(case.value, Interval)
     found = case.value
-    return Measured(f"reversed, {case.what}", Interval(-found.estimate, -found.high, -found.low), case.again)
+    return Measured(
+        f"reversed, {case.what}", Interval(-found.estimate, -found.high, -found.low), case.again
+    )
 
 
 _DOWNWARDS = Control(
@@ -218,7 +248,8 @@ def order_statement(figure: str, says: str, **more: Any) -> Statement:
 
 FIGURE_2 = order_statement(
     "Fig 2",
-    "after training the mean functional dimension is ordered f1 < f2 < f3 (15 runs; 2,000 epochs, which the paper does not state): "
+    "after training the mean functional dimension is ordered f1 < f2 < f3 (15 runs; 2,000 epochs, "
+    "which the paper does not state): "
     "differences of neighbours with their 95 % intervals",
 )
 FIGURE_2_LONG = order_statement(
@@ -229,9 +260,13 @@ FIGURE_2_LONG = order_statement(
     source="ours",
 )
 FIGURE_3 = order_statement(
-    "Fig 3", "after training the mean functional dimension is lower for heating than for cooling load (10 runs)"
+    "Fig 3",
+    "after training the mean functional dimension is lower for heating than for cooling load (10 "
+    "runs)",
 )
-FIGURE_9 = order_statement("Fig 9", "after training the mean functional dimension is ordered g1 < g2 < g3 (20 runs)")
+FIGURE_9 = order_statement(
+    "Fig 9", "after training the mean functional dimension is ordered g1 < g2 < g3 (20 runs)"
+)
 
 
 @dataclass(frozen=True)
@@ -256,23 +291,31 @@ def _courses(figure: str) -> Callable[[Claims], Iterator[Course]]:
             for name, found in measured.items():
                 start, largest, end = (float(found[key]) for key in ("start", "largest", "end"))
                 trend = float(found["trend over the second half"])
-                yield from (Course(name, start, largest, end, trend, part) for part in ("rise", "level"))
+                yield from (
+                    Course(name, start, largest, end, trend, part) for part in ("rise", "level")
+                )
 
     return pick
 
 
 def course_check(course: Course) -> Check:
-    """Rise: (largest − start)/start ≥ 0.1. Level: the trend over the second half is at most 0.1 of the rise."""
+    """Rise: (largest − start)/start ≥ 0.1. Level: the trend over the second half is at most 0.1
+    of the rise.
+    """
     rise = course.largest - course.start
     hypotheses = {"data": course.name, "part": course.part}
     if course.part == "rise":
         return Check(rise / course.start, RISE, ">=", hypotheses=hypotheses)
     flat = outside("the course does not rise: nothing levels off", when=not rise)
-    return Check(course.trend / rise if rise else 0.0, LEVEL, "<=", hypotheses=hypotheses, drops=flat)
+    return Check(
+        course.trend / rise if rise else 0.0, LEVEL, "<=", hypotheses=hypotheses, drops=flat
+    )
 
 
 def _other_end(course: Course) -> Check:
-    """No rise is confirmed by an end below the start; no levelling by an end that is the largest value."""
+    """No rise is confirmed by an end below the start; no levelling by an end that is the largest
+    value.
+    """
     if course.part == "rise":
         return Check(course.end, course.start, ">=")
     return Check(course.end, course.largest - 0.05, "<=")
@@ -284,7 +327,8 @@ def course_statement(figure: str, **more: Any) -> Statement:
         paper=PAPER,
         row="Fig 2,3,9",
         id=f"{figure} (evolution)",
-        says="the functional dimension rises early in training, then levels off or slowly decreases",
+        says="the functional dimension rises early in training, then levels off or slowly "
+        "decreases",
         method="training",
         cases=StudyCases(PAPER, _courses(figure)),
         measure=course_check,
@@ -315,14 +359,17 @@ say how it scaled features and loads.""",
 
 
 def _decays(*, more_runs: bool) -> Pick:
-    """Differences of the means from the larger decay to the smaller: positive where decay lowers the rank."""
+    """Differences of the means from the larger decay to the smaller: positive where decay lowers
+    the rank.
+    """
     names = ("1e-4 − 1e-3", "0 − 1e-4", "0 − 1e-3")
 
     def pick(claims: Claims) -> Iterator[Measured]:
         for measured in chosen(claims, "Fig 4", "larger weight decay", more_runs=more_runs):
             found = measured.get("steps from large to small decay, exact", ())
             yield from (
-                Measured(name, interval(text), 0.0, {"pair": name}) for name, text in zip(names, found, strict=False)
+                Measured(name, interval(text), 0.0, {"pair": name})
+                for name, text in zip(names, found, strict=False)
             )
 
     return pick
@@ -330,7 +377,9 @@ def _decays(*, more_runs: bool) -> Pick:
 
 def _strong_decay(claims: Claims) -> Iterator[Measured]:
     """60 runs: 1e-3 against 1e-4 and against 0."""
-    return (case for case in _decays(more_runs=True)(claims) if case.hypotheses["pair"].endswith("1e-3"))
+    return (
+        case for case in _decays(more_runs=True)(claims) if case.hypotheses["pair"].endswith("1e-3")
+    )
 
 
 _REVERSED_DECAY = Control(
@@ -341,7 +390,8 @@ DECAY = Statement(
     paper=PAPER,
     row="Fig 4",
     id="Fig 4",
-    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 runs): differences with 95 % intervals",
+    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 "
+    "runs): differences with 95 % intervals",
     method="training",
     cases=_study(_decays(more_runs=False)),
     measure=_check(">=", 0.0),
@@ -352,7 +402,8 @@ STRONG_DECAY = Statement(
     paper=PAPER,
     row="Fig 4",
     id="Fig 4 (60 runs)",
-    says="with 60 runs the mean with decay 1e-3 lies below those with 1e-4 and 0, significantly (95 %); 1e-4 against 0 is undecided",
+    says="with 60 runs the mean with decay 1e-3 lies below those with 1e-4 and 0, significantly "
+    "(95 %); 1e-4 against 0 is undecided",
     method="training",
     cases=_study(_strong_decay),
     measure=_check(">=", 0.0),
@@ -368,12 +419,17 @@ def _overfit_cases(claims: Claims) -> Iterator[Measured]:
             last = max(epochs, key=int)
             gap = epochs[last]["data"] - epochs[last]["function"]
             yield Measured(
-                f"{name} at epoch {last}: r² on data − r² on function", gap, gap, {"data": name, "epoch": int(last)}
+                f"{name} at epoch {last}: r² on data − r² on function",
+                gap,
+                gap,
+                {"data": name, "epoch": int(last)},
             )
 
 
 def interpolation_gap() -> float:
-    """r² on the data less r² on the function for the broken line through the noisy data of f3: overfitting itself."""
+    """r² on the data less r² on the function for the broken line through the noisy data of f3:
+    overfitting itself.
+    """
     found, grid = data.load("f3"), np.linspace(0, 1, 501)
     order = np.argsort(found.x[:, 0])
     truth = printed_function("f3", grid[:, None])
@@ -385,7 +441,8 @@ OVERFITTING = Statement(
     paper=PAPER,
     row="Fig 1,7,8",
     id="Fig 7",
-    says="the learned functions do not overfit: r² on the data does not exceed r² against the noise-free function",
+    says="the learned functions do not overfit: r² on the data does not exceed r² against the "
+    "noise-free function",
     method="training",
     cases=_study(_overfit_cases),
     measure=_check("<=", 0.0),
@@ -396,4 +453,14 @@ OVERFITTING = Statement(
     show=str,
 )
 
-TRACKED = (FIGURE_2, FIGURE_2_LONG, COURSES[0], FIGURE_3, COURSES[1], FIGURE_9, COURSES[2], DECAY, STRONG_DECAY)
+TRACKED = (
+    FIGURE_2,
+    FIGURE_2_LONG,
+    COURSES[0],
+    FIGURE_3,
+    COURSES[1],
+    FIGURE_9,
+    COURSES[2],
+    DECAY,
+    STRONG_DECAY,
+)

@@ -32,7 +32,9 @@ PRIME = 2**61 - 1
 
 @dataclass(frozen=True)
 class Mix:
-    """A mixed ReLU–linear architecture: of the n_l neurons of hidden layer l the last `linear[l]` are linear.   [complexity, Def A.9]"""
+    """A mixed ReLU–linear architecture: of the n_l neurons of hidden layer l the last
+    `linear[l]` are linear.   [complexity, Def A.9]
+    """
 
     widths: Widths
     linear: tuple[int, ...]
@@ -45,13 +47,17 @@ class Mix:
     @property
     def net(self) -> MLP:
         """The network."""
-        layers = tuple(Mixed(relu=r, identity=a) for r, a in zip(self.relu, self.linear, strict=True))
+        layers = tuple(
+            Mixed(relu=r, identity=a) for r, a in zip(self.relu, self.linear, strict=True)
+        )
         return MLP(self.widths, layers)
 
     @property
     def group(self) -> SymmetryGroup:
         """H = Π D₊(n_l^R) × GL(n_l^L)."""
-        general: tuple[ContinuousGroup, ...] = (GeneralLinearGroup(self.net),) if any(self.linear) else ()
+        general: tuple[ContinuousGroup, ...] = (
+            (GeneralLinearGroup(self.net),) if any(self.linear) else ()
+        )
         return SymmetryGroup(self.net, (ScalingGroup(self.net), *general))
 
     @property
@@ -65,7 +71,9 @@ class Mix:
         return sum(self.relu) + sum(a**2 for a in self.linear)
 
     def __str__(self) -> str:
-        layers = ", ".join(f"nm.Mixed(relu={r}, identity={a})" for r, a in zip(self.relu, self.linear, strict=True))
+        layers = ", ".join(
+            f"nm.Mixed(relu={r}, identity={a})" for r, a in zip(self.relu, self.linear, strict=True)
+        )
         group = "GeneralLinearGroup" if any(self.linear) else "ScalingGroup"
         orbit = f"nm.symmetry.{group}(net).orbit_dimension(net.init(key=jax.random.key(0)))"
         return f"net = nm.MLP({self.widths}, ({layers},))\n{orbit}"
@@ -77,7 +85,8 @@ def _generic_orbit(widths: Widths, linear: tuple[int, ...]) -> int:
 
 
 def stated_dimension(case: Mix) -> int:
-    """Σ_{l=1}^{d-1} n_l^R + Σ_{l=1}^{d-1} (n_l^L)², as the proof has it; the print starts at l = 0, where n_0^R is not defined.
+    """Σ_{l=1}^{d-1} n_l^R + Σ_{l=1}^{d-1} (n_l^L)², as the proof has it; the print starts at l = 0,
+    where n_0^R is not defined.
 
     [complexity, Prop 4.5, A.10]
     """
@@ -108,7 +117,9 @@ def _mixed_cases(rng: np.random.Generator, draws: int) -> Iterator[Mix]:
 
 @cache
 def commutant_dimension(relu: int, linear: int) -> int:
-    """The dimension of {A : σ'(z)·Az = Aσ(z) for all z}: the Lie algebra of all matrices that commute with σ_{[1:k]}."""
+    """The dimension of {A : σ'(z)·Az = Aσ(z) for all z}: the Lie algebra of all matrices that
+    commute with σ_{[1:k]}.
+    """
     n = relu + linear
     rng = np.random.default_rng(n)
     sign = np.array(list(itertools.product((-1, 1), repeat=n)))
@@ -150,7 +161,8 @@ GROUP = Statement(
     paper=PAPER,
     row="4.5, A.10",
     id="4.5",
-    says="the hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² "
+    says="the hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R + "
+    "Σ_{l≥1} (n_l^L)² "
     "(printed from l = 0, where "
     "n_0^R is not defined: a misprint, the proof has l = 1)",
     method="exact",
@@ -159,12 +171,15 @@ GROUP = Statement(
     control=_FROM_ZERO,
     exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
     show=str,
-    proof="D₊(n_l^R) × GL(n_l^L) commutes with ReLU on the first neurons and with the identity on the others; its "
+    proof="D₊(n_l^R) × GL(n_l^L) commutes with ReLU on the first neurons and with the identity on "
+    "the others; its "
     "dimension is n_l^R + (n_l^L)².",
 )
 
 
-def _acts_by_equivalences(case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.group) -> Check:
+def _acts_by_equivalences(
+    case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.group
+) -> Check:
     """Jv = 0 for every generator v of H, at a random integer network that bends where it can."""
     rng = np.random.default_rng([0, *case.widths, *case.linear])
     base = staged(rng, case.widths, tuple(("bent",) * n for n in case.widths[1:-1]), 8, size=99)
@@ -176,7 +191,8 @@ ACTS = Statement(
     paper=PAPER,
     row="4.5, A.10",
     id="A.10 (equivalence)",
-    says="H = Π D₊(n_l^R) × GL(n_l^L) acts by equivalences on a mixed ReLU–linear network: Jv = 0 for its generators",
+    says="H = Π D₊(n_l^R) × GL(n_l^L) acts by equivalences on a mixed ReLU–linear network: Jv = 0 "
+    "for its generators",
     method="exact",
     cases=_mixed_cases,
     measure=_acts_by_equivalences,
@@ -185,7 +201,8 @@ ACTS = Statement(
         case=lambda: Mix((1, 2, 1), (0,)),
         breaks={"group": lambda case: Mix((1, 2, 1), (2,)).group},
     ),
-    narrower="infinitesimally, at one random integer θ and X each; finite elements in 4.1 (equivalence)",
+    narrower="infinitesimally, at one random integer θ and X each; finite elements in 4.1 "
+    "(equivalence)",
     show=str,
 )
 
@@ -193,7 +210,8 @@ DIMENSION = Statement(
     paper=PAPER,
     row="4.5, A.10",
     id="A.10 (dimension)",
-    says="dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has l = 1)",
+    says="dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has "
+    "l = 1)",
     method="exact",
     cases=_mixed_cases,
     measure=lambda case, formula=stated_dimension: _dimension_check(case, formula),
@@ -204,10 +222,12 @@ DIMENSION = Statement(
 
 
 def chained(widths: Widths) -> bool:
-    """For some m: n_l − 1 ≤ n_{l-1} for l ≤ m, and n_l ≤ n_{l+1} for m < l < d. Condition (i) is m = d − 1.
+    """For some m: n_l − 1 ≤ n_{l-1} for l ≤ m, and n_l ≤ n_{l+1} for m < l < d. Condition (i) is m
+    = d − 1.
 
-    Up to m the equations g_l (W_l | b_l) = (W_l g_{l-1} | b_l) give g_l = 1 one after the other from the input, as in the
-    paper's proof; beyond m the equations g_{l+1} W_{l+1} = W_{l+1} g_l do so from the output, where no bias helps.
+    Up to m the equations g_l (W_l | b_l) = (W_l g_{l-1} | b_l) give g_l = 1 one after the other
+    from the input, as in the paper's proof; beyond m the equations g_{l+1} W_{l+1} = W_{l+1} g_l do
+    so from the output, where no bias helps.
     """
     d = len(widths) - 1
     return any(
@@ -218,22 +238,32 @@ def chained(widths: Widths) -> bool:
 
 
 def stabiliser_at_least(widths: Widths) -> int:
-    """(n_l − n_{l-1} − 1)₊ (n_l − n_{l+1})₊ summed over layers: g_l = 1 + A with A(W_l | b_l) = 0 and W_{l+1}A = 0, at every θ."""
+    """(n_l − n_{l-1} − 1)₊ (n_l − n_{l+1})₊ summed over layers: g_l = 1 + A with A(W_l | b_l) =
+    0 and W_{l+1}A = 0, at every θ.
+    """
     triples = zip(widths[:-2], widths[1:-1], widths[2:], strict=True)
     return sum(max(0, n - before - 1) * max(0, n - after) for before, n, after in triples)
 
 
 def _stabiliser(widths: Widths) -> Check:
-    """The linear equations of the stabiliser are those of its Lie algebra: it is trivial exactly when that is zero."""
+    """The linear equations of the stabiliser are those of its Lie algebra: it is trivial exactly
+    when that is zero.
+    """
     case = Mix(widths, widths[1:-1])
     (first, second) = roughly(widths)
-    kind = {(True, True): "both", (True, False): "(i)", (False, True): "(ii)"}.get((first, second), "neither")
+    kind = {(True, True): "both", (True, False): "(i)", (False, True): "(ii)"}.get(
+        (first, second), "neither"
+    )
     hypotheses = {"hidden layers": len(case.linear), "condition": kind}
     return Check(case.dimension - case.orbit_dimension, 0, hypotheses=hypotheses)
 
 
-def _where(holds: Callable[[Widths], bool]) -> Callable[[np.random.Generator, int], Iterator[Widths]]:
-    """The architectures on which a condition holds: widths 1 to 4 with up to three hidden layers, then larger ones."""
+def _where(
+    holds: Callable[[Widths], bool],
+) -> Callable[[np.random.Generator, int], Iterator[Widths]]:
+    """The architectures on which a condition holds: widths 1 to 4 with up to three hidden
+    layers, then larger ones.
+    """
 
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
         yield from filter(holds, [*architectures([1, 2], 4), *architectures([3], 4)])
@@ -288,7 +318,8 @@ alone; so does the paper's own example (1, 5, 4, 3, 2 | 1), with a stabiliser of
         paper=PAPER,
         row="A.8",
         id="A.8 (chained)",
-        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ almost every θ has trivial stabiliser "
+        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ almost "
+        "every θ has trivial stabiliser "
         "(m = d − 1 is condition (i); m = 0 replaces (ii) by n_1 ≤ … ≤ n_d)",
         method="exact",
         cases=_where(chained),
@@ -296,9 +327,12 @@ alone; so does the paper's own example (1, 5, 4, 3, 2 | 1), with a stabiliser of
         control=_TOO_WIDE,
         exhaustive=_RANGE,
         show=_show_stabiliser,
-        proof="The stabiliser is given by g_l(W_l | b_l) = (W_l g_{l-1} | b_l), g_0 = g_d = 1. For l ≤ m, from the "
-        "input: if g_{l-1} = 1, then g_l fixes the n_{l-1} + 1 ≥ n_l columns of (W_l | b_l), which span ℝ^{n_l} "
-        "for almost all θ, so g_l = 1. For l > m, from the output: if g_{l+1} = 1, then W_{l+1} g_l = W_{l+1}, "
+        proof="The stabiliser is given by g_l(W_l | b_l) = (W_l g_{l-1} | b_l), g_0 = g_d = 1. "
+        "For l ≤ m, from the "
+        "input: if g_{l-1} = 1, then g_l fixes the n_{l-1} + 1 ≥ n_l columns of (W_l | b_l), "
+        "which span ℝ^{n_l} "
+        "for almost all θ, so g_l = 1. For l > m, from the output: if g_{l+1} = 1, then W_{l+1} "
+        "g_l = W_{l+1}, "
         "and W_{l+1}, of n_{l+1} ≥ n_l rows, is injective for almost all θ, so g_l = 1.",
     ),
 )
@@ -308,9 +342,13 @@ def _orbit(case: Mix) -> Check:
     return Check(case.orbit_dimension, case.dimension, hypotheses=_hypotheses(case))
 
 
-def _mixes_where(holds: Callable[[Widths], bool]) -> Callable[[np.random.Generator, int], Iterator[Mix]]:
+def _mixes_where(
+    holds: Callable[[Widths], bool],
+) -> Callable[[np.random.Generator, int], Iterator[Mix]]:
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Mix]:
-        small = filter(holds, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)])
+        small = filter(
+            holds, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)]
+        )
         yield from itertools.chain.from_iterable(map(mixes, small))
         drawn = (random_mix(rng, 4, 6) for _ in itertools.count())
         yield from itertools.islice((case for case in drawn if holds(case.widths)), draws)
@@ -318,8 +356,13 @@ def _mixes_where(holds: Callable[[Widths], bool]) -> Callable[[np.random.Generat
     return cases
 
 
-_MIXED_RANGE = "every mix of widths 1 to 4 with one hidden layer, 1 to 3 with two, 1 and 2 with three, at a random θ modulo 2⁶¹ − 1"
-_WIDE_ORBIT = Control("(1, (0, 3) | 1), which is not roughly monotonic", case=lambda: Mix((1, 3, 1), (3,)))
+_MIXED_RANGE = (
+    "every mix of widths 1 to 4 with one hidden layer, 1 to 3 with two, 1 and 2 with three, at a "
+    "random θ modulo 2⁶¹ − 1"
+)
+_WIDE_ORBIT = Control(
+    "(1, (0, 3) | 1), which is not roughly monotonic", case=lambda: Mix((1, 3, 1), (3,))
+)
 ORBITS = Statement(
     paper=PAPER,
     row="4.5, A.10",
@@ -339,7 +382,8 @@ ORBITS = Statement(
         paper=PAPER,
         row="4.5, A.10",
         id="A.10 (orbit, chained)",
-        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ dim Hθ = dim H for almost "
+        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ dim Hθ = "
+        "dim H for almost "
         "all θ",
         method="exact",
         cases=_mixes_where(chained),
@@ -347,7 +391,8 @@ ORBITS = Statement(
         control=_WIDE_ORBIT,
         exhaustive=_MIXED_RANGE,
         show=str,
-        proof="By A.8 (chained) the stabiliser of almost every θ in G_hid is trivial, so that in H ⊂ G_hid is (Lem "
+        proof="By A.8 (chained) the stabiliser of almost every θ in G_hid is trivial, so that in "
+        "H ⊂ G_hid is (Lem "
         "A.7), and dim Hθ = dim H − dim Stab.",
     ),
 )

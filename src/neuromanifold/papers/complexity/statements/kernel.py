@@ -1,4 +1,6 @@
-"""complexity, Sec. 3: the parameter count, rank J = rank JJᵀ, and which architectures are roughly monotonic."""
+"""complexity, Sec. 3: the parameter count, rank J = rank JJᵀ, and which architectures are
+roughly monotonic.
+"""
 
 import itertools
 import math
@@ -45,7 +47,11 @@ def _count_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
 
 
 def _count(widths: Widths, bias: bool = True) -> Check:
-    return Check(MLP(widths, bias=bias).n_params, parameter_count(widths), hypotheses={"layers": len(widths) - 1})
+    return Check(
+        MLP(widths, bias=bias).n_params,
+        parameter_count(widths),
+        hypotheses={"layers": len(widths) - 1},
+    )
 
 
 COUNT = Statement(
@@ -82,7 +88,9 @@ COUNT_NETWORKS = Statement(
     cases=lambda rng, draws: PRINTED_COUNTS,
     measure=_drawn_count,
     control=Control(
-        "the count for one input, asked of two", case=lambda: 2, breaks={"printed": {2: PRINTED_COUNTS[1]}}
+        "the count for one input, asked of two",
+        case=lambda: 2,
+        breaks={"printed": {2: PRINTED_COUNTS[1]}},
     ),
     exhaustive="the three networks",
     show=lambda inputs: f"nm.MLP(({inputs}, 10, 10, 10, 10, 1)).n_params",
@@ -105,7 +113,9 @@ def scalar_product(n: int) -> np.ndarray:
 
 
 def indefinite_form(n: int) -> np.ndarray:
-    """1, −1, 1, …: Σ ± x_i y_i, which vanishes on (1, 1), as the plain transpose over ℂ does on (1, i)."""
+    """1, −1, 1, …: Σ ± x_i y_i, which vanishes on (1, 1), as the plain transpose over ℂ does on
+    (1, i).
+    """
     return (-1) ** np.arange(n)
 
 
@@ -113,7 +123,9 @@ def _gram_rank(case: Network, form: Form = scalar_product) -> Check:
     """The rank of JJᵀ over the rationals, against the functional dimension by the modular route."""
     J = case.jacobian.astype(object)
     found = {"inputs": case.net.widths[0], "outputs": case.net.widths[-1], "layers": case.net.depth}
-    return Check(integer_rank(J * form(J.shape[1]) @ J.T), case.rank, hypotheses=found | {"rank": case.rank})
+    return Check(
+        integer_rank(J * form(J.shape[1]) @ J.T), case.rank, hypotheses=found | {"rank": case.rank}
+    )
 
 
 GRAM = Statement(
@@ -145,7 +157,9 @@ def _matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
 
 def _matrix_rank(M: np.ndarray, form: Form = scalar_product) -> Check:
     gram = M * form(M.shape[1]) @ M.T
-    return Check(integer_rank(gram), integer_rank(M), hypotheses={"rows": M.shape[0], "columns": M.shape[1]})
+    return Check(
+        integer_rank(gram), integer_rank(M), hypotheses={"rows": M.shape[0], "columns": M.shape[1]}
+    )
 
 
 MATRICES = Statement(
@@ -157,7 +171,9 @@ MATRICES = Statement(
     cases=_matrices,
     measure=_matrix_rank,
     control=Control(
-        "an indefinite form, M = (1, 1)", case=lambda: np.array([[1, 1]]), breaks={"form": indefinite_form}
+        "an indefinite form, M = (1, 1)",
+        case=lambda: np.array([[1, 1]]),
+        breaks={"form": indefinite_form},
     ),
     exhaustive="matrices of −1, 0, 1 up to 2×3 and 3×2",
     show=lambda M: f"M = np.array({M.tolist()})",
@@ -189,13 +205,20 @@ def computed_ranks(case: Offset) -> tuple[int, int]:
         return int(J), int(numerical_rank(ntk(LINE, THETA, case.x)))
     single = (Layer(np.ones((1, 1), np.float32), np.zeros(1, np.float32)),)
     kernel = np.linalg.svd(ntk(LINE, single, case.x.astype(np.float32)), compute_uv=False)
-    return int(single_precision_rank(LINE, single, case.x)), int((kernel > 2 * np.float32(2**-23) * kernel[0]).sum())
+    return int(single_precision_rank(LINE, single, case.x)), int(
+        (kernel > 2 * np.float32(2**-23) * kernel[0]).sum()
+    )
 
 
 def _floating(case: Offset) -> Check:
     rank, kernel = computed_ranks(case)
     exact = int(functional_dimension(LINE, THETA, case.x, exact=True))
-    hypotheses = {"precision": case.precision, "k": case.k, "exact rank": exact, "computed rank of J": rank}
+    hypotheses = {
+        "precision": case.precision,
+        "k": case.k,
+        "exact rank": exact,
+        "computed rank of J": rank,
+    }
     return Check(rank - kernel, 1, ">=", hypotheses=hypotheses)
 
 
@@ -203,11 +226,16 @@ FLOATING = Statement(
     paper=PAPER,
     row="3.3",
     id="3.3 (floating point)",
-    says="computed with the usual threshold the two ranks differ: J keeps a singular value whose square JJᵀ drops",
+    says="computed with the usual threshold the two ranks differ: J keeps a singular value whose "
+    "square JJᵀ drops",
     method="float64",
-    cases=lambda rng, draws: [Offset(k, precision) for precision, ks in BETWEEN.items() for k in ks],
+    cases=lambda rng, draws: [
+        Offset(k, precision) for precision, ks in BETWEEN.items() for k in ks
+    ],
     measure=_floating,
-    control=Control("well-separated inputs, k = 4: both ranks are 2", case=lambda: Offset(4, "float64")),
+    control=Control(
+        "well-separated inputs, k = 4: both ranks are 2", case=lambda: Offset(4, "float64")
+    ),
     exhaustive="f(x) = wx + b at 1 and 1 + 2^−k; float64: k = 25 … 47, float32: k = 11 … 19",
     source="THEORY",
     show=lambda case: f"x = np.array([[1.0], [1.0 + 2.0**-{case.k}]])  # {case.precision}",
@@ -216,7 +244,9 @@ FLOATING = Statement(
 
 def _monotonic(widths: Widths, examples: Mapping[Widths, bool] = ROUGHLY_MONOTONIC) -> Check:
     printed = examples.get(widths, any(roughly(widths)))
-    return Check(int(is_roughly_monotonic(widths)), int(printed), hypotheses={"layers": len(widths) - 1})
+    return Check(
+        int(is_roughly_monotonic(widths)), int(printed), hypotheses={"layers": len(widths) - 1}
+    )
 
 
 def _monotonic_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
@@ -229,7 +259,8 @@ MONOTONIC = Statement(
     paper=PAPER,
     row="Ass 3.1",
     id="Ass 3.1",
-    says="roughly monotonic means n_l − 1 ≤ n_{l-1} for all l, or n_{l-1} − 1 ≤ n_l for all l; (1, 5, 4, 3, 2 | 1) "
+    says="roughly monotonic means n_l − 1 ≤ n_{l-1} for all l, or n_{l-1} − 1 ≤ n_l for all l; "
+    "(1, 5, 4, 3, 2 | 1) "
     "is, (1, 5, 5, 5, 5 | 1) is not",
     method="exact",
     cases=_monotonic_cases,

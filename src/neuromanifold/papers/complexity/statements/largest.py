@@ -1,4 +1,6 @@
-"""complexity, Sec. 5: the largest singular value of the Jacobian, from which the threshold of the reported rank follows."""
+"""complexity, Sec. 5: the largest singular value of the Jacobian, from which the threshold of
+the reported rank follows.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -25,7 +27,9 @@ When = tuple[str, bool]
 
 @lru_cache
 def parameters(name: str) -> np.ndarray:
-    """(runs, 2, D): the parameters of the paper's networks before training, and after some epochs of it."""
+    """(runs, 2, D): the parameters of the paper's networks before training, and after some
+    epochs of it.
+    """
     x, y = runs.load_data((name,))
     net = runs.network(x.shape[2])
     done = train(
@@ -49,12 +53,16 @@ def largest_singular_values(name: str, after: bool) -> np.ndarray:
     [x], _ = runs.load_data((name,))
     net = runs.network(x.shape[1])
     unravel = ravel_pytree(net.init(key=jax.random.key(0)))[1]
-    jacobians = jax.vmap(jax.jacrev(lambda theta: net(unravel(theta), x)[:, 0]))(parameters(name)[:, int(after)])
+    jacobians = jax.vmap(jax.jacrev(lambda theta: net(unravel(theta), x)[:, 0]))(
+        parameters(name)[:, int(after)]
+    )
     return np.linalg.norm(np.asarray(jacobians, np.float64), ord=2, axis=(1, 2))
 
 
 def _about(case: When, printed: Mapping[str, float] = PRINTED) -> Check:
-    """How far the mean of log₁₀ σ_max, with Student's 95 % interval, lies from the printed power of ten."""
+    """How far the mean of log₁₀ σ_max, with Student's 95 % interval, lies from the printed power
+    of ten.
+    """
     name, after = case
     found = np.log10(largest_singular_values(name, after))
     half = float(scipy.stats.t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / len(found) ** 0.5)
@@ -72,12 +80,15 @@ LARGEST = Statement(
     paper="complexity",
     row="setup",
     id="Sec 5 (σ_max)",
-    says="the largest singular values were about 10³ in the 1D and 10⁴ in the 2D experiments, so that values below about 0.01 and 0.1 "
+    says="the largest singular values were about 10³ in the 1D and 10⁴ in the 2D experiments, so "
+    "that values below about 0.01 and 0.1 "
     "count as zero (about: to half a power of ten)",
     method="training",
     cases=_moments,
     measure=_about,
-    control=Control("10⁶ in place of 10³", case=lambda: ("f2", False), breaks={"printed": {"f2": 6.0}}),
+    control=Control(
+        "10⁶ in place of 10³", case=lambda: ("f2", False), breaks={"printed": {"f2": 6.0}}
+    ),
     show=lambda case: f"name, after = {case}",
     narrower="f2 and g2, before training and after 200 and 50 epochs, six runs",
     worked="""

@@ -1,4 +1,6 @@
-"""complexity, Figs. 5 and 6: regions sampled against functional dimension, as the study measured them."""
+"""complexity, Figs. 5 and 6: regions sampled against functional dimension, as the study measured
+them.
+"""
 
 import math
 from collections.abc import Iterator
@@ -22,10 +24,11 @@ INPUTS = {"Fig 5": 1, "Fig 6": 8}
 
 
 def of_shares(mean: float, seeds: int) -> Interval:
-    """Hoeffding's 95 % interval of the mean of so many independent numbers in [0, 1], half-width √(log(40)/2n).
+    """Hoeffding's 95 % interval of the mean of so many independent numbers in [0, 1], half-width
+    √(log(40)/2n).
 
-    Snapshots of a run depend on one another, and so do runs from one seed on several data sets: each seed counts once. It serves
-    where all are equal and the bootstrap would give a point.
+    Snapshots of a run depend on one another, and so do runs from one seed on several data sets:
+    each seed counts once. It serves where all are equal and the bootstrap would give a point.
 
     >>> print(of_shares(0.9, 50))
     0.9 [0.707935, 1]
@@ -54,19 +57,29 @@ def correlation_statement(figure: str, **more: Any) -> Statement:
     def pick(claims: Claims) -> Iterator[Measured]:
         for measured in chosen(claims, figure, "functional dimension and regions"):
             for name, text in measured[OVER_RUNS].items():
-                lowest, found = measured["lowest run"][name], {"data": name, "lowest run": measured["lowest run"][name]}
-                yield Measured(f"{name}: mean Pearson correlation", Interval.read(text), lowest, found)
+                lowest, found = (
+                    measured["lowest run"][name],
+                    {"data": name, "lowest run": measured["lowest run"][name]},
+                )
+                yield Measured(
+                    f"{name}: mean Pearson correlation", Interval.read(text), lowest, found
+                )
 
     return Statement(
         paper=PAPER,
         row="Fig 5,6",
         id=f"{figure} (correlation)",
-        says="functional dimension and regions sampled are strongly correlated along training (mean Pearson "
+        says="functional dimension and regions sampled are strongly correlated along training "
+        "(mean Pearson "
         "correlation ≥ 0.7; 95 % intervals by the bootstrap over runs)",
         method="training",
         cases=StudyCases(PAPER, pick),
         measure=correlation_check,
-        control=Control("a mean between 0.6 and 0.68", case=lambda: near(0.6, 0.68), passes=lambda: near(0.72, 0.8)),
+        control=Control(
+            "a mean between 0.6 and 0.68",
+            case=lambda: near(0.6, 0.68),
+            passes=lambda: near(0.72, 0.8),
+        ),
         show=str,
         **more,
     )
@@ -87,7 +100,8 @@ def bound_statement(figure: str) -> Statement:
         paper=PAPER,
         row="Fig 5,6",
         id=f"{figure} (bound)",
-        says=f"in all snapshots functional dimension ≤ ({n} + 1)·regions sampled, and ≤ Σ min(samples in the region, {n} + 1)",
+        says=f"in all snapshots functional dimension ≤ ({n} + 1)·regions sampled, and ≤ Σ "
+        f"min(samples in the region, {n} + 1)",
         method="training",
         cases=StudyCases(PAPER, pick),
         measure=measure,
@@ -116,12 +130,17 @@ def slack_statement(figure: str, **more: Any) -> Statement:
         paper=PAPER,
         row="Fig 5,6",
         id=f"{figure} (well below)",
-        says=f"the functional dimension is well below ({INPUTS[figure]} + 1)·regions (a mean ratio of at most one half; 95 % "
+        says=f"the functional dimension is well below ({INPUTS[figure]} + 1)·regions (a mean "
+        "ratio of at most one half; 95 % "
         "interval by the bootstrap over seeds)",
         method="training",
         cases=StudyCases(PAPER, pick),
         measure=slack_check,
-        control=Control("a mean between 0.52 and 0.6", case=lambda: near(0.52, 0.6), passes=lambda: near(0.4, 0.48)),
+        control=Control(
+            "a mean between 0.52 and 0.6",
+            case=lambda: near(0.52, 0.6),
+            passes=lambda: near(0.4, 0.48),
+        ),
         confirm=lambda case: Check(case.again, TYPICALLY, "<="),
         route="the share of snapshots that attain Σ min(samples in the region, n_0 + 1) exactly",
         show=str,
@@ -130,7 +149,9 @@ def slack_statement(figure: str, **more: Any) -> Statement:
 
 
 def _more_regions(claims: Claims) -> Iterator[Measured]:
-    """The share of snapshots with more regions than dimensions; `again`: regions per dimension on average."""
+    """The share of snapshots with more regions than dimensions; `again`: regions per dimension
+    on average.
+    """
     for measured, ratios in zip(
         chosen(claims, "Fig 5", "the number of regions"),
         chosen(claims, "Fig 5", "functional dimension is well below"),
@@ -154,7 +175,8 @@ MORE_REGIONS = Statement(
     paper=PAPER,
     row="Fig 5,6",
     id="Fig 5 (more regions)",
-    says="with one input the number of intervals sampled is typically greater than the functional dimension (in at "
+    says="with one input the number of intervals sampled is typically greater than the functional "
+    "dimension (in at "
     "least half of the snapshots)",
     method="training",
     cases=StudyCases(PAPER, _more_regions),

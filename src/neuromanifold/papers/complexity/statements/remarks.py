@@ -30,7 +30,10 @@ def _gram(case: Network) -> np.ndarray:
 
 def _nonnegative(case: Network) -> Check:
     return Check(
-        int(_gram(case).min()), 0, ">=", hypotheses={"hidden layers": case.net.depth - 1, "samples": len(case.x)}
+        int(_gram(case).min()),
+        0,
+        ">=",
+        hypotheses={"hidden layers": case.net.depth - 1, "samples": len(case.x)},
     )
 
 
@@ -47,11 +50,14 @@ def _kernels(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     """The negative value, a sample with a point taken twice, then random networks."""
     yield negative_kernel()
     yield network([[[1]], [[10]]], [[20], [0]], [1, 1, 2])
-    yield from (random_network(rng, (*random_widths(rng, 2, 3)[:-1], 1), 8, size=9) for _ in range(draws))
+    yield from (
+        random_network(rng, (*random_widths(rng, 2, 3)[:-1], 1), 8, size=9) for _ in range(draws)
+    )
 
 
 def _semidefinite(case: Network, form: Callable[[Network], np.ndarray] = _gram) -> Check:
-    """The least of zᵀ(JJᵀ)z over unit vectors, e_1 − e_j and integer z: all Gram matrices are positive semi-definite.
+    """The least of zᵀ(JJᵀ)z over unit vectors, e_1 − e_j and integer z: all Gram matrices are
+    positive semi-definite.
 
     Where x_1 = x_2 it is 0 at e_1 − e_2.
     """
@@ -93,7 +99,11 @@ matrix.""",
         method="exact",
         cases=_kernels,
         measure=_semidefinite,
-        control=Control("k(x, x) with its sign changed at one x", case=negative_kernel, breaks={"form": _one_negative}),
+        control=Control(
+            "k(x, x) with its sign changed at one x",
+            case=negative_kernel,
+            breaks={"form": _one_negative},
+        ),
         show=str,
         proof="zᵀJJᵀz = ‖Jᵀz‖².",
     ),
@@ -115,12 +125,16 @@ def _by_squares(case: tuple[str, Fraction]) -> Check:
 def _formula(case: tuple[str, Fraction]) -> str:
     """The function's value as Python."""
     name, x = case
-    waves = " + ".join(f"{amplitude} * np.sin({k} * np.pi * {x})" for amplitude, k, _ in WAVES[name])
+    waves = " + ".join(
+        f"{amplitude} * np.sin({k} * np.pi * {x})" for amplitude, k, _ in WAVES[name]
+    )
     return f"1.5 + {waves}  # {name}({x})"
 
 
 def _values(names: tuple[str, ...]) -> list[tuple[str, Fraction]]:
-    return [("f3", Fraction(5, 6))] * ("f3" in names) + [(name, Fraction(i, 600)) for name in names for i in range(601)]
+    return [("f3", Fraction(5, 6))] * ("f3" in names) + [
+        (name, Fraction(i, 600)) for name in names for i in range(601)
+    ]
 
 
 POSITIVE = Statement(
@@ -131,7 +145,9 @@ POSITIVE = Statement(
     method="float64",
     cases=lambda rng, draws: _values(("f1", "f2", "f3")),
     measure=_positive,
-    control=Control("without the shift, f1 at ¾", case=lambda: ("f1", Fraction(3, 4)), breaks={"shift": 0.0}),
+    control=Control(
+        "without the shift, f1 at ¾", case=lambda: ("f1", Fraction(3, 4)), breaks={"shift": 0.0}
+    ),
     show=_formula,
     confirm=_by_squares,
     route="f3(5/6) = 3/2 − (19/20)√3 exactly: squares of both parts",
@@ -148,7 +164,8 @@ f3(5/6) = 3/2 − (√3/2)(1 + 0.5 + 0.4) = 3/2 − 0.95√3 = −0.145.""",
         control=Control("f3 at 5/6", case=lambda: ("f3", Fraction(5, 6))),
         show=_formula,
         narrower="601 points",
-        proof="sin t + ½ sin 2t has the derivative cos t + cos 2t, zero at t = π and ±π/3, and the least value −3√3/4 > −3/2.",
+        proof="sin t + ½ sin 2t has the derivative cos t + cos 2t, zero at t = π and ±π/3, and "
+        "the least value −3√3/4 > −3/2.",
     ),
 )
 
@@ -174,7 +191,11 @@ LARGEST_RANK = Statement(
     method="exact",
     cases=lambda rng, draws: list(SHAPES),
     measure=_largest_rank,
-    control=Control("361 for the univariate data", case=lambda: "univariate", breaks={"printed": {"univariate": 361}}),
+    control=Control(
+        "361 for the univariate data",
+        case=lambda: "univariate",
+        breaks={"printed": {"univariate": 361}},
+    ),
     exhaustive="both experiments",
     confirm=_rank_of_a_matrix,
     route="the rank of a random integer matrix of that shape, by FLINT",
@@ -187,8 +208,14 @@ max(n, m), 361 and 400, which is no rank.""",
         says="the maximum possible rank of the Jacobian is 100 and 371",
         method="exact",
         cases=lambda rng, draws: list(SHAPES),
-        measure=lambda name, printed={"univariate": 100, "bivariate": 371}: _largest_rank(name, printed),
-        control=Control("400 for the bivariate data", case=lambda: "bivariate", breaks={"printed": PRINTED_RANKS}),
+        measure=lambda name, printed={"univariate": 100, "bivariate": 371}: _largest_rank(
+            name, printed
+        ),
+        control=Control(
+            "400 for the bivariate data",
+            case=lambda: "bivariate",
+            breaks={"printed": PRINTED_RANKS},
+        ),
         exhaustive="both experiments",
         proof="rank ≤ min(n, m), attained by almost every matrix.",
     ),
@@ -240,7 +267,9 @@ def _rows_in_floats(case: Combination) -> Check:
     with jax.enable_x64(True):
         rows = [jax.grad(lambda p, z=z: net(p, z[None])[0, 0])(params) for z in x]
         flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(row)]) for row in rows]
-    return Check(float(np.abs(np.array(case[1], float) @ flat[:-1] - flat[-1]).max()), 0.0, "=", 1e-9)
+    return Check(
+        float(np.abs(np.array(case[1], float) @ flat[:-1] - flat[-1]).max()), 0.0, "=", 1e-9
+    )
 
 
 def _show(case: Combination) -> str:
@@ -251,9 +280,12 @@ COMBINE = Statement(
     paper=PAPER,
     row="4.6, C.3",
     id="C.3 (proof)",
-    says="points of one cell: if z_{k+1} is a linear combination of z_1, …, z_k, the row of J at z_{k+1} is that combination of their rows",
+    says="points of one cell: if z_{k+1} is a linear combination of z_1, …, z_k, the row of J at "
+    "z_{k+1} is that combination of their rows",
     method="exact",
-    cases=lambda rng, draws: (case for part in ([doubled()], _combinations(rng, affine=False)) for case in part),
+    cases=lambda rng, draws: (
+        case for part in ([doubled()], _combinations(rng, affine=False)) for case in part
+    ),
     measure=_rows_combine,
     control=Control("z_2 = 2z_1 through one active neuron", case=doubled),
     show=_show,
@@ -266,12 +298,14 @@ combinations, Σc_i = 1, carry over, and n_0 + 1 points span them, which is what
         paper=PAPER,
         row="4.6, C.3",
         id="C.3 (proof), amended",
-        says="points of one cell: if z_{k+1} = Σc_i z_i with Σc_i = 1, the row of J at z_{k+1} is Σc_i times the rows at z_i",
+        says="points of one cell: if z_{k+1} = Σc_i z_i with Σc_i = 1, the row of J at z_{k+1} is "
+        "Σc_i times the rows at z_i",
         method="exact",
         cases=lambda rng, draws: _combinations(rng, affine=True),
         measure=_rows_combine,
         control=Control("a combination with Σc_i = 2", case=doubled),
         show=_show,
-        proof="With the activation pattern fixed, f_θ(z) = A(θ)z + c(θ), so ∇_θf(z) is an affine function of z.",
+        proof="With the activation pattern fixed, f_θ(z) = A(θ)z + c(θ), so ∇_θf(z) is an affine "
+        "function of z.",
     ),
 )

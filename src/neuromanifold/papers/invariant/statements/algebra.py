@@ -1,9 +1,10 @@
 """The gradient fields of two-layer networks as polynomials in one neuron, in exact arithmetic.
 
-With σ(z) = Σ s_n zⁿ the fields ∇_θ Σ_i a_i σ(w_i·x), over all x, span at every θ the same space as the gradients of
-Σ_i a_i w_i^α, |α| = n, s_n ≠ 0. Brackets act on each neuron alone [invariant, proof of Cor 5.3], so a bracket is d + 1
-polynomials in (a, w), and Lie_θ is spanned by their values at the neurons. Only the *support* {n : s_n ≠ 0} matters.
-Everything is computed modulo a prime, where a rank can only be too small: each dimension found is a proved lower bound.
+With σ(z) = Σ s_n zⁿ the fields ∇_θ Σ_i a_i σ(w_i·x), over all x, span at every θ the same space as
+the gradients of Σ_i a_i w_i^α, |α| = n, s_n ≠ 0. Brackets act on each neuron alone [invariant,
+proof of Cor 5.3], so a bracket is d + 1 polynomials in (a, w), and Lie_θ is spanned by their values
+at the neurons. Only the *support* {n : s_n ≠ 0} matters. Everything is computed modulo a prime,
+where a rank can only be too small: each dimension found is a proved lower bound.
 """
 
 import itertools
@@ -14,7 +15,9 @@ import numpy as np
 
 PRIME = 2**31 - 1
 CAPS = {1: (4, 8, 16, 24), 2: (4, 8, 12)}
-"""The grades of brackets to go up to, one after the other, by the number of inputs; the field of wⁿ has grade n − 1, and grades add."""
+"""The grades of brackets to go up to, one after the other, by the number of inputs; the field of
+wⁿ has grade n − 1, and grades add.
+"""
 
 Exponents = tuple[int, ...]
 Polynomial = dict[Exponents, int]
@@ -109,7 +112,9 @@ class Span:
 @lru_cache(maxsize=4096)
 def _values(d: int, support: Support, cap: int, neuron: tuple[int, ...]) -> np.ndarray:
     """The basis of the algebra at one neuron, one field a row."""
-    return np.array([[value(p, neuron) for p in X] for X in algebra(d, support, cap)], np.int64).reshape(-1, d + 1)
+    return np.array(
+        [[value(p, neuron) for p in X] for X in algebra(d, support, cap)], np.int64
+    ).reshape(-1, d + 1)
 
 
 def value(p: Polynomial, neuron: Sequence[int]) -> int:
@@ -123,13 +128,16 @@ def value(p: Polynomial, neuron: Sequence[int]) -> int:
 
 
 def closure_rows(support: Support, neurons: Neurons, cap: int) -> np.ndarray:
-    """Vectors of Lie_θ modulo the prime, of brackets up to the grade `cap`; columns neuron by neuron, (a_i, w_i)."""
+    """Vectors of Lie_θ modulo the prime, of brackets up to the grade `cap`; columns neuron by
+    neuron, (a_i, w_i).
+    """
     d = len(neurons[0]) - 1
     return np.concatenate([_values(d, support, cap, tuple(neuron)) for neuron in neurons], axis=1)
 
 
 def closure_dimension(support: Support, neurons: Neurons, enough: int | None = None) -> int:
-    """dim Lie_θ at whole neurons (a_i, w_i), proved from below; brackets are taken until the dimension is `enough`, or D.
+    """dim Lie_θ at whole neurons (a_i, w_i), proved from below; brackets are taken until the
+    dimension is `enough`, or D.
 
     >>> full = tuple(range(10))
     >>> [closure_dimension(full, neurons) for neurons in (((1, 1), (2, 1)), ((1, 1), (1, 1)))]   # [invariant, Ex 3.1]
@@ -148,7 +156,9 @@ def field_dimension(support: Support, neurons: Neurons) -> int:
     """The dimension of the span of the fields themselves, without brackets."""
     d = len(neurons[0]) - 1
     fields = [X for _, X in monomial_fields(d, support)]
-    return rank(np.array([[value(p, neuron) for neuron in neurons for p in X] for X in fields], np.int64))
+    return rank(
+        np.array([[value(p, neuron) for neuron in neurons for p in X] for X in fields], np.int64)
+    )
 
 
 def rank(rows: np.ndarray) -> int:
@@ -169,7 +179,9 @@ def rank(rows: np.ndarray) -> int:
 
 @lru_cache
 def derived(d: int, support: Support, form: int, length: int) -> tuple[Polynomial, ...]:
-    """The coordinate n_form of a neuron, differentiated along all words of at most `length` fields of the support."""
+    """The coordinate n_form of a neuron, differentiated along all words of at most `length`
+    fields of the support.
+    """
     fields = [X for _, X in monomial_fields(d, support)]
     start: Polynomial = {tuple(int(j == form) for j in range(d + 1)): 1}
     words, last = [start], [start]
@@ -179,11 +191,14 @@ def derived(d: int, support: Support, form: int, length: int) -> tuple[Polynomia
     return tuple(words)
 
 
-def stays(support: Support, combination: Sequence[tuple[int, tuple[int, ...]]], form: int, length: int = 3) -> bool:
-    """Whether Σ_k c_k (n_k)_form vanishes along the orbit near the neurons n_k, for pairs (c_k, n_k).
+def stays(
+    support: Support, combination: Sequence[tuple[int, tuple[int, ...]]], form: int, length: int = 3
+) -> bool:
+    """Whether Σ_k c_k (n_k)_form vanishes along the orbit near the neurons n_k, for pairs (c_k,
+    n_k).
 
-    An analytic function vanishes on the orbit near θ exactly where all its derivatives along words of fields vanish at θ;
-    here words of at most `length` fields are tried.
+    An analytic function vanishes on the orbit near θ exactly where all its derivatives along words
+    of fields vanish at θ; here words of at most `length` fields are tried.
 
     >>> even, odd = (0, 2, 4), (1, 3, 5)                         # w₁ + w₂ at (a, w) = (1, 1) and (1, −1), (−1, −1)
     >>> [stays(s, [(1, (1, 1)), (1, (a, -1))], 1) for s in (even, odd) for a in (1, -1)]

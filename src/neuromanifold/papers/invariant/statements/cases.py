@@ -1,4 +1,6 @@
-"""What the statements on invariant manifolds share: activations of every class, networks, closures, losses and flows."""
+"""What the statements on invariant manifolds share: activations of every class, networks,
+closures, losses and flows.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +28,19 @@ HIGHEST = 26
 """Taylor coefficients of order below this are looked at."""
 
 
-def _analytic(fn: Callable[[Any], Any], name: str, parity: str | None, at_zero: float, slope: float) -> Activation:
-    properties: dict[str, Any] = {"degree": None, "scalars": None, "analytic": True, "polynomial": None, "slopes": None}
-    return Activation(fn, name=name, parity=parity, at_zero=at_zero, slope_at_zero=slope, **properties)
+def _analytic(
+    fn: Callable[[Any], Any], name: str, parity: str | None, at_zero: float, slope: float
+) -> Activation:
+    properties: dict[str, Any] = {
+        "degree": None,
+        "scalars": None,
+        "analytic": True,
+        "polynomial": None,
+        "slopes": None,
+    }
+    return Activation(
+        fn, name=name, parity=parity, at_zero=at_zero, slope_at_zero=slope, **properties
+    )
 
 
 OWN = (
@@ -41,7 +53,8 @@ OWN = (
     _analytic(lambda z: 1 - jnp.cos(z) + z - jnp.sin(z), "1 - cos(z) + z - sin(z)", None, 0.0, 0.0),
 )
 ANALYTIC: dict[str, Activation] = {activation.name: activation for activation in OWN} | {
-    name: activation_named(name) for name in ("exp", "sigmoid", "softplus", "tanh", "erf", "sin", "cos", "silu", "gelu")
+    name: activation_named(name)
+    for name in ("exp", "sigmoid", "softplus", "tanh", "erf", "sin", "cos", "silu", "gelu")
 }
 
 
@@ -95,19 +108,27 @@ def is_even(support: Support) -> bool:
 
 def grid(m: int, d: int, entries: Sequence[int] = (-1, 0, 1)) -> Iterator[Neurons]:
     """All m neurons (a, w) with entries from a list, up to their order."""
-    return itertools.combinations_with_replacement(tuple(itertools.product(entries, repeat=d + 1)), m)
+    return itertools.combinations_with_replacement(
+        tuple(itertools.product(entries, repeat=d + 1)), m
+    )
 
 
 def whole_neurons(rng: np.random.Generator, m: int, d: int, size: int = 5) -> Neurons:
-    """Random whole neurons, some of them zero, equal or opposite to the one before, or without a or w."""
+    """Random whole neurons, some of them zero, equal or opposite to the one before, or without a
+    or w.
+    """
     rows: list[tuple[int, ...]] = []
     for i in range(m):
         row = rng.integers(-size, size + 1, d + 1)
         kind = int(rng.integers(0, 8))
         before = np.array(rows[-1]) if i else row
-        row = {0: 0 * row, 1: before, 2: -before, 3: row * (np.arange(d + 1) > 0), 4: row * (np.arange(d + 1) < 1)}.get(
-            kind, row
-        )
+        row = {
+            0: 0 * row,
+            1: before,
+            2: -before,
+            3: row * (np.arange(d + 1) > 0),
+            4: row * (np.arange(d + 1) < 1),
+        }.get(kind, row)
         rows.append(tuple(row.tolist()))
     return tuple(rows)
 
@@ -175,9 +196,11 @@ class Trained:
         return -self.slope(self.outputs(theta), self.y) @ self.family.jacobian(theta)
 
     def flow(self, *, length: float = 1.0, steps: int = 8) -> np.ndarray:
-        """θ after gradient flow, slowed to −∇L/√(1 + |∇L|²): the same curves, which no loss drives off to infinity.
+        """θ after gradient flow, slowed to −∇L/√(1 + |∇L|²): the same curves, which no loss drives
+        off to infinity.
 
-        Steps of Runge and Kutta stay in a linear space that the field is tangent to, whatever their error.
+        Steps of Runge and Kutta stay in a linear space that the field is tangent to, whatever their
+        error.
         """
         theta, h = self.start, length / steps
         for _ in range(steps):
@@ -197,7 +220,9 @@ class Trained:
         return unflatten(self.template, self.flow(**options))
 
 
-def trained(rng: np.random.Generator, net: MLP, params: Params, samples: int = 4, loss: str | None = None) -> Trained:
+def trained(
+    rng: np.random.Generator, net: MLP, params: Params, samples: int = 4, loss: str | None = None
+) -> Trained:
     """Random data and one of the losses."""
     x, y = rng.standard_normal((samples, net.widths[0])), rng.standard_normal(samples)
     return Trained(net, params, x, y, str(rng.choice(list(LOSSES))) if loss is None else loss)

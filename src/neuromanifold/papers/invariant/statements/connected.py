@@ -30,7 +30,9 @@ class Lattice:
 
     @property
     def codimension(self) -> float:
-        """The smallest codimension of what is removed from the closure of a leaf; infinite where nothing is."""
+        """The smallest codimension of what is removed from the closure of a leaf; infinite where
+        nothing is.
+        """
         lattice = invariant_leaves(MLP((self.d, self.m, 1), ANALYTIC[self.name], bias=False))
         drops = lattice.dimensions[None, :] - lattice.dimensions[:, None]
         strict = lattice.below & ~np.eye(len(lattice), dtype=bool)
@@ -38,25 +40,34 @@ class Lattice:
 
 
 def _codimension(case: Lattice) -> Check:
-    return Check(case.codimension, 2, ">=", hypotheses={"activation": case.name, "m": case.m, "d": case.d})
+    return Check(
+        case.codimension, 2, ">=", hypotheses={"activation": case.name, "m": case.m, "d": case.d}
+    )
 
 
 CODIMENSION = Statement(
     paper=PAPER,
     row="Cor 5.4",
     id="Cor 5.4",
-    says="generic or generic odd σ: each leaf is a linear space less spaces of codimension at least 2 in it, hence connected",
+    says="generic or generic odd σ: each leaf is a linear space less spaces of codimension at "
+    "least 2 in it, hence connected",
     method="exact",
-    cases=lambda rng, draws: [Lattice(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)],
+    cases=lambda rng, draws: [
+        Lattice(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
+    ],
     measure=_codimension,
-    control=Control("cos, even, d = 1: {w = 0} has codimension 1", case=lambda: Lattice("cos", 1, 1)),
+    control=Control(
+        "cos, even, d = 1: {w = 0} has codimension 1", case=lambda: Lattice("cos", 1, 1)
+    ),
     exhaustive="d ≤ 3, m ≤ 3, every pair of leaves",
     show=str,
 )
 
 
 def differences(odd: bool, neurons: Neurons) -> np.ndarray:
-    """The vectors that must not vanish on the leaf of a point: n_i − n_j, and for odd σ n_i + n_j and n_i."""
+    """The vectors that must not vanish on the leaf of a point: n_i − n_j, and for odd σ n_i +
+    n_j and n_i.
+    """
     rows = np.array(neurons)
     pairs = list(itertools.combinations(range(len(rows)), 2))
     found = [rows[i] - rows[j] for i, j in pairs]
@@ -66,7 +77,9 @@ def differences(odd: bool, neurons: Neurons) -> np.ndarray:
 
 
 def segment_stays(u: np.ndarray, v: np.ndarray) -> bool:
-    """Whether no vector (1 − t)u_k + t v_k vanishes for 0 ≤ t ≤ 1 that does not vanish always: u_k, v_k are not opposite."""
+    """Whether no vector (1 − t)u_k + t v_k vanishes for 0 ≤ t ≤ 1 that does not vanish always:
+    u_k, v_k are not opposite.
+    """
     lengths = np.einsum("kd,kd->k", u, u) * np.einsum("kd,kd->k", v, v)
     inner = np.einsum("kd,kd->k", u, v)
     return not ((inner < 0) & (inner**2 == lengths)).any()
@@ -87,7 +100,9 @@ def straight(case: Ends) -> bool:
 
 
 def has_path(case: Ends) -> bool:
-    """Whether one segment, or two through one of a few points of the leaf, lead from the start to the end inside the leaf."""
+    """Whether one segment, or two through one of a few points of the leaf, lead from the start
+    to the end inside the leaf.
+    """
     u, v = (differences(case.odd, point) for point in (case.start, case.end))
     if straight(case):
         return True
@@ -97,7 +112,9 @@ def has_path(case: Ends) -> bool:
 
 
 def _blend(case: Ends, a: int, b: int) -> Neurons:
-    """A start + b J end, J a quarter turn of the (a, w) plane: it has the coincidences that both ends share."""
+    """A start + b J end, J a quarter turn of the (a, w) plane: it has the coincidences that both
+    ends share.
+    """
     quarter = np.array([[0, -1], [1, 0]])
     rows = a * np.array(case.start) + b * np.array(case.end) @ quarter
     return tuple(map(tuple, rows.tolist()))

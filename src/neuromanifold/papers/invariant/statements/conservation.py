@@ -1,4 +1,6 @@
-"""invariant: how many functions gradient flow conserves, D − dim Lie_θ, in two-layer linear and ReLU networks without biases."""
+"""invariant: how many functions gradient flow conserves, D − dim Lie_θ, in two-layer linear and
+ReLU networks without biases.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -30,7 +32,9 @@ def printed_count(n: int, m: int, r: int) -> int:
 
 @dataclass(frozen=True)
 class Factors:
-    """f(x) = U Vᵀ x with U (n×r) and V (m×r) whole; their first min(n, m) rows are the same where `shared`."""
+    """f(x) = U Vᵀ x with U (n×r) and V (m×r) whole; their first min(n, m) rows are the same
+    where `shared`.
+    """
 
     n: int
     m: int
@@ -51,7 +55,9 @@ class Factors:
     def _drawn(self, rows: int, stream: int) -> np.ndarray:
         if self.shared and self.seed == 0:
             return np.eye(rows, self.r, dtype=int)
-        most = np.random.default_rng([self.seed, stream]).integers(-9, 10, (max(self.n, self.m), self.r))
+        most = np.random.default_rng([self.seed, stream]).integers(
+            -9, 10, (max(self.n, self.m), self.r)
+        )
         return most[:rows]
 
     @property
@@ -74,7 +80,9 @@ class Factors:
 
 @lru_cache
 def matrix_algebra(n: int, m: int) -> np.ndarray:
-    """The Lie algebra that the matrices ((0, A), (Aᵀ, 0)) generate: Z = (U; V) moves by them, Ż = MZ. Modulo a prime."""
+    """The Lie algebra that the matrices ((0, A), (Aᵀ, 0)) generate: Z = (U; V) moves by them, Ż
+    = MZ. Modulo a prime.
+    """
     N = n + m
     units = [np.zeros((N, N), np.int64) for _ in range(n * m)]
     for unit, (i, j) in zip(units, itertools.product(range(n), range(n, N)), strict=True):
@@ -117,7 +125,9 @@ def _hypotheses(case: Factors) -> dict[str, Any]:
 def _two_layers(case: Factors, count: Callable[[int, int, int], int] = printed_count) -> Check:
     each, _ = case.full
     drops = outside("U or V is not of full rank", when=not each)
-    return Check(laws(case), count(case.n, case.m, case.r), hypotheses=_hypotheses(case), drops=drops)
+    return Check(
+        laws(case), count(case.n, case.m, case.r), hypotheses=_hypotheses(case), drops=drops
+    )
 
 
 def _shapes() -> list[tuple[int, int, int]]:
@@ -126,7 +136,9 @@ def _shapes() -> list[tuple[int, int, int]]:
 
 
 def _factors(rng: np.random.Generator, draws: int) -> Iterator[Factors]:
-    """Every shape up to 4, generic and with shared rows, the smallest with (U; V) of deficient rank first; then larger ones."""
+    """Every shape up to 4, generic and with shared rows, the smallest with (U; V) of deficient
+    rank first; then larger ones.
+    """
     yield Factors(2, 2, 3, True)
     for shape, shared in itertools.product(_shapes(), (False, True)):
         yield Factors(*shape, shared)
@@ -158,7 +170,8 @@ STACKED = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (two-layer linear)",
-    says="UVᵀ with (U; V), of n + m rows, of full rank conserves r(r+1)/2 functions when n + m ≥ r, else (n+m)r − (n+m)(n+m−1)/2",
+    says="UVᵀ with (U; V), of n + m rows, of full rank conserves r(r+1)/2 functions when n + m ≥ "
+    "r, else (n+m)r − (n+m)(n+m−1)/2",
     method="exact",
     cases=_factors,
     measure=_stacked,
@@ -167,11 +180,15 @@ STACKED = Statement(
         case=lambda: Factors(2, 2, 3, True),
     ),
     draws=20,
-    exhaustive="n, m, r ≤ 4, with generic factors and with shared rows (where Δ = UᵀU − VᵀV is degenerate)",
+    exhaustive="n, m, r ≤ 4, with generic factors and with shared rows (where Δ = UᵀU − VᵀV is "
+    "degenerate)",
     show=_show,
-    proof="With Z = (U; V), N = n + m, the fields are Ż = MZ, M = ((0, A), (Aᵀ, 0)). For A = e_if_jᵀ and B = e_kf_jᵀ "
-    "the bracket is e_ie_kᵀ − e_ke_iᵀ in the first block, likewise in the second: they generate so(n, m) = {SJ : "
-    "S skew}, J = diag(1, −1). SJZ = 0 when S vanishes on the k = rank Z dimensions of JZ, so dim Lie_θ = "
+    proof="With Z = (U; V), N = n + m, the fields are Ż = MZ, M = ((0, A), (Aᵀ, 0)). For A = "
+    "e_if_jᵀ and B = e_kf_jᵀ "
+    "the bracket is e_ie_kᵀ − e_ke_iᵀ in the first block, likewise in the second: they generate "
+    "so(n, m) = {SJ : "
+    "S skew}, J = diag(1, −1). SJZ = 0 when S vanishes on the k = rank Z dimensions of JZ, so dim "
+    "Lie_θ = "
     "N(N−1)/2 − (N−k)(N−k−1)/2 = Nk − k(k+1)/2, with k = min(N, r); the rest of Nr is conserved.",
 )
 
@@ -179,7 +196,8 @@ TWO_LAYERS = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (two-layer linear)",
-    says="UVᵀ with U (n×r) and V (m×r) of full rank conserves r(r+1)/2 functions when n + m ≥ r, else (n+m)r − (n+m)(n+m−1)/2",
+    says="UVᵀ with U (n×r) and V (m×r) of full rank conserves r(r+1)/2 functions when n + m ≥ r, "
+    "else (n+m)r − (n+m)(n+m−1)/2",
     method="exact",
     cases=_factors,
     measure=_two_layers,
@@ -207,7 +225,9 @@ What must have full rank is (U; V): on N×r matrices of rank k the orbits of so(
 
 @dataclass(frozen=True)
 class Kinked:
-    """A two-layer ReLU network without biases; inputs from everywhere, or from where the first input is positive."""
+    """A two-layer ReLU network without biases; inputs from everywhere, or from where the first
+    input is positive.
+    """
 
     W: tuple[tuple[int, ...], ...]
     outputs: int
@@ -220,19 +240,24 @@ class Kinked:
         net = MLP((W.shape[1], len(W), self.outputs), "relu", bias=False)
         x = rng.standard_normal((120, W.shape[1]))
         x[:, 0] = np.abs(x[:, 0]) if self.half else x[:, 0]
-        V = rng.integers(1, 9, (self.outputs, len(W))) * rng.choice([-1.0, 1.0], (self.outputs, len(W)))
+        V = rng.integers(1, 9, (self.outputs, len(W))) * rng.choice(
+            [-1.0, 1.0], (self.outputs, len(W))
+        )
         return net, (Layer(W), Layer(V)), x
 
 
 def kink_count(case: Kinked) -> int:
-    """The linear count for each set of neurons that the inputs do not tell apart; all weights of neurons that none activates."""
+    """The linear count for each set of neurons that the inputs do not tell apart; all weights of
+    neurons that none activates.
+    """
     net, params, x = case.setting
     patterns = np.asarray(activation_patterns(net, params, x))
     kinds, sizes = np.unique(patterns.T, axis=0, return_counts=True)
     d, n = net.widths[0], net.widths[-1]
     return int(
         sum(
-            printed_count(n, d, r) if kind.any() else (n + d) * r for kind, r in zip(kinds, sizes.tolist(), strict=True)
+            printed_count(n, d, r) if kind.any() else (n + d) * r
+            for kind, r in zip(kinds, sizes.tolist(), strict=True)
         )
     )
 
@@ -240,7 +265,12 @@ def kink_count(case: Kinked) -> int:
 def _per_kink(case: Kinked, count: Callable[[Kinked], int] = kink_count) -> Check:
     net, params, x = case.setting
     found = net.n_params - int(lie_closure(net, params, key=jax.random.key(0), inputs=x).dimension)
-    hypotheses = {"d": net.widths[0], "r": net.widths[1], "n": case.outputs, "half of the inputs": case.half}
+    hypotheses = {
+        "d": net.widths[0],
+        "r": net.widths[1],
+        "n": case.outputs,
+        "half of the inputs": case.half,
+    }
     return Check(found, count(case), hypotheses=hypotheses)
 
 
@@ -261,7 +291,8 @@ PER_KINK = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (ReLU)",
-    says="for two-layer ReLU networks the count is per kink sampled: the linear count for each set of neurons that the inputs do not tell "
+    says="for two-layer ReLU networks the count is per kink sampled: the linear count for each "
+    "set of neurons that the inputs do not tell "
     "apart, one for each neuron where all are told apart",
     method="float64",
     cases=_relus,

@@ -1,4 +1,5 @@
-"""invariant, Sec. 4.2: symmetries of deep networks, global and to first order, and the manifolds they hold.
+"""invariant, Sec. 4.2: symmetries of deep networks, global and to first order, and the manifolds
+they hold.
 
 Networks are those of definition 2.3: with biases, one output, and the activation at the output too.
 """
@@ -30,10 +31,24 @@ Sets = tuple[tuple[int, ...], ...]
 ROUNDING = 2**10
 SPREAD = 0.4
 """Standard deviation of parameters."""
-SHAPES: tuple[Widths, ...] = ((1, 1, 1), (1, 2, 1), (2, 2, 1), (1, 1, 1, 1), (1, 2, 2, 1), (2, 1, 2, 1))
+SHAPES: tuple[Widths, ...] = (
+    (1, 1, 1),
+    (1, 2, 1),
+    (2, 2, 1),
+    (1, 1, 1, 1),
+    (1, 2, 2, 1),
+    (2, 1, 2, 1),
+)
 VANISHING = ("tanh", "silu", "1 - cos(z)", "1 - cos(z) + z - sin(z)", "identity", "power(2)")
 """σ(0) = 0: odd, even and neither, slope zero and not, polynomials."""
-FLAT = ("cos", "1 - cos(z)", "z - sin(z) + cos(z)", "1 - cos(z) + z - sin(z)", "z - sin(z)", "power(2)")
+FLAT = (
+    "cos",
+    "1 - cos(z)",
+    "z - sin(z) + cos(z)",
+    "1 - cos(z) + z - sin(z)",
+    "z - sin(z)",
+    "power(2)",
+)
 """σ'(0) = 0."""
 
 
@@ -54,7 +69,9 @@ def drawn(rng: np.random.Generator, net: MLP) -> Params:
 
 @dataclass(frozen=True)
 class Silenced:
-    """A network, a set of neurons in each layer, and a seed for the point, the data and the loss."""
+    """A network, a set of neurons in each layer, and a seed for the point, the data and the
+    loss.
+    """
 
     name: str
     widths: Widths
@@ -77,11 +94,17 @@ def _with_point(manifold: ZeroManifold, seed: int) -> tuple[ZeroManifold, Params
     return manifold, manifold.project(unflatten(template(manifold.net), small))
 
 
-def _hidden_sets(names: Sequence[str], rng: np.random.Generator, draws: int, last: int) -> Iterator[Silenced]:
-    """All sets of hidden neurons, of output neurons too where `last` is 0, for every shape and activation; then wider networks."""
+def _hidden_sets(
+    names: Sequence[str], rng: np.random.Generator, draws: int, last: int
+) -> Iterator[Silenced]:
+    """All sets of hidden neurons, of output neurons too where `last` is 0, for every shape and
+    activation; then wider networks.
+    """
     for widths, name in itertools.product(SHAPES, names):
         layers = widths[1:-1] if last else widths[1:]
-        choices = [[c for k in range(n + 1) for c in itertools.combinations(range(n), k)] for n in layers]
+        choices = [
+            [c for k in range(n + 1) for c in itertools.combinations(range(n), k)] for n in layers
+        ]
         yield from (Silenced(name, widths, sets) for sets in itertools.product(*choices))
     for _ in range(draws):
         widths = (*rng.integers(1, 4, int(rng.integers(2, 5))).tolist(), 1)
@@ -92,7 +115,9 @@ def _hidden_sets(names: Sequence[str], rng: np.random.Generator, draws: int, las
 
 def first_order_defect(flip: Callable[[Any], Any], net: MLP, params: Params) -> float:
     """max |Λ∇F − ∇F| at a fixed point of Λ, over three inputs, relative to the largest entry."""
-    run = Trained(net, params, np.random.default_rng(0).standard_normal((3, net.widths[0])), np.zeros(3), "−s")
+    run = Trained(
+        net, params, np.random.default_rng(0).standard_normal((3, net.widths[0])), np.zeros(3), "−s"
+    )
     gradients = run.family.jacobian(run.start)
     flipped = np.stack([flatten_on_host(flip(unflatten(params, v))) for v in gradients])
     return float(np.abs(flipped - gradients).max() / max(1.0, float(np.abs(gradients).max())))
@@ -117,7 +142,11 @@ def _own(manifold: ZeroManifold) -> MLP:
 def _first_order(make: Make) -> Callable[..., Check]:
     def measure(case: Silenced, net: Callable[[ZeroManifold], MLP] = _own) -> Check:
         manifold, params = make(case)
-        return Check(first_order_defect(manifold.flip, net(manifold), params), 0.0, hypotheses=_hypotheses(case))
+        return Check(
+            first_order_defect(manifold.flip, net(manifold), params),
+            0.0,
+            hypotheses=_hypotheses(case),
+        )
 
     return measure
 
@@ -133,11 +162,14 @@ P41 = (
         paper=PAPER,
         row="P 4.1",
         id="P 4.1 (i)",
-        says="σ(0) = 0: every sign flip of G_sign is infinitesimally invariant, D(F∘Λ) = DF at its fixed points",
+        says="σ(0) = 0: every sign flip of G_sign is infinitesimally invariant, D(F∘Λ) = DF at "
+        "its fixed points",
         method="float64",
         cases=lambda rng, draws: _hidden_sets(VANISHING, rng, draws, 1),
         measure=_first_order(Silenced.blocks),
-        control=Control("sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF),
+        control=Control(
+            "sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF
+        ),
         draws=10,
         narrower="networks of two to four layers; the defect is zero in every bit",
         show=str,
@@ -156,7 +188,8 @@ P41 = (
             breaks={"net": lambda manifold: MLP((1, 1, 1), _activation("cos"))},
         ),
         draws=10,
-        narrower="networks of two to four layers; the defect is zero in every bit. The proof sets I_L = ∅, though G'_sign flips the "
+        narrower="networks of two to four layers; the defect is zero in every bit. The proof sets "
+        "I_L = ∅, though G'_sign flips the "
         "output too; what makes it true is σ at the output (Def 2.3)",
         show=str,
     ),
@@ -165,7 +198,9 @@ P41 = (
 
 @dataclass(frozen=True)
 class Acting:
-    """Elements g, h of the group: a signed permutation for each layer; `even` where outgoing weights keep their signs."""
+    """Elements g, h of the group: a signed permutation for each layer; `even` where outgoing
+    weights keep their signs.
+    """
 
     name: str
     widths: Widths
@@ -191,11 +226,16 @@ def elements(n: int, kind: str) -> np.ndarray:
 
 
 def printed_action(matrices: list[np.ndarray], kind: str, params: Params) -> Params:
-    """(W⁽ˡ⁾, b⁽ˡ⁾) ↦ (M_l W⁽ˡ⁾ M_{l−1}ᵀ, M_l b⁽ˡ⁾), M = ΛP; for even σ with |M_{l−1}| = P.   [invariant, Def 4.2]"""
+    """(W⁽ˡ⁾, b⁽ˡ⁾) ↦ (M_l W⁽ˡ⁾ M_{l−1}ᵀ, M_l b⁽ˡ⁾), M = ΛP; for even σ with |M_{l−1}| = P.
+    [invariant, Def 4.2]
+    """
     first, last = np.eye(params[0].weight.shape[1]), np.eye(len(params[-1].weight))
     g = [first, *matrices, last]
     return tuple(
-        Layer(after @ layer.weight @ (np.abs(before) if kind == "even" else before).T, after @ layer.bias)
+        Layer(
+            after @ layer.weight @ (np.abs(before) if kind == "even" else before).T,
+            after @ layer.bias,
+        )
         for before, after, layer in zip(g[:-1], g[1:], params, strict=True)
     )
 
@@ -204,7 +244,9 @@ def library_element(net: MLP, matrices: list[np.ndarray], kind: str) -> Monomial
     """The library's element with these matrices."""
     orders = [np.abs(M).argmax(axis=1) for M in matrices]
     signs = [M.sum(axis=1).astype(float) for M in matrices]
-    return monomial(net, order=orders, into=signs, out=[np.abs(s) for s in signs] if kind == "even" else signs)
+    return monomial(
+        net, order=orders, into=signs, out=[np.abs(s) for s in signs] if kind == "even" else signs
+    )
 
 
 def _distance(a: Params, b: Params) -> float:
@@ -214,11 +256,17 @@ def _distance(a: Params, b: Params) -> float:
 def half_action(matrices: list[np.ndarray], kind: str, params: Params) -> Params:
     """Incoming weights moved and outgoing weights not."""
     after = [*matrices, np.eye(len(params[-1].weight))]
-    return tuple(Layer(M @ layer.weight, M @ layer.bias) for M, layer in zip(after, params, strict=True))
+    return tuple(
+        Layer(M @ layer.weight, M @ layer.bias) for M, layer in zip(after, params, strict=True)
+    )
 
 
-def _symmetry(case: Acting, action: Callable[[list[np.ndarray], str, Params], Params] = printed_action) -> Check:
-    """The largest of: change of F, change of |θ|, g(hθ) against (gh)θ, library against print, and a flow's distance from Fix(g)."""
+def _symmetry(
+    case: Acting, action: Callable[[list[np.ndarray], str, Params], Params] = printed_action
+) -> Check:
+    """The largest of: change of F, change of |θ|, g(hθ) against (gh)θ, library against print,
+    and a flow's distance from Fix(g).
+    """
     rng, net = np.random.default_rng(case.seed), case.net
     G, H = case.matrices(case.g), case.matrices(case.h)
     g, h = library_element(net, G, case.kind), library_element(net, H, case.kind)
@@ -237,11 +285,17 @@ def _symmetry(case: Acting, action: Callable[[list[np.ndarray], str, Params], Pa
         _distance((g @ h)(run.template), product),
         fixed.distance(end),
     ]
-    hypotheses = {"σ": case.name, "widths": str(case.widths), "dimension of Fix(g)": fixed.dimension}
+    hypotheses = {
+        "σ": case.name,
+        "widths": str(case.widths),
+        "dimension of Fix(g)": fixed.dimension,
+    }
     return Check(max(defects), 0.0, "<=", ROUNDING * EPS, hypotheses)
 
 
-def _group_cases(name: str, kind: str, rng: np.random.Generator, draws: int, small: Sequence[Widths]) -> Any:
+def _group_cases(
+    name: str, kind: str, rng: np.random.Generator, draws: int, small: Sequence[Widths]
+) -> Any:
     for widths in small:
         orders = [range(len(elements(n, kind))) for n in widths[1:-1]]
         for g in itertools.product(*orders):
@@ -258,7 +312,8 @@ THM42_GROUPS = (
         paper=PAPER,
         row="Thm 4.2 (i)–(iv)",
         id="Thm 4.2 (i)",
-        says="permutations of the neurons of each layer are an orthogonal symmetry group, and flows keep their fixed sets",
+        says="permutations of the neurons of each layer are an orthogonal symmetry group, and "
+        "flows keep their fixed sets",
         method="float64",
         cases=lambda rng, draws: _group_cases(
             "sigmoid", "permutations", rng, draws, ((1, 2, 1), (2, 3, 1), (1, 2, 2, 1))
@@ -277,9 +332,12 @@ THM42_GROUPS = (
         paper=PAPER,
         row="Thm 4.2 (i)–(iv)",
         id="Thm 4.2 (ii)",
-        says="for odd σ flips of neurons are too, and with permutations they generate (S_2 ≀ S_n) for each layer",
+        says="for odd σ flips of neurons are too, and with permutations they generate (S_2 ≀ S_n) "
+        "for each layer",
         method="float64",
-        cases=lambda rng, draws: _group_cases("tanh", "odd", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))),
+        cases=lambda rng, draws: _group_cases(
+            "tanh", "odd", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
+        ),
         measure=_symmetry,
         control=Control(
             "the flip of a neuron of silu, which is not odd",
@@ -295,7 +353,9 @@ THM42_GROUPS = (
         id="Thm 4.2 (ii) (even)",
         says="footnote 5: for even σ the same holds of flips of the incoming weights alone",
         method="float64",
-        cases=lambda rng, draws: _group_cases("cos", "even", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))),
+        cases=lambda rng, draws: _group_cases(
+            "cos", "even", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
+        ),
         measure=_symmetry,
         control=Control(
             "the flip of incoming weights of tanh, which is odd",
@@ -339,11 +399,14 @@ THM42_ZEROS = (
         paper=PAPER,
         row="Thm 4.2 (i)–(iv)",
         id="Thm 4.2 (iii)",
-        says="σ(0) = 0: W_ij = 0 between chosen and other neurons, b_i = 0 and W_ij = c_ij, any number, among chosen ones is a SIM",
+        says="σ(0) = 0: W_ij = 0 between chosen and other neurons, b_i = 0 and W_ij = c_ij, any "
+        "number, among chosen ones is a SIM",
         method="integration",
         cases=lambda rng, draws: _some(_hidden_sets(VANISHING, rng, draws, 1), VANISHING[:3]),
         measure=_stays(Silenced.blocks),
-        control=Control("sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF),
+        control=Control(
+            "sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF
+        ),
         draws=10,
         narrower="networks of two to four layers; the distance is zero in every bit",
         show=str,
@@ -352,11 +415,14 @@ THM42_ZEROS = (
         paper=PAPER,
         row="Thm 4.2 (i)–(iv)",
         id="Thm 4.2 (iv)",
-        says="σ'(0) = 0: (W, b)_j⁽ˡ⁾ = 0 for one neuron of any layer, the output included, is a SIM",
+        says="σ'(0) = 0: (W, b)_j⁽ˡ⁾ = 0 for one neuron of any layer, the output included, is a "
+        "SIM",
         method="integration",
         cases=_one_row,
         measure=_stays(Silenced.rows),
-        control=Control("tanh'(0) = 1", case=lambda: Silenced("cos", (1, 2, 1), ((0,), ()), 1), breaks=_SLOPED),
+        control=Control(
+            "tanh'(0) = 1", case=lambda: Silenced("cos", (1, 2, 1), ((0,), ()), 1), breaks=_SLOPED
+        ),
         draws=10,
         narrower="networks of two to four layers; the distance is zero in every bit",
         show=str,

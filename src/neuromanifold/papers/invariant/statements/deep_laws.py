@@ -1,4 +1,6 @@
-"""invariant: which functions deep linear networks conserve besides the entries of W_{l+1}ᵀW_{l+1} − W_lW_lᵀ."""
+"""invariant: which functions deep linear networks conserve besides the entries of
+W_{l+1}ᵀW_{l+1} − W_lW_lᵀ.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -59,7 +61,9 @@ class Chain:
 
     @property
     def balances(self) -> int:
-        """How many of the entries of Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ are independent at the point, modulo a prime."""
+        """How many of the entries of Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ are independent at the
+        point, modulo a prime.
+        """
         p = modular.random_prime()
         return modular_rank(conserved_forms(self.net, self.params, Residues(p)), p)
 
@@ -74,7 +78,10 @@ def scalar_inside(widths: Widths) -> bool:
     """Whether two layers of width 1 have two neighbouring wider layers somewhere between them."""
     ones = [l for l, n in enumerate(widths) if n == 1]
     return any(
-        widths[l] > 1 and widths[l + 1] > 1 and any(o < l for o in ones) and any(o > l + 1 for o in ones)
+        widths[l] > 1
+        and widths[l + 1] > 1
+        and any(o < l for o in ones)
+        and any(o > l + 1 for o in ones)
         for l in range(len(widths) - 1)
     )
 
@@ -90,7 +97,10 @@ def _all_laws(case: Chain) -> Check:
 def _chains(rng: np.random.Generator, draws: int) -> Iterator[Chain]:
     for layers in (2, 3):
         yield from (Chain(widths) for widths in itertools.product((1, 2), repeat=layers + 1))
-    yield from (Chain(widths) for widths in ((1, 2, 2, 1, 2), (2, 1, 2, 2, 1), (1, 2, 1, 2, 2), (2, 1, 1, 2, 2)))
+    yield from (
+        Chain(widths)
+        for widths in ((1, 2, 2, 1, 2), (2, 1, 2, 2, 1), (1, 2, 1, 2, 2), (2, 1, 1, 2, 2))
+    )
     for _ in range(draws):
         yield Chain(tuple(rng.integers(1, 3, 5).tolist()), int(rng.integers(2**31)))
 
@@ -108,29 +118,38 @@ DEEP_AMENDED = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (deep linear)",
-    says="the entries of Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ are all that a deep linear network conserves unless two layers of width 1 "
+    says="the entries of Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ are all that a deep linear network "
+    "conserves unless two layers of width 1 "
     "have two neighbouring wider layers between them",
     method="exact",
-    cases=lambda rng, draws: (case for case in _chains(rng, draws) if not scalar_inside(case.widths)),
+    cases=lambda rng, draws: (
+        case for case in _chains(rng, draws) if not scalar_inside(case.widths)
+    ),
     measure=_all_laws,
     control=Control("(1, 2, 2 | 1)", case=lambda: Chain((1, 2, 2, 1))),
     draws=6,
     exhaustive="two and three layers of width ≤ 2, at one generic point each",
     show=_show_chain,
-    proof=f"{NO_PROOF} beyond two layers, whose proof is that of conservation (two-layer linear): with more, the fields are not linear in "
-    "θ, and one would have to show that brackets of all orders reach every direction that fixes the Δ_l",
+    proof=f"{NO_PROOF} beyond two layers, whose proof is that of conservation (two-layer linear): "
+    "with more, the fields are not linear in "
+    "θ, and one would have to show that brackets of all orders reach every direction that fixes "
+    "the Δ_l",
 )
 DEEP = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (deep linear)",
-    says="where n_0, n_L are not both 1, the entries of Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ are all that a deep linear network conserves",
+    says="where n_0, n_L are not both 1, the entries of Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ are all "
+    "that a deep linear network conserves",
     method="exact",
-    cases=lambda rng, draws: (case for case in _chains(rng, draws) if not case.widths[0] == case.widths[-1] == 1),
+    cases=lambda rng, draws: (
+        case for case in _chains(rng, draws) if not case.widths[0] == case.widths[-1] == 1
+    ),
     measure=_all_laws,
     control=Control("n_0 = n_L = 1: (1, 2, 2 | 1)", case=lambda: Chain((1, 2, 2, 1))),
     draws=6,
-    exhaustive="two and three layers of width ≤ 2, four with a scalar part inside, at one generic point each",
+    exhaustive="two and three layers of width ≤ 2, four with a scalar part inside, at one generic "
+    "point each",
     source="ours",
     show=_show_chain,
     confirm=lambda case: Check(case.transported, case.balances),
@@ -153,7 +172,10 @@ def wide_neighbours(widths: Widths) -> bool:
 def _scalars(rng: np.random.Generator, draws: int) -> Iterator[Chain]:
     for hidden in (1, 2, 3):
         yield from (Chain((1, *inner, 1)) for inner in itertools.product((1, 2), repeat=hidden))
-    yield from (Chain((1, *rng.integers(1, 4, int(rng.integers(1, 3))).tolist(), 1), 1) for _ in range(draws))
+    yield from (
+        Chain((1, *rng.integers(1, 4, int(rng.integers(1, 3))).tolist(), 1), 1)
+        for _ in range(draws)
+    )
 
 
 def _one_dimension(case: Chain) -> Check:
@@ -164,7 +186,8 @@ ONE_DIMENSION = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (single scalar)",
-    says="where n_0 = n_L = 1, without biases, Lie_θ of a linear network has dimension 1: there are D − 1 conserved functions",
+    says="where n_0 = n_L = 1, without biases, Lie_θ of a linear network has dimension 1: there "
+    "are D − 1 conserved functions",
     method="exact",
     cases=_scalars,
     measure=_one_dimension,
@@ -177,14 +200,17 @@ ONE_DIMENSION = Statement(
 
 
 def _at_least(case: Chain, more: Callable[[Widths], bool] = wide_neighbours) -> Check:
-    return Check(case.net.n_params - 1 - case.balances, int(more(case.widths)), ">=", hypotheses=_chain(case))
+    return Check(
+        case.net.n_params - 1 - case.balances, int(more(case.widths)), ">=", hypotheses=_chain(case)
+    )
 
 
 MORE_AMENDED = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (more laws than Δ's)",
-    says="where n_0 = n_L = 1 there are more conserved functions than independent entries of the Δ_l once two neighbouring layers "
+    says="where n_0 = n_L = 1 there are more conserved functions than independent entries of the "
+    "Δ_l once two neighbouring layers "
     "are wider than 1",
     method="exact",
     cases=_scalars,
@@ -197,18 +223,24 @@ MORE_AMENDED = Statement(
     draws=10,
     exhaustive="one to three hidden layers of width 1 or 2, at one generic point each",
     show=_show_chain,
-    proof="At generic θ. f(x) = c(θ)x: θ moves along ∇c, and D − 1 functions are conserved. All dΔ_l vanish on V exactly when the "
-    "T_l(V) = W_{l+1}ᵀV_{l+1} − V_lW_lᵀ are skew, and T(∇c) = 0. Let layers l and l + 1 be wider than 1, u_j = W_j⋯W_1, v_jᵀ = "
-    "W_L⋯W_{j+1}, W = W_{l+1}, q = WᵀWu_l, p = Wv_l. Take V_{l+1} = u_{l+1}v_lᵀ, add −v_j(W_{j−1}⋯W_{l+1}q)ᵀ to V_j for all j > l and "
-    "−(W_{j+1}ᵀ⋯W_{l+1}ᵀp)u_{j−1}ᵀ for all j ≤ l + 1. In T the added terms cancel but at l and l + 1: T_l = qv_lᵀ − v_lqᵀ, T_{l+1} = "
-    "pu_{l+1}ᵀ − u_{l+1}pᵀ, both skew, and T_l ≠ 0 as q and v_l are not parallel. So V and ∇c are independent, and the dΔ_l have "
+    proof="At generic θ. f(x) = c(θ)x: θ moves along ∇c, and D − 1 functions are conserved. All "
+    "dΔ_l vanish on V exactly when the "
+    "T_l(V) = W_{l+1}ᵀV_{l+1} − V_lW_lᵀ are skew, and T(∇c) = 0. Let layers l and l + 1 be wider "
+    "than 1, u_j = W_j⋯W_1, v_jᵀ = "
+    "W_L⋯W_{j+1}, W = W_{l+1}, q = WᵀWu_l, p = Wv_l. Take V_{l+1} = u_{l+1}v_lᵀ, add "
+    "−v_j(W_{j−1}⋯W_{l+1}q)ᵀ to V_j for all j > l and "
+    "−(W_{j+1}ᵀ⋯W_{l+1}ᵀp)u_{j−1}ᵀ for all j ≤ l + 1. In T the added terms cancel but at l and l "
+    "+ 1: T_l = qv_lᵀ − v_lqᵀ, T_{l+1} = "
+    "pu_{l+1}ᵀ − u_{l+1}pᵀ, both skew, and T_l ≠ 0 as q and v_l are not parallel. So V and ∇c are "
+    "independent, and the dΔ_l have "
     "rank D − 2 at most.",
 )
 MORE = Statement(
     paper=PAPER,
     row=ROW,
     id="conservation (more laws than Δ's)",
-    says="where n_0 = n_L = 1, without biases, a linear network conserves more functions than the Δ_l have independent entries",
+    says="where n_0 = n_L = 1, without biases, a linear network conserves more functions than the "
+    "Δ_l have independent entries",
     method="exact",
     cases=_scalars,
     measure=lambda case: Check(case.laws, case.balances + 1, ">=", hypotheses=_chain(case)),

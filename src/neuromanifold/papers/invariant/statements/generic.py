@@ -33,7 +33,9 @@ def degenerate_as_printed(neurons: Neurons) -> bool:
     return vanishing or any(one[1:] in (other[1:], times(-1, other[1:])) for one, other in pairs)
 
 
-def _degenerate(neurons: Neurons, printed: Callable[[Neurons], bool] = degenerate_as_printed) -> Check:
+def _degenerate(
+    neurons: Neurons, printed: Callable[[Neurons], bool] = degenerate_as_printed
+) -> Check:
     library = is_degenerate(*two_layer("tanh", neurons))
     wanted = printed(neurons)
     return Check(int(library), int(wanted), hypotheses={"m": len(neurons), "degenerate": wanted})
@@ -43,7 +45,10 @@ def _degenerate_points(rng: np.random.Generator, draws: int) -> Iterator[Neurons
     for m, d in ((1, 1), (2, 1), (1, 2), (3, 1)):
         yield from grid(m, d)
     yield from grid(2, 1, (-2, -1, 0, 1, 2))
-    yield from (whole_neurons(rng, int(rng.integers(2, 6)), int(rng.integers(1, 4)), 3) for _ in range(draws))
+    yield from (
+        whole_neurons(rng, int(rng.integers(2, 6)), int(rng.integers(1, 4)), 3)
+        for _ in range(draws)
+    )
 
 
 DEGENERATE = Statement(
@@ -105,7 +110,9 @@ def taylor(name: str) -> tuple[float, ...]:
 
 
 def kind_as_printed(orders: Support) -> str:
-    """Generic, generic odd or neither, from the orders below 26 with nonzero coefficients.   [invariant, Def 5.2]"""
+    """Generic, generic odd or neither, from the orders below 26 with nonzero coefficients.
+    [invariant, Def 5.2]
+    """
     polynomial = not any(n > 3 for n in orders)
     odd, even = all(n % 2 for n in orders), not any(n % 2 for n in orders)
     if not polynomial and not odd and not even and {0, 1} <= {*orders}:
@@ -115,7 +122,9 @@ def kind_as_printed(orders: Support) -> str:
 
 def _kind(name: str, printed: Callable[[Support], str] = kind_as_printed) -> Check:
     sigma: Activation = ANALYTIC[name] if name in ANALYTIC else activation_named(name)
-    library = "generic" if is_generic(sigma) else "generic odd" if is_generic_odd(sigma) else "neither"
+    library = (
+        "generic" if is_generic(sigma) else "generic odd" if is_generic_odd(sigma) else "neither"
+    )
     orders = tuple(n for n, c in enumerate(taylor(name)) if c)
     agrees = library == printed(orders) and orders == SUPPORTS.get(name, orders)
     return Check(int(agrees), 1, hypotheses={"kind": library})
@@ -125,7 +134,8 @@ KINDS = Statement(
     paper=PAPER,
     row="Def 5.1, 5.2",
     id="Def 5.2",
-    says="generic: analytic, no polynomial, neither odd nor even, σ(0) ≠ 0 ≠ σ'(0); generic odd: analytic, no polynomial, odd, σ'(0) ≠ 0",
+    says="generic: analytic, no polynomial, neither odd nor even, σ(0) ≠ 0 ≠ σ'(0); generic odd: "
+    "analytic, no polynomial, odd, σ'(0) ≠ 0",
     method="exact",
     cases=lambda rng, draws: [*ANALYTIC, *POLYNOMIALS],
     measure=_kind,
@@ -134,7 +144,8 @@ KINDS = Statement(
         case=lambda: "silu",
         breaks={"printed": lambda orders: kind_as_printed((0, *orders))},
     ),
-    narrower="16 analytic activations and three polynomials; parity and polynomials are read off 26 Taylor coefficients",
+    narrower="16 analytic activations and three polynomials; parity and polynomials are read off "
+    "26 Taylor coefficients",
     show=str,
 )
 
@@ -149,7 +160,9 @@ class Weights:
 
 
 def _independent(case: Weights) -> Check:
-    """The rank of {σ(w_i·x), σ'(w_i·x)x_j}: at a_i = 1 these are the fields; by the Taylor series, or the library's fields."""
+    """The rank of {σ(w_i·x), σ'(w_i·x)x_j}: at a_i = 1 these are the fields; by the Taylor
+    series, or the library's fields.
+    """
     neurons = tuple((1, *w) for w in case.weights)
     m, d = len(case.weights), len(case.weights[0])
     if case.floating:
@@ -175,23 +188,31 @@ def _weights(rng: np.random.Generator, draws: int) -> Iterator[Weights]:
             yield Weights(name, tuple((-w if i % 2 else w,) for i, w in enumerate(lengths)))
     half = [(1, 0), (0, 1), (1, 1), (1, -1), (2, 0)]
     for name in ("exp", "tanh", "cos"):
-        yield from (Weights(name, chosen) for m in (1, 2) for chosen in itertools.combinations(half, m))
+        yield from (
+            Weights(name, chosen) for m in (1, 2) for chosen in itertools.combinations(half, m)
+        )
     for _ in range(draws):
         name = str(rng.choice(["exp", "tanh", "cos", "silu"]))
-        yield Weights(name, tuple((int(w),) for w in rng.permutation([1, 2, 4])[:2] * rng.choice([-1, 1], 2)), True)
+        yield Weights(
+            name,
+            tuple((int(w),) for w in rng.permutation([1, 2, 4])[:2] * rng.choice([-1, 1], 2)),
+            True,
+        )
 
 
 INDEPENDENT = Statement(
     paper=PAPER,
     row="Lem 5.1",
     id="Lem 5.1",
-    says="for weights w_i ≠ 0, w_i ≠ ±w_j and σ with infinitely many σ⁽ⁿ⁾(0) ≠ 0 the functions σ(w_i·x), σ'(w_i·x)x_j are independent",
+    says="for weights w_i ≠ 0, w_i ≠ ±w_j and σ with infinitely many σ⁽ⁿ⁾(0) ≠ 0 the functions "
+    "σ(w_i·x), σ'(w_i·x)x_j are independent",
     method="exact",
     cases=_weights,
     measure=_independent,
     control=Control("w₂ = −w₁ for tanh", case=lambda: Weights("tanh", ((1,), (-1,)))),
     draws=10,
-    exhaustive="16 activations, d = 1, |w_i| ≤ 3 with alternating and equal signs; d = 2 with pairs of five directions for exp, tanh, cos",
+    exhaustive="16 activations, d = 1, |w_i| ≤ 3 with alternating and equal signs; d = 2 with "
+    "pairs of five directions for exp, tanh, cos",
     show=str,
 )
 

@@ -34,19 +34,31 @@ def partitions(m: int) -> tuple[Blocks, ...]:
 
 
 def in_printed_set(neurons: Neurons, blocks: Blocks, *, apart: bool = True) -> bool:
-    """(a_i, w_i) ∈ M_P: equal in a block and, where `apart`, different across blocks.   [invariant, P 5.1]"""
+    """(a_i, w_i) ∈ M_P: equal in a block and, where `apart`, different across blocks.
+    [invariant, P 5.1]
+    """
     equal = all(neurons[i] == neurons[j] for block in blocks for i, j in itertools.pairwise(block))
     across = itertools.combinations(blocks, 2)
-    return equal and not (apart and any(neurons[i] == neurons[j] for one, other in across for i in one for j in other))
+    return equal and not (
+        apart and any(neurons[i] == neurons[j] for one, other in across for i in one for j in other)
+    )
 
 
 def _one_leaf(neurons: Neurons, apart: bool = True) -> Check:
-    """In how many of the sets M_P a point lies; 0 also where the library's leaf has other blocks."""
-    found = [blocks for blocks in partitions(len(neurons)) if in_printed_set(neurons, blocks, apart=apart)]
+    """In how many of the sets M_P a point lies; 0 also where the library's leaf has other
+    blocks.
+    """
+    found = [
+        blocks
+        for blocks in partitions(len(neurons))
+        if in_printed_set(neurons, blocks, apart=apart)
+    ]
     [library] = invariant_leaf(*two_layer("exp", neurons)).partition
     same = len(found) == 1 and set(found[0]) == {block.neurons for block in library}
     return Check(
-        len(found) if same or len(found) > 1 else 0, 1, hypotheses={"m": len(neurons), "d": len(neurons[0]) - 1}
+        len(found) if same or len(found) > 1 else 0,
+        1,
+        hypotheses={"m": len(neurons), "d": len(neurons[0]) - 1},
     )
 
 
@@ -67,7 +79,8 @@ PARTITION = Statement(
     paper=PAPER,
     row="P 5.1, 5.2",
     id="P 5.1",
-    says="the sets M_P of a partition P of the neurons, equal inside blocks and different across, are the leaves of G_per",
+    says="the sets M_P of a partition P of the neurons, equal inside blocks and different across, "
+    "are the leaves of G_per",
     method="exact",
     cases=_points,
     measure=_one_leaf,
@@ -126,7 +139,8 @@ COUNT = Statement(
     paper=PAPER,
     row="P 5.1, 5.2",
     id="P 5.1, 5.2 (count)",
-    says="for m = 1, 2, 3, 4 there are 1, 2, 5, 15 leaves of G_per (Bell) and 2, 6, 24, 116 of G_combine (type B)",
+    says="for m = 1, 2, 3, 4 there are 1, 2, 5, 15 leaves of G_per (Bell) and 2, 6, 24, 116 of "
+    "G_combine (type B)",
     method="exact",
     cases=lambda rng, draws: [Family(name, 1, m) for name in ("exp", "tanh") for m in (1, 2, 3, 4)],
     measure=_count,
@@ -140,7 +154,9 @@ COUNT = Statement(
 
 
 def leaf_dimension(odd: bool, d: int, s: int) -> int:
-    """(d + 1)s without parity; (d + 1)(s − 1) for odd σ, the zero block, empty or not, counted in s."""
+    """(d + 1)s without parity; (d + 1)(s − 1) for odd σ, the zero block, empty or not, counted
+    in s.
+    """
     return (d + 1) * (s - 1) if odd else (d + 1) * s
 
 
@@ -160,7 +176,9 @@ DIMENSIONS = Statement(
     id="P 5.1, 5.2 (dimension)",
     says="a leaf with s blocks has dimension (d+1)s; for odd σ, B_1 counted, (d+1)(s−1)",
     method="exact",
-    cases=lambda rng, draws: [Family(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)],
+    cases=lambda rng, draws: [
+        Family(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
+    ],
     measure=_dimensions,
     control=Control(
         "(d+1)s for odd σ, at m = 1",
@@ -174,11 +192,17 @@ DIMENSIONS = Statement(
 
 @lru_cache
 def signed_names(m: int) -> tuple[Named, ...]:
-    """(P, γ), the first block being B_1, which may be empty; one γ for each set: 1 on B_1 and at the first neuron of a block."""
+    """(P, γ), the first block being B_1, which may be empty; one γ for each set: 1 on B_1 and at
+    the first neuron of a block.
+    """
     found = []
     for blocks in partitions(m):
         for first in range(-1, len(blocks)):
-            ordered = ((), *blocks) if first < 0 else (blocks[first], *blocks[:first], *blocks[first + 1 :])
+            ordered = (
+                ((), *blocks)
+                if first < 0
+                else (blocks[first], *blocks[:first], *blocks[first + 1 :])
+            )
             leading = {block[0] for block in ordered[1:]} | {*ordered[0]}
             signs = itertools.product(*((1,) if i in leading else (1, -1) for i in range(m)))
             found += [(ordered, gamma) for gamma in signs]
@@ -190,7 +214,9 @@ def times(sign: int, neuron: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def in_signed_set(neurons: Neurons, named: Named, *, nonzero: bool) -> bool:
-    """(a_i, w_i) ∈ M_{P,γ}; `nonzero` adds that neurons outside B_1 are not zero.   [invariant, P 5.2]"""
+    """(a_i, w_i) ∈ M_{P,γ}; `nonzero` adds that neurons outside B_1 are not zero.
+    [invariant, P 5.2]
+    """
     (zero, *others), gamma = named
     silent = all(not any(neurons[i]) for i in zero)
     aligned = all(
@@ -204,7 +230,12 @@ def in_signed_set(neurons: Neurons, named: Named, *, nonzero: bool) -> bool:
         for i in one
         for j in other
     )
-    return silent and aligned and apart and not (nonzero and any(not any(neurons[i]) for b in others for i in b))
+    return (
+        silent
+        and aligned
+        and apart
+        and not (nonzero and any(not any(neurons[i]) for b in others for i in b))
+    )
 
 
 Names = Callable[[int], Iterable[Named]]
@@ -212,17 +243,25 @@ Names = Callable[[int], Iterable[Named]]
 
 def sets_with(neurons: Neurons, *, nonzero: bool, names: Names = signed_names) -> list[Named]:
     """The sets of P 5.2 that hold a point, as printed or with the condition added."""
-    return [named for named in names(len(neurons)) if in_signed_set(neurons, named, nonzero=nonzero)]
+    return [
+        named for named in names(len(neurons)) if in_signed_set(neurons, named, nonzero=nonzero)
+    ]
 
 
 def _signed(neurons: Neurons, *, nonzero: bool = False, names: Names = signed_names) -> Check:
     found = sets_with(neurons, nonzero=nonzero, names=names)
     zeros = sum(not any(neuron) for neuron in neurons)
-    return Check(len(found), 1, hypotheses={"m": len(neurons), "zero neurons": zeros, "d": len(neurons[0]) - 1})
+    return Check(
+        len(found),
+        1,
+        hypotheses={"m": len(neurons), "zero neurons": zeros, "d": len(neurons[0]) - 1},
+    )
 
 
 def _stabilisers(neurons: Neurons) -> Check:
-    """How many different stabilisers, by trying every signed permutation, the points of one printed set through θ have."""
+    """How many different stabilisers, by trying every signed permutation, the points of one
+    printed set through θ have.
+    """
     named = sets_with(neurons, nonzero=False)[0]
     values = sorted({*neurons, *(times(-1, n) for n in neurons), (1,) * len(neurons[0])})
     points = itertools.product(values, repeat=len(neurons))
@@ -239,7 +278,11 @@ def _library_leaf(neurons: Neurons, nonzero: bool = True) -> Check:
     zero = {i for block in library if block.zero for i in block.neurons}
     mine = {(block, tuple(gamma[i] for i in block)) for block in blocks[1:]}
     theirs = {(block.neurons, block.signs) for block in library if not block.zero}
-    return check if (set(blocks[0]), mine) == (zero, theirs) else Check(0, 1, hypotheses=check.hypotheses)
+    return (
+        check
+        if (set(blocks[0]), mine) == (zero, theirs)
+        else Check(0, 1, hypotheses=check.hypotheses)
+    )
 
 
 REPAIRED = Statement(
@@ -250,13 +293,18 @@ REPAIRED = Statement(
     method="exact",
     cases=_points,
     measure=_library_leaf,
-    control=Control("without the condition, at θ = 0", case=lambda: ((0, 0),), breaks={"nonzero": False}),
+    control=Control(
+        "without the condition, at θ = 0", case=lambda: ((0, 0),), breaks={"nonzero": False}
+    ),
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
     show=show_points,
-    proof="θ determines B_1, its zero neurons, the other blocks, neurons equal up to sign, and γ up to a sign for each "
-    "block: the sets are a partition. A signed permutation fixes θ when it keeps the blocks and has the signs "
-    "γ_iγ_{π⁻¹(i)} outside B_1, any signs inside. Conversely the stabiliser shows B_1, the i whose flip alone is "
+    proof="θ determines B_1, its zero neurons, the other blocks, neurons equal up to sign, and γ "
+    "up to a sign for each "
+    "block: the sets are a partition. A signed permutation fixes θ when it keeps the blocks and "
+    "has the signs "
+    "γ_iγ_{π⁻¹(i)} outside B_1, any signs inside. Conversely the stabiliser shows B_1, the i "
+    "whose flip alone is "
     "in it, the blocks, as those that it joins, and the products γ_iγ_j: one stabiliser, one set.",
 )
 
@@ -264,7 +312,8 @@ SIGNED = Statement(
     paper=PAPER,
     row="P 5.1, 5.2",
     id="P 5.2",
-    says="the sets M_{P,γ}, zero in B_1 (possibly empty), equal up to signs γ in the other blocks, different up to sign across "
+    says="the sets M_{P,γ}, zero in B_1 (possibly empty), equal up to signs γ in the other "
+    "blocks, different up to sign across "
     "blocks, are the leaves of G_combine",
     method="exact",
     cases=lambda rng, draws: itertools.chain([((0, 0),)], _points(rng, draws)),
@@ -277,7 +326,8 @@ SIGNED = Statement(
     draws=30,
     exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
     show=lambda neurons: (
-        f"from neuromanifold.papers.invariant.statements.leaves import sets_with\nlen(sets_with({neurons}, nonzero=False))"
+        "from neuromanifold.papers.invariant.statements.leaves import "
+        f"sets_with\nlen(sets_with({neurons}, nonzero=False))"
     ),
     confirm=_stabilisers,
     route="stabilisers of the points of one printed set, by trying every signed permutation",

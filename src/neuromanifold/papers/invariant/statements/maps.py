@@ -1,4 +1,6 @@
-"""invariant, Sec. 4.1: maps that leave the function unchanged, and when their fixed points are a SIM."""
+"""invariant, Sec. 4.1: maps that leave the function unchanged, and when their fixed points are a
+SIM.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +18,22 @@ from neuromanifold.orbits.maps import InducedManifold, induces_invariant_manifol
 from neuromanifold.orbits.partition import invariant_leaf
 from neuromanifold.orbits.zeros import zero_blocks
 from neuromanifold.papers.check import Check
-from neuromanifold.papers.invariant.statements.algebra import PRIME, Neurons, Support, monomial_fields, rank, value
-from neuromanifold.papers.invariant.statements.cases import EPS, PAPER, SUPPORTS, grid, two_layer, whole_neurons
+from neuromanifold.papers.invariant.statements.algebra import (
+    PRIME,
+    Neurons,
+    Support,
+    monomial_fields,
+    rank,
+    value,
+)
+from neuromanifold.papers.invariant.statements.cases import (
+    EPS,
+    PAPER,
+    SUPPORTS,
+    grid,
+    two_layer,
+    whole_neurons,
+)
 from neuromanifold.papers.statement import Control, Statement
 
 ROUNDING = 2**10
@@ -32,7 +48,9 @@ DIFFERENCE = np.array([1, -1])
 
 
 def departure(g: np.ndarray, field: np.ndarray) -> float:
-    """The part of a constant field outside ker(g − 1), relative, for a linear map of the plane with a line of fixed points."""
+    """The part of a constant field outside ker(g − 1), relative, for a linear map of the plane
+    with a line of fixed points.
+    """
     normal = next(row for row in g - np.eye(2) if row.any())
     return float(abs(normal @ field) / (np.linalg.norm(normal) * np.linalg.norm(field)))
 
@@ -48,9 +66,13 @@ def _moved(g: Plane, point: tuple[float, float]) -> InducedManifold:
 
 
 def _leaves_the_line(point: tuple[float, float], g: Plane = SHEAR) -> Check:
-    """F∘g = F in whole numbers and by the library; how far gradients leave the fixed line by the library and by hand."""
+    """F∘g = F in whole numbers and by the library; how far gradients leave the fixed line by the
+    library and by hand.
+    """
     found, by_hand = _moved(g, point), departure(np.array(g), DIFFERENCE)
-    unchanged = (DIFFERENCE @ np.array(g) == DIFFERENCE).all() and found.maps[0].kind == "globally invariant"
+    unchanged = (DIFFERENCE @ np.array(g) == DIFFERENCE).all() and found.maps[
+        0
+    ].kind == "globally invariant"
     library = 0.0 if found else found.departure
     left = by_hand if unchanged and abs(library - by_hand) <= ROUNDING * EPS else float("nan")
     return Check(left, np.sqrt(0.5), "=", ROUNDING * EPS, {"θ": str(point)})
@@ -60,20 +82,27 @@ SHEARED = Statement(
     paper=PAPER,
     row="Ex 4.1",
     id="Ex 4.1",
-    says="g(θ) = (θ₁ + θ₂, 2θ₂) leaves F = (θ₁ − θ₂)x unchanged, yet its fixed set {θ₂ = 0} is no SIM: gradients leave it at 45°",
+    says="g(θ) = (θ₁ + θ₂, 2θ₂) leaves F = (θ₁ − θ₂)x unchanged, yet its fixed set {θ₂ = 0} is no "
+    "SIM: gradients leave it at 45°",
     method="float64",
     cases=lambda rng, draws: [(1.0, 0.0)],
     measure=_leaves_the_line,
     control=Control(
-        "the reflection (−θ₂, −θ₁), whose fixed set is a SIM", case=lambda: (1.0, -1.0), breaks={"g": REFLECTION}
+        "the reflection (−θ₂, −θ₁), whose fixed set is a SIM",
+        case=lambda: (1.0, -1.0),
+        breaks={"g": REFLECTION},
     ),
     exhaustive="the example: the field is the same at every θ up to the factor x",
     show=lambda point: f"θ = {point}",
 )
 
 
-def radial_gradient(x: Fraction, y: Fraction, data: Fraction, radius: Fraction) -> tuple[Fraction, Fraction]:
-    """∇F of F = (r + 1/r + data)² at a point (x, y) of rational radius: 2(r + 1/r + data)(1 − 1/r²) θ/r."""
+def radial_gradient(
+    x: Fraction, y: Fraction, data: Fraction, radius: Fraction
+) -> tuple[Fraction, Fraction]:
+    """∇F of F = (r + 1/r + data)² at a point (x, y) of rational radius: 2(r + 1/r + data)(1 −
+    1/r²) θ/r.
+    """
     slope = 2 * (radius + 1 / radius + data) * (1 - 1 / radius**2)
     return slope * x / radius, slope * y / radius
 
@@ -84,21 +113,32 @@ def _inverted() -> InducedManifold:
         r = jnp.sqrt(theta @ theta)
         return (r + 1 / r + x) ** 2
 
-    return induces_invariant_manifold(model, lambda theta: theta / (theta @ theta), np.array([0.6, 0.8]), features=1)
+    return induces_invariant_manifold(
+        model, lambda theta: theta / (theta @ theta), np.array([0.6, 0.8]), features=1
+    )
 
 
 Point = tuple[Fraction, Fraction]
 
 
 def _circle(point: Point, radius: Fraction = Fraction(1)) -> Check:
-    """Gradients at a rational point of the unit circle, exactly; at (3/5, 4/5) the library's answer too."""
+    """Gradients at a rational point of the unit circle, exactly; at (3/5, 4/5) the library's
+    answer too.
+    """
     x, y = point
-    moved = sum(abs(part) for data in range(-3, 4) for part in radial_gradient(x, y, Fraction(data), radius))
+    moved = sum(
+        abs(part) for data in range(-3, 4) for part in radial_gradient(x, y, Fraction(data), radius)
+    )
     # Dg = 1 − 2θθᵀ on the circle: its transpose fixes the tangent (−y, x) and no more.
     moved += abs(x * (-y) + y * x) + abs(x * x + y * y - 1)
     if point == (Fraction(3, 5), Fraction(4, 5)):
         found = _inverted()
-        good = found and found.dimension == 1 and found.departure <= ROUNDING * EPS and not found.maps[0].linear
+        good = (
+            found
+            and found.dimension == 1
+            and found.departure <= ROUNDING * EPS
+            and not found.maps[0].linear
+        )
         moved += 0 if good else 1
     return Check(moved, 0, hypotheses={"θ": f"({x}, {y})"})
 
@@ -113,7 +153,8 @@ CIRCLE = Statement(
     paper=PAPER,
     row="Ex 4.2",
     id="Ex 4.2",
-    says="inversion θ/|θ|² leaves (r + 1/r + x)² unchanged and satisfies the tangent condition: the unit circle is a SIM",
+    says="inversion θ/|θ|² leaves (r + 1/r + x)² unchanged and satisfies the tangent condition: "
+    "the unit circle is a SIM",
     method="exact",
     cases=_circle_points,
     measure=_circle,
@@ -123,7 +164,8 @@ CIRCLE = Statement(
         breaks={"radius": Fraction(2)},
     ),
     draws=20,
-    narrower="rational points, and the library at (3/5, 4/5). The gradient vanishes on the circle: each point of it is an orbit",
+    narrower="rational points, and the library at (3/5, 4/5). The gradient vanishes on the "
+    "circle: each point of it is an orbit",
     show=lambda point: f"θ = ({point[0]}, {point[1]})",
 )
 
@@ -131,10 +173,13 @@ Matrices = tuple[tuple[tuple[int, ...], ...], ...]
 
 
 def tangent_defect(maps: Matrices) -> int:
-    """0 exactly where ∩ ker(g − 1) = ∩ ker(gᵀ − 1): 2 rank (A; B) − rank A − rank B for the stacked g − 1 and gᵀ − 1."""
+    """0 exactly where ∩ ker(g − 1) = ∩ ker(gᵀ − 1): 2 rank (A; B) − rank A − rank B for the
+    stacked g − 1 and gᵀ − 1.
+    """
     one = np.eye(len(maps[0]), dtype=int)
     A, B = (
-        np.concatenate([g - one for g in family]) for family in ([*map(np.array, maps)], [np.array(g).T for g in maps])
+        np.concatenate([g - one for g in family])
+        for family in ([*map(np.array, maps)], [np.array(g).T for g in maps])
     )
     return 2 * rank(np.concatenate([A, B])) - rank(A) - rank(B)
 
@@ -180,15 +225,20 @@ NORMAL = Statement(
     method="exact",
     cases=_normal_families,
     measure=_normal,
-    control=Control("the shear of example 4.1, which is not normal", case=lambda: (((1, 1), (0, 2)),)),
+    control=Control(
+        "the shear of example 4.1, which is not normal", case=lambda: (((1, 1), (0, 2)),)
+    ),
     draws=100,
-    exhaustive="normal matrices of −2 … 2 (2×2) and −1 … 1 (3×3), and pairs of those of −1 … 1 (2×2)",
+    exhaustive="normal matrices of −2 … 2 (2×2) and −1 … 1 (3×3), and pairs of those of −1 … 1 "
+    "(2×2)",
     show=lambda maps: f"maps = {[np.array(g).tolist() for g in maps]}",
 )
 
 
 def _library_cases() -> dict[str, tuple[Any, Any, Any, int | None]]:
-    """(f, maps, fixed point, features): maps that are invariant and satisfy the tangent condition."""
+    """(f, maps, fixed point, features): maps that are invariant and satisfy the tangent
+    condition.
+    """
     silent = zero_blocks(MLP((1, 2, 1), "gelu"), [{0}])
 
     def turning(theta: Any, x: Any) -> Any:
@@ -196,8 +246,18 @@ def _library_cases() -> dict[str, tuple[Any, Any, Any, int | None]]:
         return jnp.log(r) ** 2 * x + theta[0] / r
 
     return {
-        "flip of a silent gelu neuron": (silent.net, silent.flip, silent.sample(key=jax.random.key(1)), None),
-        "inversion, gradients along the circle": (turning, lambda t: t / (t @ t), np.array([0.6, 0.8]), 1),
+        "flip of a silent gelu neuron": (
+            silent.net,
+            silent.flip,
+            silent.sample(key=jax.random.key(1)),
+            None,
+        ),
+        "inversion, gradients along the circle": (
+            turning,
+            lambda t: t / (t @ t),
+            np.array([0.6, 0.8]),
+            1,
+        ),
     }
 
 
@@ -214,7 +274,9 @@ def _induced(name: str) -> Check:
 
 @dataclass(frozen=True)
 class Averaged:
-    """Signed permutations of ℝ³ that generate a group G, and p(θ) = Σ_G (c·gθ)³ + (e·gθ)², which they leave unchanged."""
+    """Signed permutations of ℝ³ that generate a group G, and p(θ) = Σ_G (c·gθ)³ + (e·gθ)², which
+    they leave unchanged.
+    """
 
     group: tuple[tuple[tuple[int, ...], ...], ...]
     c: tuple[int, ...]
@@ -256,7 +318,9 @@ def _averaged(case: Averaged) -> Check:
     """How many elements of the group move the gradient at a common fixed point."""
     v = case.gradient()
     moved = sum(int((np.array(g) @ v != v).any()) for g in case.group)
-    return Check(moved, 0, hypotheses={"map": "signed permutations", "order of the group": len(case.group)})
+    return Check(
+        moved, 0, hypotheses={"map": "signed permutations", "order of the group": len(case.group)}
+    )
 
 
 def _thm41_cases(rng: np.random.Generator, draws: int) -> Iterator[str | Averaged]:
@@ -279,9 +343,12 @@ INDUCED = Statement(
     method="float64",
     cases=_thm41_cases,
     measure=lambda case: _induced(case) if isinstance(case, str) else _averaged(case),
-    control=Control("an involution that is not normal: its tangent condition fails", case=lambda: _SKEW),
+    control=Control(
+        "an involution that is not normal: its tangent condition fails", case=lambda: _SKEW
+    ),
     draws=20,
-    narrower="by the library a flip that is infinitesimally invariant and an inversion; signed permutations of ℝ³ in whole numbers",
+    narrower="by the library a flip that is infinitesimally invariant and an inversion; signed "
+    "permutations of ℝ³ in whole numbers",
     show=lambda case: case if isinstance(case, str) else f"group {case.group}, θ = {case.theta}",
 )
 
@@ -312,9 +379,15 @@ def fixed_dimension(case: Stabilised) -> int:
     return (len(case.neurons[0])) * int(np.trace(S, axis1=1, axis2=2).sum()) // len(S)
 
 
-def _leaf_dimension(case: Stabilised, dimension: Callable[[Stabilised], int] = fixed_dimension) -> Check:
+def _leaf_dimension(
+    case: Stabilised, dimension: Callable[[Stabilised], int] = fixed_dimension
+) -> Check:
     leaf = invariant_leaf(*two_layer(case.name, case.neurons))
-    hypotheses = {"activation": case.name, "m": len(case.neurons), "order of S(θ)": len(case.stabiliser)}
+    hypotheses = {
+        "activation": case.name,
+        "m": len(case.neurons),
+        "order of S(θ)": len(case.stabiliser),
+    }
     return Check(leaf.dimension, dimension(case), hypotheses=hypotheses)
 
 
@@ -330,7 +403,8 @@ LEAF = Statement(
     paper=PAPER,
     row="Lem 4.1",
     id="Lem 4.1 (leaf)",
-    says="the points with one stabiliser S are an open part of Fix(S), of dimension mean over S of the trace",
+    says="the points with one stabiliser S are an open part of Fix(S), of dimension mean over S "
+    "of the trace",
     method="exact",
     cases=_stabilised,
     measure=_leaf_dimension,
@@ -346,7 +420,9 @@ LEAF = Statement(
 
 
 def moved_fields(group: np.ndarray, support: Support, neurons: Neurons) -> int:
-    """How many pairs of a field and an element of the group there are with gX ≠ X at the neurons, modulo a prime."""
+    """How many pairs of a field and an element of the group there are with gX ≠ X at the
+    neurons, modulo a prime.
+    """
     moved = 0
     for _, X in monomial_fields(len(neurons[0]) - 1, support[:5]):
         v = np.array([[value(p, neuron) for p in X] for neuron in neurons])
@@ -357,7 +433,12 @@ def moved_fields(group: np.ndarray, support: Support, neurons: Neurons) -> int:
 def _tangent(case: Stabilised, supports: Mapping[str, Support] = SUPPORTS) -> Check:
     S = case.stabiliser
     hypotheses = {"activation": case.name, "m": len(case.neurons), "order of S(θ)": len(S)}
-    return Check(moved_fields(S, supports[case.name], case.neurons), 0, hypotheses=hypotheses, comparisons=len(S))
+    return Check(
+        moved_fields(S, supports[case.name], case.neurons),
+        0,
+        hypotheses=hypotheses,
+        comparisons=len(S),
+    )
 
 
 def _grid_and_draws(rng: np.random.Generator, draws: int) -> Iterator[Stabilised]:
@@ -370,7 +451,8 @@ TANGENT = Statement(
     paper=PAPER,
     row="Lem 4.1",
     id="Lem 4.1 (invariant)",
-    says="a finite orthogonal symmetry group partitions parameter space into SIMs: S(θ) fixes every gradient at θ",
+    says="a finite orthogonal symmetry group partitions parameter space into SIMs: S(θ) fixes "
+    "every gradient at θ",
     method="exact",
     cases=_grid_and_draws,
     measure=_tangent,

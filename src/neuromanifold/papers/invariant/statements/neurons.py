@@ -1,4 +1,6 @@
-"""invariant, Sec. 5.1: the five elementary SIMs of two-layer networks, and when an orbit leaves a coincidence of neurons."""
+"""invariant, Sec. 5.1: the five elementary SIMs of two-layer networks, and when an orbit leaves
+a coincidence of neurons.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -7,7 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neuromanifold.papers.check import Check
-from neuromanifold.papers.invariant.statements.algebra import PRIME, Neurons, Support, monomial_fields, stays, value
+from neuromanifold.papers.invariant.statements.algebra import (
+    PRIME,
+    Neurons,
+    Support,
+    monomial_fields,
+    stays,
+    value,
+)
 from neuromanifold.papers.invariant.statements.cases import (
     CLASSES,
     EPS,
@@ -24,7 +33,9 @@ from neuromanifold.papers.statement import Control, Statement
 
 ROUNDING = 2**10
 LEFT = 1e-7
-"""An orbit leaves a space when a direction of Lie_θ, or a flow, is farther out than this; what stays is out by rounding."""
+"""An orbit leaves a space when a direction of Lie_θ, or a flow, is farther out than this; what
+stays is out by rounding.
+"""
 
 SIGNS = {"(i)": (1, 1), "(ii)": (-1, -1), "(iii)": (1, -1)}
 """(a_i, w_i) = (ε a_j, ε' w_j)."""
@@ -32,7 +43,9 @@ SIGNS = {"(i)": (1, 1), "(ii)": (-1, -1), "(iii)": (1, -1)}
 
 @dataclass(frozen=True)
 class Elementary:
-    """A point of one of the five sets: neuron i is tied to neuron j; a seed where a flow is followed."""
+    """A point of one of the five sets: neuron i is tied to neuron j; a seed where a flow is
+    followed.
+    """
 
     part: str
     name: str
@@ -57,7 +70,9 @@ def tied(part: str, neurons: Neurons, i: int, j: int) -> Neurons:
     if part in SIGNS:
         a, w = SIGNS[part]
         other = rows[j]
-        rows[i] = [a * other[0], *(w * entry for entry in other[1:])] if i != j else _own(part, other)
+        rows[i] = (
+            [a * other[0], *(w * entry for entry in other[1:])] if i != j else _own(part, other)
+        )
     elif part == "(iv)":
         rows[i] = [0] * len(rows[i])
     else:
@@ -117,7 +132,14 @@ def _elementary(part: str) -> Callable[[np.random.Generator, int], Iterator[Elem
             m, d = (int(k) for k in rng.integers([2, 1], [5, 3]))
             neurons = tuple(map(tuple, rng.integers(-3, 4, (m, d + 1)).tolist()))
             i, j = (int(k) for k in rng.integers(0, m, 2))
-            yield Elementary(part, str(rng.choice(common)), tied(part, neurons, i, j), i, j, int(rng.integers(2**31)))
+            yield Elementary(
+                part,
+                str(rng.choice(common)),
+                tied(part, neurons, i, j),
+                i,
+                j,
+                int(rng.integers(2**31)),
+            )
 
     return cases
 
@@ -143,7 +165,8 @@ REMARK = Statement(
         case=lambda: Elementary("(i)", "exp", ((1, 1), (2, 1)), 0, 1),
     ),
     draws=8,
-    exhaustive="16 activations, neurons of {−1, 1} × {−1, 0, 1}, m ≤ 2, fields up to order 6; flows on random points",
+    exhaustive="16 activations, neurons of {−1, 1} × {−1, 0, 1}, m ≤ 2, fields up to order 6; "
+    "flows on random points",
     show=_show,
 )
 REMARKS: tuple[Statement, ...] = (
@@ -181,7 +204,9 @@ REMARKS: tuple[Statement, ...] = (
 
 @dataclass(frozen=True)
 class Coincidence:
-    """Two neurons with a coincidence; the support of σ, or the name of an activation for the library."""
+    """Two neurons with a coincidence; the support of σ, or the name of an activation for the
+    library.
+    """
 
     part: str
     neurons: Neurons
@@ -193,7 +218,11 @@ def supports() -> Iterator[Support]:
     """Every pattern of the first five Taylor coefficients, continued to order 8 with its parity."""
     for mask in range(1, 32):
         first = tuple(n for n in range(5) if mask >> n & 1)
-        later = (n for n in range(5, 9) if not (is_odd(first) and n % 2 == 0) and not (is_even(first) and n % 2))
+        later = (
+            n
+            for n in range(5, 9)
+            if not (is_odd(first) and n % 2 == 0) and not (is_even(first) and n % 2)
+        )
         yield (*first, *later)
 
 
@@ -209,17 +238,26 @@ def condition(case: Coincidence) -> bool:
 
 
 def combination(part: str, neurons: Neurons) -> tuple[list[tuple[int, tuple[int, ...]]], range]:
-    """The linear forms that vanish on the subspace: Σ c_k n_k, and which coordinates of a neuron."""
+    """The linear forms that vanish on the subspace: Σ c_k n_k, and which coordinates of a
+    neuron.
+    """
     one, other = neurons
     d = len(one) - 1
-    pairs = {"(i)": [(1, one)], "(ii)": [(1, one)], "(iii)": [(1, one), (-1, other)], "(iv)": [(1, one), (1, other)]}
+    pairs = {
+        "(i)": [(1, one)],
+        "(ii)": [(1, one)],
+        "(iii)": [(1, one), (-1, other)],
+        "(iv)": [(1, one), (1, other)],
+    }
     return pairs[part], range(1) if part == "(i)" else range(1, d + 1)
 
 
 def contained_exactly(case: Coincidence) -> bool:
-    """Whether the forms vanish along the orbit near the point: derivatives along words of fields, modulo a prime.
+    """Whether the forms vanish along the orbit near the point: derivatives along words of fields,
+    modulo a prime.
 
-    The first three or four orders are fields enough: they have the parity of σ, and 0 and 1 where σ(0), σ'(0) ≠ 0.
+    The first three or four orders are fields enough: they have the parity of σ, and 0 and 1 where
+    σ(0), σ'(0) ≠ 0.
     """
     pairs, coordinates = combination(case.part, case.neurons)
     orders, length = (4, 3) if len(case.neurons[0]) == 2 else (3, 2)
@@ -243,7 +281,9 @@ def _perturbation(case: Coincidence, kept: Callable[[Coincidence], bool] = condi
     found = contained_numerically(case) if case.name else contained_exactly(case)
     wanted = kept(case)
     by = case.name or "Taylor series"
-    return Check(int(found), int(wanted), hypotheses={"σ": by, "kept": wanted, "d": len(case.neurons[0]) - 1})
+    return Check(
+        int(found), int(wanted), hypotheses={"σ": by, "kept": wanted, "d": len(case.neurons[0]) - 1}
+    )
 
 
 Points = Callable[[int], Iterator[Neurons]]
@@ -271,13 +311,17 @@ def _aligned(sign: int) -> Points:
     return points
 
 
-def _coincidences(part: str, points: Points) -> Callable[[np.random.Generator, int], Iterator[Coincidence]]:
+def _coincidences(
+    part: str, points: Points
+) -> Callable[[np.random.Generator, int], Iterator[Coincidence]]:
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Coincidence]:
         for d, support in itertools.product((1, 2), supports()):
             yield from (Coincidence(part, neurons, support) for neurons in points(d))
         listed = list(points(1))
         for name in CLASSES:
-            yield from (Coincidence(part, listed[k], SUPPORTS[name], name) for k in (0, len(listed) // 2))
+            yield from (
+                Coincidence(part, listed[k], SUPPORTS[name], name) for k in (0, len(listed) // 2)
+            )
         for _ in range(draws):
             name = str(rng.choice(list(CLASSES)))
             yield Coincidence(part, listed[int(rng.integers(len(listed)))], SUPPORTS[name], name)
@@ -287,7 +331,11 @@ def _coincidences(part: str, points: Points) -> Callable[[np.random.Generator, i
 
 def _taken_for(broken: str, case: Coincidence, other: Support) -> Control:
     """The orbit of one activation against the condition of another."""
-    return Control(broken, case=lambda: case, breaks={"kept": lambda case: condition(replace(case, support=other))})
+    return Control(
+        broken,
+        case=lambda: case,
+        breaks={"kept": lambda case: condition(replace(case, support=other))},
+    )
 
 
 LEMMA = Statement(
@@ -298,9 +346,12 @@ LEMMA = Statement(
     method="exact",
     cases=_coincidences("(i)", _without_output),
     measure=_perturbation,
-    control=_taken_for("exp for expm1", Coincidence("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"]), SUPPORTS["exp"][1:]),
+    control=_taken_for(
+        "exp for expm1", Coincidence("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"]), SUPPORTS["exp"][1:]
+    ),
     draws=6,
-    exhaustive="all 31 patterns of σ⁽ⁿ⁾(0) ≠ 0, n < 5, neurons of −1, 0, 1 (and 2), m = 2, d = 1 and 2, by words of three "
+    exhaustive="all 31 patterns of σ⁽ⁿ⁾(0) ≠ 0, n < 5, neurons of −1, 0, 1 (and 2), m = 2, d = 1 "
+    "and 2, by words of three "
     "and two fields; the library on an activation of every class",
     show=lambda case: f"{case.name or case.support}, neurons (a, w) = {case.neurons}",
 )
@@ -312,7 +363,9 @@ LEMMAS: tuple[Statement, ...] = (
         says="where w_i = 0, a_i ≠ 0 the orbit stays in {w_i = 0} exactly when σ'(0) = 0",
         cases=_coincidences("(ii)", _without_input),
         control=_taken_for(
-            "tanh for z − sin z", Coincidence("(ii)", ((1, 0), (1, 1)), SUPPORTS["tanh"]), SUPPORTS["z - sin(z)"]
+            "tanh for z − sin z",
+            Coincidence("(ii)", ((1, 0), (1, 1)), SUPPORTS["tanh"]),
+            SUPPORTS["z - sin(z)"],
         ),
     ),
     replace(
@@ -328,7 +381,8 @@ LEMMAS: tuple[Statement, ...] = (
     replace(
         LEMMA,
         id="Lem 5.2 (iv)",
-        says="where w_i = −w_j ≠ 0 the orbit stays in {w_i = −w_j} exactly when a_i = −a_j and σ is odd, or a_i = a_j and σ is even",
+        says="where w_i = −w_j ≠ 0 the orbit stays in {w_i = −w_j} exactly when a_i = −a_j and σ "
+        "is odd, or a_i = a_j and σ is even",
         cases=_coincidences("(iv)", _aligned(-1)),
         control=_taken_for(
             "sigmoid, odd up to a constant, for tanh",

@@ -48,14 +48,18 @@ POINTS = tuple(Fraction(n, 2) for n in range(-9, 26))
 
 
 def _composable(case: tuple[Shift, Shift], domain: Domain) -> Check:
-    """At how many of the points of a grid the domain and the possibility of g and then f disagree."""
+    """At how many of the points of a grid the domain and the possibility of g and then f
+    disagree.
+    """
     f, g = case
     wrong = sum(domain(f, g, x) != (g.defined(x) and f.defined(g(x))) for x in POINTS)
     return Check(wrong, 0, hypotheses={"inverse pair": f == g.inverse}, comparisons=len(POINTS))
 
 
 def _against_eq_7(case: tuple[Shift, Shift]) -> Check:
-    """Eq. 7 prints that f⁻¹∘f is the identity of Dom(f); by Eq. 6 its domain is Dom(f⁻¹) ∩ Dom(f)."""
+    """Eq. 7 prints that f⁻¹∘f is the identity of Dom(f); by Eq. 6 its domain is Dom(f⁻¹) ∩
+    Dom(f).
+    """
     f = case[1]
     wrong = sum(printed_domain(f.inverse, f, x) != f.defined(x) for x in POINTS)
     return Check(wrong, 0)
@@ -92,7 +96,8 @@ Dom(f) ∩ Dom(g) is empty. The domain of f∘g is Dom(g) ∩ g⁻¹(Dom(f)); wi
         says="f∘g is defined on Dom(g) ∩ g⁻¹(Dom(f)), and (f∘g)∘h and f∘(g∘h) have one domain",
         method="exact",
         cases=lambda rng, draws: (
-            (f, g, h) for (f, g), h in product(list(_shifts(rng, draws)), (Shift(0, 3, 0), Shift(0, 1, 2)))
+            (f, g, h)
+            for (f, g), h in product(list(_shifts(rng, draws)), (Shift(0, 3, 0), Shift(0, 1, 2)))
         ),
         measure=lambda case, domain=preimage_domain: _associative(case, domain),
         control=Control(
@@ -106,7 +111,9 @@ Dom(f) ∩ Dom(g) is empty. The domain of f∘g is Dom(g) ∩ g⁻¹(Dom(f)); wi
 
 
 def _associative(case: tuple[Shift, Shift, Shift], domain: Domain) -> Check:
-    """Points at which the composition f∘g∘h, by its domain for (g, h) and then for f, disagrees with what can be composed."""
+    """Points at which the composition f∘g∘h, by its domain for (g, h) and then for f, disagrees
+    with what can be composed.
+    """
     f, g, h = case
     wrong = 0
     for x in POINTS:

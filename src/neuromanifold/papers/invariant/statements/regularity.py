@@ -1,4 +1,6 @@
-"""invariant, Rem 4.1: how smooth the model must be for fixed points of invariant maps to be kept."""
+"""invariant, Rem 4.1: how smooth the model must be for fixed points of invariant maps to be
+kept.
+"""
 
 import math
 from collections.abc import Iterator
@@ -12,9 +14,13 @@ from neuromanifold.papers.invariant.statements.cases import PAPER
 from neuromanifold.papers.statement import Control, Statement
 
 NEAR = 1e-30
-"""How far from M = {0} the flow starts; a solution that leaves M itself is the limit of such flows."""
+"""How far from M = {0} the flow starts; a solution that leaves M itself is the limit of such
+flows.
+"""
 LIPSCHITZ = math.e * (1 + 1e-6)
-"""By Gronwall's inequality a field with Lipschitz constant 1 on [−1, 1] takes |θ| to at most e|θ| in time 1."""
+"""By Gronwall's inequality a field with Lipschitz constant 1 on [−1, 1] takes |θ| to at most
+e|θ| in time 1.
+"""
 
 
 def reached(alpha: Fraction, start: float = NEAR) -> float:
@@ -27,13 +33,17 @@ def reached(alpha: Fraction, start: float = NEAR) -> float:
 
 
 def _kept(alpha: Fraction, start: float = NEAR) -> Check:
-    """In units of the starting distance's bound: F is even, g = −1 is linear, orthogonal and globally invariant, M = {0}."""
+    """In units of the starting distance's bound: F is even, g = −1 is linear, orthogonal and
+    globally invariant, M = {0}.
+    """
     smooth = "C¹ and no more" if alpha < 1 else "gradient locally Lipschitz"
     return Check(reached(alpha, start), 0.0, "<=", LIPSCHITZ * NEAR, {"F": smooth, "α": str(alpha)})
 
 
 def _another_solution(alpha: Fraction) -> Check:
-    """θ(t) = (t/k)ᵏ, α = (k−1)/k, solves dθ/dt = θ^α: (dθ/dt)ᵏ = θᵏ⁻¹ at rational times; its distance from M at t = 1."""
+    """θ(t) = (t/k)ᵏ, α = (k−1)/k, solves dθ/dt = θ^α: (dθ/dt)ᵏ = θᵏ⁻¹ at rational times; its
+    distance from M at t = 1.
+    """
     k = alpha.denominator
     if alpha.numerator != k - 1:
         return Check(Fraction(0), Fraction(0))
@@ -43,7 +53,14 @@ def _another_solution(alpha: Fraction) -> Check:
 
 
 def _smoothness(rng: np.random.Generator, draws: int) -> Iterator[Fraction]:
-    yield from (Fraction(1, 2), Fraction(2, 3), Fraction(3, 4), Fraction(1), Fraction(3, 2), Fraction(2))
+    yield from (
+        Fraction(1, 2),
+        Fraction(2, 3),
+        Fraction(3, 4),
+        Fraction(1),
+        Fraction(3, 2),
+        Fraction(2),
+    )
     yield from (Fraction(int(k) - 1, int(k)) for k in rng.integers(2, 9, draws))
 
 
@@ -51,7 +68,8 @@ SMOOTH = Statement(
     paper=PAPER,
     row="Rem 4.1",
     id="Rem 4.1 (C¹)",
-    says="fixed sets of linear normal invariant maps are kept by gradient flow also where F is locally C^{1,1}: its "
+    says="fixed sets of linear normal invariant maps are kept by gradient flow also where F is "
+    "locally C^{1,1}: its "
     "gradient is locally Lipschitz",
     method="integration",
     cases=lambda rng, draws: [
@@ -59,12 +77,16 @@ SMOOTH = Statement(
         *(1 + Fraction(int(k), 16) for k in rng.integers(0, 48, draws)),
     ],
     measure=_kept,
-    control=Control("F = |θ|^{3/2}, whose gradient is not Lipschitz at 0", case=lambda: Fraction(1, 2)),
+    control=Control(
+        "F = |θ|^{3/2}, whose gradient is not Lipschitz at 0", case=lambda: Fraction(1, 2)
+    ),
     draws=5,
     narrower="F = |θ|^{1+α}/(1+α) · x, 1 ≤ α ≤ 4",
     show=lambda alpha: f"α = {alpha}",
-    proof="M = ∩ ker(g_i − 1) is a linear space, and at its points the gradients lie in ∩ ker(g_iᵀ − 1), which is M for"
-    " normal g_i (proof of Thm 4.1, for which C¹ is enough). So the flow has a solution in M, and by uniqueness, "
+    proof="M = ∩ ker(g_i − 1) is a linear space, and at its points the gradients lie in ∩ "
+    "ker(g_iᵀ − 1), which is M for"
+    " normal g_i (proof of Thm 4.1, for which C¹ is enough). So the flow has a solution in M, and "
+    "by uniqueness, "
     "for a locally Lipschitz field, no other.",
 )
 
@@ -85,7 +107,8 @@ ONCE_DIFFERENTIABLE = Statement(
     narrower="F = |θ|^{1+α}/(1+α) · x with g(θ) = −θ, α > 0",
     show=lambda alpha: (
         f"alpha, t = {float(alpha)!r}, np.linspace(0, 1, 9)\n"
-        f"theta = (t / {alpha.denominator}) ** {alpha.denominator}                      # θ(0) = 0 is fixed by g = −1\n"
+        f"theta = (t / {alpha.denominator}) ** {alpha.denominator}                      # θ(0) = "
+        "0 is fixed by g = −1\n"
         f"np.abs(np.gradient(theta, t, edge_order=2) - theta**alpha).max(), theta[-1]"
     ),
     confirm=_another_solution,

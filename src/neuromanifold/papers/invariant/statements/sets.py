@@ -1,4 +1,6 @@
-"""invariant, P 3.2 and 3.3: the algebra of structural invariant sets, and linear models, which have but one."""
+"""invariant, P 3.2 and 3.3: the algebra of structural invariant sets, and linear models, which
+have but one.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -44,16 +46,26 @@ def half_space(leaves: LeafLattice, params: Params) -> int:
 
 
 def _algebra_of_sets(case: Start, place: Callable[[LeafLattice, Params], int] = leaf_of) -> Check:
-    """Over all pairs of unions of leaves: how often a complement, union or intersection holds θ(0) but not θ(t), or the reverse."""
+    """Over all pairs of unions of leaves: how often a complement, union or intersection holds
+    θ(0) but not θ(t), or the reverse.
+    """
     leaves, rng = lattice(case.name), np.random.default_rng(case.seed)
     start = leaves[case.leaf].sample(key=jax.random.key(case.seed))
     i, j = (place(leaves, params) for params in (start, trained(rng, leaves.net, start).end()))
-    sets = [leaves.set(k for k in range(len(leaves)) if mask >> k & 1) for mask in range(2 ** len(leaves))]
+    sets = [
+        leaves.set(k for k in range(len(leaves)) if mask >> k & 1)
+        for mask in range(2 ** len(leaves))
+    ]
     broken = sum((j in (~A).members) == (i in A.members) for A in sets)
     for A, B in itertools.combinations(sets, 2):
         broken += (j in (A | B).members) != (i in A.members or i in B.members)
         broken += (j in (A & B).members) != (i in A.members and i in B.members)
-    return Check(broken, 0, hypotheses={"activation": case.name, "leaves": len(leaves)}, comparisons=len(sets) ** 2)
+    return Check(
+        broken,
+        0,
+        hypotheses={"activation": case.name, "leaves": len(leaves)},
+        comparisons=len(sets) ** 2,
+    )
 
 
 def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
@@ -67,7 +79,8 @@ SET_ALGEBRA = Statement(
     paper=PAPER,
     row="3.2",
     id="3.2",
-    says="complements, unions and intersections of structural invariant sets are structural invariant sets, or empty",
+    says="complements, unions and intersections of structural invariant sets are structural "
+    "invariant sets, or empty",
     method="integration",
     cases=_starts,
     measure=_algebra_of_sets,
@@ -77,7 +90,8 @@ SET_ALGEBRA = Statement(
         breaks={"place": half_space},
     ),
     draws=6,
-    narrower="finite collections: all 4 unions of leaves of two exp neurons and all 64 of two tanh neurons",
+    narrower="finite collections: all 4 unions of leaves of two exp neurons and all 64 of two "
+    "tanh neurons",
     show=str,
 )
 
@@ -103,7 +117,9 @@ class Features:
         x = np.random.default_rng(0).standard_normal((24, 2))
         inputs = np.stack(FEATURES[self.family](x)[: len(self.theta)], axis=1)
         net = MLP((len(self.theta), 1), "identity", bias=False)
-        return lie_closure(net, (Layer(np.array([self.theta])),), key=jax.random.key(0), inputs=inputs, exact=False)
+        return lie_closure(
+            net, (Layer(np.array([self.theta])),), key=jax.random.key(0), inputs=inputs, exact=False
+        )
 
 
 def _linear(case: Features) -> Check:
@@ -125,11 +141,14 @@ LINEAR = Statement(
     paper=PAPER,
     row="3.3",
     id="3.3",
-    says="a linear model Σ θ_i ψ_i(x) with independent analytic features has only the trivial SIM: dim Lie_θ = M everywhere",
+    says="a linear model Σ θ_i ψ_i(x) with independent analytic features has only the trivial "
+    "SIM: dim Lie_θ = M everywhere",
     method="float64",
     cases=_linear_models,
     measure=_linear,
-    control=Control("the features sin², cos², 1", case=lambda: Features("dependent", (0.0, 0.0, 0.0))),
+    control=Control(
+        "the features sin², cos², 1", case=lambda: Features("dependent", (0.0, 0.0, 0.0))
+    ),
     draws=6,
     narrower="powers, exponentials, sines and products, M ≤ 4",
     show=str,

@@ -1,4 +1,6 @@
-"""`riemann`: *The Riemannian Geometry Associated to Gradient Flows of Linear Convolutional Networks*, every statement executed."""
+"""`riemann`: *The Riemannian Geometry Associated to Gradient Flows of Linear Convolutional
+Networks*, every statement executed.
+"""
 
 from neuromanifold.papers.riemann.statements import (
     algebra,

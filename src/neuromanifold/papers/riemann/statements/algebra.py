@@ -1,4 +1,6 @@
-"""`riemann`, Eq 8, Lem 9, P 2, P 12, Obs 3 and the dimension: polynomials, rescalings, the differential."""
+"""`riemann`, Eq 8, Lem 9, P 2, P 12, Obs 3 and the dimension: polynomials, rescalings, the
+differential.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import reduce
@@ -54,25 +56,39 @@ def _eq_8(net: LinearConvNet, dilations: Any = None) -> Check:
     whole = composed_matrix(net, params, output)
     if v.shape != net.end_to_end_shape:
         return Check(sum(a != b for a, b in zip(v.shape, net.end_to_end_shape, strict=True)), 0)
-    return Check(differing(whole, convolution_matrix(v, net.end_to_end_stride, output)), 0, hypotheses=hypotheses(net))
+    return Check(
+        differing(whole, convolution_matrix(v, net.end_to_end_stride, output)),
+        0,
+        hypotheses=hypotheses(net),
+    )
 
 
 def _with_last_stride(nets: Any) -> list[LinearConvNet]:
-    return [LinearConvNet(net.filter_shapes, (*net.strides[:-1], (2,) * net.dimension)) for net in nets]
+    return [
+        LinearConvNet(net.filter_shapes, (*net.strides[:-1], (2,) * net.dimension)) for net in nets
+    ]
 
 
 EQ_8 = Statement(
     paper="riemann",
     row="Eq 8, Lem 9",
     id="Eq 8",
-    says="D = 1: composing convolutions is multiplying the polynomials π_{t_l}(w_l), t_l = s_1⋯s_{l−1}; the stride of the whole is s_1⋯s_H",
+    says="D = 1: composing convolutions is multiplying the polynomials π_{t_l}(w_l), t_l = "
+    "s_1⋯s_{l−1}; the stride of the whole is s_1⋯s_H",
     method="exact",
     cases=lambda rng, draws: _with_last_stride(
-        [*line_nets((2, 3, 4), (1, 2, 3), (1, 2)), *line_nets((2, 3), (1, 2, 3), (3,)), *line_nets((2,), (1, 2), (4,))]
+        [
+            *line_nets((2, 3, 4), (1, 2, 3), (1, 2)),
+            *line_nets((2, 3), (1, 2, 3), (3,)),
+            *line_nets((2,), (1, 2), (4,)),
+        ]
     ),
     measure=_eq_8,
-    control=Control("all t_l = 1 at strides (2, 1)", case=lambda: RUNNING, breaks={"dilations": ((1,), (1,))}),
-    exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), 2 (H = 4), inner strides 1–3; there for all filters, as a polynomial identity",
+    control=Control(
+        "all t_l = 1 at strides (2, 1)", case=lambda: RUNNING, breaks={"dilations": ((1,), (1,))}
+    ),
+    exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), 2 (H = 4), inner strides 1–3; there for all "
+    "filters, as a polynomial identity",
 )
 LEM_9 = Statement(
     paper="riemann",
@@ -93,20 +109,25 @@ LEM_9 = Statement(
         case=lambda: LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))),
         breaks={"dilations": ((1, 1), (1, 2))},
     ),
-    exhaustive="D = 2, 3, H = 2, 3, shapes up to 3, strides up to 3; there for all filters, as a polynomial identity",
+    exhaustive="D = 2, 3, H = 2, 3, shapes up to 3, strides up to 3; there for all filters, as a "
+    "polynomial identity",
 )
 
 
 def positive_solutions(squared: Any, delta: Any) -> int:
-    """How many β > 0 solve β_{l+1} − β_l = δ_l, Πβ_l = C, by Descartes' rule: one sign change is exactly one positive root.
+    """How many β > 0 solve β_{l+1} − β_l = δ_l, Πβ_l = C, by Descartes' rule: one sign change is
+    exactly one positive root.
 
-    With β_l = x + o_l, o ≥ 0, min o = 0, all β are positive exactly when x is, and the polynomial is Π(x + o_l) − C.
+    With β_l = x + o_l, o ≥ 0, min o = 0, all β are positive exactly when x is, and the polynomial
+    is Π(x + o_l) − C.
     """
     offsets = np.cumsum([0, *delta])
     offsets = [int(o) for o in offsets - offsets.min()]
     coefficients = [1]
     for o in offsets:
-        coefficients = [a + o * b for a, b in zip([*coefficients, 0], [0, *coefficients], strict=True)]
+        coefficients = [
+            a + o * b for a, b in zip([*coefficients, 0], [0, *coefficients], strict=True)
+        ]
     coefficients[-1] -= int(np.prod([int(c) for c in squared], dtype=object))
     signs = [c > 0 for c in coefficients if c]
     return sum(a != b for a, b in zip(signs, signs[1:], strict=False))
@@ -134,11 +155,23 @@ def _p_2_values(case: Any, rescale: Callable[..., Any] = fs.rescale) -> Check:
     found = rescale(net, params, [float(d) for d in delta])
     for theta in found.all_params:
         largest = max(float(np.sum(w * w)) for w in theta)
-        off = np.abs(fs.norm_differences(net, theta) - np.array(delta, float)).max(initial=0.0) / largest
-        worst = max(worst, float(off), float(np.linalg.norm(net.end_to_end(theta) - v) / np.linalg.norm(v)))
-    flats = {tuple(np.round(np.concatenate([w.ravel() for w in theta]), 9)) for theta in found.all_params}
+        off = (
+            np.abs(fs.norm_differences(net, theta) - np.array(delta, float)).max(initial=0.0)
+            / largest
+        )
+        worst = max(
+            worst, float(off), float(np.linalg.norm(net.end_to_end(theta) - v) / np.linalg.norm(v))
+        )
+    flats = {
+        tuple(np.round(np.concatenate([w.ravel() for w in theta]), 9)) for theta in found.all_params
+    }
     worst = worst if len(flats) == rescalings(net.depth) else float("inf")
-    return Check(worst, 0.0, tolerance=64 * EPS * net.depth, hypotheses=hypotheses(net, delta=str(list(delta))))
+    return Check(
+        worst,
+        0.0,
+        tolerance=64 * EPS * net.depth,
+        hypotheses=hypotheses(net, delta=str(list(delta))),
+    )
 
 
 def _rescaling_cases(nets: Any) -> Any:
@@ -149,7 +182,11 @@ def _rescaling_cases(nets: Any) -> Any:
         for _ in range(draws):
             net = nets[rng.integers(len(nets))]
             scale = 10 ** int(rng.integers(0, 6))
-            yield net, integer_filters(net, rng, 99), tuple(rng.integers(-scale, scale + 1, net.depth - 1).tolist())
+            yield (
+                net,
+                integer_filters(net, rng, 99),
+                tuple(rng.integers(-scale, scale + 1, net.depth - 1).tolist()),
+            )
 
     return cases
 
@@ -161,7 +198,11 @@ def _unscaled(net: LinearConvNet, params: Any, delta: Any) -> Any:
 
 _ZERO_FILTER = Control(
     "a filter that is zero",
-    case=lambda: (LinearConvNet((2, 2), (1, 1)), (np.array([1, 1], object), np.array([1, 1], object)), (1,)),
+    case=lambda: (
+        LinearConvNet((2, 2), (1, 1)),
+        (np.array([1, 1], object), np.array([1, 1], object)),
+        (1,),
+    ),
     breaks={"squared": lambda params: [0, 4]},
 )
 _UNSCALED = Control(
@@ -171,7 +212,10 @@ _UNSCALED = Control(
 )
 
 
-_LINES = [LinearConvNet(k, (1,) * len(k)) for k in ((2,), (2, 2), (3, 2), (2, 2, 2), (3, 2, 4), (2, 3, 2, 2), (2,) * 5)]
+_LINES = [
+    LinearConvNet(k, (1,) * len(k))
+    for k in ((2,), (2, 2), (3, 2), (2, 2, 2), (3, 2, 4), (2, 3, 2, 2), (2,) * 5)
+]
 _TENSORS = [
     LinearConvNet(((2, 2),), ((1, 1),)),
     LinearConvNet(((2, 2), (3, 1)), ((2, 1), (1, 1))),
@@ -194,21 +238,38 @@ def _rescaling(id_: str, nets: Any, says: str, values: bool) -> Statement:
     )
 
 
-P_2 = _rescaling("P 2", _LINES, "D = 1: every δ is attained by exactly 2^{H−1} rescalings of nonzero filters", False)
+P_2 = _rescaling(
+    "P 2",
+    _LINES,
+    "D = 1: every δ is attained by exactly 2^{H−1} rescalings of nonzero filters",
+    False,
+)
 P_2_VALUES = _rescaling(
-    "P 2 (values)", _LINES, "those rescalings keep μ and have the invariants δ; they differ by signs", True
+    "P 2 (values)",
+    _LINES,
+    "those rescalings keep μ and have the invariants δ; they differ by signs",
+    True,
 )
 P_12 = _rescaling(
-    "P 12", _TENSORS, "D > 1: every δ is attained by exactly 2^{H−1} rescalings of nonzero filters", False
+    "P 12",
+    _TENSORS,
+    "D > 1: every δ is attained by exactly 2^{H−1} rescalings of nonzero filters",
+    False,
 )
 P_12_VALUES = _rescaling(
-    "P 12 (values)", _TENSORS, "those rescalings keep μ and have the invariants δ; they differ by signs", True
+    "P 12 (values)",
+    _TENSORS,
+    "those rescalings keep μ and have the invariants δ; they differ by signs",
+    True,
 )
 
 
 def substituted(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
     """Σ_l μ(w_1, …, ẇ_l, …, w_H)."""
-    return sum(net.end_to_end(tuple(moved[m] if m == l else w for m, w in enumerate(params))) for l in range(net.depth))  # pyright: ignore[reportReturnType]
+    return sum(
+        net.end_to_end(tuple(moved[m] if m == l else w for m, w in enumerate(params)))
+        for l in range(net.depth)
+    )  # pyright: ignore[reportReturnType]
 
 
 def _obs_3(net: LinearConvNet, broken: bool = False) -> Check:
@@ -216,7 +277,9 @@ def _obs_3(net: LinearConvNet, broken: bool = False) -> Check:
     params, moved = both[: net.depth], both[net.depth :]
     J = fs.filter_jacobian(net, params)
     flat = np.concatenate([w.ravel() for w in (moved[::-1] if broken else moved)])
-    return Check(differing(J @ flat, substituted(net, params, moved).ravel()), 0, hypotheses=hypotheses(net))
+    return Check(
+        differing(J @ flat, substituted(net, params, moved).ravel()), 0, hypotheses=hypotheses(net)
+    )
 
 
 OBS_3 = Statement(
@@ -228,9 +291,12 @@ OBS_3 = Statement(
     cases=lambda rng, draws: small_nets(),
     measure=_obs_3,
     control=Control(
-        "the blocks in the opposite order", case=lambda: LinearConvNet((2, 2), (2, 1)), breaks={"broken": True}
+        "the blocks in the opposite order",
+        case=lambda: LinearConvNet((2, 2), (2, 1)),
+        breaks={"broken": True},
     ),
-    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial identity",
+    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial "
+    "identity",
 )
 
 
@@ -280,7 +346,9 @@ def _obs_3_kernel(net: LinearConvNet, degree: int | None = None) -> Check:
     J, blocks = fs.filter_jacobian(net, params), fs.filter_kernel_blocks(net, params)
     wrong = differing(J @ J.T, sum(blocks))
     for j in range(net.depth):
-        scaled = fs.filter_kernel_blocks(net, tuple(3 * w if m == j else w for m, w in enumerate(params)))
+        scaled = fs.filter_kernel_blocks(
+            net, tuple(3 * w if m == j else w for m, w in enumerate(params))
+        )
         wrong += sum(
             differing(after, before if l == j else 3**power * before)
             for l, (before, after) in enumerate(zip(blocks, scaled, strict=True))
@@ -292,12 +360,14 @@ OBS_3_KERNEL = Statement(
     paper="riemann",
     row="Obs 3",
     id="Obs 3 (kernel)",
-    says="K = Σ_l K_l, K_l = J_lJ_lᵀ, free of w_l and homogeneous of degree 2 in every other filter",
+    says="K = Σ_l K_l, K_l = J_lJ_lᵀ, free of w_l and homogeneous of degree 2 in every other "
+    "filter",
     method="exact",
     cases=lambda rng, draws: small_nets(),
     measure=_obs_3_kernel,
     control=Control("degree 1 instead of 2", case=lambda: RUNNING, breaks={"degree": 1}),
-    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial identity",
+    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial "
+    "identity",
 )
 
 
@@ -309,7 +379,9 @@ def printed_dimension(sizes: Any) -> int:
 def _dim(case: Any) -> Check:
     net, params = case
     sizes = [k for (k,) in net.filter_shapes]
-    return Check(exact_jacobian_rank(net, params), printed_dimension(sizes), hypotheses=hypotheses(net))
+    return Check(
+        exact_jacobian_rank(net, params), printed_dimension(sizes), hypotheses=hypotheses(net)
+    )
 
 
 def _dimension_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -334,9 +406,21 @@ DIM = Statement(
         "filters that share a factor: (1 + z²) and 1 + Z at stride 2",
         case=lambda: (RUNNING, (np.array([1, 0, 1]), np.array([1, 1]))),
     ),
-    exhaustive="sizes 2–5 (H ≤ 2) and 2–3 (H = 3), strides 1–3: the rank at one point is a lower bound, the H − 1 rescalings "
+    exhaustive="sizes 2–5 (H ≤ 2) and 2–3 (H = 3), strides 1–3: the rank at one point is a lower "
+    "bound, the H − 1 rescalings "
     "in the kernel an upper one",
     show=show_filters,
 )
 
-GROUP = (EQ_8, LEM_9, P_2, P_2_VALUES, P_12, P_12_VALUES, OBS_3, OBS_3_DERIVATIVE, OBS_3_KERNEL, DIM)
+GROUP = (
+    EQ_8,
+    LEM_9,
+    P_2,
+    P_2_VALUES,
+    P_12,
+    P_12_VALUES,
+    OBS_3,
+    OBS_3_DERIVATIVE,
+    OBS_3_KERNEL,
+    DIM,
+)

@@ -13,12 +13,33 @@ from neuromanifold.papers.riemann.statements.table import SAME, drawn_delta, spr
 from neuromanifold.papers.riemann.table import CONVOLUTIONS
 from neuromanifold.papers.statement import NO_PROOF, Control, Statement
 
-# (architecture and dimension, strides, shapes, invariants) where the printed answer is the wrong one, and what they have in common.
+# (architecture and dimension, strides, shapes, invariants) where the printed answer is the wrong
+# one, and what they have in common.
 EXCEPTIONS = {
-    ("convolution, D = 1", "all 1", "equal, size 2", "δ = 0"): "filters of size 2 and equal norm only change places",
-    ("convolution, D = 2", "all 1", "equal", "δ ≠ 0"): "like layers with filters of different norms",
-    ("convolution, D = 3", "all 1", "equal", "δ ≠ 0"): "like layers with filters of different norms",
-    ("convolution, D = 3", "1 where sizes > 1", "equal", "δ ≠ 0"): "like layers with filters of different norms",
+    (
+        "convolution, D = 1",
+        "all 1",
+        "equal, size 2",
+        "δ = 0",
+    ): "filters of size 2 and equal norm only change places",
+    (
+        "convolution, D = 2",
+        "all 1",
+        "equal",
+        "δ ≠ 0",
+    ): "like layers with filters of different norms",
+    (
+        "convolution, D = 3",
+        "all 1",
+        "equal",
+        "δ ≠ 0",
+    ): "like layers with filters of different norms",
+    (
+        "convolution, D = 3",
+        "1 where sizes > 1",
+        "equal",
+        "δ ≠ 0",
+    ): "like layers with filters of different norms",
     ("convolution, D = 2", "all 1", "one size > 1", "δ = 0"): "a network on lines",
     ("convolution, D = 2", "all 1", "one size > 1", "δ ≠ 0"): "a network on lines",
     ("convolution, D = 3", "all 1", "one size > 1", "δ = 0"): "a network on lines",
@@ -34,7 +55,11 @@ def cells(claims: Claims) -> Iterator[Any]:
     for claim in claims:
         found = _LABEL.fullmatch(claim["claim"]) if claim["figure"] == "Table 1" else None
         if found is not None and isinstance(claim["measured"], dict):
-            yield found.groups()[:4], found.group(5), float(claim["measured"]["largest kernel distance"])
+            yield (
+                found.groups()[:4],
+                found.group(5),
+                float(claim["measured"]["largest kernel distance"]),
+            )
 
 
 def _against(case: Any, answer: str) -> Check:
@@ -61,7 +86,9 @@ def _redrawn(case: Any) -> Check:
     rng, worst = np.random.default_rng(2025), 0.0
     for D, steps, kinds, _, nets in CONVOLUTIONS:
         if (f"convolution, D = {D}", steps, kinds) == (named, strides, shapes):
-            worst = max(spread(net, rng, drawn_delta(net, rng, invariants == "δ = 0"), 6) for net in nets)
+            worst = max(
+                spread(net, rng, drawn_delta(net, rng, invariants == "δ = 0"), 6) for net in nets
+            )
     return _against((label, printed, worst), printed)
 
 
@@ -72,7 +99,8 @@ STUDY = Statement(
     paper="riemann",
     row="Table 1",
     id="Table 1 (all cells)",
-    says="the study's 40 families of networks: the largest kernel distance over a fibre is 0 or not as the table says",
+    says="the study's 40 families of networks: the largest kernel distance over a fibre is 0 or "
+    "not as the table says",
     method="training",
     cases=_STUDY,
     measure=_printed,
@@ -97,7 +125,8 @@ STUDY = Statement(
             case=lambda: _UNBALANCED,
             breaks={"answer": lambda label, printed: printed},
         ),
-        proof=f"{NO_PROOF} of the table as a whole: it gathers 40 measurements. Dependence is shown by the two tuples that were "
+        proof=f"{NO_PROOF} of the table as a whole: it gathers 40 measurements. Dependence is "
+        "shown by the two tuples that were "
         "found; where independence is proved, it is with the cell's own statement",
     ),
 )

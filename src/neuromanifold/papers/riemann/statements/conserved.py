@@ -1,4 +1,6 @@
-"""`riemann`, Eq 1, 5, 6, 7: what gradient flow conserves, and the tangent kernel of dense linear networks."""
+"""`riemann`, Eq 1, 5, 6, 7: what gradient flow conserves, and the tangent kernel of dense linear
+networks.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import reduce
@@ -30,7 +32,9 @@ _TIME = 1.0
 
 
 def small_nets() -> list[LinearConvNet]:
-    """Every shape of case: D ≤ 3, strides of one and above, equal and unequal sizes, sizes of one (D > 1)."""
+    """Every shape of case: D ≤ 3, strides of one and above, equal and unequal sizes, sizes of
+    one (D > 1).
+    """
     return [
         *line_nets((2, 3, 4), (1, 2, 3), (2,)),
         *line_nets((2, 3), (1, 2), (3,)),
@@ -40,15 +44,21 @@ def small_nets() -> list[LinearConvNet]:
     ]
 
 
-def velocity(net: LinearConvNet, params: Any, gradient: np.ndarray, speeds: Any = None) -> tuple[np.ndarray, ...]:
-    """ẇ_l = −J_lᵀ ∇ℓ(v); `speeds` ≠ 1 make it the gradient flow of another metric, layer by layer."""
+def velocity(
+    net: LinearConvNet, params: Any, gradient: np.ndarray, speeds: Any = None
+) -> tuple[np.ndarray, ...]:
+    """ẇ_l = −J_lᵀ ∇ℓ(v); `speeds` ≠ 1 make it the gradient flow of another metric, layer by
+    layer.
+    """
     parts = split(net, -(fs.filter_jacobian(net, params).T @ gradient))
     return parts if speeds is None else tuple(s * w for s, w in zip(speeds, parts, strict=True))
 
 
 def rate(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
     """2·dδ(θ̇) = δ(θ + θ̇) − δ(θ − θ̇), exact because δ is quadratic."""
-    forward, back = (tuple(w + sign * d for w, d in zip(params, moved, strict=True)) for sign in (1, -1))
+    forward, back = (
+        tuple(w + sign * d for w, d in zip(params, moved, strict=True)) for sign in (1, -1)
+    )
     return fs.norm_differences(net, forward) - fs.norm_differences(net, back)
 
 
@@ -67,9 +77,12 @@ EQ_1 = Statement(
     cases=lambda rng, draws: small_nets(),
     measure=_eq_1,
     control=Control(
-        "a flow in which the first layer moves twice as fast", case=lambda: RUNNING, breaks={"speeds": (2, 1)}
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: RUNNING,
+        breaks={"speeds": (2, 1)},
     ),
-    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters and loss gradients, as a polynomial identity",
+    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters and loss gradients, "
+    "as a polynomial identity",
 )
 
 
@@ -98,13 +111,17 @@ def _eq_1_flow(case: Any, follow: Callable[..., Any] = fs.parameter_flow) -> Che
     net, params, loss = case
     flow = follow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     rounding = flow.evaluations * _RTOL * sum(float(np.sum(w * w)) for w in params)
-    return Check(flow.drift, 0.0, tolerance=rounding, hypotheses=hypotheses(net, flows="Gaussian start"))
+    return Check(
+        flow.drift, 0.0, tolerance=rounding, hypotheses=hypotheses(net, flows="Gaussian start")
+    )
 
 
 def _integrated(field: Callable[..., Any], start: np.ndarray) -> tuple[np.ndarray, int]:
     from scipy.integrate import solve_ivp
 
-    flow = solve_ivp(lambda _, flat: field(flat), (0.0, _TIME), start, method="DOP853", rtol=_RTOL, atol=1e-13)
+    flow = solve_ivp(
+        lambda _, flat: field(flat), (0.0, _TIME), start, method="DOP853", rtol=_RTOL, atol=1e-13
+    )
     return flow.y[:, -1], flow.nfev
 
 
@@ -116,7 +133,9 @@ def warped_flow(net: LinearConvNet, params: Any, *, loss: fs.FilterLoss, **optio
         return join(velocity(net, theta, loss.gradient(net.end_to_end(theta)), (2.0, 1.0)))
 
     end, evaluations = _integrated(field, join(params))
-    drift = np.abs(fs.norm_differences(net, split(net, end)) - fs.norm_differences(net, params)).max()
+    drift = np.abs(
+        fs.norm_differences(net, split(net, end)) - fs.norm_differences(net, params)
+    ).max()
     return SimpleNamespace(drift=float(drift), evaluations=evaluations)
 
 
@@ -166,21 +185,27 @@ def _eq_5(widths: tuple[int, ...], speeds: Any = None) -> Check:
 
 def _widths(rng: Any = None, draws: int = 0) -> list[tuple[int, ...]]:
     """All widths up to 3 with two layers and up to 2 with three, the smallest first."""
-    return sorted([*product((1, 2, 3), repeat=3), *product((1, 2), repeat=4)], key=lambda w: (sum(w), w))
+    return sorted(
+        [*product((1, 2, 3), repeat=3), *product((1, 2), repeat=4)], key=lambda w: (sum(w), w)
+    )
 
 
 EQ_5 = Statement(
     paper="riemann",
     row="Eq 1, 5",
     id="Eq 5",
-    says="Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ does not change along gradient flow of dense linear networks, whatever the loss",
+    says="Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ does not change along gradient flow of dense linear "
+    "networks, whatever the loss",
     method="exact",
     cases=_widths,
     measure=_eq_5,
     control=Control(
-        "a flow in which the first layer moves twice as fast", case=lambda: (1, 2, 1), breaks={"speeds": (2, 1)}
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: (1, 2, 1),
+        breaks={"speeds": (2, 1)},
     ),
-    exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights and loss gradients, as a polynomial identity",
+    exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights and loss gradients, as a "
+    "polynomial identity",
 )
 
 
@@ -189,14 +214,19 @@ def _eq_5_flow(case: Any, follow: Callable[..., Any] = fs.dense_parameter_flow) 
     flow = follow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
     # The integrator takes several hundred steps, each with a relative error of _RTOL.
     rounding = 1e3 * _RTOL * sum(float(np.sum(W * W)) for W in params)
-    return Check(flow.drift, 0.0, tolerance=rounding, hypotheses={"widths": str([W.shape for W in params])})
+    return Check(
+        flow.drift, 0.0, tolerance=rounding, hypotheses={"widths": str([W.shape for W in params])}
+    )
 
 
 def _dense_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for index in range(draws):
         widths = ((2, 3, 2), (3, 2, 1, 2), (1, 1, 1), (3, 3, 3))[index % 4]
         params = tuple(rng.normal(size=shape) for shape in shapes_of(widths))
-        yield params, fs.FilterLoss(np.eye(widths[0] * widths[-1]), rng.normal(size=(widths[-1], widths[0])))
+        yield (
+            params,
+            fs.FilterLoss(np.eye(widths[0] * widths[-1]), rng.normal(size=(widths[-1], widths[0]))),
+        )
 
 
 def warped_dense_flow(params: Any, *, loss: fs.FilterLoss, **options: Any) -> Any:
@@ -236,13 +266,19 @@ EQ_5_FLOW = Statement(
 
 
 def printed_kernel(matrices: Any) -> np.ndarray:
-    """JJᵀ on matrices flattened row by row, J from its definition: column (l, i, j) is the product with W_l replaced by E_ij."""
+    """JJᵀ on matrices flattened row by row, J from its definition: column (l, i, j) is the
+    product with W_l replaced by E_ij.
+    """
     columns = []
     for l, W in enumerate(matrices):
         for index in np.ndindex(W.shape):
             unit = np.zeros(W.shape, int).astype(object)
             unit[index] = 1
-            columns.append(fs.end_to_end_matrix([unit if m == l else V for m, V in enumerate(matrices)]).ravel())
+            columns.append(
+                fs.end_to_end_matrix(
+                    [unit if m == l else V for m, V in enumerate(matrices)]
+                ).ravel()
+            )
     J = np.stack(columns, axis=1)
     return J @ J.T
 
@@ -258,7 +294,8 @@ EQ_7 = Statement(
     paper="riemann",
     row="Eq 6, 7",
     id="Eq 7",
-    says="the NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯), for Z shaped like W "
+    says="the NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯), "
+    "for Z shaped like W "
     "(printed: Z of shape d_H × d_H, which fits only when d_0 = d_H)",
     method="exact",
     cases=_widths,
@@ -268,8 +305,12 @@ EQ_7 = Statement(
 )
 
 
-def balanced(widths: tuple[int, ...], rank: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Balanced weights of any widths with a product of the given rank: S^{1/H} in each layer, hidden spaces rotated."""
+def balanced(
+    widths: tuple[int, ...], rank: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Balanced weights of any widths with a product of the given rank: S^{1/H} in each layer,
+    hidden spaces rotated.
+    """
     depth = len(widths) - 1
     U, V = (np.linalg.qr(rng.normal(size=(d, d)))[0][:, :rank] for d in (widths[-1], widths[0]))
     root = rng.uniform(0.5, 2.0, rank)
@@ -284,12 +325,19 @@ def _eq_6(case: Any) -> Check:
     # A zero singular value is computed as about eps, and A_W raises it to the powers 2/H, 4/H, …
     exponent = 1.0 if rank == max(W.shape) else min(1.0, 2 / depth)
     return Check(
-        fs.kernel_distance(K, A), 0.0, tolerance=64 * EPS**exponent, hypotheses={"widths": str(widths), "rank": rank}
+        fs.kernel_distance(K, A),
+        0.0,
+        tolerance=64 * EPS**exponent,
+        hypotheses={"widths": str(widths), "rank": rank},
     )
 
 
 def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    every = [*product((1, 2, 3), repeat=2), *product((1, 2, 3), repeat=3), *product((1, 2, 3), repeat=4)]
+    every = [
+        *product((1, 2, 3), repeat=2),
+        *product((1, 2, 3), repeat=3),
+        *product((1, 2, 3), repeat=4),
+    ]
     for widths in sorted(every, key=lambda w: (len(w), sum(w), w)):
         for rank in range(1, min(widths) + 1):
             yield balanced(widths, rank, rng), widths, rank
@@ -311,7 +359,9 @@ EQ_6 = Statement(
     method="float64",
     cases=_balanced_cases,
     measure=_eq_6,
-    control=Control("the first layer doubled, the second halved", case=lambda: (_unbalanced(), (2, 2, 2), 2)),
+    control=Control(
+        "the first layer doubled, the second halved", case=lambda: (_unbalanced(), (2, 2, 2), 2)
+    ),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
 
@@ -319,16 +369,23 @@ EQ_6 = Statement(
 def _eq_6_flow(case: Any) -> Check:
     params, loss = case
     down = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
-    up = fs.balanced_flow(fs.end_to_end_matrix(params), len(params), loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    up = fs.balanced_flow(
+        fs.end_to_end_matrix(params), len(params), loss=loss, t1=_TIME, times=6, rtol=_RTOL
+    )
     distance = float(np.linalg.norm(down.W - up.W, axis=(1, 2)).max())
     rounding = 1e4 * _RTOL * float(np.linalg.norm(down.W[0]))
-    return Check(distance, 0.0, tolerance=rounding, hypotheses={"d": params[0].shape[0], "H": len(params)})
+    return Check(
+        distance, 0.0, tolerance=rounding, hypotheses={"d": params[0].shape[0], "H": len(params)}
+    )
 
 
 def _balanced_flows(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for index in range(draws):
         d, depth = ((2, 2), (2, 3), (3, 2))[index % 3]
-        yield balanced((d,) * (depth + 1), d, rng), fs.FilterLoss(np.eye(d * d), rng.normal(size=(d, d)))
+        yield (
+            balanced((d,) * (depth + 1), d, rng),
+            fs.FilterLoss(np.eye(d * d), rng.normal(size=(d, d))),
+        )
 
 
 EQ_6_FLOW = Statement(

@@ -1,4 +1,6 @@
-"""`riemann`, ℓ_{A,u}, Lem 18, Thm 7, P 8: the squared error in filter space and where gradient flow ends."""
+"""`riemann`, ℓ_{A,u}, Lem 18, Thm 7, P 8: the squared error in filter space and where gradient
+flow ends.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -31,16 +33,22 @@ def data_nets() -> list[LinearConvNet]:
     return [*line_nets((2, 3, 4), (1, 2, 3), (1, 2)), *line_nets((2, 3), (1, 2), (3,))]
 
 
-def integer_data(net: LinearConvNet, rng: np.random.Generator, samples: int, output: int) -> tuple[Any, Any]:
+def integer_data(
+    net: LinearConvNet, rng: np.random.Generator, samples: int, output: int
+) -> tuple[Any, Any]:
     """Integer signals and targets, of a range that makes coincidences improbable."""
     (signal,) = net.signal_shape(output)
-    return rng.integers(-9999, 10000, (samples, signal)), rng.integers(-9999, 10000, (samples, output))
+    return rng.integers(-9999, 10000, (samples, signal)), rng.integers(
+        -9999, 10000, (samples, output)
+    )
 
 
 def patches(net: LinearConvNet, x: np.ndarray, output: int) -> np.ndarray:
     """The windows of the signals that the end-to-end filter meets, one row each."""
     (k,), (s,) = net.end_to_end_shape, net.end_to_end_stride
-    return np.array([signal[i * s : i * s + k] for signal in x for i in range(output)]).astype(object)
+    return np.array([signal[i * s : i * s + k] for signal in x for i in range(output)]).astype(
+        object
+    )
 
 
 def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -63,7 +71,9 @@ def _quadratic(case: Any, shift: float = 0.0) -> Check:
         (loss(v) + shift * direct) / direct,
         1.0,
         tolerance=64 * EPS * float(spectrum[-1] / spectrum[0]),
-        hypotheses=hypotheses(net, samples="k" if len(x) == net.end_to_end_shape[0] else "k + 4", outputs=output),
+        hypotheses=hypotheses(
+            net, samples="k" if len(x) == net.end_to_end_shape[0] else "k + 4", outputs=output
+        ),
     )
 
 
@@ -71,7 +81,8 @@ LOSS = Statement(
     paper="riemann",
     row="Lem 18, ℓ_{A,u}",
     id="ℓ_{A,u}",
-    says="N ≥ k: the squared error of the network is (v − u)ᵀA(v − u) plus a constant of the data, v the end-to-end filter",
+    says="N ≥ k: the squared error of the network is (v − u)ᵀA(v − u) plus a constant of the "
+    "data, v the end-to-end filter",
     method="float64",
     cases=_data_cases,
     measure=_quadratic,
@@ -86,7 +97,11 @@ LOSS = Statement(
 
 def _definite(case: Any) -> Check:
     net, _, x, y = case
-    return Check(rank(patches(net, x, y.shape[1])), net.end_to_end_shape[0], hypotheses=hypotheses(net, N=len(x)))
+    return Check(
+        rank(patches(net, x, y.shape[1])),
+        net.end_to_end_shape[0],
+        hypotheses=hypotheses(net, N=len(x)),
+    )
 
 
 DEFINITE = Statement(
@@ -101,7 +116,8 @@ DEFINITE = Statement(
         "N = k − 1 samples with one output",
         case=lambda: (RUNNING, None, *integer_data(RUNNING, np.random.default_rng(0), 4, 1)),
     ),
-    exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), inner strides 1–3, N = k and k + 4: full rank at one data set is full rank at almost all",
+    exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), inner strides 1–3, N = k and k + 4: full rank at "
+    "one data set is full rank at almost all",
     show=lambda case: show_filters(case[:2]),
 )
 
@@ -110,7 +126,9 @@ def paired(case: Any) -> Check:
     """Whether J_θᵀAu = J_θᵀPᵀy, P the patches, has an entry that is not zero."""
     net, params, x, y = case
     w = patches(net, x, y.shape[1]).T @ y.astype(object).ravel()
-    return Check(int((fs.filter_jacobian(net, params).T @ w).any()), 1, hypotheses=hypotheses(net, N=len(x)))
+    return Check(
+        int((fs.filter_jacobian(net, params).T @ w).any()), 1, hypotheses=hypotheses(net, N=len(x))
+    )
 
 
 def _theta_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -141,7 +159,9 @@ LEM_18 = Statement(
 
 
 def pairing_matrix(net: LinearConvNet, w: np.ndarray) -> np.ndarray:
-    """B with aᵀBb = wᵀμ(a, b) for two layers: B_ij = w_{i + s_1 j}. w is orthogonal to the image of d_{(a,b)}μ when Bb = 0, Bᵀa = 0."""
+    """B with aᵀBb = wᵀμ(a, b) for two layers: B_ij = w_{i + s_1 j}. w is orthogonal to the image
+    of d_{(a,b)}μ when Bb = 0, Bᵀa = 0.
+    """
     (k1,), (k2,) = net.filter_shapes
     t = net.dilations[1][0]
     return np.array([[w[i + t * j] for j in range(k2)] for i in range(k1)], object)
@@ -149,7 +169,11 @@ def pairing_matrix(net: LinearConvNet, w: np.ndarray) -> np.ndarray:
 
 def _uniform(case: Any) -> Check:
     net, w = case
-    return Check(rank(pairing_matrix(net, w)), min(k for (k,) in net.filter_shapes), hypotheses=hypotheses(net))
+    return Check(
+        rank(pairing_matrix(net, w)),
+        min(k for (k,) in net.filter_shapes),
+        hypotheses=hypotheses(net),
+    )
 
 
 def _uniform_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -161,7 +185,14 @@ def _uniform_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 def normal(v: np.ndarray) -> np.ndarray:
     """The gradient of v_0v_3² + v_1²v_4 − v_1v_2v_3, normal to the running example's M."""
     return np.array(
-        [v[3] ** 2, 2 * v[1] * v[4] - v[2] * v[3], -v[1] * v[3], 2 * v[0] * v[3] - v[1] * v[2], v[1] ** 2], object
+        [
+            v[3] ** 2,
+            2 * v[1] * v[4] - v[2] * v[3],
+            -v[1] * v[3],
+            2 * v[0] * v[3] - v[1] * v[2],
+            v[1] ** 2,
+        ],
+        object,
     )
 
 
@@ -169,15 +200,20 @@ LEM_18_UNIFORM = Statement(
     paper="riemann",
     row="Lem 18, ℓ_{A,u}",
     id="Lem 18 (all θ)",
-    says="as the proof of P 8 uses it: for almost all data Au is orthogonal to the image of d_θμ for no θ with nonzero filters",
+    says="as the proof of P 8 uses it: for almost all data Au is orthogonal to the image of d_θμ "
+    "for no θ with nonzero filters",
     method="exact",
     cases=_uniform_cases,
     measure=_uniform,
     control=Control(
         "a normal vector of M in place of Au",
-        case=lambda: (RUNNING, normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10]))))),
+        case=lambda: (
+            RUNNING,
+            normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10])))),
+        ),
     ),
-    exhaustive="two layers, sizes 2–5, strides 1–3: (a, b) exists exactly when the pairing matrix has rank below both sizes, and full "
+    exhaustive="two layers, sizes 2–5, strides 1–3: (a, b) exists exactly when the pairing matrix "
+    "has rank below both sizes, and full "
     "rank at one data set is full rank at almost all",
     narrower="two layers",
     show=lambda case: f"nm.{case[0]!r}, np.array({case[1].tolist()})",
@@ -197,7 +233,9 @@ Limits = Callable[[LinearConvNet, Any, fs.FilterLoss], flows.Limit]
 
 
 def _ends(case: Any, limit: Limits = flows.flow_limit) -> Check:
-    """‖∇L‖ at the limit relative to ‖J‖‖∇ℓ(0)‖: where J has rank dim M it vanishes exactly where v is critical on M."""
+    """‖∇L‖ at the limit relative to ‖J‖‖∇ℓ(0)‖: where J has rank dim M it vanishes exactly where
+    v is critical on M.
+    """
     net, params, loss = case
     J, slope = fs.filter_jacobian(net, params), loss.gradient(net.end_to_end(params)).ravel()
     at_zero = loss.gradient(np.zeros(net.end_to_end_shape))
@@ -205,16 +243,24 @@ def _ends(case: Any, limit: Limits = flows.flow_limit) -> Check:
     return _critical(limit(net, params, loss), start, hypotheses(net, N="k"))
 
 
-def _critical(limit: flows.Limit, start: float = 1.0, covered: dict[str, Any] | None = None) -> Check:
+def _critical(
+    limit: flows.Limit, start: float = 1.0, covered: dict[str, Any] | None = None
+) -> Check:
     """Not a number where the limit is not a smooth point of M."""
     gradient = limit.gradient if limit.smooth else float("nan")
     return Check(gradient, 0.0, tolerance=_SETTLED * max(start, 1.0), hypotheses=covered or {})
 
 
-# The flow is stopped when the gradient has fallen by ten orders from its start; J may have shrunk since by up to two.
+# The flow is stopped when the gradient has fallen by ten orders from its start; J may have shrunk
+# since by up to two.
 _SETTLED = 1e-8
 _NOT_ZERO = 1e-4
-_STRIDED = [LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((4, 3), (2, 1)), LinearConvNet((2, 2, 2), (2, 2, 1))]
+_STRIDED = [
+    LinearConvNet((2, 2), (2, 1)),
+    RUNNING,
+    LinearConvNet((4, 3), (2, 1)),
+    LinearConvNet((2, 2, 2), (2, 2, 1)),
+]
 _ANY = [RUNNING, LinearConvNet((2, 2), (1, 1)), LinearConvNet((3, 2), (1, 1))]
 
 
@@ -232,7 +278,8 @@ THM_7 = Statement(
     paper="riemann",
     row="Thm 7, P 8",
     id="Thm 7",
-    says="D = 1, inner strides above one, N ≥ k, generic data and start: the flow ends at a smooth point of M that is critical for "
+    says="D = 1, inner strides above one, N ≥ k, generic data and start: the flow ends at a "
+    "smooth point of M that is critical for "
     "the loss on M",
     method="integration",
     cases=_limit_cases(_STRIDED),
@@ -274,7 +321,9 @@ def _note(figure: str, pattern: str) -> str:
 
 def _stride_one() -> str:
     """The study's flows at stride one, outside the theorem: some end where dμ drops rank."""
-    (flows_,) = [claim["measured"] for claim in read_claims("riemann") if claim["figure"] == "Prop 8"]
+    (flows_,) = [
+        claim["measured"] for claim in read_claims("riemann") if claim["figure"] == "Prop 8"
+    ]
     total = int(flows_.split()[2])
     dropped = int(_note("Prop 8", r"(\d+) limits lie where"))
     return f"{total - dropped} of {total} flows"
@@ -290,7 +339,8 @@ THM_7_STUDY = Statement(
     paper="riemann",
     row="Thm 7, P 8",
     id="Thm 7 (many flows)",
-    says="in the study, every flow of five networks with strides above one ends at a smooth nonzero critical point",
+    says="in the study, every flow of five networks with strides above one ends at a smooth "
+    "nonzero critical point",
     method="training",
     cases=StudyCases("riemann", _measured("Thm 7, Prop 8")),
     measure=_of_all,
@@ -307,7 +357,8 @@ P_8 = Statement(
     paper="riemann",
     row="Thm 7, P 8",
     id="P 8",
-    says="D = 1, any strides, N ≥ k, generic data and start: the flow does not end at the zero filter",
+    says="D = 1, any strides, N ≥ k, generic data and start: the flow does not end at the zero "
+    "filter",
     method="integration",
     cases=_limit_cases(_ANY),
     measure=_ends_away_from_zero,

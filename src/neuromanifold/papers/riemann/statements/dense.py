@@ -12,7 +12,14 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.riemann.statements.conserved import balanced, shapes_of
-from neuromanifold.papers.riemann.statements.exact import along, diagonal, differing, rank, slope, symbols
+from neuromanifold.papers.riemann.statements.exact import (
+    along,
+    diagonal,
+    differing,
+    rank,
+    slope,
+    symbols,
+)
 from neuromanifold.papers.statement import Control, Statement
 
 _HALF = Fraction(1, 2)
@@ -22,7 +29,9 @@ DELTA_20 = [[0, 0], [0, Fraction(15, 4)]]
 
 
 def _printed_20(pair: Any) -> Check:
-    """Product I, Δ = diag(0, 15/4) for both tuples; how many conditions fail, or the kernels being equal."""
+    """Product I, Δ = diag(0, 15/4) for both tuples; how many conditions fail, or the kernels
+    being equal.
+    """
     wrong = sum(differing(fs.end_to_end_matrix(p), np.eye(2, dtype=int)) for p in pair)
     wrong += sum(differing(fs.gram_differences(p)[0], np.array(DELTA_20, object)) for p in pair)
     first, second = (fs.dense_kernel(p).matrix for p in pair)
@@ -44,9 +53,11 @@ EX_20 = Statement(
 
 
 def freedom(matrices: Any) -> int:
-    """How many directions of the level set of (W, Δ) change the kernel: rank(dW, dΔ, dK) − rank(dW, dΔ), exactly.
+    """How many directions of the level set of (W, Δ) change the kernel: rank(dW, dΔ, dK) − rank(dW,
+    dΔ), exactly.
 
-    Positive at a point where rank(dW, dΔ) is generic: the level set is a manifold there on which the kernel is not constant.
+    Positive at a point where rank(dW, dΔ) is generic: the level set is a manifold there on which
+    the kernel is not constant.
     """
     level, kernel = [], []
     for l, W in enumerate(matrices):
@@ -55,19 +66,25 @@ def freedom(matrices: Any) -> int:
             moved[l][index] = 1
             theta = tuple(along(V, d) for V, d in zip(matrices, moved, strict=True))
             conserved = [Delta[np.triu_indices(len(Delta))] for Delta in fs.gram_differences(theta)]
-            level.append(np.concatenate([slope(fs.end_to_end_matrix(theta)), *map(slope, conserved)]))
+            level.append(
+                np.concatenate([slope(fs.end_to_end_matrix(theta)), *map(slope, conserved)])
+            )
             kernel.append(slope(fs.dense_kernel(theta).matrix))
     return rank(np.concatenate([level, kernel], axis=1)) - rank(np.array(level, object))
 
 
-def integer_matrices(widths: tuple[int, ...], rng: np.random.Generator, size: int = 1000) -> tuple[np.ndarray, ...]:
+def integer_matrices(
+    widths: tuple[int, ...], rng: np.random.Generator, size: int = 1000
+) -> tuple[np.ndarray, ...]:
     """Integer weights without zeros, generic in all that is asked of them here."""
     return tuple(rng.integers(1, size, s) * rng.choice([-1, 1], s) for s in shapes_of(widths))
 
 
 def _varies(case: Any) -> Check:
     matrices, widths = case
-    return Check(min(freedom(matrices), 1), 1, ">=", hypotheses={"widths": str(widths), "H": len(matrices)})
+    return Check(
+        min(freedom(matrices), 1), 1, ">=", hypotheses={"widths": str(widths), "H": len(matrices)}
+    )
 
 
 def _generic_levels(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -92,10 +109,11 @@ EX_20_GENERIC = Statement(
 
 
 def generalised(width: int, depth: int) -> tuple[Any, Any]:
-    """Example 20 at any depth and width ≥ 2: diag(a_l, b_l, 1, …), and the same with a and b exchanged, hidden spaces permuted back.
+    """Example 20 at any depth and width ≥ 2: diag(a_l, b_l, 1, …), and the same with a and b
+    exchanged, hidden spaces permuted back.
 
-    a = (1, 1, …), b = (½, 2, 1, …). The exchange keeps the product I, and the permutations of the hidden spaces undo
-    what it does to Δ.
+    a = (1, 1, …), b = (½, 2, 1, …). The exchange keeps the product I, and the permutations of the
+    hidden spaces undo what it does to Δ.
     """
     swap = np.eye(width, dtype=int).astype(object)
     swap[[0, 1]] = swap[[1, 0]]
@@ -109,7 +127,9 @@ def generalised(width: int, depth: int) -> tuple[Any, Any]:
 
 
 def _any_width(case: Any, draw: Callable[..., tuple[np.ndarray, ...]] = integer_matrices) -> Check:
-    """The largest rank by which the kernel varies over a generic level set: the printed claim asks for at least 1."""
+    """The largest rank by which the kernel varies over a generic level set: the printed claim
+    asks for at least 1.
+    """
     width, depth = case
     rng = np.random.default_rng([width, depth])
     matrices = draw((width,) * (depth + 1), rng)
@@ -117,11 +137,17 @@ def _any_width(case: Any, draw: Callable[..., tuple[np.ndarray, ...]] = integer_
 
 
 def scalar_kernels(case: Any) -> Check:
-    """Width 1: K is a function of W and Δ, since K² = Δ² + 4W² (two layers); checked as a polynomial identity, else by P 2."""
+    """Width 1: K is a function of W and Δ, since K² = Δ² + 4W² (two layers); checked as a
+    polynomial identity, else by P 2.
+    """
     _, depth = case
     if depth == 2:
         pair = symbols([(1, 1), (1, 1)])
-        K, W, D = fs.dense_kernel(pair).matrix, fs.end_to_end_matrix(pair), fs.gram_differences(pair)[0]
+        K, W, D = (
+            fs.dense_kernel(pair).matrix,
+            fs.end_to_end_matrix(pair),
+            fs.gram_differences(pair)[0],
+        )
         return Check(differing(K * K, D * D + 4 * W * W), 1, ">=")
     weights = integer_matrices((1,) * (depth + 1), np.random.default_rng(depth))
     mates = fs.level_set_sample(tuple(W.astype(float) for W in weights), 4)
@@ -132,7 +158,10 @@ def scalar_kernels(case: Any) -> Check:
 def _widened(case: Any, pair: Callable[[int, int], tuple[Any, Any]] = generalised) -> Check:
     first, second = pair(*case)
     wrong = differing(fs.end_to_end_matrix(first), fs.end_to_end_matrix(second))
-    wrong += sum(differing(a, b) for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True))
+    wrong += sum(
+        differing(a, b)
+        for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True)
+    )
     equal = differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) == 0
     return Check(wrong + int(equal), 0, hypotheses={"width": case[0], "depth": case[1]})
 
@@ -154,7 +183,9 @@ EX_20_WIDTH = Statement(
     control=Control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
         case=lambda: (2, 2),
-        breaks={"draw": lambda widths, rng: (np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]]))},
+        breaks={
+            "draw": lambda widths, rng: (np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]]))
+        },
     ),
     confirm=scalar_kernels,
     route="entries in which K² differs from Δ² + 4W², as polynomials",
@@ -167,17 +198,24 @@ EX_20_WIDTH = Statement(
         paper="riemann",
         row="Ex 15, 16, 17, 19, 20",
         id="Ex 20 (any width), amended",
-        says="for any depth H ≥ 2 and width ≥ 2 there are two tuples with product I, the same Δ and different kernels",
+        says="for any depth H ≥ 2 and width ≥ 2 there are two tuples with product I, the same Δ "
+        "and different kernels",
         method="exact",
         cases=lambda rng, draws: product(range(2, 6), range(2, 7)),
         measure=_widened,
         control=Control(
-            "without the permutation of the hidden space", case=lambda: (2, 2), breaks={"pair": _not_permuted}
+            "without the permutation of the hidden space",
+            case=lambda: (2, 2),
+            breaks={"pair": _not_permuted},
         ),
-        exhaustive="widths 2–5, depths 2–6, by explicit rational matrices; wider and deeper ones are padded with ones in the same way",
-        proof="Take diag(a_l, b_l, 1, …) with a = (1, 1, …), b = (½, 2, 1, …), and the same with a and b exchanged and "
-        "the hidden spaces permuted back. Both products are I; the exchange exchanges the first two entries of "
-        "Δ_l, and the permutations undo it without a change of K. On the entry (1, 1) K is Σ_l Π_{m≠l} w_m², that"
+        exhaustive="widths 2–5, depths 2–6, by explicit rational matrices; wider and deeper ones "
+        "are padded with ones in the same way",
+        proof="Take diag(a_l, b_l, 1, …) with a = (1, 1, …), b = (½, 2, 1, …), and the same with "
+        "a and b exchanged and "
+        "the hidden spaces permuted back. Both products are I; the exchange exchanges the first "
+        "two entries of "
+        "Δ_l, and the permutations undo it without a change of K. On the entry (1, 1) K is Σ_l "
+        "Π_{m≠l} w_m², that"
         " is H for a and Σ 1/b_l² = 17/4 + H − 2 for b.",
     ),
 )
@@ -189,7 +227,11 @@ def rational_rotation(size: int, rng: np.random.Generator) -> np.ndarray:
     for _ in range(2 + int(rng.integers(2))):
         u = rng.integers(1, 5, size) * rng.choice([-1, 1], size)
         norm = int(u @ u)
-        rotation = rotation - np.array([[Fraction(2 * int(a) * int(b), norm) for b in u] for a in u], object) @ rotation
+        rotation = (
+            rotation
+            - np.array([[Fraction(2 * int(a) * int(b), norm) for b in u] for a in u], object)
+            @ rotation
+        )
     return rotation
 
 
@@ -202,7 +244,9 @@ def rotated(matrices: Any, rotations: Any) -> tuple[np.ndarray, ...]:
 
 
 def rational_balanced(size: int, depth: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Balanced invertible rational factors: diagonal entries, the same in every layer, in rotated hidden spaces."""
+    """Balanced invertible rational factors: diagonal entries, the same in every layer, in
+    rotated hidden spaces.
+    """
     values = rng.choice([1, 2, 3, 5, 7], size, replace=False)
     layer = diagonal([Fraction(int(e)) for e in values])
     ends = [rational_rotation(size, rng) for _ in range(2)]
@@ -212,7 +256,9 @@ def rational_balanced(size: int, depth: int, rng: np.random.Generator) -> tuple[
 
 
 def _stays(case: Any) -> Check:
-    """A rotated balanced tuple is balanced and has the same product and kernel: entries that differ."""
+    """A rotated balanced tuple is balanced and has the same product and kernel: entries that
+    differ.
+    """
     matrices, rotations = case
     moved = rotated(matrices, rotations)
     wrong = differing(fs.end_to_end_matrix(matrices), fs.end_to_end_matrix(moved))
@@ -225,7 +271,10 @@ def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     sizes = list(product((1, 2, 3), (2, 3, 4)))
     for index in range(len(sizes) + draws // 4):
         size, depth = sizes[index % len(sizes)]
-        yield rational_balanced(size, depth, rng), [rational_rotation(size, rng) for _ in range(depth - 1)]
+        yield (
+            rational_balanced(size, depth, rng),
+            [rational_rotation(size, rng) for _ in range(depth - 1)],
+        )
 
 
 def _show(case: Any) -> str:
@@ -236,13 +285,17 @@ THM_14_ORBIT = Statement(
     paper="riemann",
     row="Thm 14",
     id="Thm 14 (⊃)",
-    says="square invertible layers: orthogonal changes of the hidden spaces keep balance, product and NTK",
+    says="square invertible layers: orthogonal changes of the hidden spaces keep balance, product "
+    "and NTK",
     method="exact",
     cases=_orbit_cases,
     measure=_stays,
     control=Control(
         "a shear instead of a rotation",
-        case=lambda: (rational_balanced(2, 2, np.random.default_rng(0)), [np.array([[1, 1], [0, 1]], object)]),
+        case=lambda: (
+            rational_balanced(2, 2, np.random.default_rng(0)),
+            [np.array([[1, 1], [0, 1]], object)],
+        ),
     ),
     show=_show,
 )
@@ -250,12 +303,15 @@ _FOUND = 1e-11
 
 
 def _connected(case: Any) -> Check:
-    """Another balanced factorisation of the same product, found by least squares: are the connecting G_l orthogonal?"""
+    """Another balanced factorisation of the same product, found by least squares: are the
+    connecting G_l orthogonal?
+    """
     matrices, mate = case
     gauge = fs.gauge_between(matrices, mate)
     worst = max(float(np.linalg.cond(W)) for W in matrices)
     size = max(float(np.linalg.norm(W)) for W in matrices)
-    # `level_set_sample` meets the equations to 1e-11; solving with up to H − 1 factors multiplies by their condition numbers.
+    # `level_set_sample` meets the equations to 1e-11; solving with up to H − 1 factors multiplies
+    # by their condition numbers.
     tolerance = 8 * _FOUND * max(size, 1.0) ** 2 * worst ** (len(matrices) - 1)
     return Check(
         max(gauge.orthogonality, gauge.residual),
@@ -266,7 +322,9 @@ def _connected(case: Any) -> Check:
 
 
 def _mates(matrices: Any, count: int, rng: np.random.Generator) -> Iterator[Any]:
-    found = fs.level_set_sample(matrices, count, key=jax.random.key(int(rng.integers(1 << 31))), rtol=_FOUND)
+    found = fs.level_set_sample(
+        matrices, count, key=jax.random.key(int(rng.integers(1 << 31))), rtol=_FOUND
+    )
     yield from ((matrices, mate) for mate in found)
 
 
@@ -281,7 +339,8 @@ THM_14_CONNECTED = Statement(
     paper="riemann",
     row="Thm 14",
     id="Thm 14 (⊂)",
-    says="square invertible layers: any two balanced factorisations of W are connected by orthogonal G_1, …, G_{H−1}",
+    says="square invertible layers: any two balanced factorisations of W are connected by "
+    "orthogonal G_1, …, G_{H−1}",
     method="float64",
     cases=_connected_cases,
     measure=_connected,

@@ -1,4 +1,6 @@
-"""Exact arithmetic for the statements of `riemann`: filters with symbols for entries, integer ranks, enumerated networks."""
+"""Exact arithmetic for the statements of `riemann`: filters with symbols for entries, integer
+ranks, enumerated networks.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -15,20 +17,28 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class Symbol(SimpleNamespace):
-    """A polynomial with integer coefficients that NumPy takes for a number, so that the library's own formulas run on symbols.
+    """A polynomial with integer coefficients that NumPy takes for a number, so that the library's
+    own formulas run on symbols.
 
-    An identity between symbols is one between polynomials: it holds for all real values. The operations are lambdas because
-    they are many and tiny, and the tests check the types of every call of a `def`.
+    An identity between symbols is one between polynomials: it holds for all real values. The
+    operations are lambdas because they are many and tiny, and the tests check the types of every
+    call of a `def`.
     """
 
     __add__: Any = lambda a, b: (
-        NotImplemented if isinstance(b, np.ndarray) else Symbol(value=a.value + getattr(b, "value", b))
+        NotImplemented
+        if isinstance(b, np.ndarray)
+        else Symbol(value=a.value + getattr(b, "value", b))
     )
     __mul__: Any = lambda a, b: (
-        NotImplemented if isinstance(b, np.ndarray) else Symbol(value=a.value * getattr(b, "value", b))
+        NotImplemented
+        if isinstance(b, np.ndarray)
+        else Symbol(value=a.value * getattr(b, "value", b))
     )
     __sub__: Any = lambda a, b: (
-        NotImplemented if isinstance(b, np.ndarray) else Symbol(value=a.value - getattr(b, "value", b))
+        NotImplemented
+        if isinstance(b, np.ndarray)
+        else Symbol(value=a.value - getattr(b, "value", b))
     )
     __rsub__: Any = lambda a, b: Symbol(value=b - a.value)
     __neg__: Any = lambda a: Symbol(value=-a.value)
@@ -48,7 +58,10 @@ def symbols(shapes: Sequence[Shape]) -> tuple[np.ndarray, ...]:
     names = [f"z{i}" for i in range(sum(sizes))]
     entries = [Symbol(value=g) for g in flint.fmpz_mpoly_ctx.get(names, flint.Ordering.lex).gens()]
     bounds = np.cumsum([0, *sizes])
-    return tuple(array_of(entries[a:b], shape) for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False))
+    return tuple(
+        array_of(entries[a:b], shape)
+        for a, b, shape in zip(bounds, bounds[1:], shapes, strict=False)
+    )
 
 
 def array_of(entries: Sequence[Any], shape: Shape) -> np.ndarray:
@@ -77,12 +90,17 @@ def along(point: np.ndarray, direction: np.ndarray) -> np.ndarray:
     import flint
 
     pairs = zip(point.ravel().tolist(), direction.ravel().tolist(), strict=True)
-    return array_of([Symbol(value=flint.fmpz_poly([int(a), int(b)])) for a, b in pairs], point.shape)
+    return array_of(
+        [Symbol(value=flint.fmpz_poly([int(a), int(b)])) for a, b in pairs], point.shape
+    )
 
 
 def slope(values: Any) -> np.ndarray:
     """The coefficient of ε: the exact derivative of what was computed from `along`."""
-    return np.array([int(entry.value[1]) if isinstance(entry, Symbol) else 0 for entry in np.ravel(values)], object)
+    return np.array(
+        [int(entry.value[1]) if isinstance(entry, Symbol) else 0 for entry in np.ravel(values)],
+        object,
+    )
 
 
 def rank(matrix: np.ndarray) -> int:
@@ -97,7 +115,9 @@ def rank(matrix: np.ndarray) -> int:
     return flint.fmpz_mat(rows, columns, primitive(matrix)).rank()
 
 
-def integer_filters(net: LinearConvNet, rng: np.random.Generator, size: int = 9) -> tuple[np.ndarray, ...]:
+def integer_filters(
+    net: LinearConvNet, rng: np.random.Generator, size: int = 9
+) -> tuple[np.ndarray, ...]:
     """Nonzero integer filters with entries up to `size`, as exact objects."""
     filters = []
     for shape in net.filter_shapes:
@@ -126,21 +146,29 @@ def gaussian_filters(net: LinearConvNet, rng: np.random.Generator) -> tuple[np.n
     return tuple(rng.normal(size=shape) for shape in net.filter_shapes)
 
 
-def line_nets(sizes: Sequence[int], strides: Sequence[int], depths: Sequence[int]) -> Iterator[LinearConvNet]:
-    """All one-dimensional nets with these filter sizes and inner strides, the smallest first; the last stride is 1."""
+def line_nets(
+    sizes: Sequence[int], strides: Sequence[int], depths: Sequence[int]
+) -> Iterator[LinearConvNet]:
+    """All one-dimensional nets with these filter sizes and inner strides, the smallest first;
+    the last stride is 1.
+    """
     found = [
         LinearConvNet(k, (*s, 1))
         for depth in depths
         for k in product(sizes, repeat=depth)
         for s in product(strides, repeat=depth - 1)
     ]
-    yield from sorted(found, key=lambda net: (net.n_params, net.depth, net.end_to_end_shape, net.filter_shapes))
+    yield from sorted(
+        found, key=lambda net: (net.n_params, net.depth, net.end_to_end_shape, net.filter_shapes)
+    )
 
 
 def tensor_nets(
     shapes: Sequence[Shape], strides: Sequence[Shape], depths: Sequence[int] = (2,)
 ) -> Iterator[LinearConvNet]:
-    """All nets on D-dimensional signals with these filter shapes and inner strides, the smallest first."""
+    """All nets on D-dimensional signals with these filter shapes and inner strides, the smallest
+    first.
+    """
     last = (1,) * len(strides[0])
     found = [
         LinearConvNet(k, (*s, last))
@@ -148,14 +176,18 @@ def tensor_nets(
         for k in product(shapes, repeat=depth)
         for s in product(strides, repeat=depth - 1)
     ]
-    yield from sorted(found, key=lambda net: (net.n_params, net.depth, net.end_to_end_shape, net.filter_shapes))
+    yield from sorted(
+        found, key=lambda net: (net.n_params, net.depth, net.end_to_end_shape, net.filter_shapes)
+    )
 
 
 def show_filters(case: Any) -> str:
     """(net, params, …) as Python: `nm.LinearConvNet(…), ([…], …), …`."""
     net, params, *rest = case
     filters = repr(tuple(np.asarray(w).tolist() for w in params))
-    return ", ".join([f"nm.{net!r}", filters, *(repr(np.asarray(entry).tolist()) for entry in rest)])
+    return ", ".join(
+        [f"nm.{net!r}", filters, *(repr(np.asarray(entry).tolist()) for entry in rest)]
+    )
 
 
 def hypotheses(net: LinearConvNet, **more: Any) -> dict[str, Any]:
@@ -165,6 +197,12 @@ def hypotheses(net: LinearConvNet, **more: Any) -> dict[str, Any]:
         "D": net.dimension,
         "H": net.depth,
         "sizes": str(tuple(k[0] if net.dimension == 1 else k for k in net.filter_shapes)),
-        "inner strides": "none" if not inner else "one" if inner == [1] else "above one" if inner[0] > 1 else "mixed",
+        "inner strides": "none"
+        if not inner
+        else "one"
+        if inner == [1]
+        else "above one"
+        if inner[0] > 1
+        else "mixed",
         **more,
     }

@@ -31,7 +31,9 @@ def _printed_16(case: Any) -> Check:
     index, printed = case
     params = _pair(index)
     wrong = differing(fs.filter_kernel(RUNNING, params), np.array(printed, object))
-    wrong += differing(RUNNING.end_to_end(params), [2, 0, 5, 0, 2]) + abs(int(fs.norm_differences(RUNNING, params)[0]))
+    wrong += differing(RUNNING.end_to_end(params), [2, 0, 5, 0, 2]) + abs(
+        int(fs.norm_differences(RUNNING, params)[0])
+    )
     return Check(wrong, 0)
 
 
@@ -49,7 +51,9 @@ EX_16 = Statement(
 
 
 def _ranks(case: Any) -> Check:
-    """Rank and number of tuples at (a_0, 0, a_2), (b_0, b_1): 4 and 2 when independent, below 4 and 1 when dependent."""
+    """Rank and number of tuples at (a_0, 0, a_2), (b_0, b_1): 4 and 2 when independent, below 4
+    and 1 when dependent.
+    """
     a, b = (np.array(w, object) for w in case)
     dependent = a[0] * b[1] == a[2] * b[0]
     full = exact_jacobian_rank(RUNNING, (a, b)) == 4 == rank(fs.filter_kernel(RUNNING, (a, b)))
@@ -62,7 +66,8 @@ EX_16_RANKS = Statement(
     paper="riemann",
     row=ROW,
     id="Ex 16 (ranks)",
-    says="(a_0, 0, a_2), (b_0, b_1): two tuples and rank 4 when independent, one tuple and a rank below 4 when dependent",
+    says="(a_0, 0, a_2), (b_0, b_1): two tuples and rank 4 when independent, one tuple and a rank "
+    "below 4 when dependent",
     method="exact",
     cases=lambda rng, draws: (
         ([a0, 0, a2], [b0, b1])
@@ -94,14 +99,20 @@ def _delta_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for delta in (0.0, 1.0, -1.0, 20.0, -20.0):
         yield np.array([1.0, 2.0, 3.0]), np.array([1.0, -2.0]), delta, delta + 0.5
     for _ in range(draws):
-        yield rng.normal(size=3), rng.normal(size=2), float(3 * rng.normal()), float(3 * rng.normal())
+        yield (
+            rng.normal(size=3),
+            rng.normal(size=2),
+            float(3 * rng.normal()),
+            float(3 * rng.normal()),
+        )
 
 
 EX_17 = Statement(
     paper="riemann",
     row=ROW,
     id="Ex 17",
-    says="v_0, v_1 ≠ 0: the entry (2, 1) of K^(δ)(v) is λ²a_0a_1, strictly monotone in δ, so different δ give different kernels",
+    says="v_0, v_1 ≠ 0: the entry (2, 1) of K^(δ)(v) is λ²a_0a_1, strictly monotone in δ, so "
+    "different δ give different kernels",
     method="float64",
     cases=_delta_cases,
     measure=_entry,
@@ -118,8 +129,18 @@ def printed_kernel_19(a: Any, b: Any) -> list[list[Any]]:
     (a0, a1, a2), (b0, b1) = a, b
     return [
         [a0 * a0 + b0 * b0, a0 * a1 + b0 * b1, a0 * a2, 0],
-        [a0 * a1 + b0 * b1, a0 * a0 + a1 * a1 + b0 * b0 + b1 * b1, a0 * a1 + a1 * a2 + b0 * b1, a0 * a2],
-        [a0 * a2, a0 * a1 + a1 * a2 + b0 * b1, a1 * a1 + a2 * a2 + b0 * b0 + b1 * b1, a1 * a2 + b0 * b1],
+        [
+            a0 * a1 + b0 * b1,
+            a0 * a0 + a1 * a1 + b0 * b0 + b1 * b1,
+            a0 * a1 + a1 * a2 + b0 * b1,
+            a0 * a2,
+        ],
+        [
+            a0 * a2,
+            a0 * a1 + a1 * a2 + b0 * b1,
+            a1 * a1 + a2 * a2 + b0 * b0 + b1 * b1,
+            a1 * a2 + b0 * b1,
+        ],
         [0, a0 * a2, a1 * a2 + b0 * b1, a2 * a2 + b1 * b1],
     ]
 
@@ -138,7 +159,9 @@ EX_19_FORMULA = Statement(
     method="exact",
     cases=lambda rng, draws: [(STRIDE_ONE, printed_kernel_19)],
     measure=_kernel_19,
-    control=Control("b read backwards", case=lambda: (STRIDE_ONE, lambda a, b: printed_kernel_19(a, b[::-1]))),
+    control=Control(
+        "b read backwards", case=lambda: (STRIDE_ONE, lambda a, b: printed_kernel_19(a, b[::-1]))
+    ),
     exhaustive=IDENTITY,
     show=lambda case: repr(case[0]),
 )
@@ -151,14 +174,19 @@ PRINTED_19 = (  # a, 2^{1/2}·(scale of a)², b, 2^{1/2}·(scale of b)², √2·
 
 
 def _printed_19(case: Any) -> Check:
-    """√2·K = s_b K_1(b) + s_a K_2(a) in integers; the product, balance, and that the fibre contains such a kernel."""
+    """√2·K = s_b K_1(b) + s_a K_2(a) in integers; the product, balance, and that the fibre
+    contains such a kernel.
+    """
     a, sa, b, sb, printed = case
     a, b = np.array(a, object), np.array(b, object)
     first, second = fs.filter_kernel_blocks(STRIDE_ONE, (a, b))
     wrong = differing(sb * first + sa * second, np.array(printed, object))
-    wrong += differing(STRIDE_ONE.end_to_end((a, b)), [0, 1, 1, 0]) + abs(int(sa * (a @ a) - sb * (b @ b)))
+    wrong += differing(STRIDE_ONE.end_to_end((a, b)), [0, 1, 1, 0]) + abs(
+        int(sa * (a @ a) - sb * (b @ b))
+    )
     kernels = [
-        2**0.5 * fs.filter_kernel(STRIDE_ONE, p) for p in fs.fiber(STRIDE_ONE, np.array([0, 1, 1, 0])).up_to_signs
+        2**0.5 * fs.filter_kernel(STRIDE_ONE, p)
+        for p in fs.fiber(STRIDE_ONE, np.array([0, 1, 1, 0])).up_to_signs
     ]
     met = any(np.abs(K - np.array(printed)).max() < 64 * EPS for K in kernels)
     return Check(wrong + int(not met) + int(sa * sb != 2), 0)
@@ -172,7 +200,9 @@ EX_19 = Statement(
     method="exact",
     cases=lambda rng, draws: PRINTED_19,
     measure=_printed_19,
-    control=Control("the kernel of another factorisation", case=lambda: (*PRINTED_19[0][:4], PRINTED_19[1][4])),
+    control=Control(
+        "the kernel of another factorisation", case=lambda: (*PRINTED_19[0][:4], PRINTED_19[1][4])
+    ),
     exhaustive="all three factorisations, all entries",
 )
 
@@ -180,7 +210,11 @@ EX_19 = Statement(
 def real_roots(v: Any) -> list[int]:
     """The multiplicities of the distinct real roots, projective, of an integer form."""
     zero, infinity, roots, powers = projective_roots(np.array(v, object))
-    return [m for m in (zero, infinity, *(p for r, p in zip(roots, powers, strict=True) if r.imag == 0)) if m]
+    return [
+        m
+        for m in (zero, infinity, *(p for r, p in zip(roots, powers, strict=True) if r.imag == 0))
+        if m
+    ]
 
 
 PRINTED_COUNTS = {1: 1, 3: 3}
@@ -198,7 +232,8 @@ EX_19_CUBICS = Statement(
     paper="riemann",
     row=ROW,
     id="Ex 19 (cubics)",
-    says="every real cubic factors, so M = ℝ⁴; with one real root in one way up to scaling, with three distinct real roots in three",
+    says="every real cubic factors, so M = ℝ⁴; with one real root in one way up to scaling, with "
+    "three distinct real roots in three",
     method="exact",
     cases=lambda rng, draws: (
         v

@@ -1,4 +1,6 @@
-"""The singular locus of a one-dimensional neuromanifold by three routes: smaller architectures, tuples and ranks, nearby tangents."""
+"""The singular locus of a one-dimensional neuromanifold by three routes: smaller architectures,
+tuples and ranks, nearby tangents.
+"""
 
 from collections.abc import Iterator
 from itertools import product
@@ -16,31 +18,40 @@ from neuromanifold.papers.riemann.statements.exact import integer_filters
 
 _STEP, _FINE = 1e-6, 1e-5
 _FULL = 1e-11
-"""A second-order rank, about _FINE² relative to the largest singular value, is told from rounding."""
+"""A second-order rank, about _FINE² relative to the largest singular value, is told from
+rounding.
+"""
 _APART = 1e-2
 
 
 def span_of(net: LinearConvNet) -> int:
-    """The dimension of the linear span of M: the number of exponents that products of monomials reach."""
+    """The dimension of the linear span of M: the number of exponents that products of monomials
+    reach.
+    """
     degrees = product(*(range(k) for (k,) in net.filter_shapes))
-    return len({sum(i * t for i, (t,) in zip(index, net.dilations, strict=True)) for index in degrees})
+    return len(
+        {sum(i * t for i, (t,) in zip(index, net.dilations, strict=True)) for index in degrees}
+    )
 
 
 def whole_space(net: LinearConvNet) -> bool:
-    """Whether M = ℝ^k by degrees: strides one and at most one filter of even size, that is of odd degree.
+    """Whether M = ℝ^k by degrees: strides one and at most one filter of even size, that is of odd
+    degree.
 
-    A real polynomial of degree n is a product of real quadratic factors and, for odd n, one linear factor; the factors
-    can be dealt to layers whose degrees are even but for at most one.
+    A real polynomial of degree n is a product of real quadratic factors and, for odd n, one linear
+    factor; the factors can be dealt to layers whose degrees are even but for at most one.
     """
     return set(net.strides[:-1]) <= {(1,)} and sum(k % 2 == 0 for (k,) in net.filter_shapes) <= 1
 
 
 def contained(sizes: tuple[int, int], stride: int) -> Iterator[tuple[int, int]]:
-    """The sizes k' ≠ k with M_{k'} ⊂ M_k strictly, for two layers of the same stride, over the reals.
+    """The sizes k' ≠ k with M_{k'} ⊂ M_k strictly, for two layers of the same stride, over the
+    reals.
 
-    Stride s > 1: k' = (k_1 − s·a, k_2 + a), where a degree-a factor of the second layer must move to the first; every real
-    polynomial of degree k_2 − 1 + a has a real factor of degree a exactly when a·(k_2 − 1) is even. Stride 1: M_k is
-    everything unless both degrees are odd, and then M_{k'} ⊂ M_k strictly when both k' are even and not both k are.
+    Stride s > 1: k' = (k_1 − s·a, k_2 + a), where a degree-a factor of the second layer must move
+    to the first; every real polynomial of degree k_2 − 1 + a has a real factor of degree a exactly
+    when a·(k_2 − 1) is even. Stride 1: M_k is everything unless both degrees are odd, and then
+    M_{k'} ⊂ M_k strictly when both k' are even and not both k are.
     """
     (k1, k2), total = sizes, sum(sizes)
     if stride == 1:
@@ -54,7 +65,9 @@ def contained(sizes: tuple[int, int], stride: int) -> Iterator[tuple[int, int]]:
 
 
 def in_smaller(net: LinearConvNet, v: np.ndarray) -> bool:
-    """Whether v is 0 or lies in a strictly contained neuromanifold of the same strides (two layers)."""
+    """Whether v is 0 or lies in a strictly contained neuromanifold of the same strides (two
+    layers).
+    """
     (k1,), (k2,) = net.filter_shapes
     stride = net.strides[0][0]
     return not v.any() or any(_member(v, small, stride) for small in contained((k1, k2), stride))
@@ -67,10 +80,12 @@ def _member(v: np.ndarray, sizes: tuple[int, int], stride: int) -> bool:
 
 
 def nearby(net: LinearConvNet, params: Any, directions: int = 6) -> Iterator[np.ndarray]:
-    """Parameters near a tuple: in random directions, along single coordinates, and along the kernel of dμ.
+    """Parameters near a tuple: in random directions, along single coordinates, and along the kernel
+    of dμ.
 
-    At a filter over which dμ drops rank, generic directions may all lead to one tangent space and special ones to another: at y⁸,
-    sizes (3, 2, 2), strides (2, 2, 1), to x³y⁵ in the first case and to x⁶y² where w_1 has no middle entry.
+    At a filter over which dμ drops rank, generic directions may all lead to one tangent space and
+    special ones to another: at y⁸, sizes (3, 2, 2), strides (2, 2, 1), to x³y⁵ in the first case
+    and to x⁶y² where w_1 has no middle entry.
     """
     rng, theta = np.random.default_rng(0), join(params)
     size = np.linalg.norm(theta)
@@ -82,10 +97,11 @@ def nearby(net: LinearConvNet, params: Any, directions: int = 6) -> Iterator[np.
 
 
 def tangent_spread(net: LinearConvNet, v: np.ndarray) -> float:
-    """The largest distance between tangent spaces of M at filters close to v; small where M is a C¹ manifold.
+    """The largest distance between tangent spaces of M at filters close to v; small where M is a C¹
+    manifold.
 
-    Near v the neuromanifold is the union of the images of neighbourhoods of the tuples over v. Where dμ has no full rank nearby
-    either, it gives no tangent space and is left out.
+    Near v the neuromanifold is the union of the images of neighbourhoods of the tuples over v.
+    Where dμ has no full rank nearby either, it gives no tangent space and is left out.
     """
     projectors, dimension = [], fs.neuromanifold_dimension(net)
     for params in fs.fiber(net, v, 0.0).up_to_signs:
@@ -93,7 +109,10 @@ def tangent_spread(net: LinearConvNet, v: np.ndarray) -> float:
             left, spectrum, _ = np.linalg.svd(fs.filter_jacobian(net, split(net, near)))
             if spectrum[dimension - 1] > _FULL * spectrum[0]:
                 projectors.append(left[:, :dimension] @ left[:, :dimension].T)
-    return max((float(np.linalg.norm(P - Q)) for i, P in enumerate(projectors) for Q in projectors[:i]), default=0.0)
+    return max(
+        (float(np.linalg.norm(P - Q)) for i, P in enumerate(projectors) for Q in projectors[:i]),
+        default=0.0,
+    )
 
 
 def is_singular(net: LinearConvNet, v: np.ndarray) -> bool:
@@ -102,13 +121,17 @@ def is_singular(net: LinearConvNet, v: np.ndarray) -> bool:
 
 
 def several_or_drop(net: LinearConvNet, params: Any) -> bool:
-    """Several tuples over μ(θ), or a rank of dμ below dim M at θ: the second printed description."""
+    """Several tuples over μ(θ), or a rank of dμ below dim M at θ: the second printed
+    description.
+    """
     several = fs.fiber(net, net.end_to_end(params), 0.0).factorisations > 1
     return several or exact_jacobian_rank(net, params) < fs.neuromanifold_dimension(net)
 
 
 def planted(rng: np.random.Generator, draws: int, nets: Any) -> Iterator[Any]:
-    """Integer tuples, generic and with factors q(z^s) inside a layer, so that singular and smooth filters both occur."""
+    """Integer tuples, generic and with factors q(z^s) inside a layer, so that singular and
+    smooth filters both occur.
+    """
     for net in nets:
         for _ in range(3):
             yield net, integer_filters(net, rng, 3)
@@ -138,7 +161,9 @@ def _with_inner_factor(net: LinearConvNet, rng: np.random.Generator, count: int)
 
 
 def complex_tuples(sizes: tuple[int, ...], strides: tuple[int, ...], v: np.ndarray) -> int:
-    """The number of complex filter tuples over v up to scalars: orbits of roots dealt to the layers in all ways."""
+    """The number of complex filter tuples over v up to scalars: orbits of roots dealt to the
+    layers in all ways.
+    """
     zero, infinity, roots, powers = projective_roots(v)
     dilations = np.cumprod([1, *strides[: len(sizes) - 1]])
     places = len(roots) + 2
@@ -157,6 +182,8 @@ def complex_tuples(sizes: tuple[int, ...], strides: tuple[int, ...], v: np.ndarr
             layer.append(Atom(counts, (1,), np.array([-(root**t), 1.0])))
         for place, ends in ((places - 2, [0.0, 1.0]), (places - 1, [1.0, 0.0])):
             if available[place] >= t:
-                layer.append(Atom(tuple(t * (p == place) for p in range(places)), (1,), np.array(ends)))
+                layer.append(
+                    Atom(tuple(t * (p == place) for p in range(places)), (1,), np.array(ends))
+                )
         atoms.append(layer)
     return len(factorisations(available, atoms, [(k - 1,) for k in sizes], 10_000))

@@ -1,4 +1,6 @@
-"""`riemann`, Sec 2: what may be left out of a one-dimensional network: the last stride, and a layer of size 1."""
+"""`riemann`, Sec 2: what may be left out of a one-dimensional network: the last stride, and a
+layer of size 1.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +19,9 @@ from neuromanifold.papers.statement import Control, Statement
 
 @dataclass(frozen=True)
 class Layers:
-    """Sizes and strides of one-dimensional convolutions, size 1 allowed, which the library's networks refuse; filters or symbols."""
+    """Sizes and strides of one-dimensional convolutions, size 1 allowed, which the library's
+    networks refuse; filters or symbols.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,7 +63,10 @@ def all_layers(depths: tuple[int, ...]) -> Iterator[Layers]:
     """Sizes 1–3 and strides 1–3, the smallest first."""
     for depth in depths:
         every = product(product((1, 2, 3), repeat=depth), product((1, 2, 3), repeat=depth))
-        yield from (Layers(k, s) for k, s in sorted(every, key=lambda pair: (sum(pair[0]), sum(pair[1]), pair)))
+        yield from (
+            Layers(k, s)
+            for k, s in sorted(every, key=lambda pair: (sum(pair[0]), sum(pair[1]), pair))
+        )
 
 
 def unequal(left: np.ndarray, right: np.ndarray) -> int:
@@ -72,7 +79,11 @@ def _last_stride(case: tuple[Layers, int], place: int = -1) -> Check:
     strides = list(layers.strides)
     strides[place] = other
     changed, params = replace(layers, strides=tuple(strides)), layers.params
-    return Check(unequal(layers.end_to_end(params), changed.end_to_end(params)), 0, hypotheses=layers.hypotheses)
+    return Check(
+        unequal(layers.end_to_end(params), changed.end_to_end(params)),
+        0,
+        hypotheses=layers.hypotheses,
+    )
 
 
 EQ_8_LAST = Statement(
@@ -84,24 +95,33 @@ EQ_8_LAST = Statement(
     cases=lambda rng, draws: ((layers, 5) for layers in all_layers((1, 2, 3))),
     measure=_last_stride,
     control=Control(
-        "the first stride changed instead of the last", case=lambda: (Layers((3, 2), (2, 1)), 1), breaks={"place": 0}
+        "the first stride changed instead of the last",
+        case=lambda: (Layers((3, 2), (2, 1)), 1),
+        breaks={"place": 0},
     ),
-    exhaustive="sizes 1–3, strides 1–3, H ≤ 3, the last stride made 5; there for all filters, as a polynomial identity",
+    exhaustive="sizes 1–3, strides 1–3, H ≤ 3, the last stride made 5; there for all filters, as "
+    "a polynomial identity",
     show=lambda case: str(case[0]),
 )
 
 
 def dropped_with_stride(layers: Layers, at: int) -> Layers:
     """The network without layer `at` and without its stride."""
-    return Layers(layers.sizes[:at] + layers.sizes[at + 1 :], layers.strides[:at] + layers.strides[at + 1 :])
+    return Layers(
+        layers.sizes[:at] + layers.sizes[at + 1 :], layers.strides[:at] + layers.strides[at + 1 :]
+    )
 
 
 def stride_passed_on(layers: Layers, at: int) -> Layers:
-    """The network without layer `at`, whose stride multiplies that of the layer before it; a first layer's is lost."""
+    """The network without layer `at`, whose stride multiplies that of the layer before it; a
+    first layer's is lost.
+    """
     strides = list(layers.strides)
     if at:
         strides[at - 1] *= strides[at]
-    return Layers(layers.sizes[:at] + layers.sizes[at + 1 :], tuple(strides[:at] + strides[at + 1 :]))
+    return Layers(
+        layers.sizes[:at] + layers.sizes[at + 1 :], tuple(strides[:at] + strides[at + 1 :])
+    )
 
 
 def spread_out(v: np.ndarray, stride: int) -> np.ndarray:
@@ -115,7 +135,9 @@ Omit = Callable[[Layers, int], Layers]
 
 
 def _omitted(case: tuple[Layers, int], omit: Omit, *, spread: bool = False) -> Check:
-    """μ of the network against the number of its layer of size 1 times μ of the network without it."""
+    """μ of the network against the number of its layer of size 1 times μ of the network without
+    it.
+    """
     layers, at = case
     params = layers.params
     rest = omit(layers, at).end_to_end([w for l, w in enumerate(params) if l != at])
@@ -164,17 +186,22 @@ EQ_8_IRRELEVANT = Statement(
         paper="riemann",
         row="Eq 8, Lem 9",
         id="Eq 8 (irrelevant), amended",
-        says="a layer of size 1 can be omitted when its stride multiplies that of the layer before it; if it is the first, with stride s, "
+        says="a layer of size 1 can be omitted when its stride multiplies that of the layer "
+        "before it; if it is the first, with stride s, "
         "π_1(μ) = w_1·π_s(μ'), μ' that of the rest",
         method="exact",
         cases=_with_a_number,
         measure=lambda case, omit=stride_passed_on: _omitted(case, omit, spread=True),
         control=Control(
-            "the stride omitted with the layer", case=lambda: (_NUMBER, 1), breaks={"omit": dropped_with_stride}
+            "the stride omitted with the layer",
+            case=lambda: (_NUMBER, 1),
+            breaks={"omit": dropped_with_stride},
         ),
         show=lambda case: str(case[0]),
-        exhaustive="sizes 1–3, strides 1–3, H = 2, 3, every position; there for all filters, as a polynomial identity",
-        proof="By Eq 8 the factor of layer l is its number, and t_m = s_1⋯s_{m−1} is unchanged for m > l when s_{l−1} takes the "
+        exhaustive="sizes 1–3, strides 1–3, H = 2, 3, every position; there for all filters, as a "
+        "polynomial identity",
+        proof="By Eq 8 the factor of layer l is its number, and t_m = s_1⋯s_{m−1} is unchanged "
+        "for m > l when s_{l−1} takes the "
         "factor s_l; for l = 1 every other t_m has the factor s_1.",
     ),
 )

@@ -14,7 +14,14 @@ from neuromanifold.papers.check import Check, outside
 from neuromanifold.papers.riemann.statements.algebra import convolution_matrix
 from neuromanifold.papers.riemann.statements.conserved import RUNNING
 from neuromanifold.papers.riemann.statements.dense import DELTA_20, U_20, V_20
-from neuromanifold.papers.riemann.statements.exact import EPS, differing, gaussian_filters, hypotheses, rank, symbols
+from neuromanifold.papers.riemann.statements.exact import (
+    EPS,
+    differing,
+    gaussian_filters,
+    hypotheses,
+    rank,
+    symbols,
+)
 from neuromanifold.papers.riemann.statements.tensors import SQUARE
 from neuromanifold.papers.statement import Control, Statement
 
@@ -29,7 +36,9 @@ def _full_rank(case: Any) -> Check:
     w, stride, output = case
     size = int(np.prod(output))
     return Check(
-        rank(convolution_matrix(w, stride, output)), size, hypotheses={"shape": str(w.shape), "stride": str(stride)}
+        rank(convolution_matrix(w, stride, output)),
+        size,
+        hypotheses={"shape": str(w.shape), "stride": str(stride)},
     )
 
 
@@ -49,7 +58,8 @@ RANK = Statement(
     cases=_layers,
     measure=_full_rank,
     control=Control("the zero filter", case=lambda: (np.zeros(2, object), (1,), (3,))),
-    exhaustive="filters with entries −1, 0, 1 of sizes 1–4 (D = 1, strides 1–3) and 2 × 2 (strides (1, 1), (2, 1))",
+    exhaustive="filters with entries −1, 0, 1 of sizes 1–4 (D = 1, strides 1–3) and 2 × 2 "
+    "(strides (1, 1), (2, 1))",
     show=lambda case: f"{case[0].tolist()}, stride {case[1]}, output {case[2]}",
 )
 
@@ -69,14 +79,18 @@ def relu_net(net: LinearConvNet, params: Any, x: np.ndarray, linear: bool = Fals
 
 
 def _keeping(case: Any, linear: bool = False) -> Check:
-    """How many tuples over (v, δ) of the linear network give the same ReLU function at random signals."""
+    """How many tuples over (v, δ) of the linear network give the same ReLU function at random
+    signals.
+    """
     net, params, seed = case
     delta = fs.norm_differences(net, params)
     x = np.random.default_rng(seed).normal(size=(24, *net.signal_shape((2,) * net.dimension)))
     target = relu_net(net, params, x, linear)
     over = fs.fiber(net, net.end_to_end(params), delta)
     size = np.abs(target).max()
-    same = sum(bool(np.abs(relu_net(net, mate, x, linear) - target).max() <= 1e-7 * size) for mate in over)
+    same = sum(
+        bool(np.abs(relu_net(net, mate, x, linear) - target).max() <= 1e-7 * size) for mate in over
+    )
     return Check(same, 1, hypotheses=hypotheses(net, linear_tuples=len(over)))
 
 
@@ -101,7 +115,8 @@ UNIQUE = Statement(
     paper="riemann",
     row="Sec 5",
     id="Sec 5 (CNN)",
-    says="a nonzero shallow ReLU convolutional network has one parameter tuple for its function and δ",
+    says="a nonzero shallow ReLU convolutional network has one parameter tuple for its function "
+    "and δ",
     method="float64",
     cases=_unique_cases,
     measure=_keeping,
@@ -116,7 +131,9 @@ UNIQUE = Statement(
 
 
 def _flipped(case: Any) -> Check:
-    """Whether some output changes when both signs are flipped, at signals of both signs of the first layer."""
+    """Whether some output changes when both signs are flipped, at signals of both signs of the
+    first layer.
+    """
     net, params, seed = case
     x = np.random.default_rng(seed).integers(-9, 10, (24, *net.signal_shape((2,) * net.dimension)))
     filters = tuple(np.round(10 * w).astype(int) for w in params)
@@ -130,7 +147,8 @@ SIGN = Statement(
     paper="riemann",
     row="Sec 5",
     id="Sec 5 (sign)",
-    says="the signs of the two layers cannot be flipped without changing a nonzero ReLU network's function",
+    says="the signs of the two layers cannot be flipped without changing a nonzero ReLU network's "
+    "function",
     method="exact",
     cases=lambda rng, draws: (_SILENT, *_unique_cases(rng, draws)),
     measure=_flipped,
@@ -141,7 +159,9 @@ SIGN = Statement(
 
 @cache
 def _compiled(net: LinearConvNet) -> Any:
-    """The derivative of the library's ReLU network in both filters, at one tuple and a batch of signals."""
+    """The derivative of the library's ReLU network in both filters, at one tuple and a batch of
+    signals.
+    """
     import jax
 
     return jax.jit(jax.jacobian(LinearConvNet(net.filter_shapes, net.strides, activation="relu")))
@@ -150,7 +170,10 @@ def _compiled(net: LinearConvNet) -> Any:
 def relu_jacobian(net: LinearConvNet, params: Any, x: np.ndarray) -> list[np.ndarray]:
     """One block per filter, in float64."""
     with arithmetic():
-        return [np.asarray(b).reshape(-1, w.size) for b, w in zip(_compiled(net)(params, x), params, strict=True)]
+        return [
+            np.asarray(b).reshape(-1, w.size)
+            for b, w in zip(_compiled(net)(params, x), params, strict=True)
+        ]
 
 
 def linear_jacobian(net: LinearConvNet, params: Any, x: np.ndarray) -> np.ndarray:
@@ -161,7 +184,9 @@ def linear_jacobian(net: LinearConvNet, params: Any, x: np.ndarray) -> np.ndarra
     return windows.reshape(-1, int(np.prod(net.end_to_end_shape))) @ fs.filter_jacobian(net, params)
 
 
-def positive_signals(net: LinearConvNet, params: Any, rng: np.random.Generator, sign: float = 1.0) -> np.ndarray:
+def positive_signals(
+    net: LinearConvNet, params: Any, rng: np.random.Generator, sign: float = 1.0
+) -> np.ndarray:
     """Signals that the first layer maps into the open positive orthant: it has full rank."""
     shape = net.signal_shape((2,) * net.dimension)
     basis = np.eye(int(np.prod(shape))).reshape(-1, *shape)
@@ -191,7 +216,8 @@ OPEN = Statement(
     paper="riemann",
     row="Sec 5",
     id="Sec 5 (open set)",
-    says="on an open set of signals a nonzero shallow ReLU convolutional network is the linear one, with its NTK",
+    says="on an open set of signals a nonzero shallow ReLU convolutional network is the linear "
+    "one, with its NTK",
     method="float64",
     cases=_open_cases,
     measure=_open_set,
@@ -205,13 +231,17 @@ OPEN = Statement(
 
 
 def _relu_rate(case: Any, speeds: tuple[float, float] = (1.0, 1.0)) -> Check:
-    """½ dδ/dt = −(⟨w_2, J_2ᵀg⟩ − ⟨w_1, J_1ᵀg⟩), g any gradient in the outputs, relative to the terms."""
+    """½ dδ/dt = −(⟨w_2, J_2ᵀg⟩ − ⟨w_1, J_1ᵀg⟩), g any gradient in the outputs, relative to the
+    terms.
+    """
     net, params, seed = case
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(8, *net.signal_shape((2,) * net.dimension)))
     values, blocks = relu_net(net, params, x), relu_jacobian(net, params, x)
     g = rng.normal(size=values.size)
-    terms = [s * float(w.ravel() @ (J.T @ g)) for w, J, s in zip(params, blocks, speeds, strict=True)]
+    terms = [
+        s * float(w.ravel() @ (J.T @ g)) for w, J, s in zip(params, blocks, speeds, strict=True)
+    ]
     size = float(np.abs(values).ravel() @ np.abs(g))
     return Check((terms[1] - terms[0]) / size, 0.0, tolerance=64 * EPS, hypotheses=hypotheses(net))
 
@@ -255,7 +285,9 @@ def relu_kernel(params: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _mlp(case: Any) -> Check:
-    """Outputs that differ, conserved quantities that differ from diag(0, 15/4), or equal kernels."""
+    """Outputs that differ, conserved quantities that differ from diag(0, 15/4), or equal
+    kernels.
+    """
     x, pair = case
     wrong = differing(relu_mlp(pair[0], x), relu_mlp(pair[1], x))
     for W1, W2 in pair:
@@ -274,7 +306,8 @@ MLP = Statement(
     paper="riemann",
     row="Sec 5",
     id="Sec 5 (MLP)",
-    says="the ReLU networks U and V of Ex 20 agree on positive inputs and in diag(Δ), and have different NTKs",
+    says="the ReLU networks U and V of Ex 20 agree on positive inputs and in diag(Δ), and have "
+    "different NTKs",
     method="exact",
     cases=_positive_inputs,
     measure=_mlp,
@@ -284,7 +317,9 @@ MLP = Statement(
 
 
 def _mlp_rates(case: Any, off_diagonal: bool = False) -> Check:
-    """The rate of diag(W_2ᵀW_2 − W_1W_1ᵀ) under gradient flow with output gradients g, in integers: entries that are not zero."""
+    """The rate of diag(W_2ᵀW_2 − W_1W_1ᵀ) under gradient flow with output gradients g, in
+    integers: entries that are not zero.
+    """
     (W1, W2), x, g = case
     hidden = x @ W1.T
     active = np.where(hidden > 0, hidden, 0)
@@ -292,14 +327,25 @@ def _mlp_rates(case: Any, off_diagonal: bool = False) -> Check:
     first, second = back.T @ x, g.T @ active
     rate = W2.T @ second + second.T @ W2 - W1 @ first.T - first @ W1.T
     entries = rate[~np.eye(len(rate), dtype=bool)] if off_diagonal else np.diag(rate)
-    return Check(int(np.count_nonzero(entries)), 0, hypotheses={"widths": str((W1.shape[1], *W2.shape[::-1]))})
+    return Check(
+        int(np.count_nonzero(entries)),
+        0,
+        hypotheses={"widths": str((W1.shape[1], *W2.shape[::-1]))},
+    )
 
 
 def _rate_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for index in range(max(draws, 8)):
         a, h, b = ((1, 1, 1), (2, 2, 2), (3, 2, 1), (2, 4, 3))[index % 4]
-        W1, W2 = rng.integers(-9, 10, (h, a)).astype(object), rng.integers(-9, 10, (b, h)).astype(object)
-        yield (W1, W2), rng.integers(-9, 10, (5, a)).astype(object), rng.integers(-9, 10, (5, b)).astype(object)
+        W1, W2 = (
+            rng.integers(-9, 10, (h, a)).astype(object),
+            rng.integers(-9, 10, (b, h)).astype(object),
+        )
+        yield (
+            (W1, W2),
+            rng.integers(-9, 10, (5, a)).astype(object),
+            rng.integers(-9, 10, (5, b)).astype(object),
+        )
 
 
 MLP_CONSERVED = Statement(
@@ -324,7 +370,9 @@ def _low_rank(r: np.ndarray) -> np.ndarray:
 
 
 def _misses(rows: int, layer: Callable[[np.ndarray], np.ndarray] = _low_rank) -> Check:
-    """A layer with rows r and −c·r: c(Wx)_1 + (Wx)_2 = 0 for all x, so Wx is never positive in both."""
+    """A layer with rows r and −c·r: c(Wx)_1 + (Wx)_2 = 0 for all x, so Wx is never positive in
+    both.
+    """
     (r, x) = symbols([(rows,), (rows,)])
     y = layer(r) @ x
     return Check(differing([3 * y[0] + y[1]], [0]), 0, hypotheses={"inputs": rows})

@@ -53,7 +53,9 @@ def discriminant(v: Any) -> Any:
 
 
 def square(v: Any, a: Any, b: Any) -> Any:
-    """v_2² − 4v_0v_4 − (a_2b_0 − a_0b_1)²: zero when the discriminant is a square, hence not negative."""
+    """v_2² − 4v_0v_4 − (a_2b_0 − a_0b_1)²: zero when the discriminant is a square, hence not
+    negative.
+    """
     root = a[2] * b[0] - a[0] * b[1]
     return discriminant(v) - root * root
 
@@ -102,7 +104,9 @@ def solutions(size: int) -> Iterator[tuple[Any, ...]]:
 
 def _converse(v: Any) -> Check:
     a, b = preimage(v)
-    wrong = differing(RUNNING.end_to_end((np.array(a, object), np.array(b, object))), np.array(v, object))
+    wrong = differing(
+        RUNNING.end_to_end((np.array(a, object), np.array(b, object))), np.array(v, object)
+    )
     return Check(wrong, 0, hypotheses={"v_1 = 0": v[1] == 0, "v_3 = 0": v[3] == 0})
 
 
@@ -110,7 +114,8 @@ EX_15_CONVERSE = Statement(
     paper="riemann",
     row=ROW,
     id="Ex 15 (inverse)",
-    says="conversely such a v with v_1 or v_3 ≠ 0 is μ of the printed filters, (15) or those for v_1 = 0, v_3 = 0",
+    says="conversely such a v with v_1 or v_3 ≠ 0 is μ of the printed filters, (15) or those for "
+    "v_1 = 0, v_3 = 0",
     method="exact",
     cases=lambda rng, draws: solutions(3),
     measure=_converse,
@@ -125,9 +130,13 @@ def not_negative(v: Any) -> bool:
 
 
 def _even_converse(v: Any, printed: Callable[[Any], bool] = not_negative) -> Check:
-    """v_1 = v_3 = 0: v is a quadratic form in (x², y²), in M exactly when the discriminant is not negative."""
+    """v_1 = v_3 = 0: v is a quadratic form in (x², y²), in M exactly when the discriminant is
+    not negative.
+    """
     inside = fs.fiber(RUNNING, np.array(v), starts=1).in_neuromanifold
-    return Check(int(inside), int(printed(v)), hypotheses={"discriminant": str(np.sign(discriminant(v)))})
+    return Check(
+        int(inside), int(printed(v)), hypotheses={"discriminant": str(np.sign(discriminant(v)))}
+    )
 
 
 EX_15_EVEN = Statement(
@@ -188,7 +197,9 @@ def _singular(v: Any, printed: Callable[[Any], bool] = both_vanish) -> Check:
     wanted = printed(v)
     gradient = not any(printed_normal(v))
     measured = not fs.is_smooth(RUNNING, np.array([Fraction(e) for e in v], object))
-    return Check(int(gradient != wanted) + int(measured != wanted), 0, hypotheses={"v_1 = v_3 = 0": wanted})
+    return Check(
+        int(gradient != wanted) + int(measured != wanted), 0, hypotheses={"v_1 = v_3 = 0": wanted}
+    )
 
 
 EX_15_SINGULAR = Statement(
@@ -216,7 +227,9 @@ def _blocks(case: Any) -> Check:
     net, wanted = case
     a, b = symbols(net.filter_shapes)
     found = fs.filter_kernel_blocks(net, (a, b))
-    return Check(sum(differing(K, np.array(P, object)) for K, P in zip(found, wanted(a, b), strict=True)), 0)
+    return Check(
+        sum(differing(K, np.array(P, object)) for K, P in zip(found, wanted(a, b), strict=True)), 0
+    )
 
 
 EX_15_KERNEL = Statement(
@@ -227,7 +240,9 @@ EX_15_KERNEL = Statement(
     method="exact",
     cases=lambda rng, draws: [(RUNNING, printed_blocks)],
     measure=_blocks,
-    control=Control("K_1 and K_2 exchanged", case=lambda: (RUNNING, lambda a, b: printed_blocks(a, b)[::-1])),
+    control=Control(
+        "K_1 and K_2 exchanged", case=lambda: (RUNNING, lambda a, b: printed_blocks(a, b)[::-1])
+    ),
     exhaustive=IDENTITY,
     show=lambda case: repr(case[0]),
 )
@@ -277,7 +292,9 @@ EX_15_SCALE = Statement(
 
 def printed_balanced_scale(v: Any) -> float:
     """√((v_1² + v_3²) / (v_0²/v_1² + 1 + v_4²/v_3²))."""
-    return float(np.sqrt((v[1] ** 2 + v[3] ** 2) / (v[0] ** 2 / v[1] ** 2 + 1 + v[4] ** 2 / v[3] ** 2)))
+    return float(
+        np.sqrt((v[1] ** 2 + v[3] ** 2) / (v[0] ** 2 / v[1] ** 2 + 1 + v[4] ** 2 / v[3] ** 2))
+    )
 
 
 def _balanced_scale(v: Any, inserted: Any = None) -> Check:
@@ -296,7 +313,9 @@ EX_15_BALANCED = Statement(
     cases=lambda rng, draws: (v for v in solutions(2) if v[1] and v[3]),
     measure=_balanced_scale,
     control=Control(
-        "v_1 and v_0 exchanged in the formula", case=lambda: (1, 2, 2, 2, 1), breaks={"inserted": (2, 1, 2, 2, 1)}
+        "v_1 and v_0 exchanged in the formula",
+        case=lambda: (1, 2, 2, 2, 1),
+        breaks={"inserted": (2, 1, 2, 2, 1)},
     ),
     show=lambda v: f"v = {tuple(map(str, v))}",
 )

@@ -34,17 +34,30 @@ from neuromanifold.papers.statement import Control, Statement
 
 
 def _exist(net: LinearConvNet) -> Check:
-    """Whether 0 or one of some products of integer filters is singular: the printed conclusion asks for at least one."""
+    """Whether 0 or one of some products of integer filters is singular: the printed conclusion
+    asks for at least one.
+    """
     rng = np.random.default_rng(0)
-    special = [tuple(np.eye(1, k, 0, dtype=int).ravel().astype(object) for (k,) in net.filter_shapes)]
+    special = [
+        tuple(np.eye(1, k, 0, dtype=int).ravel().astype(object) for (k,) in net.filter_shapes)
+    ]
     points = [np.zeros(net.end_to_end_shape, int)]
-    points += [net.end_to_end(params) for params in (*special, *(integer_filters(net, rng, 1) for _ in range(6)))]
-    return Check(int(not all(fs.is_smooth(net, v) for v in points)), 1, ">=", hypotheses=hypotheses(net))
+    points += [
+        net.end_to_end(params)
+        for params in (*special, *(integer_filters(net, rng, 1) for _ in range(6)))
+    ]
+    return Check(
+        int(not all(fs.is_smooth(net, v) for v in points)), 1, ">=", hypotheses=hypotheses(net)
+    )
 
 
 def _exist_by_dimension(net: LinearConvNet) -> Check:
-    """How many filters with entries −1, 0, 1 are outside M: none where M is the whole space, which has no singular point."""
-    missing = sum(not fs.fiber(net, np.array(v), starts=1).in_neuromanifold for v in _box(net) if any(v))
+    """How many filters with entries −1, 0, 1 are outside M: none where M is the whole space,
+    which has no singular point.
+    """
+    missing = sum(
+        not fs.fiber(net, np.array(v), starts=1).in_neuromanifold for v in _box(net) if any(v)
+    )
     return Check(missing, 1, ">=", hypotheses=hypotheses(net))
 
 
@@ -53,8 +66,12 @@ def _box(net: LinearConvNet) -> Iterator[tuple[int, ...]]:
 
 
 def _exist_amended(net: LinearConvNet) -> Check:
-    """A cone that is a manifold at its apex is a linear space; M spans more than dim M dimensions, so 0 is singular."""
-    return Check(span_of(net), fs.neuromanifold_dimension(net) + 1, ">=", hypotheses=hypotheses(net))
+    """A cone that is a manifold at its apex is a linear space; M spans more than dim M
+    dimensions, so 0 is singular.
+    """
+    return Check(
+        span_of(net), fs.neuromanifold_dimension(net) + 1, ">=", hypotheses=hypotheses(net)
+    )
 
 
 SING_EXIST = Statement(
@@ -65,7 +82,9 @@ SING_EXIST = Statement(
     method="exact",
     cases=lambda rng, draws: line_nets((2, 3), (1, 2), (2, 3)),
     measure=_exist,
-    control=Control("one layer, where M = ℝ³ is a linear space", case=lambda: LinearConvNet((3,), (1,))),
+    control=Control(
+        "one layer, where M = ℝ³ is a linear space", case=lambda: LinearConvNet((3,), (1,))
+    ),
     confirm=_exist_by_dimension,
     route="filters with entries −1, 0, 1 that are not in M (none: M is all of ℝ⁴)",
     worked=cleandoc("""Sizes (2, 3), stride one: μ multiplies a real linear and a real quadratic form in two variables. Every real
@@ -77,21 +96,31 @@ SING_EXIST = Statement(
         paper="riemann",
         row="dim, sing",
         id="sing (existence), amended",
-        says="D = 1: if H > 1 and s_1, …, s_{H−1} > 1, then 0 is a singular point of the neuromanifold",
+        says="D = 1: if H > 1 and s_1, …, s_{H−1} > 1, then 0 is a singular point of the "
+        "neuromanifold",
         method="exact",
-        cases=lambda rng, draws: [*line_nets((2, 3, 4, 5), (2, 3, 4), (2,)), *line_nets((2, 3, 4), (2, 3), (3,))],
+        cases=lambda rng, draws: [
+            *line_nets((2, 3, 4, 5), (2, 3, 4), (2,)),
+            *line_nets((2, 3, 4), (2, 3), (3,)),
+        ],
         measure=_exist_amended,
         control=Control("strides of one", case=lambda: LinearConvNet((3, 2), (1, 1))),
         exhaustive="sizes 2–5, strides 2–4 (H = 2) and sizes 2–4, strides 2–3 (H = 3)",
-        proof="M is a cone, so if it is a manifold at 0 it is its tangent space there, of dimension dim M = Σ(k_l − 1) "
-        "+ 1. But M contains the monomials with the exponents Σ i_lt_l, 0 ≤ i_l < k_l. Raising i_1, then i_2, … "
-        "one by one gives dim M different ones, 0, …, k_1 − 1, k_1 − 1 + t_2, …; and k_1 − 2 + t_2, t_2 = s_1 ≥ "
+        proof="M is a cone, so if it is a manifold at 0 it is its tangent space there, of "
+        "dimension dim M = Σ(k_l − 1) "
+        "+ 1. But M contains the monomials with the exponents Σ i_lt_l, 0 ≤ i_l < k_l. Raising "
+        "i_1, then i_2, … "
+        "one by one gives dim M different ones, 0, …, k_1 − 1, k_1 − 1 + t_2, …; and k_1 − 2 + "
+        "t_2, t_2 = s_1 ≥ "
         "2, lies strictly between the two last named.",
     ),
 )
 
 
-_TWO = [*line_nets((2, 3), (2, 3), (2,)), *(LinearConvNet(k, (2, 1)) for k in ((4, 2), (4, 3), (5, 2), (5, 3)))]
+_TWO = [
+    *line_nets((2, 3), (2, 3), (2,)),
+    *(LinearConvNet(k, (2, 1)) for k in ((4, 2), (4, 3), (5, 2), (5, 3))),
+]
 _THREE = [LinearConvNet(k, (2, 2, 1)) for k in ((2, 3, 2), (3, 2, 2), (3, 3, 2))]
 
 
@@ -114,7 +143,9 @@ def _complex_locus(case: Any, real: bool = False) -> Check:
     v = net.end_to_end(params)
     sizes, strides = tuple(k for (k,) in net.filter_shapes), tuple(s for (s,) in net.strides)
     smaller = any(
-        complex_tuples((*sizes[:l], sizes[l] - strides[l], sizes[l + 1] + 1, *sizes[l + 2 :]), strides, v)
+        complex_tuples(
+            (*sizes[:l], sizes[l] - strides[l], sizes[l + 1] + 1, *sizes[l + 2 :]), strides, v
+        )
         for l in range(net.depth - 1)
         if sizes[l] > strides[l]
     )
@@ -138,13 +169,16 @@ _AMENDED = Statement(
     paper="riemann",
     row="dim, sing",
     id="sing (locus), amended",
-    says="D = 1, s_1, …, s_{H−1} > 1, v ≠ 0, over ℂ: several tuples or a rank drop at v exactly when v lies in the complex neuromanifold "
+    says="D = 1, s_1, …, s_{H−1} > 1, v ≠ 0, over ℂ: several tuples or a rank drop at v exactly "
+    "when v lies in the complex neuromanifold "
     "of sizes (…, k_l − s_l, k_{l+1} + 1, …) for some l",
     method="exact",
     cases=_signed_and_planted,
     measure=_complex_locus,
     control=Control(
-        "real tuples instead of complex ones, over (x⁴ + y⁴)(x² + y²)", case=lambda: _EVEN, breaks={"real": True}
+        "real tuples instead of complex ones, over (x⁴ + y⁴)(x² + y²)",
+        case=lambda: _EVEN,
+        breaks={"real": True},
     ),
     show=show_filters,
     draws=20,
@@ -167,14 +201,17 @@ def _inside(case: Any, smaller: Smaller = in_smaller) -> Check:
 
 def _inside_exactly(case: Any) -> Check:
     net, params = case
-    return Check(int(in_smaller(net, net.end_to_end(params))), int(several_or_drop(net, params)), ">=")
+    return Check(
+        int(in_smaller(net, net.end_to_end(params))), int(several_or_drop(net, params)), ">="
+    )
 
 
 SING_INSIDE = Statement(
     paper="riemann",
     row="dim, sing",
     id="sing (⊂)",
-    says="D = 1: a singular point of the neuromanifold is 0 or lies in a strictly smaller neuromanifold of the same strides",
+    says="D = 1: a singular point of the neuromanifold is 0 or lies in a strictly smaller "
+    "neuromanifold of the same strides",
     method="float64",
     cases=lambda rng, draws: chain([_EXAMPLE_16], planted(rng, draws, _TWO)),
     measure=_inside,
@@ -212,7 +249,12 @@ def _outside_exactly(case: Any) -> Check:
     tuples = fs.fiber(net, np.array(v), 0.0)
     rounded = tuple(np.round(w / np.abs(w).max(), 9).astype(int).astype(object) for w in tuples[0])
     return Check(
-        max(tuples.factorisations - 1, fs.neuromanifold_dimension(net) - exact_jacobian_rank(net, rounded)), 1, ">="
+        max(
+            tuples.factorisations - 1,
+            fs.neuromanifold_dimension(net) - exact_jacobian_rank(net, rounded),
+        ),
+        1,
+        ">=",
     )
 
 
@@ -236,7 +278,8 @@ SING_OUTSIDE = Statement(
     paper="riemann",
     row="dim, sing",
     id="sing (⊃)",
-    says="D = 1: every strictly smaller neuromanifold of the same strides consists of singular points",
+    says="D = 1: every strictly smaller neuromanifold of the same strides consists of singular "
+    "points",
     method="float64",
     cases=_smaller_points,
     measure=_outside,
@@ -262,14 +305,17 @@ SING_OUTSIDE = Statement(
 def _several(case: Any) -> Check:
     net, params = case
     v = net.end_to_end(params)
-    return Check(int(several_or_drop(net, params)), int(is_singular(net, v)), hypotheses=hypotheses(net))
+    return Check(
+        int(several_or_drop(net, params)), int(is_singular(net, v)), hypotheses=hypotheses(net)
+    )
 
 
 SING_SEVERAL = Statement(
     paper="riemann",
     row="dim, sing",
     id="sing (tuples)",
-    says="D = 1, inner strides above one: v ≠ 0 is singular exactly when several tuples lie over it or dμ drops rank at the only one",
+    says="D = 1, inner strides above one: v ≠ 0 is singular exactly when several tuples lie over "
+    "it or dμ drops rank at the only one",
     method="float64",
     cases=_signed_and_planted,
     measure=_several,
@@ -292,7 +338,9 @@ def _kernels(case: Any) -> Check:
     full = exact_jacobian_rank(net, params) == fs.neuromanifold_dimension(net)
     if over.factorisations == 1:
         drops = rank(fs.filter_kernel(net, params)) < fs.neuromanifold_dimension(net)
-        return Check(int(drops), 1, hypotheses=hypotheses(net), drops=outside("v is not singular", when=full))
+        return Check(
+            int(drops), 1, hypotheses=hypotheses(net), drops=outside("v is not singular", when=full)
+        )
     return Check(over.kernel_spread, _DISTINCT, ">=", hypotheses=hypotheses(net))
 
 
@@ -300,7 +348,8 @@ SING_KERNELS = Statement(
     paper="riemann",
     row="dim, sing",
     id="sing (kernels)",
-    says="D = 1, inner strides above one: at a singular v ≠ 0 the NTK drops rank or, over several tuples, the balanced NTKs differ",
+    says="D = 1, inner strides above one: at a singular v ≠ 0 the NTK drops rank or, over several "
+    "tuples, the balanced NTKs differ",
     method="float64",
     cases=lambda rng, draws: planted(rng, draws, [*_TWO, *_THREE]),
     measure=_kernels,

@@ -34,7 +34,12 @@ def _losses(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for net in small_nets():
         size = int(np.prod(net.end_to_end_shape))
         B = rng.integers(-3, 4, (size, size))
-        yield net, integer_filters(net, rng), (B.T @ B).astype(object), rng.integers(-9, 10, size).astype(object)
+        yield (
+            net,
+            integer_filters(net, rng),
+            (B.T @ B).astype(object),
+            rng.integers(-9, 10, size).astype(object),
+        )
 
 
 def loss_of(net: LinearConvNet, params: Any, A: np.ndarray, Au: np.ndarray) -> Any:
@@ -43,7 +48,9 @@ def loss_of(net: LinearConvNet, params: Any, A: np.ndarray, Au: np.ndarray) -> A
     return v @ (A @ v) - 2 * (v @ Au)
 
 
-def gradient_by_entries(net: LinearConvNet, params: Any, A: np.ndarray, Au: np.ndarray) -> tuple[np.ndarray, ...]:
+def gradient_by_entries(
+    net: LinearConvNet, params: Any, A: np.ndarray, Au: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """∇L(θ), entry by entry: the coefficient of ε in L(θ + εe_i)."""
     found = []
     for l, w in enumerate(params):
@@ -57,7 +64,9 @@ def gradient_by_entries(net: LinearConvNet, params: Any, A: np.ndarray, Au: np.n
     return tuple(found)
 
 
-def _chain(case: Any, kernel: Callable[[LinearConvNet, Any], np.ndarray] = fs.filter_kernel) -> Check:
+def _chain(
+    case: Any, kernel: Callable[[LinearConvNet, Any], np.ndarray] = fs.filter_kernel
+) -> Check:
     net, params, A, Au = case
     gradient = gradient_by_entries(net, params, A, Au)
     moved = tuple(along(w, -g) for w, g in zip(params, gradient, strict=True))
@@ -99,7 +108,9 @@ def _with_zeros(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 
 def _saddle(case: Any) -> Check:
-    """L − L(θ) along w_l ↦ ±τc_l for one zero filter, the other zero filters having left 0: −2τg + τ²q takes both signs."""
+    """L − L(θ) along w_l ↦ ±τc_l for one zero filter, the other zero filters having left 0: −2τg
+    + τ²q takes both signs.
+    """
     net, theta, A, Au, c = case
     zero = [l for l, w in enumerate(theta) if not w.any()]
     near = tuple(c[l] if l in zero else w for l, w in enumerate(theta))
@@ -107,20 +118,29 @@ def _saddle(case: Any) -> Check:
     q, g = int(v @ (A @ v)), int(v @ Au)
     tau = Fraction(g, q) if g else Fraction(1)
     values = [-2 * t * g + t * t * q for t in (tau, -tau)]
-    return Check(int(min(values) < 0 < max(values)), 1, hypotheses=hypotheses(net, zero_filters=len(zero)))
+    return Check(
+        int(min(values) < 0 < max(values)), 1, hypotheses=hypotheses(net, zero_filters=len(zero))
+    )
 
 
 def _no_targets() -> Any:
     zero = np.zeros(5, int).astype(object)
     a, b = np.zeros(3, int).astype(object), np.array([1, 10], object)
-    return RUNNING, (a, b), np.eye(5, dtype=int).astype(object), zero, (np.array([1, 2, 3], object), b)
+    return (
+        RUNNING,
+        (a, b),
+        np.eye(5, dtype=int).astype(object),
+        zero,
+        (np.array([1, 2, 3], object), b),
+    )
 
 
 ZERO = Statement(
     paper="riemann",
     row="Thm 7, P 8",
     id="Sec 1.2 (zero)",
-    says="generic data: over the zero function the loss takes larger and smaller values arbitrarily near, so that a "
+    says="generic data: over the zero function the loss takes larger and smaller values "
+    "arbitrarily near, so that a "
     "critical point there is a "
     "saddle (printed: unless all Y_i are 0)",
     method="exact",
@@ -128,13 +148,17 @@ ZERO = Statement(
     measure=_saddle,
     control=Control("all targets zero", case=_no_targets),
     show=lambda case: show_filters(case[:2]),
-    proof="Let w_l = 0. With other zero filters moved off 0 by any amount, the loss along w_l = τc is L(θ) − 2τg + τ²q, q > 0, and g = "
-    "μ(…, c, …)ᵀAu is not 0 for almost all data; for small τ of either sign the linear term decides.",
+    proof="Let w_l = 0. With other zero filters moved off 0 by any amount, the loss along w_l = "
+    "τc is L(θ) − 2τg + τ²q, q > 0, and g = "
+    "μ(…, c, …)ᵀAu is not 0 for almost all data; for small τ of either sign the linear term "
+    "decides.",
 )
 
 
 def expected_tuples(net: LinearConvNet) -> int:
-    """Ways to deal the distinct roots of a generic v to layers joined by stride one: a multinomial for each run."""
+    """Ways to deal the distinct roots of a generic v to layers joined by stride one: a
+    multinomial for each run.
+    """
     runs = [[net.filter_shapes[l][0] - 1 for l in run] for run in stride_one_runs(net)]
     return prod(factorial(sum(run)) // prod(map(factorial, run)) for run in runs)
 
@@ -157,8 +181,10 @@ FIBRES = Statement(
     paper="riemann",
     row="Table 1",
     id="Sec 2.3 (fibres)",
-    says="D = 1, some inner stride one: over a generic v lie finitely many tuples up to scaling, and more than one; read over ℂ, as "
-    "'birational' is (over ℝ a cubic with one real root has one, as Ex 19 says): a multinomial coefficient for each run of strides one",
+    says="D = 1, some inner stride one: over a generic v lie finitely many tuples up to scaling, "
+    "and more than one; read over ℂ, as "
+    "'birational' is (over ℝ a cubic with one real root has one, as Ex 19 says): a multinomial "
+    "coefficient for each run of strides one",
     method="float64",
     cases=_joined,
     measure=_fibres,
@@ -168,8 +194,10 @@ FIBRES = Statement(
         breaks={"expected": lambda net: 1},
     ),
     show=show_filters,
-    proof="At stride one π_{t_l}(w_l) and π_{t_{l+1}}(w_{l+1}) are forms in the same two variables; over ℂ both split into linear factors, "
-    "which for a generic v are distinct and can be dealt to the layers in (Σd)!/Πd! ways, d = k − 1 ≥ 1: at least 2.",
+    proof="At stride one π_{t_l}(w_l) and π_{t_{l+1}}(w_{l+1}) are forms in the same two "
+    "variables; over ℂ both split into linear factors, "
+    "which for a generic v are distinct and can be dealt to the layers in (Σd)!/Πd! ways, d = k − "
+    "1 ≥ 1: at least 2.",
 )
 
 
@@ -177,8 +205,13 @@ def _two_zeros(net: LinearConvNet, shift: int = 0) -> Check:
     """Σ_{i=k}^{l−1} δ_i at symbols with w_k = w_l = 0, for every pair of layers."""
     wrong = 0
     for k, l in combinations(range(net.depth), 2):
-        params = tuple(0 * w if m in (k, l) else w for m, w in enumerate(symbols(net.filter_shapes)))
-        total = sum((fs.norm_differences(net, params)[i] for i in range(k, min(l + shift, net.depth - 1))), 0)
+        params = tuple(
+            0 * w if m in (k, l) else w for m, w in enumerate(symbols(net.filter_shapes))
+        )
+        total = sum(
+            (fs.norm_differences(net, params)[i] for i in range(k, min(l + shift, net.depth - 1))),
+            0,
+        )
         wrong += differing([total], [0])
     return Check(wrong, 0, hypotheses=hypotheses(net))
 
@@ -191,22 +224,32 @@ TWO_ZEROS = Statement(
     method="exact",
     cases=lambda rng, draws: line_nets((2, 3), (2,), (2, 3, 4)),
     measure=_two_zeros,
-    control=Control("summed up to l", case=lambda: LinearConvNet((2, 2, 2), (2, 2, 1)), breaks={"shift": 1}),
+    control=Control(
+        "summed up to l", case=lambda: LinearConvNet((2, 2, 2), (2, 2, 1)), breaks={"shift": 1}
+    ),
     exhaustive="sizes 2–3, H = 2, 3, 4; there for all filters, as a polynomial identity",
 )
 
 
-def second_derivative(net: LinearConvNet, theta: Any, direction: Any, A: np.ndarray, Au: np.ndarray) -> int:
+def second_derivative(
+    net: LinearConvNet, theta: Any, direction: Any, A: np.ndarray, Au: np.ndarray
+) -> int:
     """d²L(θ)(θ̇, θ̇): twice the coefficient of ε² in L(θ + εθ̇)."""
     value = loss_of(net, tuple(along(w, d) for w, d in zip(theta, direction, strict=True)), A, Au)
     return 2 * int(value.value[2]) if isinstance(value, Symbol) else 0
 
 
-def printed_blocks(net: LinearConvNet, theta: Any, direction: Any, A: np.ndarray, Au: np.ndarray) -> int:
-    """Σ_{i,j} 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i, ẇ_j)ᵀAu), with μ_{i,i} = 0.   [riemann, proof of P 8]"""
+def printed_blocks(
+    net: LinearConvNet, theta: Any, direction: Any, A: np.ndarray, Au: np.ndarray
+) -> int:
+    """Σ_{i,j} 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i, ẇ_j)ᵀAu), with μ_{i,i} = 0.
+    [riemann, proof of P 8]
+    """
 
     def put(*moving: int) -> np.ndarray:
-        return net.end_to_end(tuple(direction[m] if m in moving else w for m, w in enumerate(theta))).ravel()
+        return net.end_to_end(
+            tuple(direction[m] if m in moving else w for m, w in enumerate(theta))
+        ).ravel()
 
     layers = range(net.depth)
     total = sum(put(i) @ (A @ put(j)) for i in layers for j in layers)
@@ -227,7 +270,8 @@ BLOCKS = Statement(
     paper="riemann",
     row="Thm 7, P 8",
     id="P 8 (Hessian)",
-    says="where one filter is zero, the Hessian's blocks are 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i, ẇ_j)ᵀAu)",
+    says="where one filter is zero, the Hessian's blocks are 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i, "
+    "ẇ_j)ᵀAu)",
     method="exact",
     cases=_one_zero,
     measure=_blocks,
@@ -255,13 +299,21 @@ def hessian(net: LinearConvNet, theta: Any, A: np.ndarray, Au: np.ndarray) -> np
 
     diagonal = [form(unit) for unit in units]
     rows = range(net.n_params)
-    return np.array([[form(units[i] + units[j]) - diagonal[i] - diagonal[j] for j in rows] for i in rows], object)
+    return np.array(
+        [[form(units[i] + units[j]) - diagonal[i] - diagonal[j] for j in rows] for i in rows],
+        object,
+    )
 
 
 def _strict(case: Any) -> Check:
-    """Whether vᵀHv < 0 for some v = αe_s + e_t with t in the zero filter and s in another, α large and of the right sign."""
+    """Whether vᵀHv < 0 for some v = αe_s + e_t with t in the zero filter and s in another, α
+    large and of the right sign.
+    """
     net, theta, A, Au, _ = case
-    H, inside_zero = hessian(net, theta, A, Au), np.concatenate([np.full(w.size, not w.any()) for w in theta])
+    H, inside_zero = (
+        hessian(net, theta, A, Au),
+        np.concatenate([np.full(w.size, not w.any()) for w in theta]),
+    )
     found = [
         -2 * (abs(H[t, t]) + 1) * abs(H[s, t]) + H[t, t]
         for t in np.flatnonzero(inside_zero)
@@ -280,7 +332,8 @@ STRICT = Statement(
     measure=_strict,
     control=Control("all targets zero", case=_no_targets),
     show=lambda case: show_filters(case[:2]),
-    proof="With w_l = 0 the blocks without l vanish, so vᵀHv = 2αH_st + H_tt on v = αe_s + e_t; some H_st ≠ 0 by Lemma 18 "
+    proof="With w_l = 0 the blocks without l vanish, so vᵀHv = 2αH_st + H_tt on v = αe_s + e_t; "
+    "some H_st ≠ 0 by Lemma 18 "
     "for the other layers.",
 )
 

@@ -30,11 +30,15 @@ STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
 CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
 SMOOTH = (np.array([1, 2, 3]), np.array([1, 10]))
 SMALLEST = (LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((3, 2, 2), (2, 2, 1)))
-"""Whose filters with entries −1, 0, 1 are enumerated: zeros, repeated and shared roots, several tuples and rank drops occur."""
+"""Whose filters with entries −1, 0, 1 are enumerated: zeros, repeated and shared roots, several
+tuples and rank drops occur.
+"""
 
 
 def strided_nets() -> list[LinearConvNet]:
-    """Sizes 2–4 with strides 2, 3 (H ≤ 2), sizes 2–3 with strides 2, 3 (H = 3), and one net of four layers."""
+    """Sizes 2–4 with strides 2, 3 (H ≤ 2), sizes 2–3 with strides 2, 3 (H = 3), and one net of
+    four layers.
+    """
     return [
         *line_nets((2, 3, 4), (2, 3), (1, 2)),
         *line_nets((2, 3), (2, 3), (3,)),
@@ -45,12 +49,20 @@ def strided_nets() -> list[LinearConvNet]:
 def _sign_name(delta: Any) -> str:
     delta = np.asarray(delta, float)
     return (
-        "0" if not delta.any() else "positive" if (delta >= 0).all() else "negative" if (delta <= 0).all() else "mixed"
+        "0"
+        if not delta.any()
+        else "positive"
+        if (delta >= 0).all()
+        else "negative"
+        if (delta <= 0).all()
+        else "mixed"
     )
 
 
 def fibre_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Filters with entries −1, 0, 1, all of them; every small net with small integer filters and δ = 0, one sign, mixed; then Gaussians."""
+    """Filters with entries −1, 0, 1, all of them; every small net with small integer filters and
+    δ = 0, one sign, mixed; then Gaussians.
+    """
     nets = strided_nets()
     for net in SMALLEST:
         for index, params in enumerate(signed_filters(net)):
@@ -70,7 +82,8 @@ def _covered(net: LinearConvNet, delta: Any) -> dict[str, Any]:
 def not_smooth(net: LinearConvNet, v: np.ndarray) -> Drops:
     """The drop of a filter near which tangent spaces of M are apart.
 
-    Not the library's `is_smooth`: that asks for one tuple over v, which is what the theorems conclude.
+    Not the library's `is_smooth`: that asks for one tuple over v, which is what the theorems
+    conclude.
     """
     return outside("v is not smooth", when=is_singular(net, v))
 
@@ -90,7 +103,8 @@ THM_4_COUNT = Statement(
     paper="riemann",
     row="Thm 4",
     id="Thm 4 (count)",
-    says="D = 1, inner strides above one: over a smooth v and any δ lie exactly 2^{H−1} parameter tuples",
+    says="D = 1, inner strides above one: over a smooth v and any δ lie exactly 2^{H−1} parameter "
+    "tuples",
     method="float64",
     cases=fibre_cases,
     measure=_count,
@@ -102,15 +116,22 @@ THM_4_COUNT = Statement(
 def condition(net: LinearConvNet, params: Any) -> float:
     """σ_1/σ_{dim M} of dμ: how an error of v, relative, grows into one of θ."""
     spectrum = np.linalg.svd(fs.filter_jacobian(net, params), compute_uv=False)
-    return float(spectrum[0] / max(spectrum[fs.neuromanifold_dimension(net) - 1], EPS * spectrum[0]))
+    return float(
+        spectrum[0] / max(spectrum[fs.neuromanifold_dimension(net) - 1], EPS * spectrum[0])
+    )
 
 
 def kernel_gap(net: LinearConvNet, params: Any, delta: Any) -> float:
-    """The largest relative distance between the kernel of θ rescaled to δ and those of all tuples over (μ(θ), δ)."""
+    """The largest relative distance between the kernel of θ rescaled to δ and those of all
+    tuples over (μ(θ), δ).
+    """
     planted = fs.rescale(net, params, delta).params
     K = fs.filter_kernel(net, planted)
     over = fs.fiber(net, net.end_to_end(params), delta)
-    return max((fs.kernel_distance(K, fs.filter_kernel(net, theta)) for theta in over), default=float("nan"))
+    return max(
+        (fs.kernel_distance(K, fs.filter_kernel(net, theta)) for theta in over),
+        default=float("nan"),
+    )
 
 
 def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
@@ -150,7 +171,12 @@ def _searched(case: Any) -> Check:
 
 
 def _search_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    nets = [RUNNING, LinearConvNet((2, 2), (3, 1)), LinearConvNet((3, 3), (2, 1)), LinearConvNet((2, 2, 2), (2, 2, 1))]
+    nets = [
+        RUNNING,
+        LinearConvNet((2, 2), (3, 1)),
+        LinearConvNet((3, 3), (2, 1)),
+        LinearConvNet((2, 2, 2), (2, 2, 1)),
+    ]
     for index in range(draws):
         net = nets[index % 4]
         yield net, gaussian_filters(net, rng), rng.normal(size=net.depth - 1)
@@ -160,7 +186,8 @@ THM_4_SEARCH = Statement(
     paper="riemann",
     row="Thm 4",
     id="Thm 4 (search)",
-    says="least squares from many starts, which knows no algebra, finds the same 2^{H−1} tuples over (v, δ)",
+    says="least squares from many starts, which knows no algebra, finds the same 2^{H−1} tuples "
+    "over (v, δ)",
     method="float64",
     cases=_search_cases,
     measure=_searched,
@@ -174,10 +201,18 @@ def _flow(case: Any) -> Check:
     net, params, loss, start = case
     down = fs.parameter_flow(net, start, loss=loss, t1=0.5, times=4)
     up = fs.riemannian_flow(
-        net, net.end_to_end(params), fs.norm_differences(net, params), loss=loss, t1=0.5, times=4, params=params
+        net,
+        net.end_to_end(params),
+        fs.norm_differences(net, params),
+        loss=loss,
+        t1=0.5,
+        times=4,
+        params=params,
     )
     rounding = 1e-12 * (down.evaluations + up.evaluations) * float(np.abs(down.v[0]).max())
-    return Check(float(np.abs(down.v - up.v).max()), 0.0, tolerance=rounding, hypotheses=_covered(net, [1.0]))
+    return Check(
+        float(np.abs(down.v - up.v).max()), 0.0, tolerance=rounding, hypotheses=_covered(net, [1.0])
+    )
 
 
 def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -188,7 +223,9 @@ def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 
 def _parting() -> Any:
-    """Stride one: the flow of one tuple against the function-space branch of another tuple over the same (v, δ)."""
+    """Stride one: the flow of one tuple against the function-space branch of another tuple over
+    the same (v, δ).
+    """
     first, second = fs.fiber(STRIDE_ONE, np.array([0.0, 1.0, 1.0, 0.0]), 0.5).up_to_signs[:2]
     loss = fs.FilterLoss(np.eye(4), np.array([1.0, -1.0, 0.5, 2.0]))
     return STRIDE_ONE, first, loss, second
@@ -220,7 +257,9 @@ def level_set_rows(net: LinearConvNet, params: Any) -> np.ndarray:
 
 
 def _bijection(case: Any) -> Check:
-    """dμ is injective on T_θΘ_δ exactly when J and the equations of T_θΘ_δ together have rank Σ k_l."""
+    """dμ is injective on T_θΘ_δ exactly when J and the equations of T_θΘ_δ together have rank Σ
+    k_l.
+    """
     net, params = case
     J = fs.filter_jacobian(net, params)
     stacked = np.concatenate([J, level_set_rows(net, params)])
@@ -251,7 +290,8 @@ LEM_5 = Statement(
     paper="riemann",
     row="Lem 5, Cor 6",
     id="Lem 5",
-    says="D = 1, inner strides above one: d_θμ restricted to T_θΘ_δ is a bijection onto T_vM for every θ over a smooth v",
+    says="D = 1, inner strides above one: d_θμ restricted to T_θΘ_δ is a bijection onto T_vM for "
+    "every θ over a smooth v",
     method="exact",
     cases=_lemma_5_cases,
     measure=_bijection,
@@ -278,13 +318,17 @@ LEM_5_LEVEL = Statement(
     method="exact",
     cases=integer_cases,
     measure=_level_set,
-    control=Control("both filters zero", case=lambda: (RUNNING, (np.zeros(3, object), np.zeros(2, object)))),
+    control=Control(
+        "both filters zero", case=lambda: (RUNNING, (np.zeros(3, object), np.zeros(2, object)))
+    ),
     show=show_filters,
 )
 
 
 def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
-    """The average over the fibre of ‖(d_θμ|_{TΘ_δ})⁻¹ v̇‖², as a matrix in the basis of T_vM.   [riemann, proof of Cor 6]"""
+    """The average over the fibre of ‖(d_θμ|_{TΘ_δ})⁻¹ v̇‖², as a matrix in the basis of T_vM.
+    [riemann, proof of Cor 6]
+    """
     total = np.zeros((basis.shape[1],) * 2)
     for theta in over:
         tangents = level_set_tangents(net, theta)
@@ -305,14 +349,17 @@ def metric_gap(case: Any, factor: float = 1.0) -> Check:
     inverse = np.linalg.inv(basis.T @ fs.filter_kernel(net, over[0]) @ basis)
     pushed = factor * pushforward(net, over, basis)
     gap = float(np.linalg.norm(inverse - pushed) / np.linalg.norm(inverse))
-    return Check(gap, 0.0, tolerance=64 * EPS * condition(net, over[0]) ** 2, hypotheses=_covered(net, delta))
+    return Check(
+        gap, 0.0, tolerance=64 * EPS * condition(net, over[0]) ** 2, hypotheses=_covered(net, delta)
+    )
 
 
 COR_6 = Statement(
     paper="riemann",
     row="Lem 5, Cor 6",
     id="Cor 6",
-    says="D = 1, inner strides above one: the Euclidean metric of Θ_δ pushed forward by μ is K⁻¹ on T_vM",
+    says="D = 1, inner strides above one: the Euclidean metric of Θ_δ pushed forward by μ is K⁻¹ "
+    "on T_vM",
     method="float64",
     cases=fibre_cases,
     measure=metric_gap,
@@ -335,17 +382,22 @@ def _metric_itself(case: Any, metric: Callable[..., Any] = fs.metric) -> Check:
 
 
 def lost_digits(matrix: np.ndarray) -> float:
-    """log10 of the condition number of a symmetric matrix; infinite where it is not positive definite."""
+    """log10 of the condition number of a symmetric matrix; infinite where it is not positive
+    definite.
+    """
     values = np.linalg.eigvalsh(matrix)
     return float(np.log10(values[-1] / values[0])) if values[0] > 0 else float("inf")
 
 
-# Beyond this condition number float64 does not tell a positive definite matrix from a degenerate one.
+# Beyond this condition number float64 does not tell a positive definite matrix from a degenerate
+# one.
 _DIGITS = -float(np.log10(64 * EPS))
 
 
 def _degenerate(net: LinearConvNet, v: np.ndarray, delta: Any) -> Any:
-    """K of the running example where dμ drops rank, on a space of dimension dim M: it has no inverse there."""
+    """K of the running example where dμ drops rank, on a space of dimension dim M: it has no
+    inverse there.
+    """
     K = fs.filter_kernel(RUNNING, (np.array([1.0, 0.0, 1.0]), np.array([1.0, 1.0])))
     basis = np.linalg.eigh(K)[1][:, -fs.neuromanifold_dimension(RUNNING) :]
     return SimpleNamespace(matrix=basis.T @ K @ basis)
@@ -368,4 +420,13 @@ COR_6_METRIC = Statement(
     draws=10,
 )
 
-GROUP = (THM_4_COUNT, THM_4_KERNEL, THM_4_SEARCH, THM_4_FLOW, LEM_5, LEM_5_LEVEL, COR_6, COR_6_METRIC)
+GROUP = (
+    THM_4_COUNT,
+    THM_4_KERNEL,
+    THM_4_SEARCH,
+    THM_4_FLOW,
+    LEM_5,
+    LEM_5_LEVEL,
+    COR_6,
+    COR_6_METRIC,
+)

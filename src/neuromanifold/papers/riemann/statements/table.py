@@ -27,7 +27,8 @@ from neuromanifold.papers.riemann.statements.theorem13 import FIRST_13, equal_no
 from neuromanifold.papers.riemann.table import CONVOLUTIONS
 from neuromanifold.papers.statement import Control, Statement
 
-# Root finding and factoring give filters to about 1e-10 for well-conditioned v; kernels of different tuples are 1e-3 apart.
+# Root finding and factoring give filters to about 1e-10 for well-conditioned v; kernels of
+# different tuples are 1e-3 apart.
 SAME = 1e-7
 APART = 1e-4
 
@@ -35,11 +36,18 @@ APART = 1e-4
 def _dense_pair(case: Any) -> Check:
     first, second = case
     distance = fs.kernel_distance(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix)
-    return Check(distance, 0.0, tolerance=64 * EPS * len(first), hypotheses={"widths": str([W.shape for W in first])})
+    return Check(
+        distance,
+        0.0,
+        tolerance=64 * EPS * len(first),
+        hypotheses={"widths": str([W.shape for W in first])},
+    )
 
 
 def _balanced_pairs(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    """Balanced weights of all widths, and others over the same product: their hidden frames rotated independently."""
+    """Balanced weights of all widths, and others over the same product: their hidden frames
+    rotated independently.
+    """
     for widths in [*product((1, 2, 3), repeat=3), *product((1, 2, 3), repeat=4)]:
         first = balanced(widths, min(widths), rng)
         rotations = [np.linalg.qr(rng.normal(size=(d, d)))[0] for d in widths[1:-1]]
@@ -47,7 +55,10 @@ def _balanced_pairs(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for _ in range(draws // 4):
         first = balanced((2, 2, 2), 2, rng)
         yield from (
-            (first, mate) for mate in fs.level_set_sample(first, 1, key=jax.random.key(int(rng.integers(1 << 31))))
+            (first, mate)
+            for mate in fs.level_set_sample(
+                first, 1, key=jax.random.key(int(rng.integers(1 << 31)))
+            )
         )
 
 
@@ -87,24 +98,37 @@ def depends(widths: tuple[int, ...]) -> bool:
 
 def _dense_dependent(case: Any) -> Check:
     matrices, widths = case
-    return Check(min(freedom(matrices), 1), 1, ">=", hypotheses={"widths": str(widths), "H": len(matrices)})
+    return Check(
+        min(freedom(matrices), 1), 1, ">=", hypotheses={"widths": str(widths), "H": len(matrices)}
+    )
 
 
 def _dense_law(case: Any) -> Check:
     matrices, widths = case
-    return Check(min(freedom(matrices), 1), int(depends(widths)), hypotheses={"widths": str(widths)})
+    return Check(
+        min(freedom(matrices), 1), int(depends(widths)), hypotheses={"widths": str(widths)}
+    )
 
 
 def _widths(rng: np.random.Generator, draws: int) -> Iterator[Any]:
-    every = [*product((1, 2, 3), repeat=3), *(w for w in product((1, 2, 3), repeat=4) if sum(w) <= 7)]
+    every = [
+        *product((1, 2, 3), repeat=3),
+        *(w for w in product((1, 2, 3), repeat=4) if sum(w) <= 7),
+    ]
     for widths in sorted(every, key=lambda w: (len(w), sum(w), w)):
         yield integer_matrices(widths, rng), widths
 
 
 def hourglass() -> int:
-    """(1, h, 1), h = 2: in how many entries K² differs from (tr Δ)² + 4(W² − det Δ), as polynomials."""
+    """(1, h, 1), h = 2: in how many entries K² differs from (tr Δ)² + 4(W² − det Δ), as
+    polynomials.
+    """
     pair = symbols([(2, 1), (1, 2)])
-    K, W, D = fs.dense_kernel(pair).matrix[0, 0], fs.end_to_end_matrix(pair)[0, 0], fs.gram_differences(pair)[0]
+    K, W, D = (
+        fs.dense_kernel(pair).matrix[0, 0],
+        fs.end_to_end_matrix(pair)[0, 0],
+        fs.gram_differences(pair)[0],
+    )
     trace, determinant = D[0, 0] + D[1, 1], D[0, 0] * D[1, 1] - D[0, 1] * D[1, 0]
     return differing([K * K], [trace * trace + 4 * (W * W - determinant)])
 
@@ -118,7 +142,11 @@ def _simplest(case: Any) -> list[Any]:
     """The same widths with all entries of layer l equal to l."""
     matrices, widths = case
     simple = tuple(np.full(W.shape, l) for l, W in enumerate(matrices, 1))
-    return [] if all((a == b).all() for a, b in zip(matrices, simple, strict=True)) else [(simple, widths)]
+    return (
+        []
+        if all((a == b).all() for a, b in zip(matrices, simple, strict=True))
+        else [(simple, widths)]
+    )
 
 
 def _show_dense(case: Any) -> str:
@@ -140,7 +168,8 @@ DENSE_UNBALANCED = Statement(
     paper="riemann",
     row="Table 1",
     id="Table 1 (dense, unbalanced)",
-    says="fully connected, two layers or more, generic Δ: the NTK depends on more than W and Δ, for all widths",
+    says="fully connected, two layers or more, generic Δ: the NTK depends on more than W and Δ, "
+    "for all widths",
     method="exact",
     cases=_widths,
     measure=_dense_dependent,
@@ -161,7 +190,8 @@ DENSE_UNBALANCED = Statement(
         paper="riemann",
         row="Table 1",
         id="Table 1 (dense, unbalanced), amended",
-        says="cut at the hidden layers of width 1, generic Δ: the NTK varies over (W, Δ) exactly when some piece has two "
+        says="cut at the hidden layers of width 1, generic Δ: the NTK varies over (W, Δ) exactly "
+        "when some piece has two "
         "layers or more and is not (1, h, 1)",
         method="exact",
         cases=_widths,
@@ -170,7 +200,8 @@ DENSE_UNBALANCED = Statement(
             "a balanced point: W_1 = M, W_2 = Mᵀ",
             case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
         ),
-        exhaustive="widths 1–3 with H = 2, and with H = 3 and sum ≤ 7, at generic integer weights: whether dK vanishes on ker(dW, dΔ), "
+        exhaustive="widths 1–3 with H = 2, and with H = 3 and sum ≤ 7, at generic integer "
+        "weights: whether dK vanishes on ker(dW, dΔ), "
         "by exact ranks",
         show=_show_dense,
         proof=_DENSE_PROOF,
@@ -179,9 +210,15 @@ DENSE_UNBALANCED = Statement(
 
 
 def spread(
-    net: LinearConvNet, rng: np.random.Generator, delta: Any, draws: int = 2, *, enough: float = np.inf
+    net: LinearConvNet,
+    rng: np.random.Generator,
+    delta: Any,
+    draws: int = 2,
+    *,
+    enough: float = np.inf,
 ) -> float:
-    """The largest kernel distance over the fibres of Gaussian filters and, for D = 1, of filters with real roots only.
+    """The largest kernel distance over the fibres of Gaussian filters and, for D = 1, of filters
+    with real roots only.
 
     Drawing stops at a distance of `enough`.
     """
@@ -218,7 +255,12 @@ def _dependent(case: Any) -> Check:
 
 def _family(dimension: int, printed: str) -> list[LinearConvNet]:
     """The study's architectures of the cells of Table 1."""
-    return [net for D, _, _, answer, nets in CONVOLUTIONS for net in nets if dimension == D and answer == printed]
+    return [
+        net
+        for D, _, _, answer, nets in CONVOLUTIONS
+        for net in nets
+        if dimension == D and answer == printed
+    ]
 
 
 def _show(case: Any) -> str:
@@ -257,24 +299,36 @@ LINE_NO = Statement(
     says="one-dimensional, some inner stride one, generic δ: some v has tuples with different NTKs",
     method="float64",
     cases=lambda rng, draws: (
-        (net, drawn_delta(net, rng, False), int(rng.integers(1 << 31))) for net in _stride_one_nets()
+        (net, drawn_delta(net, rng, False), int(rng.integers(1 << 31)))
+        for net in _stride_one_nets()
     ),
     measure=_dependent,
-    control=Control("strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.ones(1), 1)),
+    control=Control(
+        "strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.ones(1), 1)
+    ),
     show=_show,
 )
 
 
 def _equal_norms_exactly(case: Any) -> Check:
-    """Two filters of equal norm in layers of size 2: the only tuples over their product, up to signs, are the two orders."""
+    """Two filters of equal norm in layers of size 2: the only tuples over their product, up to
+    signs, are the two orders.
+    """
     net, *_ = case
-    filters = (np.array([1, 2], object), np.array([2, 1], object), np.array([2, -1], object))[: net.depth]
-    return Check(differing(fs.filter_kernel(net, filters), fs.filter_kernel(net, filters[::-1])), 1, ">=")
+    filters = (np.array([1, 2], object), np.array([2, 1], object), np.array([2, -1], object))[
+        : net.depth
+    ]
+    return Check(
+        differing(fs.filter_kernel(net, filters), fs.filter_kernel(net, filters[::-1])), 1, ">="
+    )
 
 
 def larger_in_run(net: LinearConvNet) -> bool:
     """Whether layers joined by stride one, two or more, include one of size above 2."""
-    return any(len(run) > 1 and max(net.filter_shapes[l][0] for l in run) > 2 for run in stride_one_runs(net))
+    return any(
+        len(run) > 1 and max(net.filter_shapes[l][0] for l in run) > 2
+        for run in stride_one_runs(net)
+    )
 
 
 def _balanced_law(case: Any) -> Check:
@@ -305,7 +359,9 @@ LINE_NO_BALANCED = Statement(
     method="float64",
     cases=_balanced_line,
     measure=_dependent,
-    control=Control("strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.zeros(1), 1)),
+    control=Control(
+        "strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.zeros(1), 1)
+    ),
     confirm=_equal_norms_exactly,
     route="entries in which the integer kernels of the two orders differ",
     worked=cleandoc("""Sizes (2, 2), stride one, δ = 0. The tuples over a product of two different real linear forms are its two
@@ -317,12 +373,15 @@ LINE_NO_BALANCED = Statement(
         paper="riemann",
         row="Table 1",
         id="Table 1 (D = 1, stride 1, δ = 0), amended",
-        says="δ = 0: where layers joined by stride one include a size above 2, an open set of v has tuples with different NTKs; else "
+        says="δ = 0: where layers joined by stride one include a size above 2, an open set of v "
+        "has tuples with different NTKs; else "
         "almost every v has one NTK",
         method="float64",
         cases=_balanced_line,
         measure=_balanced_law,
-        control=Control("δ = 1 for sizes (2, 2)", case=lambda: (LinearConvNet((2, 2), (1, 1)), np.ones(1), 1)),
+        control=Control(
+            "δ = 1 for sizes (2, 2)", case=lambda: (LinearConvNet((2, 2), (1, 1)), np.ones(1), 1)
+        ),
         show=_show,
         proof=_BALANCED_PROOF,
     ),
@@ -337,12 +396,16 @@ def _wide(rng: np.random.Generator, draws: int) -> Iterator[Any]:
 
 
 def _exact_kernels(case: Any) -> Check:
-    """Integer tuples with one v and one δ: those of Thm 13 (like layers), or x²y + xy² in 3 × 1 and 2 × 1 (balanced: 2K in integers)."""
+    """Integer tuples with one v and one δ: those of Thm 13 (like layers), or x²y + xy² in 3 × 1
+    and 2 × 1 (balanced: 2K in integers).
+    """
     net, *_ = case
     if any(sum(k > 1 for k in shape) < 2 for shape in net.filter_shapes):
         kernels = []
         for a, b, sa, sb in (((0, 1, 0), (1, 1), 2, 1), ((1, 1, 0), (0, 1), 1, 2)):
-            blocks = fs.filter_kernel_blocks(LINE, (np.array(a, object)[:, None], np.array(b, object)[:, None]))
+            blocks = fs.filter_kernel_blocks(
+                LINE, (np.array(a, object)[:, None], np.array(b, object)[:, None])
+            )
             kernels.append(sb * blocks[0] + sa * blocks[1])
         return Check(differing(*kernels), 0)
     mate = (FIRST_13[1] // 2, 2 * FIRST_13[0])
@@ -361,7 +424,9 @@ WIDE = Statement(
     method="float64",
     cases=_wide,
     measure=_independent,
-    control=Control("D = 1, stride one", case=lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)),
+    control=Control(
+        "D = 1, stride one", case=lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)
+    ),
     confirm=_exact_kernels,
     route="entries in which two integer kernels over the same (v, δ) differ",
     worked=cleandoc("""Filters 3 × 1 and 2 × 1 on two-dimensional signals see one axis only: this is Example 19 again, v = x²y + xy²
@@ -373,7 +438,8 @@ WIDE = Statement(
         paper="riemann",
         row="Table 1",
         id="Table 1 (D > 1), amended",
-        says="high-dimensional, two sizes above 1 in every layer: parameter independent for all strides and all δ with "
+        says="high-dimensional, two sizes above 1 in every layer: parameter independent for all "
+        "strides and all δ with "
         "Σ_{i=l}^{L−1} δ_i = 0 between layers of the same space",
         method="float64",
         cases=lambda rng, draws: (

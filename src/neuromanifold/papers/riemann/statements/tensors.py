@@ -1,4 +1,6 @@
-"""`riemann`, Cor 10, Obs 11: factorisations of filters on D-dimensional signals, and layers that can be exchanged."""
+"""`riemann`, Cor 10, Obs 11: factorisations of filters on D-dimensional signals, and layers that
+can be exchanged.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -41,7 +43,9 @@ def orders(net: LinearConvNet) -> int:
 
 
 def wide_nets() -> list[LinearConvNet]:
-    """D = 2, 3, every layer with two sizes above 1: like and unlike layers, strides of one, above one, mixed."""
+    """D = 2, 3, every layer with two sizes above 1: like and unlike layers, strides of one,
+    above one, mixed.
+    """
     return [
         *tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1), (2, 2)]),
         *tensor_nets([(2, 2)], [(1, 1), (1, 2)], (3,)),
@@ -65,7 +69,10 @@ def is_generic(net: LinearConvNet, v: np.ndarray) -> bool:
 
 def not_generic(net: LinearConvNet, v: np.ndarray) -> Drops:
     """The drop of the rare others: almost every v is generic."""
-    return outside("the filters are not irreducible and different: v is not generic", when=not is_generic(net, v))
+    return outside(
+        "the filters are not irreducible and different: v is not generic",
+        when=not is_generic(net, v),
+    )
 
 
 def _factorisations(case: Any) -> Check:
@@ -86,11 +93,14 @@ COR_10 = Statement(
     paper="riemann",
     row="Cor 10, Obs 11",
     id="Cor 10",
-    says="D > 1, two sizes above 1 in every layer: almost every v in M has one factorisation up to scalars and reordering of layers",
+    says="D > 1, two sizes above 1 in every layer: almost every v in M has one factorisation up "
+    "to scalars and reordering of layers",
     method="exact",
     cases=_generic,
     measure=_factorisations,
-    control=Control("one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", case=lambda: (LINE, LINE_CUBIC)),
+    control=Control(
+        "one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", case=lambda: (LINE, LINE_CUBIC)
+    ),
     show=show_filters,
     draws=20,
 )
@@ -108,7 +118,8 @@ OBS_11_A = Statement(
     paper="riemann",
     row="Cor 10, Obs 11",
     id="Obs 11 (a)",
-    says="in Cor 10 the order of the filters is not determined exactly when two layers have the same space of polynomials",
+    says="in Cor 10 the order of the filters is not determined exactly when two layers have the "
+    "same space of polynomials",
     method="exact",
     cases=_generic,
     measure=_ordering,
@@ -152,7 +163,9 @@ def _requires(case: Any) -> Check:
 
 
 def _requires_by_product(case: Any) -> Check:
-    """Of the pairs with t_l ≠ t_L none may be exchangeable: entries of μ that the exchange changes, as polynomials."""
+    """Of the pairs with t_l ≠ t_L none may be exchangeable: entries of μ that the exchange
+    changes, as polynomials.
+    """
     net, l, m = case
     params = symbols(net.filter_shapes)
     changed = differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m)))
@@ -162,11 +175,16 @@ def _requires_by_product(case: Any) -> Check:
 def _where_seen(case: Any) -> Check:
     net, l, m = case
     seen = [k > 1 for k in net.filter_shapes[l]]
-    same = all(a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide)
+    same = all(
+        a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide
+    )
     return Check(int(same), 1, hypotheses=hypotheses(net), drops=_unlike(case))
 
 
-_THREE = [*tensor_nets([(2, 2, 1), (1, 2, 2), (2, 2, 2)], [(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2)]), THIN]
+_THREE = [
+    *tensor_nets([(2, 2, 1), (1, 2, 2), (2, 2, 2)], [(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2)]),
+    THIN,
+]
 
 OBS_11_REQUIRES = Statement(
     paper="riemann",
@@ -187,14 +205,19 @@ OBS_11_REQUIRES = Statement(
         paper="riemann",
         row="Cor 10, Obs 11",
         id="Obs 11 (a, t), amended",
-        says="exchanging two layers' filters requires t_l^(m) = t_L^(m) on the axes m where the size exceeds 1",
+        says="exchanging two layers' filters requires t_l^(m) = t_L^(m) on the axes m where the "
+        "size exceeds 1",
         method="exact",
-        cases=lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
+        cases=lambda rng, draws: _pairs(
+            [*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]
+        ),
         measure=_where_seen,
         control=_UNLIKE,
         exhaustive="two layers, shapes up to 3 × 2 (D = 2) and of sizes 1–2 (D = 3), strides 1–2",
-        proof="On an axis m where the size of layer l exceeds 1, the least positive exponent of x_m among the "
-        "polynomials of layer l is t_l^(m); filters that can be exchanged have the same polynomials.",
+        proof="On an axis m where the size of layer l exceeds 1, the least positive exponent of "
+        "x_m among the "
+        "polynomials of layer l is t_l^(m); filters that can be exchanged have the same "
+        "polynomials.",
     ),
 )
 
@@ -223,7 +246,9 @@ OBS_11_LINE = Statement(
     id="Obs 11 (a, D)",
     says="t_l = t_L with l < L can only happen if D > 1",
     method="exact",
-    cases=lambda rng, draws: _pairs([*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]),
+    cases=lambda rng, draws: _pairs(
+        [*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]
+    ),
     measure=_only_higher,
     control=Control("D = 1, t_1 = t_2 = 1", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
     confirm=_only_higher_by_product,
@@ -273,7 +298,8 @@ OBS_11_B = Statement(
         "equal shapes, but stride 2 between them",
         case=lambda: (LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1),
     ),
-    exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there for all filters, as a polynomial identity",
+    exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there "
+    "for all filters, as a polynomial identity",
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
 
@@ -282,12 +308,16 @@ def coincide(net: LinearConvNet, l: int, m: int) -> bool:
     """k_l = k_L, and the strides between them are one on every axis with a size above 1."""
     shape = net.filter_shapes[l]
     strides = net.strides[l:m]
-    return shape == net.filter_shapes[m] and all(s[a] == 1 for s in strides for a, k in enumerate(shape) if k > 1)
+    return shape == net.filter_shapes[m] and all(
+        s[a] == 1 for s in strides for a, k in enumerate(shape) if k > 1
+    )
 
 
 def one_on_all_axes(net: LinearConvNet, l: int, m: int) -> bool:
     """k_l = k_L, and the strides between them are one, on axes of size 1 too."""
-    return net.filter_shapes[l] == net.filter_shapes[m] and all(set(s) == {1} for s in net.strides[l:m])
+    return net.filter_shapes[l] == net.filter_shapes[m] and all(
+        set(s) == {1} for s in net.strides[l:m]
+    )
 
 
 def _spaces(case: Any, rule: Callable[[LinearConvNet, int, int], bool] = coincide) -> Check:
@@ -305,7 +335,8 @@ OBS_11_C = Statement(
     paper="riemann",
     row="Cor 10, Obs 11",
     id="Obs 11 (c)",
-    says="two layers' spaces coincide exactly when k_l = k_L and, on axes with a size above 1, the strides between them are one",
+    says="two layers' spaces coincide exactly when k_l = k_L and, on axes with a size above 1, "
+    "the strides between them are one",
     method="exact",
     cases=lambda rng, draws: _pairs(
         [
@@ -320,7 +351,8 @@ OBS_11_C = Statement(
         case=lambda: (THIN, 0, 1),
         breaks={"rule": one_on_all_axes},
     ),
-    exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 (D = 3)",
+    exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 "
+    "(D = 3)",
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
 GROUP = (COR_10, OBS_11_A, OBS_11_REQUIRES, OBS_11_LINE, OBS_11_B, OBS_11_C)

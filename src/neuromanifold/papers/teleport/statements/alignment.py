@@ -1,4 +1,6 @@
-"""[teleport] on alignment: its two definitions and what it has to do with the gradient.   Eq. 26, 28, P 5.1"""
+"""[teleport] on alignment: its two definitions and what it has to do with the gradient.   Eq.
+26, 28, P 5.1
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -76,7 +78,12 @@ def problems(rng: np.random.Generator, count: int) -> Iterator[Problem]:
                 yield Problem(activation, loss, lr, int(rng.integers(2**31)))
     for _ in range(count):
         activation, loss = (list(names)[rng.integers(len(names))] for names in (NETS, LOSSES))
-        yield Problem(activation, loss, float(np.round(np.exp(rng.uniform(-4, 2)), 3)), int(rng.integers(2**31)))
+        yield Problem(
+            activation,
+            loss,
+            float(np.round(np.exp(rng.uniform(-4, 2)), 3)),
+            int(rng.integers(2**31)),
+        )
 
 
 def signal(case: Problem, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -86,7 +93,9 @@ def signal(case: Problem, prediction: np.ndarray, target: np.ndarray) -> np.ndar
         odds = np.exp(prediction - prediction.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True) - target
     # `huber` is a mean over outputs as well.
-    return {"squared error / 2n": r, "huber": np.clip(r, -1, 1) / OUTPUTS, "log cosh": np.tanh(r)}[case.loss]
+    return {"squared error / 2n": r, "huber": np.clip(r, -1, 1) / OUTPUTS, "log cosh": np.tanh(r)}[
+        case.loss
+    ]
 
 
 def modified(kernel: np.ndarray, f: np.ndarray) -> float:
@@ -103,7 +112,9 @@ Signal = Callable[[Problem, np.ndarray, np.ndarray], np.ndarray]
 
 
 def modified_alignment(case: Problem, of: Signal = signal) -> Check:
-    """The library's A, by one vector–Jacobian product, against the quadratic form of the dense kernel."""
+    """The library's A, by one vector–Jacobian product, against the quadratic form of the dense
+    kernel.
+    """
     params, x, y = drawn(case)
     kernel = case.lr * ntk(case.net, params, x)
     ours = alignment(case.net, params, x, y, loss=LOSSES[case.loss], lr=case.lr)
@@ -122,7 +133,11 @@ EQ_28 = Statement(
     method="float64",
     cases=problems,
     measure=modified_alignment,
-    control=Control("y in place of f", case=lambda: _TANH, breaks={"of": lambda case, prediction, target: target}),
+    control=Control(
+        "y in place of f",
+        case=lambda: _TANH,
+        breaks={"of": lambda case, prediction, target: target},
+    ),
     draws=20,
 )
 
@@ -141,7 +156,9 @@ EQ_26 = Statement(
     id="Eq 26",
     says="A_o = yᵀΘy/(‖y‖²‖Θ‖) (definition), with the spectral norm",
     method="float64",
-    cases=lambda rng, count: (case for case in problems(rng, count) if case.loss == "cross-entropy"),
+    cases=lambda rng, count: (
+        case for case in problems(rng, count) if case.loss == "cross-entropy"
+    ),
     measure=classical_alignment,
     control=Control("Frobenius norm", case=lambda: _TANH, breaks={"norm": "frobenius"}),
     draws=20,
@@ -153,13 +170,21 @@ def normalised(case: Problem, at: float, f: np.ndarray) -> float:
     return float((f**2).sum()) * at / (case.lr * SAMPLES**2)
 
 
-def gradient_is_alignment(case: Problem, formula: Callable[[Problem, float, np.ndarray], float] = normalised) -> Check:
+def gradient_is_alignment(
+    case: Problem, formula: Callable[[Problem, float, np.ndarray], float] = normalised
+) -> Check:
     """‖∇L‖² by differentiating the loss of the network, against the library's A and f by hand."""
     params, x, y = drawn(case)
     loss = LOSSES[case.loss]
     at = alignment(case.net, params, x, y, loss=loss, lr=case.lr)
     f = signal(case, case.net(params, x), y)
-    return Check(_squared_gradient(case, params, x, y) / formula(case, at, f), 1.0, "=", 1e4 * _EPS, case.hypotheses)
+    return Check(
+        _squared_gradient(case, params, x, y) / formula(case, at, f),
+        1.0,
+        "=",
+        1e4 * _EPS,
+        case.hypotheses,
+    )
 
 
 def _squared_gradient(case: Problem, params: Any, x: np.ndarray, y: np.ndarray) -> float:
@@ -197,11 +222,14 @@ def rescaled(case: Problem, params: Any) -> Any:
 
 
 def proportional(case: Problem, move: Callable[[Problem, Any], Any] = rescaled) -> Check:
-    """On the orbit of a symmetry f stays, so ‖∇L‖² and A grow by one factor: here of ReLU scalings."""
+    """On the orbit of a symmetry f stays, so ‖∇L‖² and A grow by one factor: here of ReLU
+    scalings.
+    """
     params, x, y = drawn(case)
     moved = move(case, params)
     first, second = (
-        _squared_gradient(case, p, x, y) / alignment(case.net, p, x, y, loss=LOSSES[case.loss], lr=case.lr)
+        _squared_gradient(case, p, x, y)
+        / alignment(case.net, p, x, y, loss=LOSSES[case.loss], lr=case.lr)
         for p in (params, moved)
     )
     return Check(second / first, 1.0, "=", 1e5 * _EPS, case.hypotheses)
@@ -211,7 +239,8 @@ P_5_1_ORBIT = Statement(
     paper="teleport",
     row="P 5.1",
     id="P 5.1 (∝)",
-    says="‖∇L‖² ∝ A among the parameters that symmetries lead to: maximising one is maximising the other",
+    says="‖∇L‖² ∝ A among the parameters that symmetries lead to: maximising one is maximising "
+    "the other",
     method="float64",
     cases=lambda rng, count: (case for case in problems(rng, count) if case.activation == "relu"),
     measure=proportional,

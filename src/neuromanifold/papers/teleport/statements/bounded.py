@@ -1,4 +1,6 @@
-"""[teleport] on bounded transformations and on the two parametrisations.   Eq. 17, 18, 23, App. A.6"""
+"""[teleport] on bounded transformations and on the two parametrisations.   Eq. 17, 18, 23, App.
+A.6
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +28,10 @@ class Stretch:
     def least_c(self) -> Fraction:
         """C²: the largest ‖Γ∇F‖²/‖∇F‖² over all inputs.   [teleport, Eq. 17]"""
         return max(
-            Fraction(sum((c * g) ** 2 for c, g in zip(self.factors, row, strict=True)), sum(g * g for g in row))
+            Fraction(
+                sum((c * g) ** 2 for c, g in zip(self.factors, row, strict=True)),
+                sum(g * g for g in row),
+            )
             for row in self.gradients
         )
 
@@ -57,7 +62,9 @@ def _by_singular_values(case: Stretch) -> Check:
 
 def implied(case: Stretch, factor: int = 1) -> Check:
     """‖Γ∇F‖² ≤ ‖Γ‖²‖∇F‖² for every input."""
-    return Check(factor * case.least_c, max(c * c for c in case.factors), "<=", hypotheses=case.hypotheses)
+    return Check(
+        factor * case.least_c, max(c * c for c in case.factors), "<=", hypotheses=case.hypotheses
+    )
 
 
 EQ_18 = Statement(
@@ -68,7 +75,9 @@ EQ_18 = Statement(
     method="exact",
     cases=stretches,
     measure=bounded_by,
-    control=Control("a factor 10 on a parameter that no input sees", case=lambda: Stretch(((1, 0),), (1, 10))),
+    control=Control(
+        "a factor 10 on a parameter that no input sees", case=lambda: Stretch(((1, 0),), (1, 10))
+    ),
     confirm=_by_singular_values,
     route="float64, singular values",
     worked="""F = θ_1x on all x, with a second parameter that F does not see (the outgoing weight of a dead ReLU neuron is one).
@@ -82,7 +91,9 @@ gradients only. Eq. 18 implies Eq. 17; it is what Theorem 4.1 uses.""",
         method="exact",
         cases=stretches,
         measure=implied,
-        control=Control("twice ‖Γ∇F‖", case=lambda: Stretch(((1, 1),), (2, 2)), breaks={"factor": 4}),
+        control=Control(
+            "twice ‖Γ∇F‖", case=lambda: Stretch(((1, 1),), (2, 2)), breaks={"factor": 4}
+        ),
         proof="The definition of the spectral norm.",
     ),
 )
@@ -96,7 +107,11 @@ def norms(case: Pair, power: int = 2) -> Check:
     left = float(np.linalg.norm(gamma.T @ H @ gamma, 2))
     right = float(np.linalg.norm(gamma, 2) ** power * np.linalg.norm(H, 2))
     return Check(
-        left, right, "<=", 64 * _EPS * (1 + right), hypotheses={"rank of Γ": int(np.linalg.matrix_rank(gamma))}
+        left,
+        right,
+        "<=",
+        64 * _EPS * (1 + right),
+        hypotheses={"rank of Γ": int(np.linalg.matrix_rank(gamma))},
     )
 
 
@@ -110,11 +125,14 @@ EQ_23 = Statement(
     paper="teleport",
     row="Eq 19",
     id="Eq 23",
-    says="‖ΓᵀHΓ‖ ≤ C²‖H‖ for ‖Γ‖ ≤ C (spectral norms; that the print leaves out the absolute value in sup vᵀHv is Eq 19 (sup))",
+    says="‖ΓᵀHΓ‖ ≤ C²‖H‖ for ‖Γ‖ ≤ C (spectral norms; that the print leaves out the absolute "
+    "value in sup vᵀHv is Eq 19 (sup))",
     method="float64",
     cases=_pairs,
     measure=norms,
-    control=Control("C in place of C²", case=lambda: (((1, 0), (0, 1)), ((1, 1), (1, 1))), breaks={"power": 1}),
+    control=Control(
+        "C in place of C²", case=lambda: (((1, 0), (0, 1)), ((1, 1), (1, 1))), breaks={"power": 1}
+    ),
     exhaustive="2 × 2, all symmetric H and all Γ with entries −1, 0, 1 and three times them",
     proof="|vᵀΓᵀHΓv| ≤ ‖H‖‖Γv‖².",
 )
@@ -122,7 +140,9 @@ EQ_23 = Statement(
 
 @dataclass(frozen=True)
 class Twin:
-    """A tanh network (n_0, n, n, 1) in NTK parametrisation, and the same function with standard weights θ/√n_l."""
+    """A tanh network (n_0, n, n, 1) in NTK parametrisation, and the same function with standard
+    weights θ/√n_l.
+    """
 
     inputs: int
     width: int
@@ -134,7 +154,9 @@ class Twin:
 
 
 def kernels(case: Twin, rates: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Both kernels on three inputs: η = 1 for all NTK parameters; for the standard ones 1/n_l on weights and 1 on biases."""
+    """Both kernels on three inputs: η = 1 for all NTK parameters; for the standard ones 1/n_l on
+    weights and 1 on biases.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -152,7 +174,11 @@ def kernels(case: Twin, rates: bool = True) -> tuple[np.ndarray, np.ndarray]:
         rows = [jax.grad(output)(params, scales, z) for z in x]
         flat = [
             np.concatenate(
-                [part.ravel() for (w, b), rate in zip(row, weights, strict=True) for part in (rate**0.5 * w, b)]
+                [
+                    part.ravel()
+                    for (w, b), rate in zip(row, weights, strict=True)
+                    for part in (rate**0.5 * w, b)
+                ]
             )
             for row in rows
         ]
@@ -160,8 +186,12 @@ def kernels(case: Twin, rates: bool = True) -> tuple[np.ndarray, np.ndarray]:
 
     with jax.enable_x64(True):
         ntk = kernel(theta, [a**-0.5 for a, _ in pairs], [1.0] * 3)
-        standard = [(weight / a**0.5, bias) for (weight, bias), (a, _) in zip(theta, pairs, strict=True)]
-        return ntk, kernel(standard, [1.0] * 3, [1 / a for a, _ in pairs] if rates else [1 / case.width] * 3)
+        standard = [
+            (weight / a**0.5, bias) for (weight, bias), (a, _) in zip(theta, pairs, strict=True)
+        ]
+        return ntk, kernel(
+            standard, [1.0] * 3, [1 / a for a, _ in pairs] if rates else [1 / case.width] * 3
+        )
 
 
 def same_kernel(case: Twin, rates: bool = True) -> Check:
@@ -174,13 +204,18 @@ A_6 = Statement(
     paper="teleport",
     row="Eq 19",
     id="A.6 (parametrisations)",
-    says="standard and NTK parametrisation give the same kernel (the first layer divided by √n_0, printed √n_1; a rate for each "
+    says="standard and NTK parametrisation give the same kernel (the first layer divided by √n_0, "
+    "printed √n_1; a rate for each "
     "layer: 1/n_l for weights, 1 for biases)",
     method="float64",
-    cases=lambda rng, count: [Twin(n, width, seed) for n in (1, 3) for width in (2, 20) for seed in (0, 1)],
+    cases=lambda rng, count: [
+        Twin(n, width, seed) for n in (1, 3) for width in (2, 20) for seed in (0, 1)
+    ],
     measure=same_kernel,
     control=Control(
-        "one rate 1/n for all layers' weights, three inputs", case=lambda: Twin(3, 20, 0), breaks={"rates": False}
+        "one rate 1/n for all layers' weights, three inputs",
+        case=lambda: Twin(3, 20, 0),
+        breaks={"rates": False},
     ),
     proof="W = θ/√n_l has ∂F/∂θ = ∂F/∂W/√n_l, so that the rate 1 on θ is 1/n_l on W.",
 )

@@ -1,4 +1,6 @@
-"""[teleport] on convex losses: what the kernel's quadratic form bounds, and what it does not.   Eq. 87"""
+"""[teleport] on convex losses: what the kernel's quadratic form bounds, and what it does not.
+Eq. 87
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +31,10 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "huber": (lambda z: _clipped(z) * z - _clipped(z) ** 2 / 2, _clipped),
     "F⁴": (lambda z: z**4, lambda z: 4 * z**3),
     "log cosh": (lambda z: float(np.log(np.cosh(float(z)))), lambda z: float(np.tanh(float(z)))),
-    "logistic": (lambda z: float(np.logaddexp(0, float(z))), lambda z: float(1 / (1 + np.exp(-float(z))))),
+    "logistic": (
+        lambda z: float(np.logaddexp(0, float(z))),
+        lambda z: float(1 / (1 + np.exp(-float(z)))),
+    ),
 }
 FUNCTIONS = LOSSES | {"−F²/2": (lambda z: -z * z / 2, lambda z: -z)}
 """And one that is not convex."""
@@ -86,7 +91,9 @@ class Step:
 
 
 def boundary() -> Iterator[Step]:
-    """Two samples with outputs −1, 0, 1, not both 0, and the kernels 0, ½, of one sample only, and of rank 1, for every loss."""
+    """Two samples with outputs −1, 0, 1, not both 0, and the kernels 0, ½, of one sample only,
+    and of rank 1, for every loss.
+    """
     kernels = ((0, 0, 0), (HALF, 0, HALF), (ONE, 0, 0), (HALF, HALF, HALF), (HALF, -HALF, HALF))
     outputs = [(a, b) for a, b in product((-ONE, 0 * ONE, ONE), repeat=2) if a or b]
     for (a, b, c), start, loss in product(kernels, outputs, LOSSES):
@@ -94,7 +101,8 @@ def boundary() -> Iterator[Step]:
 
 
 def steps(rng: np.random.Generator, count: int) -> Iterator[Step]:
-    """One sample with F = 1 and Θ = 1, ½, ¼, 2, and F = −1, for every loss; `boundary`; then random outputs and kernels.
+    """One sample with F = 1 and Θ = 1, ½, ¼, 2, and F = −1, for every loss; `boundary`; then random
+    outputs and kernels.
 
     The random ones have up to four samples.
     """
@@ -118,13 +126,21 @@ def decrease(case: Step) -> Any:
 
 def printed(case: Step, change: Callable[[Step], Any] = decrease) -> Check:
     """L(s+1) − L(s) ≤ −fᵀΘf."""
-    return Check(change(case), -case.form(), "<=", case.tolerance * (1 + abs(float(case.form()))), case.hypotheses)
+    return Check(
+        change(case),
+        -case.form(),
+        "<=",
+        case.tolerance * (1 + abs(float(case.form()))),
+        case.hypotheses,
+    )
 
 
 def reversed_bound(case: Step) -> Check:
     """L(s+1) − L(s) ≥ −fᵀΘf/|X|: a convex function lies above its tangents."""
     bound = -case.form() / len(case.outputs)
-    return Check(decrease(case), bound, ">=", case.tolerance * (1 + abs(float(bound))), case.hypotheses)
+    return Check(
+        decrease(case), bound, ">=", case.tolerance * (1 + abs(float(bound))), case.hypotheses
+    )
 
 
 def _by_jax(case: Step, count: int) -> tuple[list[np.ndarray], list[np.ndarray], list[float]]:
@@ -162,7 +178,8 @@ _DECREASE = Statement(
     paper="teleport",
     row=ROW,
     id="Eq 87 (amended)",
-    says="L(s+1) − L(s) ≥ −f(s)ᵀΘf(s)/|X| for every differentiable convex loss: the reverse, and with the 1/|X| of Eq. 10",
+    says="L(s+1) − L(s) ≥ −f(s)ᵀΘf(s)/|X| for every differentiable convex loss: the reverse, and "
+    "with the 1/|X| of Eq. 10",
     method="exact",
     cases=steps,
     measure=reversed_bound,
@@ -171,7 +188,8 @@ _DECREASE = Statement(
         case=lambda: Step("−F²/2", (ONE, 0 * ONE), ((ONE, 0 * ONE), (0 * ONE, ONE))),
     ),
     show=str,
-    proof="A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f(s), ΔF⟩/|X| with ΔF = −Θf(s).",
+    proof="A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f(s), ΔF⟩/|X| with ΔF = "
+    "−Θf(s).",
 )
 
 EQ_87 = Statement(
@@ -197,11 +215,15 @@ A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f, ΔF⟩. Equal
 
 
 def contraction(case: Step, curvature: Any = None) -> Check:
-    """‖f(s)‖²/‖f(0)‖² ≥ (1 − κA)^{2s} for s = 1, 2, 3, at the step with the least slack; as printed κ = 1."""
+    """‖f(s)‖²/‖f(0)‖² ≥ (1 − κA)^{2s} for s = 1, 2, 3, at the step with the least slack; as
+    printed κ = 1.
+    """
     squares = [f @ f for f in map(case.signal, case.run(3))]
     a = case.alignment * (1 if curvature is None else curvature)
     lefts = [value / squares[0] for value in squares]
-    left, right = min(((lefts[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1])
+    left, right = min(
+        ((lefts[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1]
+    )
     return Check(left, right, ">=", case.tolerance, case.hypotheses, comparisons=3)
 
 
@@ -209,7 +231,9 @@ def _contraction_by_jax(case: Step) -> Check:
     _, signals, _ = _by_jax(case, 3)
     a = float(signals[0] @ np.array(case.kernel, float) @ signals[0] / (signals[0] @ signals[0]))
     norms = [float(f @ f / (signals[0] @ signals[0])) for f in signals]
-    left, right = min(((norms[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1])
+    left, right = min(
+        ((norms[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1]
+    )
     return Check(left, right, ">=", 1e-10)
 
 
@@ -222,12 +246,15 @@ EQ_87_CONTRACTION = Statement(
     paper="teleport",
     row=ROW,
     id="Eq 87 (contraction)",
-    says="for every differentiable convex loss f contracts no faster than (1 − A)^s: ‖f(s)‖² ≥ (1 − A)^{2s}‖f(0)‖², as in Eq. 84",
+    says="for every differentiable convex loss f contracts no faster than (1 − A)^s: ‖f(s)‖² ≥ (1 "
+    "− A)^{2s}‖f(0)‖², as in Eq. 84",
     method="exact",
     cases=steps,
     measure=contraction,
     control=Control(
-        "(1 − A/2)^s for C = F²/2, Θ = ½", case=lambda: Step("F²/2", (ONE,), ((HALF,),)), breaks={"curvature": HALF}
+        "(1 − A/2)^s for C = F²/2, Θ = ½",
+        case=lambda: Step("F²/2", (ONE,), ((HALF,),)),
+        breaks={"curvature": HALF},
     ),
     show=str,
     narrower="s ≤ 3",
@@ -250,7 +277,8 @@ f(s+1) = (I − Θ)f(s), that is C'' = 1. A bound C'' ≤ 1 does not help with s
             breaks={"curvatures": {"F²": ONE}},
         ),
         show=str,
-        proof="f(s) = (I − κΘ)^s f(0): with p_i the shares of ‖f(0)‖² on the eigenvectors of Θ, ‖f(s)‖²/‖f(0)‖² = Σ p_i(1 − κλ_i)^{2s} ≥ "
+        proof="f(s) = (I − κΘ)^s f(0): with p_i the shares of ‖f(0)‖² on the eigenvectors of Θ, "
+        "‖f(s)‖²/‖f(0)‖² = Σ p_i(1 − κλ_i)^{2s} ≥ "
         "(Σ p_i(1 − κλ_i))^{2s} = (1 − κA)^{2s}, as t ↦ t^{2s} is convex; also for A > 1.",
     ),
 )
@@ -265,7 +293,13 @@ def initial_decrease(case: Step, bound: Callable[[Any], Any] = first_step) -> Ch
     """L(1)/L(0) ≥ 1 − 2A, the bound of Proposition F.1 at the first step."""
     before, after = (case.value(outputs) for outputs in case.run(1))
     if before <= 0:
-        return Check(0, 0, ">=", hypotheses=case.hypotheses, drops=inside("L(0) ≤ 0, where the ratio says nothing"))
+        return Check(
+            0,
+            0,
+            ">=",
+            hypotheses=case.hypotheses,
+            drops=inside("L(0) ≤ 0, where the ratio says nothing"),
+        )
     return Check(after / before, bound(case.alignment), ">=", case.tolerance, case.hypotheses)
 
 
@@ -279,7 +313,8 @@ EQ_87_RATE = Statement(
     paper="teleport",
     row=ROW,
     id="Eq 87 (initial decrease)",
-    says="for every differentiable convex loss the first step obeys the bound of Proposition F.1, L(1)/L(0) ≥ 1 − 2A",
+    says="for every differentiable convex loss the first step obeys the bound of Proposition F.1, "
+    "L(1)/L(0) ≥ 1 − 2A",
     method="exact",
     cases=steps,
     measure=initial_decrease,

@@ -50,7 +50,9 @@ class Descent:
 
 
 def spectra(rng: np.random.Generator, count: int) -> Iterator[Descent]:
-    """All diagonal kernels of size ≤ 2 with eigenvalues 0, ½, …, 3 and weights on a grid; then random BBᵀ of size 2 to 4."""
+    """All diagonal kernels of size ≤ 2 with eigenvalues 0, ½, …, 3 and weights on a grid; then
+    random BBᵀ of size 2 to 4.
+    """
     grid = [Fraction(k, 2) for k in range(7)]
     yield from (Descent(((value,),), (Fraction(1),)) for value in grid)
     for (a, b), f in product(product(grid, grid), ((1, 1), (1, 3), (2, -1))):
@@ -102,7 +104,9 @@ def above_floor(case: Descent, bound: Callable[[Fraction, int], Fraction] = floo
 
 
 def above_line(case: Descent, bound: Callable[[Fraction, int], Fraction] = line) -> Check:
-    return worst([floor(case.alignment, s) for s in STEPS], [bound(case.alignment, s) for s in STEPS], case)
+    return worst(
+        [floor(case.alignment, s) for s in STEPS], [bound(case.alignment, s) for s in STEPS], case
+    )
 
 
 P_F_1 = Statement(
@@ -113,7 +117,11 @@ P_F_1 = Statement(
     method="exact",
     cases=spectra,
     measure=above_floor,
-    control=Control("(1 − A/2)^{2s} at Θ = ½", case=lambda: _HALF, breaks={"bound": lambda a, s: floor(a / 2, s)}),
+    control=Control(
+        "(1 − A/2)^{2s} at Θ = ½",
+        case=lambda: _HALF,
+        breaks={"bound": lambda a, s: floor(a / 2, s)},
+    ),
     show=str,
     narrower="rational kernels, s ≤ 6",
 )
@@ -142,11 +150,21 @@ def rate_bound(a: float) -> float:
 
 
 def rate(case: Descent, bound: Callable[[float], float] = rate_bound) -> Check:
-    """−ln(L(s)/L(0))/s at the step where it is largest; where A ≥ 1 the bound is not defined, where L = 0 the rate is infinite."""
+    """−ln(L(s)/L(0))/s at the step where it is largest; where A ≥ 1 the bound is not defined,
+    where L = 0 the rate is infinite.
+    """
     found, a = ratios(case), float(case.alignment)
     if case.alignment >= 1:
-        return Check(0.0, 0.0, "<=", hypotheses=case.hypotheses, drops=inside("A ≥ 1, where the bound is not defined"))
-    rates = [-float(np.log(float(value))) / s if value else np.inf for s, value in enumerate(found) if s]
+        return Check(
+            0.0,
+            0.0,
+            "<=",
+            hypotheses=case.hypotheses,
+            drops=inside("A ≥ 1, where the bound is not defined"),
+        )
+    rates = [
+        -float(np.log(float(value))) / s if value else np.inf for s, value in enumerate(found) if s
+    ]
     tolerance = float(16 * _EPS * (1 + rate_bound(a)))
     return Check(max(rates), bound(a), "<=", tolerance, case.hypotheses, comparisons=len(rates))
 
@@ -180,7 +198,10 @@ P_F_1_EXPANSION = Statement(
     id="P F.1 (4)",
     says="2 ln(1/(1 − A)) = 2A + O(A²)",
     method="float64",
-    cases=lambda rng, count: [*(2.0**-k for k in range(1, 21)), *rng.uniform(0.0, 0.99, count).tolist()],
+    cases=lambda rng, count: [
+        *(2.0**-k for k in range(1, 21)),
+        *rng.uniform(0.0, 0.99, count).tolist(),
+    ],
     measure=expansion,
     control=Control(
         "A + O(A²) at A = 1/1024",
@@ -228,7 +249,9 @@ P_F_1_A = Statement(
     measure=exact_alignment,
     control=Control(
         "the unweighted mean of the eigenvalues 0 and 3, f = (1, 3)",
-        case=lambda: Descent(((Fraction(0), Fraction(0)), (Fraction(0), Fraction(3))), (Fraction(1), Fraction(3))),
+        case=lambda: Descent(
+            ((Fraction(0), Fraction(0)), (Fraction(0), Fraction(3))), (Fraction(1), Fraction(3))
+        ),
         breaks={"mean": plain_mean},
     ),
     show=str,
@@ -243,7 +266,10 @@ class Setup:
     start: Vector
 
     def __str__(self) -> str:
-        return f"J = {[[str(v) for v in row] for row in self.jacobian]}; f = {[str(v) for v in self.start]}"
+        return (
+            f"J = {[[str(v) for v in row] for row in self.jacobian]}; f = "
+            f"{[str(v) for v in self.start]}"
+        )
 
 
 def setups(rng: np.random.Generator, count: int) -> Iterator[Setup]:
@@ -257,7 +283,9 @@ def setups(rng: np.random.Generator, count: int) -> Iterator[Setup]:
 
 
 def gradient_step(case: Setup) -> np.ndarray:
-    """f after one step of gradient descent on L = ‖f‖²/2|X| by the parameters: what training does.   [teleport, Eq. 9, 10]"""
+    """f after one step of gradient descent on L = ‖f‖²/2|X| by the parameters: what training
+    does.   [teleport, Eq. 9, 10]
+    """
     rows, f = np.array(case.jacobian, object), np.array(case.start, object)
     gradient = rows.T @ f / len(f)
     return f - rows @ gradient
@@ -300,7 +328,8 @@ P_F_1_SETUP = Statement(
     paper="teleport",
     row="P F.1",
     id="P F.1 (setup)",
-    says="with the setup of Section 2.2, training in the linear limit is f(s+1) = (I − Θ)f(s) (Eq. 74)",
+    says="with the setup of Section 2.2, training in the linear limit is f(s+1) = (I − Θ)f(s) "
+    "(Eq. 74)",
     method="exact",
     cases=setups,
     measure=lambda case, step=gradient_step: setup_check(case, 1, step),
@@ -321,7 +350,8 @@ and f(1) = (0, 0). Θ = (1 1; 1 1), and (I − Θ)f = (−1, −1). The factor 1
         measure=lambda case, step=gradient_step: setup_check(case, len(case.start), step),
         control=_NO_STEP,
         show=str,
-        proof="For L = ‖f‖²/(2|X|) a step moves θ by −η∇F f/|X|, and the linear F by −η∇Fᵀ∇F f/|X| = −Θf/|X|; y does "
+        proof="For L = ‖f‖²/(2|X|) a step moves θ by −η∇F f/|X|, and the linear F by −η∇Fᵀ∇F "
+        "f/|X| = −Θf/|X|; y does "
         "not move.",
     ),
 )

@@ -1,4 +1,6 @@
-"""Symmetries of small networks over the rationals: second-order jets, and the law by which derivatives change."""
+"""Symmetries of small networks over the rationals: second-order jets, and the law by which
+derivatives change.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +18,18 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.groups.hadamard import flatten, unflatten
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
 
-# Not homogeneous, so that a move which depends on the data is needed; over the rationals, so that it can be taken exactly.
-BENT = Activation(lambda z: z + z * z, name="z + z²", polynomial=(0.0, 1.0, 1.0), degree=None, scalars=None)
+# Not homogeneous, so that a move which depends on the data is needed; over the rationals, so that
+# it can be taken exactly.
+BENT = Activation(
+    lambda z: z + z * z, name="z + z²", polynomial=(0.0, 1.0, 1.0), degree=None, scalars=None
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Jet:
-    """A rational number with its first and second derivatives by D parameters: `value + slope·δ + ½ δᵀ curve δ`."""
+    """A rational number with its first and second derivatives by D parameters: `value + slope·δ
+    + ½ δᵀ curve δ`.
+    """
 
     value: Fraction
     slope: np.ndarray
@@ -61,7 +68,9 @@ class Jet:
     def reciprocal(self) -> "Jet":
         """1/·, where the value is not zero."""
         r = 1 / self.value
-        return Jet(r, -(r**2) * self.slope, 2 * r**3 * np.outer(self.slope, self.slope) - r**2 * self.curve)
+        return Jet(
+            r, -(r**2) * self.slope, 2 * r**3 * np.outer(self.slope, self.slope) - r**2 * self.curve
+        )
 
     def __truediv__(self, other: Any) -> "Jet":
         return self * (other.reciprocal if isinstance(other, Jet) else 1 / Fraction(other))
@@ -98,7 +107,9 @@ def activated(activation: Activation, z: Any) -> Any:
             value = value * z + Fraction(coefficient)
         return value
     if activation.slopes is None:
-        raise ValueError(f"{activation} is neither a polynomial nor piecewise linear; it has no rational values.")
+        raise ValueError(
+            f"{activation} is neither a polynomial nor piecewise linear; it has no rational values."
+        )
     size = z.value if isinstance(z, Jet) else z
     return z * Fraction(activation.slopes[1 if size > 0 else 0])
 
@@ -126,7 +137,8 @@ def layers(net: MLP, flat: np.ndarray) -> Any:
 class Move:
     """A symmetry g of `net` at the point θ, with samples.
 
-    `act` takes the layers of θ, as arrays of any numbers; `back` is its inverse where g is nonlinear, `element` the library's g.
+    `act` takes the layers of θ, as arrays of any numbers; `back` is its inverse where g is
+    nonlinear, `element` the library's g.
     """
 
     kind: str
@@ -151,14 +163,16 @@ class Move:
         order = "" if self.element is None else _factors(self.element)
         return (
             f"# {self.kind} of {self.net}{order}\n"
-            f"theta = {_text(self.theta)}\nmoved = {_text(moved(self))}\nx = [{', '.join(map(_text, self.x))}]"
+            f"theta = {_text(self.theta)}\nmoved = {_text(moved(self))}\nx = "
+            f"[{', '.join(map(_text, self.x))}]"
         )
 
 
 def _factors(g: Monomial) -> str:
     hidden = zip(g.order[:-1], g.into[:-1], strict=True)
     return "".join(
-        f"; layer {k}: order {p.tolist()}, factors {[float(c) for c in u]}" for k, (p, u) in enumerate(hidden)
+        f"; layer {k}: order {p.tolist()}, factors {[float(c) for c in u]}"
+        for k, (p, u) in enumerate(hidden)
     )
 
 
@@ -168,7 +182,9 @@ def _text(values: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """What g does at θ, exactly: Γ, T_{μρσ} = ∂_μ∂_ρ g_σ, and outputs (as jets) before and after."""
+    """What g does at θ, exactly: Γ, T_{μρσ} = ∂_μ∂_ρ g_σ, and outputs (as jets) before and
+    after.
+    """
 
     gamma: np.ndarray
     second: np.ndarray
@@ -181,17 +197,24 @@ def moved(case: Move) -> list[Fraction]:
     return flatten(case.act(layers(case.net, rationals(case.theta)))).tolist()
 
 
-def derivatives(net: MLP, act: Callable[[Any], Any], theta: Sequence[Fraction]) -> tuple[np.ndarray, np.ndarray]:
+def derivatives(
+    net: MLP, act: Callable[[Any], Any], theta: Sequence[Fraction]
+) -> tuple[np.ndarray, np.ndarray]:
     """Γ⁻¹_{αβ} = ∂_α g_β and T_{μρσ} = ∂_μ∂_ρ g_σ.   [teleport, Eq. 15, 66]"""
     image = flatten(act(layers(net, variables(theta))))
-    return np.stack([jet.slope for jet in image], axis=1), np.stack([jet.curve for jet in image], axis=2)
+    return np.stack([jet.slope for jet in image], axis=1), np.stack(
+        [jet.curve for jet in image], axis=2
+    )
 
 
 @lru_cache(maxsize=512)
 def law(case: Move) -> Law:
     """Γ, T and the network's derivatives on both sides of the symmetry."""
     derivative, second = derivatives(case.net, case.act, case.theta)
-    before, after = (outputs(case.net, layers(case.net, variables(at)), case.x) for at in (case.theta, moved(case)))
+    before, after = (
+        outputs(case.net, layers(case.net, variables(at)), case.x)
+        for at in (case.theta, moved(case))
+    )
     return Law(inverse(derivative), second, before, after)
 
 
@@ -199,7 +222,9 @@ def inverse(matrix: np.ndarray) -> np.ndarray:
     """The inverse over the rationals."""
     import flint
 
-    found = flint.fmpq_mat([[flint.fmpq(v.numerator, v.denominator) for v in row] for row in matrix.tolist()]).inv()
+    found = flint.fmpq_mat(
+        [[flint.fmpq(v.numerator, v.denominator) for v in row] for row in matrix.tolist()]
+    ).inv()
     return objects([Fraction(int(v.p), int(v.q)) for v in found.entries()]).reshape(matrix.shape)
 
 
@@ -231,13 +256,23 @@ def rational_monomial(net: MLP, into: Any, out: Any, orders: Any = None) -> Mono
 
 def rounded(tree: Any) -> Any:
     """Rational arrays as float64; indices as they are."""
-    return jax.tree.map(lambda leaf: leaf.astype(np.float64) if leaf.dtype == object else leaf, tree)
+    return jax.tree.map(
+        lambda leaf: leaf.astype(np.float64) if leaf.dtype == object else leaf, tree
+    )
 
 
 def monomial_move(
-    net: MLP, orders: Any, factors: Any, theta: Sequence[Any], x: Sequence[Sequence[Any]], *, kind: str
+    net: MLP,
+    orders: Any,
+    factors: Any,
+    theta: Sequence[Any],
+    x: Sequence[Sequence[Any]],
+    *,
+    kind: str,
 ) -> Move:
-    """Hidden neurons reordered and multiplied by factors c, their outgoing weights by c^{−d}; `orders`, `factors` by layer."""
+    """Hidden neurons reordered and multiplied by factors c, their outgoing weights by c^{−d};
+    `orders`, `factors` by layer.
+    """
     degrees = [int(activation.degree or 0) for activation in net.activation]  # pyright: ignore[reportAttributeAccessIssue]
     out = [rationals(c) ** d for c, d in zip(factors, degrees, strict=True)]
     g = rational_monomial(net, factors, out, orders)
@@ -250,14 +285,18 @@ def _exact(values: Sequence[Any]) -> tuple[Fraction, ...]:
 
 @lru_cache(maxsize=1)
 def small_moves() -> tuple[Move, ...]:
-    """Scalings of one neuron, then swaps, cycles and scaled swaps of two and three: the smallest first, fixed parameters."""
+    """Scalings of one neuron, then swaps, cycles and scaled swaps of two and three: the smallest
+    first, fixed parameters.
+    """
     return tuple(_small_moves())
 
 
 def _small_moves() -> Iterator[Move]:
     for activation, c in product((*REAL, *POSITIVE), (TWO, -TWO)):
         if c > 0 or activation.scalars == "real":
-            yield monomial_move(MLP((1, 1, 1), activation, bias=False), [[0]], [[c]], (1, 3), [[1]], kind="scaling")
+            yield monomial_move(
+                MLP((1, 1, 1), activation, bias=False), [[0]], [[c]], (1, 3), [[1]], kind="scaling"
+            )
     for activation in (*REAL, *POSITIVE):
         net = MLP((1, 2, 1), activation, bias=False)
         for factors, kind in (([1, 1], "permutation"), ([TWO, 1], "scaled permutation")):
@@ -265,7 +304,9 @@ def _small_moves() -> Iterator[Move]:
     for activation in (*REAL, *POSITIVE):
         net = MLP((1, 3, 1), activation)
         theta = (1, 2, -1, HALF, 1, 3, 2, -1, 1, HALF)
-        yield monomial_move(net, [[1, 2, 0]], [[1, 1, 1]], theta, [[1], [-2]], kind="cyclic permutation")
+        yield monomial_move(
+            net, [[1, 2, 0]], [[1, 1, 1]], theta, [[1], [-2]], kind="cyclic permutation"
+        )
     yield mixing_move(((1, 1), (0, 1)), (1, 2, 3, 1), [[1]])
     yield mixing_move(((2, 1), (1, 1)), (1, 2, 3, -1), [[1], [2]])
 
@@ -284,14 +325,17 @@ def mixing_move(matrix: Any, theta: Sequence[Any], x: Sequence[Sequence[Any]]) -
 
 
 def drawn_move(rng: np.random.Generator, *, kind: str = "scaled permutation") -> Move:
-    """A random scaling, permuted unless `kind` is "scaling", of one or two hidden layers at a random rational point."""
+    """A random scaling, permuted unless `kind` is "scaling", of one or two hidden layers at a
+    random rational point.
+    """
     activation = (*REAL, *POSITIVE)[rng.integers(6)]
     widths = ((2, 2, 2), (1, 3, 1), (1, 2, 2, 1))[rng.integers(3)]
     net = MLP(widths, activation, bias=bool(rng.integers(2)))
     signs = (-1, 1) if activation.scalars == "real" else (1,)
     orders = [np.arange(w) if kind == "scaling" else rng.permutation(w) for w in widths[1:-1]]
     factors = [
-        [rng.choice(signs) * (HALF, Fraction(1), TWO, THREE)[rng.integers(4)] for _ in range(w)] for w in widths[1:-1]
+        [rng.choice(signs) * (HALF, Fraction(1), TWO, THREE)[rng.integers(4)] for _ in range(w)]
+        for w in widths[1:-1]
     ]
     theta = [Fraction(int(v), 2) for v in rng.choice([-5, -3, -1, 1, 2, 3, 5], net.n_params)]
     x = [[Fraction(int(v), 7) for v in rng.integers(-9, 10, widths[0])] for _ in range(2)]
@@ -299,7 +343,9 @@ def drawn_move(rng: np.random.Generator, *, kind: str = "scaled permutation") ->
 
 
 def nonlinear_moves() -> Iterator[Move]:
-    """Symmetries whose factors depend on the parameters, or on the data; over the rationals, smallest first."""
+    """Symmetries whose factors depend on the parameters, or on the data; over the rationals,
+    smallest first.
+    """
     line = MLP((1, 1, 1), "identity", bias=False)
     for theta in ((1, 2), (-3, HALF), (2, -3)):
         yield Move("inversion", line, inverted, _exact(theta), (_exact([1]),), back=inverted)
@@ -309,7 +355,14 @@ def nonlinear_moves() -> Iterator[Move]:
         yield Move("data-dependent", bent, act, _exact(theta), (_exact([x]),), back=back)
     pair = MLP((1, 2, 1), "identity", bias=False)
     for theta in ((1, 0, 2, 0), (1, 2, 3, 1)):
-        yield Move("inversion and swap", pair, inverted_and_swapped, _exact(theta), (_exact([1]),), back=swapped_back)
+        yield Move(
+            "inversion and swap",
+            pair,
+            inverted_and_swapped,
+            _exact(theta),
+            (_exact([1]),),
+            back=swapped_back,
+        )
 
 
 def drawn_nonlinear_move(rng: np.random.Generator) -> Move:
@@ -346,7 +399,9 @@ def swapped_back(params: Any) -> Any:
 
 
 def batch(c: Fraction, x: Fraction) -> Callable[[Any], Any]:
-    """(w, u) ↦ (cw, uσ(wx)/σ(cwx)) with σ(z) = z + z²: `BatchGroup` for one neuron and one sample."""
+    """(w, u) ↦ (cw, uσ(wx)/σ(cwx)) with σ(z) = z + z²: `BatchGroup` for one neuron and one
+    sample.
+    """
 
     def act(params: Any) -> Any:
         first, last = params

@@ -1,4 +1,6 @@
-"""[teleport] on generalised symmetries: any invertible matrix, once the model is extended by it.   App. C"""
+"""[teleport] on generalised symmetries: any invertible matrix, once the model is extended by it.
+App. C
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +15,15 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.papers.check import Check
 from neuromanifold.papers.statement import Control, Statement
 from neuromanifold.papers.teleport.statements import exact
-from neuromanifold.papers.teleport.statements.exact import HALF, POSITIVE, REAL, TWO, Jet, Move, largest
+from neuromanifold.papers.teleport.statements.exact import (
+    HALF,
+    POSITIVE,
+    REAL,
+    TWO,
+    Jet,
+    Move,
+    largest,
+)
 from neuromanifold.symmetry.groups.hadamard import Extended, Reparametrization, flatten
 
 
@@ -27,13 +37,20 @@ class Extension:
     x: tuple[tuple[Fraction, ...], ...] = ((Fraction(1),), (Fraction(-2),))
 
     def __str__(self) -> str:
-        return f"# {self.net}\ntheta = {[str(t) for t in self.theta]}\nGamma = {self.factors.astype(str).tolist()}"
+        return (
+            f"# {self.net}\ntheta = {[str(t) for t in self.theta]}\nGamma = "
+            f"{self.factors.astype(str).tolist()}"
+        )
 
     @property
     def hypotheses(self) -> dict[str, Any]:
         symmetric = self.factors.ndim == 1 or largest(self.factors - self.factors.T) == 0
         return {
-            "Γ": "diagonal" if self.factors.ndim == 1 else "symmetric" if symmetric else "not symmetric",
+            "Γ": "diagonal"
+            if self.factors.ndim == 1
+            else "symmetric"
+            if symmetric
+            else "not symmetric",
             "activation": str(self.net.activation[0]),
         }
 
@@ -78,7 +95,9 @@ def vector_cases(rng: np.random.Generator, count: int) -> Iterator[Extension]:
 
 
 def extended(case: Extension) -> Extended:
-    """(Γ, Γ⁻¹θ), by the library's element where it is a vector, by exact inversion where it is a matrix.   [teleport, Eq. 45, 47]"""
+    """(Γ, Γ⁻¹θ), by the library's element where it is a vector, by exact inversion where it is a
+    matrix.   [teleport, Eq. 45, 47]
+    """
     theta = exact.rationals(case.theta)
     if case.factors.ndim == 2:
         return Extended(case.factors, exact.inverse(case.factors) @ theta)
@@ -99,7 +118,9 @@ def unchanged(case: Extension, move: Callable[[Extension], Extended] = extended)
     moved = move(case)
     new = extended_outputs(case, moved.factors, moved.params)
     old = exact.outputs(case.net, exact.layers(case.net, exact.rationals(case.theta)), case.x)
-    return Check(largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=case.hypotheses)
+    return Check(
+        largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=case.hypotheses
+    )
 
 
 def _first_matrix() -> Extension:
@@ -155,7 +176,10 @@ def _extended_gradient_by_jax(case: Extension) -> Check:
 
 
 def _rows(f: Any, params: Any, x: np.ndarray) -> list[Any]:
-    return [jax.tree.map(np.asarray, jax.grad(lambda p, k=k: f(p, x)[k, 0])(params)) for k in range(len(x))]
+    return [
+        jax.tree.map(np.asarray, jax.grad(lambda p, k=k: f(p, x)[k, 0])(params))
+        for k in range(len(x))
+    ]
 
 
 _LEFT_OUT = Control(
@@ -208,8 +232,14 @@ def same_derivatives(case: Move, factors: Factors = hadamard_factors) -> Check:
     theta, there = exact.rationals(case.theta), exact.rationals(exact.moved(case))
     c = factors(theta, there)
     jets = exact.variables(there.tolist())
-    real, general = (exact.outputs(case.net, exact.layers(case.net, at), case.x) for at in (jets, c * jets))
-    return Check(max(_distance(a, b) for a, b in zip(real, general, strict=True)), 0, hypotheses=case.hypotheses)
+    real, general = (
+        exact.outputs(case.net, exact.layers(case.net, at), case.x) for at in (jets, c * jets)
+    )
+    return Check(
+        max(_distance(a, b) for a, b in zip(real, general, strict=True)),
+        0,
+        hypotheses=case.hypotheses,
+    )
 
 
 def _distance(a: Jet, b: Jet) -> Fraction:
@@ -233,7 +263,8 @@ APP_C_2 = Statement(
     paper="teleport",
     row="App C",
     id="App C (C.2)",
-    says="the network after a neuron scaling, and its extension after the generalised symmetry, have the same derivatives",
+    says="the network after a neuron scaling, and its extension after the generalised symmetry, "
+    "have the same derivatives",
     method="exact",
     cases=scalings,
     measure=same_derivatives,

@@ -38,14 +38,17 @@ def interval(estimate: dict[str, Any]) -> Interval:
 def falls(case: dict[str, Any], which: str = "slope") -> Check:
     """The interval reaches −1/2 or below: the error is O(width^{−1/2}) as far as it can be seen."""
     found = case[which]
-    return Check(found["low"], RATE, "<=", hypotheses={"network": case["kind"], "points": found["points"]})
+    return Check(
+        found["low"], RATE, "<=", hypotheses={"network": case["kind"], "points": found["points"]}
+    )
 
 
 FIG_1 = Statement(
     paper="teleport",
     row="Fig 1, 3",
     id="Fig 1",
-    says="the RMSE between network and linearised network falls like width^{−1/2}, standard and transformed",
+    says="the RMSE between network and linearised network falls like width^{−1/2}, standard and "
+    "transformed",
     method="training",
     cases=StudyCases("teleport", slopes),
     measure=falls,
@@ -59,7 +62,8 @@ FIG_1 = Statement(
     route="the slope at the end of training",
     worked="""At the study's small scale (widths 32 to 256) the slopes are −0.28, standard and transformed: these widths are not yet in the
 kernel regime. At the paper's widths, 100 to 1,500, they are −0.53 and −0.54.""",
-    narrower="read as O(width^{−1/2}): the lower end of the 95 % interval; the transformed network's lies wholly below −1/2, by 0.006",
+    narrower="read as O(width^{−1/2}): the lower end of the 95 % interval; the transformed "
+    "network's lies wholly below −1/2, by 0.006",
 )
 
 
@@ -140,18 +144,27 @@ def _show_search(case: dict[str, Any]) -> str:
 
 def _after(steps: str) -> dict[str, Any]:
     """The recorded search after so many steps."""
-    return next(case for case in searches(read_claims("teleport")) if case["steps"] == f"after {steps} steps")
+    return next(
+        case
+        for case in searches(read_claims("teleport"))
+        if case["steps"] == f"after {steps} steps"
+    )
 
 
 FIG_3_CAUSE = Statement(
     paper="teleport",
     row="Fig 1, 3",
     id="Fig 3 (cause)",
-    says="the factors c that the search as printed finds (Adam 0.01, penalty 0.1‖c − 1‖²) are larger than one on average",
+    says="the factors c that the search as printed finds (Adam 0.01, penalty 0.1‖c − 1‖²) are "
+    "larger than one on average",
     method="training",
     cases=StudyCases("teleport", searches),
-    measure=lambda case, least=1.0: Check(case["mean"], least, ">=", hypotheses={"steps": case["steps"]}),
-    control=Control("1.01 in place of 1, after one step", case=lambda: _after("1"), breaks={"least": 1.01}),
+    measure=lambda case, least=1.0: Check(
+        case["mean"], least, ">=", hypotheses={"steps": case["steps"]}
+    ),
+    control=Control(
+        "1.01 in place of 1, after one step", case=lambda: _after("1"), breaks={"least": 1.01}
+    ),
     show=_show_search,
     worked="""With the penalty as a sum over the parameters, as printed, the mean of c is 1.0037 after one step, 0.9969 after two,
 0.9994 after ten and 1.00001 after a hundred: Adam's first step of 0.01 leaves 1 upwards, and the penalty brings c back.
@@ -171,13 +184,21 @@ def searched(steps: int) -> tuple[tuple[str, float], ...]:
 def both_sides(claims: Claims) -> Iterator[dict[str, Any]]:
     """The recorded searches, then two that are run here, of which both ends are known."""
     yield from searches(claims)
-    yield from ({"steps": f"after {steps} steps", "run": "here", **dict(searched(steps))} for steps in (10, 100))
+    yield from (
+        {"steps": f"after {steps} steps", "run": "here", **dict(searched(steps))}
+        for steps in (10, 100)
+    )
 
 
 def leaves(case: dict[str, Any]) -> Check:
-    """The largest |c − 1| on both sides of 1 where the least was recorded; a step or two of Adam at 0.01 cannot leave 5 %."""
+    """The largest |c − 1| on both sides of 1 where the least was recorded; a step or two of Adam
+    at 0.01 cannot leave 5 %.
+    """
     deviation = max(abs(case[side] - 1) for side in ("least", "largest") if side in case)
-    few = inside("one or two steps of 0.01 cannot leave 5 %", when=case["steps"] in ("after 1 steps", "after 2 steps"))
+    few = inside(
+        "one or two steps of 0.01 cannot leave 5 %",
+        when=case["steps"] in ("after 1 steps", "after 2 steps"),
+    )
     hypotheses = {"steps": case["steps"], "sides": "both" if "least" in case else "above"}
     return Check(deviation, WITHIN, "<=", hypotheses=hypotheses, drops=few)
 
@@ -195,7 +216,8 @@ FIG_3_SEARCH = Statement(
         case=lambda: {"steps": "after 100 steps", "least": 0.9, "mean": 0.99, "largest": 1.0},
     ),
     show=_show_search,
-    narrower="after 10 and 100 steps (the number is not printed); of the recorded run on Fashion-MNIST the mean and the largest c, of "
+    narrower="after 10 and 100 steps (the number is not printed); of the recorded run on "
+    "Fashion-MNIST the mean and the largest c, of "
     "searches on the images of this machine at width 32 the least too",
 )
 
@@ -206,19 +228,28 @@ def correlations(claims: Claims) -> list[dict[str, Any]]:
 
 def _show(case: dict[str, Any]) -> str:
     value = case["r_whole_epochs"]["value"]
-    return f"{value:.3f}  # {case['loss']}: r {_interval(case['r_whole_epochs'])}, interpolated {_interval(case['r_interpolated'])}"
+    return (
+        f"{value:.3f}  # {case['loss']}: r {_interval(case['r_whole_epochs'])}, interpolated "
+        f"{_interval(case['r_interpolated'])}"
+    )
 
 
 def anticorrelated(case: dict[str, Any], which: str = "r_whole_epochs") -> Check:
     """r with its interval, against 0."""
-    return Check(interval(case[which]), 0.0, "<=", hypotheses={"loss": case["loss"], "networks": case["networks"]})
+    return Check(
+        interval(case[which]),
+        0.0,
+        "<=",
+        hypotheses={"loss": case["loss"], "networks": case["networks"]},
+    )
 
 
 FIG_2 = Statement(
     paper="teleport",
     row="Fig 2",
     id="Fig 2",
-    says="alignment at initialisation and the loss-halving epoch are anticorrelated, for every loss",
+    says="alignment at initialisation and the loss-halving epoch are anticorrelated, for every "
+    "loss",
     method="training",
     cases=StudyCases("teleport", correlations),
     measure=anticorrelated,
@@ -237,7 +268,9 @@ def contains(case: dict[str, Any], which: str) -> Check:
     """How far the printed r lies outside the interval; 0 within it."""
     found = case[which]
     outside = max(found["low"] - PRINTED_R, PRINTED_R - found["high"], 0.0)
-    return Check(outside, 0.0, "<=", hypotheses={"loss": case["loss"], "networks": case["networks"]})
+    return Check(
+        outside, 0.0, "<=", hypotheses={"loss": case["loss"], "networks": case["networks"]}
+    )
 
 
 def nearest(claims: Claims) -> list[dict[str, Any]]:
@@ -250,7 +283,8 @@ FIG_2_VALUE = Statement(
     paper="teleport",
     row="Fig 2",
     id="Fig 2 (r)",
-    says="the correlation is r ≈ −0.76, for at least one of the three usual losses (the paper does not name its own)",
+    says="the correlation is r ≈ −0.76, for at least one of the three usual losses (the paper "
+    "does not name its own)",
     method="training",
     cases=StudyCases("teleport", nearest),
     measure=lambda case, which="r_whole_epochs": contains(case, which),
@@ -282,7 +316,8 @@ FIG_2_OWN = Statement(
     paper="teleport",
     row="Fig 2",
     id="Fig 2 (alignment itself)",
-    says="alignment is a good metric of the rate: it predicts the halving time also among networks of equal initial loss",
+    says="alignment is a good metric of the rate: it predicts the halving time also among "
+    "networks of equal initial loss",
     method="training",
     cases=StudyCases("teleport", own),
     measure=lambda case: Check(interval(case), 0.0, "<=", hypotheses={"loss": case["loss"]}),

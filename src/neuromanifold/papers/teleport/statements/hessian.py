@@ -37,14 +37,21 @@ SHAPES = {
     "identity": Shape(np.ones_like, np.zeros_like, 1.0, 0.0),
     "relu": Shape(lambda z: (z > 0).astype(float), np.zeros_like, 1.0, 0.0),
     "power(2)": Shape(lambda z: 2 * z, lambda z: np.full_like(z, 2.0), np.nan, 2.0),
-    "tanh": Shape(lambda z: 1 - np.tanh(z) ** 2, lambda z: -2 * np.tanh(z) * (1 - np.tanh(z) ** 2), 1.0, 4 / 27**0.5),
+    "tanh": Shape(
+        lambda z: 1 - np.tanh(z) ** 2,
+        lambda z: -2 * np.tanh(z) * (1 - np.tanh(z) ** 2),
+        1.0,
+        4 / 27**0.5,
+    ),
     "sin": Shape(np.cos, lambda z: -np.sin(z), 1.0, 1.0),
 }
 
 
 @dataclass(frozen=True)
 class Layer1:
-    """F = Σ v_i σ(w_i)/√n, x = 1, standard normal weights moved by a random vector of length `radius`."""
+    """F = Σ v_i σ(w_i)/√n, x = 1, standard normal weights moved by a random vector of length
+    `radius`.
+    """
 
     activation: str
     radius: float
@@ -52,7 +59,11 @@ class Layer1:
 
     @property
     def hypotheses(self) -> dict[str, Any]:
-        return {"activation": self.activation, "R": self.radius, "width": f"{WIDTHS[0]} to {WIDTHS[-1]}"}
+        return {
+            "activation": self.activation,
+            "R": self.radius,
+            "width": f"{WIDTHS[0]} to {WIDTHS[-1]}",
+        }
 
 
 def shallow(rng: np.random.Generator, count: int) -> Iterator[Layer1]:
@@ -62,7 +73,9 @@ def shallow(rng: np.random.Generator, count: int) -> Iterator[Layer1]:
 
 
 def block_norm(shape: Shape, w: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """√n times the norm of neuron i's block of the Hessian, (vσ'' σ'; σ' 0): the Hessian has no other entries."""
+    """√n times the norm of neuron i's block of the Hessian, (vσ'' σ'; σ' 0): the Hessian has no
+    other entries.
+    """
     a, b = v * shape.second(w), shape.first(w)
     return np.abs(a) / 2 + np.sqrt(a**2 / 4 + b**2)
 
@@ -85,22 +98,37 @@ def standard_norms(case: Layer1) -> np.ndarray:
     rng, found = np.random.default_rng(case.seed), []
     for n in WIDTHS:
         drawn = [rng.normal(size=(2, n)) for _ in range(TRIALS)]
-        found.append([np.sqrt(n) * block_norm(SHAPES[case.activation], w, v / np.sqrt(n)).max() for w, v in drawn])
+        found.append(
+            [
+                np.sqrt(n) * block_norm(SHAPES[case.activation], w, v / np.sqrt(n)).max()
+                for w, v in drawn
+            ]
+        )
     return np.array(found)
 
 
-_STANDARD = Control("standard scaling, tanh", case=lambda: Layer1("tanh", 0.0, 0), breaks={"norms": standard_norms})
+_STANDARD = Control(
+    "standard scaling, tanh", case=lambda: Layer1("tanh", 0.0, 0), breaks={"norms": standard_norms}
+)
 
 
 def scaled_norm_grows(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
-    """O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard errors below."""
+    """O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard
+    errors below.
+    """
     found = norms(case).ravel()
-    growth = lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), found)) if np.ptp(found) else 0.0
+    growth = (
+        lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), found))
+        if np.ptp(found)
+        else 0.0
+    )
     return Check(growth, 0.0, "<=", 1e-12, case.hypotheses)
 
 
 def tail(shape: Shape, t: float) -> float:
-    """P(|v σ''(w)| > t) for standard normal v, w: the chance that one neuron alone makes √n‖H‖ > t."""
+    """P(|v σ''(w)| > t) for standard normal v, w: the chance that one neuron alone makes √n‖H‖ >
+    t.
+    """
     w, step = np.linspace(-12.0, 12.0, 4001, retstep=True)
     bend = np.abs(shape.second(w))
     inner = np.array([erfc(t / (b * 2**0.5)) if b > 0 else 0.0 for b in bend])
@@ -108,14 +136,18 @@ def tail(shape: Shape, t: float) -> float:
 
 
 def _unbounded(case: Layer1) -> Check:
-    """√n‖H‖ ≤ t for all n neurons has probability at most (1 − tail)^n, which is below ½ for large n, whatever t: here t = 10."""
+    """√n‖H‖ ≤ t for all n neurons has probability at most (1 − tail)^n, which is below ½ for
+    large n, whatever t: here t = 10.
+    """
     p = tail(SHAPES[case.activation], 10.0)
     n = 10.0 * np.log(2.0) / p if p else 0.0
     return Check(float(np.exp(-n * p)), 0.5, ">=")
 
 
 def bound(case: Layer1, n: int) -> float:
-    """√n‖H‖ ≤ m sup|σ''| + sup|σ'| with m = 2√(ln n) + R, which bounds all |v_i| (and |w_i|) but with probability 4/n."""
+    """√n‖H‖ ≤ m sup|σ''| + sup|σ'| with m = 2√(ln n) + R, which bounds all |v_i| (and |w_i|) but
+    with probability 4/n.
+    """
     shape, m = SHAPES[case.activation], 2 * np.sqrt(np.log(n)) + case.radius
     return m * shape.second_bound + (2 * m if np.isnan(shape.first_bound) else shape.first_bound)
 
@@ -156,7 +188,8 @@ the print is right.""",
             case=lambda: Layer1("identity", 0.0, 0),
             breaks={"norms": lambda case: 1.05 * drawn_norms(case)},
         ),
-        proof="One hidden layer: the Hessian splits into neurons' blocks (vσ'' σ'; σ' 0)/√n, of norm at most (|v||σ''| + |σ'|)/√n, and "
+        proof="One hidden layer: the Hessian splits into neurons' blocks (vσ'' σ'; σ' 0)/√n, of "
+        "norm at most (|v||σ''| + |σ'|)/√n, and "
         "max|v_i|, max|w_i| ≤ 2√(ln n) + R but with probability 4/n. Deeper networks: no proof.",
     ),
 )
@@ -164,7 +197,9 @@ the print is right.""",
 
 @dataclass(frozen=True)
 class Deep:
-    """The paper's networks, two hidden ReLU layers, at initialisation, at distance R from it, or after a neuron scaling."""
+    """The paper's networks, two hidden ReLU layers, at initialisation, at distance R from it, or
+    after a neuron scaling.
+    """
 
     where: str
     seed: int
@@ -184,7 +219,9 @@ def deep_norms(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> np.nd
         drawn = [_placed(case, net, rng) for _ in range(DEEP_TRIALS)]
         factor = 1 / np.sqrt(4.0 * width * width) if scaling == "ntk" else 1.0
         weights = [[np.asarray(layer.weight) for layer in params] for params in drawn]
-        found.append([factor * trilinear_norm(first, second, third, _X) for first, second, third in weights])
+        found.append(
+            [factor * trilinear_norm(first, second, third, _X) for first, second, third in weights]
+        )
         if width == DEEP_WIDTHS[0]:
             by_library = output_hessian_norm(net, drawn[0], _X[None], rtol=1e-4)[0]
             assert abs(by_library / found[0][0] - 1) < 1e-3
@@ -192,7 +229,9 @@ def deep_norms(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> np.nd
 
 
 def trilinear_norm(W1: np.ndarray, W2: np.ndarray, W3: np.ndarray, x: np.ndarray) -> float:
-    """‖∇²F‖ of F = W₃D₂W₂D₁W₁x, which is linear in each matrix inside its region, by Lanczos on (A₁, A₂, A₃) ↦ ∇²F·A."""
+    """‖∇²F‖ of F = W₃D₂W₂D₁W₁x, which is linear in each matrix inside its region, by Lanczos on
+    (A₁, A₂, A₃) ↦ ∇²F·A.
+    """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     d1 = W1 @ x > 0
@@ -202,7 +241,10 @@ def trilinear_norm(W1: np.ndarray, W2: np.ndarray, W3: np.ndarray, x: np.ndarray
     cuts = np.cumsum([W1.size, W2.size])
 
     def product(flat: np.ndarray) -> np.ndarray:
-        A1, A2, A3 = (part.reshape(W.shape) for part, W in zip(np.split(flat, cuts), (W1, W2, W3), strict=True))
+        A1, A2, A3 = (
+            part.reshape(W.shape)
+            for part, W in zip(np.split(flat, cuts), (W1, W2, W3), strict=True)
+        )
         moved, out = d1 * (A1 @ x), d2 * A3[0]
         first = np.outer(d1 * (W2.T @ out + A2.T @ back), x)
         second = np.outer(back, moved) + np.outer(out, h1)
@@ -211,7 +253,9 @@ def trilinear_norm(W1: np.ndarray, W2: np.ndarray, W3: np.ndarray, x: np.ndarray
 
     n = W1.size + W2.size + W3.size
     start = np.random.default_rng(0).normal(size=n)
-    values = eigsh(LinearOperator((n, n), product), k=1, v0=start, return_eigenvectors=False, tol=1e-6)  # pyright: ignore[reportArgumentType]
+    values = eigsh(
+        LinearOperator((n, n), product), k=1, v0=start, return_eigenvectors=False, tol=1e-6
+    )  # pyright: ignore[reportArgumentType]
     return float(np.abs(values).max())
 
 
@@ -237,12 +281,17 @@ EQ_19_RELU = Statement(
     paper="teleport",
     row=ROW,
     id="Eq 19 (ReLU)",
-    says="the same for the paper's networks, two hidden ReLU layers, also after a bounded symmetry (Eq. 23)",
+    says="the same for the paper's networks, two hidden ReLU layers, also after a bounded "
+    "symmetry (Eq. 23)",
     method="float64",
-    cases=lambda rng, count: (Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")),
+    cases=lambda rng, count: (
+        Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")
+    ),
     measure=deep_slope,
     control=Control(
-        "normal weights without the scaling", case=lambda: Deep("initialisation", 0), breaks={"scaling": "standard"}
+        "normal weights without the scaling",
+        case=lambda: Deep("initialisation", 0),
+        breaks={"scaling": "standard"},
     ),
     narrower="widths 32 to 512, one sample, by Lanczos; slope up to 4 standard errors",
 )
@@ -266,11 +315,22 @@ EQ_19_STUDY = Statement(
     method="training",
     cases=StudyCases("teleport", study_slopes),
     measure=lambda case: Check(
-        case["value"], RATE, "=", case["high"] - case["value"], {"network": case["kind"], "points": case["points"]}
+        case["value"],
+        RATE,
+        "=",
+        case["high"] - case["value"],
+        {"network": case["kind"], "points": case["points"]},
     ),
-    control=Control("no dependence on the width", case=lambda: {"kind": "", "points": 0, "value": 0.0, "high": 0.04}),
-    show=lambda case: f"{case['kind']}: slope {case['value']:.3f} [{case['low']:.3f}, {case['high']:.3f}]",
-    confirm=lambda case: Check(case["low"], RATE, "<=") if case["value"] > RATE else Check(case["high"], RATE, ">="),
+    control=Control(
+        "no dependence on the width",
+        case=lambda: {"kind": "", "points": 0, "value": 0.0, "high": 0.04},
+    ),
+    show=lambda case: (
+        f"{case['kind']}: slope {case['value']:.3f} [{case['low']:.3f}, {case['high']:.3f}]"
+    ),
+    confirm=lambda case: (
+        Check(case["low"], RATE, "<=") if case["value"] > RATE else Check(case["high"], RATE, ">=")
+    ),
     route="the other end of the interval",
     narrower="the study's small scale, widths 32 to 256",
 )
@@ -284,7 +344,10 @@ class Curved:
     theta: tuple[int, int]
 
     def __str__(self) -> str:
-        return f"# F = v σ(w), σ = {self.activation}, (w, v) = {self.theta}\nH = {self.hessian.astype(str).tolist()}"
+        return (
+            f"# F = v σ(w), σ = {self.activation}, (w, v) = {self.theta}\nH = "
+            f"{self.hessian.astype(str).tolist()}"
+        )
 
     @property
     def hessian(self) -> np.ndarray:
@@ -308,13 +371,19 @@ def spectral_norm(hessian: np.ndarray) -> float:
     return float(np.linalg.norm(hessian.astype(float), 2))
 
 
-def supremum(case: Curved, *, absolute: bool, size_of: Callable[[np.ndarray], float] = spectral_norm) -> Check:
-    """‖H‖ against sup vᵀHv or sup |vᵀHv| over unit vectors: the largest eigenvalue, or the largest magnitude."""
+def supremum(
+    case: Curved, *, absolute: bool, size_of: Callable[[np.ndarray], float] = spectral_norm
+) -> Check:
+    """‖H‖ against sup vᵀHv or sup |vᵀHv| over unit vectors: the largest eigenvalue, or the
+    largest magnitude.
+    """
     values = np.linalg.eigvalsh(case.hessian.astype(float))
     norm = size_of(case.hessian)
     found = np.abs(values).max() if absolute else values.max()
     size = max(norm, 1.0)
-    return Check(float(found) / size, norm / size, "=", 1e-14 * 16, {"activation": str(case.activation)})
+    return Check(
+        float(found) / size, norm / size, "=", 1e-14 * 16, {"activation": str(case.activation)}
+    )
 
 
 EQ_19_SUP = Statement(
@@ -332,7 +401,8 @@ EQ_19_SUP = Statement(
     ),
     show=str,
     confirm=lambda case: Check(case.hessian.trace(), 0, ">="),
-    route="exact: of the two eigenvalues the positive one is the larger in size exactly when the trace is not negative",
+    route="exact: of the two eigenvalues the positive one is the larger in size exactly when the "
+    "trace is not negative",
     worked="""F = vw² at (w, v) = (1, −1), x = 1: H = (2v 2w; 2w 0) = (−2 2; 2 0) has eigenvalues −1 ± √5: sup vᵀHv = √5 − 1 ≈ 1.24
 but ‖H‖ = √5 + 1 ≈ 3.24. The spectral norm of an indefinite matrix is sup |vᵀHv|; Eq. 23 needs the absolute value too.""",
     amended=Statement(

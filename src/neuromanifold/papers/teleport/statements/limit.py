@@ -33,7 +33,9 @@ SIGNALS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Quadratic:
-    """F_k(θ) = a_k·θ + ½ m θᵀB_kθ with ‖B_k‖ = 1 on a few samples: ‖∇F‖ = O(1), ‖H‖ = m, for every sequence m = m_n → 0."""
+    """F_k(θ) = a_k·θ + ½ m θᵀB_kθ with ‖B_k‖ = 1 on a few samples: ‖∇F‖ = O(1), ‖H‖ = m, for
+    every sequence m = m_n → 0.
+    """
 
     parameters: int
     samples: int
@@ -58,7 +60,11 @@ def quadratic_run(case: Quadratic, m: float, steps: int = 6) -> dict[str, float]
     signal, lr = SIGNALS[case.loss], case.lr
     rng = np.random.default_rng(case.seed)
     n, d = case.samples, case.parameters
-    a, y, start = rng.normal(size=(n, d)) / np.sqrt(d), rng.normal(size=n), rng.normal(size=d) / np.sqrt(d)
+    a, y, start = (
+        rng.normal(size=(n, d)) / np.sqrt(d),
+        rng.normal(size=n),
+        rng.normal(size=d) / np.sqrt(d),
+    )
     b = rng.normal(size=(n, d, d))
     b = b + b.transpose(0, 2, 1)
     b /= np.linalg.norm(b, 2, axis=(1, 2))[:, None, None]
@@ -95,7 +101,9 @@ def quadratics(rng: np.random.Generator, count: int) -> Iterator[Quadratic]:
     names, rates = list(SIGNALS), (0.1, 1.0, 2.0)
     for index in range(count):
         loss, lr = names[index % 3], rates[index // 3 % 3]
-        yield Quadratic(int(rng.integers(1, 40)), int(rng.integers(1, 6)), int(rng.integers(2**31)), loss, lr)
+        yield Quadratic(
+            int(rng.integers(1, 40)), int(rng.integers(1, 6)), int(rng.integers(2**31)), loss, lr
+        )
 
 
 SMOOTH = ("tanh, two layers", "tanh")
@@ -110,7 +118,9 @@ MOVES = (
 
 
 def family_seeds(count: int) -> range:
-    """Families of networks are dear and shared by several statements: one draw of each, and one more for every 40 cases asked for."""
+    """Families of networks are dear and shared by several statements: one draw of each, and one
+    more for every 40 cases asked for.
+    """
     return range(1 + count // 40)
 
 
@@ -121,7 +131,11 @@ def few(listed: Sequence[Any], count: int) -> Sequence[Any]:
 
 def kinked_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
     """ReLU networks, standard and transformed."""
-    return (Family("relu", kind, seed) for seed in family_seeds(count) for kind in ("standard", "hadamard"))
+    return (
+        Family("relu", kind, seed)
+        for seed in family_seeds(count)
+        for kind in ("standard", "hadamard")
+    )
 
 
 def lemma_cases(*names: str) -> Callable[[np.random.Generator, int], Iterator[Quadratic | Family]]:
@@ -129,7 +143,11 @@ def lemma_cases(*names: str) -> Callable[[np.random.Generator, int], Iterator[Qu
 
     def cases(rng: np.random.Generator, count: int) -> Iterator[Quadratic | Family]:
         yield from quadratics(rng, count)
-        yield from (Family(name, "standard", seed) for seed in family_seeds(count) for name in few(names, count))
+        yield from (
+            Family(name, "standard", seed)
+            for seed in family_seeds(count)
+            for name in few(names, count)
+        )
 
     return cases
 
@@ -154,7 +172,9 @@ SLOW_HESSIAN = Control(
     breaks={"run": lambda case, m: quadratic_run(case, m**0.5)},
 )
 _GROWING = Control(
-    "a gradient that is not normalised, F = θ/m", case=lambda: Quadratic(1, 1, 0), breaks={"run": growing_run}
+    "a gradient that is not normalised, F = θ/m",
+    case=lambda: Quadratic(1, 1, 0),
+    breaks={"run": growing_run},
 )
 
 
@@ -247,10 +267,13 @@ conclusion needs no more.""",
         says="‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) for smooth networks; ∇L moves by O(1)",
         method="float64",
         cases=lemma_cases(*SMOOTH),
-        measure=lambda case, run=quadratic_run: decays(case, "function_gradient", rate=RATE, run=run),
+        measure=lambda case, run=quadratic_run: decays(
+            case, "function_gradient", rate=RATE, run=run
+        ),
         control=SLOW_HESSIAN,
         draws=20,
-        proof="As in Lem 3.1 (amended): ‖θ(s) − θ₀‖ ≤ r_s, fixed in n, and ‖∇²F‖ = O(m_n) on that ball.",
+        proof="As in Lem 3.1 (amended): ‖θ(s) − θ₀‖ ≤ r_s, fixed in n, and ‖∇²F‖ = O(m_n) on that "
+        "ball.",
     ),
 )
 
@@ -264,15 +287,22 @@ def kinked(case: Family, rate: float, name: str) -> Check:
 
 
 def flipped(n: int, rng: np.random.Generator, step: float = 1.0) -> float:
-    """‖∇F(1) − ∇F(0)‖ of F = Σ v_i max(w_i, 0)/√n, x = 1, after one step w ← w − step·v 1{w > 0}/√n, v likewise."""
+    """‖∇F(1) − ∇F(0)‖ of F = Σ v_i max(w_i, 0)/√n, x = 1, after one step w ← w − step·v 1{w >
+    0}/√n, v likewise.
+    """
     w, v = rng.normal(size=(2, n))
     moved, out = w - step * v * (w > 0) / np.sqrt(n), v - step * np.maximum(w, 0) / np.sqrt(n)
     into = out * (moved > 0) - v * (w > 0)
-    return float(np.sqrt((into**2).sum() + ((np.maximum(moved, 0) - np.maximum(w, 0)) ** 2).sum()) / np.sqrt(n))
+    return float(
+        np.sqrt((into**2).sum() + ((np.maximum(moved, 0) - np.maximum(w, 0)) ** 2).sum())
+        / np.sqrt(n)
+    )
 
 
 def expected_flips(n: int, step: float = 1.0) -> float:
-    """‖∇F(1) − ∇F(0)‖² ≈ step/(π√n): neuron i flips with probability step·v₊/√(2πn) and then counts v²/n, E v₊³ = 2/√(2π)."""
+    """‖∇F(1) − ∇F(0)‖² ≈ step/(π√n): neuron i flips with probability step·v₊/√(2πn) and then
+    counts v²/n, E v₊³ = 2/√(2π).
+    """
     return step / (np.pi * np.sqrt(n))
 
 
@@ -283,14 +313,19 @@ def _flips_by_hand(case: Family) -> Check:
     return Check(lower_end(log_slope(np.repeat(widths, 5), found.ravel())), RATE, "<=")
 
 
-_OUTPUTS = Control("‖F‖ in place of ‖∇F − ∇F₀‖", case=lambda: Family("relu", "standard"), breaks={"name": "outputs"})
+_OUTPUTS = Control(
+    "‖F‖ in place of ‖∇F − ∇F₀‖",
+    case=lambda: Family("relu", "standard"),
+    breaks={"name": "outputs"},
+)
 
 
 KINKS = Statement(
     paper="teleport",
     row=ROW,
     id="Lem 3.1 (ReLU)",
-    says="the proof carries over to networks with kinks by the barycentric mean value (App. A.1, D.1): ‖∇F − ∇F₀‖ = O(n^{−1/2})",
+    says="the proof carries over to networks with kinks by the barycentric mean value (App. A.1, "
+    "D.1): ‖∇F − ∇F₀‖ = O(n^{−1/2})",
     method="float64",
     cases=kinked_cases,
     draws=20,
@@ -319,21 +354,32 @@ Thm 4.1, Fig 1.)""",
         measure=lambda case, name="function_gradient": kinked(case, QUARTER, name),
         control=_OUTPUTS,
         narrower="widths 256 to 12288",
-        proof="F(x) = Σ v_i max(w_i·x, 0)/√n, normal weights, finitely many samples and steps, a loss of bounded slope; C is a "
-        "constant that may grow from line to line. A step moves v_i and w_i by C(|v_i| + |w_i|)/√n at most, so all steps move "
-        "them by r_i = CM_i/√n, M_i = |v_i| + |w_i| at the start. At a sample x, n‖∇F − ∇F₀‖² ≤ 3|x|² Σ r_i² + 2|x|² Σ v_i² "
-        "1{w_i·x changes sign}. The first sum is O(1). A sign changes only where the part u of w_i along x has |u| ≤ r_i ≤ "
-        "C(|u| + |w_i^⊥| + |v_i|)/√n, so |u| ≤ 2C(|w_i^⊥| + |v_i|)/√n for large n. u is standard normal and independent of "
-        "w_i^⊥ and v_i, so the probability given them is at most that number, and the second sum has an expectation of at most "
-        "n·2C E[v²(|w^⊥| + |v|)]/√n = O(√n). By Markov's inequality ‖∇F − ∇F₀‖² = O(n^{−1/2}). Bounded factors at the weights "
+        proof="F(x) = Σ v_i max(w_i·x, 0)/√n, normal weights, finitely many samples and steps, a "
+        "loss of bounded slope; C is a "
+        "constant that may grow from line to line. A step moves v_i and w_i by C(|v_i| + "
+        "|w_i|)/√n at most, so all steps move "
+        "them by r_i = CM_i/√n, M_i = |v_i| + |w_i| at the start. At a sample x, n‖∇F − ∇F₀‖² ≤ "
+        "3|x|² Σ r_i² + 2|x|² Σ v_i² "
+        "1{w_i·x changes sign}. The first sum is O(1). A sign changes only where the part u of "
+        "w_i along x has |u| ≤ r_i ≤ "
+        "C(|u| + |w_i^⊥| + |v_i|)/√n, so |u| ≤ 2C(|w_i^⊥| + |v_i|)/√n for large n. u is standard "
+        "normal and independent of "
+        "w_i^⊥ and v_i, so the probability given them is at most that number, and the second sum "
+        "has an expectation of at most "
+        "n·2C E[v²(|w^⊥| + |v|)]/√n = O(√n). By Markov's inequality ‖∇F − ∇F₀‖² = O(n^{−1/2}). "
+        "Bounded factors at the weights "
         "change C alone.",
     ),
 )
 
 
 def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
-    """Bounded generalised symmetries of every weight, and neuron scalings, at initialisation and after four steps."""
-    yield from (Family(name, kind, seed) for seed in family_seeds(count) for name, kind in few(MOVES, count))
+    """Bounded generalised symmetries of every weight, and neuron scalings, at initialisation and
+    after four steps.
+    """
+    yield from (
+        Family(name, kind, seed) for seed in family_seeds(count) for name, kind in few(MOVES, count)
+    )
 
 
 THEOREM = Statement(
@@ -344,8 +390,11 @@ THEOREM = Statement(
     method="float64",
     cases=move_cases,
     measure=lambda case: decays(case, "error", rate=RATE),
-    control=Control("a symmetry whose ‖Γ‖ grows with the width", case=lambda: Family("tanh", "unbounded")),
-    narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up to 4 standard errors",
+    control=Control(
+        "a symmetry whose ‖Γ‖ grows with the width", case=lambda: Family("tanh", "unbounded")
+    ),
+    narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up to 4 "
+    "standard errors",
     draws=20,
 )
 

@@ -15,7 +15,9 @@ Piece = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True)
 class Broken:
-    """A continuous function on [a, b], on each piece between its kinks q(t − left)² + p(t − left) + the value reached so far."""
+    """A continuous function on [a, b], on each piece between its kinks q(t − left)² + p(t −
+    left) + the value reached so far.
+    """
 
     knots: tuple[Fraction, ...]
     pieces: tuple[Piece, ...]
@@ -31,11 +33,16 @@ class Broken:
         return 2 * q * (t - self.knots[piece]) + p
 
     def __str__(self) -> str:
-        return f"knots = {list(map(str, self.knots))}; pieces = {[tuple(map(str, piece)) for piece in self.pieces]}"
+        return (
+            f"knots = {list(map(str, self.knots))}; pieces = "
+            f"{[tuple(map(str, piece)) for piece in self.pieces]}"
+        )
 
 
 def functions(rng: np.random.Generator, count: int) -> Iterator[Broken]:
-    """All with kinks among 1, 2, 3 in [0, 4] and slopes −1, 0, 2, straight or curved; then random ones."""
+    """All with kinks among 1, 2, 3 in [0, 4] and slopes −1, 0, 2, straight or curved; then
+    random ones.
+    """
     slopes = (Fraction(-1), Fraction(0), Fraction(2))
     for size in range(3):
         for inner, bend in product(combinations((1, 2, 3), size), (Fraction(0), Fraction(-1))):
@@ -61,17 +68,24 @@ def points(knots: Sequence[Fraction]) -> list[Fraction]:
     return [(left + right) / 2 for left, right in zip(knots, knots[1:], strict=False)]
 
 
-def barycentric(case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weights) -> Check:
+def barycentric(
+    case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weights
+) -> Check:
     """(f(b) − f(a))/(b − a) against Σ λ_j f'(c_j), with λ_j > 0, Σ λ_j = 1 and c_j inside."""
     shares, places = of(case.knots), points(case.knots)
     inside = all(case.knots[0] < c < case.knots[-1] for c in places)
     proper = min(shares) > 0 and sum(shares) == 1 and inside
     mean = sum(case.ends()) / (case.knots[-1] - case.knots[0])
-    found = sum(share * case.slope(k, c) for k, (share, c) in enumerate(zip(shares, places, strict=True)))
+    found = sum(
+        share * case.slope(k, c) for k, (share, c) in enumerate(zip(shares, places, strict=True))
+    )
     return Check(found - mean if proper else Fraction(1), 0, hypotheses={"kinks": len(shares) - 1})
 
 
-_ABSOLUTE = Broken((Fraction(-1), Fraction(0), Fraction(2)), ((Fraction(0), Fraction(-1)), (Fraction(0), Fraction(1))))
+_ABSOLUTE = Broken(
+    (Fraction(-1), Fraction(0), Fraction(2)),
+    ((Fraction(0), Fraction(-1)), (Fraction(0), Fraction(1))),
+)
 """|t| on [−1, 2], whose mean slope is 1/3."""
 
 
@@ -79,7 +93,8 @@ G_1 = Statement(
     paper="teleport",
     row="G.1",
     id="G.1",
-    says="the mean slope of a continuous function with finitely many kinks is Σ λ_j f'(c_j), with λ_j > 0 and Σ λ_j = 1",
+    says="the mean slope of a continuous function with finitely many kinks is Σ λ_j f'(c_j), with "
+    "λ_j > 0 and Σ λ_j = 1",
     method="exact",
     cases=functions,
     measure=barycentric,

@@ -18,7 +18,9 @@ NONLINEAR = ("batch",)
 
 
 def nonlinear_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
-    """Nonlinear symmetries over the rationals, then data-dependent ones of tanh networks in float64."""
+    """Nonlinear symmetries over the rationals, then data-dependent ones of tanh networks in
+    float64.
+    """
     yield from exact.nonlinear_moves()
     for _ in range(count // 2):
         yield exact.drawn_nonlinear_move(rng)
@@ -30,7 +32,9 @@ def derivative_of_gamma(g: np.ndarray, second: np.ndarray) -> np.ndarray:
     return -np.einsum("br,mrs,sn->mbn", g, second, g)
 
 
-def transformed_hessian(g: np.ndarray, second: np.ndarray, hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+def transformed_hessian(
+    g: np.ndarray, second: np.ndarray, hessian: np.ndarray, gradient: np.ndarray
+) -> np.ndarray:
     """Γ_{αμ}Γ_{βν}H_{μν} + Γ_{αμ}(∂_μΓ_{βν})∂_νL.   [teleport, Eq. 67]"""
     return g @ hessian @ g.T + second_term(g, second, gradient)
 
@@ -65,7 +69,8 @@ EQ_67 = Statement(
     paper="teleport",
     row=ROW,
     id="Eq 67",
-    says="a nonlinear symmetry turns the Hessian of L into Γ_{αμ}Γ_{βν}H_{μν} + Γ_{αμ}(∂_μΓ_{βν})∂_νL",
+    says="a nonlinear symmetry turns the Hessian of L into Γ_{αμ}Γ_{βν}H_{μν} + "
+    "Γ_{αμ}(∂_μΓ_{βν})∂_νL",
     method="float64",
     cases=nonlinear_cases,
     measure=hessians,
@@ -84,7 +89,9 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def gamma_derivatives(case: Move | Draw, law: Law = derivative_of_gamma) -> Check:
-    """Eq. 72 against the inverse map: Γ_{βν}(θ) = ∂(g⁻¹)_ν/∂θ'_β at θ' = g(θ), so ∂_μΓ_{βν} = Γ⁻¹_{μκ} ∂_κ∂_β(g⁻¹)_ν."""
+    """Eq. 72 against the inverse map: Γ_{βν}(θ) = ∂(g⁻¹)_ν/∂θ'_β at θ' = g(θ), so ∂_μΓ_{βν} =
+    Γ⁻¹_{μκ} ∂_κ∂_β(g⁻¹)_ν.
+    """
     if isinstance(case, Move):
         assert case.back is not None
         derivative, second = exact.derivatives(case.net, case.act, case.theta)
@@ -135,7 +142,9 @@ Constant = Callable[[np.ndarray], Fraction | float]
 
 
 def deviation(case: Move | Draw, *, after: bool, constant: Constant) -> Check:
-    """‖second term‖² ≤ C⁴‖T·h‖², C² = Σ Γ² ≥ ‖Γ‖²; h = ∇L as printed (then C⁶), or h = Γ∇L, the gradient after the move."""
+    """‖second term‖² ≤ C⁴‖T·h‖², C² = Σ Γ² ≥ ‖Γ‖²; h = ∇L as printed (then C⁶), or h = Γ∇L, the
+    gradient after the move.
+    """
     if isinstance(case, Move):
         found, old, _ = _losses(case)
         g, second, gradient = found.gamma, found.second, old.slope
@@ -153,7 +162,9 @@ def deviation(case: Move | Draw, *, after: bool, constant: Constant) -> Check:
 
 
 def _deviation_by_differences(case: Move) -> Check:
-    """The same move in float64, by central differences: what ΓHΓᵀ leaves of the Hessian at g(θ), and T·∇L."""
+    """The same move in float64, by central differences: what ΓHΓᵀ leaves of the Hessian at g(θ),
+    and T·∇L.
+    """
     g = lambda t: flatten(case.act(exact.layers(case.net, t)))  # noqa: E731
     theta, x = np.array(case.theta, float), float(case.x[0][0])
     loss = lambda t: 0.5 * (x * np.dot(*np.split(t, 2)) - 1) ** 2  # noqa: E731
@@ -170,7 +181,10 @@ def _first_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
 
 def _second_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
     return np.array(
-        [_first_difference(lambda s, e=e: (f(s + e) - f(s - e)) / (2 * step), t) for e in step * np.eye(len(t))]
+        [
+            _first_difference(lambda s, e=e: (f(s + e) - f(s - e)) / (2 * step), t)
+            for e in step * np.eye(len(t))
+        ]
     )
 
 

@@ -32,7 +32,9 @@ class Scaling:
 
 
 def scaling_cases(signs: tuple[int, ...], activations: tuple[Activation, ...]):
-    """All networks with one or two hidden layers of width ≤ 2, with and without bias; then random widths up to 4, three layers."""
+    """All networks with one or two hidden layers of width ≤ 2, with and without bias; then
+    random widths up to 4, three layers.
+    """
     sizes = [w for depth in (1, 2) for w in product((1, 2), repeat=depth + 2)]
 
     def cases(rng: np.random.Generator, count: int) -> Iterator[Scaling]:
@@ -40,7 +42,9 @@ def scaling_cases(signs: tuple[int, ...], activations: tuple[Activation, ...]):
             yield _scaling(MLP(widths, activation, bias=bias), signs, rng)
         for _ in range(count):
             widths = tuple(int(w) for w in rng.integers(1, 5, rng.integers(3, 6)))
-            chosen = tuple(activations[k] for k in rng.integers(len(activations), size=len(widths) - 2))
+            chosen = tuple(
+                activations[k] for k in rng.integers(len(activations), size=len(widths) - 2)
+            )
             yield _scaling(MLP(widths, chosen, bias=bool(rng.integers(2))), signs, rng)
 
     return cases
@@ -49,7 +53,8 @@ def scaling_cases(signs: tuple[int, ...], activations: tuple[Activation, ...]):
 def _scaling(net: MLP, signs: tuple[int, ...], rng: np.random.Generator) -> Scaling:
     sizes = (HALF, TWO, Fraction(3), Fraction(1, 5))
     factors = tuple(
-        tuple(int(rng.choice(signs)) * sizes[rng.integers(4)] for _ in range(width)) for width in net.widths[1:-1]
+        tuple(int(rng.choice(signs)) * sizes[rng.integers(4)] for _ in range(width))
+        for width in net.widths[1:-1]
     )
     return Scaling(net, factors, int(rng.integers(2**31)))
 
@@ -78,7 +83,8 @@ EQ_5 = Statement(
     paper="teleport",
     row="Eq 5",
     id="Eq 5",
-    says="activations with φ(cr) = c^d φ(r): incoming weights and bias × c, outgoing × c^{−d} leave F, for c ≠ 0, in any combination",
+    says="activations with φ(cr) = c^d φ(r): incoming weights and bias × c, outgoing × c^{−d} "
+    "leave F, for c ≠ 0, in any combination",
     method="exact",
     cases=scaling_cases((-1, 1), REAL),
     measure=scaled_outputs,
@@ -98,7 +104,9 @@ EQ_5_POSITIVE = Statement(
     method="exact",
     cases=scaling_cases((1,), POSITIVE),
     measure=scaled_outputs,
-    control=Control("c = −2 with ReLU", case=lambda: Scaling(MLP((1, 1, 1), "relu", bias=False), ((-TWO,),), 0)),
+    control=Control(
+        "c = −2 with ReLU", case=lambda: Scaling(MLP((1, 1, 1), "relu", bias=False), ((-TWO,),), 0)
+    ),
     narrower="relu, leaky_relu and abs; rational parameters",
 )
 

@@ -53,7 +53,9 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class FloatLaw:
-    """The library's Γ of g at θ (with T, and T of g⁻¹ at g(θ), where g is nonlinear); J, ∇L, ∇²L, ∇²F on both sides."""
+    """The library's Γ of g at θ (with T, and T of g⁻¹ at g(θ), where g is nonlinear); J, ∇L,
+    ∇²L, ∇²F on both sides.
+    """
 
     law: S.Transformation
     back: S.Transformation | None
@@ -80,7 +82,11 @@ def float_law(draw: Draw) -> FloatLaw:
     law = S.transformation(g, params, second=not linear)
     back = None if linear else S.transformation(g.inverse, there, second=True)
     rest = flatten(there)
-    columns = np.stack([flatten(g(_shift(params, e))) - rest for e in np.eye(len(rest))]) if linear else None
+    columns = (
+        np.stack([flatten(g(_shift(params, e))) - rest for e in np.eye(len(rest))])
+        if linear
+        else None
+    )
     before, after = (_derivatives(group.net, at) for at in (params, there))
     return FloatLaw(law, back, before, after, columns)
 
@@ -102,12 +108,19 @@ def _derivatives(net: MLP, params: Any) -> tuple[np.ndarray, ...]:
 
 @jax.jit(static_argnums=0)
 def _differentiate(net: MLP, params: Any, x: Any) -> Any:
-    """J, ∇L and ∇²L of L = ½Σ(F − 1)², and the Hessian of Σ k F_k over the outputs, at the three samples of `_BATCH`."""
+    """J, ∇L and ∇²L of L = ½Σ(F − 1)², and the Hessian of Σ k F_k over the outputs, at the three
+    samples of `_BATCH`.
+    """
     start, unravel = ravel_pytree(params)
     f = lambda theta: net(unravel(theta), x).ravel()  # noqa: E731
     loss = lambda theta: ((f(theta) - 1) ** 2).sum() / 2  # noqa: E731
     mixed = lambda theta: jnp.arange(1.0, 7.0) @ f(theta)  # noqa: E731
-    return jax.jacrev(f)(start), jax.grad(loss)(start), jax.hessian(loss)(start), jax.hessian(mixed)(start)
+    return (
+        jax.jacrev(f)(start),
+        jax.grad(loss)(start),
+        jax.hessian(loss)(start),
+        jax.hessian(mixed)(start),
+    )
 
 
 def draws(rng: np.random.Generator, count: int, names: Iterable[str]) -> Iterator[Draw]:
@@ -121,7 +134,9 @@ LINEAR_GROUPS = [name for name, (_, linear) in GROUPS.items() if linear]
 
 
 def linear_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
-    """Linear symmetries: the small ones and random products over the rationals, then the library's groups in float64."""
+    """Linear symmetries: the small ones and random products over the rationals, then the
+    library's groups in float64.
+    """
     yield from exact.small_moves()
     for _ in range(count // 2):
         yield exact.drawn_move(rng)
@@ -139,16 +154,26 @@ def all_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
 
 
 def compared(case: Move | Draw, left: Any, right: Any, tolerance: float = 0.0) -> Check:
-    """Two arrays, entry by entry: their largest difference; `tolerance` is relative to the largest entry."""
+    """Two arrays, entry by entry: their largest difference; `tolerance` is relative to the
+    largest entry.
+    """
     difference = largest(np.asarray(left) - np.asarray(right))
     if isinstance(case, Move):
         return Check(difference, 0, "=", hypotheses=case.hypotheses)
     hypotheses = {"symmetry": case.group, "arithmetic": "float64"}
-    return Check(float(difference), 0.0, "=", tolerance * float(max(largest(left), largest(right))), hypotheses)
+    return Check(
+        float(difference),
+        0.0,
+        "=",
+        tolerance * float(max(largest(left), largest(right))),
+        hypotheses,
+    )
 
 
 def gamma(case: Move | Draw, inverse: Callable[[np.ndarray], np.ndarray] = np.linalg.inv) -> Check:
-    """The library's Γ against the inverse of ∂g_β/∂θ_α, exact, or read off g column by column where g is linear."""
+    """The library's Γ against the inverse of ∂g_β/∂θ_α, exact, or read off g column by column
+    where g is linear.
+    """
     if isinstance(case, Move):
         derivative, _ = exact.derivatives(case.net, case.act, case.theta)
         assert case.element is not None
@@ -157,7 +182,9 @@ def gamma(case: Move | Draw, inverse: Callable[[np.ndarray], np.ndarray] = np.li
         expected = exact.inverse(derivative).astype(np.float64)
         difference = np.abs(found - expected).max() / np.abs(expected).max()
         tolerance = float(64 * len(found) * _EPS * np.linalg.cond(expected))
-        return Check(float(difference), 0.0, "=", tolerance, {**case.hypotheses, "arithmetic": "float64"})
+        return Check(
+            float(difference), 0.0, "=", tolerance, {**case.hypotheses, "arithmetic": "float64"}
+        )
     both = float_law(case)
     return compared(case, inverse(both.law.gamma), both.columns, both.tolerance)
 
@@ -184,7 +211,8 @@ EQ_15 = Statement(
         case=lambda: Draw("general linear", 1),
         breaks={"inverse": lambda g: np.linalg.inv(g).T},
     ),
-    narrower="linear symmetries, whose Γ⁻¹ can be read off g(θ + e_α) − g(θ); Eq 67 and 72 use Γ of nonlinear ones",
+    narrower="linear symmetries, whose Γ⁻¹ can be read off g(θ + e_α) − g(θ); Eq 67 and 72 use Γ "
+    "of nonlinear ones",
 )
 
 
@@ -220,7 +248,8 @@ EQ_16 = Statement(
     ),
     show=str,
     draws=24,
-    narrower="rational arithmetic for polynomial and piecewise linear networks, float64 for tanh and for the library's groups",
+    narrower="rational arithmetic for polynomial and piecewise linear networks, float64 for tanh "
+    "and for the library's groups",
 )
 
 
@@ -235,11 +264,14 @@ def indexed_hessian(g: np.ndarray, hessian: np.ndarray) -> np.ndarray:
 
 
 def hessian_check(formula: Callable[[Any, Any], Any], case: Move | Draw) -> Check:
-    """The Hessians of the outputs (over the rationals: of each; in float64: of their sum with weights) against a formula."""
+    """The Hessians of the outputs (over the rationals: of each; in float64: of their sum with
+    weights) against a formula.
+    """
     if isinstance(case, Move):
         found = exact.law(case)
         differences = [
-            largest(formula(found.gamma, a.curve) - b.curve) for a, b in zip(found.before, found.after, strict=True)
+            largest(formula(found.gamma, a.curve) - b.curve)
+            for a, b in zip(found.before, found.after, strict=True)
         ]
         return Check(max(differences), 0, hypotheses=case.hypotheses)
     both = float_law(case)
@@ -249,10 +281,15 @@ def hessian_check(formula: Callable[[Any, Any], Any], case: Move | Draw) -> Chec
 def _hessian_by_jax(case: Move) -> Check:
     """The same move in float64: the library's Γ, and JAX's Hessians on both sides."""
     assert case.element is not None
-    params, g = map(exact.rounded, (exact.layers(case.net, exact.rationals(case.theta)), case.element))
+    params, g = map(
+        exact.rounded, (exact.layers(case.net, exact.rationals(case.theta)), case.element)
+    )
     x, law = np.array(case.x, float), S.transformation(g, params)
     with arithmetic():
-        old, new = (np.asarray(_hessian(case.net, promote(p, np.float64), jnp.asarray(x))) for p in (params, g(params)))
+        old, new = (
+            np.asarray(_hessian(case.net, promote(p, np.float64), jnp.asarray(x)))
+            for p in (params, g(params))
+        )
     return Check(float(np.abs(printed_hessian(law.gamma, old) - new).max()), 0.0, "=", 1e-10)
 
 
@@ -291,14 +328,16 @@ of ΓᵀHΓ it is Γ_{21}Γ_{43}H_{w₂v₂} = 4, wrong. They agree where Γ is 
         paper="teleport",
         row="Eq 15, 16, 22, 24",
         id="Eq 22 (amended)",
-        says="after a linear symmetry the Hessian H of F becomes ΓHΓᵀ, as the indices of Eq. 67 have it",
+        says="after a linear symmetry the Hessian H of F becomes ΓHΓᵀ, as the indices of Eq. 67 "
+        "have it",
         method="float64",
         cases=linear_cases,
         measure=lambda case, formula=indexed_hessian: hessian_check(formula, case),
         control=_HALVED,
         show=str,
         draws=24,
-        proof="F∘g = F for all θ. By Eq 15 ∂_α = Γ⁻¹_{αβ}∂'_β, so ∂' = Γ∂; for a linear g, Γ is constant, and ∂'∂' F = "
+        proof="F∘g = F for all θ. By Eq 15 ∂_α = Γ⁻¹_{αβ}∂'_β, so ∂' = Γ∂; for a linear g, Γ is "
+        "constant, and ∂'∂' F = "
         "Γ H Γᵀ.",
     ),
 )
@@ -315,7 +354,9 @@ def kernels(case: Move | Draw, law: Law = kernel_law) -> Check:
         old, new = (np.stack([jet.slope for jet in side]) for side in (found.before, found.after))
         return compared(case, law(found.gamma, old), new @ new.T)
     both = float_law(case)
-    return compared(case, law(both.law.gamma, both.before[0]), both.after[0] @ both.after[0].T, both.tolerance)
+    return compared(
+        case, law(both.law.gamma, both.before[0]), both.after[0] @ both.after[0].T, both.tolerance
+    )
 
 
 EQ_24 = Statement(

@@ -1,4 +1,6 @@
-"""[teleport] Lem. 3.1 as printed: no bound on the outputs at initialisation, and a loss that is Lipschitz but whose slope need not be."""
+"""[teleport] Lem. 3.1 as printed: no bound on the outputs at initialisation, and a loss that is
+Lipschitz but whose slope need not be.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,13 +33,17 @@ def step(t: Any) -> Any:
 
 
 def slope(z: Any) -> Any:
-    """C'(z) = Σ_j 2^{−j} step(8^j (z − j)): increasing and below 1, so that C is convex and Lipschitz; C'' reaches 4^j·3/2 near j."""
+    """C'(z) = Σ_j 2^{−j} step(8^j (z − j)): increasing and below 1, so that C is convex and
+    Lipschitz; C'' reaches 4^j·3/2 near j.
+    """
     return sum(Fraction(1, 2**j) * step(8**j * (z - j)) for j in range(1, JUMPS))
 
 
 @dataclass(frozen=True)
 class Climb:
-    """F_n(θ) = j + 1 − 2^{−j} + θ + ½m θ², m = 4·8^{−j}, at θ₀ = 0 with learning rate 1 and the loss of `slope`, for two j."""
+    """F_n(θ) = j + 1 − 2^{−j} + θ + ½m θ², m = 4·8^{−j}, at θ₀ = 0 with learning rate 1 and the
+    loss of `slope`, for two j.
+    """
 
     first: int = 6
     second: int = 12
@@ -49,7 +55,8 @@ class Climb:
     def __str__(self) -> str:
         return (
             "from neuromanifold.papers.teleport.statements.unbounded import error, hessian\n"
-            f"[float(error(j) / hessian(j)) for j in ({self.first}, {self.second})]  # grows like 4**j"
+            f"[float(error(j) / hessian(j)) for j in ({self.first}, {self.second})]  # grows like "
+            "4**j"
         )
 
 
@@ -70,12 +77,16 @@ def error(j: int, gradient: Callable[[Any], Any] = slope) -> Fraction:
 
 def exponent(case: Climb, gradient: Callable[[Any], Any] = slope) -> float:
     """p in ‖F − F_lin‖ ∝ m^p between the two j."""
-    errors, sizes = ([f(j) for j in (case.first, case.second)] for f in (lambda j: error(j, gradient), hessian))
+    errors, sizes = (
+        [f(j) for j in (case.first, case.second)] for f in (lambda j: error(j, gradient), hessian)
+    )
     return float(np.log(float(errors[0] / errors[1])) / np.log(float(sizes[0] / sizes[1])))
 
 
 def _error_by_jax(case: Climb) -> Check:
-    """Two steps of gradient descent by JAX's derivatives of the loss and of the model, in float64, at j = 5 and 8."""
+    """Two steps of gradient descent by JAX's derivatives of the loss and of the model, in
+    float64, at j = 5 and 8.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -91,7 +102,10 @@ def _error_by_jax(case: Climb) -> Check:
         model = lambda t: start + t + m * t**2 / 2  # noqa: E731
         theta, linear = 0.0, start
         for _ in range(2):
-            theta, linear = theta - jax.grad(lambda t: loss(model(t)))(theta), linear - jax.grad(loss)(linear)
+            theta, linear = (
+                theta - jax.grad(lambda t: loss(model(t)))(theta),
+                linear - jax.grad(loss)(linear),
+            )
         return float(abs(model(theta) - linear))
 
     with jax.enable_x64(True):
@@ -99,7 +113,9 @@ def _error_by_jax(case: Climb) -> Check:
     return Check(float(np.log(errors[0] / errors[1]) / np.log(8.0**3)), 1.0, ">=", 1e-2)
 
 
-def linearises(case: Climb | Quadratic | Family, run: Callable[..., dict[str, float]] = quadratic_run) -> Check:
+def linearises(
+    case: Climb | Quadratic | Family, run: Callable[..., dict[str, float]] = quadratic_run
+) -> Check:
     """‖F − F_lin‖ = O(m^p) with p = 1."""
     if isinstance(case, Climb):
         return Check(exponent(case), 1.0, ">=", 1e-2, case.hypotheses)
@@ -115,7 +131,8 @@ LEMMA = Statement(
     paper="teleport",
     row=ROW,
     id="Lem 3.1",
-    says="‖H‖ = O(m_n), a normalised gradient, a twice differentiable Lipschitz loss: after any fixed number of steps "
+    says="‖H‖ = O(m_n), a normalised gradient, a twice differentiable Lipschitz loss: after any "
+    "fixed number of steps "
     "‖F − F_lin‖ = O(m_n)",
     method="float64",
     cases=_printed_cases,
@@ -123,7 +140,8 @@ LEMMA = Statement(
     control=SLOW_HESSIAN,
     draws=20,
     show=str,
-    narrower="quadratic models after 6 steps, three losses and rates; tanh and ReLU networks after 8 steps, slope up to 4 errors",
+    narrower="quadratic models after 6 steps, three losses and rates; tanh and ReLU networks "
+    "after 8 steps, slope up to 4 errors",
     confirm=_error_by_jax,
     route="float64, JAX's gradients of loss and model",
     worked=cleandoc("""One loss for all n: C'(z) = Σ_j 2^{−j} s(8^j(z − j)) with a smooth step s from 0 to 1 on [0, 1]. C' increases from 0
@@ -143,7 +161,8 @@ LEMMA = Statement(
         control=Control("F(θ₀) not bounded, the loss of the counterexample", case=Climb),
         draws=20,
         show=str,
-        narrower="quadratic models after 6 steps, three losses and rates; tanh and ReLU networks after 8 steps, slope up to 4 errors",
+        narrower="quadratic models after 6 steps, three losses and rates; tanh and ReLU networks "
+        "after 8 steps, slope up to 4 errors",
         proof=cleandoc("""Measure θ in units of √η: then ‖∇F(θ₀)‖ ≤ G, ‖∇²F‖ ≤ cm on every fixed ball, and the rate is 1. |C'| ≤ Λ, so the
         step is at most Λ(G + cmr) at distance r: after s steps r ≤ r_s, fixed in n, hence ‖∇F(θ(s)) − ∇F(θ₀)‖ ≤ cmr_s, and F and
         F_lin stay bounded. By Taylor F(θ(s+1)) − F(θ(s)) = −Θ₀f(s)/|X| + O(m), while F_lin moves by −Θ₀f_lin(s)/|X|. With

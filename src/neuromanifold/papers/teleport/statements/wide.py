@@ -22,7 +22,9 @@ WIDTHS = {"tanh": (64, 256, 1024), "relu": (256, 2048, 12288), "tanh, two layers
 
 @dataclass(frozen=True)
 class Family:
-    """Networks of growing width, and what is done to them before training, or ("later") after a few steps of it."""
+    """Networks of growing width, and what is done to them before training, or ("later") after a
+    few steps of it.
+    """
 
     name: str
     kind: str
@@ -36,7 +38,9 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """After `STEPS` steps, each (width, trial): ‖F − F_lin‖, ‖θ − θ₀‖, ‖∇F − ∇F₀‖, ‖∇L − ∇L₀‖, ‖F‖; θ₀ is where F was linearised."""
+    """After `STEPS` steps, each (width, trial): ‖F − F_lin‖, ‖θ − θ₀‖, ‖∇F − ∇F₀‖, ‖∇L − ∇L₀‖,
+    ‖F‖; θ₀ is where F was linearised.
+    """
 
     widths: np.ndarray
     error: np.ndarray
@@ -56,11 +60,15 @@ def measured(family: Family) -> Measured:
     rng = np.random.default_rng([family.seed, *f"{family.name} {family.kind}".encode()])
     x, y = rng.normal(size=(SAMPLES, 3)), np.sign(rng.normal(size=SAMPLES))
     widths = WIDTHS[family.name]
-    found = [[_trial(family, family.net(width), rng, x, y) for _ in range(TRIALS)] for width in widths]
+    found = [
+        [_trial(family, family.net(width), rng, x, y) for _ in range(TRIALS)] for width in widths
+    ]
     return Measured(np.array(widths), *np.moveaxis(np.array(found), 2, 0))
 
 
-def _trial(family: Family, net: MLP, rng: np.random.Generator, x: np.ndarray, y: np.ndarray) -> list[float]:
+def _trial(
+    family: Family, net: MLP, rng: np.random.Generator, x: np.ndarray, y: np.ndarray
+) -> list[float]:
     """Gradient descent on Σ log cosh(F − y)/|X|, of the network and of its linearisation."""
     weights = rng.normal(size=net.n_params)
     ones = np.ones_like(weights)
@@ -83,7 +91,9 @@ def signal(outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.tanh(outputs - y)
 
 
-def loss_gradient(net: MLP, c: np.ndarray, theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def loss_gradient(
+    net: MLP, c: np.ndarray, theta: np.ndarray, x: np.ndarray, y: np.ndarray
+) -> np.ndarray:
     """∇_θ L of F(c ⊙ θ)."""
     outputs, rows = value_and_rows(net, c, theta, x)
     return rows.T @ signal(outputs, y) / SAMPLES
@@ -92,7 +102,8 @@ def loss_gradient(net: MLP, c: np.ndarray, theta: np.ndarray, x: np.ndarray, y: 
 def transformed(
     family: Family, net: MLP, weights: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """c and θ₀ of F(c ⊙ θ): factors c in [½, 2]; or a scaling of the neurons by factors in e^{±½}, and c = 1; or neither.
+    """c and θ₀ of F(c ⊙ θ): factors c in [½, 2]; or a scaling of the neurons by factors in e^{±½},
+    and c = 1; or neither.
 
     "unbounded" is c = √(width/64), which no constant bounds.
     """
@@ -109,7 +120,9 @@ def transformed(
     return ones, weights
 
 
-def value_and_rows(net: MLP, c: np.ndarray, theta: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def value_and_rows(
+    net: MLP, c: np.ndarray, theta: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """F(c ⊙ θ) on the samples, and its derivatives by θ."""
     with arithmetic():
         params = promote(layers(net, c * theta), np.float64)

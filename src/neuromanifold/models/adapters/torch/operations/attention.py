@@ -20,9 +20,11 @@ def attention(
     scale: Scalar | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """softmax(q kᵀ s + mask) v, with s = 1/√d; a Boolean mask says what is seen, any other is added.
+    """softmax(q kᵀ s + mask) v, with s = 1/√d; a Boolean mask says what is seen, any other is
+    added.
 
-    A query that sees nothing gives zero. With `enable_gqa`, keys and values serve several query heads each.
+    A query that sees nothing gives zero. With `enable_gqa`, keys and values serve several query
+    heads each.
     """
     if dropout_p > 0:
         raise Refusal("draws random numbers (dropout in training mode); call `module.eval()` first")
@@ -44,4 +46,6 @@ def safe_softmax(scores: Any, dim: int = -1, dtype: Any = None) -> Any:
     return jnp.where(seen, jax.nn.softmax(jnp.where(seen, scores, 0.0), axis=dim), 0.0)
 
 
-ATTENTION: Table = table({"scaled_dot_product_attention.default": attention, "_safe_softmax.default": safe_softmax})
+ATTENTION: Table = table(
+    {"scaled_dot_product_attention.default": attention, "_safe_softmax.default": safe_softmax}
+)

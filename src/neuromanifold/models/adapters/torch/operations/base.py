@@ -8,7 +8,9 @@ Scalar = float | int
 
 
 class Refusal(Exception):
-    """Why an operation cannot be translated; whoever catches it adds the operation's name and place."""
+    """Why an operation cannot be translated; whoever catches it adds the operation's name and
+    place.
+    """
 
 
 def table(entries: Mapping[str, Callable[..., Any]]) -> Table:
@@ -17,7 +19,9 @@ def table(entries: Mapping[str, Callable[..., Any]]) -> Table:
     >>> sorted(table({"add.Tensor add.Scalar": max}))
     ['aten.add.Scalar', 'aten.add.Tensor']
     """
-    return {f"aten.{name}": function for names, function in entries.items() for name in names.split()}
+    return {
+        f"aten.{name}": function for names, function in entries.items() for name in names.split()
+    }
 
 
 def axes(dim: int | list[int] | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:

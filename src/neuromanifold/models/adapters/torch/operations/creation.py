@@ -1,4 +1,6 @@
-"""Operations that make arrays from numbers, arithmetic on sizes, and assertions, which make nothing."""
+"""Operations that make arrays from numbers, arithmetic on sizes, and assertions, which make
+nothing.
+"""
 
 import math
 import operator
@@ -47,17 +49,23 @@ def eye(n: int, m: int | None = None, dtype: Any = None) -> Any:
 
 def random(*_: Any, **__: Any) -> Any:
     """Refused: a model is a function."""
-    raise Refusal("draws random numbers; a model must be a function of its parameters and its input")
+    raise Refusal(
+        "draws random numbers; a model must be a function of its parameters and its input"
+    )
 
 
 def item(*_: Any, **__: Any) -> Any:
     """Refused: the program would depend on the values."""
-    raise Refusal("turns a value of the data into a Python number; keep it a tensor, or use torch.where")
+    raise Refusal(
+        "turns a value of the data into a Python number; keep it a tensor, or use torch.where"
+    )
 
 
 def branch(*_: Any, **__: Any) -> Any:
     """Refused: which branch runs would depend on the values."""
-    raise Refusal("decides by the values of the data; use torch.where, so that one graph serves all values")
+    raise Refusal(
+        "decides by the values of the data; use torch.where, so that one graph serves all values"
+    )
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -127,8 +135,10 @@ CREATION: Table = (
             "scalar_tensor.default": lambda value, dtype=None: jnp.asarray(value),
             "linspace.default": linspace,
             "eye.default eye.m": eye,
-            "rand.default randn.default rand_like.default randn_like.default bernoulli.default bernoulli.p "
-            "randint.default randint.low randint_like.default normal_functional.default uniform.default "
+            "rand.default randn.default rand_like.default randn_like.default bernoulli.default "
+            "bernoulli.p "
+            "randint.default randint.low randint_like.default normal_functional.default "
+            "uniform.default "
             "multinomial.default randperm.default poisson.default rrelu_with_noise_functional.default": random,
             "item.default _local_scalar_dense.default nonzero.default masked_select.default": item,
             "_assert_async.msg _assert_scalar.default _assert_tensor_metadata.default "

@@ -1,6 +1,7 @@
 """Operations that act on each entry: arithmetic, comparisons, activations.
 
-At a kink the derivative is PyTorch's: the comparison that chooses the branch is the one its backward pass makes.
+At a kink the derivative is PyTorch's: the comparison that chooses the branch is the one its
+backward pass makes.
 """
 
 from typing import Any

@@ -6,7 +6,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.torch.operations.base import Refusal, Scalar, Table, repeated, table
+from neuromanifold.models.adapters.torch.operations.base import (
+    Refusal,
+    Scalar,
+    Table,
+    repeated,
+    table,
+)
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -33,11 +39,20 @@ def einsum(equation: str, operands: Sequence[Any], path: Any = None) -> Any:
 
 
 def embedding(
-    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Any:
-    """Rows of a table, NaN for an index outside it; the row `padding_idx` gets no gradient, as in PyTorch."""
+    """Rows of a table, NaN for an index outside it; the row `padding_idx` gets no gradient, as
+    in PyTorch.
+    """
     if scale_grad_by_freq:
-        raise Refusal("scales gradients by how often an index occurs in the batch; build it without scale_grad_by_freq")
+        raise Refusal(
+            "scales gradients by how often an index occurs in the batch; build it without "
+            "scale_grad_by_freq"
+        )
     rows = jnp.take(weight, indices, axis=0, mode="fill")
     if padding_idx < 0:
         return rows
@@ -60,7 +75,9 @@ def convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    """Cross-correlation of (n, c, *space) with (out, c/groups, *window), plus a bias per channel."""
+    """Cross-correlation of (n, c, *space) with (out, c/groups, *window), plus a bias per
+    channel.
+    """
     space = weight.ndim - 2
     y = jax.lax.conv_general_dilated(
         x if x.ndim == weight.ndim else x[None],
@@ -120,11 +137,15 @@ def general_convolution(
 ) -> Any:
     """ATen's one signature for both."""
     if transposed:
-        return transposed_convolution(x, weight, bias, stride, padding, output_padding, groups, dilation)
+        return transposed_convolution(
+            x, weight, bias, stride, padding, output_padding, groups, dilation
+        )
     return convolution(x, weight, bias, stride, padding, dilation, groups)
 
 
-def _margins(padding: Any, window: tuple[int, ...], dilation: tuple[int, ...]) -> list[tuple[int, int]]:
+def _margins(
+    padding: Any, window: tuple[int, ...], dilation: tuple[int, ...]
+) -> list[tuple[int, int]]:
     if padding == "valid":
         return [(0, 0)] * len(window)
     if padding == "same":

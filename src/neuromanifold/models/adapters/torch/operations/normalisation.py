@@ -31,7 +31,12 @@ def native_layer_norm(
 
 
 def layer_norm(
-    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: Scalar = 1e-5, cudnn: bool = True
+    x: Any,
+    shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: Scalar = 1e-5,
+    cudnn: bool = True,
 ) -> Any:
     """Standardised over the last axes, then γ, β."""
     return native_layer_norm(x, shape, weight, bias, eps)[0]
@@ -61,14 +66,17 @@ def batch_norm(
     """(x − μ)/√(σ² + ε) · γ + β with the recorded moments."""
     if training or mean is None:
         raise Refusal(
-            "standardises by the batch, so that rows depend on each other; call `module.eval()` first, "
+            "standardises by the batch, so that rows depend on each other; call `module.eval()` "
+            "first, "
             "and build it with track_running_stats=True"
         )
     mean, var, weight, bias = (_per_channel(a, x.ndim) for a in (mean, var, weight, bias))
     return _affine((x - mean) * jax.lax.rsqrt(var + eps), weight, bias)
 
 
-def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: Any, eps: Scalar) -> Any:
+def native_batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: Any, eps: Scalar
+) -> Any:
     """Batch normalisation in evaluation mode, with two empty statistics."""
     return batch_norm(x, weight, bias, mean, var, False, momentum, eps), None, None
 
@@ -79,7 +87,12 @@ def batch_statistics(*_: Any, **__: Any) -> Any:
 
 
 def group_norm(
-    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: Scalar = 1e-5, cudnn: bool = True
+    x: Any,
+    groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: Scalar = 1e-5,
+    cudnn: bool = True,
 ) -> Any:
     """Standardised over each group of channels and all positions."""
     grouped = x.reshape(x.shape[0], groups, -1)

@@ -13,14 +13,22 @@ from neuromanifold.models.adapters.torch.operations.base import Refusal, Table, 
 from neuromanifold.models.adapters.torch.operations.reduction import extreme
 
 
-def _windows(x: Any, space: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> tuple[Any, Any, Any]:
-    """(kernel, stride, margins) per spatial axis; `ceil_mode` widens the right margin to a last, partial window."""
+def _windows(
+    x: Any, space: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool
+) -> tuple[Any, Any, Any]:
+    """(kernel, stride, margins) per spatial axis; `ceil_mode` widens the right margin to a last,
+    partial window.
+    """
     kernel = repeated(kernel, space)
     stride = repeated(stride, space) if stride not in (None, [], ()) else kernel
     margins = []
-    for length, k, s, p in zip(x.shape[-space:], kernel, stride, repeated(padding, space), strict=True):
+    for length, k, s, p in zip(
+        x.shape[-space:], kernel, stride, repeated(padding, space), strict=True
+    ):
         if k > length + 2 * p:
-            raise Refusal(f"has a window of {k} where only {length + 2 * p} entries are; use a smaller one")
+            raise Refusal(
+                f"has a window of {k} where only {length + 2 * p} entries are; use a smaller one"
+            )
         rest = (length + 2 * p - k) % s
         # A window that would begin in the right margin is left out.
         wider = ceil_mode and rest and length + 2 * p - k - rest + s < length + p
@@ -39,7 +47,10 @@ def max_pool(
     space: int,
 ) -> Any:
     """The largest entry of each window; of equal ones the first carries the derivative."""
-    wide = tuple(d * (k - 1) + 1 for d, k in zip(repeated(dilation, space), repeated(kernel, space), strict=True))
+    wide = tuple(
+        d * (k - 1) + 1
+        for d, k in zip(repeated(dilation, space), repeated(kernel, space), strict=True)
+    )
     _, stride, margins = _windows(x, space, wide, stride or kernel, padding, ceil_mode)
     lead = (1,) * (x.ndim - space)
     window: dict[str, Any] = {
@@ -82,13 +93,17 @@ def avg_pool(
         return total / math.prod(kernel)
     counts = [
         _counts(n, k, s, p, m, include=count_include_pad)
-        for n, k, s, p, (_, m) in zip(x.shape[-space:], kernel, stride, repeated(padding, space), margins, strict=True)
+        for n, k, s, p, (_, m) in zip(
+            x.shape[-space:], kernel, stride, repeated(padding, space), margins, strict=True
+        )
     ]
     return total / functools.reduce(lambda a, b: a[..., None] * b, counts)
 
 
 def _counts(length: int, k: int, s: int, p: int, after: int, *, include: bool) -> Any:
-    """How many entries each window along one axis counts: those of the data, or of the data with its margin."""
+    """How many entries each window along one axis counts: those of the data, or of the data with
+    its margin.
+    """
     starts = jnp.arange(-p, length + after - k + 1, s)
     low, high = (-p, length + p) if include else (0, length)
     return jnp.minimum(starts + k, high) - jnp.maximum(starts, low)
@@ -105,7 +120,9 @@ def adaptive_avg_pool(x: Any, size: Any, *, space: int) -> Any:
 def _bin_means(x: Any, axis: int, out: int) -> Any:
     length = x.shape[axis]
     if length % out == 0:
-        return jnp.mean(x.reshape(*x.shape[:axis], out, length // out, *x.shape[axis + 1 :]), axis=axis + 1)
+        return jnp.mean(
+            x.reshape(*x.shape[:axis], out, length // out, *x.shape[axis + 1 :]), axis=axis + 1
+        )
     means = _matrix(out, length)
     for i in range(out):
         start, stop = i * length // out, -(-(i + 1) * length // out)
@@ -117,7 +134,9 @@ def adaptive_max_pool(x: Any, size: Any, *, space: int) -> tuple[Any, None]:
     """The largest entry of each of nearly equal bins, [⌊il/o⌋, ⌈(i+1)l/o⌉) as for the means."""
     out = repeated(size, space)
     if not any(n % o for n, o in zip(x.shape[-space:], out, strict=True)):
-        return max_pool(x, [n // o for n, o in zip(x.shape[-space:], out, strict=True)], space=space), None
+        return max_pool(
+            x, [n // o for n, o in zip(x.shape[-space:], out, strict=True)], space=space
+        ), None
     for axis, n in zip(range(x.ndim - space, x.ndim), out, strict=True):
         x = _bin_maxima(x, axis, n)
     return x, None
@@ -132,7 +151,9 @@ def _bin_maxima(x: Any, axis: int, out: int) -> Any:
 
 
 def _sizes(x: Any, size: Any, factors: Any, space: int) -> list[tuple[int, int, float]]:
-    """(axis, new length, old length for one of the new): PyTorch takes the factor where one is given."""
+    """(axis, new length, old length for one of the new): PyTorch takes the factor where one is
+    given.
+    """
     scales = factors[-1] if factors and factors[-1] is not None else [None] * space
     lengths = x.shape[-space:]
     out = size if size is not None else [int(n * f) for n, f in zip(lengths, scales, strict=True)]
@@ -184,10 +205,22 @@ POOLING: Table = table(
     {
         **{f"max_pool{d}d.default": functools.partial(max_pool, space=d) for d in (1, 2, 3)},
         **{f"avg_pool{d}d.default": functools.partial(avg_pool, space=d) for d in (1, 2, 3)},
-        **{f"adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d) for d in (1, 2, 3)},
-        **{f"_adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d) for d in (2, 3)},
-        **{f"adaptive_max_pool{d}d.default": functools.partial(adaptive_max_pool, space=d) for d in (1, 2, 3)},
-        **{f"max_pool{d}d_with_indices.default": functools.partial(_with_indices, space=d) for d in (2, 3)},
+        **{
+            f"adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d)
+            for d in (1, 2, 3)
+        },
+        **{
+            f"_adaptive_avg_pool{d}d.default": functools.partial(adaptive_avg_pool, space=d)
+            for d in (2, 3)
+        },
+        **{
+            f"adaptive_max_pool{d}d.default": functools.partial(adaptive_max_pool, space=d)
+            for d in (1, 2, 3)
+        },
+        **{
+            f"max_pool{d}d_with_indices.default": functools.partial(_with_indices, space=d)
+            for d in (2, 3)
+        },
         "upsample_nearest2d.vec": nearest,
         "upsample_nearest1d.vec": functools.partial(nearest, space=1),
         "upsample_bilinear2d.vec": bilinear,

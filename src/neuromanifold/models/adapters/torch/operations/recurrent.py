@@ -32,7 +32,9 @@ def gru_step(weights: Sequence[Any], state: tuple[Any, ...], x: Any) -> tuple[An
     return ((1 - z) * n + z * h,)
 
 
-def plain_step(activation: Cell, weights: Sequence[Any], state: tuple[Any, ...], x: Any) -> tuple[Any, ...]:
+def plain_step(
+    activation: Cell, weights: Sequence[Any], state: tuple[Any, ...], x: Any
+) -> tuple[Any, ...]:
     """h' = σ(W x + b + U h + c)."""
     [h], (w_x, w_h, b_x, b_h) = state, weights
     return (activation(linear(x, w_x, b_x) + linear(h, w_h, b_h)),)
@@ -50,7 +52,9 @@ def recurrent(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Any, ...]:
-    """Layers of a recurrence, each over time and, when bidirectional, back: (outputs, *final states)."""
+    """Layers of a recurrence, each over time and, when bidirectional, back: (outputs, *final
+    states).
+    """
     if train and dropout > 0:
         raise Refusal("draws random numbers (dropout in training mode); call `module.eval()` first")
     states = state if isinstance(state, (list, tuple)) else (state,)
@@ -63,7 +67,13 @@ def recurrent(
         for direction in range(directions):
             index = layer * directions + direction
             given = weights[index * per_layer : (index + 1) * per_layer]
-            y, final = _scan(step, _complete(given, has_biases), tuple(s[index] for s in states), x, direction == 1)
+            y, final = _scan(
+                step,
+                _complete(given, has_biases),
+                tuple(s[index] for s in states),
+                x,
+                direction == 1,
+            )
             outputs.append(y)
             finals.append(final)
         x = jnp.concatenate(outputs, axis=-1) if bidirectional else outputs[0]
@@ -75,7 +85,9 @@ def _complete(weights: Sequence[Any], has_biases: bool) -> list[Any]:
     return list(weights) if has_biases else [*weights[:2], None, None, *weights[2:]]
 
 
-def _scan(step: Cell, weights: Sequence[Any], state: tuple[Any, ...], x: Any, backwards: bool) -> tuple[Any, Any]:
+def _scan(
+    step: Cell, weights: Sequence[Any], state: tuple[Any, ...], x: Any, backwards: bool
+) -> tuple[Any, Any]:
     def advance(carry: tuple[Any, ...], x_t: Any) -> tuple[Any, Any]:
         carry = step(weights, carry, x_t)
         return carry, carry[0]

@@ -26,7 +26,9 @@ def whole(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def variance(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
     """Σ (x − mean)² / (n − correction)."""
-    return jnp.var(x, axis=axes(dim, x.ndim), ddof=1 if correction is None else correction, keepdims=keepdim)
+    return jnp.var(
+        x, axis=axes(dim, x.ndim), ddof=1 if correction is None else correction, keepdims=keepdim
+    )
 
 
 def deviation(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
@@ -34,14 +36,20 @@ def deviation(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = Fals
     return jnp.sqrt(variance(x, dim, correction, keepdim))
 
 
-def variance_and_mean(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> tuple[Any, Any]:
+def variance_and_mean(
+    x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
+) -> tuple[Any, Any]:
     """Both."""
-    return variance(x, dim, correction, keepdim), jnp.mean(x, axis=axes(dim, x.ndim), keepdims=keepdim)
+    return variance(x, dim, correction, keepdim), jnp.mean(
+        x, axis=axes(dim, x.ndim), keepdims=keepdim
+    )
 
 
 def unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
     """The older signatures, in which a flag says whether one is subtracted."""
-    return lambda x, dim=None, unbiased=True, keepdim=False: function(x, dim, int(unbiased), keepdim)
+    return lambda x, dim=None, unbiased=True, keepdim=False: function(
+        x, dim, int(unbiased), keepdim
+    )
 
 
 def norm(x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
@@ -77,7 +85,9 @@ def sort(x: Any, dim: int = -1, descending: bool = False) -> tuple[Any, Any]:
     return jnp.take_along_axis(x, index, axis=dim), index
 
 
-def topk(x: Any, k: int, dim: int = -1, largest: bool = True, is_sorted: bool = True) -> tuple[Any, Any]:
+def topk(
+    x: Any, k: int, dim: int = -1, largest: bool = True, is_sorted: bool = True
+) -> tuple[Any, Any]:
     """The k extreme entries along an axis, in order, and where they stand."""
     values, index = sort(x, dim, largest)
     return jax.lax.slice_in_dim(values, 0, k, axis=dim), jax.lax.slice_in_dim(index, 0, k, axis=dim)
@@ -90,12 +100,16 @@ def softmax(x: Any, dim: int, dtype: Any = None) -> Any:
 
 def log_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
     """xᵢ − log Σ exp xⱼ."""
-    return jax.nn.log_softmax(x if dtype is None or dtype is False else jnp.asarray(x, dtype), axis=dim)
+    return jax.nn.log_softmax(
+        x if dtype is None or dtype is False else jnp.asarray(x, dtype), axis=dim
+    )
 
 
 def cumulative(function: Callable[..., Any]) -> Callable[..., Any]:
     """Running sums and products."""
-    return lambda x, dim, dtype=None: function(x if dtype is None else jnp.asarray(x, dtype), axis=dim)
+    return lambda x, dim, dtype=None: function(
+        x if dtype is None else jnp.asarray(x, dtype), axis=dim
+    )
 
 
 REDUCTION: Table = table(

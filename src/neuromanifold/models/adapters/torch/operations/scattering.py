@@ -1,4 +1,6 @@
-"""Operations that write to, sum into and look up places which the data name; running extremes and order statistics."""
+"""Operations that write to, sum into and look up places which the data name; running extremes
+and order statistics.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +33,9 @@ def scatter_add(x: Any, dim: int, index: Any, source: Any) -> Any:
     return _place(x, dim, index).add(_fitting(source, index))
 
 
-def scatter_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True) -> Any:
+def scatter_reduce(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True
+) -> Any:
     """Sums and means of what goes to the same place, with or without what stood there."""
     if reduce not in ("sum", "mean"):
         raise Refusal(f"reduces by {reduce!r}; use 'sum' or 'mean'")
@@ -43,11 +47,15 @@ def scatter_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, inclu
 def unfold(x: Any, dim: int, size: int, step: int) -> Any:
     """Windows along an axis, their entries on a new last axis."""
     starts = jnp.arange(0, x.shape[dim] - size + 1, step)
-    return jnp.moveaxis(jnp.take(x, starts[:, None] + jnp.arange(size), axis=dim), dim % x.ndim + 1, -1)
+    return jnp.moveaxis(
+        jnp.take(x, starts[:, None] + jnp.arange(size), axis=dim), dim % x.ndim + 1, -1
+    )
 
 
 def running(extreme: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
-    """(values, indices) of the running extreme along an axis; of equal entries the last, as in PyTorch."""
+    """(values, indices) of the running extreme along an axis; of equal entries the last, as in
+    PyTorch.
+    """
 
     def operation(x: Any, dim: int) -> tuple[Any, Any]:
         axis = dim % x.ndim
@@ -71,11 +79,18 @@ def median(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
 
 
 def searchsorted(
-    sequence: Any, x: Any, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
+    sequence: Any,
+    x: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
 ) -> Any:
     """How many entries of a sorted sequence are smaller than x, or not larger."""
     if sequence.ndim != 1 or sorter is not None:
-        raise Refusal("searches several sequences or one that is not sorted; pass one sorted sequence")
+        raise Refusal(
+            "searches several sequences or one that is not sorted; pass one sorted sequence"
+        )
     return jnp.searchsorted(sequence, x, side="right" if right or side == "right" else "left")
 
 
@@ -95,9 +110,14 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Any, None, None, None]:
-    """Sums (mode 0) or means (mode 1) of rows of a table, bag by bag; `offsets` say where each begins."""
+    """Sums (mode 0) or means (mode 1) of rows of a table, bag by bag; `offsets` say where each
+    begins.
+    """
     if mode == 2 or scale_grad_by_freq:
-        raise Refusal("takes the largest entries of bags or scales gradients by frequency; use mode 'sum' or 'mean'")
+        raise Refusal(
+            "takes the largest entries of bags or scales gradients by frequency; use mode 'sum' "
+            "or 'mean'"
+        )
     bags = offsets[:-1] if include_last_offset else offsets
     bag = jnp.searchsorted(bags, jnp.arange(len(indices)), side="right") - 1
     counted = jnp.where(indices == padding_idx, 0, 1).astype(weight.dtype)

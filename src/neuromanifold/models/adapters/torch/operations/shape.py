@@ -47,7 +47,9 @@ def squeeze(x: Any, dims: Sequence[int]) -> Any:
 def expand(x: Any, size: Sequence[int], implicit: bool = False) -> Any:
     """Axes of length one repeated; −1 keeps an axis."""
     shape = (1,) * (len(size) - x.ndim) + x.shape
-    return jnp.broadcast_to(x, tuple(old if new == -1 else new for old, new in zip(shape, size, strict=True)))
+    return jnp.broadcast_to(
+        x, tuple(old if new == -1 else new for old, new in zip(shape, size, strict=True))
+    )
 
 
 def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
@@ -60,9 +62,16 @@ def split(x: Any, size: int | Sequence[int], dim: int = 0) -> list[Any]:
     length = x.shape[dim]
     if isinstance(size, int) and length > _MOST_PIECES * size:
         raise Refusal(f"cuts {length} entries into pieces of {size}, which are too many")
-    sizes = [min(size, length - start) for start in range(0, length, size)] if isinstance(size, int) else size
+    sizes = (
+        [min(size, length - start) for start in range(0, length, size)]
+        if isinstance(size, int)
+        else size
+    )
     stops = np.cumsum(sizes)
-    return [jax.lax.slice_in_dim(x, int(b - s), int(b), axis=dim) for s, b in zip(sizes, stops, strict=True)]
+    return [
+        jax.lax.slice_in_dim(x, int(b - s), int(b), axis=dim)
+        for s, b in zip(sizes, stops, strict=True)
+    ]
 
 
 def chunk(x: Any, chunks: int, dim: int = 0) -> list[Any]:
@@ -82,7 +91,9 @@ def select(x: Any, dim: int, index: int) -> Any:
     return jax.lax.index_in_dim(x, index, dim, keepdims=False)
 
 
-def cut(x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+def cut(
+    x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
     """x[start:end:step] along an axis."""
     begin, stop, stride = slice(start, end, step).indices(x.shape[dim])
     return jax.lax.slice_in_dim(x, begin, max(begin, stop), stride, axis=dim)
@@ -103,13 +114,19 @@ def slice_scatter(
 ) -> Any:
     """x with x[start:end:step] replaced."""
     window = slice(*slice(start, end, step).indices(x.shape[dim]))
-    return part if window == slice(0, x.shape[dim], 1) else x.at[(slice(None),) * (dim % x.ndim) + (window,)].set(part)
+    return (
+        part
+        if window == slice(0, x.shape[dim], 1)
+        else x.at[(slice(None),) * (dim % x.ndim) + (window,)].set(part)
+    )
 
 
 def index(x: Any, indices: Sequence[Any]) -> Any:
     """Entries picked by integer arrays; None keeps an axis."""
     if any(i is not None and i.dtype == bool for i in indices):
-        raise Refusal("picks entries by a mask, so the shape depends on the values; use torch.where")
+        raise Refusal(
+            "picks entries by a mask, so the shape depends on the values; use torch.where"
+        )
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
 
@@ -136,7 +153,9 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
 
 def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
     """y[i][j] = x[index[i][j]][j], for `dim` 0."""
-    window = tuple(slice(None) if axis == dim % x.ndim else slice(0, n) for axis, n in enumerate(index.shape))
+    window = tuple(
+        slice(None) if axis == dim % x.ndim else slice(0, n) for axis, n in enumerate(index.shape)
+    )
     return jnp.take_along_axis(x[window], index, axis=dim)
 
 
@@ -145,7 +164,9 @@ def repeat(x: Any, repeats: Sequence[int]) -> Any:
     return jnp.tile(x, tuple(repeats))
 
 
-def repeat_interleave(x: Any, repeats: Any, dim: int | None = None, output_size: int | None = None) -> Any:
+def repeat_interleave(
+    x: Any, repeats: Any, dim: int | None = None, output_size: int | None = None
+) -> Any:
     """Each entry repeated in place."""
     if not isinstance(repeats, int):
         raise Refusal("repeats entries by counts that are themselves data; pass a whole number")
@@ -158,8 +179,12 @@ def roll(x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
 
 
 def constant_pad(x: Any, pad: Sequence[int], value: Any = 0) -> Any:
-    """A margin of one value; `pad` lists (before, after) from the last axis on, negative numbers cut."""
-    pairs = [(0, 0, 0)] * (x.ndim - len(pad) // 2) + [(a, b, 0) for a, b in zip(pad[::2], pad[1::2], strict=True)][::-1]
+    """A margin of one value; `pad` lists (before, after) from the last axis on, negative numbers
+    cut.
+    """
+    pairs = [(0, 0, 0)] * (x.ndim - len(pad) // 2) + [
+        (a, b, 0) for a, b in zip(pad[::2], pad[1::2], strict=True)
+    ][::-1]
     return jax.lax.pad(x, jnp.asarray(0 if value is None else value, x.dtype), pairs)
 
 
@@ -168,7 +193,9 @@ def pad(x: Any, widths: Sequence[int], mode: str = "constant", value: Any = None
     if mode == "constant":
         return constant_pad(x, widths, value)
     names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + list(zip(widths[::2], widths[1::2], strict=True))[::-1]
+    pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + list(
+        zip(widths[::2], widths[1::2], strict=True)
+    )[::-1]
     return jnp.pad(x, pairs, mode=names[mode])
 
 
@@ -196,7 +223,9 @@ def movedim(x: Any, source: Any, destination: Any) -> Any:
 
 
 def same(x: Any, *_: Any, **__: Any) -> Any:
-    """The argument itself: copies, devices and memory layouts mean nothing here, dtypes are set by the interpreter."""
+    """The argument itself: copies, devices and memory layouts mean nothing here, dtypes are set
+    by the interpreter.
+    """
     return x
 
 

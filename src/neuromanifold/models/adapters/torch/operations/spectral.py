@@ -43,12 +43,18 @@ def transform_real(x: Any, dim: Sequence[int], normalisation: int, onesided: boo
 def transform_back(z: Any, dim: Sequence[int], normalisation: int, last: int) -> Any:
     """The inverse transform to real numbers, `last` of them on the last axis."""
     sizes = [*(z.shape[d] for d in dim[:-1]), last]
-    return _scaled(jnp.fft.irfftn(z, s=sizes, axes=tuple(dim), norm="forward"), normalisation, math.prod(sizes))
+    return _scaled(
+        jnp.fft.irfftn(z, s=sizes, axes=tuple(dim), norm="forward"), normalisation, math.prod(sizes)
+    )
 
 
 def transform(z: Any, dim: Sequence[int], normalisation: int, forward: bool) -> Any:
     """The Fourier transform or its inverse, neither with a factor of its own."""
-    y = jnp.fft.fftn(z, axes=tuple(dim)) if forward else jnp.fft.ifftn(z, axes=tuple(dim), norm="forward")
+    y = (
+        jnp.fft.fftn(z, axes=tuple(dim))
+        if forward
+        else jnp.fft.ifftn(z, axes=tuple(dim), norm="forward")
+    )
     return _scaled(y, normalisation, _count(z.shape, dim))
 
 
