@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import neuromanifold as nm
-from neuromanifold import papers
+import neuromanifold_papers as papers
 from neuromanifold.inspection import checkpoints
-from neuromanifold.report.ledger import write_ledger
+from neuromanifold_papers.ledger_page import write_ledger
 
 HOSTILE = (
     "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"' "

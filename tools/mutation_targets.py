@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+import neuromanifold_papers as papers
 from mutants import Mutant, mutants
-from neuromanifold import papers
-from neuromanifold.papers import Statement
+from neuromanifold_papers import Statement
 from reachable import Function, classes_of, functions
 
 FIRST, EVERY, DRAWS = 24, 12, 1
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def prefix(self) -> str:
-        return f"neuromanifold.papers.{self.statement.paper}.statements"
+        return f"neuromanifold_papers.{self.statement.paper}.statements"
 
     @cached_property
     def reached(self) -> list[Function]:

@@ -100,7 +100,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 def entries(paper: str) -> Iterator[tuple[Any, dict[str, Any], str]]:
     """Statement, record and verdict in words, of one paper."""
-    from neuromanifold.papers import errata, ledger
+    from neuromanifold_papers import errata, ledger
 
     recorded = ledger.recorded_verdicts()
     for statement in ledger.statements():
@@ -162,8 +162,8 @@ def claim_table(paper: str) -> str:
     """What the paper prints about its figures and tables beside what the recorded study
     measured, none left out.
     """
-    from neuromanifold.papers.recorded import read_claims
     from neuromanifold.report.terminal import in_words
+    from neuromanifold_papers.recorded import read_claims
 
     rows = ["| where | the paper says | measured | borne out | |", "|---|---|---|---|---|"]
     for claim in read_claims(paper):
@@ -181,7 +181,7 @@ def stacked(rows: list[str], kind: str) -> str:
 
 def tally_table() -> str:
     """How many statements of each paper have which verdict."""
-    from neuromanifold.papers.ledger import PAPERS
+    from neuromanifold_papers.ledger import PAPERS
 
     counts = {paper: Counter(verdict for *_, verdict in entries(paper)) for paper in PAPERS}
     kinds = sorted(

@@ -21,7 +21,7 @@ ROOMS = (
         "symmetry",
         "orbits",
     ),
-    *("functionspace", "bottleneck", "inspection", "papers", "report"),
+    *("functionspace", "bottleneck", "inspection", "report"),
 )
 MODULES = {
     "models.init": "init",
@@ -38,7 +38,8 @@ def exports(module: str) -> dict[str, str]:
     >>> exports("tangent")["ntk"]
     'neuromanifold.tangent.kernel.ntk.ntk'
     """
-    loaded = importlib.import_module(f"neuromanifold.{module}")
+    package = module if module == "neuromanifold_papers" else f"neuromanifold.{module}"
+    loaded = importlib.import_module(package)
     imported = _imported(loaded)
     names = getattr(loaded, "__all__", None) or _own(loaded)
     return {
@@ -79,7 +80,8 @@ def listing(module: str) -> str:
     """The reference of one module: every public name with its documentation, modules as links to
     their own pages.
     """
-    loaded = importlib.import_module(f"neuromanifold.{module}")
+    package = module if module == "neuromanifold_papers" else f"neuromanifold.{module}"
+    loaded = importlib.import_module(package)
     parts = [inspect.getdoc(loaded) or ""]
     for name, path in exports(module).items():
         if isinstance(getattr(loaded, name), ModuleType):

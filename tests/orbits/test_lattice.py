@@ -9,7 +9,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.orbits import invariant_leaf, invariant_leaves, leaf_count
-from neuromanifold.papers.invariant.partition import printed_sets
+from neuromanifold_papers.invariant.partition import printed_sets
 
 BELL, DOWLING, EVEN = (1, 2, 5, 15), (2, 6, 24, 116), (2, 7, 31, 164)
 

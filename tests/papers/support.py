@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from neuromanifold.papers import Statement, examine, recorded_verdicts, thinned
+from neuromanifold_papers import Statement, examine, recorded_verdicts, thinned
 from reachable import functions
 
 RECORDED = recorded_verdicts()
@@ -45,7 +45,7 @@ def plant(
     """
     right = getattr(module, name)
     monkeypatch.setattr(module, name, broken)
-    prefix = f"neuromanifold.papers.{statement.paper}"
+    prefix = f"neuromanifold_papers.{statement.paper}"
     listed = [
         statement.measure,
         *([statement.amended.measure] if statement.amended is not None else []),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from neuromanifold.papers import blocks as room
-from neuromanifold.papers.blocks import NOT_MEASURED, Block, run_blocks
-from neuromanifold.papers.output import Claim, read_data, read_record, save_data, write_record
+from neuromanifold_papers import blocks as room
+from neuromanifold_papers.blocks import NOT_MEASURED, Block, run_blocks
+from neuromanifold_papers.output import Claim, read_data, read_record, save_data, write_record
 
 
 def block(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax
 import pytest
 
-from neuromanifold.papers import (
+from neuromanifold_papers import (
     KINDS,
     Check,
     Control,

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import neuromanifold as nm
 from neuromanifold.cli import app
-from neuromanifold.papers import (
+from neuromanifold_papers import (
     KINDS,
     PAPERS,
     Evidence,
@@ -195,7 +195,7 @@ CONFIRMS = {"theorem13.py _kernel_13_exactly"}
 
 
 def test_a_bottleneck_case_without_checks_must_say_why() -> None:
-    from neuromanifold.papers.bottleneck.statements.cases import worst
+    from neuromanifold_papers.bottleneck.statements.cases import worst
 
     with pytest.raises(ValueError, match="`checks` is empty and `drops` too"):
         worst([], {})
@@ -293,9 +293,9 @@ def test_verdicts_are_written_as_they_are_read(tmp_path: Path) -> None:
 def test_verdicts_are_recorded_in_a_source_tree_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert source_folder() == Path(__file__).parents[2] / "src/neuromanifold/papers"
+    assert source_folder() == Path(__file__).parents[2] / "src/neuromanifold_papers"
     monkeypatch.setattr(
-        ledger, "files", lambda package: tmp_path / "lib" / "python" / "neuromanifold" / "papers"
+        ledger, "files", lambda package: tmp_path / "lib" / "python" / "neuromanifold_papers"
     )
     with pytest.raises(ValueError, match="is an installed package; clone the project"):
         source_folder()
@@ -336,7 +336,7 @@ def test_a_small_study_without_the_data_says_nothing_against_the_record() -> Non
 def test_an_edited_summary_is_noticed(tmp_path: Path) -> None:
     assert read_claims("complexity")
     path = tmp_path / "summary.json"
-    source = Path(__file__).parents[2] / "src/neuromanifold/papers/complexity/summary.json"
+    source = Path(__file__).parents[2] / "src/neuromanifold_papers/complexity/summary.json"
     content = json.loads(source.read_text(encoding="utf-8"))
     content["claims"][0]["borne_out"] = "edited"
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -375,7 +375,7 @@ def test_the_command_prints_a_line_a_summary_and_writes_the_pages(tmp_path: Path
 
 
 def test_a_verdict_that_differs_gives_exit_status_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from neuromanifold import papers
+    import neuromanifold_papers as papers
 
     other = {"bottleneck": {s.id: {"verdict": "holds"} for s in statements("bottleneck")}}
     monkeypatch.setattr(papers, "recorded_verdicts", lambda: other)

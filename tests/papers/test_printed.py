@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from neuromanifold.papers import (
+from neuromanifold_papers import (
     PAPERS,
     coverage,
     flaws,
@@ -62,7 +62,7 @@ def test_an_unknown_field_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_what_cannot_be_executed_is_counted_and_shown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from neuromanifold.report.ledger import render_ledger
+    from neuromanifold_papers.ledger_page import render_ledger
 
     text = (
         '["Def 1"]\nplace = "Sec 2"\nsays = "what a <network> is"\nnot_executable = "a '
@@ -71,7 +71,7 @@ def test_what_cannot_be_executed_is_counted_and_shown(
     (tmp_path / "claims.toml").write_text(text, encoding="utf-8")
     monkeypatch.setattr(printed, "files", lambda package: tmp_path)
     assert str(coverage("complexity")) == "1 printed claims listed: 0 executed, 1 not executable"
-    from neuromanifold.papers import examine
+    from neuromanifold_papers import examine
 
     evidence = examine(select("complexity", ["Ass 3.1"])[0], draws=0)
     page = render_ledger([evidence], ["holds"])

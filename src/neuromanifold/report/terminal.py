@@ -37,26 +37,6 @@ def print_inspection(inspection: Inspection) -> None:
         console.print(sentence, markup=False)
 
 
-def print_claims(summary: dict[str, Any]) -> None:
-    """The claims of a study, with what was measured."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(
-        title=f"{summary['paper']}, {summary['scale']} scale",
-        title_justify="left",
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    for column in ("figure", "claim", "measured", "borne out"):
-        table.add_column(column)
-    for claim in summary["claims"]:
-        table.add_row(
-            *(in_words(claim[name]) for name in ("figure", "claim", "measured", "borne_out"))
-        )
-    Console(highlight=False).print(table, markup=False)
-
-
 @contextlib.contextmanager
 def numbers(json: Path | None, *read: str | None) -> Generator[Callable[[Inspection], None]]:
     """A function that writes an inspection as JSON; where it goes to standard output (`-`), all

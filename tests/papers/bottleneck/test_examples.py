@@ -14,12 +14,12 @@ from neuromanifold.bottleneck import (
     two_point_bound,
 )
 from neuromanifold.bottleneck.passage import squared_norm
-from neuromanifold.papers.bottleneck.example20 import (
+from neuromanifold_papers.bottleneck.example20 import (
     example20,
     example20_excess,
     representation_lipschitz,
 )
-from neuromanifold.papers.bottleneck.summary_statistics import (
+from neuromanifold_papers.bottleneck.summary_statistics import (
     descent,
     summary_cost,
     summary_rates,

@@ -9,8 +9,8 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.bottleneck import balance_defect, bottleneck_frames, cost_expansion, norm_bound
-from neuromanifold.papers.bottleneck.family import DepthFamily
-from neuromanifold.papers.bottleneck.ridge import train_ridge
+from neuromanifold_papers.bottleneck.family import DepthFamily
+from neuromanifold_papers.bottleneck.ridge import train_ridge
 
 FAMILY = DepthFamily(input=3, width=6, output=2, depths=(2, 3, 5))
 OPTIONS = {"ridge": 0.01, "steps": 1200, "lr": 1e-2, "polish": 150}

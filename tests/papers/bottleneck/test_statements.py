@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from neuromanifold.papers import examine, reading
-from neuromanifold.papers.bottleneck.statements import (
+from neuromanifold_papers import examine, reading
+from neuromanifold_papers.bottleneck.statements import (
     STATEMENTS,
     cost,
     dynamics,
@@ -25,8 +25,8 @@ from neuromanifold.papers.bottleneck.statements import (
     ranks,
     second,
 )
-from neuromanifold.papers.bottleneck.statements.cases import chain, network
-from neuromanifold.papers.output import Claim, write_summary
+from neuromanifold_papers.bottleneck.statements.cases import chain, network
+from neuromanifold_papers.output import Claim, write_summary
 from papers.support import assert_recorded, plant, statement_name
 
 ROWS = (

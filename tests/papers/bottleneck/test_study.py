@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from neuromanifold.papers.bottleneck import depths, study
-from neuromanifold.papers.bottleneck.data import DescentTask, LatentTask
-from neuromanifold.papers.bottleneck.depths import DepthStudy
-from neuromanifold.papers.bottleneck.summary_statistics import summary_cost, summary_step
-from neuromanifold.papers.bottleneck.symmetry import SymmetryStudy
-from neuromanifold.papers.bottleneck.theory import TheoryStudy
+from neuromanifold_papers.bottleneck import depths, study
+from neuromanifold_papers.bottleneck.data import DescentTask, LatentTask
+from neuromanifold_papers.bottleneck.depths import DepthStudy
+from neuromanifold_papers.bottleneck.summary_statistics import summary_cost, summary_step
+from neuromanifold_papers.bottleneck.symmetry import SymmetryStudy
+from neuromanifold_papers.bottleneck.theory import TheoryStudy
 
 TINY = {
     1: DepthStudy(

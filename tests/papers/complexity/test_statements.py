@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.papers import Statement, StudyCases, examine, reading
-from neuromanifold.papers.check import Interval
-from neuromanifold.papers.complexity import statements as paper
-from neuromanifold.papers.complexity.statements import account as accounts
-from neuromanifold.papers.complexity.statements import (
+from neuromanifold.regions import dimension_bounds
+from neuromanifold_papers import Statement, StudyCases, examine, reading
+from neuromanifold_papers.check import Interval
+from neuromanifold_papers.complexity import statements as paper
+from neuromanifold_papers.complexity.statements import account as accounts
+from neuromanifold_papers.complexity.statements import (
     action,
     bounds,
     critical,
@@ -25,15 +26,14 @@ from neuromanifold.papers.complexity.statements import (
     regions,
     setup,
 )
-from neuromanifold.papers.complexity.statements.cases import (
+from neuromanifold_papers.complexity.statements.cases import (
     architectures,
     network,
     roughly,
     staged,
     statuses,
 )
-from neuromanifold.papers.output import Claim, write_summary
-from neuromanifold.regions import dimension_bounds
+from neuromanifold_papers.output import Claim, write_summary
 from papers.support import assert_recorded, plant, statement_name
 
 BY_ID = {statement.id: statement for statement in paper.STATEMENTS}

@@ -15,8 +15,8 @@ from scipy import stats
 import neuromanifold as nm
 from neuromanifold import data
 from neuromanifold.data.dataset import Dataset
-from neuromanifold.papers.complexity import claims, runs, study
-from neuromanifold.papers.complexity.statistics import (
+from neuromanifold_papers.complexity import claims, runs, study
+from neuromanifold_papers.complexity.statistics import (
     correlations,
     difference,
     increasing,

@@ -13,9 +13,9 @@ import pytest
 import neuromanifold as nm
 from cast import unchecked
 from neuromanifold.orbits import is_degenerate
-from neuromanifold.papers import Statement, examine
-from neuromanifold.papers.invariant import statements as paper
-from neuromanifold.papers.invariant.statements import (
+from neuromanifold_papers import Statement, examine
+from neuromanifold_papers.invariant import statements as paper
+from neuromanifold_papers.invariant.statements import (
     algebra,
     closures,
     connected,
@@ -29,7 +29,7 @@ from neuromanifold.papers.invariant.statements import (
     orbits,
     regularity,
 )
-from neuromanifold.papers.invariant.statements import cases as cast
+from neuromanifold_papers.invariant.statements import cases as cast
 from papers.support import assert_recorded, plant, statement_name
 
 BY_ID = {statement.id: statement for statement in paper.STATEMENTS}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cast import unchecked
-from neuromanifold.papers.invariant import closure, dynamics, findings, study
+from neuromanifold_papers.invariant import closure, dynamics, findings, study
 
 
 def test_closures_of_every_class_against_leaves(monkeypatch):

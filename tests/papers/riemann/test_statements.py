@@ -11,19 +11,19 @@ import pytest
 
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold.papers import examine, read_claims
-from neuromanifold.papers.output import claims_hash
-from neuromanifold.papers.riemann.statements import STATEMENTS
-from neuromanifold.papers.riemann.statements.cells import EXCEPTIONS, cells
-from neuromanifold.papers.riemann.statements.dense import generalised
-from neuromanifold.papers.riemann.statements.exact import along, differing, slope, symbols
-from neuromanifold.papers.riemann.statements.locus import complex_tuples, contained, tangent_spread
-from neuromanifold.papers.riemann.statements.omitted import (
+from neuromanifold_papers import examine, read_claims
+from neuromanifold_papers.output import claims_hash
+from neuromanifold_papers.riemann.statements import STATEMENTS
+from neuromanifold_papers.riemann.statements.cells import EXCEPTIONS, cells
+from neuromanifold_papers.riemann.statements.dense import generalised
+from neuromanifold_papers.riemann.statements.exact import along, differing, slope, symbols
+from neuromanifold_papers.riemann.statements.locus import complex_tuples, contained, tangent_spread
+from neuromanifold_papers.riemann.statements.omitted import (
     Layers,
     dropped_with_stride,
     stride_passed_on,
 )
-from neuromanifold.papers.riemann.statements.table import depends, hourglass
+from neuromanifold_papers.riemann.statements.table import depends, hourglass
 from papers.support import assert_recorded, plant, statement_name
 
 BY_ID = {statement.id: statement for statement in STATEMENTS}
@@ -107,7 +107,7 @@ def test_a_planted_error_changes_the_verdict(
     statement = BY_ID[id_]
     before = examine(statement, draws=2).kind
     assert before in ("holds", "no counterexample", "fails; true instead")
-    target = importlib.import_module(f"neuromanifold.papers.riemann.statements.{module}")
+    target = importlib.import_module(f"neuromanifold_papers.riemann.statements.{module}")
     plant(monkeypatch, statement, target, name, broken(getattr(target, name)))
     assert examine(statement, draws=2).kind != before
 

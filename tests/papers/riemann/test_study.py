@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from neuromanifold.papers.riemann import examples, findings, study, table
+from neuromanifold_papers.riemann import examples, findings, study, table
 
 
 def test_every_example_is_reproduced():

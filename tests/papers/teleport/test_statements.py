@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
-from neuromanifold.papers import examine, reading, seen_to_fail
-from neuromanifold.papers.output import Claim, write_summary
-from neuromanifold.papers.teleport.statements import (
+from neuromanifold_papers import examine, reading, seen_to_fail
+from neuromanifold_papers.output import Claim, write_summary
+from neuromanifold_papers.teleport.statements import (
     STATEMENTS,
     convex,
     descent,

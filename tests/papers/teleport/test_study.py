@@ -18,12 +18,12 @@ import pytest
 import neuromanifold as nm
 from neuromanifold.data import fashion
 from neuromanifold.models import losses
-from neuromanifold.papers.teleport import beyond, runs, study, training
-from neuromanifold.papers.teleport import data as image_data
-from neuromanifold.papers.teleport.statistics import halving_epoch, halving_time, log_slope, pearson
-from neuromanifold.papers.teleport.training import LOSSES, Images, Optimizer
 from neuromanifold.symmetry import HadamardGroup
 from neuromanifold.symmetry.conservation.scales import ScaleSearch
+from neuromanifold_papers.teleport import beyond, runs, study, training
+from neuromanifold_papers.teleport import data as image_data
+from neuromanifold_papers.teleport.statistics import halving_epoch, halving_time, log_slope, pearson
+from neuromanifold_papers.teleport.training import LOSSES, Images, Optimizer
 
 NET = nm.MLP((6, 5, 5, 3), bias=False, scaling="ntk")
 QUIET = lambda what, fraction: None  # noqa: E731
@@ -214,7 +214,7 @@ def test_the_launcher_needs_jax_and_numpy_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(image_data, "_fashion_bytes", lambda train, test: images)
     folder = tmp_path / "carry"
     image_data.carry(folder)
-    (tmp_path / "src").symlink_to(Path(image_data.__file__).parents[3])
+    (tmp_path / "src").symlink_to(Path(image_data.__file__).parents[2])
     heavy = [
         "equinox",
         "lineax",
@@ -231,7 +231,7 @@ def test_the_launcher_needs_jax_and_numpy_alone(tmp_path, monkeypatch):
         f"import sys, runpy; sys.argv = ['teleport.py', '--help']\n"
         f"try: runpy.run_path({str(folder / 'teleport.py')!r}, run_name='__main__')\n"
         f"except SystemExit: pass\n"
-        f"from neuromanifold.papers.teleport.data import load\n"
+        f"from neuromanifold_papers.teleport.data import load\n"
         f"assert load(40, 20).x.shape == (40, 784)\n"
         f"print(sorted(set(sys.modules) & set({heavy!r})))"
     )

@@ -183,7 +183,7 @@ def _refusal(error: Exception, torch: Any) -> str:
 
 def _place(error: Exception, library: Path) -> str:
     """The last line of the traceback that lies outside PyTorch and this package."""
-    here = Path(__file__).parents[2]
+    here = Path(__file__).parents[3]
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -1,0 +1,65 @@
+"""One folder per paper: its study and figures, its statements executed, their verdicts, its
+recorded summary.
+"""
+
+from neuromanifold_papers.check import Check, Drop, Interval, inside, outside
+from neuromanifold_papers.errata import errata_page, write_errata
+from neuromanifold_papers.evidence import KINDS, Dropped, Evidence, kind
+from neuromanifold_papers.examination import examine, seen_to_fail, thinned
+from neuromanifold_papers.ledger import (
+    PAPERS,
+    default_workers,
+    expected,
+    merge,
+    read_evidence,
+    recorded_verdicts,
+    select,
+    source_folder,
+    statements,
+    verify,
+    write_evidence,
+    write_verdicts,
+)
+from neuromanifold_papers.printed import Coverage, PrintedClaim, coverage, flaws, printed_claims
+from neuromanifold_papers.recorded import StudyCases, read_claims, reading
+from neuromanifold_papers.statement import NO_PROOF, Control, Statement
+
+__all__ = [
+    "KINDS",
+    "NO_PROOF",
+    "PAPERS",
+    "Check",
+    "Control",
+    "Coverage",
+    "Drop",
+    "Dropped",
+    "Evidence",
+    "Interval",
+    "PrintedClaim",
+    "Statement",
+    "StudyCases",
+    "coverage",
+    "default_workers",
+    "errata_page",
+    "examine",
+    "expected",
+    "flaws",
+    "inside",
+    "kind",
+    "merge",
+    "outside",
+    "printed_claims",
+    "read_claims",
+    "read_evidence",
+    "reading",
+    "recorded_verdicts",
+    "seen_to_fail",
+    "select",
+    "source_folder",
+    "statements",
+    "thinned",
+    "verify",
+    "write_errata",
+    "write_evidence",
+    "write_verdicts",
+]

@@ -1,0 +1,135 @@
+"""`bottleneck`, ranks: the identity on the circle, whose Rank_J and Rank_BN differ.
+[bottleneck, Sec. 3.1]
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from neuromanifold.bottleneck import jacobian_rank
+from neuromanifold.bottleneck.passage import passage
+from neuromanifold_papers.bottleneck.statements.cases import (
+    EPS,
+    SLOPES,
+    Case,
+    network,
+    outputs,
+    show,
+    statement,
+)
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.statement import Control
+
+_HALVINGS = 60
+_PLANE = network([np.eye(2)], np.ones((1, 2)))
+
+
+def circle_points(rng: np.random.Generator, draws: int) -> list[np.ndarray]:
+    """Rational points of the circle, those of small height and then random ones, all in one
+    case.
+    """
+    pairs = [(m, n) for m in range(1, 6) for n in range(m)] + rng.integers(
+        1, 50, size=(draws, 2)
+    ).tolist()
+    return [
+        np.array(
+            [((m * m - n * n) / (m * m + n * n), 2 * m * n / (m * m + n * n)) for m, n in pairs]
+        )
+    ]
+
+
+def circle_tangents(points: np.ndarray) -> np.ndarray:
+    """The tangent of the circle at each point, as a column."""
+    return np.stack([-points[:, 1], points[:, 0]], axis=1)[:, :, None]
+
+
+def measure_circle_tangents(
+    points: np.ndarray, tangents: Callable[[np.ndarray], np.ndarray] = circle_tangents
+) -> Check:
+    """The rank of the identity on the circle's tangents."""
+    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=tangents(points))
+    return Check(int(rank), 1, hypotheses={"points": "rational"}, cases=len(points))
+
+
+def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """Networks ℝ² → ℝ → ℝ²: the projection, then random ones."""
+    yield network([[[1.0, 0.0]], [[1.0], [0.0]]], np.zeros((1, 2)), slope=1.0, kind="projection")
+    for _ in range(draws):
+        w = int(rng.integers(1, 6))
+        widths = (2, w, 1, w, 2)
+        weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
+        biases = [rng.normal(size=len(W)) for W in weights]
+        yield network(
+            weights, np.zeros((1, 2)), slope=float(rng.choice(SLOPES)), biases=biases, kind="random"
+        )
+
+
+def measure_circle(case: Case) -> Check:
+    """The larger error at two opposite points that the first neuron of the narrowest layer does not
+    tell apart, found by bisection.
+
+    If that neuron is all there is, both are taken to one value, up to rounding, and one of them
+    misses by 1.
+    """
+    at = int(np.argmin(case.net.widths[1:])) + 1
+
+    def value(angle: float) -> float:
+        x = np.array([[math.cos(angle), math.sin(angle)], [-math.cos(angle), -math.sin(angle)]])
+        u = passage(case.net, case.params, x).preactivations[at - 1][:, 0]
+        return float(u[0] - u[1])
+
+    low, high = 0.0, math.pi
+    sign = math.copysign(1.0, value(low))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if value(middle) * sign > 0 else (low, middle)
+    x = np.array([[math.cos(low), math.sin(low)]])
+    pair = np.concatenate([x, -x])
+    error = float(np.linalg.norm(outputs(case.net, case.params, pair) - pair, axis=1).max())
+    return Check(error, 1.0, ">=", _rounding(case), {"network": case.kind, "slope": case.slope})
+
+
+def _rounding(case: Case) -> float:
+    """What rounding of the angle and in every layer can do to the output of points of size 1."""
+    parts = [
+        (np.linalg.norm(p.weight), 0.0 if p.bias is None else np.linalg.norm(p.bias))
+        for p in case.params
+    ]
+    return 64 * EPS * float(np.prod([1 + w + b for w, b in parts]))
+
+
+STATEMENTS = (
+    statement(
+        "ranks (circle, Rank_J)",
+        "ranks",
+        "the identity on the circle has Rank_J = 1",
+        method="exact",
+        cases=circle_points,
+        measure=measure_circle_tangents,
+        show=lambda points: f"{len(points)} rational points of the circle",
+        control=Control(
+            "the whole plane instead of the tangent",
+            case=lambda: np.array([[1.0, 0.0]]),
+            breaks={"tangents": lambda points: np.broadcast_to(np.eye(2), (len(points), 2, 2))},
+        ),
+    ),
+    statement(
+        "ranks (circle, Rank_BN)",
+        "ranks",
+        "no continuous f = h∘g through ℝ¹ is the identity on the circle: it misses some point by "
+        "1 at least; so "
+        "Rank_BN = 2",
+        method="float64",
+        cases=through_a_line,
+        measure=measure_circle,
+        show=show,
+        control=Control(
+            "inner dimension 2: the identity of the plane misses by 0", case=lambda: _PLANE
+        ),
+        proof="f = h∘g with g: circle → ℝ continuous. u(φ) = g(x(φ)) − g(−x(φ)) changes its sign "
+        "over half a turn, so g(x) = g(−x) at "
+        "some x, and |f(x) − x| + |f(x) + x| ≥ 2.",
+    ),
+)

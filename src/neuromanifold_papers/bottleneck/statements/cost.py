@@ -1,0 +1,247 @@
+"""`bottleneck`, linear maps: the cost and its expansion in the depth.   [bottleneck, Sec. 3]"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.bottleneck import (
+    balanced_factors,
+    cost_expansion,
+    log_plus,
+    pseudo_determinant,
+    representation_cost,
+)
+from neuromanifold.bottleneck.cost import CostExpansion
+from neuromanifold.models.init import Layer
+from neuromanifold_papers.bottleneck.statements.cases import (
+    EPS,
+    Case,
+    compare,
+    lattice,
+    network,
+    random_networks,
+    show,
+    statement,
+    worst,
+)
+from neuromanifold_papers.check import Check, inside
+from neuromanifold_papers.statement import Control
+
+RTOL = 1e-10
+
+
+Spectrum = tuple[tuple[float, ...], tuple[int, int], int, int]
+
+
+def linear_cost(s: np.ndarray, depth: int) -> float:
+    """L Σ s_i^{2/L}."""
+    return float(depth * np.sum(s ** (2 / depth)))
+
+
+def with_singular_values(s: Any, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """A matrix of that shape with these nonzero singular values, its singular vectors drawn from
+    the seed.
+    """
+    rng = np.random.default_rng(seed)
+    U, V = (np.linalg.qr(rng.normal(size=(n, n)))[0][:, : len(s)] for n in shape)
+    return (U * np.asarray(s)) @ V.T
+
+
+def spectra(rng: np.random.Generator, draws: int) -> Iterator[Spectrum]:
+    """(singular values, shape, seed, depth): every shape up to 3 and every rank, values below,
+    at and above 1.
+    """
+    for shape in ((m, n) for m in (1, 2, 3) for n in (1, 2, 3)):
+        for k in range(min(shape) + 1):
+            for s in itertools.combinations_with_replacement((0.5, 1.0, 3.0), k):
+                yield s, shape, 0, 1 + (len(s) + sum(shape)) % 5
+    for index in range(draws):
+        shape = tuple(int(n) for n in rng.integers(1, 6, size=2))
+        s = np.exp(rng.uniform(-2.3, 2.3, size=int(rng.integers(1, min(shape) + 1))))
+        yield tuple(s.tolist()), (shape[0], shape[1]), index, int(rng.integers(1, 40))
+
+
+def show_spectrum(case: Spectrum) -> str:
+    s, shape, seed, depth = case
+    return f"s, shape, seed, depth = {s}, {shape}, {seed}, {depth}"
+
+
+def _spectrum_hypotheses(case: Spectrum) -> dict[str, Any]:
+    s, shape, _, depth = case
+    return {"rank": len(s), "shape": str(shape), "depth": depth}
+
+
+def measure_minimiser(
+    case: Spectrum, factorise: Callable[[np.ndarray, int], Any] = balanced_factors
+) -> Check:
+    """The balanced factors multiply to A, and their norm is the closed form and the library's
+    cost.
+    """
+    s, shape, seed, depth = case
+    A = with_singular_values(s, shape, seed)
+    factors = [p.weight for p in factorise(A, depth)]
+    product = reduce(lambda a, W: W @ a, factors, np.eye(shape[1]))
+    norm, closed = sum(float(np.sum(W**2)) for W in factors), linear_cost(np.array(s), depth)
+    error = 64 * EPS * depth * (1 + closed)
+    return worst(
+        [
+            compare(
+                float(np.abs(product - A).max()), "=", 0.0, 64 * EPS * depth * max(s, default=1.0)
+            ),
+            compare(norm, "=", closed, error),
+            compare(representation_cost(A, depth), "=", closed, error),
+        ],
+        _spectrum_hypotheses(case),
+    )
+
+
+def factorisations(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """Linear networks: all with weights −1, 0, 1 on small shapes, then random and nearly
+    balanced ones.
+    """
+    yield from lattice(slopes=(1.0,))
+    yield from random_networks(rng, 4 * draws, slopes=(1.0,), biased=(False,))
+
+
+def measure_factorisation(
+    case: Case, least: Callable[[np.ndarray, int], float] = linear_cost
+) -> Check:
+    weights = [np.asarray(p.weight) for p in case.params]
+    A = reduce(lambda a, W: W @ a, weights, np.eye(case.net.widths[0]))
+    norm = sum(float(np.sum(W**2)) for W in weights)
+    cost = least(singular_values(A), len(weights))
+    return compare(
+        norm, ">=", cost, 64 * EPS * len(weights) * (1 + norm), hypotheses=case.hypotheses
+    )
+
+
+def singular_values(A: np.ndarray) -> np.ndarray:
+    s = np.linalg.svd(A, compute_uv=False)
+    return s[s > RTOL * s[0]]
+
+
+def expansion(A: np.ndarray, depth: int) -> float:
+    """L·rank A + 2 log|A|₊ + ‖log₊AᵀA‖²/(2L), as printed."""
+    log = log_plus(A.T @ A, rtol=RTOL)
+    rank = int(np.linalg.matrix_rank(A, tol=RTOL * np.linalg.norm(A)))
+    return (
+        depth * rank
+        + 2 * math.log(pseudo_determinant(A, rtol=RTOL))
+        + float(np.sum(log**2)) / (2 * depth)
+    )
+
+
+def third_order(s: np.ndarray, depth: int) -> float:
+    """Taylor's bound on the rest: (4/3) Σ |log s|³ max(1, s^{2/L}) / L²."""
+    return float(
+        4 / 3 * np.sum(np.abs(np.log(s)) ** 3 * np.maximum(1, s ** (2 / depth))) / depth**2
+    )
+
+
+def measure_expansion(
+    case: Spectrum, printed: Callable[[np.ndarray, int], float] = expansion
+) -> Check:
+    s, shape, seed, depth = case
+    A, values = with_singular_values(s, shape, seed), np.array(s)
+    rest = representation_cost(A, depth, rtol=RTOL) - printed(A, depth)
+    condition = float(values.max() / values.min()) ** 2 if s else 1.0
+    rounding = (
+        64 * EPS * (depth * (1 + len(s)) + condition) * (1 + float(np.sum(np.log(values) ** 2)))
+    )
+    return compare(
+        abs(rest), "<=", third_order(values, depth), rounding, hypotheses=_spectrum_hypotheses(case)
+    )
+
+
+def remainder(found: CostExpansion, depth: int) -> float:
+    """What the expansion leaves out."""
+    return found.remainder(depth)
+
+
+def measure_order(case: Spectrum, rest: Callable[[CostExpansion, int], float] = remainder) -> Check:
+    """log₂ of how much the rest shrinks when the depth doubles: at least 2, up to the next
+    term's share.
+    """
+    s, shape, seed, depth = case
+    found, L = cost_expansion(with_singular_values(s, shape, seed), rtol=RTOL), depth * 2**12
+    near, far = abs(rest(found, L)), abs(rest(found, 2 * L))
+    if far <= 1e-3 * EPS:
+        return Check(
+            2,
+            2,
+            hypotheses=_spectrum_hypotheses(case),
+            drops=inside("the remainder is below rounding"),
+        )
+    next_term = 2 / 3 * float(np.sum(np.log(np.array(s)) ** 4))
+    share = 4 * next_term / (abs(found.r3) * L) if abs(found.r3) > 1e-12 else 0.0
+    return Check(
+        math.log2(near / far), 2.0, ">=", min(1.0, share) + 64 * EPS, _spectrum_hypotheses(case)
+    )
+
+
+STATEMENTS = (
+    statement(
+        "linear",
+        "linear",
+        "no factorisation W_L⋯W_1 = A has Σ‖W_l‖² below L Σ s_i(A)^{2/L}",
+        method="float64",
+        cases=factorisations,
+        measure=measure_factorisation,
+        show=show,
+        control=Control(
+            "exponent 2/(L+1)",
+            case=lambda: network([np.diag([0.5, 0.1]) ** 0.25] * 4, np.eye(2), slope=1.0),
+            breaks={"least": lambda s, depth: depth / (depth + 1) * linear_cost(s, depth + 1)},
+        ),
+    ),
+    statement(
+        "linear (minimiser)",
+        "linear",
+        "the balanced factorisation attains R(A; L) = L Σ s_i(A)^{2/L}",
+        method="float64",
+        cases=spectra,
+        measure=measure_minimiser,
+        show=show_spectrum,
+        control=Control(
+            "unequal factors 4·1 of 4",
+            case=lambda: ((4.0,), (1, 1), 0, 2),
+            breaks={"factorise": lambda A, depth: (Layer(A), Layer(np.eye(1)))},
+        ),
+    ),
+    statement(
+        "expansion",
+        "expansion",
+        "R(A; L) = L·rank A + 2 log|A|₊ + ‖log₊AᵀA‖²/(2L) up to (4/3)Σ|log s|³max(1, s^{2/L})/L²",
+        method="float64",
+        cases=spectra,
+        measure=measure_expansion,
+        show=show_spectrum,
+        control=Control(
+            "‖log₊AᵀA‖²/L in the last term",
+            case=lambda: ((3.0,), (1, 1), 0, 64),
+            breaks={
+                "printed": lambda A, depth: expansion(A, depth) + math.log(9.0) ** 2 / (2 * depth)
+            },
+        ),
+    ),
+    statement(
+        "expansion (order)",
+        "expansion",
+        "the remainder of the expansion is O(L⁻²): it falls at least fourfold when the depth "
+        "doubles",
+        method="float64",
+        cases=spectra,
+        measure=measure_order,
+        show=show_spectrum,
+        narrower="where the remainder is above rounding",
+        control=Control(
+            "the expansion without its last term",
+            case=lambda: ((3.0,), (1, 1), 0, 1),
+            breaks={"rest": lambda found, depth: found.remainder(depth) + found.r2 / depth},
+        ),
+    ),
+)

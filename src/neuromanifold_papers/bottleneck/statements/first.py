@@ -1,0 +1,498 @@
+"""`bottleneck`, the first correction: Theorem 3 with its parts, and what its proof uses.
+[bottleneck, Thm 3, Thm 11]
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.bottleneck import linear_construction
+from neuromanifold.bottleneck.passage import passage, squared_norm
+from neuromanifold_papers.bottleneck.statements.cases import (
+    EPS,
+    Case,
+    biased_lattice,
+    compare,
+    lattice,
+    network,
+    nonnegative_frame,
+    outputs,
+    random_networks,
+    show,
+    worst,
+)
+from neuromanifold_papers.bottleneck.statements.cost import linear_cost
+from neuromanifold_papers.bottleneck.statements.ranks import (
+    added,
+    small_matrices,
+    small_rank,
+    squared_determinant,
+)
+from neuromanifold_papers.check import Check, outside
+
+KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
+
+
+def networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """Every small network, then random ones, of every slope in (−1, 1), with and without biases."""
+    yield from lattice()
+    yield from biased_lattice()
+    yield from random_networks(rng, 4 * draws)
+
+
+def first_bound(s: np.ndarray) -> float:
+    """2 log|J|₊."""
+    return 2 * float(np.sum(np.log(s)))
+
+
+def kept(J: np.ndarray) -> np.ndarray:
+    """The nonzero singular values."""
+    s = np.linalg.svd(J, compute_uv=False)
+    return s[s > max(J.shape) * EPS * s[0]]
+
+
+def measure_first(case: Case) -> Check:
+    """‖θ‖² − kL against 2 log|Jf(x)|₊ with k = rank Jf(x), at each point."""
+    norm, L = case.squared_norm, case.net.depth
+    spectra = [kept(J) for J in passage(case.net, case.params, case.x).jacobian()]
+    return worst(
+        (
+            compare(
+                norm - len(s) * L,
+                ">=",
+                first_bound(s),
+                64 * EPS * L * (1 + norm + abs(first_bound(s))),
+            )
+            for s in spectra
+        ),
+        case.hypotheses | {"rank": max(map(len, spectra))},
+    )
+
+
+def measure_finite(case: Case) -> Check:
+    """‖θ‖² against L‖Jf(x)‖^{2/L}_{2/L} at each point; singular values that are rounding are
+    left out, for s^{2/L} would not be small.
+    """
+    norm, L = case.squared_norm, case.net.depth
+    bounds = [linear_cost(kept(J), L) for J in passage(case.net, case.params, case.x).jacobian()]
+    rounding = 64 * EPS * L * (1 + norm)
+    return compare(
+        norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, comparisons=len(bounds)
+    )
+
+
+Pair = tuple[np.ndarray, np.ndarray] | None
+
+
+def matrix_pairs(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
+    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), then pairs that map orthants into
+    orthants, of every rank.
+    """
+    yield None
+    for index in range(4 * draws):
+        d = 2 + index % 3
+        k = int(rng.integers(1, d + 1))
+        yield _nonnegative(rng, d, k), _nonnegative(rng, d, k)
+
+
+def _nonnegative(rng: np.random.Generator, d: int, k: int) -> np.ndarray:
+    """Nonnegative of rank k, its row and column spaces spanned by nonnegative orthonormal
+    vectors.
+    """
+    if k == d:
+        return rng.uniform(size=(d, d)) + np.diag(rng.uniform(size=d))
+    return (
+        nonnegative_frame(rng, d, k) * np.exp(rng.normal(size=k)) @ nonnegative_frame(rng, d, k).T
+    )
+
+
+def composed_determinant(f: Any, g: Any) -> Any:
+    """The bound on |AB|₊ (on squares of them where both sides are exact): |A|₊|B|₊."""
+    return f * g
+
+
+Bound = Callable[[Any, Any], Any]
+
+
+def measure_composition(case: Pair, bound: Bound = composed_determinant) -> Check:
+    """2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree, with equality when A is
+    taken on the image of B alone.
+    """
+    if case is None:
+        A = small_matrices((0, 1, 2))
+        rank, square = small_rank(A), squared_determinant(A)
+        both = A[:, None] @ A[None]
+        agree = (rank[:, None] == rank[None]) & (small_rank(both) == rank[None])
+        excess = (squared_determinant(both) - bound(square[:, None], square[None]))[agree]
+        hypotheses = {"matrices": "all over 0, 1, 2"}
+        drops = outside("the ranks do not agree", parts=int((~agree).sum()))
+        return Check(
+            int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops
+        )
+    A, B = case
+    U = np.linalg.svd(B)[0][:, : len(kept(B))]
+    k, joined = len(kept(A)), kept(A @ B)
+    hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": k}
+    drops = outside("the ranks do not agree", when=len(joined) != k)
+    both, f, g, inner = (first_bound(s) for s in (joined, kept(A), kept(B), kept(A @ U)))
+    rounding = (
+        64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
+    )
+    return worst(
+        [
+            compare(both, "<=", math.log(bound(math.exp(f), math.exp(g))), rounding),
+            compare(both, "=", inner + g, rounding),
+        ],
+        hypotheses,
+        drops,
+    )
+
+
+Lemma = tuple[Fraction, Fraction, bool]
+
+
+def two_layer_cost(slope: Fraction, signed: bool) -> float:
+    """The least ‖θ‖² with which two layers can represent x ↦ slope·x: 2·slope on [0, 1], at
+    least 2√2·slope on [−1, 1].
+    """
+    return 2 * float(slope) * (math.sqrt(2) if signed else 1.0)
+
+
+def lemmas(rng: np.random.Generator, draws: int) -> Iterator[Lemma]:
+    """f = s·x and g = t·x in one layer each, on [0, 1] and on [−1, 1]."""
+    sizes = (Fraction(1), Fraction(1, 2), Fraction(2), Fraction(3))
+    for signed in (False, True):
+        for s, t in itertools.product(sizes, repeat=2):
+            yield s, t, signed
+
+
+def one_layer_costs(s: Fraction, t: Fraction) -> float:
+    """R(f; 1) + R(g; 1) = s² + t²."""
+    return float(s**2 + t**2)
+
+
+def measure_lemma(
+    case: Lemma, costs: Callable[[Fraction, Fraction], float] = one_layer_costs
+) -> Check:
+    s, t, signed = case
+    left, right = two_layer_cost(s * t, signed), costs(s, t)
+    return Check(
+        left,
+        right,
+        "<=",
+        8 * EPS * right,
+        {"domain": "[−1, 1]" if signed else "[0, 1]", "slopes": f"{s}, {t}"},
+    )
+
+
+def confirm_lemma(case: Lemma) -> Check:
+    """A linear programme: neurons of every direction (cos φ, sin φ), a free output bias, the
+    function wanted at five points.
+    """
+    from scipy.optimize import linprog
+
+    s, t, signed = case
+    x = np.linspace(-1.0 if signed else 0.0, 1.0, 5)
+    angle = np.arange(720) * np.pi / 360
+    features = np.maximum(np.cos(angle) * x[:, None] + np.sin(angle), 0)
+    bias = np.ones((5, 1))
+    equations = np.hstack([features, -features, bias, -bias])
+    weights = np.concatenate([np.full(1440, 2.0), np.zeros(2)])
+    found = linprog(weights, A_eq=equations, b_eq=float(s * t) * x, bounds=(0, None))
+    return Check(float(found.fun), float(s**2 + t**2), "<=", 1e-6)
+
+
+def stacked(f: Case, g: Case) -> Case:
+    """g, then a ReLU, then f."""
+    return network(
+        [p.weight for p in (*g.params, *f.params)],
+        g.x,
+        biases=[p.bias for p in (*g.params, *f.params)],
+        kind="stacked",
+    )
+
+
+def nonnegative_pairs(rng: np.random.Generator, draws: int) -> Iterator[tuple[Case, Case]]:
+    """Chains f and g with weights −1, 0, 1, then ReLU networks of every pair of depths up to 3,
+    g nonnegative on the sample.
+    """
+    for u, v, w in itertools.product((1.0, -1.0, 0.0), repeat=3):
+        g = network([[[u]], [[v]]], [[0.0], [1.0]], biases=[[0.0], [1.0]])
+        yield network([[[w]]], outputs(g.net, g.params, g.x), biases=[[0.0]]), g
+    for index in range(draws + 9):
+        depths = (1 + index % 3, 1 + index // 3 % 3)
+        g = _with_biases(
+            rng, (2, *rng.integers(1, 4, size=depths[1] - 1).tolist(), 3), rng.normal(size=(5, 2))
+        )
+        lift = np.maximum(0, -outputs(g.net, g.params, g.x).min(axis=0))
+        last = g.params[-1]
+        g = network(
+            [p.weight for p in g.params],
+            g.x,
+            biases=[*(p.bias for p in g.params[:-1]), last.bias + lift],
+        )
+        f = _with_biases(
+            rng,
+            (3, *rng.integers(1, 4, size=depths[0] - 1).tolist(), 2),
+            outputs(g.net, g.params, g.x),
+        )
+        yield f, g
+
+
+def _with_biases(rng: np.random.Generator, widths: tuple[int, ...], x: Any) -> Case:
+    weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
+    return network(weights, x, biases=[rng.normal(size=len(W)) for W in weights], kind="gaussian")
+
+
+def measure_stacked(case: tuple[Case, Case]) -> Check:
+    """The stacked network is f∘g on the sample, and its norm is the sum of both."""
+    f, g = case
+    both = stacked(f, g)
+    wanted = outputs(f.net, f.params, outputs(g.net, g.params, g.x))
+    missed = float(np.abs(outputs(both.net, both.params, g.x) - wanted).max())
+    return worst(
+        [
+            compare(
+                both.squared_norm,
+                "=",
+                f.squared_norm + g.squared_norm,
+                64 * EPS * (1 + both.squared_norm),
+            ),
+            compare(
+                missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)
+            ),
+        ],
+        {"depths": f"{f.net.depth} + {g.net.depth}"},
+    )
+
+
+def constant_cost(c: float) -> float:
+    """R⁽¹⁾ of the constant c on a domain that holds 0, for |c| ≤ 1: the output bias alone, c²."""
+    return c * c
+
+
+def sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """Pairs of constants whose sizes and sum are at most 1, smallest first, then pairs of
+    matrices whose ranks add.
+    """
+    sizes = (Fraction(0), Fraction(1, 2), Fraction(-1, 2), Fraction(1, 4), Fraction(-1))
+    yield from ((a, b) for a, b in itertools.product(sizes, repeat=2) if abs(a + b) <= 1)
+    yield from linear_sums(rng, draws)
+
+
+def linear_sums(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """All pairs of 2 × 2 matrices over 0, 1, 2 (`None`), a pair on two axes, then larger ones."""
+    yield None
+    yield np.diag([2.0, 0.0]), np.diag([0.0, 3.0])
+    for index in range(4 * draws):
+        d = 2 + index % 3
+        k = int(rng.integers(1, d))
+        yield _nonnegative(rng, d, k), _nonnegative(rng, d, int(rng.integers(1, d - k + 1)))
+
+
+def measure_sum(case: Any) -> Check:
+    """R⁽¹⁾(f + g) against R⁽¹⁾(f) + R⁽¹⁾(g): of constants, by the norm of explicit networks on
+    the right; of linear maps.
+    """
+    if case is None:
+        A = small_matrices((0, 1, 2))
+        rank, square, both = small_rank(A), squared_determinant(A), A[:, None] + A[None]
+        add = small_rank(both) == rank[:, None] + rank[None]
+        excess = (squared_determinant(both) - composed_determinant(square[:, None], square[None]))[
+            add
+        ]
+        hypotheses, drops = (
+            {"functions": "linear, all over 0, 1, 2"},
+            outside("the ranks do not add", parts=int((~add).sum())),
+        )
+        return Check(
+            int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops
+        )
+    if isinstance(case[0], Fraction):
+        nets = [
+            network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant")
+            for c in case
+        ]
+        assert all(
+            outputs(n.net, n.params, n.x).item() == float(c)
+            for n, c in zip(nets, case, strict=True)
+        )
+        left, right = constant_cost(float(sum(case))), sum(n.squared_norm for n in nets)
+        return Check(left, right, "<=", hypotheses={"functions": "constants"})
+    spectra = [kept(M) for M in (case[0] + case[1], *case)]
+    hypotheses = {"functions": "linear"}
+    drops = outside(
+        "the ranks do not add", when=len(spectra[0]) != len(spectra[1]) + len(spectra[2])
+    )
+    both, f, g = (first_bound(s) for s in spectra)
+    rounding = 64 * EPS * (1 + float(spectra[0][0] / spectra[0][-1]))
+    return compare(both, "<=", f + g, rounding, hypotheses=hypotheses, drops=drops)
+
+
+def confirm_constants(case: Any) -> Check:
+    """A dynamic programme: c = b + w·r with r the size of the layer below, whose own cost is
+    known, four layers deep.
+    """
+    grid = np.linspace(0, 1.5, 61)[1:]
+    below = grid**2
+
+    def best(c: float) -> float:
+        carried = np.linspace(0, c, 41)[1:, None] if c else np.zeros((1, 1))
+        return float(min(c * c, np.min((c - carried) ** 2 + (carried / grid) ** 2 + below)))
+
+    for _ in range(2):
+        below = np.array([best(c) for c in grid])
+    a, b = (abs(float(c)) for c in case)
+    return Check(best(abs(float(sum(case)))), best(a) + best(b), "<=", 1e-12)
+
+
+def without_biases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """Pairs of bias-free networks: all chains with weights −1, 0, 1, every depth up to 4 and
+    every slope; then linear maps.
+    """
+    yield from itertools.product(lattice(((1, 1, 1),), (0.0,)), repeat=2)
+    for index in range(draws + 8):
+        depth, slope = 2 + index % 3, float(rng.choice((0.0, 0.5, -0.5)))
+        x = rng.normal(size=(5, 2))
+        nets = []
+        for _ in range(2):
+            widths = (2, *rng.integers(1, 4, size=depth - 1).tolist(), 2)
+            nets.append(
+                network(
+                    [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)], x, slope=slope
+                )
+            )
+        yield tuple(nets)
+    yield from linear_sums(rng, draws)
+
+
+def measure_parallel(case: Any) -> Check:
+    """Both networks side by side are f + g on all inputs, and their norms add."""
+    if case is None or not isinstance(case[0], Case):
+        return measure_sum(case)
+    f, g = case
+    both = added(f, g)
+    wanted = outputs(f.net, f.params, f.x) + outputs(g.net, g.params, g.x)
+    missed = float(np.abs(outputs(both.net, both.params, f.x) - wanted).max())
+    rounding = 64 * EPS * (1 + both.squared_norm + float(np.abs(wanted).max()))
+    return worst(
+        [
+            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, rounding),
+            compare(missed, "=", 0.0, rounding),
+        ],
+        {"functions": "networks without biases", "slope": f.slope},
+    )
+
+
+Construction = tuple[np.ndarray, np.ndarray, int]
+
+
+def constructions(rng: np.random.Generator, draws: int) -> Iterator[Construction]:
+    """(A, generators of the cone Ω, L): scalars, then planes, then rotated copies, of full and
+    of smaller rank.
+    """
+    for s, L in itertools.product((2.0, 1.0, 0.5, 3.0), (3, 2, 10, 100)):
+        yield np.array([[s]]), np.ones((1, 1)), L
+    for A in small_matrices((0, 1, 2))[:: max(1, 81 // 27)]:
+        if A.any():
+            yield A.astype(float), np.eye(2), 10
+    for index in range(draws):
+        d = 2 + index % 2
+        A = _nonnegative(rng, 2, 1 + index % 2)
+        outer, inner = (np.linalg.qr(rng.normal(size=(d, d)))[0][:, :2] for _ in range(2))
+        yield outer @ A @ inner.T, inner.T, int(rng.integers(2, 60))
+
+
+def construction_rate(s: np.ndarray, depth: int) -> float:
+    """2 log|A|₊ + Σ (s − 1/s)²/L: what a left Riemann sum of dκ/κ from 1 to s² cannot exceed."""
+    return first_bound(s) + float(np.sum((s - 1 / s) ** 2)) / depth
+
+
+Rate = Callable[[np.ndarray, int], float]
+
+
+def measure_construction(case: Construction, rate: Rate = construction_rate) -> Check:
+    """The network of the proof equals x ↦ Ax on the cone, and ‖θ‖² − kL lies between 2 log|A|₊
+    and the rate.
+    """
+    A, points, depth = case
+    net, params = linear_construction(A, points, depth)
+    x = np.random.default_rng(0).uniform(size=(8, len(points))) @ points
+    s = kept(A)
+    missed = float(np.abs(outputs(net, params, x) - x @ A.T).max())
+    excess = squared_norm(net, params) - len(s) * depth
+    rounding = 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
+    return worst(
+        [
+            compare(missed, "=", 0.0, rounding),
+            compare(excess, "<=", rate(s, depth), rounding),
+            compare(excess, ">=", first_bound(s), rounding),
+        ],
+        {"shape": str(A.shape), "rank": len(s), "depth": depth},
+    )
+
+
+def printed_weights(layer: int, depth: int) -> tuple[Fraction, Fraction]:
+    """The weights of P and AᵀA in the kernel of a layer, as printed: l/L and 1 − l/L."""
+    return Fraction(layer, depth), 1 - Fraction(layer, depth)
+
+
+def exchanged_weights(layer: int, depth: int) -> tuple[Fraction, Fraction]:
+    """The weights that begin at the input: 1 − l/L and l/L."""
+    return 1 - Fraction(layer, depth), Fraction(layer, depth)
+
+
+def interpolation_norm(A: np.ndarray, depth: int, weights: Any) -> float:
+    """Σ_l ‖B_lB_{l-1}⁺‖² = Σ_l tr K_lK_{l-1}⁺ with K_0 = P, K_L = AᵀA and the interpolation
+    between them.
+    """
+    P, G = np.linalg.pinv(A) @ A, A.T @ A
+    inside = [float(p) * P + float(q) * G for p, q in (weights(l, depth) for l in range(1, depth))]
+    kernels = [P, *inside, G]
+    return sum(
+        float(np.trace(b @ np.linalg.pinv(a, rcond=1e-12))) for a, b in itertools.pairwise(kernels)
+    )
+
+
+def measure_interpolation(
+    case: Construction, weights: Any, rate: Rate = construction_rate
+) -> Check:
+    A, _, depth = case
+    s = kept(A)
+    excess = interpolation_norm(A, depth, weights) - len(s) * depth
+    rounding = 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
+    hypotheses = {"shape": str(A.shape), "rank": len(s), "depth": depth}
+    return compare(excess, "<=", rate(s, depth), rounding, hypotheses=hypotheses)
+
+
+def confirm_interpolation(case: Construction) -> Check:
+    """The same for a scalar in fractions: Σ κ_l/κ_{l-1} with κ_l = p + q·s²."""
+    A, _, depth = case
+    square = Fraction(A.item()) ** 2
+    kappa = [
+        Fraction(1),
+        *(p + q * square for p, q in (printed_weights(l, depth) for l in range(1, depth))),
+        square,
+    ]
+    excess = sum(b / a for a, b in itertools.pairwise(kappa)) - depth
+    return Check(excess, construction_rate(np.array([abs(A.item())]), depth), "<=", 8 * EPS)
+
+
+def show_matrices(case: Any) -> str:
+    if case is None:
+        return "every pair of 2 × 2 matrices over 0, 1, 2"
+    if isinstance(case[0], Case):
+        return f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+    if isinstance(case[0], Fraction):
+        return f"from fractions import Fraction\nc = Fraction('{case[0]}'), Fraction('{case[1]}')"
+    return f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
+
+
+def show_construction(case: Construction) -> str:
+    """A, the generators of Ω and the depth."""
+    A, points, depth = case
+    return f"A, points, depth = np.array({A.tolist()}), np.array({points.tolist()}), {depth}"

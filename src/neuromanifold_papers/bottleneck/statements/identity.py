@@ -1,0 +1,399 @@
+"""`bottleneck`, the identity on a domain, and two points: P 5 and P 13.
+[bottleneck, Sec. 3.3, App. A.2]
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.bottleneck import balance, linear_construction
+from neuromanifold.bottleneck.passage import passage, squared_norm
+from neuromanifold_papers.bottleneck.statements.cases import (
+    EPS,
+    Case,
+    compare,
+    lattice,
+    network,
+    outputs,
+    random_networks,
+    show,
+    statement,
+    worst,
+)
+from neuromanifold_papers.bottleneck.statements.cost import (
+    linear_cost,
+)
+from neuromanifold_papers.bottleneck.statements.first import first_bound, kept
+from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.statement import Control
+
+Domain = tuple[np.ndarray, int]
+
+
+def planar_domains(rng: np.random.Generator, draws: int) -> Iterator[Domain]:
+    """(generators of a planar completely positive cone, depth): rays, acute and right angles, in
+    up to four dimensions.
+    """
+    for d, angle, depth in itertools.product(
+        (2, 3), (0.0, 0.3, math.pi / 4, math.pi / 2), (2, 3, 9)
+    ):
+        yield (
+            np.eye(d)[:1] * math.cos(angle) + np.eye(d)[:2] * np.array([[0.0], [math.sin(angle)]]),
+            depth,
+        )
+    for _ in range(draws):
+        frame = np.linalg.qr(rng.normal(size=(int(rng.integers(2, 5)), 2)))[0]
+        yield rng.uniform(size=(int(rng.integers(1, 4)), 2)) @ frame.T, int(rng.integers(2, 30))
+
+
+def measure_planar(case: Domain, build: Callable[..., Any] = linear_construction) -> Check:
+    """The construction for P = the projection onto the span is the identity on Ω and costs kL."""
+    points, depth = case
+    _, s, Vt = np.linalg.svd(points, full_matrices=False)
+    k = int(np.sum(s > 1e-12 * s[0]))
+    P = Vt[:k].T @ Vt[:k]
+    net, params = build(P, points, depth)
+    missed = float(np.abs(outputs(net, params, points) - points).max())
+    excess = squared_norm(net, params) - k * depth
+    rounding = 256 * EPS * depth * k
+    return worst(
+        [compare(missed, "=", 0.0, rounding), compare(excess, "=", 0.0, rounding)],
+        {"k": k, "depth": depth},
+    )
+
+
+def signed_gap(radius: float, slope: float) -> float:
+    """What R⁽¹⁾ of the identity on [−r, r] exceeds: log min{1 + r², 2/(1 + a²)}, the least of
+    `first_layer_excess`.
+    """
+    return math.log(min(1 + radius**2, 2 / (1 + slope**2)))
+
+
+def first_layer_excess(w: np.ndarray, b: np.ndarray, radius: float, slope: float) -> float:
+    """‖W_1‖² + ‖b_1‖² − 1 − log of the mean of ‖D_1W_1‖² over both ends of [−r, r], from inside:
+    what any network must spend.
+    """
+    ends = [np.where(w * end * (1 - 1e-12) + b > 0, 1.0, slope) * w for end in (radius, -radius)]
+    mean = sum(float(v @ v) for v in ends) / 2
+    return float(w @ w + b @ b) - 1 - (math.log(mean) if mean > 0 else -math.inf)
+
+
+def bent_gap(angle: float) -> float:
+    """What R⁽¹⁾ of the identity on two segments at that angle exceeds: 2 log(cos φ/2 + sin φ/2),
+    the least of `last_layer_excess`.
+    """
+    return 2 * math.log(math.cos(angle / 2) + math.sin(angle / 2))
+
+
+def last_layer_excess(tangents: np.ndarray, ends: np.ndarray) -> float:
+    """‖W_L‖² − 1 + Σ log‖v_i‖²/2 with the least W_L that takes the tangents v_i of both segments
+    to their directions (in rows).
+    """
+    W = np.linalg.pinv(tangents) @ ends
+    return float(np.sum(W**2)) - 1 + float(np.sum(np.log(np.sum(tangents**2, axis=1)))) / 2
+
+
+Identity = tuple[str, float, float, int, float]
+
+
+def unplanar_domains(rng: np.random.Generator, draws: int) -> Iterator[Identity]:
+    """(domain, size, slope, depth, first weight): [−r, r], planar but of both signs, and two
+    segments at an angle, not planar.
+    """
+    for r, slope, depth in itertools.product((1.0, 0.5, 2.0), (0.0, 0.5, -0.5), (2, 6, 20)):
+        yield "signed", r, slope, depth, 0.7
+    for angle, depth in itertools.product((math.pi / 2, 0.3, 2.8), (3, 8, 20)):
+        yield "bent", angle, 0.0, depth, 0.7
+    for index in range(draws):
+        weight, depth = float(np.exp(0.5 * rng.normal())), int(rng.integers(3, 20))
+        if index % 2:
+            yield "signed", float(rng.uniform(0.1, 3)), float(rng.uniform(-1, 1)), depth, weight
+        else:
+            yield "bent", float(rng.uniform(0.1, 3.0)), 0.0, depth, weight
+
+
+def identity_on(case: Identity) -> Case:
+    """A network that is the identity on the domain: shifted onto one positive line, carried, and
+    taken apart in the last layers.
+    """
+    domain, size, slope, depth, first = case
+    if domain == "signed":
+        hidden = first ** (-1 / max(1, depth - 2))
+        middle = [np.array([[hidden]])] * (depth - 2)
+        last = 1 / (first * hidden ** (depth - 2))
+        weights = [np.array([[first]]), *middle, np.array([[last]])]
+        biases = [np.array([first * size]), *[np.zeros(1)] * (depth - 2), np.array([-size])]
+        return network(weights, [[size], [-size], [size / 3], [0.0]], slope=slope, biases=biases)
+    ends = _directions(size)
+    functional = np.linalg.solve(ends, np.array([1.0, -1.0]))
+    weights = [
+        first * functional[None],
+        *[np.ones((1, 1))] * (depth - 3),
+        np.array([[1.0], [-1.0]]) / first,
+        ends.T,
+    ]
+    biases = [np.array([first]), *[np.zeros(1)] * (depth - 3), np.array([-1.0, 1.0]), np.zeros(2)]
+    x = np.concatenate([t * ends for t in (1.0, 0.5, 0.0)])
+    found = network(weights, x, biases=biases)
+    return replace(found, params=balance(found.net, found.params))
+
+
+def _directions(angle: float) -> np.ndarray:
+    """Unit vectors at that angle, in rows."""
+    return np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
+
+
+def layers_of(case: Identity) -> tuple[list[float], list[float]]:
+    """What first (or last) layers spend: the two (or one) that attain the least, and all of two
+    neurons over −1, 0, 1 and random ones.
+    """
+    domain, size, slope, depth, first = case
+    rng = np.random.default_rng([depth, round(1e6 * size), round(1e6 * first)])
+    if domain == "signed":
+        best = [(1 / math.sqrt(1 + size**2), size / math.sqrt(1 + size**2)), (1.0, 0.0)]
+        drawn = [*itertools.product((-1.0, 0.0, 1.0), repeat=4), *rng.normal(size=(32, 4))]
+        pairs = [(np.array(d[:2]), np.array(d[2:])) for d in drawn if any(d[:2])]
+        attained = [first_layer_excess(np.array([w]), np.array([b]), size, slope) for w, b in best]
+        return attained, [first_layer_excess(w, b, size, slope) for w, b in pairs]
+    inner = (
+        math.acos((1 - math.sin(size)) / math.cos(size))
+        if abs(math.cos(size)) > 1e-9
+        else math.pi / 2
+    )
+    length = math.sqrt(1 + math.sin(size))
+    drawn = [*itertools.product((-1.0, 0.0, 1.0), repeat=4), *rng.normal(size=(32, 4))]
+    frames = [V for V in (np.reshape(d, (2, 2)) for d in drawn) if abs(np.linalg.det(V)) > 1e-9]
+    ends = _directions(size)
+    return [last_layer_excess(length * _directions(inner), ends)], [
+        last_layer_excess(V, ends) for V in frames
+    ]
+
+
+def measure_gap(case: Identity, build: Callable[[Identity], Case] = identity_on) -> Check:
+    """What the network for the identity spends beyond L, against the gap; the gap is positive
+    and the least that a layer must spend.
+    """
+    built = build(case)
+    missed = float(np.abs(outputs(built.net, built.params, built.x) - built.x).max())
+    gap = signed_gap(case[1], case[2]) if case[0] == "signed" else bent_gap(case[1])
+    rounding = 256 * EPS * built.squared_norm
+    hypotheses = {"domain": case[0], "slope": round(case[2], 2), "depth": case[3]}
+    attained, others = layers_of(case)
+    return worst(
+        [
+            compare(missed, "=", 0.0, 256 * EPS * built.squared_norm**2),
+            compare(built.squared_norm - built.net.depth, ">=", gap, rounding),
+            compare(gap, ">=", 1e-3, 0.0),
+            compare(min(attained), "=", gap, 1e-9),
+            compare(min(others), ">=", gap, 1e-9),
+        ],
+        hypotheses,
+    )
+
+
+def relu_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    """ReLU networks: every small one, then random ones; |x|, which attains the bound, first."""
+    yield _ABSOLUTE
+    yield from lattice(slopes=(0.0,))
+    yield from random_networks(rng, 3 * draws, slopes=(0.0,))
+
+
+def change_term(nuclear: float, squared_lipschitz: float) -> float:
+    """C⁻²‖Jf(x) − Jf(y)‖_*; nothing where no path leads through a hidden layer."""
+    return nuclear / squared_lipschitz if squared_lipschitz > 0 else 0.0
+
+
+def _pairs(case: Case) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    """Jf(x), Jf(y) and max_l ‖Jα_{l-1}(x)‖‖J(α̃_{l+1} → f)(y)‖, at most C², for all ordered
+    pairs of points.
+    """
+    through = passage(case.net, case.params, case.x)
+    J = through.jacobian()
+    before = [np.linalg.norm(A, ord=2, axis=(1, 2)) for A in through.forward_jacobians()][
+        : through.depth - 1
+    ]
+    after = [np.linalg.norm(B, ord=2, axis=(1, 2)) for B in through.backward_jacobians()][1:]
+    for i, j in itertools.permutations(range(len(J)), 2):
+        yield (
+            J[i],
+            J[j],
+            float(max((a[i] * b[j] for a, b in zip(before, after, strict=True)), default=0.0)),
+        )
+
+
+BENT_DEPTH, BENT_SLOPE = 40, 0.1
+
+
+def bent_plane(depth: int = BENT_DEPTH, slope: float = BENT_SLOPE) -> Case:
+    """f = (x₁, ε relu x₂), every weight diag(1, ε^{1/L}), on both sides of x₂ = 0: 1-Lipschitz
+    throughout, of cost L + Lε^{2/L}.
+    """
+    return network([np.diag([1.0, slope ** (1 / depth)])] * depth, [[0.5, 0.5], [0.5, -0.5]])
+
+
+def _bent_by_hand(case: Case) -> Check:
+    """R⁽¹⁾(f) ≤ lim L(ε^{2/L} − 1) = 2 log ε, against log ε + log 1 + ε."""
+    return Check(2 * math.log(BENT_SLOPE), math.log(BENT_SLOPE) + BENT_SLOPE, ">=")
+
+
+def bent_first(rng: np.random.Generator, draws: int) -> Iterator[Case]:
+    yield bent_plane()
+    yield from relu_networks(rng, draws)
+
+
+def measure_two_points(
+    case: Case,
+    *,
+    finite: bool = False,
+    any_rank: bool = False,
+    term: Callable[[float, float], float] = change_term,
+) -> Check:
+    """‖θ‖² − kL against log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*, or its form at finite
+    depth.
+
+    k is the larger of both ranks; pairs of unequal rank only where `any_rank` says so.
+    """
+    norm, L, checks, unequal = case.squared_norm, case.net.depth, [], 0
+    for Jx, Jy, C in _pairs(case):
+        sx, sy = kept(Jx), kept(Jy)
+        change = term(float(np.linalg.norm(Jx - Jy, ord="nuc")), C)
+        if finite:
+            left, right = norm, (linear_cost(sx, L) + linear_cost(sy, L)) / 2 + change
+        elif any_rank or len(sx) == len(sy):
+            left, right = (
+                norm - max(len(sx), len(sy)) * L,
+                (first_bound(sx) + first_bound(sy)) / 2 + change,
+            )
+        else:
+            unequal += 1
+            continue
+        checks.append(compare(left, ">=", right, 64 * EPS * L * (1 + norm + abs(right))))
+    drops = outside("rank Jf(x) ≠ rank Jf(y)", parts=unequal) + outside(
+        "one point: no pair", when=len(case.x) < 2
+    )
+    return worst(checks, case.hypotheses, drops)
+
+
+_ABSOLUTE = network([[[1.0], [-1.0]], [[1.0, 1.0]]], [[1.0], [-1.0]])
+
+
+def _positive_segment(case: Identity) -> Case:
+    """The identity on [0, 1], which costs no more than L."""
+    return network([[[1.0]]] * case[3], [[1.0], [0.5]])
+
+
+def _signed_identity(P: np.ndarray, points: np.ndarray, depth: int) -> Any:
+    """The identity on [−1, 1]."""
+    built = identity_on(("signed", 1.0, 0.0, depth, 0.7))
+    return built.net, built.params
+
+
+_TWICE = Control(
+    "twice the last term, at |x|",
+    case=lambda: _ABSOLUTE,
+    breaks={"term": lambda nuclear, squared: 2 * change_term(nuclear, squared)},
+)
+
+STATEMENTS = (
+    statement(
+        "P 5 (if)",
+        "P 5",
+        "R⁽¹⁾(id; Ω) = 0 when Ω is k-planar and completely positive: networks of every depth cost "
+        "exactly kL",
+        method="float64",
+        cases=planar_domains,
+        measure=measure_planar,
+        show=lambda case: f"points, depth = np.array({case[0].tolist()}), {case[1]}",
+        narrower="k = 1 and 2, where complete positivity is decided exactly",
+        constructive="‖θ‖² of explicit networks stands for R(id; Ω, L), which Theorem 3 bounds "
+        "from below by kL",
+        control=Control(
+            "[−1, 1], not completely positive",
+            case=lambda: (np.array([[1.0], [-1.0]]), 6),
+            breaks={"build": _signed_identity},
+        ),
+    ),
+    statement(
+        "P 5 (only if)",
+        "P 5",
+        "R⁽¹⁾(id; Ω) > 0 when Ω is not k-planar or not completely positive",
+        method="float64",
+        cases=unplanar_domains,
+        measure=measure_gap,
+        show=repr,
+        narrower="k = 1: [−r, r] with slopes in (−1, 1), and two segments at an angle; the "
+        "positive lower bound has a proof and is "
+        "checked as the least that a first or last layer spends; in general the print is not "
+        "checked",
+        constructive="‖θ‖² − L of explicit networks stands for R⁽¹⁾(id; Ω), above a proved lower "
+        "bound",
+        proof="Jf = 1 at both ends ±r. By Thm 3 the layers after the first spend −log‖D_1W_1‖² at "
+        "least beyond L − 1, at either end, so "
+        "‖θ‖² − L ≥ ‖W_1‖² + ‖b_1‖² − 1 − log M, M the mean of ‖D_1W_1‖² over both ends. A neuron "
+        "open at both ends has |b| ≥ r|w|, any "
+        "other one slope a at one end: ‖W_1‖² + ‖b_1‖² ≥ qM with q = min{1 + r², 2/(1 + a²)}, and "
+        "qM − 1 − log M ≥ log q. Two segments "
+        "along e_1, e_2 at the angle φ: let v_i be the tangents of α_{L−1}, so W_Lv_i = e_i; as "
+        "before ‖θ‖² − L ≥ ‖W_L‖² − 1 + (log‖v_1‖² "
+        "+ log‖v_2‖²)/2, and with d the cosine between the v_i and t² = ‖v_1‖‖v_2‖ it is at least "
+        "2(1 − d cos φ)/((1 − d²)t²) − 1 + log "
+        "t² ≥ log(1 + sin φ) = 2 log(cos φ/2 + sin φ/2).",
+        control=Control(
+            "a planar completely positive segment costs no more than L",
+            case=lambda: ("signed", 1.0, 0.0, 9, 0.7),
+            breaks={"build": _positive_segment},
+        ),
+    ),
+    statement(
+        "P 13",
+        "P 13",
+        "ReLU, C-uniformly Lipschitz: R⁽¹⁾(f) ≥ log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*",
+        method="float64",
+        cases=bent_first,
+        measure=lambda case, term=change_term: measure_two_points(case, any_rank=True, term=term),
+        show=show,
+        constructive="‖θ‖² − kL of the network at hand stands for R⁽¹⁾(f), which it bounds from "
+        "above: a failure is one of R⁽¹⁾",
+        control=_TWICE,
+        confirm=_bent_by_hand,
+        route="limits by hand",
+        worked="""
+f = (x₁, ε relu x₂) on [0, 1] × [−1, 1], ε = 0.1, every weight matrix diag(1, ε^{1/L}): R⁽⁰⁾ = 2, all representations are
+1-Lipschitz, so C = 1. The cost is L + Lε^{2/L}, so R⁽¹⁾(f) ≤ 2 log ε = −4.61. At x with x₂ > 0 and y with y₂ < 0, |Jf(x)|₊ = ε and
+|Jf(y)|₊ = 1, and the difference has nuclear norm ε: the print demands R⁽¹⁾(f) ≥ log ε + 0 + ε = −2.20. At y the rank is 1 < R⁽⁰⁾, and
+L‖Jf(y)‖ is L, not 2L: the proof subtracts R⁽⁰⁾L from it.
+""",
+        amended=statement(
+            "P 13, amended",
+            "P 13",
+            "the same, where rank Jf(x) = rank Jf(y) = R⁽⁰⁾(f)",
+            method="float64",
+            cases=relu_networks,
+            measure=measure_two_points,
+            show=show,
+            narrower="k = rank Jf(x) = rank Jf(y) stands for R⁽⁰⁾(f)",
+            constructive="‖θ‖² − kL of the network at hand stands for R⁽¹⁾(f)",
+            control=_TWICE,
+            proof="The paper's own at finite depth; there L‖Jf(x)‖^{2/L}_{2/L} − R⁽⁰⁾L → 2 "
+            "log|Jf(x)|₊ needs rank Jf(x) = R⁽⁰⁾(f), "
+            "and likewise at y.",
+        ),
+    ),
+    statement(
+        "P 13 (finite depth)",
+        "P 13",
+        "‖θ‖² ≥ ½L‖Jf(x)‖^{2/L}_{2/L} + ½L‖Jf(y)‖^{2/L}_{2/L} + C⁻²‖Jf(x) − Jf(y)‖_*",
+        method="float64",
+        cases=relu_networks,
+        measure=lambda case: measure_two_points(case, finite=True),
+        show=show,
+        control=Control(
+            "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
+            case=lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0),
+        ),
+    ),
+)

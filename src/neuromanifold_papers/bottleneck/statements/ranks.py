@@ -1,0 +1,465 @@
+"""`bottleneck`, ranks: the inequalities of R⁽⁰⁾.   [bottleneck, Sec. 3.1]"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.bottleneck import representation_cost
+from neuromanifold.bottleneck.passage import passage
+from neuromanifold_papers.bottleneck.statements.cases import (
+    EPS,
+    SLOPES,
+    Case,
+    compare,
+    network,
+    outputs,
+    show,
+    statement,
+    worst,
+)
+from neuromanifold_papers.bottleneck.statements.cost import (
+    RTOL,
+    Spectrum,
+    linear_cost,
+    show_spectrum,
+    singular_values,
+    spectra,
+    with_singular_values,
+)
+from neuromanifold_papers.check import Check, inside
+from neuromanifold_papers.statement import Control
+
+# Far enough that R/L differs from its limit by less than rounding.
+_INFINITE_DEPTH = 2**60
+
+
+def deepened(case: Case, extra: int) -> Case:
+    """The same function on the sample with `extra` layers more, which carry the narrowest
+    representation, shifted to be positive.
+    """
+    through = passage(case.net, case.params, case.x)
+    at = int(np.argmin(case.net.widths))
+    here = [*through.activations, through.preactivations[-1]][at]
+    k, shift = here.shape[1], np.full(here.shape[1], float(np.abs(here).max()) + 1.0)
+    weights = [np.asarray(p.weight) for p in case.params]
+    biases = [
+        np.zeros(len(W)) if p.bias is None else np.asarray(p.bias)
+        for W, p in zip(weights, case.params, strict=True)
+    ]
+    same, none = np.eye(k), np.zeros(k)
+    if at == len(weights):
+        weights, biases = (
+            [*weights, *[same] * extra],
+            [*biases[:-1], biases[-1] + shift, *[none] * (extra - 1), -shift],
+        )
+    else:
+        back = biases[at] - weights[at] @ shift
+        weights = [*weights[:at], *[same] * extra, *weights[at:]]
+        biases = [*biases[:at], shift, *[none] * (extra - 1), back, *biases[at + 1 :]]
+    return network(weights, case.x, slope=case.slope, biases=biases, kind=case.kind)
+
+
+def cost_per_layer(case: Case) -> tuple[float, float]:
+    """What a further layer costs in the long run, and by how much the deepened networks miss the
+    function.
+    """
+    short, long = deepened(case, 4), deepened(case, 12)
+    before = outputs(case.net, case.params, case.x)
+    missed = max(float(np.abs(outputs(d.net, d.params, d.x) - before).max()) for d in (short, long))
+    return (long.squared_norm - short.squared_norm) / 8, missed / (1 + float(np.abs(before).max()))
+
+
+def integer_networks(
+    rng: np.random.Generator, draws: int, slopes: tuple[float, ...] = SLOPES
+) -> Iterator[Case]:
+    """Networks with integer weights and biases, of every shape of widths 1 to 3 in one to three
+    layers, then larger ones.
+    """
+    shapes = [w for depth in (1, 2, 3) for w in itertools.product((1, 2, 3), repeat=depth + 1)]
+    shapes += [
+        tuple(int(w) for w in rng.integers(1, 6, size=int(rng.integers(3, 7))))
+        for _ in range(draws)
+    ]
+    for index, widths in enumerate(shapes):
+        weights = [rng.integers(-2, 3, size=(b, a)) for a, b in itertools.pairwise(widths)]
+        biases = [rng.integers(-1, 2, size=len(W)) for W in weights]
+        x = rng.integers(-3, 4, size=(3, widths[0]))
+        yield network(weights, x, slope=slopes[index % len(slopes)], biases=biases, kind="integer")
+
+
+def exact_rank(case: Case) -> int:
+    """Rank_J on the sample of a network with dyadic weights and slopes, whose Jacobians are
+    exact: the rank of integer matrices.
+    """
+    import flint
+
+    J = passage(case.net, case.params, case.x).jacobian() * 2.0**case.net.depth
+    assert np.array_equal(J, np.rint(J))
+    assert np.abs(J).max() < 2**53
+    return max(flint.fmpz_mat(matrix.astype(int).tolist()).rank() for matrix in J)
+
+
+def measure_sandwich_below(case: Case, least: Callable[[Case], int] = exact_rank) -> Check:
+    """Rank_J, exactly, against the cost per layer of networks for f; and at finite depth the
+    bound whose limit it is.
+    """
+    rank = least(case)
+    long, (per_layer, _) = deepened(case, 12), cost_per_layer(case)
+    norm, L = long.squared_norm, long.net.depth
+    bound = max(
+        linear_cost(singular_values(J), L)
+        for J in passage(long.net, long.params, long.x).jacobian()
+    )
+    return worst(
+        [
+            compare(rank, "<=", per_layer, 64 * EPS * norm),
+            compare(bound, "<=", norm, 64 * EPS * L * norm),
+        ],
+        case.hypotheses | {"Rank_J": rank},
+    )
+
+
+def narrowest(case: Case) -> int:
+    """The inner dimension of the factorisation through the narrowest layer."""
+    return min(case.net.widths)
+
+
+def measure_sandwich_above(case: Case, inner: Callable[[Case], int] = narrowest) -> Check:
+    """The cost per layer against the inner dimension of the factorisation through the narrowest
+    layer.
+    """
+    per_layer, missed = cost_per_layer(case)
+    k, norm = inner(case), deepened(case, 12).squared_norm
+    return worst(
+        [
+            compare(per_layer, "<=", k, 64 * EPS * norm),
+            compare(missed, "=", 0.0, 64 * EPS * (1 + norm)),
+        ],
+        case.hypotheses | {"inner dimension": k},
+    )
+
+
+def composed(f: Case, g: Case) -> Case:
+    """f∘g as one network: the output layer of g and the first of f multiply into one."""
+    first, last = f.params[0], g.params[-1]
+    weights = [
+        *(p.weight for p in g.params[:-1]),
+        first.weight @ last.weight,
+        *(p.weight for p in f.params[1:]),
+    ]
+    biases = [
+        *(p.bias for p in g.params[:-1]),
+        first.weight @ last.bias + first.bias,
+        *(p.bias for p in f.params[1:]),
+    ]
+    return network(weights, g.x, slope=f.slope, biases=biases, kind=f.kind)
+
+
+def added(f: Case, g: Case) -> Case:
+    """f + g as one network of both side by side; equal depths, inputs and outputs."""
+    pairs = list(zip(f.params, g.params, strict=True))
+    weights, biases = [], []
+    for index, (p, q) in enumerate(pairs):
+        if index == len(pairs) - 1:
+            joined = np.hstack([p.weight, q.weight]) if index else p.weight + q.weight
+            biases.append(None if p.bias is None else p.bias + q.bias)
+        else:
+            block = np.block(
+                [
+                    [p.weight, np.zeros((len(p.weight), len(q.weight[0])))],
+                    [np.zeros((len(q.weight), len(p.weight[0]))), q.weight],
+                ]
+            )
+            joined = np.vstack([p.weight, q.weight]) if index == 0 else block
+            biases.append(None if p.bias is None else np.concatenate([p.bias, q.bias]))
+        weights.append(joined)
+    return network(
+        weights,
+        f.x,
+        slope=f.slope,
+        biases=None if f.params[0].bias is None else biases,
+        kind=f.kind,
+    )
+
+
+def small_matrices(values: tuple[int, ...] = (-1, 0, 1)) -> np.ndarray:
+    """All 2 × 2 matrices with these entries."""
+    return np.array(list(itertools.product(values, repeat=4))).reshape(-1, 2, 2)
+
+
+def small_rank(M: np.ndarray) -> np.ndarray:
+    """The rank of integer 2 × 2 matrices, exactly."""
+    det = M[..., 0, 0] * M[..., 1, 1] - M[..., 0, 1] * M[..., 1, 0]
+    found = np.where(det != 0, 2, np.any(M != 0, axis=(-1, -2)).astype(int))
+    assert np.array_equal(found, np.linalg.matrix_rank(M))
+    return found
+
+
+def squared_determinant(M: np.ndarray) -> np.ndarray:
+    """|M|₊² of integer 2 × 2 matrices, exactly: det², or the sum of squares for rank 1, or 1."""
+    det = M[..., 0, 0] * M[..., 1, 1] - M[..., 0, 1] * M[..., 1, 0]
+    return np.where(det != 0, det**2, np.maximum(1, np.sum(M**2, axis=(-1, -2))))
+
+
+def network_pairs(rng: np.random.Generator, draws: int, compose: bool) -> Iterator[Any]:
+    """All pairs of 2 × 2 matrices (`None`), maps that annihilate each other, then integer
+    networks to be composed, or added (ℝ⁴ → ℝ⁴).
+    """
+    yield None
+    yield _annihilating(compose)
+    for index in range(2 * draws + 16):
+        slope = SLOPES[index % len(SLOPES)]
+        inner, outer = (tuple(int(w) for w in rng.integers(1, 4, size=3)) for _ in range(2))
+        first, second = (
+            ((2, *inner, 3), (3, *outer, 2)) if compose else ((4, *inner, 4), (4, *outer, 4))
+        )
+        x = rng.integers(-3, 4, size=(3, first[0]))
+        g = _integer_network(rng, first, x, slope)
+        yield (
+            _integer_network(rng, second, outputs(g.net, g.params, g.x) if compose else x, slope),
+            g,
+        )
+
+
+def _annihilating(compose: bool) -> tuple[Case, Case]:
+    """Two maps of rank 1 with f∘g = 0, or of rank 4 with f + g = 0, in two layers at positive
+    points.
+    """
+    if compose:
+        g = network([[[1.0, 0.0]], [[1.0], [0.0]]], [[1.0, 2.0]], biases=[[0.0], [0.0, 0.0]])
+        return network([[[0.0, 1.0]], [[1.0], [0.0]]], [[1.0, 0.0]], biases=[[1.0], [0.0, 0.0]]), g
+    same, none = np.eye(4), [np.zeros(4)] * 2
+    f, g = (network([same, sign * same], [[1.0, 2.0, 3.0, 4.0]], biases=none) for sign in (1, -1))
+    return f, g
+
+
+def _integer_network(
+    rng: np.random.Generator, widths: tuple[int, ...], x: Any, slope: float
+) -> Case:
+    weights = [
+        rng.integers(-2, 3, size=(b, a)).astype(float) for a, b in itertools.pairwise(widths)
+    ]
+    biases = [rng.integers(-1, 2, size=len(W)).astype(float) for W in weights]
+    return network(weights, x, slope=slope, biases=biases, kind="integer")
+
+
+def composed_rank(f: Any, g: Any) -> Any:
+    """What bounds R⁽⁰⁾(f∘g): min{R⁽⁰⁾(f), R⁽⁰⁾(g)}."""
+    return np.minimum(f, g)
+
+
+def added_rank(f: Any, g: Any) -> Any:
+    """What bounds R⁽⁰⁾(f + g): R⁽⁰⁾(f) + R⁽⁰⁾(g)."""
+    return f + g
+
+
+Join = Callable[[Case, Case, int], Case]
+
+
+def composed_through(f: Case, g: Case, extra: int) -> Case:
+    """f∘g with `extra` layers more at the narrowest of both."""
+    return deepened(composed(f, g), extra)
+
+
+def added_through(f: Case, g: Case, extra: int) -> Case:
+    """f + g side by side, each with `extra` layers more at its own narrowest."""
+    return added(deepened(f, extra), deepened(g, extra))
+
+
+def composed_values(f: Case, g: Case) -> np.ndarray:
+    """f(g(x)): the sample of f is g's output."""
+    return outputs(f.net, f.params, f.x)
+
+
+def added_values(f: Case, g: Case) -> np.ndarray:
+    """f(x) + g(x)."""
+    return outputs(f.net, f.params, f.x) + outputs(g.net, g.params, g.x)
+
+
+def known_rank(case: Case) -> int | None:
+    """R⁽⁰⁾ where Rank_J and the narrowest layer, which enclose it, meet."""
+    return narrowest(case) if exact_rank(case) == narrowest(case) else None
+
+
+def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: Any) -> Check:
+    """Ranks of all small matrices, exactly; of networks whose R⁽⁰⁾ is known the Rank_J of both
+    together and the cost per layer.
+    """
+    if case is None:
+        A = small_matrices()
+        rank = small_rank(A)
+        excess = small_rank(of_matrices(A[:, None], A[None])) - bound(rank[:, None], rank[None])
+        hypotheses = {"functions": "all 2 × 2 matrices over −1, 0, 1"}
+        return Check(int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=excess.size)
+    f, g = case
+    ranks = known_rank(f), known_rank(g)
+    if None in ranks:
+        return Check(
+            0, 0, drops=inside("R⁽⁰⁾ of f or g is not known: Rank_J is below the narrowest layer")
+        )
+    allowed = int(bound(*ranks))
+    short, long = join(f, g, 4), join(f, g, 12)
+    wanted = values(f, g)
+    missed = max(
+        float(np.abs(outputs(both.net, both.params, both.x) - wanted).max())
+        for both in (short, long)
+    )
+    norm = long.squared_norm
+    return worst(
+        [
+            Check(exact_rank(short), allowed, "<="),
+            compare((norm - short.squared_norm) / 8, "=", allowed, 64 * EPS * norm),
+            compare(missed, "=", 0.0, 64 * EPS * (1 + norm) * (1 + float(np.abs(wanted).max()))),
+        ],
+        {"functions": "networks", "slope": f.slope, "bound": allowed},
+    )
+
+
+def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] = len) -> Check:
+    """Networks for x ↦ Ax on [−1, 1]^d cost rank A a layer, and R(A; L)/L, below which none can
+    go, has the same limit.
+    """
+    s, shape, seed, _ = case
+    A = with_singular_values(s, shape, seed)
+    x = np.array(list(itertools.product((-1.0, 1.0), repeat=shape[1])))
+    U, root, Vt = np.linalg.svd(A, full_matrices=False)
+    k = len(s)
+    if k == 0:
+        zero = representation_cost(A, _INFINITE_DEPTH)
+        return Check(zero, 0.0, hypotheses={"rank": 0, "shape": str(shape)})
+    narrow = network(
+        [Vt[:k], U[:, :k] * root[:k]], x, slope=1.0, biases=[np.zeros(k), np.zeros(shape[0])]
+    )
+    upper = network(
+        [Vt[:k], U[:, :k] * root[:k]],
+        x,
+        biases=[
+            np.full(k, 1.0 + math.sqrt(shape[1])),
+            -(U[:, :k] * root[:k]) @ np.full(k, 1.0 + math.sqrt(shape[1])),
+        ],
+    )
+    per_layer, missed = cost_per_layer(upper)
+    wrong = float(
+        np.abs(outputs(upper.net, upper.params, x) - outputs(narrow.net, narrow.params, x)).max()
+    )
+    lower = representation_cost(A, _INFINITE_DEPTH, rtol=RTOL) / _INFINITE_DEPTH
+    rounding = 64 * EPS * (1 + upper.squared_norm)
+    return worst(
+        [
+            compare(per_layer, "=", rank(s), rounding),
+            compare(lower, "=", rank(s), rounding),
+            compare(missed + wrong, "=", 0.0, rounding),
+        ],
+        {"rank": k, "shape": str(shape)},
+    )
+
+
+_UPPER = (
+    "R⁽⁰⁾ is seen from above, as the cost per layer of explicit networks, and from below through "
+    "Jacobians; "
+    "it is known exactly only where the two meet"
+)
+
+
+_EXPLICIT = "the cost per layer of explicit networks stands for R⁽⁰⁾"
+_KNOWN = (
+    "on functions whose R⁽⁰⁾ is known, Rank_J being the narrowest layer of a network; that of "
+    "both together is enclosed"
+)
+
+
+_PLANE = network([np.eye(2)], np.ones((1, 2)))
+
+
+STATEMENTS = (
+    statement(
+        "ranks (Rank_J)",
+        "ranks",
+        "Rank_J(f) = max_x rank Jf(x) ≤ R⁽⁰⁾(f)",
+        method="exact",
+        cases=integer_networks,
+        measure=measure_sandwich_below,
+        show=show,
+        narrower=_UPPER,
+        constructive=_EXPLICIT,
+        control=Control(
+            "Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane",
+            case=lambda: _PLANE,
+            breaks={"least": lambda case: exact_rank(case) + 1},
+        ),
+    ),
+    statement(
+        "ranks (Rank_BN)",
+        "ranks",
+        "R⁽⁰⁾(f) ≤ Rank_BN(f), the least inner dimension of a factorisation f = h∘g",
+        method="float64",
+        cases=integer_networks,
+        measure=measure_sandwich_above,
+        show=show,
+        narrower=_UPPER,
+        constructive=_EXPLICIT,
+        control=Control(
+            "an inner dimension one smaller",
+            case=lambda: _PLANE,
+            breaks={"inner": lambda case: narrowest(case) - 1},
+        ),
+    ),
+    statement(
+        "ranks (composition)",
+        "ranks",
+        "R⁽⁰⁾(f∘g) ≤ min{R⁽⁰⁾(f), R⁽⁰⁾(g)}",
+        method="exact",
+        cases=lambda rng, draws: network_pairs(rng, draws, compose=True),
+        measure=lambda case, bound=composed_rank: _measure_pair(
+            case, composed_through, composed_values, lambda A, B: A @ B, bound
+        ),
+        show=lambda case: (
+            "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+        ),
+        narrower=_KNOWN,
+        constructive=_EXPLICIT,
+        control=Control(
+            "one less than the minimum",
+            case=lambda: None,
+            breaks={"bound": lambda f, g: composed_rank(f, g) - 1},
+        ),
+    ),
+    statement(
+        "ranks (sum)",
+        "ranks",
+        "R⁽⁰⁾(f + g) ≤ R⁽⁰⁾(f) + R⁽⁰⁾(g)",
+        method="exact",
+        cases=lambda rng, draws: network_pairs(rng, draws, compose=False),
+        measure=lambda case, bound=added_rank: _measure_pair(
+            case, added_through, added_values, lambda A, B: A + B, bound
+        ),
+        show=lambda case: (
+            "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+        ),
+        narrower=_KNOWN,
+        constructive=_EXPLICIT,
+        control=Control(
+            "the larger of the two instead of their sum",
+            case=lambda: None,
+            breaks={"bound": np.maximum},
+        ),
+    ),
+    statement(
+        "ranks (linear map)",
+        "ranks",
+        "R⁽⁰⁾(x ↦ Ax; Ω) = rank A on a full-dimensional bounded Ω, of any sign",
+        method="float64",
+        cases=spectra,
+        measure=measure_linear_rank,
+        show=show_spectrum,
+        narrower="Ω = [−1, 1]^d",
+        control=Control(
+            "rank A − 1",
+            case=lambda: ((1.0, 1.0), (2, 2), 0, 1),
+            breaks={"rank": lambda s: len(s) - 1},
+        ),
+    ),
+)

@@ -1,0 +1,235 @@
+"""complexity, Sec. 4: the account D = d + s, where it closes and what is left where it does not."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP
+from neuromanifold.symmetry.account.equivalence import hidden_equivalence
+from neuromanifold.tangent.rank.certificate import certified_rank
+from neuromanifold_papers.check import Check, inside
+from neuromanifold_papers.complexity.statements.cases import (
+    Network,
+    Widths,
+    architectures,
+    random_widths,
+    staged,
+)
+from neuromanifold_papers.statement import Control, Statement
+
+PAPER = "complexity"
+
+
+def residual(inputs: int, outputs: int, active: int) -> int:
+    """D − d − s of one hidden layer with `active` ≥ 1 always-active neurons: (k − min(n_0, o))₊
+    (max(n_0, o) − k)₊.
+
+    These neurons add an affine map VW x + …, and VW ranges over all matrices of rank ≤ k. While o ≤
+    k ≤ n_0, say, it ranges over all o×n_0 of them, so that ker J has k(n_0 + 1 + o) − o n_0
+    dimensions there; GL(k) and translations account for k² + k.
+    """
+    low, high = sorted((inputs, outputs))
+    return max(0, active - low) * max(0, high - active) if active else 0
+
+
+@dataclass(frozen=True)
+class Shallow:
+    """One hidden layer of ReLUs of which `active` are always active and the others bend, their
+    kinks amid the sample.
+    """
+
+    inputs: int
+    width: int
+    outputs: int
+    active: int
+    seed: int = 0
+
+    @property
+    def network(self) -> Network:
+        """A random one, on 30(n_0 + 1) samples."""
+        rng = np.random.default_rng([self.seed, self.inputs, self.width, self.outputs, self.active])
+        kinds = ("active",) * self.active + ("bent",) * (self.width - self.active)
+        return staged(
+            rng, (self.inputs, self.width, self.outputs), (kinds,), 30 * (self.inputs + 1)
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"({self.inputs}, {self.width} | {self.outputs}), {self.active} neurons always active"
+        )
+
+
+@dataclass(frozen=True)
+class Counted:
+    """D, the exact functional dimension d, and s, the dimension of the hidden equivalence's
+    orbit, on one sample.
+    """
+
+    parameters: int
+    functional: int
+    symmetric: int
+
+    @property
+    def left(self) -> int:
+        """D − d − s."""
+        return self.parameters - self.functional - self.symmetric
+
+
+def counted(net: MLP, params: Any, x: np.ndarray) -> Counted:
+    """D, d and s."""
+    group = hidden_equivalence(net, params, x)
+    return Counted(
+        net.n_params, certified_rank(group.problem, prove=False).rank, int(group.orbit_dimension())
+    )
+
+
+@lru_cache(maxsize=512)
+def account(case: Shallow) -> tuple[Counted, bool]:
+    """D, d, s, and whether each bent neuron, and each pair, is told apart by more than n_0 + 2
+    samples in every way.
+    """
+    drawn = case.network
+    on = drawn.signs.layers[0][:, case.active :] > 0
+    differ = [on[:, i] ^ on[:, j] for i in range(on.shape[1]) for j in range(i)]
+    counts = [int(part.sum()) for mask in (*on.T, *differ) for part in (mask, ~mask)]
+    return counted(drawn.net, drawn.params, drawn.x), min(counts, default=99) > case.inputs + 2
+
+
+def _shallow(rng: np.random.Generator, draws: int) -> Iterator[Shallow]:
+    for inputs, width, outputs in architectures([1], 3):
+        yield from (Shallow(inputs, width, outputs, k) for k in range(width + 1))
+    for seed in range(1, draws + 1):
+        inputs, outputs, width = (int(n) for n in rng.integers(1, 5, 3))
+        yield Shallow(inputs, width, outputs, int(rng.integers(width + 1)), seed)
+
+
+def _check(case: Shallow, right: int) -> Check:
+    found, sampled = account(case)
+    names = ("inputs", "width", "outputs", "active")
+    return Check(
+        found.parameters,
+        found.functional + found.symmetric + right,
+        hypotheses={name: getattr(case, name) for name in names},
+        drops=inside("the sample does not tell all bent neurons apart", when=not sampled),
+    )
+
+
+def favourable(inputs: int, outputs: int, active: int) -> bool:
+    """At most as many always-active neurons as the smaller of inputs and outputs, or at least as
+    many as the larger.
+    """
+    low, high = sorted((inputs, outputs))
+    return not low < active < high
+
+
+def _closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourable) -> Check:
+    """Whether D = d + s, against the criterion: both ways, so that it names all favourable
+    situations of this kind.
+    """
+    found, check = account(case)[0], _check(case, 0)
+    return replace(
+        check,
+        left=int(found.left == 0),
+        right=int(criterion(case.inputs, case.outputs, case.active)),
+    )
+
+
+def _with_residual(case: Shallow, left_over: Callable[[int, int, int], int] = residual) -> Check:
+    return _check(case, left_over(case.inputs, case.outputs, case.active))
+
+
+CLOSES = Statement(
+    paper=PAPER,
+    row="D = d + s",
+    id="D = d + s",
+    says="in favourable situations the parameters are the functional dimension plus the dimension "
+    "of the symmetries: with one "
+    "hidden layer, all kinks sampled and k always-active neurons exactly when k ≤ min(n_0, o) or "
+    "k ≥ max(n_0, o)",
+    method="exact",
+    cases=_shallow,
+    measure=_closes,
+    control=Control(
+        "(3, 2 | 1) with both neurons always active, where one dimension is left, called "
+        "favourable",
+        case=lambda: Shallow(3, 2, 1, 2),
+        breaks={"criterion": lambda *_: True},
+    ),
+    draws=20,
+    narrower="the paper does not say which situations are favourable: this is our criterion; s "
+    "counts neurons of one sign "
+    "pattern (4.1), not linear relations between patterns, which add directions where a sample "
+    "does not tell all bent neurons apart",
+    show=str,
+)
+RESIDUAL = Statement(
+    paper=PAPER,
+    row="D = d + s",
+    id="D = d + s (where it does not close)",
+    says="with k always-active neurons in one hidden layer D = d + s + (k − min(n_0, o))₊ "
+    "(max(n_0, o) − k)₊",
+    method="exact",
+    cases=_shallow,
+    measure=_with_residual,
+    control=Control(
+        "(3, 2 | 1) with both always active, the residual left out",
+        case=lambda: Shallow(3, 2, 1, 2),
+        breaks={"left_over": lambda *_: 0},
+    ),
+    draws=20,
+    source="ours",
+    narrower="samples that tell all bent neurons apart: elsewhere linear relations between "
+    "patterns add directions, and s leaves "
+    "these out",
+    show=str,
+)
+
+
+def running_minima_allow(widths: Widths) -> bool:
+    """Running minima from the left are n_0 or r, from the right n_d or r, r the smallest width."""
+    r = min(widths)
+    left, right = np.minimum.accumulate(widths), np.minimum.accumulate(widths[::-1])
+    return set(left.tolist()) <= {widths[0], r} and set(right.tolist()) <= {widths[-1], r}
+
+
+def _linear(widths: Widths, allow: Callable[[Widths], bool] = running_minima_allow) -> Check:
+    """Whether the account of a generic deep linear network closes, against the criterion."""
+    rng = np.random.default_rng(list(widths))
+    params = tuple(
+        Layer(rng.integers(-999, 1000, (out, fan_in)) * 1.0, rng.integers(-999, 1000, out) * 1.0)
+        for fan_in, out in zip(widths[:-1], widths[1:], strict=True)
+    )
+    x = rng.integers(-999, 1000, (widths[0] + 2, widths[0])) * 1.0
+    left = counted(MLP(widths, "identity"), params, x).left
+    hypotheses = {"hidden layers": len(widths) - 2, "unexplained": left}
+    return Check(int(left == 0), int(allow(widths)), hypotheses=hypotheses)
+
+
+def _linear_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
+    yield from [*architectures([1], 3), *architectures([2], 2)]
+    yield from (random_widths(rng, 3, 5) for _ in range(draws))
+
+
+LINEAR = Statement(
+    paper=PAPER,
+    row="D = d + s",
+    id="D = d + s (linear)",
+    says="a generic deep linear network has D = d + s exactly when the running minima of the "
+    "widths are n_0 or r from the left, n_d or r "
+    "from the right, r the smallest",
+    method="exact",
+    cases=_linear_cases,
+    measure=_linear,
+    control=Control(
+        "(3, 2 | 1) counted as closing",
+        case=lambda: (3, 2, 1),
+        breaks={"allow": lambda widths: True},
+    ),
+    draws=20,
+    source="ours",
+    show=lambda widths: f'nm.MLP({widths}, "identity")',
+)

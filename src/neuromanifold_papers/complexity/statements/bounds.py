@@ -1,0 +1,459 @@
+"""complexity, Thm 1, Prop 4.6, Prop C.3: bounds on the functional dimension from fixed neurons
+and from linear regions.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.graph.residues import Residues
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.regions.generic import orbit_directions
+from neuromanifold.regions.patterns import sampled_regions
+from neuromanifold.symmetry.account.equivalence import hidden_equivalence
+from neuromanifold.tangent.rank.dimension import functional_dimension
+from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
+from neuromanifold_papers.check import Check, Drops, outside
+from neuromanifold_papers.complexity.statements.action import first_two_mixed, two_bent
+from neuromanifold_papers.complexity.statements.cases import (
+    KINDS,
+    Network,
+    Status,
+    Widths,
+    architectures,
+    network,
+    random_network,
+    random_widths,
+    roughly,
+    staged,
+    statuses,
+)
+from neuromanifold_papers.complexity.statements.kernel import parameter_count
+from neuromanifold_papers.statement import Control, Statement
+
+PAPER = "complexity"
+PRIME = 2**61 - 1
+
+
+def theorem1(widths: Widths, fixed: list[int]) -> int:
+    """D − Σ(n_l − k_l) − Σ k_l².   [complexity, Thm 1]"""
+    return parameter_count(widths) - sum(
+        (n - k) + k**2 for n, k in zip(widths[1:-1], fixed, strict=True)
+    )
+
+
+def _roughly_monotonic(widths: Widths) -> bool:
+    return any(roughly(widths))
+
+
+def _theorem_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
+    for widths in filter(_roughly_monotonic, architectures([1], 3)):
+        samples = parameter_count(widths) + 3
+        yield from (staged(rng, widths, status, samples) for status in statuses(widths))
+    drawn = filter(_roughly_monotonic, (random_widths(rng, 3, 5) for _ in itertools.count()))
+    for widths in itertools.islice(drawn, draws):
+        yield random_network(rng, widths, int(rng.integers(1, parameter_count(widths) + 3)))
+
+
+def _at_a_kink(case: Network) -> Drops:
+    return outside(
+        "a pre-activation is exactly zero, on a set of measure zero", when=case.at_a_kink
+    )
+
+
+def _theorem(case: Network) -> Check:
+    bound = theorem1(case.net.widths, case.fixed)
+    hypotheses = {
+        "hidden layers": case.net.depth - 1,
+        "fixed": sum(case.fixed),
+        "samples": len(case.x),
+    }
+    hypotheses["slack"] = bound - case.rank
+    return Check(case.rank, bound, "<=", hypotheses=hypotheses, drops=_at_a_kink(case))
+
+
+_ALL_ACTIVE = Control(
+    "(1, 3 | 1), not roughly monotonic, all three active: rank 2, and the formula gives 1",
+    case=lambda: staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6),
+)
+THEOREM = Statement(
+    paper=PAPER,
+    row="Thm 1",
+    id="Thm 1",
+    says="roughly monotonic ⇒ for almost every θ the functional dimension on X is at most D − "
+    "Σ(n_l − k_l) − Σ k_l², k_l the fixed "
+    "neurons of layer l (its proof uses A.8 and that all fixed neurons mix, which fail; the "
+    "conclusion survives)",
+    method="exact",
+    cases=_theorem_cases,
+    measure=_theorem,
+    control=_ALL_ACTIVE,
+    draws=60,
+    show=str,
+)
+
+
+@cache
+def _free_parameters(widths: Widths, linear: tuple[int, ...]) -> int:
+    """Parameters of a mixed network less its generic orbit of scalings, linear maps and
+    translations: no rank is larger.
+    """
+    vectors = orbit_directions(widths, linear, PRIME)
+    return parameter_count(widths) - (modular_rank(vectors, PRIME) if len(vectors) else 0)
+
+
+def _reduced(widths: Widths, status: Status) -> tuple[Widths, tuple[int, ...]]:
+    """The network without its inactive neurons, and without all neurons before a layer that is
+    inactive throughout.
+    """
+    counts = [Counter(layer) for layer in status]
+    last = max((l for l, c in enumerate(counts) if c["inactive"] == sum(c.values())), default=-1)
+    live = [c if l >= last else Counter() for l, c in enumerate(counts)]
+    inner = tuple(c["bent"] + c["active"] for c in live)
+    return (widths[0], *inner, widths[-1]), tuple(c["active"] for c in live)
+
+
+def _possible(status: Status) -> bool:
+    """Beyond a layer that is inactive throughout everything is constant: nothing there bends."""
+    dead = [l for l, layer in enumerate(status) if set(layer) == {"inactive"}]
+    return not any("bent" in layer for l, layer in enumerate(status) if dead and l > dead[0])
+
+
+def _every_status(widths: Widths) -> Check:
+    """The status with the least slack: a bound from symmetries alone against the printed one."""
+    pairs = []
+    for status in filter(_possible, statuses(widths)):
+        fixed = [len(layer) - layer.count("bent") for layer in status]
+        pairs.append((_free_parameters(*_reduced(widths, status)), theorem1(widths, fixed)))
+    left, right = max(pairs, key=lambda pair: pair[0] - pair[1])
+    return Check(left, right, "<=", hypotheses={"hidden layers": len(widths) - 2}, cases=len(pairs))
+
+
+def _status_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
+    yield from filter(
+        _roughly_monotonic, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)]
+    )
+    drawn = filter(_roughly_monotonic, (random_widths(rng, 2, 5) for _ in itertools.count()))
+    yield from itertools.islice(drawn, draws // 10)
+
+
+STATUSES = Statement(
+    paper=PAPER,
+    row="Thm 1",
+    id="Thm 1 (every status)",
+    says="for every number of bent, active and inactive neurons in each layer, symmetries "
+    "(translations of active neurons and free "
+    "parameters of inactive ones among them) bound the rank by D − Σ(n_l − k_l) − Σ k_l²",
+    method="exact",
+    cases=_status_cases,
+    measure=_every_status,
+    control=Control("(1, 3 | 1), not roughly monotonic", case=lambda: (1, 3, 1)),
+    exhaustive="every status of every roughly monotonic architecture: widths 1 to 4 with one "
+    "hidden layer, 1 to 3 with "
+    "two, 1 and 2 with three",
+    source="ours",
+    show=lambda widths: f"widths = {widths}",
+)
+
+
+def proof_fields(case: Network) -> Fields:
+    """Generators of Π D₊(n_l − k_l) × GL(k_l), GL mixing all k_l fixed neurons, the
+    always-inactive ones too.
+    """
+    layout, parts = Layout(case.net), []
+    for layer, status in enumerate(hidden_equivalence(case.net, case.params, case.x).layers):
+        parts += [mixing(layout, layer, int(i), int(i), 1.0, 1.0) for i in status.scaled]
+        fixed = [int(i) for i in (*status.linear, *status.inactive)]
+        parts += [mixing(layout, layer, i, j, 1.0, 1.0) for i in fixed for j in fixed]
+    return join(case.net, parts)
+
+
+def _proof_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
+    yield network([[[1], [1]], [[1, 1]]], [[2, -2], [0]], [0, 1])
+    for widths in filter(_roughly_monotonic, architectures([1], 3)):
+        yield from (staged(rng, widths, status, 6) for status in statuses(widths))
+    drawn = filter(_roughly_monotonic, (random_widths(rng, 3, 4) for _ in itertools.count()))
+    for widths in itertools.islice(drawn, draws):
+        yield random_network(rng, widths, 6)
+
+
+def _fields_check(case: Network, fields: Callable[[Network], Fields]) -> Check:
+    found = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
+    return Check(case.changes(fields(case)), 0, hypotheses=found)
+
+
+def active_fields(case: Network) -> Fields:
+    """Scalings of bent neurons, GL and translations of the always-active ones, free parameters
+    of inactive ones.
+    """
+    return hidden_equivalence(case.net, case.params, case.x).fields
+
+
+def rational_outputs(params: Any, x: np.ndarray) -> list[list[Fraction]]:
+    """f_θ(X) of a ReLU network in rational arithmetic."""
+    outputs = []
+    for sample in x.tolist():
+        a = [Fraction(v) for v in sample]
+        for index, (weight, bias) in enumerate(params):
+            rows = zip(weight, bias, strict=True)
+            z = [
+                sum((Fraction(w) * v for w, v in zip(row, a, strict=True)), Fraction(b))
+                for row, b in rows
+            ]
+            a = z if index == len(params) - 1 else [max(v, Fraction(0)) for v in z]
+        outputs.append(a)
+    return outputs
+
+
+def finite_change(case: Network, t: Fraction = Fraction(1, 8)) -> Check:
+    """f(gθ) − f(θ) in rational arithmetic for g = 1 + t E_ij, i an active and j an inactive
+    neuron of the first hidden layer.
+    """
+    status = hidden_equivalence(case.net, case.params, case.x).layers[0]
+    i, j = int(status.linear[0]), int(status.inactive[0])
+    params = [
+        ([[Fraction(w) for w in row] for row in W.tolist()], [Fraction(b) for b in c.tolist()])
+        for W, c in case.params
+    ]
+    before = rational_outputs(params, case.x)
+    (weight, bias), (after, _) = params[:2]
+    weight[i] = [a + t * b for a, b in zip(weight[i], weight[j], strict=True)]
+    bias[i] += t * bias[j]
+    for row in after:
+        row[j] -= t * row[i]
+    moved = rational_outputs(params, case.x)
+    pairs = [
+        (a, b)
+        for one, other in zip(before, moved, strict=True)
+        for a, b in zip(one, other, strict=True)
+    ]
+    return Check(max(abs(a - b) for a, b in pairs), Fraction(0))
+
+
+_BENT_AS_LINEAR = Control(
+    "two bent neurons, mixed", case=two_bent, breaks={"fields": first_two_mixed}
+)
+PROOF = Statement(
+    paper=PAPER,
+    row="Thm 1",
+    id="Thm 1 (proof)",
+    says="(in the proof) ReLU may be replaced by the identity at every fixed neuron, so that Π "
+    "D₊(n_l − k_l) × GL(k_l) acts by "
+    "equivalences on X",
+    method="exact",
+    cases=_proof_cases,
+    measure=lambda case, fields=proof_fields: _fields_check(case, fields),
+    control=_BENT_AS_LINEAR,
+    show=str,
+    confirm=finite_change,
+    route="f(gθ) − f(θ) for g = 1 + ⅛E₁₂ in rational arithmetic",
+    worked="""At (1, 2 | 1) let the first neuron, z₁ = x + 2, be active and the second, z₂ = x − 2, be inactive on X = {0, 1}: f(x)
+= x + 2. g = 1 + tE₁₂ replaces z₁ by z₁ + t z₂ and takes t times the first outgoing weight from the second, whose
+neuron stays silent. So f becomes (1 + t)x + 2 − 2t. An inactive ReLU is zero, not the identity; GL(k_l) may mix
+active neurons with one another and inactive ones with one another, not both. The theorem's bound survives: each
+inactive neuron has n_{l-1} + 1 + n_{l+1} parameters without effect, which more than make up for it (`Thm 1 (every
+status)`).""",
+    amended=Statement(
+        paper=PAPER,
+        row="Thm 1",
+        id="Thm 1 (proof, active neurons)",
+        says="scalings of bent neurons, GL and translations of the always-active ones, and free "
+        "parameters of "
+        "inactive ones act by equivalences on X",
+        method="exact",
+        cases=_proof_cases,
+        measure=lambda case, fields=active_fields: _fields_check(case, fields),
+        control=_BENT_AS_LINEAR,
+        show=str,
+        proof="Near θ no neuron changes its sign on X. There ReLU is the identity at active "
+        "neurons: g ∈ GL near 1 and "
+        "translations t of their preactivations pass to the next layer, which undoes them by W "
+        "g⁻¹ and b − Wt. "
+        "Positive scalings commute with ReLU. An inactive neuron is 0 on X whatever its weights.",
+    ),
+)
+
+
+def affine_pieces(case: Network) -> list[int]:
+    """How many samples lie on each distinct affine piece x ↦ Ax + c of f_θ that X meets.
+    [complexity, Sec. 4.3]
+    """
+    A = Residues(modular.random_prime())
+    slope, value = case.problem.input_jacobian(A).values, case.problem.values(A).values
+    x, p = modular.from_floats(case.x, A.p), A.p
+    through = modular.matmul(slope, x[:, :, None], p)[:, :, 0]
+    pieces = np.concatenate([slope.reshape(len(x), -1), (value - through) % p], axis=1)
+    return np.unique(pieces, axis=0, return_counts=True)[1].tolist()
+
+
+def printed_region_bound(case: Network) -> int:
+    """(n_0 + 1) · (affine pieces sampled), for any number of outputs.   [complexity, Prop 4.6]"""
+    return (case.net.widths[0] + 1) * len(affine_pieces(case))
+
+
+def amended_region_bound(case: Network) -> int:
+    """o · Σ over sampled pieces of min(samples on it, n_0 + 1), which is at most o (n_0 + 1) ·
+    pieces.
+    """
+    return case.net.widths[-1] * sum(
+        min(count, case.net.widths[0] + 1) for count in affine_pieces(case)
+    )
+
+
+def cell_bound(case: Network) -> int:
+    """(n_0 + 1) · (cells of the canonical polyhedral complex that X meets).
+    [complexity, Prop C.3]
+    """
+    return (case.net.widths[0] + 1) * sampled_regions(case.net, case.params, case.x, exact=True)
+
+
+def _region_cases(rng: np.random.Generator, draws: int, outputs: int = 3) -> Iterator[Network]:
+    if outputs > 1:
+        yield network([[[1]], [[1], [1]]], [[0], [0, 0]], [1, 2])
+    for widths in [*architectures([1], 3), *architectures([2], 2)]:
+        if widths[-1] <= outputs:
+            samples = int(rng.integers(2, 3 * widths[0] + 6))
+            yield from (
+                staged(rng, widths, tuple((kind,) * n for n in widths[1:-1]), samples)
+                for kind in KINDS[:2]
+            )
+    for _ in range(draws):
+        widths = random_widths(rng, 3, 4)
+        widths = (*widths[:-1], min(widths[-1], outputs))
+        yield random_network(rng, widths, int(rng.integers(1, 25)))
+
+
+def _region_check(case: Network, bound: Callable[[Network], int]) -> Check:
+    found = {
+        "inputs": case.net.widths[0],
+        "outputs": case.net.widths[-1],
+        "hidden layers": case.net.depth - 1,
+    }
+    return Check(
+        case.rank,
+        bound(case),
+        "<=",
+        hypotheses=found | {"samples": len(case.x)},
+        drops=_at_a_kink(case),
+    )
+
+
+def _fewer_samples(case: Network) -> Iterator[Network]:
+    if len(case.x) > 1:
+        yield from (
+            Network(case.net, case.params, np.delete(case.x, i, axis=0)) for i in range(len(case.x))
+        )
+
+
+def _two_points(outputs: int) -> Network:
+    """One active neuron, so one piece, at x = 1, 2: every output is a line of its own."""
+    return network([[[1]], [[1]] * outputs], [[0], [0] * outputs], [1, 2])
+
+
+REGIONS = Statement(
+    paper=PAPER,
+    row="4.6, C.3",
+    id="4.6",
+    says="for almost every θ the functional dimension on Z is at most (n_0 + 1) times the number "
+    "of affine pieces of "
+    "f_θ that Z meets",
+    method="exact",
+    cases=_region_cases,
+    measure=lambda case, bound=printed_region_bound: _region_check(case, bound),
+    control=Control(
+        "n_0 instead of n_0 + 1, at (1, 1 | 1)",
+        case=lambda: _two_points(1),
+        breaks={"bound": lambda case: len(affine_pieces(case))},
+    ),
+    show=lambda case: (
+        f"{case}\nint(nm.functional_dimension(net, params, x, exact=True)), "
+        "nm.sampled_regions(net, params, x)"
+    ),
+    smaller=_fewer_samples,
+    confirm=lambda case: Check(
+        int(functional_dimension(case.net, case.params, case.x, smallest_gap=0.0)),
+        printed_region_bound(case),
+        "<=",
+    ),
+    route="singular values of the Jacobian by autodiff in float64",
+    worked="""At (1, 1 | 2) with an active neuron both outputs are lines, f_i(x) = v_i(wx + b) + c_i, on the one piece that x = 1, 2
+meet. With v₁ and v₂, c₁ and c₂ alone their values at the two points can be changed independently: rank 4 for every θ
+with w ≠ 0. The print gives (1 + 1)·1 = 2. On a piece each *output's* gradient is affine in x, so that the bound holds
+for each output, and o times it for o outputs. For one output the statement is Proposition C.3.""",
+    amended=Statement(
+        paper=PAPER,
+        row="4.6, C.3",
+        id="4.6 (several outputs)",
+        says="with o outputs the functional dimension is at most o Σ min(samples on the piece, "
+        "n_0 + 1) over the "
+        "pieces met, so at most o (n_0 + 1) times their number",
+        method="exact",
+        cases=_region_cases,
+        measure=lambda case, bound=amended_region_bound: _region_check(case, bound),
+        control=Control(
+            "without the factor o, at (1, 1 | 2)",
+            case=lambda: _two_points(2),
+            breaks={"bound": printed_region_bound},
+        ),
+        show=str,
+        proof="In the cell of a sign pattern s slope and intercept of f are polynomials P_s(θ). "
+        "For almost all θ, those"
+        " outside the zeros of the differences P_s − P_{s'} that do not vanish identically, two "
+        "cells with one "
+        "affine map have P_s = P_{s'} for all θ. So on a piece ∇_θf_i(x) is one affine function "
+        "of x for each "
+        "output i, and its samples give min(samples, n_0 + 1) independent rows at most.",
+    ),
+)
+
+
+def _scalar_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
+    return _region_cases(rng, draws, outputs=1)
+
+
+def _one_input(rng: np.random.Generator, draws: int) -> Iterator[Network]:
+    for width in (1, 2, 3, 4):
+        for layers in (1, 2):
+            yield staged(rng, (1, *(width,) * layers, 1), (("bent",) * width,) * layers, 20)
+    for _ in range(draws):
+        yield random_network(rng, (1, *random_widths(rng, 3, 5)[1:-1], 1), int(rng.integers(1, 40)))
+
+
+SCALAR = Statement(
+    paper=PAPER,
+    row="4.6, C.3",
+    id="C.3",
+    says="one output: the functional dimension on Z is at most (n_0 + 1) times the number of "
+    "cells that Z meets",
+    method="exact",
+    cases=_scalar_cases,
+    measure=lambda case, bound=cell_bound: _region_check(case, bound),
+    control=Control(
+        "two outputs, (1, 1 | 2)",
+        case=lambda: _two_points(2),
+    ),
+    show=str,
+)
+ONE_INPUT = Statement(
+    paper=PAPER,
+    row="4.6, C.3",
+    id="C.3 (one input)",
+    says="one input and one output: the functional dimension is at most twice the number of "
+    "linear regions sampled",
+    method="exact",
+    cases=_one_input,
+    measure=lambda case, bound=cell_bound: _region_check(case, bound),
+    control=Control(
+        "once the number of regions, at (1, 1 | 1)",
+        case=lambda: _two_points(1),
+        breaks={"bound": lambda case: sampled_regions(case.net, case.params, case.x)},
+    ),
+    draws=30,
+    show=str,
+)

@@ -1,0 +1,311 @@
+"""complexity, Sec. 4.1: orbits of critical points, and the orbit of positive scalings."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuromanifold.models.activation import Activation, Mixed, apply_activation
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.numerics import modular
+from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
+from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.complexity.statements.action import (
+    Classes,
+    all_as_one,
+    all_statuses,
+    equivalence_fields,
+    pattern_classes,
+    two_bent,
+)
+from neuromanifold_papers.complexity.statements.cases import (
+    Network,
+    Widths,
+    architectures,
+    integer_rank,
+    network,
+    random_network,
+    random_widths,
+)
+from neuromanifold_papers.statement import Control, Statement
+
+PAPER = "complexity"
+
+
+def moved(case: Network, layer: int, i: int, j: int) -> Network:
+    """θ moved by a finite element of G_hid: the shear 1 + E_ij of a layer, or for i = j the
+    doubling of neuron i.
+
+    Both are integer on networks with even weights, and commute with ReLU where i and j have one
+    sign pattern: z_i + z_j has it too.
+    """
+    params = [Layer(weight.copy(), bias.copy()) for weight, bias in case.params]
+    into, out = params[layer], params[layer + 1].weight
+    into.weight[i] += into.weight[j]
+    into.bias[i] += into.bias[j]
+    if i == j:
+        out[:, i] /= 2
+    else:
+        out[:, j] -= out[:, i]
+    return Network(case.net, tuple(params), case.x)
+
+
+def outputs(case: Network) -> np.ndarray:
+    """f_θ(X) in integers."""
+    x = case.x.astype(np.int64).astype(object)
+    for l, (weight, bias) in enumerate(case.params):
+        x = x @ weight.astype(np.int64).astype(object).T + bias.astype(np.int64)
+        x = x if l == len(case.params) - 1 else np.where(x > 0, x, 0)
+    return x
+
+
+def critical_residual(J: np.ndarray) -> np.ndarray:
+    """An integer r with Jᵀr = 0: θ is critical for the squared error of y = f_θ(X) − r, and a
+    minimum only when r = 0.
+    """
+    import flint
+
+    basis, nullity = flint.fmpz_mat(J.T.tolist()).nullspace()
+    columns = np.array(
+        [[int(basis[i, k]) for k in range(nullity)] for i in range(len(J))], object
+    ).reshape(len(J), nullity)
+    return columns.sum(axis=1) if nullity else np.zeros(len(J), int).astype(object)
+
+
+def _orbit_is_critical(
+    case: Network, classes: Callable[[Network], Classes] = pattern_classes
+) -> Check:
+    """dim H_eqθ, if all its generators' finite elements lead to critical points of the same
+    loss, else −1; against dim H_eq.
+    """
+    fields, p = equivalence_fields(case, classes), modular.random_prime()
+    orbit = modular_rank(fields.modulo(case.params, p), p)
+    r, value = critical_residual(case.jacobian), outputs(case)
+    pairs = [
+        (layer, i, j)
+        for layer, groups in enumerate(classes(case))
+        for group in groups
+        for i in group
+        for j in group
+    ]
+    critical = all(
+        not (outputs(there) - value).any() and not (there.jacobian.astype(object).T @ r).any()
+        for there in (moved(case, *pair) for pair in pairs)
+    )
+    return Check(
+        orbit if critical else -1,
+        fields.count,
+        ">=",
+        hypotheses={
+            "hidden layers": case.net.depth - 1,
+            "dim H_eq": fields.count,
+            "residual": "none" if not r.any() else "some",
+        },
+        drops=outside("the stabiliser is not finite", when=orbit < fields.count),
+        comparisons=len(pairs),
+    )
+
+
+CRITICAL = Statement(
+    paper=PAPER,
+    row="4.2",
+    id="4.2",
+    says="at a critical point with trivial stabiliser dim 𝒞 ≥ dim H_eq: the orbit of H_eq has "
+    "that dimension and "
+    "consists of critical points",
+    method="exact",
+    cases=all_statuses,
+    measure=_orbit_is_critical,
+    control=Control(
+        "two neurons of different sign patterns taken for one",
+        case=two_bent,
+        breaks={"classes": all_as_one},
+    ),
+    narrower="squared error, at residuals r with Jᵀr = 0; of the orbit the shears 1 + E_ij and "
+    "doublings that generate it",
+    show=str,
+    proof="Near θ the patterns on X do not change, so h ∈ H_eq near 1 satisfies F_{hθ'} = F_θ' on "
+    "X for all θ' near θ: L(hθ') = L(θ'), and "
+    "∇L(hθ) = 0 with ∇L(θ). With trivial stabiliser the orbit has dimension dim H_eq.",
+)
+
+
+@dataclass(frozen=True)
+class Saddle:
+    """A linear network (n, h | n) at the critical point that fits the singular directions `kept` of
+    diag(1, 2, …, n) and no other.
+
+    `stretched` other than 1 multiplies W_2: no critical point any more.
+    """
+
+    n: int
+    kept: tuple[int, ...]
+    stretched: float = 1.0
+
+    @property
+    def net(self) -> MLP:
+        """The architecture."""
+        return MLP((self.n, len(self.kept), self.n), "identity")
+
+    @property
+    def params(self) -> Params:
+        """W_1 picks the kept coordinates, W_2 multiplies them by their singular values."""
+        pick = np.eye(self.n)[list(self.kept)]
+        values = self.stretched * np.arange(1.0, self.n + 1)[list(self.kept)]
+        return Layer(pick, np.zeros(len(pick))), Layer((pick * values[:, None]).T, np.zeros(self.n))
+
+    @property
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        """±e_i ↦ ±i e_i."""
+        x = np.concatenate([np.eye(self.n), -np.eye(self.n)])
+        return x, x * np.arange(1.0, self.n + 1)
+
+
+def _stays_critical(case: Saddle) -> Check:
+    """dim GL(h)θ, if θ is critical and so is where the shears and doublings that generate GL(h)
+    lead, else −1.
+
+    Small integers, so nothing is rounded.
+    """
+    (first, _), (second, _) = case.params
+    h, units = (
+        len(case.kept),
+        [(i, j) for i in range(len(case.kept)) for j in range(len(case.kept))],
+    )
+    elements = [np.eye(h) + np.eye(h)[:, [i]] @ np.eye(h)[[j]] for i, j in units]
+    there = [(g @ first, second @ np.linalg.inv(g)) for g in (np.eye(h), *elements)]
+    gradients = [_gradient(case, *pair) for pair in there]
+    moves = [
+        np.concatenate([(E @ first).ravel(), (-second @ E).ravel()])
+        for E in (g - np.eye(h) for g in elements)
+    ]
+    orbit = integer_rank(np.array(moves).astype(np.int64))
+    hypotheses = {"n": case.n, "h": h, "kept": str(case.kept)}
+    critical = not any(gradient.any() for gradient in gradients)
+    return Check(orbit if critical else -1, h**2, hypotheses=hypotheses, comparisons=len(units))
+
+
+def _gradient(case: Saddle, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """∇L of Σ‖W_2W_1x + … − y‖² by its formula: the biases are zero, and with symmetric inputs
+    so are their parts.
+    """
+    x, y = case.data
+    residual = x @ (second @ first).T - y
+    parts = (
+        residual.T @ (x @ first.T),
+        (residual @ second).T @ x,
+        residual.sum(axis=0),
+        (residual @ second).sum(axis=0),
+    )
+    return np.concatenate([2 * part.ravel() for part in parts])
+
+
+def _saddles(rng: np.random.Generator, draws: int) -> Iterator[Saddle]:
+    for n in (1, 2, 3):
+        yield from (
+            Saddle(n, kept) for h in range(1, n + 1) for kept in itertools.combinations(range(n), h)
+        )
+
+
+SADDLES = Statement(
+    paper=PAPER,
+    row="4.2",
+    id="4.2 (saddles)",
+    says="a linear network (n, h | n) that fits h of n singular directions is at a critical "
+    "point, and so is its orbit, "
+    "of dimension dim GL(h) = h²",
+    method="exact",
+    cases=_saddles,
+    measure=_stays_critical,
+    control=Control("W_2 three times as large: not critical", case=lambda: Saddle(2, (0, 1), 3.0)),
+    exhaustive="every set of h directions, 1 ≤ h ≤ n ≤ 3; squared error of diag(1, …, n) on ±e_i",
+)
+
+
+def commutator(sigma: Activation | Mixed, matrices: np.ndarray, z: np.ndarray) -> float:
+    """max |σ(gz) − gσ(z)| over matrices g and points z."""
+    with arithmetic():
+        after = np.asarray(apply_activation(sigma, z @ matrices.transpose(0, 2, 1)))
+        before = np.asarray(apply_activation(sigma, z)) @ matrices.transpose(0, 2, 1)
+    return float(np.abs(after - before).max())
+
+
+def _scaled_permutations(n: int, scales: tuple[float, ...]) -> np.ndarray:
+    found = [
+        np.eye(n)[list(order)] * np.array(d)
+        for order in itertools.permutations(range(n))
+        for d in itertools.product(scales, repeat=n)
+    ]
+    return np.stack(found)
+
+
+def _grid(n: int) -> np.ndarray:
+    return np.array(list(itertools.product((-2.0, -1.0, 0.0, 1.0, 2.0), repeat=n)))
+
+
+def _commutes(n: int, scales: tuple[float, ...] = (0.5, 1.0, 3.0)) -> Check:
+    matrices, z = _scaled_permutations(n, scales), _grid(n)
+    [relu] = MLP((1, n, 1)).activation
+    found, pairs = commutator(relu, matrices, z), len(matrices) * len(z)
+    return Check(found, 0.0, hypotheses={"n": n}, cases=len(matrices), comparisons=pairs)
+
+
+COMMUTES = Statement(
+    paper=PAPER,
+    row="4.3",
+    id="4.3 (commutes)",
+    says="permutations times positive diagonal matrices commute with ReLU",
+    method="exact",
+    cases=lambda rng, draws: [1, 2, 3],
+    measure=_commutes,
+    control=Control(
+        "a negative factor",
+        case=lambda: 1,
+        breaks={"scales": (-1.0,)},
+    ),
+    exhaustive="n = 1, 2, 3: all permutations, factors ½, 1, 3, points of {−2, …, 2}ⁿ",
+)
+
+
+def hidden_neurons(widths: Widths) -> int:
+    """N = n_1 + ⋯ + n_{d−1}."""
+    return sum(widths[1:-1])
+
+
+def _scaling_orbit(case: Network) -> Check:
+    orbit = ScalingGroup(case.net).orbit_dimension(case.params)
+    return Check(
+        orbit,
+        hidden_neurons(case.net.widths),
+        hypotheses={"hidden layers": case.net.depth - 1, "N": orbit},
+    )
+
+
+def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
+    drawn: list[Widths] = [random_widths(rng, 5, 8) for _ in range(draws)]
+    for widths in [*architectures([1, 2], 3), *architectures([3], 2), *drawn]:
+        yield random_network(rng, widths, 2)
+
+
+ORBIT = Statement(
+    paper=PAPER,
+    row="4.3",
+    id="4.3 (orbit)",
+    says="a generic ReLU network has an orbit of positive scalings of dimension N, the number of "
+    "hidden neurons",
+    method="exact",
+    cases=_orbit_cases,
+    measure=_scaling_orbit,
+    control=Control(
+        "a neuron of (1, 2 | 1) without weights and bias",
+        case=lambda: network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1]),
+    ),
+    exhaustive="widths 1 to 3 with one or two hidden layers, widths 1 and 2 with three; for every "
+    "architecture the hidden "
+    "biases are scaled by a diagonal matrix of rank N",
+    show=str,
+)

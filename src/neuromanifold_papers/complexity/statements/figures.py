@@ -1,0 +1,466 @@
+"""complexity, Sec. 6 and Figs. 2–7, 9: what the study measured, against what the paper says."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import data
+from neuromanifold_papers.check import Check, Interval, inside, number, outside
+from neuromanifold_papers.complexity.statements.setup import printed_function
+from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
+from neuromanifold_papers.statement import Control, Statement
+
+PAPER = "complexity"
+LIMITS = {"univariate": 20.0, "bivariate": 60.0, "bivariate_100": 60.0, "energy": 400.0}
+"""The mean functional dimension at initialisation is below this.   [complexity, Sec. 6]"""
+STRONG, WELL_BELOW, TYPICALLY = 0.7, 0.5, 0.5
+"""Our thresholds for the paper's words: a correlation, a ratio to the bound, a share of the
+snapshots.
+"""
+RISE, LEVEL = 0.1, 0.1
+"""A rise is at least a tenth of the start; level means a later trend of at most a tenth of the
+rise.
+"""
+MORE_RUNS = "more runs"
+"""How the study's note begins where it took more runs than the paper."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One number of the study with what it was measured on; `again` is another measurement of
+    the same thing.
+    """
+
+    what: str
+    value: float | Interval
+    again: float
+    hypotheses: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if isinstance(self.value, Interval):
+            return f"{number(self.value.estimate)}  # {self.what}, {self.value}"
+        return f"{number(self.value)}  # {self.what}"
+
+
+Pick = Callable[[Claims], Iterator[Measured]]
+
+
+def mean(text: str) -> float:
+    """The mean in `29.9 ± 4.7 (15)`; nan where there is none.
+
+    >>> mean("29.9 ± 4.7 (15)")
+    29.9
+    """
+    found = re.match(r"[-+]?\d+(\.\d+)?", text)
+    return float(found.group()) if found else float("nan")
+
+
+def percent(text: str) -> float:
+    """The share in `84.9 %`."""
+    return float(text.removesuffix("%")) / 100
+
+
+def chosen(
+    claims: Claims, figure: str, begins: str, *, more_runs: bool | None = None
+) -> list[dict[str, Any]]:
+    """The measurements of the claims of a figure that begin so; `more_runs` asks for (or
+    excludes) runs beyond the paper's.
+    """
+    return [
+        c["measured"]
+        for c in claims
+        if c["figure"] == figure
+        and c["claim"].startswith(begins)
+        and c["measured"]
+        and more_runs in (None, MORE_RUNS in c["note"])
+    ]
+
+
+def _check(relation: Any, right: float) -> Callable[[Measured], Check]:
+    def measure(case: Measured) -> Check:
+        estimate = case.value.estimate if isinstance(case.value, Interval) else case.value
+        missing = inside("the study did not measure it", when=np.isnan(estimate))
+        return Check(case.value, right, relation, hypotheses=case.hypotheses, drops=missing)
+
+    return measure
+
+
+def _study(pick: Pick) -> StudyCases:
+    return StudyCases(PAPER, pick)
+
+
+def interval(text: str) -> Interval | float:
+    """The interval that the study wrote; nan where it wrote none.
+
+    >>> print(interval("+3.1 [-3.5, +9.8]"), interval("no successful run"))
+    3.1 [-3.5, 9.8] nan
+    """
+    try:
+        return Interval.read(text)
+    except ValueError:
+        return float("nan")
+
+
+def of_runs(text: str, runs: int) -> Interval:
+    """The interval of the mean of so many runs, from `62.9 ± 2.8 (400)`: the same centre,
+    √(400/runs) times as wide.
+
+    >>> print(of_runs("62.9 ± 2.8 (400)", 100))
+    62.9 [57.3, 68.5]
+    """
+    found = Interval.read(text)
+    measured = int(text.rpartition("(")[2].rstrip(")"))
+    half = (found.high - found.estimate) * (measured / runs) ** 0.5
+    return Interval(found.estimate, found.estimate - half, found.estimate + half)
+
+
+def _initial(name: str, runs: int, rank: str = "float32") -> Pick:
+    """The mean rank of initial networks, with the interval that the mean of the paper's number
+    of runs has.
+    """
+
+    def pick(claims: Claims) -> Iterator[Measured]:
+        for claim in claims:
+            if claim["figure"] == "Sec 6" and f"({name}," in claim["claim"] and claim["measured"]:
+                found = claim["measured"]
+                yield Measured(
+                    f"mean {rank} rank, {name}",
+                    of_runs(found[rank], runs),
+                    mean(found["exact"]),
+                    {"rank": rank},
+                )
+
+    return pick
+
+
+def initial_statement(name: str, points: str, runs: int, **more: Any) -> Statement:
+    """The mean functional dimension of initial networks on one sample is below the paper's
+    number.
+    """
+    limit = LIMITS[name]
+    return Statement(
+        paper=PAPER,
+        row="init",
+        id=more.pop("id", f"init ({name})"),
+        says=f"the mean functional dimension at initialisation is below {limit:.0f} on {points} "
+        f"(rank in float32, mean of {runs} runs, as printed)",
+        method="training",
+        cases=_study(_initial(name, runs)),
+        measure=lambda case, bound=None: _check("<=", LIMITS[name] if bound is None else bound)(
+            case
+        ),
+        show=str,
+        control=Control(
+            "half the bound, at the recorded mean",
+            case=lambda: next(iter(_initial(name, runs)(read_claims(PAPER)))),
+            breaks={"bound": limit / 2},
+        ),
+        **more,
+    )
+
+
+INITIAL = (
+    initial_statement("univariate", "100 points of [0, 1]", 45),
+    initial_statement("bivariate", "the 20×20 points of the bivariate data", 60),
+    initial_statement(
+        "bivariate_100",
+        "10×10 points, the 100×371 matrix that is printed",
+        60,
+        id="init (bivariate, 100 points)",
+    ),
+    Statement(
+        paper=PAPER,
+        row="init",
+        id="init (bivariate, exact)",
+        says="on the 20×20 points the mean exact functional dimension of initial networks is "
+        "above 60, by 400 networks",
+        method="training",
+        cases=_study(_initial("bivariate", 400, "exact")),
+        measure=lambda case, bound=LIMITS["bivariate"]: _check(">=", bound)(case),
+        show=str,
+        control=Control(
+            "twice the bound",
+            case=lambda: next(iter(_initial("bivariate", 400, "exact")(read_claims(PAPER)))),
+            breaks={"bound": 2 * LIMITS["bivariate"]},
+            passes=lambda: Measured("", Interval(63.0, 61.0, 65.0), 63.0),
+        ),
+        source="ours",
+    ),
+    initial_statement("energy", "the 768 energy data", 10),
+)
+
+
+def steps(measured: dict[str, Any], rank: str = "float32") -> Iterator[Measured]:
+    """The differences of neighbouring means with Welch's 95 % intervals, from the simpler to the
+    harder task.
+    """
+    names = list(measured[rank])
+    for pair, text in zip(
+        zip(names[:-1], names[1:], strict=True), measured.get(f"steps, {rank}", ()), strict=False
+    ):
+        label = f"{rank} rank: {pair[1]} − {pair[0]}"
+        yield Measured(label, interval(text), 0.0, {"pair": " < ".join(pair), "rank": rank})
+
+
+def _order(figure: str, *, more_runs: bool = False) -> Pick:
+    def pick(claims: Claims) -> Iterator[Measured]:
+        for measured in chosen(claims, figure, "after training", more_runs=more_runs):
+            yield from steps(measured)
+            yield from steps(measured, "exact")
+
+    return pick
+
+
+def turned(case: Measured) -> Measured:
+    """The difference the other way round."""
+    assert isinstance(case.value, Interval)
+    found = case.value
+    return Measured(
+        f"reversed, {case.what}", Interval(-found.estimate, -found.high, -found.low), case.again
+    )
+
+
+_DOWNWARDS = Control(
+    "a step downwards by half a dimension",
+    case=lambda: Measured("", Interval(-0.5, -0.9, -0.1), 0.0),
+    passes=lambda: Measured("", Interval(0.5, 0.1, 0.9), 0.0),
+)
+
+
+def order_statement(figure: str, says: str, **more: Any) -> Statement:
+    """After training the mean functional dimension is ordered by the complexity of the task."""
+    return Statement(
+        paper=PAPER,
+        row="Fig 2,3,9",
+        id=more.pop("id", f"{figure} (order)"),
+        says=says,
+        method="training",
+        cases=_study(more.pop("pick", _order(figure))),
+        measure=_check(">=", 0.0),
+        control=_DOWNWARDS,
+        show=str,
+        **more,
+    )
+
+
+FIGURE_2 = order_statement(
+    "Fig 2",
+    "after training the mean functional dimension is ordered f1 < f2 < f3 (15 runs; 2,000 epochs, "
+    "which the paper does not state): "
+    "differences of neighbours with their 95 % intervals",
+)
+FIGURE_2_LONG = order_statement(
+    "Fig 2",
+    "after 10,000 epochs (60 runs) f1 < f2 < f3, every step significant at 95 %",
+    id="Fig 2 (order, 10,000 epochs)",
+    pick=_order("Fig 2", more_runs=True),
+    source="ours",
+)
+FIGURE_3 = order_statement(
+    "Fig 3",
+    "after training the mean functional dimension is lower for heating than for cooling load (10 "
+    "runs)",
+)
+FIGURE_9 = order_statement(
+    "Fig 9", "after training the mean functional dimension is ordered g1 < g2 < g3 (20 runs)"
+)
+
+
+@dataclass(frozen=True)
+class Course:
+    """The mean functional dimension along training, and which half of the claim is asked of it."""
+
+    name: str
+    start: float
+    largest: float
+    end: float
+    trend: float
+    part: str
+
+    def __str__(self) -> str:
+        numbers = f"{self.start}, {self.largest}, {self.end}, {self.trend}"
+        return f"start, largest, end, trend = {numbers}  # {self.name}, {self.part}"
+
+
+def _courses(figure: str) -> Callable[[Claims], Iterator[Course]]:
+    def pick(claims: Claims) -> Iterator[Course]:
+        for measured in chosen(claims, figure, "the functional dimension is low"):
+            for name, found in measured.items():
+                start, largest, end = (float(found[key]) for key in ("start", "largest", "end"))
+                trend = float(found["trend over the second half"])
+                yield from (
+                    Course(name, start, largest, end, trend, part) for part in ("rise", "level")
+                )
+
+    return pick
+
+
+def course_check(course: Course) -> Check:
+    """Rise: (largest − start)/start ≥ 0.1. Level: the trend over the second half is at most 0.1
+    of the rise.
+    """
+    rise = course.largest - course.start
+    hypotheses = {"data": course.name, "part": course.part}
+    if course.part == "rise":
+        return Check(rise / course.start, RISE, ">=", hypotheses=hypotheses)
+    flat = outside("the course does not rise: nothing levels off", when=not rise)
+    return Check(
+        course.trend / rise if rise else 0.0, LEVEL, "<=", hypotheses=hypotheses, drops=flat
+    )
+
+
+def _other_end(course: Course) -> Check:
+    """No rise is confirmed by an end below the start; no levelling by an end that is the largest
+    value.
+    """
+    if course.part == "rise":
+        return Check(course.end, course.start, ">=")
+    return Check(course.end, course.largest - 0.05, "<=")
+
+
+def course_statement(figure: str, **more: Any) -> Statement:
+    """The functional dimension rises in early training, then levels off or falls slowly."""
+    return Statement(
+        paper=PAPER,
+        row="Fig 2,3,9",
+        id=f"{figure} (evolution)",
+        says="the functional dimension rises early in training, then levels off or slowly "
+        "decreases",
+        method="training",
+        cases=StudyCases(PAPER, _courses(figure)),
+        measure=course_check,
+        control=Control(
+            "a rise of 9 %",
+            case=lambda: Course("", 100.0, 109.0, 109.0, 0.0, "rise"),
+            passes=lambda: Course("", 100.0, 110.5, 110.5, 0.0, "rise"),
+        ),
+        confirm=_other_end,
+        route="the end against the start, or against the largest value",
+        show=str,
+        **more,
+    )
+
+
+COURSES = (
+    course_statement("Fig 2"),
+    course_statement(
+        "Fig 3",
+        worked="""On the energy data the mean exact rank is largest before training, 340.2, and falls to 187.9 (heating) and 231.7
+(cooling) after 2,000 epochs; a third to a half of it is lost within 100 epochs. It never rises above its start. On
+f1–f3 it goes from 16 to 31, on g1–g3 from 59 to 117 and back to 93. The inputs are standardised here; the paper does not
+say how it scaled features and loads.""",
+        missing="the scaling of features and loads, the number of epochs",
+    ),
+    course_statement("Fig 9"),
+)
+
+
+def _decays(*, more_runs: bool) -> Pick:
+    """Differences of the means from the larger decay to the smaller: positive where decay lowers
+    the rank.
+    """
+    names = ("1e-4 − 1e-3", "0 − 1e-4", "0 − 1e-3")
+
+    def pick(claims: Claims) -> Iterator[Measured]:
+        for measured in chosen(claims, "Fig 4", "larger weight decay", more_runs=more_runs):
+            found = measured.get("steps from large to small decay, exact", ())
+            yield from (
+                Measured(name, interval(text), 0.0, {"pair": name})
+                for name, text in zip(names, found, strict=False)
+            )
+
+    return pick
+
+
+def _strong_decay(claims: Claims) -> Iterator[Measured]:
+    """60 runs: 1e-3 against 1e-4 and against 0."""
+    return (
+        case for case in _decays(more_runs=True)(claims) if case.hypotheses["pair"].endswith("1e-3")
+    )
+
+
+_REVERSED_DECAY = Control(
+    "the decays in reversed order (60 runs, 1e-3 against 0)",
+    case=lambda: turned(list(_strong_decay(read_claims(PAPER)))[-1]),
+)
+DECAY = Statement(
+    paper=PAPER,
+    row="Fig 4",
+    id="Fig 4",
+    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 "
+    "runs): differences with 95 % intervals",
+    method="training",
+    cases=_study(_decays(more_runs=False)),
+    measure=_check(">=", 0.0),
+    control=_REVERSED_DECAY,
+    show=str,
+)
+STRONG_DECAY = Statement(
+    paper=PAPER,
+    row="Fig 4",
+    id="Fig 4 (60 runs)",
+    says="with 60 runs the mean with decay 1e-3 lies below those with 1e-4 and 0, significantly "
+    "(95 %); 1e-4 against 0 is undecided",
+    method="training",
+    cases=_study(_strong_decay),
+    measure=_check(">=", 0.0),
+    control=_REVERSED_DECAY,
+    show=str,
+    source="ours",
+)
+
+
+def _overfit_cases(claims: Claims) -> Iterator[Measured]:
+    for measured in chosen(claims, "Fig 7", "overparameterised"):
+        for name, epochs in measured.items():
+            last = max(epochs, key=int)
+            gap = epochs[last]["data"] - epochs[last]["function"]
+            yield Measured(
+                f"{name} at epoch {last}: r² on data − r² on function",
+                gap,
+                gap,
+                {"data": name, "epoch": int(last)},
+            )
+
+
+def interpolation_gap() -> float:
+    """r² on the data less r² on the function for the broken line through the noisy data of f3:
+    overfitting itself.
+    """
+    found, grid = data.load("f3"), np.linspace(0, 1, 501)
+    order = np.argsort(found.x[:, 0])
+    truth = printed_function("f3", grid[:, None])
+    learned = np.interp(grid, found.x[order, 0], found.y[order, 0])
+    return float(((learned - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum())
+
+
+OVERFITTING = Statement(
+    paper=PAPER,
+    row="Fig 1,7,8",
+    id="Fig 7",
+    says="the learned functions do not overfit: r² on the data does not exceed r² against the "
+    "noise-free function",
+    method="training",
+    cases=_study(_overfit_cases),
+    measure=_check("<=", 0.0),
+    control=Control(
+        "the broken line through the noisy data of f3",
+        case=lambda: Measured("", interpolation_gap(), 0.0),
+    ),
+    show=str,
+)
+
+TRACKED = (
+    FIGURE_2,
+    FIGURE_2_LONG,
+    COURSES[0],
+    FIGURE_3,
+    COURSES[1],
+    FIGURE_9,
+    COURSES[2],
+    DECAY,
+    STRONG_DECAY,
+)

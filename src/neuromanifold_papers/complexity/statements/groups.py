@@ -1,0 +1,398 @@
+"""complexity, Sec. 4.2 and App. A: dimensions of groups, orbits and stabilisers."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from neuromanifold.models.activation import Mixed
+from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.elimination import modular_rank
+from neuromanifold.regions.generic import orbit_directions
+from neuromanifold.symmetry.groups.base import ContinuousGroup
+from neuromanifold.symmetry.groups.linear import GeneralLinearGroup
+from neuromanifold.symmetry.groups.product import SymmetryGroup
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.complexity.statements.cases import (
+    Network,
+    Widths,
+    architectures,
+    random_widths,
+    roughly,
+    staged,
+)
+from neuromanifold_papers.statement import Control, Statement
+
+PAPER = "complexity"
+PRIME = 2**61 - 1
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A mixed ReLU–linear architecture: of the n_l neurons of hidden layer l the last
+    `linear[l]` are linear.   [complexity, Def A.9]
+    """
+
+    widths: Widths
+    linear: tuple[int, ...]
+
+    @property
+    def relu(self) -> tuple[int, ...]:
+        """n_l^R."""
+        return tuple(n - a for n, a in zip(self.widths[1:-1], self.linear, strict=True))
+
+    @property
+    def net(self) -> MLP:
+        """The network."""
+        layers = tuple(
+            Mixed(relu=r, identity=a) for r, a in zip(self.relu, self.linear, strict=True)
+        )
+        return MLP(self.widths, layers)
+
+    @property
+    def group(self) -> SymmetryGroup:
+        """H = Π D₊(n_l^R) × GL(n_l^L)."""
+        general: tuple[ContinuousGroup, ...] = (
+            (GeneralLinearGroup(self.net),) if any(self.linear) else ()
+        )
+        return SymmetryGroup(self.net, (ScalingGroup(self.net), *general))
+
+    @property
+    def orbit_dimension(self) -> int:
+        """dim Hθ at a random θ modulo a prime: that of almost every θ."""
+        return _generic_orbit(self.widths, self.linear)
+
+    @property
+    def dimension(self) -> int:
+        """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)²."""
+        return sum(self.relu) + sum(a**2 for a in self.linear)
+
+    def __str__(self) -> str:
+        layers = ", ".join(
+            f"nm.Mixed(relu={r}, identity={a})" for r, a in zip(self.relu, self.linear, strict=True)
+        )
+        group = "GeneralLinearGroup" if any(self.linear) else "ScalingGroup"
+        orbit = f"nm.symmetry.{group}(net).orbit_dimension(net.init(key=jax.random.key(0)))"
+        return f"net = nm.MLP({self.widths}, ({layers},))\n{orbit}"
+
+
+@cache
+def _generic_orbit(widths: Widths, linear: tuple[int, ...]) -> int:
+    return modular_rank(orbit_directions(widths, linear, PRIME, translations=False), PRIME)
+
+
+def stated_dimension(case: Mix) -> int:
+    """Σ_{l=1}^{d-1} n_l^R + Σ_{l=1}^{d-1} (n_l^L)², as the proof has it; the print starts at l = 0,
+    where n_0^R is not defined.
+
+    [complexity, Prop 4.5, A.10]
+    """
+    return case.dimension
+
+
+def with_inputs(case: Mix) -> int:
+    """The sum begun at l = 0 with n_0 for n_0^R."""
+    return case.widths[0] + case.dimension
+
+
+def mixes(widths: Widths) -> Iterator[Mix]:
+    """Every choice of linear neurons."""
+    yield from (Mix(widths, a) for a in itertools.product(*(range(n + 1) for n in widths[1:-1])))
+
+
+def random_mix(rng: np.random.Generator, hidden: int, widest: int) -> Mix:
+    """An architecture with random numbers of linear neurons."""
+    widths = random_widths(rng, hidden, widest)
+    return Mix(widths, tuple(int(rng.integers(n + 1)) for n in widths[1:-1]))
+
+
+def _mixed_cases(rng: np.random.Generator, draws: int) -> Iterator[Mix]:
+    for widths in [*architectures([1], 3), *architectures([2], 2)]:
+        yield from mixes(widths)
+    yield from (random_mix(rng, 3, 5) for _ in range(draws))
+
+
+@cache
+def commutant_dimension(relu: int, linear: int) -> int:
+    """The dimension of {A : σ'(z)·Az = Aσ(z) for all z}: the Lie algebra of all matrices that
+    commute with σ_{[1:k]}.
+    """
+    n = relu + linear
+    rng = np.random.default_rng(n)
+    sign = np.array(list(itertools.product((-1, 1), repeat=n)))
+    z = np.concatenate([sign * rng.integers(1, 1000, sign.shape) for _ in range(n + 1)])
+    slope = np.where((z > 0) | (np.arange(n) >= relu), 1, 0)
+    # Row (sample, i), column (i, j): slope_i z_j − σ(z)_j.
+    entries = slope[:, :, None] * z[:, None, :] - (slope * z)[:, None, :]
+    equations = np.zeros((len(z), n, n, n), np.int64)
+    equations[:, np.arange(n), np.arange(n), :] = entries
+    return n * n - modular_rank(equations.reshape(-1, n * n) % PRIME, PRIME)
+
+
+def _hypotheses(case: Mix) -> dict[str, int]:
+    return {"hidden layers": len(case.linear), "ReLU": sum(case.relu), "linear": sum(case.linear)}
+
+
+def _group_check(case: Mix, formula: Callable[[Mix], int]) -> Check:
+    found = sum(commutant_dimension(r, a) for r, a in zip(case.relu, case.linear, strict=True))
+    return Check(found, formula(case), ">=", hypotheses=_hypotheses(case))
+
+
+def _dimension_check(case: Mix, formula: Callable[[Mix], int]) -> Check:
+    return Check(case.group.dimension, formula(case), hypotheses=_hypotheses(case))
+
+
+_A_LINEAR_NEURON_MORE = Control(
+    "one linear neuron more in the formula than in the network",
+    case=lambda: Mix((1, 2, 1), (1,)),
+    breaks={"formula": lambda case: Mix((1, 2, 1), (2,)).dimension},
+)
+
+_FROM_ZERO = Control(
+    "the sum begun at l = 0, with the inputs: even Π GL(n_l) has only dimension Σ n_l²",
+    case=lambda: Mix((1, 3, 1), (2,)),
+    breaks={"formula": with_inputs},
+)
+
+GROUP = Statement(
+    paper=PAPER,
+    row="4.5, A.10",
+    id="4.5",
+    says="the hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R + "
+    "Σ_{l≥1} (n_l^L)² "
+    "(printed from l = 0, where "
+    "n_0^R is not defined: a misprint, the proof has l = 1)",
+    method="exact",
+    cases=_mixed_cases,
+    measure=lambda case, formula=stated_dimension: _group_check(case, formula),
+    control=_FROM_ZERO,
+    exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
+    show=str,
+    proof="D₊(n_l^R) × GL(n_l^L) commutes with ReLU on the first neurons and with the identity on "
+    "the others; its "
+    "dimension is n_l^R + (n_l^L)².",
+)
+
+
+def _acts_by_equivalences(
+    case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.group
+) -> Check:
+    """Jv = 0 for every generator v of H, at a random integer network that bends where it can."""
+    rng = np.random.default_rng([0, *case.widths, *case.linear])
+    base = staged(rng, case.widths, tuple(("bent",) * n for n in case.widths[1:-1]), 8, size=99)
+    mixed = Network(case.net, base.params, base.x)
+    return Check(mixed.changes(group(case).fields), 0, hypotheses=_hypotheses(case))
+
+
+ACTS = Statement(
+    paper=PAPER,
+    row="4.5, A.10",
+    id="A.10 (equivalence)",
+    says="H = Π D₊(n_l^R) × GL(n_l^L) acts by equivalences on a mixed ReLU–linear network: Jv = 0 "
+    "for its generators",
+    method="exact",
+    cases=_mixed_cases,
+    measure=_acts_by_equivalences,
+    control=Control(
+        "GL(2) on two ReLU neurons that bend",
+        case=lambda: Mix((1, 2, 1), (0,)),
+        breaks={"group": lambda case: Mix((1, 2, 1), (2,)).group},
+    ),
+    narrower="infinitesimally, at one random integer θ and X each; finite elements in 4.1 "
+    "(equivalence)",
+    show=str,
+)
+
+DIMENSION = Statement(
+    paper=PAPER,
+    row="4.5, A.10",
+    id="A.10 (dimension)",
+    says="dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has "
+    "l = 1)",
+    method="exact",
+    cases=_mixed_cases,
+    measure=lambda case, formula=stated_dimension: _dimension_check(case, formula),
+    control=_A_LINEAR_NEURON_MORE,
+    exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
+    show=str,
+)
+
+
+def chained(widths: Widths) -> bool:
+    """For some m: n_l − 1 ≤ n_{l-1} for l ≤ m, and n_l ≤ n_{l+1} for m < l < d. Condition (i) is m
+    = d − 1.
+
+    Up to m the equations g_l (W_l | b_l) = (W_l g_{l-1} | b_l) give g_l = 1 one after the other
+    from the input, as in the paper's proof; beyond m the equations g_{l+1} W_{l+1} = W_{l+1} g_l do
+    so from the output, where no bias helps.
+    """
+    d = len(widths) - 1
+    return any(
+        all(widths[l] - 1 <= widths[l - 1] for l in range(1, m + 1))
+        and all(widths[l] <= widths[l + 1] for l in range(m + 1, d))
+        for m in range(d)
+    )
+
+
+def stabiliser_at_least(widths: Widths) -> int:
+    """(n_l − n_{l-1} − 1)₊ (n_l − n_{l+1})₊ summed over layers: g_l = 1 + A with A(W_l | b_l) =
+    0 and W_{l+1}A = 0, at every θ.
+    """
+    triples = zip(widths[:-2], widths[1:-1], widths[2:], strict=True)
+    return sum(max(0, n - before - 1) * max(0, n - after) for before, n, after in triples)
+
+
+def _stabiliser(widths: Widths) -> Check:
+    """The linear equations of the stabiliser are those of its Lie algebra: it is trivial exactly
+    when that is zero.
+    """
+    case = Mix(widths, widths[1:-1])
+    (first, second) = roughly(widths)
+    kind = {(True, True): "both", (True, False): "(i)", (False, True): "(ii)"}.get(
+        (first, second), "neither"
+    )
+    hypotheses = {"hidden layers": len(case.linear), "condition": kind}
+    return Check(case.dimension - case.orbit_dimension, 0, hypotheses=hypotheses)
+
+
+def _where(
+    holds: Callable[[Widths], bool],
+) -> Callable[[np.random.Generator, int], Iterator[Widths]]:
+    """The architectures on which a condition holds: widths 1 to 4 with up to three hidden
+    layers, then larger ones.
+    """
+
+    def cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
+        yield from filter(holds, [*architectures([1, 2], 4), *architectures([3], 4)])
+        drawn = (random_widths(rng, 4, 7) for _ in itertools.count())
+        yield from itertools.islice(filter(holds, drawn), draws)
+
+    return cases
+
+
+_RANGE = "widths 1 to 4 with one to three hidden layers, at a random θ modulo 2⁶¹ − 1"
+_TOO_WIDE = Control("(1, 3 | 1), which is not roughly monotonic", case=lambda: (1, 3, 1))
+
+
+def _show_stabiliser(widths: Widths) -> str:
+    return (
+        f'net = nm.MLP({widths}, "identity")\n'
+        "nm.symmetry.GeneralLinearGroup(net).stabiliser_dimension(net.init(key=jax.random.key(0)))"
+    )
+
+
+STABILISER_I = Statement(
+    paper=PAPER,
+    row="A.8",
+    id="A.8 (i)",
+    says="n_l − 1 ≤ n_{l-1} for all l ⇒ almost every θ has trivial stabiliser in G_hid",
+    method="exact",
+    cases=_where(lambda widths: roughly(widths)[0]),
+    measure=_stabiliser,
+    control=_TOO_WIDE,
+    exhaustive=_RANGE,
+    show=_show_stabiliser,
+)
+STABILISER_II = Statement(
+    paper=PAPER,
+    row="A.8",
+    id="A.8 (ii)",
+    says="n_{l-1} − 1 ≤ n_l for all l ⇒ almost every θ has trivial stabiliser in G_hid",
+    method="exact",
+    cases=_where(lambda widths: roughly(widths)[1]),
+    measure=_stabiliser,
+    control=_TOO_WIDE,
+    show=_show_stabiliser,
+    confirm=lambda widths: Check(stabiliser_at_least(widths), 0),
+    route="closed form at every θ: Σ (n_l − n_{l-1} − 1)₊ (n_l − n_{l+1})₊",
+    worked="""At (1, 3 | 2), condition (ii) holds: 1 − 1 ≤ 3 and 3 − 1 ≤ 2. The stabiliser is given by g(W¹ | b¹) = (W¹ | b¹) and
+W²g⁻¹ = W². (W¹ | b¹) has two columns in ℝ³, so some w ≠ 0 is orthogonal to them; W² is 2×3, so W²k = 0 for some k ≠
+0. Then g = 1 + t k wᵀ fixes θ for every t with 1 + t wᵀk ≠ 0, whatever θ is. For example W¹ = e₁, b¹ = e₂, W² = (e₁
+e₂)ᵀ: g = 1 + t e₃e₃ᵀ. So the orbit has dimension 8, not 9. The published proof restricts itself to symmetric g at
+this point. With widths up to 4 and three hidden layers 98 of 778 roughly monotonic architectures fail, all by (ii)
+alone; so does the paper's own example (1, 5, 4, 3, 2 | 1), with a stabiliser of dimension 4.""",
+    amended=Statement(
+        paper=PAPER,
+        row="A.8",
+        id="A.8 (chained)",
+        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ almost "
+        "every θ has trivial stabiliser "
+        "(m = d − 1 is condition (i); m = 0 replaces (ii) by n_1 ≤ … ≤ n_d)",
+        method="exact",
+        cases=_where(chained),
+        measure=_stabiliser,
+        control=_TOO_WIDE,
+        exhaustive=_RANGE,
+        show=_show_stabiliser,
+        proof="The stabiliser is given by g_l(W_l | b_l) = (W_l g_{l-1} | b_l), g_0 = g_d = 1. "
+        "For l ≤ m, from the "
+        "input: if g_{l-1} = 1, then g_l fixes the n_{l-1} + 1 ≥ n_l columns of (W_l | b_l), "
+        "which span ℝ^{n_l} "
+        "for almost all θ, so g_l = 1. For l > m, from the output: if g_{l+1} = 1, then W_{l+1} "
+        "g_l = W_{l+1}, "
+        "and W_{l+1}, of n_{l+1} ≥ n_l rows, is injective for almost all θ, so g_l = 1.",
+    ),
+)
+
+
+def _orbit(case: Mix) -> Check:
+    return Check(case.orbit_dimension, case.dimension, hypotheses=_hypotheses(case))
+
+
+def _mixes_where(
+    holds: Callable[[Widths], bool],
+) -> Callable[[np.random.Generator, int], Iterator[Mix]]:
+    def cases(rng: np.random.Generator, draws: int) -> Iterator[Mix]:
+        small = filter(
+            holds, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)]
+        )
+        yield from itertools.chain.from_iterable(map(mixes, small))
+        drawn = (random_mix(rng, 4, 6) for _ in itertools.count())
+        yield from itertools.islice((case for case in drawn if holds(case.widths)), draws)
+
+    return cases
+
+
+_MIXED_RANGE = (
+    "every mix of widths 1 to 4 with one hidden layer, 1 to 3 with two, 1 and 2 with three, at a "
+    "random θ modulo 2⁶¹ − 1"
+)
+_WIDE_ORBIT = Control(
+    "(1, (0, 3) | 1), which is not roughly monotonic", case=lambda: Mix((1, 3, 1), (3,))
+)
+ORBITS = Statement(
+    paper=PAPER,
+    row="4.5, A.10",
+    id="A.10 (orbit)",
+    says="roughly monotonic ⇒ for almost all θ of a mixed network dim Hθ = dim H",
+    method="exact",
+    cases=_mixes_where(lambda widths: any(roughly(widths))),
+    measure=_orbit,
+    control=_WIDE_ORBIT,
+    narrower="with dim H as the proof has it, summed from l = 1",
+    show=str,
+    confirm=lambda case: Check(case.dimension - stabiliser_at_least(case.widths), case.dimension),
+    route="closed form of the stabiliser when all neurons are linear",
+    worked="""At (1, (0, 3) | 2), three linear neurons, H = GL(3) has dimension 9 and the stabiliser of almost every θ dimension 1
+(see A.8): dim Hθ = 8.""",
+    amended=Statement(
+        paper=PAPER,
+        row="4.5, A.10",
+        id="A.10 (orbit, chained)",
+        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ dim Hθ = "
+        "dim H for almost "
+        "all θ",
+        method="exact",
+        cases=_mixes_where(chained),
+        measure=_orbit,
+        control=_WIDE_ORBIT,
+        exhaustive=_MIXED_RANGE,
+        show=str,
+        proof="By A.8 (chained) the stabiliser of almost every θ in G_hid is trivial, so that in "
+        "H ⊂ G_hid is (Lem "
+        "A.7), and dim Hθ = dim H − dim Stab.",
+    ),
+)

@@ -1,0 +1,433 @@
+"""invariant, Sec. 5: the rank of the Lie closure at every point, connected leaves, and orbits =
+leaves.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import comb
+
+import jax
+import numpy as np
+
+from neuromanifold.orbits.genericity import is_degenerate
+from neuromanifold.orbits.partition import InvariantLeaf, generic_point
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.invariant.statements.algebra import (
+    Field,
+    Neurons,
+    algebra,
+    closure_dimension,
+)
+from neuromanifold_papers.invariant.statements.cases import (
+    CLASSES,
+    EPS,
+    GENERIC,
+    GENERIC_ODD,
+    PAPER,
+    SUPPORTS,
+    by_neuron,
+    closure,
+    condensed,
+    condensed_up_to_sign,
+    grid,
+    show_neurons,
+    trained,
+    two_layer,
+    whole_neurons,
+)
+from neuromanifold_papers.invariant.statements.connected import Lattice
+from neuromanifold_papers.invariant.statements.generic import degenerate_as_printed
+from neuromanifold_papers.invariant.statements.orbits import ROUNDING, smallest_kept
+from neuromanifold_papers.statement import Control, Statement
+
+
+@dataclass(frozen=True)
+class At:
+    """A network at whole neurons (a_i, w_i); by polynomial fields modulo a prime, or by the
+    library in float64.
+    """
+
+    name: str
+    neurons: Neurons
+    floating: bool = False
+
+    @property
+    def d(self) -> int:
+        """The number of inputs."""
+        return len(self.neurons[0]) - 1
+
+    def dimension(self, enough: int) -> int:
+        """dim Lie_θ, exactly as far as `enough`."""
+        if self.floating:
+            return int(closure(self.name, self.neurons).dimension)
+        return closure_dimension(SUPPORTS[self.name], self.neurons, enough)
+
+    @property
+    def hypotheses(self) -> dict[str, object]:
+        """What this case covers."""
+        degenerate = degenerate_as_printed(self.neurons)
+        return {
+            "activation": self.name,
+            "m": len(self.neurons),
+            "d": self.d,
+            "degenerate": degenerate,
+        }
+
+
+def leaf_dimension(name: str, neurons: Neurons) -> int:
+    """dim [θ]: (d + 1) for each different neuron, for odd σ up to sign and without zero neurons.
+    [invariant, Cor 5.3]
+    """
+    d = len(neurons[0]) - 1
+    return (d + 1) * (condensed_up_to_sign(neurons) if name in GENERIC_ODD else condensed(neurons))
+
+
+def _show(case: At) -> str:
+    return show_neurons(case.name, case.neurons)
+
+
+def _full(case: At) -> Check:
+    full = (case.d + 1) * len(case.neurons)
+    return Check(case.dimension(full), full, hypotheses=case.hypotheses)
+
+
+def _non_degenerate(rng: np.random.Generator, draws: int) -> Iterator[At]:
+    for name, m in itertools.product(SUPPORTS, (1, 2)):
+        for neurons in grid(m, 1, (-2, -1, 1, 2)):
+            if not degenerate_as_printed(neurons):
+                yield At(name, neurons)
+    for name in CLASSES:
+        yield At(name, ((1, 1), (-1, 2)), True)
+    for _ in range(draws):
+        m, d = (int(k) for k in rng.integers([2, 1], [4, 3]))
+        weights = rng.permutation(
+            [w for w in itertools.product((-2, -1, 0, 1, 2), repeat=d) if w > (0,) * d]
+        )[:m]
+        neurons = tuple(
+            (int(a), *w.tolist())
+            for a, w in zip(rng.choice([-2, -1, 1, 2], m), weights, strict=False)
+        )
+        yield At(str(rng.choice(["exp", "tanh", "cos", "silu"])), neurons, True)
+
+
+COR51 = Statement(
+    paper=PAPER,
+    row="Cor 5.1–5.3",
+    id="Cor 5.1",
+    says="at non-degenerate θ dim Lie_θ = (d+1)m, for every analytic σ that is no polynomial",
+    method="exact",
+    cases=_non_degenerate,
+    measure=_full,
+    control=Control(
+        "the degenerate point w₁ = −w₂, a₁ = −a₂ of tanh",
+        case=lambda: At("tanh", ((1, 1), (-1, -1))),
+    ),
+    draws=6,
+    exhaustive="16 activations, m ≤ 2, d = 1, entries ±1, ±2; the library on an activation of "
+    "every class",
+    show=_show,
+)
+
+
+def _perturbed(case: At) -> Check:
+    """dim Lie_θ, and −1 unless two flows from θ end at a non-degenerate point."""
+    net, params = two_layer(case.name, 0.5 * np.array(case.neurons))
+    rng = np.random.default_rng(len(case.neurons))
+    for _ in range(2):
+        params = trained(rng, net, params, samples=3).end(steps=2)
+    found = (
+        -1 if is_degenerate(net, params) else closure_dimension(SUPPORTS[case.name], case.neurons)
+    )
+    return Check(found, (case.d + 1) * len(case.neurons), hypotheses=case.hypotheses)
+
+
+def _apart(odd: bool) -> Callable[[np.random.Generator, int], Iterator[At]]:
+    """Points with different neurons; for odd σ different up to sign, and not zero."""
+    count = condensed_up_to_sign if odd else condensed
+    names = GENERIC_ODD if odd else GENERIC
+
+    def cases(rng: np.random.Generator, draws: int) -> Iterator[At]:
+        points = itertools.chain(grid(1, 1), grid(2, 1), itertools.islice(grid(3, 1), 0, None, 7))
+        yield from (At(names[0], neurons) for neurons in points if count(neurons) == len(neurons))
+        drawn = (
+            whole_neurons(rng, int(rng.integers(2, 4)), int(rng.integers(1, 3)), 2)
+            for _ in itertools.count()
+        )
+        yield from (
+            At(str(rng.choice(names)), n)
+            for n in itertools.islice((n for n in drawn if count(n) == len(n)), draws)
+        )
+
+    return cases
+
+
+COR52_GENERIC = Statement(
+    paper=PAPER,
+    row="Cor 5.1–5.3",
+    id="Cor 5.2 (i)",
+    says="generic σ, different neurons: the orbit holds a non-degenerate point, and dim Lie_θ = "
+    "(d+1)m",
+    method="integration",
+    cases=_apart(False),
+    measure=_perturbed,
+    control=Control("equal neurons", case=lambda: At("exp", ((1, 1), (1, 1)))),
+    draws=6,
+    narrower="entries −1, 0, 1 with m ≤ 2 and a seventh of m = 3, d = 1; random ones with m ≤ 3, "
+    "d ≤ 2. The dimension is exact",
+    show=_show,
+)
+COR52_ODD = replace(
+    COR52_GENERIC,
+    id="Cor 5.2 (ii)",
+    says="generic odd σ, neurons different up to sign and not zero: the orbit holds a "
+    "non-degenerate point, and dim Lie_θ = (d+1)m",
+    cases=_apart(True),
+    control=Control("a zero neuron", case=lambda: At("tanh", ((1, 1), (0, 0)))),
+    narrower="entries −1, 0, 1 with m ≤ 2 and a seventh of m = 3, d = 1; random ones with m ≤ 3, "
+    "d ≤ 2. The dimension is exact. "
+    "Read with i ≠ j for the sign +: as printed, for any i, j, (a_i, w_i) ≠ ±(a_j, w_j) fails at "
+    "i = j for every θ",
+)
+
+
+def _of_the_leaf(case: At) -> Check:
+    wanted = leaf_dimension(case.name, case.neurons)
+    return Check(case.dimension(wanted), wanted, hypotheses=case.hypotheses)
+
+
+def _everywhere(rng: np.random.Generator, draws: int) -> Iterator[At]:
+    for name in ("exp", "1 + sin(z)", "z + cos(z)", "tanh", "sinh(z) + sin(z)"):
+        for m in (1, 2, 3, 4):
+            yield from (At(name, neurons) for neurons in grid(m, 1))
+    for name, m in itertools.product(("exp", "tanh"), (1, 2)):
+        yield from (At(name, neurons) for neurons in grid(m, 2))
+    for _ in range(draws):
+        m, d = (int(k) for k in rng.choice([(2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (3, 2)]))
+        yield At(str(rng.choice([*GENERIC, *GENERIC_ODD])), whole_neurons(rng, m, d))
+
+
+EXACT = Statement(
+    paper=PAPER,
+    row="Cor 5.1–5.3",
+    id="Cor 5.3",
+    says="generic or generic odd σ: dim Lie_θ = dim [θ] at every θ, degenerate ones included",
+    method="exact",
+    cases=_everywhere,
+    measure=_of_the_leaf,
+    control=Control(
+        "silu, σ(0) = 0 without parity, at a zero neuron",
+        case=lambda: At("silu", ((1, 1), (0, 0))),
+    ),
+    draws=100,
+    exhaustive="entries −1, 0, 1; m ≤ 4 with d = 1, m ≤ 2 with d = 2; five activations with "
+    "different sets of σ⁽ⁿ⁾(0) ≠ 0",
+    show=_show,
+)
+
+
+def _floating(rng: np.random.Generator, draws: int) -> Iterator[At]:
+    for name, m in itertools.product(("exp", "tanh"), (1, 2)):
+        yield from (At(name, neurons, True) for neurons in grid(m, 1, (0, 1)))
+    for _ in range(draws):
+        m, d = (int(k) for k in rng.choice([(2, 2), (3, 1), (4, 1)]))
+        yield At(str(rng.choice(["exp", "tanh"])), whole_neurons(rng, m, d, 1), True)
+
+
+FLOATING = Statement(
+    paper=PAPER,
+    row="Cor 5.1–5.3",
+    id="Cor 5.3 (library)",
+    says="the library's closure in float64 has the dimension of the leaf at every θ",
+    method="float64",
+    cases=_floating,
+    measure=_of_the_leaf,
+    control=Control("cos, which is even, at w = 0", case=lambda: At("cos", ((1, 0), (2, 0)), True)),
+    draws=12,
+    exhaustive="entries 0 and 1; m ≤ 2, d = 1, exp and tanh; random ones with m ≤ 4",
+    show=_show,
+)
+
+
+def _both_routes(case: At, depth: int = -1) -> Check:
+    """Brackets at θ, as deep as needed, against transport along the orbit."""
+    found = closure(case.name, case.neurons)
+    assert found.along_orbit is not None
+    return Check(
+        int(found.by_depth[depth]),
+        int(found.along_orbit),
+        hypotheses=case.hypotheses | {"depth": found.depth},
+    )
+
+
+BOTH_ROUTES = replace(
+    FLOATING,
+    id="Cor 5.3 (both routes)",
+    says="brackets at θ and transport along the orbit, on which the dimension is constant, give "
+    "the same dimension",
+    measure=_both_routes,
+    control=Control(
+        "the fields alone, without brackets, at w = 0",
+        case=lambda: At("tanh", ((1, 0), (2, 0))),
+        breaks={"depth": 0},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The brackets of one grade: fields whose components are homogeneous of degree grade + 1."""
+
+    name: str
+    d: int
+    grade: int
+
+
+GENERIC_GRADE = {1: 6, 2: 4}
+"""How far brackets of generic activations are listed, by the number of inputs."""
+
+
+def full_grade(d: int, grade: int) -> int:
+    """How many fields of ℝ^{d+1} with homogeneous components of degree grade + 1 there are, up
+    to combinations.
+    """
+    return (d + 1) * comb(grade + 1 + d, d)
+
+
+def _fills(case: Graded) -> Check:
+    """Independent brackets of the grade, against all polynomial fields of it."""
+    highest = 20 if case.d == 1 else 8
+    fields = algebra(
+        case.d, SUPPORTS[case.name], highest if case.name in GENERIC_ODD else GENERIC_GRADE[case.d]
+    )
+    found = sum(_degree(X) == case.grade + 1 for X in fields)
+    return Check(
+        found, full_grade(case.d, case.grade), hypotheses={"activation": case.name, "d": case.d}
+    )
+
+
+def _degree(X: Field) -> int:
+    return max(sum(exponents) for p in X for exponents in p)
+
+
+def _grades(rng: np.random.Generator, draws: int) -> Iterator[Graded]:
+    for name, d in itertools.product(GENERIC, (1, 2)):
+        yield from (Graded(name, d, grade) for grade in range(-1, GENERIC_GRADE[d] + 1))
+    for name in GENERIC_ODD:
+        sparse = name == "sinh(z) + sin(z)"
+        yield from (
+            Graded(name, 1, grade) for grade in range(12 if sparse else 6, 21, 4 if sparse else 2)
+        )
+        yield from (Graded(name, 2, 8) for _ in range(1 - sparse))
+
+
+FILLED = Statement(
+    paper=PAPER,
+    row="Cor 5.1–5.3",
+    id="Cor 5.3 (every θ)",
+    says="brackets make all polynomial fields of a neuron, for odd σ all of high odd degrees: "
+    "they take any values at "
+    "different (up to sign, nonzero) neurons, so dim Lie_θ = dim [θ] at every real θ",
+    method="exact",
+    cases=_grades,
+    measure=_fills,
+    control=Control(
+        "cos, which is even, d = 1, quadratic fields", case=lambda: Graded("cos", 1, 1)
+    ),
+    exhaustive="generic: degrees 0 to 7 with d = 1 (hence m ≤ 8), to 5 with d = 2 (m ≤ 6); odd: d "
+    "= 1, degrees 7, 9, …, 21 (m ≤ 8), "
+    "13, 17, 21 where only every fourth derivative is nonzero (m ≤ 3); d = 2, degree 9",
+    show=str,
+)
+
+
+@dataclass(frozen=True)
+class OnLeaf:
+    """A leaf, and a point on it: distinct whole values, or random ones for the library."""
+
+    name: str
+    leaf: InvariantLeaf
+    seed: int | None = None
+
+    @property
+    def neurons(self) -> Neurons:
+        """The point of distinct whole values, as rows (a_i, w_i)."""
+        order = by_neuron(self.leaf.net.widths[0], self.leaf.net.widths[1])
+        return tuple(map(tuple, generic_point(self.leaf)[order].astype(int).tolist()))
+
+
+def _orbit_is_leaf(case: OnLeaf) -> Check:
+    """dim Lie_θ against dim [θ]; by the library also −1 where Lie_θ is not the tangent space of
+    the leaf.
+    """
+    hypotheses = {
+        "activation": case.name,
+        "m": case.leaf.net.widths[1],
+        "dimension": case.leaf.dimension,
+    }
+    if case.seed is None:
+        found = closure_dimension(SUPPORTS[case.name], case.neurons, case.leaf.dimension)
+        return Check(found, case.leaf.dimension, hypotheses=hypotheses)
+    params = case.leaf.sample(key=jax.random.key(case.seed))
+    rows = np.concatenate([params[1].weight.T, params[0].weight], axis=1)
+    found = closure(case.name, tuple(map(tuple, rows.tolist())))
+    outside = found.basis - (found.basis @ case.leaf.basis.T) @ case.leaf.basis
+    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
+    tangent = float(np.abs(outside).max(initial=0.0)) <= tolerance
+    return Check(
+        int(found.dimension) if tangent else -1, case.leaf.dimension, hypotheses=hypotheses
+    )
+
+
+def _leaves(rng: np.random.Generator, draws: int) -> Iterator[OnLeaf]:
+    for name, m in itertools.product(("exp", "tanh"), (1, 2, 3, 4)):
+        yield from (OnLeaf(name, leaf) for leaf in Lattice(name, 1, m).leaves)
+    for name in ("exp", "tanh"):
+        yield from (OnLeaf(name, leaf, 0) for leaf in Lattice(name, 1, 2).leaves)
+    for _ in range(draws):
+        d, m, name = (
+            *rng.choice([(1, 3), (2, 2), (1, 4)]).tolist(),
+            str(rng.choice(["exp", "tanh"])),
+        )
+        leaves = Lattice(name, d, m).leaves
+        yield OnLeaf(name, leaves[int(rng.integers(len(leaves)))], int(rng.integers(2**31)))
+
+
+def _even_leaf() -> OnLeaf:
+    """cos with both w = 0: the outgoing weights change together, so the orbit is a line of the
+    plane [θ].
+    """
+    [leaf] = [
+        leaf
+        for leaf in Lattice("cos", 1, 2).leaves
+        if leaf.dimension == 2 and not generic_point(leaf)[:2].any()
+    ]
+    return OnLeaf("cos", leaf)
+
+
+ORBITS = Statement(
+    paper=PAPER,
+    row="Thm 5.1",
+    id="Thm 5.1",
+    says="generic or generic odd σ: the orbit of θ is its symmetry leaf [θ], so all SIMs are "
+    "symmetry-induced",
+    method="exact",
+    cases=_leaves,
+    measure=_orbit_is_leaf,
+    control=Control("cos, which is even, at w₁ = w₂ = 0", case=_even_leaf),
+    draws=12,
+    exhaustive="d = 1, m ≤ 4: the 1 + 2 + 5 + 15 leaves of exp and the 2 + 6 + 24 + 116 of tanh, "
+    "a whole point on each; "
+    "the library on m = 2",
+    show=lambda case: f"{case.name}, leaf {case.leaf}",
+)
+
+CLOSURES: tuple[Statement, ...] = (
+    COR51,
+    COR52_GENERIC,
+    COR52_ODD,
+    EXACT,
+    FILLED,
+    FLOATING,
+    BOTH_ROUTES,
+)

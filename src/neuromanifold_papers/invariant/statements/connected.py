@@ -1,0 +1,156 @@
+"""invariant, Cor 5.4: the leaves of two-layer networks are connected."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from neuromanifold.models.mlp import MLP
+from neuromanifold.orbits.lattice import invariant_leaves
+from neuromanifold.orbits.partition import InvariantLeaf
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.invariant.statements.algebra import Neurons
+from neuromanifold_papers.invariant.statements.cases import ANALYTIC, PAPER
+from neuromanifold_papers.statement import Control, Statement
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """All leaves of a two-layer network."""
+
+    name: str
+    d: int
+    m: int
+
+    @property
+    def leaves(self) -> tuple[InvariantLeaf, ...]:
+        """Largest first."""
+        return invariant_leaves(MLP((self.d, self.m, 1), ANALYTIC[self.name], bias=False)).leaves
+
+    @property
+    def codimension(self) -> float:
+        """The smallest codimension of what is removed from the closure of a leaf; infinite where
+        nothing is.
+        """
+        lattice = invariant_leaves(MLP((self.d, self.m, 1), ANALYTIC[self.name], bias=False))
+        drops = lattice.dimensions[None, :] - lattice.dimensions[:, None]
+        strict = lattice.below & ~np.eye(len(lattice), dtype=bool)
+        return float(drops[strict].min(initial=10**6))
+
+
+def _codimension(case: Lattice) -> Check:
+    return Check(
+        case.codimension, 2, ">=", hypotheses={"activation": case.name, "m": case.m, "d": case.d}
+    )
+
+
+CODIMENSION = Statement(
+    paper=PAPER,
+    row="Cor 5.4",
+    id="Cor 5.4",
+    says="generic or generic odd σ: each leaf is a linear space less spaces of codimension at "
+    "least 2 in it, hence connected",
+    method="exact",
+    cases=lambda rng, draws: [
+        Lattice(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
+    ],
+    measure=_codimension,
+    control=Control(
+        "cos, even, d = 1: {w = 0} has codimension 1", case=lambda: Lattice("cos", 1, 1)
+    ),
+    exhaustive="d ≤ 3, m ≤ 3, every pair of leaves",
+    show=str,
+)
+
+
+def differences(odd: bool, neurons: Neurons) -> np.ndarray:
+    """The vectors that must not vanish on the leaf of a point: n_i − n_j, and for odd σ n_i +
+    n_j and n_i.
+    """
+    rows = np.array(neurons)
+    pairs = list(itertools.combinations(range(len(rows)), 2))
+    found = [rows[i] - rows[j] for i, j in pairs]
+    if odd:
+        found += [rows[i] + rows[j] for i, j in pairs] + list(rows)
+    return np.array(found).reshape(-1, rows.shape[1])
+
+
+def segment_stays(u: np.ndarray, v: np.ndarray) -> bool:
+    """Whether no vector (1 − t)u_k + t v_k vanishes for 0 ≤ t ≤ 1 that does not vanish always:
+    u_k, v_k are not opposite.
+    """
+    lengths = np.einsum("kd,kd->k", u, u) * np.einsum("kd,kd->k", v, v)
+    inner = np.einsum("kd,kd->k", u, v)
+    return not ((inner < 0) & (inner**2 == lengths)).any()
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Two points of one leaf."""
+
+    odd: bool
+    start: Neurons
+    end: Neurons
+
+
+def straight(case: Ends) -> bool:
+    """Whether one segment leads from the start to the end inside the leaf."""
+    return segment_stays(differences(case.odd, case.start), differences(case.odd, case.end))
+
+
+def has_path(case: Ends) -> bool:
+    """Whether one segment, or two through one of a few points of the leaf, lead from the start
+    to the end inside the leaf.
+    """
+    u, v = (differences(case.odd, point) for point in (case.start, case.end))
+    if straight(case):
+        return True
+    turned = [_blend(case, a, b) for a, b in ((2, 1), (1, 2), (3, -1), (-1, 3))]
+    around = [differences(case.odd, point) for point in turned]
+    return any(_same(u, w) and segment_stays(u, w) and segment_stays(w, v) for w in around)
+
+
+def _blend(case: Ends, a: int, b: int) -> Neurons:
+    """A start + b J end, J a quarter turn of the (a, w) plane: it has the coincidences that both
+    ends share.
+    """
+    quarter = np.array([[0, -1], [1, 0]])
+    rows = a * np.array(case.start) + b * np.array(case.end) @ quarter
+    return tuple(map(tuple, rows.tolist()))
+
+
+def _same(u: np.ndarray, v: np.ndarray) -> bool:
+    return bool((u.any(axis=1) == v.any(axis=1)).all())
+
+
+def _connected(case: Ends, path: Callable[[Ends], bool] = has_path) -> Check:
+    return Check(int(path(case)), 1, hypotheses={"odd": case.odd, "m": len(case.start)})
+
+
+def _ends(rng: np.random.Generator, draws: int) -> Iterator[Ends]:
+    neurons = list(itertools.product((-1, 0, 1), repeat=2))
+    for odd, m in ((False, 1), (True, 1), (False, 2), (True, 2)):
+        points = list(itertools.product(neurons, repeat=m))
+        vectors = [differences(odd, point).any(axis=1) for point in points]
+        for (p, u), (q, v) in itertools.combinations(zip(points, vectors, strict=True), 2):
+            if (u == v).all():
+                yield Ends(odd, p, q)
+
+
+CONNECTED = Statement(
+    paper=PAPER,
+    row="Cor 5.4",
+    id="Cor 5.4 (paths)",
+    says="any two points of a leaf are joined inside it by at most two segments",
+    method="exact",
+    cases=_ends,
+    measure=_connected,
+    control=Control(
+        "one segment, from a neuron of an odd σ to its opposite",
+        case=lambda: Ends(True, ((1, 0),), ((-1, 0),)),
+        breaks={"path": straight},
+    ),
+    exhaustive="d = 1, m ≤ 2, entries −1, 0, 1, all pairs of points on one leaf",
+    show=str,
+)

@@ -1,0 +1,430 @@
+"""invariant, Sec. 4.2: symmetries of deep networks, global and to first order, and the manifolds
+they hold.
+
+Networks are those of definition 2.3: with biases, one output, and the activation at the output too.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold.models.activation import Activation, activation_named
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.orbits.host import flatten_on_host
+from neuromanifold.orbits.partition import leaf_of, template
+from neuromanifold.orbits.zeros import ZeroManifold, zero_blocks, zero_rows
+from neuromanifold.symmetry.groups.hadamard import unflatten
+from neuromanifold.symmetry.groups.monomial import Monomial, monomial
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.invariant.statements.cases import ANALYTIC, EPS, PAPER, Trained, trained
+from neuromanifold_papers.invariant.statements.maps import signed_permutations
+from neuromanifold_papers.statement import Control, Statement
+
+Widths = tuple[int, ...]
+Sets = tuple[tuple[int, ...], ...]
+
+ROUNDING = 2**10
+SPREAD = 0.4
+"""Standard deviation of parameters."""
+SHAPES: tuple[Widths, ...] = (
+    (1, 1, 1),
+    (1, 2, 1),
+    (2, 2, 1),
+    (1, 1, 1, 1),
+    (1, 2, 2, 1),
+    (2, 1, 2, 1),
+)
+VANISHING = ("tanh", "silu", "1 - cos(z)", "1 - cos(z) + z - sin(z)", "identity", "power(2)")
+"""σ(0) = 0: odd, even and neither, slope zero and not, polynomials."""
+FLAT = (
+    "cos",
+    "1 - cos(z)",
+    "z - sin(z) + cos(z)",
+    "1 - cos(z) + z - sin(z)",
+    "z - sin(z)",
+    "power(2)",
+)
+"""σ'(0) = 0."""
+
+
+def _activation(name: str) -> Activation:
+    return ANALYTIC[name] if name in ANALYTIC else activation_named(name)
+
+
+def network(widths: Widths, name: str) -> MLP:
+    """F(θ)(x) = σ(W⁽ᴸ⁾ … σ(W⁽¹⁾x + b⁽¹⁾) … + b⁽ᴸ⁾).   [invariant, Def 2.3]"""
+    sigma = _activation(name)
+    return MLP(widths, sigma, output_activation=sigma)
+
+
+def drawn(rng: np.random.Generator, net: MLP) -> Params:
+    """Normal parameters."""
+    return unflatten(template(net), SPREAD * rng.standard_normal(net.n_params))
+
+
+@dataclass(frozen=True)
+class Silenced:
+    """A network, a set of neurons in each layer, and a seed for the point, the data and the
+    loss.
+    """
+
+    name: str
+    widths: Widths
+    sets: Sets
+    seed: int = 0
+
+    def blocks(self) -> tuple[ZeroManifold, Params]:
+        """The manifold of theorem 4.2 (iii) with random c_ij, and a point of it."""
+        net, rng = network(self.widths, self.name), np.random.default_rng(self.seed)
+        return _with_point(zero_blocks(net, self.sets, drawn(rng, net)), self.seed)
+
+    def rows(self) -> tuple[ZeroManifold, Params]:
+        """The manifold of theorem 4.2 (iv), and a point of it."""
+        return _with_point(zero_rows(network(self.widths, self.name), self.sets), self.seed)
+
+
+def _with_point(manifold: ZeroManifold, seed: int) -> tuple[ZeroManifold, Params]:
+    """A point whose free coordinates are small enough for three exponentials inside each other."""
+    small = SPREAD * flatten_on_host(manifold.sample(key=jax.random.key(seed)))
+    return manifold, manifold.project(unflatten(template(manifold.net), small))
+
+
+def _hidden_sets(
+    names: Sequence[str], rng: np.random.Generator, draws: int, last: int
+) -> Iterator[Silenced]:
+    """All sets of hidden neurons, of output neurons too where `last` is 0, for every shape and
+    activation; then wider networks.
+    """
+    for widths, name in itertools.product(SHAPES, names):
+        layers = widths[1:-1] if last else widths[1:]
+        choices = [
+            [c for k in range(n + 1) for c in itertools.combinations(range(n), k)] for n in layers
+        ]
+        yield from (Silenced(name, widths, sets) for sets in itertools.product(*choices))
+    for _ in range(draws):
+        widths = (*rng.integers(1, 4, int(rng.integers(2, 5))).tolist(), 1)
+        layers = widths[1:-1] if last else widths[1:]
+        sets = tuple(tuple(np.flatnonzero(rng.random(n) < 0.5).tolist()) for n in layers)
+        yield Silenced(str(rng.choice(names)), widths, sets, int(rng.integers(2**31)))
+
+
+def first_order_defect(flip: Callable[[Any], Any], net: MLP, params: Params) -> float:
+    """max |Λ∇F − ∇F| at a fixed point of Λ, over three inputs, relative to the largest entry."""
+    run = Trained(
+        net, params, np.random.default_rng(0).standard_normal((3, net.widths[0])), np.zeros(3), "−s"
+    )
+    gradients = run.family.jacobian(run.start)
+    flipped = np.stack([flatten_on_host(flip(unflatten(params, v))) for v in gradients])
+    return float(np.abs(flipped - gradients).max() / max(1.0, float(np.abs(gradients).max())))
+
+
+def _hypotheses(case: Silenced) -> dict[str, Any]:
+    return {
+        "σ": case.name,
+        "layers": len(case.widths) - 1,
+        "chosen": sum(map(len, case.sets)),
+        "widest": max(case.widths),
+    }
+
+
+Make = Callable[[Silenced], tuple[ZeroManifold, Params]]
+
+
+def _own(manifold: ZeroManifold) -> MLP:
+    return manifold.net
+
+
+def _first_order(make: Make) -> Callable[..., Check]:
+    def measure(case: Silenced, net: Callable[[ZeroManifold], MLP] = _own) -> Check:
+        manifold, params = make(case)
+        return Check(
+            first_order_defect(manifold.flip, net(manifold), params),
+            0.0,
+            hypotheses=_hypotheses(case),
+        )
+
+    return measure
+
+
+_HALF = {"net": lambda manifold: network((1, 2, 1), "sigmoid")}
+"""Breaks σ(0) = 0."""
+_SLOPED = {"net": lambda manifold: network((1, 2, 1), "tanh")}
+"""Breaks σ'(0) = 0."""
+
+
+P41 = (
+    Statement(
+        paper=PAPER,
+        row="P 4.1",
+        id="P 4.1 (i)",
+        says="σ(0) = 0: every sign flip of G_sign is infinitesimally invariant, D(F∘Λ) = DF at "
+        "its fixed points",
+        method="float64",
+        cases=lambda rng, draws: _hidden_sets(VANISHING, rng, draws, 1),
+        measure=_first_order(Silenced.blocks),
+        control=Control(
+            "sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF
+        ),
+        draws=10,
+        narrower="networks of two to four layers; the defect is zero in every bit",
+        show=str,
+    ),
+    Statement(
+        paper=PAPER,
+        row="P 4.1",
+        id="P 4.1 (ii)",
+        says="σ'(0) = 0: the same for the flips of rows of G'_sign, the output row included",
+        method="float64",
+        cases=lambda rng, draws: _hidden_sets(FLAT, rng, draws, 0),
+        measure=_first_order(Silenced.rows),
+        control=Control(
+            "the output row where the output is linear",
+            case=lambda: Silenced("cos", (1, 1, 1), ((), (0,))),
+            breaks={"net": lambda manifold: MLP((1, 1, 1), _activation("cos"))},
+        ),
+        draws=10,
+        narrower="networks of two to four layers; the defect is zero in every bit. The proof sets "
+        "I_L = ∅, though G'_sign flips the "
+        "output too; what makes it true is σ at the output (Def 2.3)",
+        show=str,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Acting:
+    """Elements g, h of the group: a signed permutation for each layer; `even` where outgoing
+    weights keep their signs.
+    """
+
+    name: str
+    widths: Widths
+    g: tuple[int, ...]
+    h: tuple[int, ...]
+    kind: str
+    seed: int = 0
+
+    @property
+    def net(self) -> MLP:
+        """The network."""
+        return network(self.widths, self.name)
+
+    def matrices(self, which: tuple[int, ...]) -> list[np.ndarray]:
+        """The chosen element of S_n or S_2ⁿ ⋊ S_n for each hidden layer."""
+        return [elements(n, self.kind)[k] for n, k in zip(self.widths[1:-1], which, strict=True)]
+
+
+def elements(n: int, kind: str) -> np.ndarray:
+    """The group of one layer: permutations, or signed ones."""
+    every = signed_permutations(n)
+    return every[(every >= 0).all(axis=(1, 2))] if kind == "permutations" else every
+
+
+def printed_action(matrices: list[np.ndarray], kind: str, params: Params) -> Params:
+    """(W⁽ˡ⁾, b⁽ˡ⁾) ↦ (M_l W⁽ˡ⁾ M_{l−1}ᵀ, M_l b⁽ˡ⁾), M = ΛP; for even σ with |M_{l−1}| = P.
+    [invariant, Def 4.2]
+    """
+    first, last = np.eye(params[0].weight.shape[1]), np.eye(len(params[-1].weight))
+    g = [first, *matrices, last]
+    return tuple(
+        Layer(
+            after @ layer.weight @ (np.abs(before) if kind == "even" else before).T,
+            after @ layer.bias,
+        )
+        for before, after, layer in zip(g[:-1], g[1:], params, strict=True)
+    )
+
+
+def library_element(net: MLP, matrices: list[np.ndarray], kind: str) -> Monomial:
+    """The library's element with these matrices."""
+    orders = [np.abs(M).argmax(axis=1) for M in matrices]
+    signs = [M.sum(axis=1).astype(float) for M in matrices]
+    return monomial(
+        net, order=orders, into=signs, out=[np.abs(s) for s in signs] if kind == "even" else signs
+    )
+
+
+def _distance(a: Params, b: Params) -> float:
+    return float(np.abs(flatten_on_host(a) - flatten_on_host(b)).max())
+
+
+def half_action(matrices: list[np.ndarray], kind: str, params: Params) -> Params:
+    """Incoming weights moved and outgoing weights not."""
+    after = [*matrices, np.eye(len(params[-1].weight))]
+    return tuple(
+        Layer(M @ layer.weight, M @ layer.bias) for M, layer in zip(after, params, strict=True)
+    )
+
+
+def _symmetry(
+    case: Acting, action: Callable[[list[np.ndarray], str, Params], Params] = printed_action
+) -> Check:
+    """The largest of: change of F, change of |θ|, g(hθ) against (gh)θ, library against print,
+    and a flow's distance from Fix(g).
+    """
+    rng, net = np.random.default_rng(case.seed), case.net
+    G, H = case.matrices(case.g), case.matrices(case.h)
+    g, h = library_element(net, G, case.kind), library_element(net, H, case.kind)
+    run = trained(rng, net, drawn(rng, net))
+    moved = action(G, case.kind, run.template)
+    F = run.outputs(run.start)
+    theta, image = run.start, flatten_on_host(moved)
+    fixed = leaf_of(net, (g,))
+    end = trained(rng, net, fixed.sample(key=jax.random.key(case.seed))).end(steps=4)
+    product = action([a @ b for a, b in zip(G, H, strict=True)], case.kind, run.template)
+    rounding = max(1.0, float(np.abs(F).max()))
+    defects = [
+        float(np.abs(run.outputs(image) - F).max() / rounding),
+        abs(float(np.linalg.norm(image) / np.linalg.norm(theta)) - 1),
+        _distance(g(run.template), moved),
+        _distance((g @ h)(run.template), product),
+        fixed.distance(end),
+    ]
+    hypotheses = {
+        "σ": case.name,
+        "widths": str(case.widths),
+        "dimension of Fix(g)": fixed.dimension,
+    }
+    return Check(max(defects), 0.0, "<=", ROUNDING * EPS, hypotheses)
+
+
+def _group_cases(
+    name: str, kind: str, rng: np.random.Generator, draws: int, small: Sequence[Widths]
+) -> Any:
+    for widths in small:
+        orders = [range(len(elements(n, kind))) for n in widths[1:-1]]
+        for g in itertools.product(*orders):
+            yield Acting(name, widths, g, tuple(int(rng.integers(len(o))) for o in orders), kind)
+    for _ in range(draws):
+        widths = (*rng.integers(1, 4, int(rng.integers(3, 5))).tolist(), 1)
+        sizes = [len(elements(n, kind)) for n in widths[1:-1]]
+        g, h = (tuple(int(rng.integers(size)) for size in sizes) for _ in range(2))
+        yield Acting(name, widths, g, h, kind, int(rng.integers(2**31)))
+
+
+THM42_GROUPS = (
+    Statement(
+        paper=PAPER,
+        row="Thm 4.2 (i)–(iv)",
+        id="Thm 4.2 (i)",
+        says="permutations of the neurons of each layer are an orthogonal symmetry group, and "
+        "flows keep their fixed sets",
+        method="float64",
+        cases=lambda rng, draws: _group_cases(
+            "sigmoid", "permutations", rng, draws, ((1, 2, 1), (2, 3, 1), (1, 2, 2, 1))
+        ),
+        measure=_symmetry,
+        control=Control(
+            "incoming weights exchanged and outgoing weights not",
+            case=lambda: Acting("sigmoid", (1, 2, 1), (1,), (0,), "permutations"),
+            breaks={"action": half_action},
+        ),
+        draws=5,
+        narrower="sigmoid; one or two hidden layers of at most three neurons",
+        show=str,
+    ),
+    Statement(
+        paper=PAPER,
+        row="Thm 4.2 (i)–(iv)",
+        id="Thm 4.2 (ii)",
+        says="for odd σ flips of neurons are too, and with permutations they generate (S_2 ≀ S_n) "
+        "for each layer",
+        method="float64",
+        cases=lambda rng, draws: _group_cases(
+            "tanh", "odd", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
+        ),
+        measure=_symmetry,
+        control=Control(
+            "the flip of a neuron of silu, which is not odd",
+            case=lambda: Acting("silu", (1, 1, 1), (1,), (0,), "odd"),
+        ),
+        draws=5,
+        narrower="tanh; one or two hidden layers of at most three neurons",
+        show=str,
+    ),
+    Statement(
+        paper=PAPER,
+        row="Thm 4.2 (i)–(iv)",
+        id="Thm 4.2 (ii) (even)",
+        says="footnote 5: for even σ the same holds of flips of the incoming weights alone",
+        method="float64",
+        cases=lambda rng, draws: _group_cases(
+            "cos", "even", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
+        ),
+        measure=_symmetry,
+        control=Control(
+            "the flip of incoming weights of tanh, which is odd",
+            case=lambda: Acting("tanh", (1, 1, 1), (1,), (0,), "even"),
+        ),
+        draws=5,
+        narrower="cos; one or two hidden layers of at most three neurons",
+        show=str,
+    ),
+)
+
+
+def _stays(make: Make) -> Callable[..., Check]:
+    """The distance from the manifold after a flow with random data and loss."""
+
+    def measure(case: Silenced, net: Callable[[ZeroManifold], MLP] = _own) -> Check:
+        manifold, params = make(case)
+        run = trained(np.random.default_rng(case.seed), net(manifold), params)
+        end = run.flow(steps=2)
+        moves = bool(np.linalg.norm(end - run.start) > 0)
+        hypotheses = _hypotheses(case) | {"θ moves": moves}
+        return Check(manifold.distance(unflatten(params, end)), 0.0, hypotheses=hypotheses)
+
+    return measure
+
+
+def _some(cases: Iterator[Silenced], names: Sequence[str]) -> Iterator[Silenced]:
+    """Every shape and set of the activations named, each with its own data and loss."""
+    chosen = (case for case in cases if case.name in names and any(case.sets))
+    for seed, case in enumerate(chosen):
+        yield case if case.seed else Silenced(case.name, case.widths, case.sets, seed + 1)
+
+
+def _one_row(rng: np.random.Generator, draws: int) -> Iterator[Silenced]:
+    cases = _hidden_sets(FLAT, rng, draws, 0)
+    yield from _some((case for case in cases if sum(map(len, case.sets)) == 1), FLAT[:3])
+
+
+THM42_ZEROS = (
+    Statement(
+        paper=PAPER,
+        row="Thm 4.2 (i)–(iv)",
+        id="Thm 4.2 (iii)",
+        says="σ(0) = 0: W_ij = 0 between chosen and other neurons, b_i = 0 and W_ij = c_ij, any "
+        "number, among chosen ones is a SIM",
+        method="integration",
+        cases=lambda rng, draws: _some(_hidden_sets(VANISHING, rng, draws, 1), VANISHING[:3]),
+        measure=_stays(Silenced.blocks),
+        control=Control(
+            "sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF
+        ),
+        draws=10,
+        narrower="networks of two to four layers; the distance is zero in every bit",
+        show=str,
+    ),
+    Statement(
+        paper=PAPER,
+        row="Thm 4.2 (i)–(iv)",
+        id="Thm 4.2 (iv)",
+        says="σ'(0) = 0: (W, b)_j⁽ˡ⁾ = 0 for one neuron of any layer, the output included, is a "
+        "SIM",
+        method="integration",
+        cases=_one_row,
+        measure=_stays(Silenced.rows),
+        control=Control(
+            "tanh'(0) = 1", case=lambda: Silenced("cos", (1, 2, 1), ((0,), ()), 1), breaks=_SLOPED
+        ),
+        draws=10,
+        narrower="networks of two to four layers; the distance is zero in every bit",
+        show=str,
+    ),
+)

@@ -1,0 +1,408 @@
+"""`riemann`, Eq 1, 5, 6, 7: what gradient flow conserves, and the tangent kernel of dense linear
+networks.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import functionspace as fs
+from neuromanifold.functionspace.search import join, split
+from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.riemann.statements.exact import (
+    EPS,
+    differing,
+    gaussian_filters,
+    hypotheses,
+    line_nets,
+    show_filters,
+    symbols,
+    tensor_nets,
+)
+from neuromanifold_papers.statement import Control, Statement
+
+RUNNING = LinearConvNet((3, 2), (2, 1))
+_RTOL = 1e-12
+_TIME = 1.0
+
+
+def small_nets() -> list[LinearConvNet]:
+    """Every shape of case: D ≤ 3, strides of one and above, equal and unequal sizes, sizes of
+    one (D > 1).
+    """
+    return [
+        *line_nets((2, 3, 4), (1, 2, 3), (2,)),
+        *line_nets((2, 3), (1, 2), (3,)),
+        *line_nets((2,), (1, 2), (4,)),
+        *tensor_nets([(2, 2), (1, 2), (3, 1)], [(1, 1), (2, 1)]),
+        LinearConvNet(((2, 2, 1), (1, 2, 2)), ((2, 1, 1), (1, 1, 1))),
+    ]
+
+
+def velocity(
+    net: LinearConvNet, params: Any, gradient: np.ndarray, speeds: Any = None
+) -> tuple[np.ndarray, ...]:
+    """ẇ_l = −J_lᵀ ∇ℓ(v); `speeds` ≠ 1 make it the gradient flow of another metric, layer by
+    layer.
+    """
+    parts = split(net, -(fs.filter_jacobian(net, params).T @ gradient))
+    return parts if speeds is None else tuple(s * w for s, w in zip(speeds, parts, strict=True))
+
+
+def rate(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
+    """2·dδ(θ̇) = δ(θ + θ̇) − δ(θ − θ̇), exact because δ is quadratic."""
+    forward, back = (
+        tuple(w + sign * d for w, d in zip(params, moved, strict=True)) for sign in (1, -1)
+    )
+    return fs.norm_differences(net, forward) - fs.norm_differences(net, back)
+
+
+def _eq_1(net: LinearConvNet, speeds: Any = None) -> Check:
+    *params, gradient = symbols([*net.filter_shapes, (int(np.prod(net.end_to_end_shape)),)])
+    rates = rate(net, params, velocity(net, params, gradient, speeds))
+    return Check(differing(rates, np.zeros(len(rates), int)), 0, hypotheses=hypotheses(net))
+
+
+EQ_1 = Statement(
+    paper="riemann",
+    row="Eq 1, 5",
+    id="Eq 1",
+    says="δ_l = ‖w_{l+1}‖² − ‖w_l‖² does not change along gradient flow, whatever the loss",
+    method="exact",
+    cases=lambda rng, draws: small_nets(),
+    measure=_eq_1,
+    control=Control(
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: RUNNING,
+        breaks={"speeds": (2, 1)},
+    ),
+    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters and loss gradients, "
+    "as a polynomial identity",
+)
+
+
+def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for index in range(draws):
+        net = (RUNNING, *_FLOWS)[index % 5]
+        yield net, gaussian_filters(net, rng), data_loss(net, rng)
+
+
+_FLOWS = (
+    LinearConvNet((2, 2), (1, 1)),
+    LinearConvNet((2, 3, 2), (2, 1, 1)),
+    LinearConvNet(((2, 2), (2, 1)), ((1, 2), (1, 1))),
+    LinearConvNet((2, 2, 2), (3, 2, 1)),
+)
+
+
+def data_loss(net: LinearConvNet, rng: np.random.Generator) -> fs.FilterLoss:
+    """The squared error of N = k Gaussian samples, divided by N to set the time scale."""
+    n = int(np.prod(net.end_to_end_shape))
+    x = rng.normal(size=(n, *net.signal_shape((1,) * net.dimension))) / np.sqrt(n)
+    return fs.filter_loss(net, x, rng.normal(size=(n, *(1,) * net.dimension)) / np.sqrt(n))
+
+
+def _eq_1_flow(case: Any, follow: Callable[..., Any] = fs.parameter_flow) -> Check:
+    net, params, loss = case
+    flow = follow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    rounding = flow.evaluations * _RTOL * sum(float(np.sum(w * w)) for w in params)
+    return Check(
+        flow.drift, 0.0, tolerance=rounding, hypotheses=hypotheses(net, flows="Gaussian start")
+    )
+
+
+def _integrated(field: Callable[..., Any], start: np.ndarray) -> tuple[np.ndarray, int]:
+    from scipy.integrate import solve_ivp
+
+    flow = solve_ivp(
+        lambda _, flat: field(flat), (0.0, _TIME), start, method="DOP853", rtol=_RTOL, atol=1e-13
+    )
+    return flow.y[:, -1], flow.nfev
+
+
+def warped_flow(net: LinearConvNet, params: Any, *, loss: fs.FilterLoss, **options: Any) -> Any:
+    """The first layer twice as fast, by the same integrator."""
+
+    def field(flat: np.ndarray) -> np.ndarray:
+        theta = split(net, flat)
+        return join(velocity(net, theta, loss.gradient(net.end_to_end(theta)), (2.0, 1.0)))
+
+    end, evaluations = _integrated(field, join(params))
+    drift = np.abs(
+        fs.norm_differences(net, split(net, end)) - fs.norm_differences(net, params)
+    ).max()
+    return SimpleNamespace(drift=float(drift), evaluations=evaluations)
+
+
+EQ_1_FLOW = Statement(
+    paper="riemann",
+    row="Eq 1, 5",
+    id="Eq 1 (flow)",
+    says="δ_l stays constant along integrated gradient flows of the squared error",
+    method="integration",
+    cases=_flow_cases,
+    measure=_eq_1_flow,
+    control=Control(
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: next(_flow_cases(np.random.default_rng(1), 1)),
+        breaks={"follow": warped_flow},
+    ),
+    draws=10,
+    show=lambda case: show_filters(case[:2]),
+    narrower="flows up to t = 1",
+)
+
+
+def dense_velocity(matrices: Any, gradient: np.ndarray, speeds: Any = None) -> list[np.ndarray]:
+    """Ẇ_l = −(W_H⋯W_{l+1})ᵀ ∇ℓ (W_{l−1}⋯W_1)ᵀ."""
+    parts = []
+    for l in range(len(matrices)):
+        left = reduce(lambda G, W: W.T @ G, reversed(matrices[l + 1 :]), gradient)
+        parts.append(-reduce(lambda G, W: G @ W.T, matrices[:l], left))
+    return parts if speeds is None else [s * W for s, W in zip(speeds, parts, strict=True)]
+
+
+def shapes_of(widths: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Widths d_0, …, d_H as the shapes of W_1, …, W_H."""
+    return [(b, a) for a, b in zip(widths, widths[1:], strict=False)]
+
+
+def _eq_5(widths: tuple[int, ...], speeds: Any = None) -> Check:
+    *params, gradient = symbols([*shapes_of(widths), (widths[-1], widths[0])])
+    moved = dense_velocity(params, gradient, speeds)
+    forward, back = ([W + sign * d for W, d in zip(params, moved, strict=True)] for sign in (1, -1))
+    changed = sum(
+        differing(a - b, np.zeros(a.shape, int))
+        for a, b in zip(fs.gram_differences(forward), fs.gram_differences(back), strict=True)
+    )
+    return Check(changed, 0, hypotheses={"widths": str(widths), "H": len(widths) - 1})
+
+
+def _widths(rng: Any = None, draws: int = 0) -> list[tuple[int, ...]]:
+    """All widths up to 3 with two layers and up to 2 with three, the smallest first."""
+    return sorted(
+        [*product((1, 2, 3), repeat=3), *product((1, 2), repeat=4)], key=lambda w: (sum(w), w)
+    )
+
+
+EQ_5 = Statement(
+    paper="riemann",
+    row="Eq 1, 5",
+    id="Eq 5",
+    says="Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ does not change along gradient flow of dense linear "
+    "networks, whatever the loss",
+    method="exact",
+    cases=_widths,
+    measure=_eq_5,
+    control=Control(
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: (1, 2, 1),
+        breaks={"speeds": (2, 1)},
+    ),
+    exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights and loss gradients, as a "
+    "polynomial identity",
+)
+
+
+def _eq_5_flow(case: Any, follow: Callable[..., Any] = fs.dense_parameter_flow) -> Check:
+    params, loss = case
+    flow = follow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    # The integrator takes several hundred steps, each with a relative error of _RTOL.
+    rounding = 1e3 * _RTOL * sum(float(np.sum(W * W)) for W in params)
+    return Check(
+        flow.drift, 0.0, tolerance=rounding, hypotheses={"widths": str([W.shape for W in params])}
+    )
+
+
+def _dense_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for index in range(draws):
+        widths = ((2, 3, 2), (3, 2, 1, 2), (1, 1, 1), (3, 3, 3))[index % 4]
+        params = tuple(rng.normal(size=shape) for shape in shapes_of(widths))
+        yield (
+            params,
+            fs.FilterLoss(np.eye(widths[0] * widths[-1]), rng.normal(size=(widths[-1], widths[0]))),
+        )
+
+
+def warped_dense_flow(params: Any, *, loss: fs.FilterLoss, **options: Any) -> Any:
+    """Of two square layers, the first twice as fast."""
+    start = np.stack(params)
+
+    def field(flat: np.ndarray) -> np.ndarray:
+        first, second = flat.reshape(start.shape)
+        gradient = np.reshape(loss.gradient(second @ first), first.shape)
+        return np.ravel(dense_velocity([first, second], gradient, (2.0, 1.0)))
+
+    end, _ = _integrated(field, start.ravel())
+    before, after = fs.gram_differences(start)[0], fs.gram_differences(end.reshape(start.shape))[0]
+    return SimpleNamespace(drift=float(np.abs(after - before).max()))
+
+
+_TWO_BY_TWO = (np.array([[1.0, 2.0], [0.5, -1.0]]), np.array([[0.3, 1.0], [1.0, 0.2]]))
+
+
+EQ_5_FLOW = Statement(
+    paper="riemann",
+    row="Eq 1, 5",
+    id="Eq 5 (flow)",
+    says="Δ_l stays constant along integrated gradient flows of dense linear networks",
+    method="integration",
+    cases=_dense_cases,
+    measure=_eq_5_flow,
+    control=Control(
+        "a flow in which the first layer moves twice as fast",
+        case=lambda: (_TWO_BY_TWO, fs.FilterLoss(np.eye(4), np.eye(2))),
+        breaks={"follow": warped_dense_flow},
+    ),
+    draws=8,
+    show=lambda case: repr([W.tolist() for W in case[0]]),
+    narrower="flows up to t = 1, of ‖W − T‖²",
+)
+
+
+def printed_kernel(matrices: Any) -> np.ndarray:
+    """JJᵀ on matrices flattened row by row, J from its definition: column (l, i, j) is the
+    product with W_l replaced by E_ij.
+    """
+    columns = []
+    for l, W in enumerate(matrices):
+        for index in np.ndindex(W.shape):
+            unit = np.zeros(W.shape, int).astype(object)
+            unit[index] = 1
+            columns.append(
+                fs.end_to_end_matrix(
+                    [unit if m == l else V for m, V in enumerate(matrices)]
+                ).ravel()
+            )
+    J = np.stack(columns, axis=1)
+    return J @ J.T
+
+
+def _eq_7(widths: tuple[int, ...], broken: bool = False) -> Check:
+    params = symbols(shapes_of(widths))
+    K = fs.dense_kernel(params).matrix
+    wrong = differing(2 * K if broken else K, printed_kernel(params))
+    return Check(wrong, 0, hypotheses={"widths": str(widths), "H": len(widths) - 1})
+
+
+EQ_7 = Statement(
+    paper="riemann",
+    row="Eq 6, 7",
+    id="Eq 7",
+    says="the NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯), "
+    "for Z shaped like W "
+    "(printed: Z of shape d_H × d_H, which fits only when d_0 = d_H)",
+    method="exact",
+    cases=_widths,
+    measure=_eq_7,
+    control=Control("the kernel taken twice", case=lambda: (1, 1, 1), breaks={"broken": True}),
+    exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights, as a polynomial identity",
+)
+
+
+def balanced(
+    widths: tuple[int, ...], rank: int, rng: np.random.Generator
+) -> tuple[np.ndarray, ...]:
+    """Balanced weights of any widths with a product of the given rank: S^{1/H} in each layer,
+    hidden spaces rotated.
+    """
+    depth = len(widths) - 1
+    U, V = (np.linalg.qr(rng.normal(size=(d, d)))[0][:, :rank] for d in (widths[-1], widths[0]))
+    root = rng.uniform(0.5, 2.0, rank)
+    frames = [V, *(np.linalg.qr(rng.normal(size=(d, d)))[0][:, :rank] for d in widths[1:-1]), U]
+    return tuple((frames[l + 1] * root) @ frames[l].T for l in range(depth))
+
+
+def _eq_6(case: Any) -> Check:
+    params, widths, rank = case
+    depth, W = len(params), fs.end_to_end_matrix(params)
+    K, A = fs.dense_kernel(params).matrix, fs.balanced_operator(W, depth).matrix
+    # A zero singular value is computed as about eps, and A_W raises it to the powers 2/H, 4/H, …
+    exponent = 1.0 if rank == max(W.shape) else min(1.0, 2 / depth)
+    return Check(
+        fs.kernel_distance(K, A),
+        0.0,
+        tolerance=64 * EPS**exponent,
+        hypotheses={"widths": str(widths), "rank": rank},
+    )
+
+
+def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    every = [
+        *product((1, 2, 3), repeat=2),
+        *product((1, 2, 3), repeat=3),
+        *product((1, 2, 3), repeat=4),
+    ]
+    for widths in sorted(every, key=lambda w: (len(w), sum(w), w)):
+        for rank in range(1, min(widths) + 1):
+            yield balanced(widths, rank, rng), widths, rank
+    for _ in range(draws):
+        widths = tuple(rng.integers(1, 6, rng.integers(3, 6)).tolist())
+        yield balanced(widths, min(widths), rng), widths, min(widths)
+
+
+def _unbalanced() -> tuple[np.ndarray, ...]:
+    first, second = balanced((2, 2, 2), 2, np.random.default_rng(0))
+    return 2 * first, second / 2
+
+
+EQ_6 = Statement(
+    paper="riemann",
+    row="Eq 6, 7",
+    id="Eq 6",
+    says="at balanced weights the NTK is A_W, a function of the product W alone",
+    method="float64",
+    cases=_balanced_cases,
+    measure=_eq_6,
+    control=Control(
+        "the first layer doubled, the second halved", case=lambda: (_unbalanced(), (2, 2, 2), 2)
+    ),
+    show=lambda case: repr([W.tolist() for W in case[0]]),
+)
+
+
+def _eq_6_flow(case: Any) -> Check:
+    params, loss = case
+    down = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    up = fs.balanced_flow(
+        fs.end_to_end_matrix(params), len(params), loss=loss, t1=_TIME, times=6, rtol=_RTOL
+    )
+    distance = float(np.linalg.norm(down.W - up.W, axis=(1, 2)).max())
+    rounding = 1e4 * _RTOL * float(np.linalg.norm(down.W[0]))
+    return Check(
+        distance, 0.0, tolerance=rounding, hypotheses={"d": params[0].shape[0], "H": len(params)}
+    )
+
+
+def _balanced_flows(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for index in range(draws):
+        d, depth = ((2, 2), (2, 3), (3, 2))[index % 3]
+        yield (
+            balanced((d,) * (depth + 1), d, rng),
+            fs.FilterLoss(np.eye(d * d), rng.normal(size=(d, d))),
+        )
+
+
+EQ_6_FLOW = Statement(
+    paper="riemann",
+    row="Eq 6, 7",
+    id="Eq 6 (flow)",
+    says="from balanced weights the product follows Ẇ = −A_W(∇ℓ(W))",
+    method="integration",
+    cases=_balanced_flows,
+    measure=_eq_6_flow,
+    control=Control(
+        "the first layer doubled, the second halved",
+        case=lambda: (_unbalanced(), fs.FilterLoss(np.eye(4), np.eye(2))),
+    ),
+    draws=3,
+    show=lambda case: repr([W.tolist() for W in case[0]]),
+    narrower="invertible square W, up to t = 1",
+)
+
+GROUP = (EQ_1, EQ_1_FLOW, EQ_5, EQ_5_FLOW, EQ_6, EQ_6_FLOW, EQ_7)

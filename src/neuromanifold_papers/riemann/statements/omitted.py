@@ -1,0 +1,209 @@
+"""`riemann`, Sec 2: what may be left out of a one-dimensional network: the last stride, and a
+layer of size 1.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from inspect import cleandoc
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.models.convolution import compose
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.riemann.statements.algebra import convolution_matrix
+from neuromanifold_papers.riemann.statements.exact import differing, symbols
+from neuromanifold_papers.statement import Control, Statement
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Sizes and strides of one-dimensional convolutions, size 1 allowed, which the library's
+    networks refuse; filters or symbols.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    filters: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def params(self) -> tuple[np.ndarray, ...]:
+        """The filters as arrays."""
+        if self.filters is None:
+            return symbols([(k,) for k in self.sizes])
+        return tuple(np.array(w, object) for w in self.filters)
+
+    @property
+    def dilations(self) -> tuple[tuple[int], ...]:
+        """t_l = s_1⋯s_{l−1}."""
+        return tuple((int(t),) for t in np.cumprod([1, *self.strides[:-1]]))
+
+    def end_to_end(self, params: Any) -> np.ndarray:
+        """μ by Eq 8."""
+        return compose(params, self.dilations)
+
+    def matrix(self, params: Any) -> np.ndarray:
+        """The map of signals itself, with one output: layer after layer by Eq 2."""
+        found, outputs = np.eye(1, dtype=int).astype(object), 1
+        for w, s in zip(reversed(params), reversed(self.strides), strict=True):
+            found = found @ convolution_matrix(w, (s,), (outputs,))
+            outputs = s * (outputs - 1) + len(w)
+        return found
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        return {"H": len(self.sizes), "sizes": str(self.sizes), "strides": str(self.strides)}
+
+    def __str__(self) -> str:
+        return f"sizes, strides, filters = {self.sizes}, {self.strides}, {self.filters}"
+
+
+def all_layers(depths: tuple[int, ...]) -> Iterator[Layers]:
+    """Sizes 1–3 and strides 1–3, the smallest first."""
+    for depth in depths:
+        every = product(product((1, 2, 3), repeat=depth), product((1, 2, 3), repeat=depth))
+        yield from (
+            Layers(k, s)
+            for k, s in sorted(every, key=lambda pair: (sum(pair[0]), sum(pair[1]), pair))
+        )
+
+
+def unequal(left: np.ndarray, right: np.ndarray) -> int:
+    """How many entries differ; all of them when the sizes do."""
+    return differing(left, right) if left.shape == right.shape else max(left.size, right.size)
+
+
+def _last_stride(case: tuple[Layers, int], place: int = -1) -> Check:
+    layers, other = case
+    strides = list(layers.strides)
+    strides[place] = other
+    changed, params = replace(layers, strides=tuple(strides)), layers.params
+    return Check(
+        unequal(layers.end_to_end(params), changed.end_to_end(params)),
+        0,
+        hypotheses=layers.hypotheses,
+    )
+
+
+EQ_8_LAST = Statement(
+    paper="riemann",
+    row="Eq 8, Lem 9",
+    id="Eq 8 (last stride)",
+    says="the last stride does not enter μ",
+    method="exact",
+    cases=lambda rng, draws: ((layers, 5) for layers in all_layers((1, 2, 3))),
+    measure=_last_stride,
+    control=Control(
+        "the first stride changed instead of the last",
+        case=lambda: (Layers((3, 2), (2, 1)), 1),
+        breaks={"place": 0},
+    ),
+    exhaustive="sizes 1–3, strides 1–3, H ≤ 3, the last stride made 5; there for all filters, as "
+    "a polynomial identity",
+    show=lambda case: str(case[0]),
+)
+
+
+def dropped_with_stride(layers: Layers, at: int) -> Layers:
+    """The network without layer `at` and without its stride."""
+    return Layers(
+        layers.sizes[:at] + layers.sizes[at + 1 :], layers.strides[:at] + layers.strides[at + 1 :]
+    )
+
+
+def stride_passed_on(layers: Layers, at: int) -> Layers:
+    """The network without layer `at`, whose stride multiplies that of the layer before it; a
+    first layer's is lost.
+    """
+    strides = list(layers.strides)
+    if at:
+        strides[at - 1] *= strides[at]
+    return Layers(
+        layers.sizes[:at] + layers.sizes[at + 1 :], tuple(strides[:at] + strides[at + 1 :])
+    )
+
+
+def spread_out(v: np.ndarray, stride: int) -> np.ndarray:
+    """v with stride − 1 zeros between neighbours: π_1 of the result is π_stride(v)."""
+    found = np.zeros(stride * (len(v) - 1) + 1, int).astype(object)
+    found[::stride] = v
+    return found
+
+
+Omit = Callable[[Layers, int], Layers]
+
+
+def _omitted(case: tuple[Layers, int], omit: Omit, *, spread: bool = False) -> Check:
+    """μ of the network against the number of its layer of size 1 times μ of the network without
+    it.
+    """
+    layers, at = case
+    params = layers.params
+    rest = omit(layers, at).end_to_end([w for l, w in enumerate(params) if l != at])
+    if spread and at == 0:
+        rest = spread_out(rest, layers.strides[0])
+    wrong = unequal(layers.end_to_end(params), params[at][0] * rest)
+    return Check(wrong, 0, hypotheses=layers.hypotheses | {"position": at})
+
+
+def _omitted_by_signals(case: tuple[Layers, int]) -> Check:
+    """The same by the maps of signals."""
+    layers, at = case
+    params = layers.params
+    without = dropped_with_stride(layers, at).matrix([w for l, w in enumerate(params) if l != at])
+    return Check(unequal(layers.matrix(params), params[at][0] * without), 0)
+
+
+_NUMBER = Layers((2, 1, 2), (1, 2, 1), ((1, 2), (7,), (3, 5)))
+
+
+def _with_a_number(rng: np.random.Generator, draws: int) -> Iterator[tuple[Layers, int]]:
+    """A counterexample with numbers, then every network with a layer of size 1, for all filters."""
+    yield _NUMBER, 1
+    for layers in all_layers((2, 3)):
+        yield from ((layers, at) for at, k in enumerate(layers.sizes) if k == 1)
+
+
+EQ_8_IRRELEVANT = Statement(
+    paper="riemann",
+    row="Eq 8, Lem 9",
+    id="Eq 8 (irrelevant)",
+    says="a layer of size 1 can be omitted: μ is its number times μ of the network without it",
+    method="exact",
+    cases=_with_a_number,
+    measure=lambda case, omit=dropped_with_stride: _omitted(case, omit),
+    control=Control("a layer of size 2 omitted", case=lambda: (Layers((2, 2), (1, 1)), 0)),
+    show=lambda case: str(case[0]),
+    confirm=_omitted_by_signals,
+    route="the maps of signals, layer after layer by Eq 2",
+    worked=cleandoc("""Sizes (2, 1, 2), strides (1, 2, 1), filters (1, 2), 7, (3, 5): the layer of size 1 keeps every second entry, so the
+    third filter is dilated by 2. By Eq 8, μ = 7(x + 2y)(3x² + 5y²) = (21, 42, 35, 70). Without the layer the third
+    filter is not dilated: 7(x + 2y)(3x + 5y) = (21, 77, 70). The paper goes on to assume k_l > 1 for all layers. That
+    loses nothing when the stride of the omitted layer is passed to the layer before it; a first layer of size 1 and
+    stride s puts s − 1 zeros between the entries of the rest."""),
+    amended=Statement(
+        paper="riemann",
+        row="Eq 8, Lem 9",
+        id="Eq 8 (irrelevant), amended",
+        says="a layer of size 1 can be omitted when its stride multiplies that of the layer "
+        "before it; if it is the first, with stride s, "
+        "π_1(μ) = w_1·π_s(μ'), μ' that of the rest",
+        method="exact",
+        cases=_with_a_number,
+        measure=lambda case, omit=stride_passed_on: _omitted(case, omit, spread=True),
+        control=Control(
+            "the stride omitted with the layer",
+            case=lambda: (_NUMBER, 1),
+            breaks={"omit": dropped_with_stride},
+        ),
+        show=lambda case: str(case[0]),
+        exhaustive="sizes 1–3, strides 1–3, H = 2, 3, every position; there for all filters, as a "
+        "polynomial identity",
+        proof="By Eq 8 the factor of layer l is its number, and t_m = s_1⋯s_{m−1} is unchanged "
+        "for m > l when s_{l−1} takes the "
+        "factor s_l; for l = 1 every other t_m has the factor s_1.",
+    ),
+)
+
+GROUP = (EQ_8_IRRELEVANT, EQ_8_LAST)

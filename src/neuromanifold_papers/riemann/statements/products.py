@@ -1,0 +1,320 @@
+"""`riemann`, Sec 1.1, 2 and 4: products of matrices, their singular points, and the metric of
+balanced factorisations.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import functionspace as fs
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.riemann.statements.conserved import balanced
+from neuromanifold_papers.riemann.statements.exact import EPS, differing, rank
+from neuromanifold_papers.statement import Control, Statement
+
+
+def small_matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
+    """All 2 × 2 and 2 × 3 matrices with entries −1, 0, 1; then 3 × 3 integer matrices of every
+    rank.
+    """
+    for shape in ((2, 2), (2, 3)):
+        yield from (
+            np.array(entries, object).reshape(shape)
+            for entries in product((-1, 0, 1), repeat=shape[0] * shape[1])
+        )
+    for index in range(draws):
+        q = index % 4
+        yield (rng.integers(-5, 6, (3, q)) @ rng.integers(-5, 6, (q, 3))).astype(object)
+
+
+def factored(W: np.ndarray, widths: tuple[int, ...]) -> list[np.ndarray]:
+    """W = W_H⋯W_1 through hidden widths: its pivot columns times its reduced echelon form, the
+    rest identities and zeros.
+    """
+    import flint
+
+    reduced, q = flint.fmpq_mat([[int(e) for e in row] for row in W.tolist()]).rref()
+    rows = np.array(
+        [[flint.fmpq(reduced[i, j]) for j in range(W.shape[1])] for i in range(q)], object
+    ).reshape(q, W.shape[1])
+    pivots = [next(j for j in range(W.shape[1]) if rows[i, j] != 0) for i in range(q)]
+    q = min(q, *widths)
+    layers = [padded(rows[:q], (widths[0], W.shape[1]))]
+    layers += [
+        padded(np.eye(q, dtype=int).astype(object), (b, a))
+        for a, b in zip(widths, widths[1:], strict=False)
+    ]
+    return [*layers, padded(W[:, pivots[:q]], (W.shape[0], widths[-1]))]
+
+
+def padded(block: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The block in the upper left corner of zeros."""
+    found = np.zeros(shape, int).astype(object)
+    found[: block.shape[0], : block.shape[1]] = block
+    return found
+
+
+def _image(case: Any) -> Check:
+    W, widths = case
+    wrong = differing(fs.end_to_end_matrix(factored(W, widths)), W)
+    return Check(
+        wrong, 0, hypotheses={"rank": rank(W) if W.any() else 0, "hidden widths": str(widths)}
+    )
+
+
+def _image_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for W in small_matrices(rng, draws):
+        q = rank(W) if W.any() else 0
+        for widths in ((1,), (2,), (3,), (1, 2), (2, 2), (3, 2)):
+            if q <= min(widths):
+                yield W, widths
+
+
+IMAGE = Statement(
+    paper="riemann",
+    row="Eq 6, 7",
+    id="Sec 1.1 (rank ≤ r)",
+    says="the products W_H⋯W_1 are all matrices of rank at most r = min(d_0, …, d_H) (called a "
+    "manifold: it is one only for the largest r)",
+    method="exact",
+    cases=_image_cases,
+    measure=_image,
+    control=Control(
+        "the identity of ℝ² through one hidden neuron",
+        case=lambda: (np.eye(2, dtype=int).astype(object), (1,)),
+    ),
+    show=lambda case: f"{case[0].tolist()}, hidden widths {case[1]}",
+    proof="rank(W_H⋯W_1) ≤ min d_l; conversely W = CR with C its pivot columns, and identities "
+    "padded by zeros between.",
+)
+
+
+def tangent_span(W: np.ndarray, r: int) -> int:
+    """The dimension spanned by velocities of curves of rank ≤ r at W: ẆV + UV̇ for W = UV, and Z
+    with rank(W + tZ) ≤ r for all t.
+
+    A minor of W + tZ of order r + 1 is a polynomial of degree ≤ r + 1 in t: it vanishes for all t
+    when it does for t = 0, …, r + 1.
+    """
+    m, n = W.shape
+    V, U = factored(W, (r,))
+    velocities = [np.outer(e, V[k]) for k in range(r) for e in np.eye(m, dtype=int).astype(object)]
+    velocities += [
+        np.outer(U[:, k], e) for k in range(r) for e in np.eye(n, dtype=int).astype(object)
+    ]
+    for index in np.ndindex(m, n):
+        Z = np.zeros((m, n), int).astype(object)
+        Z[index] = 1
+        if all(not (W + t * Z).any() or rank(W + t * Z) <= r for t in range(1, r + 2)):
+            velocities.append(Z)
+    return rank(np.array([v.ravel() for v in velocities], object))
+
+
+def _singular(case: Any) -> Check:
+    """Whether velocities span more than dim M = r(m + n − r) dimensions, against whether the
+    rank is below r.
+    """
+    W, r = case
+    q = rank(W) if W.any() else 0
+    singular = tangent_span(W, r) > r * (sum(W.shape) - r)
+    return Check(int(singular), int(q < r), hypotheses={"shape": str(W.shape), "r": r, "rank": q})
+
+
+def _singular_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for W in small_matrices(rng, draws):
+        q = rank(W) if W.any() else 0
+        yield from ((W, r) for r in range(max(q, 1), min(W.shape)))
+
+
+SINGULAR = Statement(
+    paper="riemann",
+    row="dim, sing",
+    id="sing (dense)",
+    says="among matrices of rank at most r, r not the largest possible, exactly those of rank at "
+    "most r − 1 are singular",
+    method="exact",
+    cases=_singular_cases,
+    measure=_singular,
+    control=Control(
+        "r = 2 among 2 × 2 matrices, the largest possible",
+        case=lambda: (np.zeros((2, 2), int).astype(object), 2),
+    ),
+    show=lambda case: f"{case[0].tolist()}, r = {case[1]}",
+    proof="At rank r, ẆV + UV̇ spans r(m + n − r) dimensions, and (U, V) ↦ UV has constant rank "
+    "nearby. At rank q < r "
+    "every W + tE_ij has rank ≤ "
+    "q + 1 ≤ r: a manifold through W would have all matrices for its tangent space.",
+)
+
+
+def tangents(W: np.ndarray, r: int) -> np.ndarray:
+    """An orthonormal basis of T_W M_r = {UA + BVᵀ}, flattened row by row."""
+    U, _, Vt = np.linalg.svd(W)
+    kept = [
+        np.outer(U[:, i], Vt[j]).ravel()
+        for i in range(W.shape[0])
+        for j in range(W.shape[1])
+        if i < r or j < r
+    ]
+    return np.array(kept).T
+
+
+def everything(W: np.ndarray, r: int) -> np.ndarray:
+    """A basis of all matrices."""
+    return np.eye(W.size)
+
+
+def _invertible(case: Any, space: Callable[[np.ndarray, int], np.ndarray] = tangents) -> Check:
+    """The least eigenvalue of A_W on T_W M_r, relative to the largest."""
+    W, depth, r = case
+    basis = space(W, r)
+    values = np.linalg.eigvalsh(basis.T @ fs.balanced_operator(W, depth).matrix @ basis)
+    return Check(
+        float(values[0] / values[-1]),
+        1e-4,
+        ">=",
+        hypotheses={"shape": str(W.shape), "rank": r, "H": depth},
+    )
+
+
+def _low_rank(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for m, n, depth in product((1, 2, 3), (1, 2, 3), (2, 3, 4)):
+        for r in range(1, min(m, n) + 1):
+            W = fs.end_to_end_matrix(balanced((n, r, m), r, rng))
+            yield from ((scale * W, depth, r) for scale in (1.0, 1e-4))
+
+
+INVERTIBLE = Statement(
+    paper="riemann",
+    row="Eq 6, 7",
+    id="Eq 6 (invertible)",
+    says="the restriction of A_W to the tangent space of the matrices of rank r is invertible, "
+    "and positive: its inverse is a metric",
+    method="float64",
+    cases=_low_rank,
+    measure=_invertible,
+    control=Control(
+        "on all matrices, at a matrix of rank 1",
+        case=lambda: (np.diag([1.0, 0.0]), 2, 1),
+        breaks={"space": everything},
+    ),
+    show=lambda case: f"{case[0].tolist()}, H = {case[1]}",
+    proof="u_iv_jᵀ is an eigenvector of A_W with value Σ_l σ_i^{2(H−l)/H}σ_j^{2(l−1)/H}, which is "
+    "positive when i ≤ r (l "
+    "= 1) or j ≤ r (l = H).",
+)
+
+
+def _powers(case: Any, shift: int = 1) -> Check:
+    """(W_H⋯W_j)(W_H⋯W_j)ᵀ against (WWᵀ)^{(H−j+1)/H}, for all j."""
+    params, widths, r = case
+    depth, W = len(params), fs.end_to_end_matrix(params)
+    U, s, _ = np.linalg.svd(W)
+    gaps = []
+    for j in range(1, depth + 1):
+        tail = fs.end_to_end_matrix(params[j - 1 :])
+        power = (U[:, :r] * s[:r] ** (2 * (depth - j + shift) / depth)) @ U[:, :r].T
+        gaps.append(np.abs(tail @ tail.T - power).max() / np.abs(power).max())
+    hypotheses = {"widths": str(widths), "rank": r}
+    return Check(
+        float(max(gaps)), 0.0, tolerance=1e3 * EPS, hypotheses=hypotheses, comparisons=depth
+    )
+
+
+def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for widths in [*product((1, 2, 3), repeat=3), *product((1, 2), repeat=4)]:
+        for r in range(1, min(widths) + 1):
+            yield balanced(widths, r, rng), widths, r
+    for _ in range(draws):
+        widths = tuple(rng.integers(1, 6, rng.integers(3, 6)).tolist())
+        yield balanced(widths, min(widths), rng), widths, min(widths)
+
+
+POWERS = Statement(
+    paper="riemann",
+    row="Thm 14",
+    id="Thm 14 (powers)",
+    says="balanced weights of product W: W_H⋯W_j(W_H⋯W_j)ᵀ = (WWᵀ)^{(H−j+1)/H} for every j",
+    method="float64",
+    cases=_balanced_cases,
+    measure=_powers,
+    control=Control(
+        "the exponent (H − j)/H",
+        case=lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
+        breaks={"shift": 0},
+    ),
+    show=lambda case: repr([W.tolist() for W in case[0]]),
+    draws=20,
+)
+
+
+def jacobian(params: Any) -> np.ndarray:
+    """dμ by its definition: column (l, i, j) is the product with W_l replaced by E_ij."""
+    columns = []
+    for l, W in enumerate(params):
+        for index in np.ndindex(W.shape):
+            unit = np.zeros(W.shape)
+            unit[index] = 1
+            columns.append(
+                fs.end_to_end_matrix([unit if m == l else V for m, V in enumerate(params)]).ravel()
+            )
+    return np.array(columns).T
+
+
+def balance_equations(params: Any) -> np.ndarray:
+    """The rows of dΔ_l: Θ_0 has their kernel for its tangent space."""
+    rows = []
+    for l in range(len(params) - 1):
+        for i, j in product(range(params[l].shape[0]), repeat=2):
+            parts = [np.zeros(W.shape) for W in params]
+            parts[l + 1][:, j] += params[l + 1][:, i]
+            parts[l + 1][:, i] += params[l + 1][:, j]
+            parts[l][j] -= params[l][i]
+            parts[l][i] -= params[l][j]
+            rows.append(np.concatenate([part.ravel() for part in parts]))
+    return np.array(rows)
+
+
+def _quotient(case: Any, factor: float = 1.0) -> Check:
+    """K⁻¹ on T_W against ‖θ̇‖² of the shortest θ̇ ∈ T_θΘ_0 over Ẇ: the quotient of the Euclidean
+    metric by the orthogonal action.
+    """
+    params, widths, r = case
+    J, equations = jacobian(params), balance_equations(params)
+    spectrum = np.linalg.svd(equations)
+    level = spectrum[2][(spectrum[1] > 1e-9).sum() :].T
+    basis = tangents(fs.end_to_end_matrix(params), r)
+    lifts = level @ np.linalg.lstsq(J @ level, basis, rcond=1e-9)[0]
+    inverse = np.linalg.inv(basis.T @ fs.dense_kernel(params).matrix @ basis)
+    gap = np.linalg.norm(factor * lifts.T @ lifts - inverse) / np.linalg.norm(inverse)
+    return Check(float(gap), 0.0, tolerance=1e-9, hypotheses={"widths": str(widths), "rank": r})
+
+
+QUOTIENT = Statement(
+    paper="riemann",
+    row="Thm 14",
+    id="Thm 14 (metric)",
+    says="at balanced weights the inverse of the NTK is the Euclidean metric of Θ_0 pushed "
+    "forward: the quotient metric "
+    "of the orthogonal action",
+    method="float64",
+    cases=lambda rng, draws: (
+        (balanced((d,) * (H + 1), d, rng), (d,) * (H + 1), d)
+        for d, H in product((1, 2, 3), (2, 3))
+        for _ in range(2)
+    ),
+    measure=_quotient,
+    control=Control(
+        "twice the pushforward",
+        case=lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
+        breaks={"factor": 2.0},
+    ),
+    show=lambda case: repr([W.tolist() for W in case[0]]),
+    proof="The shortest lift is orthogonal to ker dμ ∋ (…, W_{l+1}X, −XW_l, …), so "
+    "W_{l+1}ᵀẆ_{l+1} = Ẇ_lW_lᵀ; this is "
+    "tangent to Θ_0, whose "
+    "equations are the symmetric part of it, and orthogonal to the orbit of O(d), the "
+    "antisymmetric X.",
+)

@@ -1,0 +1,397 @@
+"""`riemann`, Sec 5: shallow ReLU networks, convolutional and dense."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import functionspace as fs
+from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.riemann.statements.algebra import convolution_matrix
+from neuromanifold_papers.riemann.statements.conserved import RUNNING
+from neuromanifold_papers.riemann.statements.dense import DELTA_20, U_20, V_20
+from neuromanifold_papers.riemann.statements.exact import (
+    EPS,
+    differing,
+    gaussian_filters,
+    hypotheses,
+    rank,
+    symbols,
+)
+from neuromanifold_papers.riemann.statements.tensors import SQUARE
+from neuromanifold_papers.statement import Control, Statement
+
+
+def _filters(shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+    for entries in product((-1, 0, 1), repeat=int(np.prod(shape))):
+        if any(entries):
+            yield np.array(entries, object).reshape(shape)
+
+
+def _full_rank(case: Any) -> Check:
+    w, stride, output = case
+    size = int(np.prod(output))
+    return Check(
+        rank(convolution_matrix(w, stride, output)),
+        size,
+        hypotheses={"shape": str(w.shape), "stride": str(stride)},
+    )
+
+
+def _layers(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for k, s, d in product((1, 2, 3, 4), (1, 2, 3), (1, 3)):
+        yield from ((w, (s,), (d,)) for w in _filters((k,)))
+    for s in ((1, 1), (2, 1)):
+        yield from ((w, s, (2, 2)) for w in _filters((2, 2)))
+
+
+RANK = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (rank)",
+    says="a convolutional layer is zero or a linear map of full rank",
+    method="exact",
+    cases=_layers,
+    measure=_full_rank,
+    control=Control("the zero filter", case=lambda: (np.zeros(2, object), (1,), (3,))),
+    exhaustive="filters with entries −1, 0, 1 of sizes 1–4 (D = 1, strides 1–3) and 2 × 2 "
+    "(strides (1, 1), (2, 1))",
+    show=lambda case: f"{case[0].tolist()}, stride {case[1]}, output {case[2]}",
+)
+
+
+def layer(w: np.ndarray, stride: Any, x: np.ndarray) -> np.ndarray:
+    """One convolution of signals (n, *d), in plain NumPy."""
+    axes = tuple(range(1, w.ndim + 1))
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape, axis=axes)
+    windows = windows[(slice(None), *(slice(None, None, s) for s in stride))]
+    return np.tensordot(windows, w, axes=w.ndim)
+
+
+def relu_net(net: LinearConvNet, params: Any, x: np.ndarray, linear: bool = False) -> np.ndarray:
+    """Two convolutions with a ReLU between them."""
+    hidden = layer(params[0], net.strides[0], x)
+    return layer(params[1], net.strides[1], hidden if linear else np.maximum(hidden, 0))
+
+
+def _keeping(case: Any, linear: bool = False) -> Check:
+    """How many tuples over (v, δ) of the linear network give the same ReLU function at random
+    signals.
+    """
+    net, params, seed = case
+    delta = fs.norm_differences(net, params)
+    x = np.random.default_rng(seed).normal(size=(24, *net.signal_shape((2,) * net.dimension)))
+    target = relu_net(net, params, x, linear)
+    over = fs.fiber(net, net.end_to_end(params), delta)
+    size = np.abs(target).max()
+    same = sum(
+        bool(np.abs(relu_net(net, mate, x, linear) - target).max() <= 1e-7 * size) for mate in over
+    )
+    return Check(same, 1, hypotheses=hypotheses(net, linear_tuples=len(over)))
+
+
+_NETS = [
+    RUNNING,
+    LinearConvNet((2, 3), (3, 1)),
+    LinearConvNet((3, 2), (1, 1)),
+    SQUARE,
+    LinearConvNet(((2, 2), (3, 2)), ((2, 1), (1, 1))),
+    LinearConvNet(((2, 2, 1), (1, 2, 2)), ((1, 2, 1), (1, 1, 1))),
+]
+
+
+def _unique_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    yield RUNNING, (np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0])), 0
+    for index in range(len(_NETS) + draws):
+        net = _NETS[index % len(_NETS)]
+        yield net, gaussian_filters(net, rng), int(rng.integers(1 << 31))
+
+
+UNIQUE = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (CNN)",
+    says="a nonzero shallow ReLU convolutional network has one parameter tuple for its function "
+    "and δ",
+    method="float64",
+    cases=_unique_cases,
+    measure=_keeping,
+    control=Control(
+        "without the ReLU",
+        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        breaks={"linear": True},
+    ),
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+    narrower="among the tuples of the linear fibre over the same (v, δ)",
+)
+
+
+def _flipped(case: Any) -> Check:
+    """Whether some output changes when both signs are flipped, at signals of both signs of the
+    first layer.
+    """
+    net, params, seed = case
+    x = np.random.default_rng(seed).integers(-9, 10, (24, *net.signal_shape((2,) * net.dimension)))
+    filters = tuple(np.round(10 * w).astype(int) for w in params)
+    changed = np.any(relu_net(net, filters, x) != relu_net(net, tuple(-w for w in filters), x))
+    drops = outside("a filter is zero", when=any(not w.any() for w in filters))
+    return Check(int(changed), 1, hypotheses=hypotheses(net), drops=drops)
+
+
+_SILENT = (RUNNING, (np.array([1.0, 2.0, 3.0]), np.zeros(2)), 0)
+SIGN = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (sign)",
+    says="the signs of the two layers cannot be flipped without changing a nonzero ReLU network's "
+    "function",
+    method="exact",
+    cases=lambda rng, draws: (_SILENT, *_unique_cases(rng, draws)),
+    measure=_flipped,
+    control=Control("a second layer that is zero", case=lambda: _SILENT),
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+)
+
+
+@cache
+def _compiled(net: LinearConvNet) -> Any:
+    """The derivative of the library's ReLU network in both filters, at one tuple and a batch of
+    signals.
+    """
+    import jax
+
+    return jax.jit(jax.jacobian(LinearConvNet(net.filter_shapes, net.strides, activation="relu")))
+
+
+def relu_jacobian(net: LinearConvNet, params: Any, x: np.ndarray) -> list[np.ndarray]:
+    """One block per filter, in float64."""
+    with arithmetic():
+        return [
+            np.asarray(b).reshape(-1, w.size)
+            for b, w in zip(_compiled(net)(params, x), params, strict=True)
+        ]
+
+
+def linear_jacobian(net: LinearConvNet, params: Any, x: np.ndarray) -> np.ndarray:
+    """That of the linear network: the signals' windows, times dμ."""
+    axes = tuple(range(1, x.ndim))
+    windows = np.lib.stride_tricks.sliding_window_view(x, net.end_to_end_shape, axis=axes)
+    windows = windows[(slice(None), *(slice(None, None, s) for s in net.end_to_end_stride))]
+    return windows.reshape(-1, int(np.prod(net.end_to_end_shape))) @ fs.filter_jacobian(net, params)
+
+
+def positive_signals(
+    net: LinearConvNet, params: Any, rng: np.random.Generator, sign: float = 1.0
+) -> np.ndarray:
+    """Signals that the first layer maps into the open positive orthant: it has full rank."""
+    shape = net.signal_shape((2,) * net.dimension)
+    basis = np.eye(int(np.prod(shape))).reshape(-1, *shape)
+    matrix = layer(params[0], net.strides[0], basis).reshape(len(basis), -1).T
+    wanted = sign * rng.uniform(0.5, 1.5, (len(matrix), 8))
+    return np.linalg.lstsq(matrix, wanted, rcond=None)[0].T.reshape(8, *shape)
+
+
+def _open_set(case: Any, sign: float = 1.0) -> Check:
+    """On those signals the ReLU network's outputs and NTK are the linear network's."""
+    net, params, seed = case
+    x = positive_signals(net, params, np.random.default_rng(seed), sign)
+    J, L = np.concatenate(relu_jacobian(net, params, x), axis=1), linear_jacobian(net, params, x)
+    linear = relu_net(net, params, x, linear=True)
+    outputs = float(np.abs(relu_net(net, params, x) - linear).max() / np.abs(linear).max())
+    gap = max(outputs, fs.kernel_distance(J @ J.T, L @ L.T))
+    return Check(gap, 0.0, tolerance=64 * EPS, hypotheses=hypotheses(net))
+
+
+def _open_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for index in range(max(draws // 2, 2)):
+        net = (RUNNING, SQUARE)[index % 2]
+        yield net, gaussian_filters(net, rng), int(rng.integers(1 << 31))
+
+
+OPEN = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (open set)",
+    says="on an open set of signals a nonzero shallow ReLU convolutional network is the linear "
+    "one, with its NTK",
+    method="float64",
+    cases=_open_cases,
+    measure=_open_set,
+    control=Control(
+        "signals that the first layer maps into the negative orthant",
+        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        breaks={"sign": -1.0},
+    ),
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+)
+
+
+def _relu_rate(case: Any, speeds: tuple[float, float] = (1.0, 1.0)) -> Check:
+    """½ dδ/dt = −(⟨w_2, J_2ᵀg⟩ − ⟨w_1, J_1ᵀg⟩), g any gradient in the outputs, relative to the
+    terms.
+    """
+    net, params, seed = case
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(8, *net.signal_shape((2,) * net.dimension)))
+    values, blocks = relu_net(net, params, x), relu_jacobian(net, params, x)
+    g = rng.normal(size=values.size)
+    terms = [
+        s * float(w.ravel() @ (J.T @ g)) for w, J, s in zip(params, blocks, speeds, strict=True)
+    ]
+    size = float(np.abs(values).ravel() @ np.abs(g))
+    return Check((terms[1] - terms[0]) / size, 0.0, tolerance=64 * EPS, hypotheses=hypotheses(net))
+
+
+RELU_DELTA = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (δ)",
+    says="δ is conserved by gradient flow of shallow ReLU convolutional networks",
+    method="float64",
+    cases=_open_cases,
+    measure=_relu_rate,
+    control=Control(
+        "the first layer twice as fast",
+        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        breaks={"speeds": (2.0, 1.0)},
+    ),
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+)
+
+
+def relu_mlp(params: Any, x: np.ndarray) -> np.ndarray:
+    """W_2 ReLU(W_1 x), exactly, for inputs in rows."""
+    hidden = x @ params[0].T
+    return np.where(hidden > 0, hidden, 0) @ params[1].T
+
+
+def relu_kernel(params: Any, x: np.ndarray) -> np.ndarray:
+    """The NTK of W_2 ReLU(W_1 x) at the inputs x, exactly: rows are (input, output)."""
+    W1, W2 = params
+    hidden = x @ W1.T
+    active = np.where(hidden > 0, hidden, 0)
+    rows = []
+    for n, i in product(range(len(x)), range(len(W2))):
+        second = np.zeros(W2.shape, int).astype(object)
+        second[i] = active[n]
+        first = np.outer(np.where(hidden[n] > 0, W2[i], 0), x[n])
+        rows.append(np.concatenate([first.ravel(), second.ravel()]))
+    J = np.array(rows, object)
+    return J @ J.T
+
+
+def _mlp(case: Any) -> Check:
+    """Outputs that differ, conserved quantities that differ from diag(0, 15/4), or equal
+    kernels.
+    """
+    x, pair = case
+    wrong = differing(relu_mlp(pair[0], x), relu_mlp(pair[1], x))
+    for W1, W2 in pair:
+        wrong += differing(np.diag(W2.T @ W2 - W1 @ W1.T), np.diag(np.array(DELTA_20, object)))
+    equal = differing(relu_kernel(pair[0], x), relu_kernel(pair[1], x)) == 0
+    return Check(wrong + int(equal), 0, hypotheses={"inputs": len(x)})
+
+
+def _positive_inputs(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    yield np.array([[1, 1]], object), (U_20, V_20)
+    for _ in range(max(draws // 4, 2)):
+        yield rng.integers(1, 10, (int(rng.integers(1, 5)), 2)).astype(object), (U_20, V_20)
+
+
+MLP = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (MLP)",
+    says="the ReLU networks U and V of Ex 20 agree on positive inputs and in diag(Δ), and have "
+    "different NTKs",
+    method="exact",
+    cases=_positive_inputs,
+    measure=_mlp,
+    control=Control("V twice", case=lambda: (np.array([[1, 1]], object), (V_20, V_20))),
+    show=lambda case: f"x = {case[0].tolist()}",
+)
+
+
+def _mlp_rates(case: Any, off_diagonal: bool = False) -> Check:
+    """The rate of diag(W_2ᵀW_2 − W_1W_1ᵀ) under gradient flow with output gradients g, in
+    integers: entries that are not zero.
+    """
+    (W1, W2), x, g = case
+    hidden = x @ W1.T
+    active = np.where(hidden > 0, hidden, 0)
+    back = np.where(hidden > 0, g @ W2, 0)
+    first, second = back.T @ x, g.T @ active
+    rate = W2.T @ second + second.T @ W2 - W1 @ first.T - first @ W1.T
+    entries = rate[~np.eye(len(rate), dtype=bool)] if off_diagonal else np.diag(rate)
+    return Check(
+        int(np.count_nonzero(entries)),
+        0,
+        hypotheses={"widths": str((W1.shape[1], *W2.shape[::-1]))},
+    )
+
+
+def _rate_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for index in range(max(draws, 8)):
+        a, h, b = ((1, 1, 1), (2, 2, 2), (3, 2, 1), (2, 4, 3))[index % 4]
+        W1, W2 = (
+            rng.integers(-9, 10, (h, a)).astype(object),
+            rng.integers(-9, 10, (b, h)).astype(object),
+        )
+        yield (
+            (W1, W2),
+            rng.integers(-9, 10, (5, a)).astype(object),
+            rng.integers(-9, 10, (5, b)).astype(object),
+        )
+
+
+MLP_CONSERVED = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (MLP, conserved)",
+    says="diag(W_2ᵀW_2 − W_1W_1ᵀ) is conserved by gradient flow of shallow ReLU networks",
+    method="exact",
+    cases=_rate_cases,
+    measure=_mlp_rates,
+    control=Control(
+        "the entries off the diagonal",
+        case=lambda: list(_rate_cases(np.random.default_rng(0), 0))[1],
+        breaks={"off_diagonal": True},
+    ),
+    show=lambda case: repr([W.tolist() for W in case[0]]),
+)
+
+
+def _low_rank(r: np.ndarray) -> np.ndarray:
+    return np.stack([r, -3 * r])
+
+
+def _misses(rows: int, layer: Callable[[np.ndarray], np.ndarray] = _low_rank) -> Check:
+    """A layer with rows r and −c·r: c(Wx)_1 + (Wx)_2 = 0 for all x, so Wx is never positive in
+    both.
+    """
+    (r, x) = symbols([(rows,), (rows,)])
+    y = layer(r) @ x
+    return Check(differing([3 * y[0] + y[1]], [0]), 0, hypotheses={"inputs": rows})
+
+
+MLP_RANGE = Statement(
+    paper="riemann",
+    row="Sec 5",
+    id="Sec 5 (MLP, range)",
+    says="a fully connected layer of low rank can miss the positive orthant",
+    method="exact",
+    cases=lambda rng, draws: (1, 2, 3),
+    measure=_misses,
+    control=Control(
+        "rows r and 3r, which do not miss it",
+        case=lambda: 1,
+        breaks={"layer": lambda r: np.stack([r, 3 * r])},
+    ),
+    exhaustive="layers with rows r and −3r, 1–3 inputs; for all r and x, as a polynomial identity",
+)
+
+GROUP = (RANK, OPEN, UNIQUE, SIGN, RELU_DELTA, MLP, MLP_CONSERVED, MLP_RANGE)

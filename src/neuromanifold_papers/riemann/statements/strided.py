@@ -1,0 +1,432 @@
+"""`riemann`, Thm 4, Lem 5, Cor 6: one-dimensional networks with strides above one."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import functionspace as fs
+from neuromanifold.functionspace.metric import level_set_tangents
+from neuromanifold.functionspace.search import search_fiber
+from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold_papers.check import Check, Drops, outside
+from neuromanifold_papers.riemann.statements.algebra import rescalings
+from neuromanifold_papers.riemann.statements.conserved import RUNNING, data_loss
+from neuromanifold_papers.riemann.statements.exact import (
+    EPS,
+    gaussian_filters,
+    hypotheses,
+    integer_filters,
+    line_nets,
+    rank,
+    show_filters,
+    signed_filters,
+)
+from neuromanifold_papers.riemann.statements.locus import is_singular
+from neuromanifold_papers.statement import Control, Statement
+
+STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
+CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
+SMOOTH = (np.array([1, 2, 3]), np.array([1, 10]))
+SMALLEST = (LinearConvNet((2, 2), (2, 1)), RUNNING, LinearConvNet((3, 2, 2), (2, 2, 1)))
+"""Whose filters with entries −1, 0, 1 are enumerated: zeros, repeated and shared roots, several
+tuples and rank drops occur.
+"""
+
+
+def strided_nets() -> list[LinearConvNet]:
+    """Sizes 2–4 with strides 2, 3 (H ≤ 2), sizes 2–3 with strides 2, 3 (H = 3), and one net of
+    four layers.
+    """
+    return [
+        *line_nets((2, 3, 4), (2, 3), (1, 2)),
+        *line_nets((2, 3), (2, 3), (3,)),
+        LinearConvNet((2, 2, 2, 2), (2, 2, 2, 1)),
+    ]
+
+
+def _sign_name(delta: Any) -> str:
+    delta = np.asarray(delta, float)
+    return (
+        "0"
+        if not delta.any()
+        else "positive"
+        if (delta >= 0).all()
+        else "negative"
+        if (delta <= 0).all()
+        else "mixed"
+    )
+
+
+def fibre_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """Filters with entries −1, 0, 1, all of them; every small net with small integer filters and
+    δ = 0, one sign, mixed; then Gaussians.
+    """
+    nets = strided_nets()
+    for net in SMALLEST:
+        for index, params in enumerate(signed_filters(net)):
+            yield net, params, np.full(net.depth - 1, (0.0, 2.0, -1.5)[index % 3])
+    for index, net in enumerate(nets):
+        yield net, integer_filters(net, rng, 1), np.full(net.depth - 1, (0.0, 2.0, -1.5)[index % 3])
+        yield net, integer_filters(net, rng, 4), 3 * rng.normal(size=net.depth - 1)
+    for _ in range(draws):
+        net = nets[rng.integers(len(nets))]
+        yield net, gaussian_filters(net, rng), 3 * rng.normal(size=net.depth - 1)
+
+
+def _covered(net: LinearConvNet, delta: Any) -> dict[str, Any]:
+    return hypotheses(net, delta=_sign_name(delta))
+
+
+def not_smooth(net: LinearConvNet, v: np.ndarray) -> Drops:
+    """The drop of a filter near which tangent spaces of M are apart.
+
+    Not the library's `is_smooth`: that asks for one tuple over v, which is what the theorems
+    conclude.
+    """
+    return outside("v is not smooth", when=is_singular(net, v))
+
+
+def _count(case: Any) -> Check:
+    net, params, delta = case
+    v = net.end_to_end(params)
+    return Check(
+        len(fs.fiber(net, v, delta)),
+        rescalings(net.depth),
+        hypotheses=_covered(net, delta),
+        drops=not_smooth(net, v),
+    )
+
+
+THM_4_COUNT = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (count)",
+    says="D = 1, inner strides above one: over a smooth v and any δ lie exactly 2^{H−1} parameter "
+    "tuples",
+    method="float64",
+    cases=fibre_cases,
+    measure=_count,
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
+    show=show_filters,
+)
+
+
+def condition(net: LinearConvNet, params: Any) -> float:
+    """σ_1/σ_{dim M} of dμ: how an error of v, relative, grows into one of θ."""
+    spectrum = np.linalg.svd(fs.filter_jacobian(net, params), compute_uv=False)
+    return float(
+        spectrum[0] / max(spectrum[fs.neuromanifold_dimension(net) - 1], EPS * spectrum[0])
+    )
+
+
+def kernel_gap(net: LinearConvNet, params: Any, delta: Any) -> float:
+    """The largest relative distance between the kernel of θ rescaled to δ and those of all
+    tuples over (μ(θ), δ).
+    """
+    planted = fs.rescale(net, params, delta).params
+    K = fs.filter_kernel(net, planted)
+    over = fs.fiber(net, net.end_to_end(params), delta)
+    return max(
+        (fs.kernel_distance(K, fs.filter_kernel(net, theta)) for theta in over),
+        default=float("nan"),
+    )
+
+
+def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
+    """Whether all tuples over (μ(θ), δ) have the kernel of one of them."""
+    net, params, delta = case
+    planted = fs.rescale(net, params, delta).params
+    return Check(
+        kernel_gap(net, params, delta),
+        0.0,
+        tolerance=64 * EPS * condition(net, planted),
+        hypotheses=hypotheses,
+        drops=not_smooth(net, net.end_to_end(params)),
+    )
+
+
+def _kernel(case: Any) -> Check:
+    return kernel_check(case, _covered(case[0], case[2]))
+
+
+THM_4_KERNEL = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (kernel)",
+    says="D = 1, inner strides above one: all parameters over a smooth v and δ have the same NTK",
+    method="float64",
+    cases=fibre_cases,
+    measure=_kernel,
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
+    show=show_filters,
+)
+
+
+def _searched(case: Any) -> Check:
+    net, params, delta = case
+    found = search_fiber(net, net.end_to_end(params), delta, starts=24)
+    return Check(len(found), rescalings(net.depth), hypotheses=_covered(net, delta))
+
+
+def _search_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    nets = [
+        RUNNING,
+        LinearConvNet((2, 2), (3, 1)),
+        LinearConvNet((3, 3), (2, 1)),
+        LinearConvNet((2, 2, 2), (2, 2, 1)),
+    ]
+    for index in range(draws):
+        net = nets[index % 4]
+        yield net, gaussian_filters(net, rng), rng.normal(size=net.depth - 1)
+
+
+THM_4_SEARCH = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (search)",
+    says="least squares from many starts, which knows no algebra, finds the same 2^{H−1} tuples "
+    "over (v, δ)",
+    method="float64",
+    cases=_search_cases,
+    measure=_searched,
+    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
+    draws=6,
+    show=show_filters,
+)
+
+
+def _flow(case: Any) -> Check:
+    net, params, loss, start = case
+    down = fs.parameter_flow(net, start, loss=loss, t1=0.5, times=4)
+    up = fs.riemannian_flow(
+        net,
+        net.end_to_end(params),
+        fs.norm_differences(net, params),
+        loss=loss,
+        t1=0.5,
+        times=4,
+        params=params,
+    )
+    rounding = 1e-12 * (down.evaluations + up.evaluations) * float(np.abs(down.v[0]).max())
+    return Check(
+        float(np.abs(down.v - up.v).max()), 0.0, tolerance=rounding, hypotheses=_covered(net, [1.0])
+    )
+
+
+def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    for index in range(draws):
+        net = (RUNNING, LinearConvNet((2, 2, 2), (2, 2, 1)))[index % 2]
+        params = gaussian_filters(net, rng)
+        yield net, params, data_loss(net, rng), params
+
+
+def _parting() -> Any:
+    """Stride one: the flow of one tuple against the function-space branch of another tuple over
+    the same (v, δ).
+    """
+    first, second = fs.fiber(STRIDE_ONE, np.array([0.0, 1.0, 1.0, 0.0]), 0.5).up_to_signs[:2]
+    loss = fs.FilterLoss(np.eye(4), np.array([1.0, -1.0, 0.5, 2.0]))
+    return STRIDE_ONE, first, loss, second
+
+
+THM_4_FLOW = Statement(
+    paper="riemann",
+    row="Thm 4",
+    id="Thm 4 (flow)",
+    says="D = 1, inner strides above one: gradient flow seen in function space needs v and δ only",
+    method="integration",
+    cases=_flow_cases,
+    measure=_flow,
+    control=Control("stride one, two tuples over one (v, δ)", case=_parting),
+    draws=2,
+    show=lambda case: show_filters(case[:2]),
+    narrower="flows up to t = 0.5",
+)
+
+
+def level_set_rows(net: LinearConvNet, params: Any) -> np.ndarray:
+    """The equations ⟨w_{l+1}, ẇ_{l+1}⟩ − ⟨w_l, ẇ_l⟩ = 0 of T_θΘ_δ.   [riemann, Eq 9]"""
+    rows = []
+    for l in range(net.depth - 1):
+        parts = [np.zeros(w.size, int).astype(object) for w in params]
+        parts[l], parts[l + 1] = -params[l].ravel(), params[l + 1].ravel()
+        rows.append(np.concatenate(parts))
+    return np.array(rows, object).reshape(net.depth - 1, net.n_params)
+
+
+def _bijection(case: Any) -> Check:
+    """dμ is injective on T_θΘ_δ exactly when J and the equations of T_θΘ_δ together have rank Σ
+    k_l.
+    """
+    net, params = case
+    J = fs.filter_jacobian(net, params)
+    stacked = np.concatenate([J, level_set_rows(net, params)])
+    drops = not_smooth(net, net.end_to_end(params))
+    return Check(rank(stacked), net.n_params, hypotheses=hypotheses(net), drops=drops)
+
+
+def integer_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    nets = strided_nets()
+    for net in nets:
+        for size in (1, 3, 20):
+            yield net, integer_filters(net, rng, size)
+    for _ in range(draws):
+        net = nets[rng.integers(len(nets))]
+        yield net, integer_filters(net, rng, 10**4)
+
+
+_SHARED = (RUNNING, (np.array([1, 0, 1], object), np.array([1, 1], object)))
+
+
+def _lemma_5_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    """Filters with entries −1, 0, 1, all of them, then larger integers."""
+    yield from ((net, params) for net in SMALLEST for params in signed_filters(net))
+    yield from integer_cases(rng, draws)
+
+
+LEM_5 = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Lem 5",
+    says="D = 1, inner strides above one: d_θμ restricted to T_θΘ_δ is a bijection onto T_vM for "
+    "every θ over a smooth v",
+    method="exact",
+    cases=_lemma_5_cases,
+    measure=_bijection,
+    control=Control("filters that share a factor, where v is singular", case=lambda: _SHARED),
+    show=show_filters,
+)
+
+
+def _level_set(case: Any) -> Check:
+    net, params = case
+    tangents = level_set_tangents(net, tuple(np.asarray(w, float) for w in params)).shape[1]
+    equations = rank(level_set_rows(net, params)) if net.depth > 1 else 0
+    wrong = abs(tangents - fs.neuromanifold_dimension(net)) + abs(
+        net.n_params - equations - fs.neuromanifold_dimension(net)
+    )
+    return Check(wrong, 0, hypotheses=hypotheses(net))
+
+
+LEM_5_LEVEL = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Lem 5 (Θ_δ)",
+    says="Θ_δ is a manifold of dimension dim M with the tangent spaces of Eq 9",
+    method="exact",
+    cases=integer_cases,
+    measure=_level_set,
+    control=Control(
+        "both filters zero", case=lambda: (RUNNING, (np.zeros(3, object), np.zeros(2, object)))
+    ),
+    show=show_filters,
+)
+
+
+def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
+    """The average over the fibre of ‖(d_θμ|_{TΘ_δ})⁻¹ v̇‖², as a matrix in the basis of T_vM.
+    [riemann, proof of Cor 6]
+    """
+    total = np.zeros((basis.shape[1],) * 2)
+    for theta in over:
+        tangents = level_set_tangents(net, theta)
+        lifts = np.linalg.lstsq(fs.filter_jacobian(net, theta) @ tangents, basis, rcond=None)[0]
+        total += lifts.T @ lifts
+    return total / len(over)
+
+
+def metric_gap(case: Any, factor: float = 1.0) -> Check:
+    """K⁻¹ on T_vM against the pushforward of the Euclidean metric of Θ_δ."""
+    net, params, delta = case
+    v = net.end_to_end(params)
+    if drops := not_smooth(net, v):
+        return Check(0.0, 0.0, hypotheses=_covered(net, delta), drops=drops)
+    over = fs.fiber(net, v, delta)
+    J = fs.filter_jacobian(net, over[0])
+    basis = np.linalg.svd(J)[0][:, : fs.neuromanifold_dimension(net)]
+    inverse = np.linalg.inv(basis.T @ fs.filter_kernel(net, over[0]) @ basis)
+    pushed = factor * pushforward(net, over, basis)
+    gap = float(np.linalg.norm(inverse - pushed) / np.linalg.norm(inverse))
+    return Check(
+        gap, 0.0, tolerance=64 * EPS * condition(net, over[0]) ** 2, hypotheses=_covered(net, delta)
+    )
+
+
+COR_6 = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Cor 6",
+    says="D = 1, inner strides above one: the Euclidean metric of Θ_δ pushed forward by μ is K⁻¹ "
+    "on T_vM",
+    method="float64",
+    cases=fibre_cases,
+    measure=metric_gap,
+    control=Control(
+        "the sum over the fibre instead of the average",
+        case=lambda: (RUNNING, SMOOTH, np.ones(1)),
+        breaks={"factor": 2.0},
+    ),
+    show=show_filters,
+)
+
+
+def _metric_itself(case: Any, metric: Callable[..., Any] = fs.metric) -> Check:
+    net, params, delta = case
+    v = net.end_to_end(params)
+    if drops := not_smooth(net, v):
+        return Check(0.0, 0.0, hypotheses=_covered(net, delta), drops=drops)
+    g = metric(net, v, delta)
+    return Check(lost_digits(g.matrix), _DIGITS, "<=", hypotheses=_covered(net, delta))
+
+
+def lost_digits(matrix: np.ndarray) -> float:
+    """log10 of the condition number of a symmetric matrix; infinite where it is not positive
+    definite.
+    """
+    values = np.linalg.eigvalsh(matrix)
+    return float(np.log10(values[-1] / values[0])) if values[0] > 0 else float("inf")
+
+
+# Beyond this condition number float64 does not tell a positive definite matrix from a degenerate
+# one.
+_DIGITS = -float(np.log10(64 * EPS))
+
+
+def _degenerate(net: LinearConvNet, v: np.ndarray, delta: Any) -> Any:
+    """K of the running example where dμ drops rank, on a space of dimension dim M: it has no
+    inverse there.
+    """
+    K = fs.filter_kernel(RUNNING, (np.array([1.0, 0.0, 1.0]), np.array([1.0, 1.0])))
+    basis = np.linalg.eigh(K)[1][:, -fs.neuromanifold_dimension(RUNNING) :]
+    return SimpleNamespace(matrix=basis.T @ K @ basis)
+
+
+COR_6_METRIC = Statement(
+    paper="riemann",
+    row="Lem 5, Cor 6",
+    id="Cor 6 (metric)",
+    says="for every δ, K^(δ)(v)⁻¹ is positive definite on T_vM at every smooth v",
+    method="float64",
+    cases=fibre_cases,
+    measure=_metric_itself,
+    control=Control(
+        "the kernel of a filter at which dμ drops rank",
+        case=lambda: (RUNNING, SMOOTH, np.ones(1)),
+        breaks={"metric": _degenerate},
+    ),
+    show=show_filters,
+    draws=10,
+)
+
+GROUP = (
+    THM_4_COUNT,
+    THM_4_KERNEL,
+    THM_4_SEARCH,
+    THM_4_FLOW,
+    LEM_5,
+    LEM_5_LEVEL,
+    COR_6,
+    COR_6_METRIC,
+)

@@ -1,0 +1,358 @@
+"""`riemann`, Cor 10, Obs 11: factorisations of filters on D-dimensional signals, and layers that
+can be exchanged.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from inspect import cleandoc
+from itertools import combinations, product
+from math import factorial, prod
+from typing import Any
+
+import numpy as np
+
+from neuromanifold import functionspace as fs
+from neuromanifold.functionspace.polynomial import factor_exactly
+from neuromanifold.models.convolution import LinearConvNet
+from neuromanifold_papers.check import Check, Drops, outside
+from neuromanifold_papers.riemann.statements.exact import (
+    differing,
+    hypotheses,
+    integer_filters,
+    line_nets,
+    show_filters,
+    symbols,
+    tensor_nets,
+)
+from neuromanifold_papers.statement import Control, Statement
+
+SQUARE = LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1)))
+THIN = LinearConvNet(((2, 2, 1), (2, 2, 1)), ((1, 1, 2), (1, 1, 1)))
+LINE = LinearConvNet(((3, 1), (2, 1)), ((1, 1), (1, 1)))
+
+
+def space(net: LinearConvNet, layer: int) -> frozenset[Any]:
+    """The monomials of ℝ[(x, y)^{t_l}]_{k_l − 1}, as exponents of (x_1, y_1, …, x_D, y_D)."""
+    axes = zip(net.filter_shapes[layer], net.dilations[layer], strict=True)
+    return frozenset(product(*([(t * (k - 1 - i), t * i) for i in range(k)] for k, t in axes)))
+
+
+def orders(net: LinearConvNet) -> int:
+    """How many permutations of the layers exchange only layers of one space."""
+    return prod(factorial(n) for n in Counter(space(net, l) for l in range(net.depth)).values())
+
+
+def wide_nets() -> list[LinearConvNet]:
+    """D = 2, 3, every layer with two sizes above 1: like and unlike layers, strides of one,
+    above one, mixed.
+    """
+    return [
+        *tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1), (2, 2)]),
+        *tensor_nets([(2, 2)], [(1, 1), (1, 2)], (3,)),
+        *tensor_nets([(2, 2, 1), (1, 2, 2)], [(1, 1, 1), (1, 1, 2)]),
+        LinearConvNet(((2, 2), (3, 2), (2, 2)), ((1, 1),) * 3),
+        LinearConvNet(((2, 2, 2), (2, 2, 2)), ((1, 1, 1),) * 2),
+    ]
+
+
+def _generic(rng: np.random.Generator, draws: int) -> Iterator[Any]:
+    nets = wide_nets()
+    for index in range(len(nets) + draws):
+        net = nets[index % len(nets)]
+        yield net, integer_filters(net, rng, 10**4)
+
+
+def is_generic(net: LinearConvNet, v: np.ndarray) -> bool:
+    """Whether the filters are irreducible and different, so that they are the factors of v."""
+    return [power for factor, power in factor_exactly(v) if factor.size > 1] == [1] * net.depth
+
+
+def not_generic(net: LinearConvNet, v: np.ndarray) -> Drops:
+    """The drop of the rare others: almost every v is generic."""
+    return outside(
+        "the filters are not irreducible and different: v is not generic",
+        when=not is_generic(net, v),
+    )
+
+
+def _factorisations(case: Any) -> Check:
+    net, params = case
+    v = net.end_to_end(params)
+    return Check(
+        fs.fiber(net, v).factorisations,
+        orders(net),
+        hypotheses=hypotheses(net, like_layers=orders(net) > 1),
+        drops=not_generic(net, v),
+    )
+
+
+LINE_CUBIC = (np.array([[0], [1], [0]], object), np.array([[1], [1]], object))
+"""x²y + xy² in layers 3 × 1 and 2 × 1."""
+
+COR_10 = Statement(
+    paper="riemann",
+    row="Cor 10, Obs 11",
+    id="Cor 10",
+    says="D > 1, two sizes above 1 in every layer: almost every v in M has one factorisation up "
+    "to scalars and reordering of layers",
+    method="exact",
+    cases=_generic,
+    measure=_factorisations,
+    control=Control(
+        "one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", case=lambda: (LINE, LINE_CUBIC)
+    ),
+    show=show_filters,
+    draws=20,
+)
+
+
+def _ordering(case: Any) -> Check:
+    net, params = case
+    several = fs.fiber(net, net.end_to_end(params)).factorisations > 1
+    like = any(space(net, l) == space(net, m) for l, m in combinations(range(net.depth), 2))
+    drops = not_generic(net, net.end_to_end(params))
+    return Check(int(several), int(like), hypotheses=hypotheses(net, like_layers=like), drops=drops)
+
+
+OBS_11_A = Statement(
+    paper="riemann",
+    row="Cor 10, Obs 11",
+    id="Obs 11 (a)",
+    says="in Cor 10 the order of the filters is not determined exactly when two layers have the "
+    "same space of polynomials",
+    method="exact",
+    cases=_generic,
+    measure=_ordering,
+    control=Control(
+        "filters that are not generic: (1 + y_1)(1 + y_2) in a layer",
+        case=lambda: (
+            LinearConvNet(((2, 2), (3, 2)), ((1, 1),) * 2),
+            (np.array([[1, 1], [1, 1]], object), np.array([[1, 2], [3, 6], [2, 4]], object)),
+        ),
+    ),
+    show=show_filters,
+    draws=0,
+)
+
+
+def _pairs(nets: Any) -> Iterator[Any]:
+    for net in nets:
+        yield from ((net, l, m) for l, m in combinations(range(net.depth), 2))
+
+
+def swapped(params: Any, l: int, m: int) -> tuple[np.ndarray, ...]:
+    """The filters with layers l and m exchanged."""
+    exchanged = list(params)
+    exchanged[l], exchanged[m] = exchanged[m], exchanged[l]
+    return tuple(exchanged)
+
+
+def _unlike(case: Any) -> Drops:
+    net, l, m = case
+    return outside("the two layers have different spaces", when=space(net, l) != space(net, m))
+
+
+_UNLIKE = Control("unlike layers", case=lambda: (LinearConvNet((2, 2), (2, 1)), 0, 1))
+
+
+def _requires(case: Any) -> Check:
+    """Where the spaces coincide: is t_l = t_L?"""
+    net, l, m = case
+    same = net.dilations[l] == net.dilations[m]
+    return Check(int(same), 1, hypotheses=hypotheses(net), drops=_unlike(case))
+
+
+def _requires_by_product(case: Any) -> Check:
+    """Of the pairs with t_l ≠ t_L none may be exchangeable: entries of μ that the exchange
+    changes, as polynomials.
+    """
+    net, l, m = case
+    params = symbols(net.filter_shapes)
+    changed = differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m)))
+    return Check(changed if net.dilations[l] != net.dilations[m] else 1, 1, ">=")
+
+
+def _where_seen(case: Any) -> Check:
+    net, l, m = case
+    seen = [k > 1 for k in net.filter_shapes[l]]
+    same = all(
+        a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide
+    )
+    return Check(int(same), 1, hypotheses=hypotheses(net), drops=_unlike(case))
+
+
+_THREE = [
+    *tensor_nets([(2, 2, 1), (1, 2, 2), (2, 2, 2)], [(1, 1, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2)]),
+    THIN,
+]
+
+OBS_11_REQUIRES = Statement(
+    paper="riemann",
+    row="Cor 10, Obs 11",
+    id="Obs 11 (a, t)",
+    says="exchanging two layers' filters (11) requires t_l = t_L",
+    method="exact",
+    cases=lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
+    measure=_requires,
+    control=_UNLIKE,
+    confirm=_requires_by_product,
+    route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
+    worked=cleandoc("""Two layers of shape 1 × 2 × 2 with strides (2, 1, 1): t_1 = (1, 1, 1) and t_2 = (2, 1, 1) differ. But no filter
+    sees the first axis, so both spaces are ℝ[x_2, y_2, x_3, y_3]_{(1,1)}, the exchange leaves μ alone, and (11)
+    holds. Part c) states the condition correctly."""),
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
+    amended=Statement(
+        paper="riemann",
+        row="Cor 10, Obs 11",
+        id="Obs 11 (a, t), amended",
+        says="exchanging two layers' filters requires t_l^(m) = t_L^(m) on the axes m where the "
+        "size exceeds 1",
+        method="exact",
+        cases=lambda rng, draws: _pairs(
+            [*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]
+        ),
+        measure=_where_seen,
+        control=_UNLIKE,
+        exhaustive="two layers, shapes up to 3 × 2 (D = 2) and of sizes 1–2 (D = 3), strides 1–2",
+        proof="On an axis m where the size of layer l exceeds 1, the least positive exponent of "
+        "x_m among the "
+        "polynomials of layer l is t_l^(m); filters that can be exchanged have the same "
+        "polynomials.",
+    ),
+)
+
+
+def _only_higher(case: Any) -> Check:
+    net, l, m = case
+    drops = outside("t_l ≠ t_L", when=net.dilations[l] != net.dilations[m])
+    return Check(net.dimension, 2, ">=", hypotheses=hypotheses(net), drops=drops)
+
+
+def _only_higher_by_product(case: Any) -> Check:
+    """In one dimension the exchange should change μ: entries that it changes, as polynomials."""
+    net, l, m = case
+    params = symbols(net.filter_shapes)
+    return Check(differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m))), 1, ">=")
+
+
+def _strides_apart(case: Any) -> Check:
+    net, l, m = case
+    return Check(int(net.dilations[l] != net.dilations[m]), 1, hypotheses=hypotheses(net))
+
+
+OBS_11_LINE = Statement(
+    paper="riemann",
+    row="Cor 10, Obs 11",
+    id="Obs 11 (a, D)",
+    says="t_l = t_L with l < L can only happen if D > 1",
+    method="exact",
+    cases=lambda rng, draws: _pairs(
+        [*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]
+    ),
+    measure=_only_higher,
+    control=Control("D = 1, t_1 = t_2 = 1", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
+    confirm=_only_higher_by_product,
+    route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
+    worked=cleandoc("""D = 1, sizes (2, 2), stride s_1 = 1: t_1 = 1 and t_2 = s_1 = 1 are equal, and (a_0x + a_1y)(b_0x + b_1y) does
+    not depend on the order. In one dimension it happens whenever the strides between the two layers are all one,
+    which Section 2.3 studies."""),
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
+    amended=Statement(
+        paper="riemann",
+        row="Cor 10, Obs 11",
+        id="Obs 11 (a, D), amended",
+        says="D = 1 and inner strides above one: t_l ≠ t_L for l < L",
+        method="exact",
+        cases=lambda rng, draws: _pairs(line_nets((2, 3), (2, 3), (2, 3, 4))),
+        measure=_strides_apart,
+        control=Control("stride one", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
+        exhaustive="sizes 2–3, strides 2–3, H ≤ 4",
+        proof="t_L/t_l = s_l⋯s_{L−1} > 1.",
+    ),
+)
+
+
+def _swap(case: Any) -> Check:
+    """Entries of μ and of K that the exchange changes, as polynomials."""
+    net, l, m = case
+    params = symbols(net.filter_shapes)
+    other = swapped(params, l, m)
+    wrong = differing(net.end_to_end(params), net.end_to_end(other))
+    wrong += differing(fs.filter_kernel(net, params), fs.filter_kernel(net, other))
+    return Check(wrong, 0, hypotheses=hypotheses(net))
+
+
+OBS_11_B = Statement(
+    paper="riemann",
+    row="Cor 10, Obs 11",
+    id="Obs 11 (b)",
+    says="exchanging the filters of two layers with the same space changes neither μ nor the NTK",
+    method="exact",
+    cases=lambda rng, draws: (
+        case
+        for case in _pairs([*wide_nets(), THIN, *line_nets((2, 3), (1, 2), (2, 3))])
+        if space(case[0], case[1]) == space(case[0], case[2])
+    ),
+    measure=_swap,
+    control=Control(
+        "equal shapes, but stride 2 between them",
+        case=lambda: (LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1),
+    ),
+    exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there "
+    "for all filters, as a polynomial identity",
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
+)
+
+
+def coincide(net: LinearConvNet, l: int, m: int) -> bool:
+    """k_l = k_L, and the strides between them are one on every axis with a size above 1."""
+    shape = net.filter_shapes[l]
+    strides = net.strides[l:m]
+    return shape == net.filter_shapes[m] and all(
+        s[a] == 1 for s in strides for a, k in enumerate(shape) if k > 1
+    )
+
+
+def one_on_all_axes(net: LinearConvNet, l: int, m: int) -> bool:
+    """k_l = k_L, and the strides between them are one, on axes of size 1 too."""
+    return net.filter_shapes[l] == net.filter_shapes[m] and all(
+        set(s) == {1} for s in net.strides[l:m]
+    )
+
+
+def _spaces(case: Any, rule: Callable[[LinearConvNet, int, int], bool] = coincide) -> Check:
+    net, l, m = case
+    same = space(net, l) == space(net, m)
+    wrong = int(same != rule(net, l, m)) + int(same != fs.swappable(net, l, m))
+    return Check(wrong, 0, hypotheses={"D": net.dimension, "H": net.depth, "coincide": same})
+
+
+def _all_shapes(D: int, largest: int) -> list[tuple[int, ...]]:
+    return [shape for shape in product(range(1, largest + 1), repeat=D) if prod(shape) > 1]
+
+
+OBS_11_C = Statement(
+    paper="riemann",
+    row="Cor 10, Obs 11",
+    id="Obs 11 (c)",
+    says="two layers' spaces coincide exactly when k_l = k_L and, on axes with a size above 1, "
+    "the strides between them are one",
+    method="exact",
+    cases=lambda rng, draws: _pairs(
+        [
+            *line_nets((2, 3, 4), (1, 2, 3), (2, 3)),
+            *tensor_nets(_all_shapes(2, 3), [(1, 1), (1, 2), (2, 1), (2, 2)]),
+            *tensor_nets(_all_shapes(3, 2), list(product((1, 2), repeat=3))),
+        ]
+    ),
+    measure=_spaces,
+    control=Control(
+        "the strides asked to be one on all axes",
+        case=lambda: (THIN, 0, 1),
+        breaks={"rule": one_on_all_axes},
+    ),
+    exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 "
+    "(D = 3)",
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
+)
+GROUP = (COR_10, OBS_11_A, OBS_11_REQUIRES, OBS_11_LINE, OBS_11_B, OBS_11_C)

@@ -1,0 +1,256 @@
+"""[teleport] on alignment: its two definitions and what it has to do with the gradient.   Eq.
+26, 28, P 5.1
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from neuromanifold import symmetry as S
+from neuromanifold.models import losses
+from neuromanifold.models.init import Layer
+from neuromanifold.models.mlp import MLP
+from neuromanifold.numerics.precision import arithmetic, promote
+from neuromanifold.tangent.kernel.ntk import ntk
+from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.statement import Control, Statement
+
+_EPS = float(np.finfo(np.float64).eps)
+SAMPLES, OUTPUTS = 5, 2
+
+
+def log_cosh(prediction: Any, target: Any) -> Any:
+    """Mean over samples of Σ log cosh r: convex, smooth and Lipschitz."""
+    return jnp.sum(jnp.log(jnp.cosh(prediction - target))) / len(prediction)
+
+
+LOSSES: dict[str, Callable[[Any, Any], Any]] = {
+    "squared error / 2n": losses.half_squared_error,
+    "cross-entropy": losses.cross_entropy,
+    "huber": losses.huber,
+    "log cosh": log_cosh,
+}
+NETS = {name: MLP((3, 4, OUTPUTS), name) for name in ("tanh", "relu")}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A network with random parameters, inputs and targets, a loss and a learning rate."""
+
+    activation: str
+    loss: str
+    lr: float
+    seed: int
+
+    @property
+    def net(self) -> MLP:
+        return NETS[self.activation]
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        return {"activation": self.activation, "loss": self.loss, "η": self.lr}
+
+
+@lru_cache(maxsize=512)
+def drawn(case: Problem) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Parameters, inputs, and targets that are probabilities, so that every loss can be asked."""
+    rng = np.random.default_rng(case.seed)
+    widths = case.net.widths
+    params = tuple(
+        Layer(rng.normal(size=(b, a)) / np.sqrt(a), rng.normal(size=b))
+        for a, b in zip(widths, widths[1:], strict=False)
+    )
+    return params, rng.normal(size=(SAMPLES, widths[0])), rng.dirichlet(np.ones(OUTPUTS), SAMPLES)
+
+
+def problems(rng: np.random.Generator, count: int) -> Iterator[Problem]:
+    """Every activation and loss, learning rates from 0.01 to 10; then as many random ones."""
+    for activation in NETS:
+        for loss in LOSSES:
+            for lr in (0.01, 1.0, 10.0):
+                yield Problem(activation, loss, lr, int(rng.integers(2**31)))
+    for _ in range(count):
+        activation, loss = (list(names)[rng.integers(len(names))] for names in (NETS, LOSSES))
+        yield Problem(
+            activation,
+            loss,
+            float(np.round(np.exp(rng.uniform(-4, 2)), 3)),
+            int(rng.integers(2**31)),
+        )
+
+
+def signal(case: Problem, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """f = ∂C/∂F of every sample and output, C the loss of one sample, by hand.   [teleport, Eq. 12]"""
+    r = prediction - target
+    if case.loss == "cross-entropy":
+        odds = np.exp(prediction - prediction.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True) - target
+    # `huber` is a mean over outputs as well.
+    return {"squared error / 2n": r, "huber": np.clip(r, -1, 1) / OUTPUTS, "log cosh": np.tanh(r)}[
+        case.loss
+    ]
+
+
+def modified(kernel: np.ndarray, f: np.ndarray) -> float:
+    """A = fᵀΘf / ‖f‖².   [teleport, Eq. 28]"""
+    return float(f.ravel() @ kernel @ f.ravel() / (f.ravel() @ f.ravel()))
+
+
+def classical(kernel: np.ndarray, y: np.ndarray) -> float:
+    """A_o = yᵀΘy / (‖y‖²‖Θ‖).   [teleport, Eq. 26]"""
+    return modified(kernel, y) / float(np.linalg.norm(kernel, 2))
+
+
+Signal = Callable[[Problem, np.ndarray, np.ndarray], np.ndarray]
+
+
+def modified_alignment(case: Problem, of: Signal = signal) -> Check:
+    """The library's A, by one vector–Jacobian product, against the quadratic form of the dense
+    kernel.
+    """
+    params, x, y = drawn(case)
+    kernel = case.lr * ntk(case.net, params, x)
+    ours = alignment(case.net, params, x, y, loss=LOSSES[case.loss], lr=case.lr)
+    theirs = modified(kernel, of(case, case.net(params, x), y))
+    return Check(ours / theirs, 1.0, "=", 1e4 * _EPS, case.hypotheses)
+
+
+_TANH = Problem("tanh", "squared error / 2n", 1.0, 0)
+
+
+EQ_28 = Statement(
+    paper="teleport",
+    row="Eq 26, 28",
+    id="Eq 28",
+    says="A = fᵀΘf/‖f‖² with f = ∂C/∂F (definition): one vector–Jacobian product gives it",
+    method="float64",
+    cases=problems,
+    measure=modified_alignment,
+    control=Control(
+        "y in place of f",
+        case=lambda: _TANH,
+        breaks={"of": lambda case, prediction, target: target},
+    ),
+    draws=20,
+)
+
+
+def classical_alignment(case: Problem, norm: str = "spectral") -> Check:
+    """The library's A_o, by Lanczos, against the dense kernel; the learning rate cancels."""
+    params, x, y = drawn(case)
+    ours = kernel_alignment(case.net, params, x, y, norm=norm)
+    theirs = classical(case.lr * ntk(case.net, params, x), y)
+    return Check(ours / theirs, 1.0, "=", 1e5 * _EPS, {"activation": case.activation, "η": case.lr})
+
+
+EQ_26 = Statement(
+    paper="teleport",
+    row="Eq 26, 28",
+    id="Eq 26",
+    says="A_o = yᵀΘy/(‖y‖²‖Θ‖) (definition), with the spectral norm",
+    method="float64",
+    cases=lambda rng, count: (
+        case for case in problems(rng, count) if case.loss == "cross-entropy"
+    ),
+    measure=classical_alignment,
+    control=Control("Frobenius norm", case=lambda: _TANH, breaks={"norm": "frobenius"}),
+    draws=20,
+)
+
+
+def normalised(case: Problem, at: float, f: np.ndarray) -> float:
+    """‖f‖²A/(η|X|²), which P 5.1 says is ‖∇L‖²."""
+    return float((f**2).sum()) * at / (case.lr * SAMPLES**2)
+
+
+def gradient_is_alignment(
+    case: Problem, formula: Callable[[Problem, float, np.ndarray], float] = normalised
+) -> Check:
+    """‖∇L‖² by differentiating the loss of the network, against the library's A and f by hand."""
+    params, x, y = drawn(case)
+    loss = LOSSES[case.loss]
+    at = alignment(case.net, params, x, y, loss=loss, lr=case.lr)
+    f = signal(case, case.net(params, x), y)
+    return Check(
+        _squared_gradient(case, params, x, y) / formula(case, at, f),
+        1.0,
+        "=",
+        1e4 * _EPS,
+        case.hypotheses,
+    )
+
+
+def _squared_gradient(case: Problem, params: Any, x: np.ndarray, y: np.ndarray) -> float:
+    with arithmetic():
+        arguments = promote((params, x, y), np.float64)
+        return float(_squared_norm(case.net, LOSSES[case.loss], *arguments))
+
+
+@jax.jit(static_argnums=(0, 1))
+def _squared_norm(net: MLP, loss: Any, params: Any, x: Any, y: Any) -> Any:
+    gradient = ravel_pytree(jax.grad(lambda p: loss(net(p, x), y))(params))[0]
+    return gradient @ gradient
+
+
+P_5_1 = Statement(
+    paper="teleport",
+    row="P 5.1",
+    id="P 5.1",
+    says="‖∇L‖² = ‖f‖²A/(η|X|²)",
+    method="float64",
+    cases=problems,
+    measure=gradient_is_alignment,
+    control=Control(
+        "|X| in place of |X|²",
+        case=lambda: _TANH,
+        breaks={"formula": lambda case, at, f: SAMPLES * normalised(case, at, f)},
+    ),
+    draws=20,
+)
+
+
+def rescaled(case: Problem, params: Any) -> Any:
+    """The parameters after a scaling of the ReLU neurons."""
+    return S.ScalingGroup(case.net).sample(key=jax.random.key(case.seed))(params)
+
+
+def proportional(case: Problem, move: Callable[[Problem, Any], Any] = rescaled) -> Check:
+    """On the orbit of a symmetry f stays, so ‖∇L‖² and A grow by one factor: here of ReLU
+    scalings.
+    """
+    params, x, y = drawn(case)
+    moved = move(case, params)
+    first, second = (
+        _squared_gradient(case, p, x, y)
+        / alignment(case.net, p, x, y, loss=LOSSES[case.loss], lr=case.lr)
+        for p in (params, moved)
+    )
+    return Check(second / first, 1.0, "=", 1e5 * _EPS, case.hypotheses)
+
+
+P_5_1_ORBIT = Statement(
+    paper="teleport",
+    row="P 5.1",
+    id="P 5.1 (∝)",
+    says="‖∇L‖² ∝ A among the parameters that symmetries lead to: maximising one is maximising "
+    "the other",
+    method="float64",
+    cases=lambda rng, count: (case for case in problems(rng, count) if case.activation == "relu"),
+    measure=proportional,
+    control=Control(
+        "two unrelated networks, whose f differ",
+        case=lambda: Problem("relu", "cross-entropy", 1.0, 0),
+        breaks={"move": lambda case, params: drawn(replace(case, seed=1))[0]},
+    ),
+    draws=20,
+    narrower="scalings of ReLU neurons",
+)
+
+ALIGNMENT = (EQ_26, EQ_28, P_5_1, P_5_1_ORBIT)

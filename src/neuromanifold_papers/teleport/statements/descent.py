@@ -1,0 +1,359 @@
+"""[teleport] on the speed of training in the linear limit.   P F.1, Eq. 87"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.tangent.prediction.alignment import alignment
+from neuromanifold_papers.check import Check, inside
+from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.teleport.statements.exact import rationals
+
+_EPS = float(np.finfo(np.float64).eps)
+STEPS = tuple(range(7))
+Vector = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Descent:
+    """A kernel Θ (by rows), and the signal f(0)."""
+
+    kernel: tuple[Vector, ...]
+    start: Vector
+
+    @property
+    def matrix(self) -> np.ndarray:
+        return rationals(self.kernel) if not self.kernel else np.array(self.kernel, object)
+
+    @property
+    def alignment(self) -> Any:
+        """A = fᵀΘf/‖f‖²; the library's, in float64, is compared with it in `P F.1 (A)`."""
+        f = np.array(self.start, object)
+        return f @ self.matrix @ f / (f @ f)
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        top = float(np.linalg.eigvalsh(self.matrix.astype(float)).max())
+        return {
+            "size": len(self.start),
+            "top eigenvalue": "≤ 1" if top <= 1 else "1 to 2" if top <= 2 else "above 2",
+            "A": "< 1" if self.alignment < 1 else "≥ 1",
+        }
+
+    def __str__(self) -> str:
+        rows = ", ".join("[" + ", ".join(map(str, row)) + "]" for row in self.kernel)
+        return f"Theta = [{rows}]; f = [{', '.join(map(str, self.start))}]"
+
+
+def spectra(rng: np.random.Generator, count: int) -> Iterator[Descent]:
+    """All diagonal kernels of size ≤ 2 with eigenvalues 0, ½, …, 3 and weights on a grid; then
+    random BBᵀ of size 2 to 4.
+    """
+    grid = [Fraction(k, 2) for k in range(7)]
+    yield from (Descent(((value,),), (Fraction(1),)) for value in grid)
+    for (a, b), f in product(product(grid, grid), ((1, 1), (1, 3), (2, -1))):
+        yield Descent(((a, Fraction(0)), (Fraction(0), b)), (Fraction(f[0], 4), Fraction(f[1], 4)))
+    for _ in range(count):
+        n = int(rng.integers(2, 5))
+        root = rationals(rng.integers(-3, 4, (n, n)))
+        kernel = root @ root.T * Fraction(1, int(rng.choice([4, 20, 100])))
+        f = rng.integers(-3, 4, n)
+        if f.any():
+            yield Descent(tuple(map(tuple, kernel)), tuple(map(Fraction, f.tolist())))
+
+
+def signals(case: Descent) -> list[np.ndarray]:
+    """f(s+1) = (I − Θ)f(s), for s = 0 … 6.   [teleport, Eq. 74]"""
+    found = [np.array(case.start, object)]
+    for _ in STEPS[1:]:
+        found.append(found[-1] - case.matrix @ found[-1])
+    return found
+
+
+def ratios(case: Descent) -> list[Any]:
+    """L(s)/L(0) for L = ‖f‖²/2|X|."""
+    squares = [f @ f for f in signals(case)]
+    return [value / squares[0] for value in squares]
+
+
+def floor(a: Fraction, s: int) -> Fraction:
+    """(1 − A)^{2s}.   [teleport, Eq. 76]"""
+    return (1 - a) ** (2 * s)
+
+
+def line(a: Fraction, s: int) -> Fraction:
+    """1 − 2sA.   [teleport, Eq. 76]"""
+    return 1 - 2 * s * a
+
+
+def worst(lefts: Sequence[Any], rights: Sequence[Any], case: Descent) -> Check:
+    """left ≥ right at every step: the step with the least slack, exactly."""
+    left, right = min(zip(lefts, rights, strict=True), key=lambda pair: pair[0] - pair[1])
+    return Check(left, right, ">=", hypotheses=case.hypotheses, comparisons=len(STEPS))
+
+
+_HALF = Descent(((Fraction(1, 2),),), (Fraction(1),))
+
+
+def above_floor(case: Descent, bound: Callable[[Fraction, int], Fraction] = floor) -> Check:
+    return worst(ratios(case), [bound(case.alignment, s) for s in STEPS], case)
+
+
+def above_line(case: Descent, bound: Callable[[Fraction, int], Fraction] = line) -> Check:
+    return worst(
+        [floor(case.alignment, s) for s in STEPS], [bound(case.alignment, s) for s in STEPS], case
+    )
+
+
+P_F_1 = Statement(
+    paper="teleport",
+    row="P F.1",
+    id="P F.1 (1)",
+    says="L(s)/L(0) ≥ (1 − A)^{2s} for f(s+1) = (I − Θ)f(s), whatever the spectrum of Θ",
+    method="exact",
+    cases=spectra,
+    measure=above_floor,
+    control=Control(
+        "(1 − A/2)^{2s} at Θ = ½",
+        case=lambda: _HALF,
+        breaks={"bound": lambda a, s: floor(a / 2, s)},
+    ),
+    show=str,
+    narrower="rational kernels, s ≤ 6",
+)
+
+P_F_1_LINE = Statement(
+    paper="teleport",
+    row="P F.1",
+    id="P F.1 (2)",
+    says="(1 − A)^{2s} ≥ 1 − 2sA, for A ≥ 1 too",
+    method="exact",
+    cases=spectra,
+    measure=above_line,
+    control=Control(
+        "1 − sA in place of 1 − 2sA at A = ½, s = 1",
+        case=lambda: _HALF,
+        breaks={"bound": lambda a, s: 1 - s * a},
+    ),
+    show=str,
+    narrower="rational A, s ≤ 6",
+)
+
+
+def rate_bound(a: float) -> float:
+    """2 ln(1/(1 − A)).   [teleport, Eq. 77]"""
+    return float(-2 * np.log1p(-a))
+
+
+def rate(case: Descent, bound: Callable[[float], float] = rate_bound) -> Check:
+    """−ln(L(s)/L(0))/s at the step where it is largest; where A ≥ 1 the bound is not defined,
+    where L = 0 the rate is infinite.
+    """
+    found, a = ratios(case), float(case.alignment)
+    if case.alignment >= 1:
+        return Check(
+            0.0,
+            0.0,
+            "<=",
+            hypotheses=case.hypotheses,
+            drops=inside("A ≥ 1, where the bound is not defined"),
+        )
+    rates = [
+        -float(np.log(float(value))) / s if value else np.inf for s, value in enumerate(found) if s
+    ]
+    tolerance = float(16 * _EPS * (1 + rate_bound(a)))
+    return Check(max(rates), bound(a), "<=", tolerance, case.hypotheses, comparisons=len(rates))
+
+
+P_F_1_RATE = Statement(
+    paper="teleport",
+    row="P F.1",
+    id="P F.1 (3)",
+    says="the exponential rate −ln(L(s)/L(0))/s is at most 2 ln(1/(1 − A)), for A < 1",
+    method="float64",
+    cases=spectra,
+    measure=rate,
+    control=Control(
+        "ln(1/(1 − A)), half of it, for Θ = f = ½",
+        case=lambda: _HALF,
+        breaks={"bound": lambda a: rate_bound(a) / 2},
+    ),
+    show=str,
+    narrower="A < 1: the print does not say so, but beyond it the logarithm is not defined",
+)
+
+
+def expansion(a: float, slope: float = 2.0) -> Check:
+    """|2 ln(1/(1 − A)) − 2A| ≤ A²/(1 − A): what O(A²) means."""
+    return Check(abs(rate_bound(a) - slope * a) / a**2, 1 / (1 - a), "<=", 64 * _EPS / a, {"A": a})
+
+
+P_F_1_EXPANSION = Statement(
+    paper="teleport",
+    row="P F.1",
+    id="P F.1 (4)",
+    says="2 ln(1/(1 − A)) = 2A + O(A²)",
+    method="float64",
+    cases=lambda rng, count: [
+        *(2.0**-k for k in range(1, 21)),
+        *rng.uniform(0.0, 0.99, count).tolist(),
+    ],
+    measure=expansion,
+    control=Control(
+        "A + O(A²) at A = 1/1024",
+        case=lambda: 2.0**-10,
+        breaks={"slope": 1.0},
+    ),
+)
+
+
+def weighted_mean(case: Descent) -> Any:
+    """Σ w_i λ_i, w_i = v_i²/‖v‖²: the rational A."""
+    return case.alignment
+
+
+def plain_mean(case: Descent) -> Any:
+    """The mean of the eigenvalues, each with the same weight."""
+    return case.matrix.trace() / len(case.start)
+
+
+def exact_alignment(case: Descent, mean: Callable[[Descent], Any] = weighted_mean) -> Check:
+    """The library's A, of the linear model whose kernel is Θ, against the rational one."""
+    values, vectors = np.linalg.eigh(case.matrix.astype(float))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    f = np.array(case.start, float)[:, None]
+    found = alignment(_linear, np.zeros(root.shape[1]), root, -f, loss=_half)
+    scale = 1 + float(case.alignment)
+    return Check(found / scale, float(mean(case)) / scale, "=", 1e3 * _EPS, case.hypotheses)
+
+
+def _linear(params: Any, x: Any) -> Any:
+    return (x @ params)[:, None]
+
+
+def _half(prediction: Any, target: Any) -> Any:
+    return ((prediction - target) ** 2).sum() / 2
+
+
+P_F_1_A = Statement(
+    paper="teleport",
+    row="P F.1",
+    id="P F.1 (A)",
+    says="Σ w_i λ_i with w_i = v_i²/‖v‖² is A (Eq. 83), which the library computes",
+    method="float64",
+    cases=lambda rng, count: (case for case in spectra(rng, count) if len(case.start) <= 2),
+    measure=exact_alignment,
+    control=Control(
+        "the unweighted mean of the eigenvalues 0 and 3, f = (1, 3)",
+        case=lambda: Descent(
+            ((Fraction(0), Fraction(0)), (Fraction(0), Fraction(3))), (Fraction(1), Fraction(3))
+        ),
+        breaks={"mean": plain_mean},
+    ),
+    show=str,
+)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A linear model F = Jθ on |X| samples with squared errors, learning rate 1."""
+
+    jacobian: tuple[Vector, ...]
+    start: Vector
+
+    def __str__(self) -> str:
+        return (
+            f"J = {[[str(v) for v in row] for row in self.jacobian]}; f = "
+            f"{[str(v) for v in self.start]}"
+        )
+
+
+def setups(rng: np.random.Generator, count: int) -> Iterator[Setup]:
+    one = Fraction(1)
+    for n in (1, 2, 3):
+        yield Setup(((one,),) * n, (one,) * n)
+    for _ in range(count):
+        n, d = rng.integers(1, 5), rng.integers(1, 4)
+        rows, f = rationals(rng.integers(-2, 3, (n, d))), rng.integers(1, 4, n)
+        yield Setup(tuple(map(tuple, rows)), tuple(map(Fraction, f.tolist())))
+
+
+def gradient_step(case: Setup) -> np.ndarray:
+    """f after one step of gradient descent on L = ‖f‖²/2|X| by the parameters: what training
+    does.   [teleport, Eq. 9, 10]
+    """
+    rows, f = np.array(case.jacobian, object), np.array(case.start, object)
+    gradient = rows.T @ f / len(f)
+    return f - rows @ gradient
+
+
+def kernel_step(case: Setup, samples: int) -> np.ndarray:
+    """(I − Θ/samples) f; Eq. 74 has 1, Eq. 14 has |X|."""
+    rows, f = np.array(case.jacobian, object), np.array(case.start, object)
+    return f - rows @ (rows.T @ f) / samples
+
+
+def setup_check(case: Setup, samples: int, step: Callable[[Setup], np.ndarray]) -> Check:
+    difference = max(abs(v) for v in step(case) - kernel_step(case, samples))
+    return Check(difference, 0, hypotheses={"|X|": len(case.start)})
+
+
+_NO_STEP = Control(
+    "no step at all",
+    case=lambda: Setup(((Fraction(1),),), (Fraction(1),)),
+    breaks={"step": lambda case: np.array(case.start, object)},
+)
+
+
+def _setup_in_floats(case: Setup) -> Check:
+    """Gradient descent on θ by JAX, and Θ by the library's kernel."""
+    import jax
+
+    from neuromanifold.tangent.kernel.ntk import ntk
+
+    rows, f = np.array(case.jacobian, float), np.array(case.start, float)[:, None]
+    with jax.enable_x64(True):
+        zero = jax.numpy.zeros(rows.shape[1])
+        gradient = jax.grad(lambda p: _half(_linear(p, rows), -f) / len(f))(zero)
+        moved = np.asarray(_linear(zero - gradient, rows) + f)
+    kernel = ntk(_linear, np.zeros(rows.shape[1]), rows)
+    return Check(float(np.abs(moved - (f - kernel @ f)).max()), 0.0, "=", 1e-12)
+
+
+P_F_1_SETUP = Statement(
+    paper="teleport",
+    row="P F.1",
+    id="P F.1 (setup)",
+    says="with the setup of Section 2.2, training in the linear limit is f(s+1) = (I − Θ)f(s) "
+    "(Eq. 74)",
+    method="exact",
+    cases=setups,
+    measure=lambda case, step=gradient_step: setup_check(case, 1, step),
+    control=_NO_STEP,
+    show=str,
+    confirm=_setup_in_floats,
+    route="float64, JAX's gradient and the library's kernel",
+    worked="""F = θ on two equal samples, f = (1, 1), learning rate 1: L = (f₁² + f₂²)/4, ∇L = ½(f₁ + f₂) = 1, so θ falls by 1
+and f(1) = (0, 0). Θ = (1 1; 1 1), and (I − Θ)f = (−1, −1). The factor 1/|X| of Eq. 14 is missing in Eq. 74; with it,
+(I − Θ/2)f = (0, 0). Proposition F.1 is right for the dynamics it prints; for gradient descent on Eq. 75 it holds with A/|X|.""",
+    amended=Statement(
+        paper="teleport",
+        row="P F.1",
+        id="P F.1 (setup, amended)",
+        says="training in the linear limit is f(s+1) = (I − Θ/|X|)f(s), as Eq. 14 has it",
+        method="exact",
+        cases=setups,
+        measure=lambda case, step=gradient_step: setup_check(case, len(case.start), step),
+        control=_NO_STEP,
+        show=str,
+        proof="For L = ‖f‖²/(2|X|) a step moves θ by −η∇F f/|X|, and the linear F by −η∇Fᵀ∇F "
+        "f/|X| = −Θf/|X|; y does "
+        "not move.",
+    ),
+)
+
+SPEED = (P_F_1, P_F_1_LINE, P_F_1_RATE, P_F_1_EXPANSION, P_F_1_A, P_F_1_SETUP)

@@ -1,0 +1,281 @@
+"""[teleport] on generalised symmetries: any invertible matrix, once the model is extended by it.
+App. C
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import jax
+import numpy as np
+
+from neuromanifold import symmetry as S
+from neuromanifold.models.mlp import MLP
+from neuromanifold.symmetry.groups.hadamard import Extended, Reparametrization, flatten
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.teleport.statements import exact
+from neuromanifold_papers.teleport.statements.exact import (
+    HALF,
+    POSITIVE,
+    REAL,
+    TWO,
+    Jet,
+    Move,
+    largest,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Extension:
+    """A matrix or a vector c for the parameters of a small network, over the rationals."""
+
+    net: MLP
+    theta: tuple[Fraction, ...]
+    factors: np.ndarray
+    x: tuple[tuple[Fraction, ...], ...] = ((Fraction(1),), (Fraction(-2),))
+
+    def __str__(self) -> str:
+        return (
+            f"# {self.net}\ntheta = {[str(t) for t in self.theta]}\nGamma = "
+            f"{self.factors.astype(str).tolist()}"
+        )
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        symmetric = self.factors.ndim == 1 or largest(self.factors - self.factors.T) == 0
+        return {
+            "Γ": "diagonal"
+            if self.factors.ndim == 1
+            else "symmetric"
+            if symmetric
+            else "not symmetric",
+            "activation": str(self.net.activation[0]),
+        }
+
+
+def _nets() -> Iterator[tuple[MLP, tuple[Fraction, ...]]]:
+    for activation in (*REAL, *POSITIVE):
+        yield MLP((1, 1, 1), activation, bias=False), (Fraction(1), Fraction(3))
+        yield MLP((1, 1, 1), activation), (Fraction(1), HALF, Fraction(3), Fraction(-1))
+
+
+def matrix_cases(rng: np.random.Generator, count: int) -> Iterator[Extension]:
+    """Shears, symmetric and random invertible matrices."""
+    for net, theta in _nets():
+        size = net.n_params
+        shear, symmetric = (exact.rationals(np.eye(size, dtype=int)) for _ in range(2))
+        shear[0, 1] = Fraction(1)
+        symmetric[0, 0], symmetric[0, 1], symmetric[1, 0] = Fraction(2), Fraction(1), Fraction(1)
+        yield from (Extension(net, theta, matrix) for matrix in (symmetric, shear))
+    nets = list(_nets())
+    for _ in range(count):
+        net, theta = nets[rng.integers(len(nets))]
+        matrix = exact.rationals(rng.integers(-3, 4, (net.n_params, net.n_params)))
+        if _invertible(matrix):
+            yield Extension(net, theta, matrix)
+
+
+def _invertible(matrix: np.ndarray) -> bool:
+    import flint
+
+    return flint.fmpz_mat([[int(v) for v in row] for row in matrix.tolist()]).det() != 0
+
+
+def vector_cases(rng: np.random.Generator, count: int) -> Iterator[Extension]:
+    """Factors of either sign for every parameter."""
+    for net, theta in _nets():
+        yield Extension(net, theta, exact.rationals([2, -1, 3, -2][: net.n_params]))
+    nets = list(_nets())
+    for _ in range(count):
+        net, theta = nets[rng.integers(len(nets))]
+        values = rng.choice([-3, -2, -1, 1, 2, 3], net.n_params)
+        yield Extension(net, theta, exact.rationals(values) / TWO)
+
+
+def extended(case: Extension) -> Extended:
+    """(Γ, Γ⁻¹θ), by the library's element where it is a vector, by exact inversion where it is a
+    matrix.   [teleport, Eq. 45, 47]
+    """
+    theta = exact.rationals(case.theta)
+    if case.factors.ndim == 2:
+        return Extended(case.factors, exact.inverse(case.factors) @ theta)
+    c = exact.layers(case.net, case.factors)
+    ones = exact.layers(case.net, exact.rationals(np.ones(len(theta), int)))
+    found = Reparametrization(c).act(Extended(ones, exact.layers(case.net, theta)))
+    return Extended(flatten(found.factors), flatten(found.params))
+
+
+def extended_outputs(case: Extension, factors: np.ndarray, theta: Any) -> list[Any]:
+    """F(Γ̃θ), or F(c̃ ⊙ θ)."""
+    product = factors @ theta if factors.ndim == 2 else factors * theta
+    return exact.outputs(case.net, exact.layers(case.net, product), case.x)
+
+
+def unchanged(case: Extension, move: Callable[[Extension], Extended] = extended) -> Check:
+    """F̃(Γ, Γ⁻¹θ) = F(θ)."""
+    moved = move(case)
+    new = extended_outputs(case, moved.factors, moved.params)
+    old = exact.outputs(case.net, exact.layers(case.net, exact.rationals(case.theta)), case.x)
+    return Check(
+        largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=case.hypotheses
+    )
+
+
+def _first_matrix() -> Extension:
+    return next(matrix_cases(np.random.default_rng(0), 0))
+
+
+APP_C = Statement(
+    paper="teleport",
+    row="App C",
+    id="App C",
+    says="every invertible Γ is a symmetry (I, θ) ↦ (Γ, Γ⁻¹θ) of the extension F̃(Γ̃, θ) = F(Γ̃θ)",
+    method="exact",
+    cases=matrix_cases,
+    measure=unchanged,
+    control=Control(
+        "Γ̃ changed, θ left",
+        case=_first_matrix,
+        breaks={"move": lambda case: Extended(case.factors, exact.rationals(case.theta))},
+    ),
+    show=str,
+    narrower="rational matrices; networks with 2 or 4 parameters",
+)
+
+APP_C_HADAMARD = replace(
+    APP_C,
+    id="App C (Hadamard)",
+    says="every vector c without zeros is a symmetry (1, θ) ↦ (c, c⁻¹ ⊙ θ) of F̃(c̃, θ) = F(c̃ ⊙ θ)",
+    cases=vector_cases,
+)
+
+
+def extended_gradient(case: Extension, law: Callable[[np.ndarray], np.ndarray]) -> Check:
+    """∇F̃ by θ at (Γ, Γ⁻¹θ) against Γ∇F (Eq. 16 with this Γ) or Γᵀ∇F."""
+    moved = extended(case)
+    new = extended_outputs(case, moved.factors, exact.variables(moved.params.tolist()))
+    old = exact.outputs(case.net, exact.layers(case.net, exact.variables(case.theta)), case.x)
+    matrix = law(case.factors)
+    differences = [largest(b.slope - matrix @ a.slope) for a, b in zip(old, new, strict=True)]
+    return Check(max(differences), 0, hypotheses=case.hypotheses)
+
+
+def _extended_gradient_by_jax(case: Extension) -> Check:
+    """The library's `MatrixGroup` model in float64, differentiated by JAX."""
+    moved = S.MatrixGroup(case.net).model.frozen(case.factors.astype(float))
+    theta, x = np.array(case.theta, float), np.array(case.x, float)
+    start = exact.layers(case.net, np.linalg.solve(case.factors.astype(float), theta))
+    with jax.enable_x64(True):
+        old, new = (
+            np.stack([flatten(row) for row in _rows(f, p, x)])
+            for f, p in ((case.net, exact.layers(case.net, theta)), (moved, start))
+        )
+    return Check(float(np.abs(new - old @ case.factors.astype(float).T).max()), 0.0, "=", 1e-10)
+
+
+def _rows(f: Any, params: Any, x: np.ndarray) -> list[Any]:
+    return [
+        jax.tree.map(np.asarray, jax.grad(lambda p, k=k: f(p, x)[k, 0])(params))
+        for k in range(len(x))
+    ]
+
+
+_LEFT_OUT = Control(
+    "Γ left out",
+    case=_first_matrix,
+    breaks={"law": lambda factors: exact.rationals(np.eye(len(factors), dtype=int))},
+)
+
+
+APP_C_GRADIENT = Statement(
+    paper="teleport",
+    row="App C",
+    id="App C (Γ)",
+    says="the Γ of this symmetry is the transformation Jacobian of Eq. 15, so that ∇F becomes Γ∇F",
+    method="exact",
+    cases=matrix_cases,
+    measure=lambda case, law=lambda factors: factors: extended_gradient(case, law),
+    control=_LEFT_OUT,
+    show=str,
+    confirm=_extended_gradient_by_jax,
+    route="float64, the library's MatrixGroup and JAX's gradients",
+    worked="""F(θ) = θ₁θ₂ (one linear neuron, x = 1) at θ = (1, 3), Γ = (1 1; 0 1). Then F(Γθ) = (θ₁ + θ₂)θ₂, taken at Γ⁻¹θ = (−2, 3), is 3
+as before. Its gradient there is (θ₂, θ₁ + 2θ₂) = (3, 4). With ∇F = (3, 1): Γᵀ∇F = (3, 4), right; Γ∇F = (4, 1), wrong. Eq. 15 puts
+∂g_β/∂θ_α into Γ⁻¹_{αβ}, the transpose of the derivative; θ ↦ Γ⁻¹θ has that derivative itself.""",
+    amended=Statement(
+        paper="teleport",
+        row="App C",
+        id="App C (Γ, amended)",
+        says="the transformation Jacobian of (I, θ) ↦ (Γ, Γ⁻¹θ) is Γᵀ: ∇F becomes Γᵀ∇F",
+        method="exact",
+        cases=matrix_cases,
+        measure=lambda case, law=lambda factors: factors.T: extended_gradient(case, law),
+        control=_LEFT_OUT,
+        show=str,
+        proof="The chain rule: ∇_θ F(Γθ) = Γᵀ(∇F)(Γθ), at Γ⁻¹θ.",
+    ),
+)
+
+
+def hadamard_factors(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """The c with c⁻¹ ⊙ θ = g(θ), for a scaling g.   [teleport, App. C.2]"""
+    return before / after
+
+
+Factors = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def same_derivatives(case: Move, factors: Factors = hadamard_factors) -> Check:
+    """Value, gradient and Hessian of F at g(θ), and of F(c ⊙ ·) at c⁻¹ ⊙ θ."""
+    theta, there = exact.rationals(case.theta), exact.rationals(exact.moved(case))
+    c = factors(theta, there)
+    jets = exact.variables(there.tolist())
+    real, general = (
+        exact.outputs(case.net, exact.layers(case.net, at), case.x) for at in (jets, c * jets)
+    )
+    return Check(
+        max(_distance(a, b) for a, b in zip(real, general, strict=True)),
+        0,
+        hypotheses=case.hypotheses,
+    )
+
+
+def _distance(a: Jet, b: Jet) -> Fraction:
+    return max(abs(a.value - b.value), largest(a.slope - b.slope), largest(a.curve - b.curve))
+
+
+def scalings(rng: np.random.Generator, count: int) -> Iterator[Move]:
+    """Scalings of every neuron, both signs where the activation allows it; no parameter is zero."""
+    yield from (move for move in exact.small_moves() if move.kind == "scaling")
+    for _ in range(count):
+        yield exact.drawn_move(rng, kind="scaling")
+
+
+def _one_factor_missing(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    c = hadamard_factors(before, after)
+    c[-1] = Fraction(1)
+    return c
+
+
+APP_C_2 = Statement(
+    paper="teleport",
+    row="App C",
+    id="App C (C.2)",
+    says="the network after a neuron scaling, and its extension after the generalised symmetry, "
+    "have the same derivatives",
+    method="exact",
+    cases=scalings,
+    measure=same_derivatives,
+    control=Control(
+        "the last factor left out of c",
+        case=lambda: exact.small_moves()[0],
+        breaks={"factors": _one_factor_missing},
+    ),
+    show=str,
+    draws=16,
+    narrower="values, first and second derivatives; rational parameters",
+)
+
+EXTENSION = (APP_C, APP_C_HADAMARD, APP_C_GRADIENT, APP_C_2)

@@ -1,0 +1,425 @@
+"""[teleport] on the output's Hessian in NTK scaling.   Eq. 19"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import erfc
+from typing import Any, Literal
+
+import numpy as np
+
+from neuromanifold.models.activation import Activation, activation_named, power
+from neuromanifold.models.mlp import MLP
+from neuromanifold.symmetry.groups.scaling import ScalingGroup
+from neuromanifold.tangent.curvature import output_hessian_norm
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.recorded import Claims, StudyCases
+from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.teleport.statements import exact
+from neuromanifold_papers.teleport.statements.limit import RATE, lower_end
+from neuromanifold_papers.teleport.statistics import log_slope
+
+ROW = "Eq 19"
+WIDTHS = (10**2, 10**3, 10**4, 4 * 10**4)
+TRIALS = 6
+
+
+@dataclass(frozen=True)
+class Shape:
+    """σ', σ'' and bounds of them; nan where σ' is not bounded."""
+
+    first: Any
+    second: Any
+    first_bound: float
+    second_bound: float
+
+
+SHAPES = {
+    "identity": Shape(np.ones_like, np.zeros_like, 1.0, 0.0),
+    "relu": Shape(lambda z: (z > 0).astype(float), np.zeros_like, 1.0, 0.0),
+    "power(2)": Shape(lambda z: 2 * z, lambda z: np.full_like(z, 2.0), np.nan, 2.0),
+    "tanh": Shape(
+        lambda z: 1 - np.tanh(z) ** 2,
+        lambda z: -2 * np.tanh(z) * (1 - np.tanh(z) ** 2),
+        1.0,
+        4 / 27**0.5,
+    ),
+    "sin": Shape(np.cos, lambda z: -np.sin(z), 1.0, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Layer1:
+    """F = Σ v_i σ(w_i)/√n, x = 1, standard normal weights moved by a random vector of length
+    `radius`.
+    """
+
+    activation: str
+    radius: float
+    seed: int
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        return {
+            "activation": self.activation,
+            "R": self.radius,
+            "width": f"{WIDTHS[0]} to {WIDTHS[-1]}",
+        }
+
+
+def shallow(rng: np.random.Generator, count: int) -> Iterator[Layer1]:
+    """Every activation at initialisation, then at distance 10 from it."""
+    for radius in (0.0, 10.0):
+        yield from (Layer1(name, radius, int(rng.integers(2**31))) for name in SHAPES)
+
+
+def block_norm(shape: Shape, w: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """√n times the norm of neuron i's block of the Hessian, (vσ'' σ'; σ' 0): the Hessian has no
+    other entries.
+    """
+    a, b = v * shape.second(w), shape.first(w)
+    return np.abs(a) / 2 + np.sqrt(a**2 / 4 + b**2)
+
+
+def drawn_norms(case: Layer1) -> np.ndarray:
+    """√n‖H‖, (width, trial)."""
+    rng, found = np.random.default_rng(case.seed), []
+    for n in WIDTHS:
+        row = []
+        for _ in range(TRIALS):
+            weights, push = rng.normal(size=(2, 2 * n))
+            w, v = np.split(weights + case.radius * push / np.linalg.norm(push), 2)
+            row.append(block_norm(SHAPES[case.activation], w, v).max())
+        found.append(row)
+    return np.array(found)
+
+
+def standard_norms(case: Layer1) -> np.ndarray:
+    """√n‖H‖ of F = Σ v_i σ(w_i) with v_i of size n^{−1/2}: ‖H‖ = O(1)."""
+    rng, found = np.random.default_rng(case.seed), []
+    for n in WIDTHS:
+        drawn = [rng.normal(size=(2, n)) for _ in range(TRIALS)]
+        found.append(
+            [
+                np.sqrt(n) * block_norm(SHAPES[case.activation], w, v / np.sqrt(n)).max()
+                for w, v in drawn
+            ]
+        )
+    return np.array(found)
+
+
+_STANDARD = Control(
+    "standard scaling, tanh", case=lambda: Layer1("tanh", 0.0, 0), breaks={"norms": standard_norms}
+)
+
+
+def scaled_norm_grows(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
+    """O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard
+    errors below.
+    """
+    found = norms(case).ravel()
+    growth = (
+        lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), found))
+        if np.ptp(found)
+        else 0.0
+    )
+    return Check(growth, 0.0, "<=", 1e-12, case.hypotheses)
+
+
+def tail(shape: Shape, t: float) -> float:
+    """P(|v σ''(w)| > t) for standard normal v, w: the chance that one neuron alone makes √n‖H‖ >
+    t.
+    """
+    w, step = np.linspace(-12.0, 12.0, 4001, retstep=True)
+    bend = np.abs(shape.second(w))
+    inner = np.array([erfc(t / (b * 2**0.5)) if b > 0 else 0.0 for b in bend])
+    return float((inner * np.exp(-(w**2) / 2)).sum() * step / np.sqrt(2 * np.pi))
+
+
+def _unbounded(case: Layer1) -> Check:
+    """√n‖H‖ ≤ t for all n neurons has probability at most (1 − tail)^n, which is below ½ for
+    large n, whatever t: here t = 10.
+    """
+    p = tail(SHAPES[case.activation], 10.0)
+    n = 10.0 * np.log(2.0) / p if p else 0.0
+    return Check(float(np.exp(-n * p)), 0.5, ">=")
+
+
+def bound(case: Layer1, n: int) -> float:
+    """√n‖H‖ ≤ m sup|σ''| + sup|σ'| with m = 2√(ln n) + R, which bounds all |v_i| (and |w_i|) but
+    with probability 4/n.
+    """
+    shape, m = SHAPES[case.activation], 2 * np.sqrt(np.log(n)) + case.radius
+    return m * shape.second_bound + (2 * m if np.isnan(shape.first_bound) else shape.first_bound)
+
+
+def logarithmic(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
+    """The largest √n‖H‖ over its bound, over widths and trials."""
+    bounds = np.array([bound(case, n) for n in WIDTHS])
+    ratio = (norms(case) / bounds[:, None]).max()
+    return Check(float(ratio), 1.0, "<=", 1e-12, case.hypotheses, cases=len(WIDTHS) * TRIALS)
+
+
+EQ_19 = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Eq 19",
+    says="‖∇²F‖ = O(n^{−1/2}) in NTK scaling, within any fixed radius of the initialisation",
+    method="float64",
+    cases=shallow,
+    measure=scaled_norm_grows,
+    control=_STANDARD,
+    confirm=_unbounded,
+    route="probability that no neuron exceeds 10, by quadrature, for n = 10 ln 2/P(one exceeds it)",
+    worked="""F = Σ v_i w_i²/√n, x = 1. The Hessian splits into neurons' blocks (2v_i 2w_i; 2w_i 0)/√n, so √n‖H‖ ≥ 2 max|v_i|. With normal
+weights max|v_i| grows like √(2 ln n): whatever t, P(√n‖H‖ ≤ t) ≤ (1 − P(2|v| > t))^n → 0. So √n‖H‖ is not O(1), for any σ with σ'' ≠ 0
+and normal weights (the paper's source, Liu et al., has the logarithm in its Õ). Where σ'' = 0, as for ReLU, and for bounded weights,
+the print is right.""",
+    narrower="one hidden layer, one sample, random points at distance 0 and 10",
+    amended=Statement(
+        paper="teleport",
+        row=ROW,
+        id="Eq 19 (amended)",
+        says="‖∇²F‖ = O(√(ln n / n)) with normal weights, and O(n^{−1/2}) where σ'' = 0",
+        method="float64",
+        cases=shallow,
+        measure=logarithmic,
+        control=Control(
+            "norms 5 % larger, σ = identity, where the bound is attained",
+            case=lambda: Layer1("identity", 0.0, 0),
+            breaks={"norms": lambda case: 1.05 * drawn_norms(case)},
+        ),
+        proof="One hidden layer: the Hessian splits into neurons' blocks (vσ'' σ'; σ' 0)/√n, of "
+        "norm at most (|v||σ''| + |σ'|)/√n, and "
+        "max|v_i|, max|w_i| ≤ 2√(ln n) + R but with probability 4/n. Deeper networks: no proof.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Deep:
+    """The paper's networks, two hidden ReLU layers, at initialisation, at distance R from it, or
+    after a neuron scaling.
+    """
+
+    where: str
+    seed: int
+
+
+DEEP_WIDTHS, DEEP_TRIALS = (32, 128, 512), 4
+
+
+_X = np.array([1.0, -0.5, 0.25, 2.0])
+
+
+def deep_norms(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> np.ndarray:
+    """‖∇²F‖ at x, (width, trial); the first also by the library."""
+    rng, found = np.random.default_rng(case.seed), []
+    for width in DEEP_WIDTHS:
+        net = MLP((4, width, width, 1), "relu", bias=False, scaling=scaling)
+        drawn = [_placed(case, net, rng) for _ in range(DEEP_TRIALS)]
+        factor = 1 / np.sqrt(4.0 * width * width) if scaling == "ntk" else 1.0
+        weights = [[np.asarray(layer.weight) for layer in params] for params in drawn]
+        found.append(
+            [factor * trilinear_norm(first, second, third, _X) for first, second, third in weights]
+        )
+        if width == DEEP_WIDTHS[0]:
+            by_library = output_hessian_norm(net, drawn[0], _X[None], rtol=1e-4)[0]
+            assert abs(by_library / found[0][0] - 1) < 1e-3
+    return np.array(found)
+
+
+def trilinear_norm(W1: np.ndarray, W2: np.ndarray, W3: np.ndarray, x: np.ndarray) -> float:
+    """‖∇²F‖ of F = W₃D₂W₂D₁W₁x, which is linear in each matrix inside its region, by Lanczos on
+    (A₁, A₂, A₃) ↦ ∇²F·A.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    d1 = W1 @ x > 0
+    h1 = d1 * (W1 @ x)
+    d2 = W2 @ h1 > 0
+    back = d2 * W3[0]
+    cuts = np.cumsum([W1.size, W2.size])
+
+    def product(flat: np.ndarray) -> np.ndarray:
+        A1, A2, A3 = (
+            part.reshape(W.shape)
+            for part, W in zip(np.split(flat, cuts), (W1, W2, W3), strict=True)
+        )
+        moved, out = d1 * (A1 @ x), d2 * A3[0]
+        first = np.outer(d1 * (W2.T @ out + A2.T @ back), x)
+        second = np.outer(back, moved) + np.outer(out, h1)
+        third = d2 * (W2 @ moved + A2 @ h1)
+        return np.concatenate([first.ravel(), second.ravel(), third])
+
+    n = W1.size + W2.size + W3.size
+    start = np.random.default_rng(0).normal(size=n)
+    largest: dict[str, Any] = {"k": 1, "v0": start, "return_eigenvectors": False, "tol": 1e-6}
+    values = eigsh(LinearOperator((n, n), product), **largest)
+    return float(np.abs(values).max())
+
+
+def _placed(case: Deep, net: MLP, rng: np.random.Generator) -> Any:
+    weights = rng.normal(size=net.n_params)
+    if case.where == "R = 3":
+        push = rng.normal(size=net.n_params)
+        weights = weights + 3 * push / np.linalg.norm(push)
+    params = exact.layers(net, weights)
+    if case.where == "scaled":
+        group = ScalingGroup(net)
+        params = group.element(rng.uniform(-0.5, 0.5, group.dimension))(params)
+    return params
+
+
+def deep_slope(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> Check:
+    norms = deep_norms(case, scaling)
+    slope = log_slope(np.repeat(np.array(DEEP_WIDTHS, float), DEEP_TRIALS), norms.ravel())
+    return Check(lower_end(slope), RATE, "<=", hypotheses={"where": case.where})
+
+
+EQ_19_RELU = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Eq 19 (ReLU)",
+    says="the same for the paper's networks, two hidden ReLU layers, also after a bounded "
+    "symmetry (Eq. 23)",
+    method="float64",
+    cases=lambda rng, count: (
+        Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")
+    ),
+    measure=deep_slope,
+    control=Control(
+        "normal weights without the scaling",
+        case=lambda: Deep("initialisation", 0),
+        breaks={"scaling": "standard"},
+    ),
+    narrower="widths 32 to 512, one sample, by Lanczos; slope up to 4 standard errors",
+)
+
+
+def study_slopes(claims: Claims) -> list[dict[str, Any]]:
+    """The slopes of the study, standard and transformed."""
+    return [
+        {"kind": kind, **claim["measured"][kind]}
+        for claim in claims
+        if claim["figure"] == "Eq. 19"
+        for kind in ("standard", "transformed")
+    ]
+
+
+EQ_19_STUDY = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Eq 19 (study)",
+    says="the slope of ‖∇²F‖ against width is −1/2 on Fashion-MNIST, standard and transformed",
+    method="training",
+    cases=StudyCases("teleport", study_slopes),
+    measure=lambda case: Check(
+        case["value"],
+        RATE,
+        "=",
+        case["high"] - case["value"],
+        {"network": case["kind"], "points": case["points"]},
+    ),
+    control=Control(
+        "no dependence on the width",
+        case=lambda: {"kind": "", "points": 0, "value": 0.0, "high": 0.04},
+    ),
+    show=lambda case: (
+        f"{case['kind']}: slope {case['value']:.3f} [{case['low']:.3f}, {case['high']:.3f}]"
+    ),
+    confirm=lambda case: (
+        Check(case["low"], RATE, "<=") if case["value"] > RATE else Check(case["high"], RATE, ">=")
+    ),
+    route="the other end of the interval",
+    narrower="the study's small scale, widths 32 to 256",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Curved:
+    """A one-neuron network v σ(wx) at (w, v), x = 1."""
+
+    activation: Activation
+    theta: tuple[int, int]
+
+    def __str__(self) -> str:
+        return (
+            f"# F = v σ(w), σ = {self.activation}, (w, v) = {self.theta}\nH = "
+            f"{self.hessian.astype(str).tolist()}"
+        )
+
+    @property
+    def hessian(self) -> np.ndarray:
+        """Over the rationals."""
+        net = MLP((1, 1, 1), self.activation, bias=False)
+        jets = exact.variables([exact.Fraction(v) for v in self.theta])
+        return exact.outputs(net, exact.layers(net, jets), [[exact.Fraction(1)]])[0].curve
+
+
+def curved(rng: np.random.Generator, count: int) -> Iterator[Curved]:
+    activations = (activation_named("identity"), activation_named("relu"), power(2), power(3))
+    for theta in ((1, 1), (1, -1), (2, -3)):
+        yield from (Curved(activation, theta) for activation in activations)
+    for _ in range(count):
+        w, v = (int(k) for k in rng.choice([-4, -3, -2, -1, 1, 2, 3, 4], 2))
+        yield Curved(activations[rng.integers(4)], (w, v))
+
+
+def spectral_norm(hessian: np.ndarray) -> float:
+    """‖H‖."""
+    return float(np.linalg.norm(hessian.astype(float), 2))
+
+
+def supremum(
+    case: Curved, *, absolute: bool, size_of: Callable[[np.ndarray], float] = spectral_norm
+) -> Check:
+    """‖H‖ against sup vᵀHv or sup |vᵀHv| over unit vectors: the largest eigenvalue, or the
+    largest magnitude.
+    """
+    values = np.linalg.eigvalsh(case.hessian.astype(float))
+    norm = size_of(case.hessian)
+    found = np.abs(values).max() if absolute else values.max()
+    size = max(norm, 1.0)
+    return Check(
+        float(found) / size, norm / size, "=", 1e-14 * 16, {"activation": str(case.activation)}
+    )
+
+
+EQ_19_SUP = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Eq 19 (sup)",
+    says="‖H‖ = sup vᵀHv over unit vectors v",
+    method="float64",
+    cases=curved,
+    measure=lambda case, size_of=spectral_norm: supremum(case, absolute=False, size_of=size_of),
+    control=Control(
+        "twice the norm, H = (0 1; 1 0)",
+        case=lambda: Curved(activation_named("identity"), (1, 1)),
+        breaks={"size_of": lambda hessian: 2 * spectral_norm(hessian)},
+    ),
+    show=str,
+    confirm=lambda case: Check(case.hessian.trace(), 0, ">="),
+    route="exact: of the two eigenvalues the positive one is the larger in size exactly when the "
+    "trace is not negative",
+    worked="""F = vw² at (w, v) = (1, −1), x = 1: H = (2v 2w; 2w 0) = (−2 2; 2 0) has eigenvalues −1 ± √5: sup vᵀHv = √5 − 1 ≈ 1.24
+but ‖H‖ = √5 + 1 ≈ 3.24. The spectral norm of an indefinite matrix is sup |vᵀHv|; Eq. 23 needs the absolute value too.""",
+    amended=Statement(
+        paper="teleport",
+        row=ROW,
+        id="Eq 19 (sup, amended)",
+        says="‖H‖ = sup |vᵀHv| over unit vectors v",
+        method="float64",
+        cases=curved,
+        measure=lambda case, absolute=True: supremum(case, absolute=absolute),
+        control=Control(
+            "the absolute value left out, H = (−2 2; 2 0)",
+            case=lambda: Curved(power(2), (1, -1)),
+            breaks={"absolute": False},
+        ),
+        show=str,
+        proof="H is symmetric: both are the largest |eigenvalue|.",
+    ),
+)
+
+HESSIAN = (EQ_19, EQ_19_RELU, EQ_19_STUDY, EQ_19_SUP)

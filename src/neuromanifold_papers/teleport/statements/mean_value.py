@@ -1,0 +1,108 @@
+"""[teleport] on functions with kinks: the barycentric mean value.   Cor. G.1"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.statement import Control, Statement
+
+Piece = tuple[Fraction, Fraction]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A continuous function on [a, b], on each piece between its kinks q(t − left)² + p(t −
+    left) + the value reached so far.
+    """
+
+    knots: tuple[Fraction, ...]
+    pieces: tuple[Piece, ...]
+
+    def ends(self) -> list[Fraction]:
+        """f(b) − f(a), piece by piece."""
+        widths = [right - left for left, right in zip(self.knots, self.knots[1:], strict=False)]
+        return [q * w * w + p * w for (q, p), w in zip(self.pieces, widths, strict=True)]
+
+    def slope(self, piece: int, t: Fraction) -> Fraction:
+        """f'(t) within a piece."""
+        q, p = self.pieces[piece]
+        return 2 * q * (t - self.knots[piece]) + p
+
+    def __str__(self) -> str:
+        return (
+            f"knots = {list(map(str, self.knots))}; pieces = "
+            f"{[tuple(map(str, piece)) for piece in self.pieces]}"
+        )
+
+
+def functions(rng: np.random.Generator, count: int) -> Iterator[Broken]:
+    """All with kinks among 1, 2, 3 in [0, 4] and slopes −1, 0, 2, straight or curved; then
+    random ones.
+    """
+    slopes = (Fraction(-1), Fraction(0), Fraction(2))
+    for size in range(3):
+        for inner, bend in product(combinations((1, 2, 3), size), (Fraction(0), Fraction(-1))):
+            knots = tuple(map(Fraction, (0, *inner, 4)))
+            for chosen in product(slopes, repeat=size + 1):
+                yield Broken(knots, tuple((bend, p) for p in chosen))
+    for _ in range(count):
+        size = int(rng.integers(0, 7))
+        knots = tuple(sorted({Fraction(int(k), 11) for k in rng.integers(-90, 90, size + 2)}))
+        if len(knots) > 1:
+            pairs = rng.integers(-9, 10, (len(knots) - 1, 2))
+            yield Broken(knots, tuple((Fraction(int(q), 4), Fraction(int(p))) for q, p in pairs))
+
+
+def weights(knots: Sequence[Fraction]) -> list[Fraction]:
+    """λ_j = (d_j − d_{j−1})/(b − a).   [teleport, Eq. 95]"""
+    whole = knots[-1] - knots[0]
+    return [(right - left) / whole for left, right in zip(knots, knots[1:], strict=False)]
+
+
+def points(knots: Sequence[Fraction]) -> list[Fraction]:
+    """Where each piece has its mean slope: for a parabola, the middle."""
+    return [(left + right) / 2 for left, right in zip(knots, knots[1:], strict=False)]
+
+
+def barycentric(
+    case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weights
+) -> Check:
+    """(f(b) − f(a))/(b − a) against Σ λ_j f'(c_j), with λ_j > 0, Σ λ_j = 1 and c_j inside."""
+    shares, places = of(case.knots), points(case.knots)
+    inside = all(case.knots[0] < c < case.knots[-1] for c in places)
+    proper = min(shares) > 0 and sum(shares) == 1 and inside
+    mean = sum(case.ends()) / (case.knots[-1] - case.knots[0])
+    found = sum(
+        share * case.slope(k, c) for k, (share, c) in enumerate(zip(shares, places, strict=True))
+    )
+    return Check(found - mean if proper else Fraction(1), 0, hypotheses={"kinks": len(shares) - 1})
+
+
+_ABSOLUTE = Broken(
+    (Fraction(-1), Fraction(0), Fraction(2)),
+    ((Fraction(0), Fraction(-1)), (Fraction(0), Fraction(1))),
+)
+"""|t| on [−1, 2], whose mean slope is 1/3."""
+
+
+G_1 = Statement(
+    paper="teleport",
+    row="G.1",
+    id="G.1",
+    says="the mean slope of a continuous function with finitely many kinks is Σ λ_j f'(c_j), with "
+    "λ_j > 0 and Σ λ_j = 1",
+    method="exact",
+    cases=functions,
+    measure=barycentric,
+    control=Control(
+        "both pieces with equal weights, for |t| on [−1, 2]",
+        case=lambda: _ABSOLUTE,
+        breaks={"of": lambda knots: [Fraction(1, len(knots) - 1)] * (len(knots) - 1)},
+    ),
+    show=str,
+    narrower="piecewise straight lines and parabolas, over the rationals",
+)

@@ -1,0 +1,230 @@
+"""[teleport] on nonlinear symmetries: the second term of the Hessian.   Eq. 67, 72, 73"""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from neuromanifold.symmetry.groups.hadamard import flatten
+from neuromanifold_papers.check import Check
+from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.teleport.statements import exact
+from neuromanifold_papers.teleport.statements.exact import Jet, Move
+from neuromanifold_papers.teleport.statements.symmetry import Draw, compared, draws, float_law
+
+ROW = "Eq 67, 72"
+NONLINEAR = ("batch",)
+
+
+def nonlinear_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
+    """Nonlinear symmetries over the rationals, then data-dependent ones of tanh networks in
+    float64.
+    """
+    yield from exact.nonlinear_moves()
+    for _ in range(count // 2):
+        yield exact.drawn_nonlinear_move(rng)
+    yield from draws(rng, count // 2, NONLINEAR)
+
+
+def derivative_of_gamma(g: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """∂_μΓ_{βν} = −Γ_{βρ}T_{μρσ}Γ_{σν}.   [teleport, Eq. 72]"""
+    return -np.einsum("br,mrs,sn->mbn", g, second, g)
+
+
+def transformed_hessian(
+    g: np.ndarray, second: np.ndarray, hessian: np.ndarray, gradient: np.ndarray
+) -> np.ndarray:
+    """Γ_{αμ}Γ_{βν}H_{μν} + Γ_{αμ}(∂_μΓ_{βν})∂_νL.   [teleport, Eq. 67]"""
+    return g @ hessian @ g.T + second_term(g, second, gradient)
+
+
+def second_term(g: np.ndarray, second: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Γ_{αμ}(∂_μΓ_{βν})∂_νL."""
+    return np.einsum("am,mbn,n->ab", g, derivative_of_gamma(g, second), gradient)
+
+
+def _losses(case: Move) -> tuple[exact.Law, Jet, Jet]:
+    found = exact.law(case)
+    return found, exact.half_square(found.before), exact.half_square(found.after)
+
+
+def hessians(case: Move | Draw, law: Callable[..., np.ndarray] = transformed_hessian) -> Check:
+    """The Hessian of L at g(θ), from both terms."""
+    if isinstance(case, Move):
+        found, old, new = _losses(case)
+        return compared(case, law(found.gamma, found.second, old.curve, old.slope), new.curve)
+    both = float_law(case)
+    found, (_, gradient, hessian, _) = both.law, both.before
+    assert found.second is not None
+    formula = law(found.gamma, found.second, hessian, gradient)
+    return compared(case, formula, both.after[2], both.tolerance)
+
+
+def _first_move() -> Move:
+    return next(exact.nonlinear_moves())
+
+
+EQ_67 = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Eq 67",
+    says="a nonlinear symmetry turns the Hessian of L into Γ_{αμ}Γ_{βν}H_{μν} + "
+    "Γ_{αμ}(∂_μΓ_{βν})∂_νL",
+    method="float64",
+    cases=nonlinear_cases,
+    measure=hessians,
+    control=Control(
+        "the first term alone, (w, v) ↦ (wv², 1/v) at (1, 2)",
+        case=_first_move,
+        breaks={"law": lambda g, second, hessian, gradient: g @ hessian @ g.T},
+    ),
+    show=str,
+    draws=16,
+    narrower="L = ½Σ(F − 1)²; four kinds of nonlinear symmetry, three of them over the rationals",
+)
+
+
+Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def gamma_derivatives(case: Move | Draw, law: Law = derivative_of_gamma) -> Check:
+    """Eq. 72 against the inverse map: Γ_{βν}(θ) = ∂(g⁻¹)_ν/∂θ'_β at θ' = g(θ), so ∂_μΓ_{βν} =
+    Γ⁻¹_{μκ} ∂_κ∂_β(g⁻¹)_ν.
+    """
+    if isinstance(case, Move):
+        assert case.back is not None
+        derivative, second = exact.derivatives(case.net, case.act, case.theta)
+        _, back = exact.derivatives(case.net, case.back, exact.moved(case))
+        expected = np.einsum("mk,kbn->mbn", derivative, back)
+        return compared(case, law(exact.inverse(derivative), second), expected)
+    both = float_law(case)
+    assert both.law.second is not None and both.back is not None
+    assert both.back.second is not None
+    expected = np.einsum("mk,kbn->mbn", np.linalg.inv(both.law.gamma), both.back.second)
+    return compared(case, law(both.law.gamma, both.law.second), expected, both.tolerance)
+
+
+EQ_72 = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Eq 72",
+    says="∂_μΓ_{βν} = −Γ_{βρ}T_{μρσ}Γ_{σν} with T_{μρσ} = ∂_μ∂_ρ g_σ",
+    method="float64",
+    cases=nonlinear_cases,
+    measure=gamma_derivatives,
+    control=Control(
+        "the first Γ transposed",
+        case=_first_move,
+        breaks={"law": lambda g, second: -np.einsum("rb,mrs,sn->mbn", g, second, g)},
+    ),
+    show=str,
+    draws=16,
+)
+
+
+def size(array: np.ndarray) -> Fraction | float:
+    """The sum of squares of the entries."""
+    return sum(value * value for value in np.ravel(array))
+
+
+def sixth_power(g: np.ndarray) -> Fraction | float:
+    """C⁶."""
+    return size(g) ** 3
+
+
+def fourth_power(g: np.ndarray) -> Fraction | float:
+    """C⁴."""
+    return size(g) ** 2
+
+
+Constant = Callable[[np.ndarray], Fraction | float]
+
+
+def deviation(case: Move | Draw, *, after: bool, constant: Constant) -> Check:
+    """‖second term‖² ≤ C⁴‖T·h‖², C² = Σ Γ² ≥ ‖Γ‖²; h = ∇L as printed (then C⁶), or h = Γ∇L, the
+    gradient after the move.
+    """
+    if isinstance(case, Move):
+        found, old, _ = _losses(case)
+        g, second, gradient = found.gamma, found.second, old.slope
+        hypotheses, tolerance = case.hypotheses, 0.0
+    else:
+        both = float_law(case)
+        g, second, gradient = both.law.gamma, both.law.second, both.before[1]
+        hypotheses, tolerance = {"symmetry": case.group, "arithmetic": "float64"}, both.tolerance
+    assert second is not None
+    contracted = np.einsum("mrs,s->mr", second, g @ gradient if after else gradient)
+    bound = constant(g) * size(contracted)
+    term = size(second_term(g, second, gradient))
+    largest_side = max(term, bound) or 1
+    return Check(term / largest_side, bound / largest_side, "<=", tolerance, hypotheses)
+
+
+def _deviation_by_differences(case: Move) -> Check:
+    """The same move in float64, by central differences: what ΓHΓᵀ leaves of the Hessian at g(θ),
+    and T·∇L.
+    """
+    g = lambda t: flatten(case.act(exact.layers(case.net, t)))  # noqa: E731
+    theta, x = np.array(case.theta, float), float(case.x[0][0])
+    loss = lambda t: 0.5 * (x * np.dot(*np.split(t, 2)) - 1) ** 2  # noqa: E731
+    there = g(theta)
+    gamma = np.linalg.inv(_first_difference(g, theta))
+    term = _second_difference(loss, there) - gamma @ _second_difference(loss, theta) @ gamma.T
+    contracted = _second_difference(g, theta) @ _first_difference(loss, theta)
+    return Check(float(size(term)), float(size(gamma) ** 3 * size(contracted)), "<=", 1e-5)
+
+
+def _first_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
+    return np.array([(f(t + e) - f(t - e)) / (2 * step) for e in step * np.eye(len(t))], float)
+
+
+def _second_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
+    return np.array(
+        [
+            _first_difference(lambda s, e=e: (f(s + e) - f(s - e)) / (2 * step), t)
+            for e in step * np.eye(len(t))
+        ]
+    )
+
+
+_NO_CONSTANT = Control(
+    "a constant of 1/1000 at (w, v) ↦ (wv², 1/v)",
+    case=_first_move,
+    breaks={"constant": lambda g: Fraction(1, 1000)},
+)
+
+
+EQ_73 = Statement(
+    paper="teleport",
+    row=ROW,
+    id="Eq 73",
+    says="the second term is, up to a constant that depends on ‖Γ‖ alone, at most ‖T·∇L‖",
+    method="exact",
+    cases=nonlinear_cases,
+    measure=lambda case, constant=sixth_power: deviation(case, after=False, constant=constant),
+    control=_NO_CONSTANT,
+    show=str,
+    draws=16,
+    confirm=_deviation_by_differences,
+    route="float64, central differences of L and of g",
+    worked="""Two linear neurons, F = (w₁v₁ + w₂v₂)x, x = 1, L = ½(F − 1)², at w = (1, 0), v = (2, 0): by (w₁, w₂, v₁, v₂)
+∇L = (2, 0, 1, 0). Invert the first neuron, (w₁, v₁) ↦ (w₁v₁², 1/v₁), and exchange the two: g = (w₂, w₁v₁², v₂, 1/v₁). Only g₂
+and g₄ are nonlinear, and ∂L vanishes at both places, so T·∇L = 0. Yet at g(θ) = (0, 4, 0, ½) the exchanged neuron carries
+the gradient: Γ∇L = (0, ½, 0, 4), and T·Γ∇L ≠ 0. The factor Γ in Eq. 72 that stands next to ∇L cannot be drawn out of the norm.""",
+    amended=Statement(
+        paper="teleport",
+        row=ROW,
+        id="Eq 73 (amended)",
+        says="the second term is at most C²‖T·Γ∇L‖: the gradient is that after the symmetry",
+        method="float64",
+        cases=nonlinear_cases,
+        measure=lambda case, constant=fourth_power: deviation(case, after=True, constant=constant),
+        control=_NO_CONSTANT,
+        show=str,
+        draws=16,
+        proof="By Eq 72 the term is −Γ_{αμ}Γ_{βρ}T_{μρσ}(Γ∇L)_σ, that is −Γ(T·Γ∇L)Γᵀ, and ‖Γ‖ ≤ C.",
+    ),
+)
+
+NONLINEAR_LAWS = (EQ_67, EQ_72, EQ_73)
