@@ -21,7 +21,6 @@ from neuromanifold_papers import (
 
 ODD_SQUARES = Statement(
     paper="arithmetic",
-    row="1",
     id="1",
     says="the square of an odd number leaves 1 when divided by 8",
     method="exact",
@@ -36,7 +35,6 @@ ODD_SQUARES = Statement(
 # Euler's n² + n + 41 is prime up to n = 39.
 EULER = Statement(
     paper="arithmetic",
-    row="2",
     id="2 (Euler)",
     says="n² + n + 41 is prime for every n",
     method="exact",
@@ -47,6 +45,7 @@ EULER = Statement(
     control=Control("n² + n + 40 at n = 5", case=lambda: 5, breaks={"last": 40}),
     confirm=lambda n: Check(n * n + n + 41, 41 * 41, ">=") if n != 40 else Check(1, 0),
     route="40² + 40 + 41 = 41²",
+    severity="false",
     show=lambda n: f"n = {n}",
 )
 # Dice: the mean of a throw is 3.5, measured with intervals.
@@ -140,12 +139,17 @@ def test_an_amendment_counts_only_when_it_is_true_and_is_ours() -> None:
         exhaustive="n < 40",
     )
     found = examine(replace(EULER, amended=below))
-    assert (found.verdict, found.kind) == ("fails as printed; true instead", "fails; true instead")
+    assert (found.verdict, found.kind) == (
+        "fails as printed (false); true instead",
+        "fails; true instead",
+    )
     assert found.amendment is not None
     assert (found.amendment["source"], found.amendment["proof"]) == ("ours", "no proof")
-    assert examine(replace(EULER, amended=EULER)).verdict == "fails"
+    assert examine(replace(EULER, amended=EULER)).verdict == "fails as printed (false)"
     ours = examine(replace(EULER, amended=below, source="ours"))
-    assert ours.verdict == "fails; true instead", "what is not printed does not fail as printed"
+    assert ours.verdict == "fails (false); true instead", "not printed, so not failing as printed"
+    unsorted = examine(replace(EULER, amended=below, severity=""))
+    assert unsorted.verdict.startswith("unsorted: it fails and `words.toml` does not say")
 
 
 def test_a_case_just_inside_must_hold() -> None:

@@ -135,17 +135,6 @@ def test_a_weaker_hypothesis_breaks_the_amended_stabiliser():
     assert examine(wider, draws=0).kind.startswith("unconfirmed")
 
 
-def test_every_row_has_its_statements_in_order():
-    rows = list(dict.fromkeys(statement.row for statement in paper.STATEMENTS))
-    expected = (
-        "count|3.3|4.1|4.2|Ass 3.1|D = d + s|4.3|4.5, A.10|A.8|Thm 1|4.6, C.3|setup|init|Fig "
-        "2,3,9|Fig 4|Fig 5,6|Fig 1,7,8"
-    )
-    assert rows == expected.split("|")
-    assert len(BY_ID) == len(paper.STATEMENTS)
-    assert all(statement.paper == "complexity" for statement in paper.STATEMENTS)
-
-
 def test_the_stabiliser_of_1_3_2_in_integers():
     """g = 1 + e₃e₃ᵀ fixes W¹ = e₁, b¹ = e₂, W² = (e₁ e₂)ᵀ: the orbit of GL(3) has dimension 8."""
     e = np.eye(3)
@@ -247,10 +236,10 @@ def test_the_two_computed_ranks_differ_where_the_exact_one_is_2():
 
 
 def test_the_orbit_of_a_saddle_is_critical_and_that_of_a_point_off_it_is_not():
-    saddle = critical._stays_critical(critical.Saddle(2, (0, 1)))
+    saddle = critical.saddles(critical.Saddle(2, (0, 1)))
     assert saddle.dropped is None
     assert (saddle.left, saddle.right) == (4, 4)
-    off = critical._stays_critical(critical.Saddle(2, (0, 1), 3.0))
+    off = critical.saddles(critical.Saddle(2, (0, 1), 3.0))
     assert off.dropped is None, "the statement says that it is critical: where it is not, it fails"
     assert (off.left, off.fails) == (-1, True)
 

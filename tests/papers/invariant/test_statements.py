@@ -139,18 +139,6 @@ def smallest(statement: Statement, n: int) -> Statement:
     )
 
 
-def test_every_row_has_its_statements_in_order():
-    rows = list(dict.fromkeys(statement.row for statement in paper.STATEMENTS))
-    expected = (
-        "Ex 3.1|Thm 3.1|P 3.1|3.2|3.3|Ex 4.1|Ex 4.2|Rem 4.1|Thm 4.1|Lem 4.1|P 4.1|Thm 4.2 "
-        "(i)–(iv)|P 5.1, 5.2|Def 5.1, 5.2"
-        "|Lem 5.1|Rem 5.1 (i)–(v)|Lem 5.2 (i)–(iv)|Cor 5.1–5.3|Cor 5.4|Thm 5.1|conservation"
-    )
-    assert rows == expected.split("|")
-    assert len(BY_ID) == len(paper.STATEMENTS)
-    assert all(statement.paper == "invariant" for statement in paper.STATEMENTS)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

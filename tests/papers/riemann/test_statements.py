@@ -27,29 +27,6 @@ from neuromanifold_papers.riemann.statements.table import depends, hourglass
 from papers.support import assert_recorded, plant, statement_name
 
 BY_ID = {statement.id: statement for statement in STATEMENTS}
-ROWS = (
-    "Eq 1, 5",
-    "Eq 6, 7",
-    "Eq 8, Lem 9",
-    "P 2, 12",
-    "Obs 3",
-    "dim, sing",
-    "Thm 4",
-    "Lem 5, Cor 6",
-    "Lem 18, ℓ_{A,u}",
-    "Thm 7, P 8",
-    "Ex 15, 16, 17, 19, 20",
-    "Cor 10, Obs 11",
-    "Thm 13",
-    "Thm 14",
-    "Table 1",
-    "Sec 5",
-)
-
-
-def test_every_row_has_its_statements_in_order() -> None:
-    assert list(dict.fromkeys(statement.row for statement in STATEMENTS)) == list(ROWS)
-    assert len(BY_ID) == len(STATEMENTS)
 
 
 def _times(function: Any, factor: Any) -> Any:
