@@ -2,15 +2,19 @@
 program.
 
 An axis is a product of *atoms*, written from the slow index to the fast one; a reshape splits and
-joins atoms. Atoms that meet in a sum, a product or a contraction become one. An atom is *rigid*
-where an operation treats its places differently (windows, slices, masks); the others may be
-permuted, in all places at once, without changing what is computed: a proposal, which
-`symmetry.discover` verifies.
+joins atoms. Atoms that meet in a sum, a product or a contraction become one. An atom whose places
+are taken apart or put together (slices, splitting, concatenation, padding) is a *direct sum*: it
+has pieces, which are axes of their own. Where one place of a slow atom is taken of a product
+(queries, keys and values of a weight that holds all three), what is faster is a piece for each of
+its places. An atom is *rigid* where an operation treats its places differently (windows, masks,
+slices); the others may be permuted, in all places at once, without changing what is computed: a
+proposal, which `symmetry.discover` verifies.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,9 @@ Axes = tuple[Axis, ...]
 class Labels:
     """The atoms of the axes of every input, output and other value of a program, their sizes,
     and which of them are rigid.
+
+    `pieces` has the axes whose direct sum an atom is. `copies[s][i]` says which atoms are taken
+    for others where place i of atom s is selected: s and they are a direct sum together.
     """
 
     inputs: tuple[Axes, ...]
@@ -32,11 +39,72 @@ class Labels:
     values: dict[int, Axes]
     sizes: dict[int, int]
     rigid: frozenset[int]
+    pieces: dict[int, tuple[Axis, ...]]
+    copies: dict[int, tuple[dict[int, int], ...]]
 
     @property
     def outer(self) -> frozenset[int]:
         """The atoms of inputs and outputs."""
         return frozenset(a for axes in (*self.inputs, *self.outputs) for axis in axes for a in axis)
+
+    def length(self, axis: Axis) -> int:
+        """How many places an axis has."""
+        return math.prod(self.sizes[a] for a in axis)
+
+    def places(self, axis: Axis) -> list["Place"]:
+        """Where the atoms of an axis are on it, those inside of direct sums too.
+
+        A direct sum of which a part is reached in two ways (a leaf that is selected from, and
+        read as a whole) is told with its atoms, not with its parts.
+        """
+        found: list[Place] = []
+        total = self.length(axis)
+        for k, atom in enumerate(axis):
+            before, after = self.length(axis[:k]), self.length(axis[k + 1 :])
+            copied = self.copies.get(atom)
+            inner = axis[k + 1 :]
+            if copied and inner and before == 1 and all(a in copied[0] for a in inner):
+                for i, names in enumerate(copied):
+                    piece = tuple(names[a] for a in inner)
+                    found += [p.inside(i * after, total) for p in self.places(piece)]
+                return found
+            found.append(Place(atom, before, self.sizes[atom], after, 0, total))
+            start = 0
+            for piece in self.pieces.get(atom, ()):
+                if before == 1:
+                    offset = start * after
+                    found += [p.followed(after).inside(offset, total) for p in self.places(piece)]
+                start += self.length(piece)
+        return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an atom is on an axis of `total` places: from `start` on, `before` slower and `after`
+    faster ones around each of its `size`.
+    """
+
+    atom: int
+    before: int
+    size: int
+    after: int
+    start: int
+    total: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every place of the axis is one of the atom."""
+        return self.before * self.size * self.after == self.total
+
+    def inside(self, start: int, total: int) -> "Place":
+        """The same where its axis is a piece of another, from `start` on."""
+        return replace(self, start=self.start + start, total=total)
+
+    def followed(self, after: int) -> "Place":
+        """The same where each place of its axis is `after` places of another."""
+        return replace(
+            self, after=self.after * after, start=self.start * after, total=self.total * after
+        )
 
 
 def axis_labels(program: Program) -> Labels:
@@ -63,28 +131,28 @@ def axis_labels(program: Program) -> Labels:
         )
         results = _propagate(table, node, [read(i) for i in node.inputs], *shapes)
         known.update(zip(node.outputs, results, strict=True))
+    table.settle_copies([known[i] for i in program.inputs])
     inputs, outputs = (
-        [table.resolved(read(i)) for i in ids] for ids in (program.inputs, program.outputs)
+        tuple(table.resolved(read(i)) for i in ids) for ids in (program.inputs, program.outputs)
     )
     values = {i: table.resolved(axes) for i, axes in known.items()}
-    atoms = {a for axes in values.values() for axis in axes for a in axis}
-    sizes = {a: table.size[a] for a in atoms}
-    return Labels(
-        tuple(inputs),
-        tuple(outputs),
-        values,
-        sizes,
-        frozenset(a for a in atoms if a in table.rigid),
-    )
+    return table.labels(inputs, outputs, values)
 
 
 @dataclass
 class _Atoms:
-    """Union–find over atoms, with splits."""
+    """Union–find over atoms, with splits into products and into direct sums.
+
+    `halves[s]` are the atoms that were split together with s, faster than it; `copies[s][i]` what
+    stands for them where place i of s was selected.
+    """
 
     size: list[int] = field(default_factory=list)
     parent: list[int] = field(default_factory=list)
     parts: dict[int, Axis] = field(default_factory=dict)
+    pieces: dict[int, tuple[Axis, ...]] = field(default_factory=dict)
+    halves: dict[int, Axis] = field(default_factory=dict)
+    copies: dict[int, list[dict[int, int]]] = field(default_factory=dict)
     rigid: set[int] = field(default_factory=set)
 
     def atom(self, size: int, rigid: bool = False) -> Axis:
@@ -114,7 +182,7 @@ class _Atoms:
         return a
 
     def resolve(self, axis: Axis) -> Axis:
-        """The axis in atoms that are not split."""
+        """The axis in atoms that are not split into products."""
         found: list[int] = []
         for a in map(self.root, axis):
             found.extend(self.resolve(self.parts[a]) if a in self.parts else (a,))
@@ -123,15 +191,25 @@ class _Atoms:
     def resolved(self, axes: Axes) -> Axes:
         return tuple(map(self.resolve, axes))
 
+    def length(self, axis: Axis) -> int:
+        return math.prod(self.size[self.root(a)] for a in axis)
+
     def freeze(self, axis: Axis) -> None:
-        self.rigid.update(self.resolve(axis))
+        """Make all atoms of an axis rigid, those of its pieces too."""
+        for a in self.resolve(axis):
+            self.rigid.add(a)
+            for piece in self.pieces.get(a, ()):
+                self.freeze(piece)
 
     def split(self, a: int, first: int) -> Axis:
         """Atom `a` as `first` slow places times the rest."""
-        self.parts[a] = (
-            *self.atom(first, a in self.rigid),
-            *self.atom(self.size[a] // first, a in self.rigid),
-        )
+        rigid = a in self.rigid or a in self.pieces
+        for piece in self.pieces.pop(a, ()):
+            self.freeze(piece)
+        slow, fast = self.atom(first, rigid), self.atom(self.size[a] // first, rigid)
+        self.parts[a] = (*slow, *fast)
+        if slow and fast:
+            self.halves[slow[0]] = fast
         return self.parts[a]
 
     def unite(self, one: Axis, other: Axis) -> None:
@@ -154,9 +232,95 @@ class _Atoms:
         self.freeze(tuple(right))
 
     def _merge(self, a: int, b: int) -> None:
+        if a == b:
+            return
+        if a in self.pieces and b in self.pieces:
+            one, other = self._aligned(a, b), self._aligned(b, a)
+            for x, y in zip(one, other, strict=True):
+                self.unite(x, y)
+        elif a in self.pieces:
+            a, b = b, a
         self.parent[a] = b
-        if a in self.rigid:
-            self.rigid.add(b)
+        if b in self.rigid or a in self.rigid:
+            self.freeze((b,))
+        for table in (self.halves, self.copies):
+            if a in table:
+                table.setdefault(b, table.pop(a))  # pyright: ignore[reportArgumentType]
+
+    def _aligned(self, a: int, b: int) -> list[Axis]:
+        """The pieces of a, cut where those of b end."""
+        stops = np.cumsum([self.length(piece) for piece in self.pieces[b]]).tolist()
+        return [axis for i, j in itertools.pairwise([0, *stops]) for axis in self._between(a, i, j)]
+
+    def _between(self, a: int, start: int, stop: int) -> list[Axis]:
+        """The pieces of atom `a` from one place to another, cut there."""
+        known, found, at = self.pieces.get(a), [], 0
+        if known is None:
+            bounds = sorted({0, start, stop, self.size[a]})
+            rigid = a in self.rigid
+            known = tuple(self.atom(j - i, rigid) for i, j in itertools.pairwise(bounds))
+            self.pieces[a] = known
+        for piece in known:
+            low, high = max(start, at), min(stop, at + self.length(piece))
+            if low < high:
+                found.append(self.cut(piece, low - at, high - at))
+            at += self.length(piece)
+        return found
+
+    def cut(self, axis: Axis, start: int, stop: int) -> Axis:
+        """A part of an axis; a rigid one where it goes through a place of a slower atom."""
+        atoms, n = self.resolve(axis), self.length(axis)
+        if (start, stop) == (0, n):
+            return atoms
+        inner = self.length(atoms[1:])
+        if start % inner or stop % inner:
+            self.freeze(atoms)
+            return self.atom(stop - start, True)
+        found = self._between(atoms[0], start // inner, stop // inner)
+        first = found[0] if len(found) == 1 else self.joined(found)
+        return (*first, *atoms[1:])
+
+    def joined(self, pieces: Sequence[Axis]) -> Axis:
+        """A new axis, the direct sum of others."""
+        found = self.atom(sum(self.length(piece) for piece in pieces))
+        for a in found:
+            self.pieces[a] = tuple(pieces)
+        return found
+
+    def selected(self, axis: Axis, place: int, others: Axes) -> Axes:
+        """What other axes are where one place of an axis is selected: copies of the atoms that
+        were split from the same axis, one for each place.
+        """
+        atoms = self.resolve(axis)
+        if len(atoms) != 1 or atoms[0] not in self.halves:
+            return others
+        slow, fast = atoms[0], self.resolve(self.halves[atoms[0]])
+        if slow not in self.copies:
+            self.copies[slow] = [
+                {a: self.atom(self.size[a], a in self.rigid)[0] for a in fast}
+                for _ in range(self.size[slow])
+            ]
+        names = self.copies[slow][place]
+        return tuple(tuple(names.get(a, a) for a in self.resolve(other)) for other in others)
+
+    def settle_copies(self, inputs: Sequence[Axes]) -> None:
+        """Take copies back whose atoms an input has without what they were split from, or that
+        were split on after they were copied.
+        """
+        alone = {
+            a
+            for axes in map(self.resolved, inputs)
+            for axis in axes
+            for k, a in enumerate(axis)
+            if not any(a in self.resolve(self.halves.get(s, ())) for s in axis[:k])
+        }
+        for slow, names in list(self.copies.items()):
+            fast = self.resolve(self.halves[slow])
+            if set(fast) != {self.root(a) for a in names[0]} or alone & set(fast):
+                del self.copies[slow]
+                for each in names:
+                    for a, copy in each.items():
+                        self.unite((a,), (copy,))
 
     def regroup(self, axes: Axes, shape: Sequence[int]) -> Axes:
         """The atoms of a reshaped array."""
@@ -176,6 +340,34 @@ class _Atoms:
                 taken.append(rest.pop(0))
             found.append(tuple(taken))
         return tuple(found)
+
+    def labels(self, inputs: tuple[Axes, ...], outputs: tuple[Axes, ...], values: Any) -> Labels:
+        """What was found, in atoms that are not split into products."""
+        seen = {a for axes in values.values() for axis in axes for a in axis}
+        pieces: dict[int, tuple[Axis, ...]] = {}
+        todo, atoms = list(seen), set[int]()
+        while todo:
+            a = todo.pop()
+            if a in atoms:
+                continue
+            atoms.add(a)
+            if a in self.pieces:
+                pieces[a] = tuple(map(self.resolve, self.pieces[a]))
+                todo += [b for piece in pieces[a] for b in piece]
+        copies = {
+            slow: tuple({self.root(a): self.root(b) for a, b in each.items()} for each in names)
+            for slow, names in self.copies.items()
+        }
+        atoms |= {b for names in copies.values() for each in names for b in each.values()}
+        return Labels(
+            inputs,
+            outputs,
+            values,
+            {a: self.size[a] for a in atoms},
+            frozenset(atoms & (self.rigid | pieces.keys())),
+            pieces,
+            copies,
+        )
 
 
 def _bits(a: np.ndarray) -> np.ndarray:
@@ -283,37 +475,76 @@ def _argument(
     return [tuple(axis for at, axis in enumerate(axes[0]) if at not in options["axes"])]
 
 
-def _cut(
+def _slice(
     table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
 ) -> list[Axes]:
-    """Slices, padding, concatenation, splitting: an axis whose length changes is rigid, the
-    others go on.
-    """
-    for shape in results:
-        for each, its in zip(axes, shapes, strict=True):
-            for a, n, m in zip(each, its, shape, strict=False):
-                if n != m:
-                    table.freeze(a)
-    found = []
-    for shape in results:
-        whole = [
-            [
-                each[at]
-                for each, its in zip(axes, shapes, strict=True)
-                if len(its) == len(shape) and its[at] == n
-            ]
-            for at, n in enumerate(shape)
-        ]
-        for same in whole:
-            for other in same[1:]:
-                table.unite(same[0], other)
-        found.append(
-            tuple(
-                same[0] if same else table.atom(n, True)
-                for same, n in zip(whole, shape, strict=True)
-            )
-        )
-    return found
+    """A part of an axis is a piece of it; a part with gaps is rigid."""
+    starts, strides = options["start_indices"], options["strides"] or (1,) * len(shapes[0])
+    found = list(axes[0])
+    for at, (n, m, start, stride) in enumerate(
+        zip(shapes[0], results[0], starts, strides, strict=True)
+    ):
+        if n == m:
+            continue
+        if stride == 1 or m == 1:
+            axis, others = found[at], tuple(found[:at] + found[at + 1 :])
+            found[at] = table.cut(axis, start, start + m)
+            if m == 1:
+                moved = list(table.selected(axis, start, others))
+                found = [*moved[:at], found[at], *moved[at:]]
+        else:
+            table.freeze(found[at])
+            found[at] = table.atom(m, True)
+    return [tuple(found)]
+
+
+def _split(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
+    at, stops = options["axis"], np.cumsum([0, *options["sizes"]]).tolist()
+    return [
+        (*axes[0][:at], table.cut(axes[0][at], start, stop), *axes[0][at + 1 :])
+        for start, stop in itertools.pairwise(stops)
+    ]
+
+
+def _concatenate(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
+    at = options["dimension"]
+    found = list(axes[0])
+    for other in axes[1:]:
+        for d, axis in enumerate(other):
+            if d != at:
+                table.unite(found[d], axis)
+    found[at] = table.joined([each[at] for each in axes])
+    return [tuple(found)]
+
+
+def _pad(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
+    """What is put before and after an axis are pieces beside it; what is put between is rigid."""
+    found = list(axes[0])
+    for at, (low, high, between) in enumerate(options["padding_config"]):
+        if between or low < 0 or high < 0:
+            table.freeze(found[at])
+            found[at] = table.atom(results[0][at], True)
+        elif low or high:
+            ends = [[table.atom(n, True)] if n else [] for n in (low, high)]
+            found[at] = table.joined([*ends[0], found[at], *ends[1]])
+    return [tuple(found)]
+
+
+def _dynamic_slice(
+    table: _Atoms, options: Any, axes: list[Axes], shapes: list[Any], results: list[Any]
+) -> list[Axes]:
+    found = list(axes[0])
+    for at, (n, m) in enumerate(zip(shapes[0], results[0], strict=True)):
+        if n != m:
+            table.freeze(found[at])
+            found[at] = table.atom(m, True)
+    return [tuple(found)]
 
 
 def _dot(
@@ -340,13 +571,19 @@ def _convolution(
     numbers = options["dimension_numbers"]
     (batch, channels, *places), (out, into, *filter_places) = numbers.lhs_spec, numbers.rhs_spec
     groups = options["feature_group_count"]
-    if options["batch_group_count"] != 1 or groups not in (1, shapes[1][out]):
+    if options["batch_group_count"] != 1:
         return None
     for axis in [*(axes[0][i] for i in places), *(axes[1][i] for i in filter_places)]:
         table.freeze(axis)
-    table.unite(axes[0][channels], axes[1][into if groups == 1 else out])
+    given, written = axes[0][channels], axes[1][out]
+    if groups > 1:
+        slow, given = table.regroup((given,), (groups, shapes[0][channels] // groups))
+        own, rest = table.regroup((written,), (groups, shapes[1][out] // groups))
+        table.unite(slow, own)
+        written = (*own, *rest)
+    table.unite(given, axes[1][into])
     found = [table.atom(n, True) for n in results[0]]
-    found[numbers.out_spec[0]], found[numbers.out_spec[1]] = axes[0][batch], axes[1][out]
+    found[numbers.out_spec[0]], found[numbers.out_spec[1]] = axes[0][batch], written
     return [tuple(found)]
 
 
@@ -404,5 +641,6 @@ _RULES = (
     | dict.fromkeys(
         ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "rev", "sort"), _place_on_axis
     )
-    | dict.fromkeys(("slice", "pad", "concatenate", "split", "dynamic_slice"), _cut)
+    | {"slice": _slice, "split": _split, "concatenate": _concatenate, "pad": _pad}
+    | {"dynamic_slice": _dynamic_slice}
 )
