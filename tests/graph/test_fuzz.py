@@ -97,6 +97,9 @@ STEPS: dict[str, Callable[..., Any]] = {
     "roll": _simple(lambda h: jnp.roll(h, 1, axis=2)),
     "cumulated": _simple(lambda h: jnp.cumsum(h, axis=1) / 2),
     "sorted out": _simple(lambda h: h - h.mean(axis=(1, 2), keepdims=True)),
+    "running product": _simple(lambda h: jnp.cumprod(h, axis=2) / 4),
+    "running largest": _simple(lambda h: jax.lax.cummax(h, axis=1, reverse=True)),
+    "running smallest": _simple(lambda h: h - jax.lax.cummin(h, axis=2)),
     "sorted": _simple(lambda h: jnp.sort(h, axis=1) / 2),
     "two largest": _simple(lambda h: jax.lax.top_k(h[..., :2], min(2, h.shape[-1]))[0]),
     "at the smallest": _simple(

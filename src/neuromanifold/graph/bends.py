@@ -183,6 +183,26 @@ def pooling(sign: int) -> Bend:
     return Bend(choose, candidates=candidates, pools=sign)
 
 
+def running(sign: int) -> Bend:
+    """The largest entry so far along an axis, the smallest with sign −1. The candidates that come
+    later hold the first entry again.
+    """
+
+    def choose(ask: Oracle, options: Options, a: Any) -> Any:
+        last = jnp.moveaxis(a, options["axis"], -1)
+        last = last[..., ::-1] if options["reverse"] else last
+        inside = np.tri(last.shape[-1], dtype=bool)
+        entries = jnp.where(inside, last[..., None, :], last[..., None, :1])
+        found = picked(ask.largest(sign * entries if sign < 0 else entries), entries)
+        return jnp.moveaxis(found[..., ::-1] if options["reverse"] else found, -1, options["axis"])
+
+    def candidates(options: Options, shape: Sequence[int]) -> tuple[int, np.ndarray]:
+        n, axis = shape[options["axis"]], options["axis"]
+        return n, np.broadcast_to(np.tri(n, dtype=bool), (*shape[:axis], *shape[axis + 1 :], n, n))
+
+    return Bend(choose, candidates=candidates, held=pairs("axis"))
+
+
 def sort_entries(ask: Oracle, options: Options, *operands: Any) -> list[Any]:
     """`lax.sort`: all operands in the order of the first, smallest first; of equal ones the first.
 
