@@ -221,7 +221,8 @@ class Graph(Shown):
         return 0 if same else bend.questions
 
     @cached_property
-    def _labels(self) -> Labels:
+    def labels(self) -> Labels:
+        """Which axes of its values are one axis."""
         return axis_labels(self.program)
 
     @cached_property
@@ -245,8 +246,8 @@ class Graph(Shown):
             return None
         writers = self._writers[alike[0]]
         parameters = [i for k, i in enumerate(self.program.inputs) if writers >> k & 1]
-        written = {a for i in parameters for axis in self._labels.values[i] for a in axis}
-        own = [at for at, axis in enumerate(self._labels.values[alike[0]]) if written & set(axis)]
+        written = {a for i in parameters for axis in self.labels.values[i] for a in axis}
+        own = [at for at, axis in enumerate(self.labels.values[alike[0]]) if written & set(axis)]
         return own[0] if len(own) == 1 else None
 
     @property
