@@ -68,6 +68,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "tangent.ntk": lambda f, p, x, y, folder: nm.ntk(f, p, x, check=True),
     "tangent.ntk_operator": lambda f, p, x, y, folder: nm.ntk_operator(f, p, x).mv(y.ravel()),
     "tangent.output_hessian_norm": lambda f, p, x, y, folder: nm.output_hessian_norm(f, p, x),
+    "tangent.gauss_newton_curvature": lambda f, p, x, y, folder: nm.tangent.gauss_newton_curvature(
+        f, p, x, y
+    ),
     "tangent.sharpness": lambda f, p, x, y, folder: nm.sharpness(f, p, x, y),
     "tangent.single_precision_rank": lambda f, p, x, y, folder: nm.tangent.single_precision_rank(
         f, p, x

@@ -79,7 +79,7 @@ def test_planted_words_are_caught():
 
 def test_curvature_is_computed_inside_jit_on_data_outside():
     params = NET.init(key=jax.random.key(0))
-    for verb in (nm.sharpness, nm.largest_stable_lr):
+    for verb in (nm.sharpness, nm.tangent.gauss_newton_curvature, nm.largest_stable_lr):
         inside = jax.jit(lambda p, verb=verb: verb(NET, p, X, Y))(params)
         assert float(inside) == pytest.approx(float(verb(NET, params, X, Y)), rel=1e-6)
 

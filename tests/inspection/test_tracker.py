@@ -61,7 +61,7 @@ def test_it_says_what_the_rooms_say(tracked):
         assert here["always_on"].values.tolist() == [int(a.sum()) for a in fixed.active]
         assert float(here["loss"]) == pytest.approx(float(((NET(params, X) - Y) ** 2).mean()))
         assert float(here["alignment"]) == pytest.approx(nm.alignment(NET, params, X, Y))
-        hessian = nm.sharpness(NET, params, X, Y, kind="hessian")
+        hessian = nm.sharpness(NET, params, X, Y)
         assert float(here["sharpness"]) == pytest.approx(hessian, rel=1e-5)
         moved = np.linalg.norm(nm.ntk(NET, params, X, trace=True) - first) / np.linalg.norm(first)
         assert float(here["kernel_drift"]) == pytest.approx(moved)

@@ -10,7 +10,13 @@ from jax.flatten_util import ravel_pytree
 
 import neuromanifold as nm
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.tangent.curvature import largest_stable_lr, output_hessian_norm, sharpness
+from neuromanifold.tangent.curvature import (
+    curvatures,
+    gauss_newton_curvature,
+    largest_stable_lr,
+    output_hessian_norm,
+    sharpness,
+)
 from neuromanifold.tangent.prediction.linearize import linearize
 
 
@@ -42,14 +48,14 @@ def test_a_linear_model_has_no_hessian(key, rng):
     )
 
 
-def test_sharpness_of_squared_errors_is_the_kernels_top_eigenvalue(key, rng):
+def test_gauss_newton_of_squared_errors_is_the_kernels_top_eigenvalue(key, rng):
     net = nm.MLP((3, 9, 2), "tanh")
     params, x, y = net.init(key=key), rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
     top = np.linalg.eigvalsh(nm.ntk(net, jax.tree.map(np.float64, params), x))[-1]
-    assert sharpness(net, params, x, y, loss=half) == pytest.approx(top / 6, rel=1e-9)
+    assert gauss_newton_curvature(net, params, x, y, loss=half) == pytest.approx(top / 6, rel=1e-9)
 
 
-def test_sharpness_of_cross_entropy_against_the_dense_matrix(key, rng):
+def test_gauss_newton_of_cross_entropy_against_the_dense_matrix(key, rng):
     net = nm.MLP((3, 9, 2), "tanh")
     params, x = net.init(key=key, dtype="float64"), rng.standard_normal((6, 3))
     y = np.eye(2)[rng.integers(0, 2, 6)]
@@ -59,7 +65,33 @@ def test_sharpness_of_cross_entropy_against_the_dense_matrix(key, rng):
             jax.hessian(cross_entropy)(jnp.asarray(net(params, x)), jnp.asarray(y))
         ).reshape(12, 12)
     expected = np.linalg.eigvalsh(jacobian.T @ hessian @ jacobian)[-1]
-    assert sharpness(net, params, x, y, loss=cross_entropy) == pytest.approx(expected, rel=1e-9)
+    found = gauss_newton_curvature(net, params, x, y, loss=cross_entropy)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def _loss_at(net, unravel, x, y):
+    return lambda flat: half(net(unravel(flat), x), y)
+
+
+def test_sharpness_is_the_largest_eigenvalue_of_the_hessian_and_not_of_largest_magnitude(key, rng):
+    """Large residuals make the term Σ (∂loss/∂f)·∇²f outweigh the Gauss–Newton part."""
+    net = nm.MLP((3, 5, 1), "tanh")
+    params, x = net.init(key=key, dtype="float64"), rng.standard_normal((6, 3))
+    signs = set()
+    for y in (np.full((6, 1), 9.0), np.full((6, 1), -9.0), 9.0 * rng.standard_normal((6, 1))):
+        with arithmetic():
+            flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, params))
+            dense = np.asarray(jax.hessian(_loss_at(net, unravel, x, y))(flat))
+        values = np.linalg.eigvalsh(dense)[::-1]
+        signs.add(bool(-values[-1] > values[0]))
+        assert sharpness(net, params, x, y, loss=half) == pytest.approx(values[0], rel=1e-8)
+        np.testing.assert_allclose(
+            curvatures(net, params, x, y, k=3, loss=half), values[:3], rtol=1e-7
+        )
+        assert values[0] != pytest.approx(
+            gauss_newton_curvature(net, params, x, y, loss=half), rel=1e-2
+        )
+    assert True in signs, "no case had its largest magnitude at the negative end"
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -70,8 +102,10 @@ def test_descent_diverges_just_beyond_the_bound_and_not_before(momentum, key, rn
         rng.standard_normal((6, 3)),
         rng.standard_normal((6, 2)),
     )
-    bound = largest_stable_lr(net, params, x, y, loss=half, momentum=momentum)
     line = linearize(net, params)
+    bound = largest_stable_lr(line, params, x, y, loss=half, momentum=momentum)
+    newton = gauss_newton_curvature(net, params, x, y, loss=half)
+    assert bound == pytest.approx(2 * (1 + momentum) / newton, rel=1e-8)
 
     def final_loss(lr):
         def step(state, _):

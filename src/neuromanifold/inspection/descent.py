@@ -17,7 +17,7 @@ _RTOL = 1e-6
 @dataclass(frozen=True, repr=False)
 class Descent(Result):
     """`alignment` gᵀΘg/‖g‖² of the kernel with the loss's gradient, `kernel_alignment` that with
-    the targets, in [0, 1], and the `sharpness` of the loss linearised in the parameters, with the
+    the targets, in [0, 1], and the `sharpness` λ_max of the loss's Hessian, with the
     `largest_lr` 2/sharpness at which a step does not overshoot. `loss` is the name of that loss.
     """
 
@@ -28,7 +28,7 @@ class Descent(Result):
 
     @property
     def largest_lr(self) -> float:
-        """2/sharpness; infinite where nothing bends."""
+        """2/sharpness; infinite where the loss bends up in no direction."""
         return 2 / self.sharpness if self.sharpness > 0 else float("inf")
 
 

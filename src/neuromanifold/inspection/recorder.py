@@ -110,7 +110,7 @@ def _alignment(s: Subject, reference: Reference) -> Values:
 
 
 def _sharpness(s: Subject, reference: Reference) -> Values:
-    found = sharpness(s.f, s.params, s.x, s.y, loss=s.loss, kind="hessian", rtol=_SHARPNESS_RTOL)
+    found = sharpness(s.f, s.params, s.x, s.y, loss=s.loss, rtol=_SHARPNESS_RTOL)
     return {"sharpness": found}
 
 

@@ -31,8 +31,8 @@ class Product:
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues of largest magnitude, largest first, with unit vectors and the norms ‖Av −
-    λv‖, which bound each error.
+    """Eigenvalues, the wanted end of the spectrum first, with unit vectors and the norms
+    ‖Av − λv‖, which bound each error.
     """
 
     values: Float[Any, " k"]
@@ -61,11 +61,12 @@ def largest_eigenpairs(
     k: int,
     *,
     rtol: float = 0.0,
+    signed: bool = False,
     dtype: Any = jnp.float64,
     key: Any = None,
 ) -> Eigenpairs:
-    """The `k` eigenpairs of largest magnitude of a symmetric operator of that size, until ‖Av − λv‖
-    ≤ rtol·|λ_max|.
+    """Return the `k` eigenpairs of largest magnitude of a symmetric operator of that size, or with
+    `signed=True` those of largest value, once ‖Av − λv‖ ≤ rtol·‖A‖.
 
     `rtol=0` asks for what the dtype allows. Works under `jit`. An operator that is zero has
     eigenvalues 0.
@@ -75,6 +76,10 @@ def largest_eigenpairs(
     ...     found = largest_eigenpairs(diagonal, (jnp.arange(1.0, 101.0),), 100, 2)
     >>> found.values.round(10).tolist()
     [100.0, 99.0]
+    >>> with jax.enable_x64(True):
+    ...     found = largest_eigenpairs(diagonal, (jnp.arange(-100.0, 4.0),), 104, 2, signed=True)
+    >>> found.values.round(10).tolist()
+    [3.0, 2.0]
     """
     if not 1 <= k <= size:
         raise ValueError(f"`k` is {k} but the operator has size {size}; pass 1 ≤ k ≤ {size}.")
@@ -89,11 +94,12 @@ def largest_eigenpairs(
         k=k,
         basis=basis,
         rtol=tolerance,
+        signed=signed,
         dtype=jnp.dtype(dtype).name,
     )
 
 
-@compiled("product", "size", "k", "basis", "rtol", "dtype")
+@compiled("product", "size", "k", "basis", "rtol", "signed", "dtype")
 def _solve(
     product: Product,
     arguments: Any,
@@ -103,31 +109,41 @@ def _solve(
     k: int,
     basis: int,
     rtol: float,
+    signed: bool,
     dtype: str,
 ) -> Eigenpairs:
     if basis == size:
-        return _dense(product, arguments, size, k, dtype)
+        return _dense(product, arguments, size, k, signed, dtype)
     first = jax.random.normal(key, (size,), dtype)
     V = jnp.zeros((basis + 1, size), dtype).at[0].set(first / jnp.linalg.norm(first))
     none = Eigenpairs(jnp.zeros(k, dtype), jnp.zeros((k, size), dtype), jnp.full(k, jnp.inf, dtype))
     state = _State(
         V, jnp.zeros((basis, basis), dtype), key, jnp.int32(0), jnp.int32(0), none, jnp.bool_(True)
     )
-    cycle = partial(_cycle, product, arguments, k=k, kept=k + (basis - k) // 2, rtol=rtol)
+    cycle = partial(
+        _cycle, product, arguments, k=k, kept=k + (basis - k) // 2, rtol=rtol, signed=signed
+    )
     return jax.lax.while_loop(lambda s: s.open & (s.restarts < _MOST_RESTARTS), cycle, state).pairs
 
 
-def _dense(product: Product, arguments: Any, size: int, k: int, dtype: str) -> Eigenpairs:
+def _dense(
+    product: Product, arguments: Any, size: int, k: int, signed: bool, dtype: str
+) -> Eigenpairs:
     """The matrix itself, where a basis of the whole space is no larger than a basis of Lanczos."""
     matrix = jax.vmap(lambda v: product(arguments, v))(jnp.eye(size, dtype=dtype)).astype(dtype)
     values, S = jnp.linalg.eigh((matrix + matrix.T) / 2)
-    order = jnp.argsort(-jnp.abs(values))[:k]
+    order = _order(values, signed)[:k]
     rounding = size * jnp.finfo(dtype).eps * jnp.abs(values).max()
     return Eigenpairs(values[order], S[:, order].T, jnp.full(k, rounding))
 
 
+def _order(values: Any, signed: bool) -> Any:
+    """Sort by value or by magnitude, the largest first."""
+    return jnp.argsort(-(values if signed else jnp.abs(values)))
+
+
 def _cycle(
-    product: Product, arguments: Any, state: _State, *, k: int, kept: int, rtol: float
+    product: Product, arguments: Any, state: _State, *, k: int, kept: int, rtol: float, signed: bool
 ) -> _State:
     """Fill the basis, take Ritz pairs, and keep the best of them for the next cycle."""
     basis = len(state.H)
@@ -137,14 +153,14 @@ def _cycle(
         state.start, basis, step, (state.V, state.H, jnp.zeros((), state.V.dtype))
     )
     values, S = jnp.linalg.eigh((H + H.T) / 2)
-    order = jnp.argsort(-jnp.abs(values))
+    order = _order(values, signed)
     values, S = values[order], S[:, order]
     ritz = S.T @ V[:basis]
     residuals = beta * jnp.abs(S[-1])
     pairs = Eigenpairs(values[:k], ritz[:k], residuals[:k])
     rows = jnp.zeros_like(V).at[:kept].set(ritz[:kept]).at[kept].set(V[basis])
     H = jnp.diag(jnp.where(jnp.arange(basis) < kept, values, 0.0))
-    unsettled = (residuals[:k] > rtol * jnp.abs(values[0])).any()
+    unsettled = (residuals[:k] > rtol * jnp.abs(values).max()).any()
     return _State(rows, H, key, jnp.int32(kept), state.restarts + 1, pairs, unsettled)
 
 

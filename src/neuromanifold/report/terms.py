@@ -69,10 +69,9 @@ TERMS = {
     "alignment": "how much of the kernel acts along the loss's gradient g, gᵀΘg/‖g‖²: the rate at "
     "which a small step of gradient "
     "descent lowers the loss, for the length of g",
-    "sharpness": "the largest curvature of the loss when the network is replaced by its "
-    "linearisation in the parameters",
-    "learning rate": "beyond 2/sharpness, gradient descent on the linearised network overshoots "
-    "in some direction and grows",
+    "sharpness": "the largest eigenvalue of the loss's Hessian in the parameters",
+    "learning rate": "beyond 2/sharpness, a step of gradient descent overshoots along the "
+    "direction of largest curvature",
     "bottleneck": "layers that pass on the same few k directions: k singular values of their "
     "weights are near 1, the others near 0",
     "fit": "r², one minus the mean squared error over the variance of the targets; for classes "

@@ -4,6 +4,7 @@ linearisation, infinite width.
 
 from neuromanifold.tangent.curvature import (
     curvatures,
+    gauss_newton_curvature,
     largest_stable_lr,
     output_hessian_norm,
     sharpness,
@@ -58,6 +59,7 @@ __all__ = [
     "empirical_nngp",
     "ensemble_flow",
     "functional_dimension",
+    "gauss_newton_curvature",
     "gp_posterior",
     "gram",
     "infinite_kernels",

@@ -20,7 +20,7 @@ from neuromanifold.numerics.precision import arithmetic, boundary, is_traced, pr
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.tangent.rank.jacobian import n_columns
 
-_KINDS = ("gauss-newton", "hessian")
+_KINDS = ("hessian", "gauss-newton")
 
 
 def output_hessian_norm(
@@ -75,25 +75,60 @@ def sharpness(
     y: Any,
     *,
     loss: Loss = mse,
-    kind: str = "gauss-newton",
     rtol: float = 1e-9,
     modulo: Symmetries | None = None,
 ) -> Any:
-    """The largest curvature of a loss: of JᵀHJ, H its Hessian in the outputs (`"gauss-newton"`), or
-    of ∇²_θ loss (`"hessian"`).
+    """Return λ_max(∇²_θ loss), the largest eigenvalue of the Hessian of a loss, with its sign.
 
-    The first is the curvature of the linearised model's loss, for ½‖f − y‖²/n equal to λ_max(Θ)/n;
-    the second that of the loss itself, the eigenvalue of largest magnitude with its sign. By
-    Lanczos, in float64, one product a step, never a matrix. A float; a 0-d array under `jit`.
+    It decides how far a step of gradient descent may go (`largest_stable_lr`). Negative where the
+    loss bends down in every direction. By Lanczos, in float64, one Hessian–vector product a step,
+    never a matrix. A float; a 0-d array under `jit`. The curvature that the loss has when the
+    network is replaced by its linearisation is another number, `gauss_newton_curvature`.
 
-    A symmetry multiplies it by any factor. With `modulo=group` it is that of the directions
-    orthogonal to the orbit in a metric that the group preserves, so that moving along the orbit
-    does not change it (see `curvatures`).
+    A symmetry multiplies the sharpness by any factor. With `modulo=group` it is that of the
+    directions orthogonal to the orbit in a metric that the group preserves, so that moving along
+    the orbit does not change it (see `curvatures`).
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
-    >>> sharpness(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
-    10.0
+    >>> product = lambda params, x: params[0] * params[1] * x
+    >>> at = (np.array([1.0, 1.0]), np.array([[1.0]]))
+    >>> round(sharpness(product, *at, np.array([[3.0]]), loss=half), 9)       # of [[1, -1], [-1, 1]]
+    2.0
+    >>> round(sharpness(product, *at, np.array([[-1.0]]), loss=half), 9)      # of [[1, 3], [3, 1]]
+    4.0
     """
+    return _largest("hessian", f, params, x, y, loss, rtol, modulo)
+
+
+def gauss_newton_curvature(
+    f: Model,
+    params: Any,
+    x: Any,
+    y: Any,
+    *,
+    loss: Loss = mse,
+    rtol: float = 1e-9,
+    modulo: Symmetries | None = None,
+) -> Any:
+    """Return λ_max(JᵀHJ), the largest eigenvalue of the Gauss–Newton matrix of a loss, where H is
+    the Hessian of the loss in the outputs.
+
+    It is the sharpness of the linearised model: for ½‖f − y‖²/n equal to λ_max(Θ)/n. The Hessian
+    has the term Σ (∂loss/∂f)·∇²f besides, which is zero where the loss is fitted perfectly. The
+    arguments are those of `sharpness`.
+
+    >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
+    >>> product = lambda params, x: params[0] * params[1] * x
+    >>> at = (np.array([1.0, 1.0]), np.array([[1.0]]))
+    >>> round(gauss_newton_curvature(product, *at, np.array([[-1.0]]), loss=half), 9)
+    2.0
+    """
+    return _largest("gauss-newton", f, params, x, y, loss, rtol, modulo)
+
+
+def _largest(
+    kind: str, f: Model, params: Any, x: Any, y: Any, loss: Loss, rtol: float, modulo: Any
+) -> Any:
     found = curvatures(f, params, x, y, k=1, loss=loss, kind=kind, rtol=rtol, modulo=modulo)
     return found[0] if is_traced(found) else float(found[0])
 
@@ -106,11 +141,12 @@ def curvatures(
     *,
     k: int,
     loss: Loss = mse,
-    kind: str = "gauss-newton",
+    kind: str = "hessian",
     rtol: float = 1e-9,
     modulo: Symmetries | None = None,
 ) -> Float[Any, " k"]:
-    """The k largest eigenvalues (by magnitude) of the Gauss–Newton matrix or the Hessian of a loss.
+    """Return the `k` largest eigenvalues of the Hessian of a loss (`kind="hessian"`), or of its
+    Gauss–Newton matrix (`"gauss-newton"`).
 
     With `modulo=group`: those of PBP at θ⋆, the point of the orbit nearest to the origin, P the
     projection on the directions orthogonal to the orbit. θ⋆ is the same for all points of an orbit
@@ -118,7 +154,7 @@ def curvatures(
     v, Dg w⟩, gθ = θ⋆.
     """
     if kind not in _KINDS:
-        raise ValueError(f"`kind` is {kind!r}; pass 'gauss-newton' or 'hessian'.")
+        raise ValueError(f"`kind` is {kind!r}; pass 'hessian' or 'gauss-newton'.")
     if not (modulo is None or isinstance(modulo, Symmetries)):
         raise TypeError(
             f"`modulo` is {indefinite(modulo)}, which has no orbit of generators; pass a "
@@ -139,7 +175,8 @@ def curvatures(
                 Product(_beside, (fn, f, loss)),
                 (_along(modulo.generators(params)), *arguments),
             )
-        return leave(largest_eigenpairs(product, arguments, n_columns(params), k, rtol=rtol).values)
+        found = largest_eigenpairs(product, arguments, n_columns(params), k, rtol=rtol, signed=True)
+        return leave(found.values)
 
 
 def _along(generators: Any) -> Any:
@@ -160,12 +197,13 @@ def _beside(fn: Any, f: Model, loss: Loss, along: Any, params: Any, x: Any, y: A
 def largest_stable_lr(
     f: Model, params: Any, x: Any, y: Any, *, loss: Loss = mse, momentum: float = 0.0
 ) -> Any:
-    """2(1 + momentum) / sharpness: beyond it gradient descent on the linearised model diverges; inf
-    where nothing bends.
+    """Return 2(1 + momentum) / `sharpness`: beyond it gradient descent overshoots along the
+    direction of largest curvature; inf where the loss bends up in no direction.
 
     With heavy-ball momentum β the step θ ← θ + βΔ − η∇L contracts a direction of curvature λ
-    exactly when ηλ < 2(1 + β). For squared errors that is the kernel's top eigenvalue; for other
-    losses the curvature is that at the current outputs.
+    exactly when ηλ < 2(1 + β). That is a fact about the quadratic model of the loss at `params`.
+    For training that follows the linearisation, pass the linearised model
+    (`nm.linearize(f, params)`): its sharpness is `gauss_newton_curvature`.
 
     >>> half = lambda prediction, target: ((prediction - target) ** 2).sum() / 2
     >>> largest_stable_lr(lambda params, x: params * x, 2.0, np.array([[1.0], [3.0]]), np.zeros((2, 1)), loss=half)
