@@ -101,7 +101,7 @@ def seed_of(key: Any) -> int:
     return seed
 
 
-def thinned(statement: Statement, *, first: int = 60, every: int = 6) -> Statement:
+def thinned(statement: Statement, *, first: int = 20, every: int = 30) -> Statement:
     """The statement and its amendment on their smallest `first` cases and then on one of
     `every`: for a quick run.
     """

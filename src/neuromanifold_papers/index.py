@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files

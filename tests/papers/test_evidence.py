@@ -116,7 +116,7 @@ def test_cases_are_independent_and_comparisons_are_what_was_compared_on_them() -
 
 def test_a_failure_is_minimal_and_confirmed_by_the_second_route() -> None:
     evidence = examine(EULER)
-    assert (evidence.verdict, evidence.counterexample) == ("fails", "n = 40")
+    assert (evidence.verdict, evidence.counterexample) == ("fails as printed (false)", "n = 40")
     assert len(evidence.routes) == 2
     assert evidence.routes[1].startswith("40² + 40 + 41 = 41²")
 
@@ -156,7 +156,7 @@ def test_a_case_just_inside_must_hold() -> None:
     close = replace(DICE, control=replace(DICE.control, passes=lambda: Interval(3.9, 3.85, 3.95)))
     evidence = examine(close)
     assert evidence.verdict == "no counterexample in 2"
-    assert evidence.control.endswith("; just inside: 3.9 [3.85, 3.95] <= 4")
+    assert evidence.control.endswith("; just inside: 3.9 [3.85, 3.95] ≤ 4")
     stricter = replace(close, measure=lambda mean, most=3.8: Check(mean, most, "<="))
     assert examine(stricter).verdict == "worthless: the case just inside does not hold"
     assert examine(replace(stricter, control=DICE.control)).verdict == "no counterexample in 2", (
@@ -194,7 +194,10 @@ def test_one_rule_for_what_was_sampled() -> None:
     assert examine(replace(DICE, cases=across)).verdict == "undecided"
     above = lambda rng, draws: [Interval(4.1, 3.9, 4.3), Interval(4.5, 4.2, 4.8)]  # noqa: E731
     refuted = examine(replace(DICE, cases=above))
-    assert (refuted.verdict, refuted.counterexample) == ("fails", "4.5 [4.2, 4.8]")
+    assert (refuted.verdict, refuted.counterexample) == (
+        "fails as printed (false)",
+        "4.5 [4.2, 4.8]",
+    )
 
 
 def test_what_the_print_leaves_out_is_not_reproduced_rather_than_false() -> None:
@@ -225,7 +228,7 @@ def test_a_control_that_passes_makes_the_check_worthless() -> None:
 
 def test_a_control_is_measured_by_the_statement_itself() -> None:
     broken = Control("a rest of 2", case=lambda: 3, breaks={"rest": 2})
-    assert examine(replace(ODD_SQUARES, control=broken), draws=0).control == "a rest of 2: 1 = 2"
+    assert examine(replace(ODD_SQUARES, control=broken), draws=0).control == "a rest of 2: 1 ≠ 2"
     blind = replace(
         ODD_SQUARES,
         measure=lambda n: Check(1, 1),

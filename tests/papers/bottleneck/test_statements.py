@@ -2,7 +2,6 @@
 statements read any scale.
 """
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +26,7 @@ from neuromanifold_papers.bottleneck.statements import (
 )
 from neuromanifold_papers.bottleneck.statements.cases import chain, network
 from neuromanifold_papers.output import Claim, write_summary
-from papers.support import assert_recorded, plant, statement_name
+from papers.support import assert_planted, assert_recorded, plant, smallest, statement_name
 
 
 def statement(name):
@@ -72,30 +71,15 @@ PLANTED = [
 ]
 
 
-def quick(chosen):
-    """The statement and its amendment on their first cases."""
-
-    def few(rng, draws):
-        return itertools.islice(chosen.cases(rng, draws), 60)
-
-    return replace(
-        chosen, cases=few, amended=None if chosen.amended is None else quick(chosen.amended)
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "module", "formula", "wrong"), PLANTED, ids=[p[0] for p in PLANTED]
 )
 def test_a_planted_error_changes_the_verdict(monkeypatch, name, module, formula, wrong):
-    chosen = quick(statement(name))
-    before = examine(chosen, draws=2).kind
-    plant(monkeypatch, chosen, module, formula, wrong)
-    assert before in ("holds", "no counterexample", "constructive", "fails; true instead")
-    assert examine(chosen, draws=2).kind != before
+    assert_planted(monkeypatch, statement(name), module, formula, wrong, first=60, draws=2)
 
 
 def test_the_trace_misses_a_planted_factor(monkeypatch):
-    right, chosen = layers.trace_formula, quick(statement("trace"))
+    right, chosen = layers.trace_formula, smallest(statement("trace"), 60)
     plant(monkeypatch, chosen, layers, "trace_formula", lambda case, bias: 2 * right(case, bias))
     assert examine(chosen, draws=2).kind not in ("holds", "no counterexample")
 

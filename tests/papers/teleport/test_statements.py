@@ -25,7 +25,7 @@ from neuromanifold_papers.teleport.statements import (
     scaling,
     symmetry,
 )
-from papers.support import assert_recorded, plant, statement_name
+from papers.support import assert_planted, assert_recorded, statement_name
 
 BY_ID = {statement.id: statement for statement in STATEMENTS}
 PLANTED = [
@@ -48,10 +48,7 @@ PLANTED = [
     ("module", "name", "wrong", "which"), PLANTED, ids=[f"{p[1]}-{p[3]}" for p in PLANTED]
 )
 def test_a_planted_error_changes_the_verdict(module, name, wrong, which, monkeypatch):
-    statement = replace(BY_ID[which], draws=2)
-    right = examine(statement).kind
-    plant(monkeypatch, statement, module, name, wrong)
-    assert examine(statement).kind != right
+    assert_planted(monkeypatch, BY_ID[which], module, name, wrong, draws=2)
 
 
 def test_a_reversed_inequality_is_noticed():
