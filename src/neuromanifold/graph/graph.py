@@ -224,7 +224,8 @@ class Graph(Shown):
         )
 
     @cached_property
-    def _labels(self) -> Labels:
+    def labels(self) -> Labels:
+        """Which axes of its values are one axis."""
         return axis_labels(self.program)
 
     def _channels(self, node: Node, shape: tuple[int, ...]) -> int | None:
@@ -237,8 +238,8 @@ class Graph(Shown):
             return None
         before = {i for earlier in self.program.slice(alike[:1]).nodes for i in earlier.inputs}
         parameters = before & set(self.program.inputs[: len(self.parameters)])
-        written = {a for i in parameters for axis in self._labels.values[i] for a in axis}
-        own = [at for at, axis in enumerate(self._labels.values[alike[0]]) if written & set(axis)]
+        written = {a for i in parameters for axis in self.labels.values[i] for a in axis}
+        own = [at for at, axis in enumerate(self.labels.values[alike[0]]) if written & set(axis)]
         return own[0] if len(own) == 1 else None
 
     @property

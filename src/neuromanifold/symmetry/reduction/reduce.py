@@ -8,9 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.numbers import Rationals
-from neuromanifold.graph.uses import leaves
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.adapters.torch.conversion import to_graph_module
 from neuromanifold.models.adapters.torch.program_writer import (
@@ -22,7 +20,7 @@ from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import save
-from neuromanifold.numerics.precision import boundary, is_floating, is_traced
+from neuromanifold.numerics.precision import arithmetic, boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result, counted, follows
 from neuromanifold.numerics.validation import (
     check_params,
@@ -34,13 +32,16 @@ from neuromanifold.numerics.validation import (
 from neuromanifold.regions.signs import Signs
 from neuromanifold.symmetry.reduction.narrowing import (
     PROBES,
+    Limits,
     Narrowed,
     narrowed,
+    products,
     smaller_parameters,
 )
 from neuromanifold.symmetry.reduction.rewriting import Removal, begin, exhausted, finish
 from neuromanifold.tangent.rank.geometry import Geometry
 
+LIMITS = Limits()
 _EXACT_PRODUCTS = 10**6
 _WALKED_PRODUCTS = 2 * 10**4
 """A walk makes its rationals one by one, and they grow with depth."""
@@ -57,7 +58,8 @@ class Reduction(Result):
     equal everywhere if every step is (`proved`), up to the rounding of the parameters. `on_sample`
     says whether a step is claimed on the sample and the linear regions that it meets only; steps
     that are neither were tested on it and on 256 wide inputs. `whole` is the network at its first
-    widths, with zeros for what went (None for perceptrons).
+    widths, with zeros for what went (None for perceptrons). `held_out` is the deviation on samples
+    that nothing was read from, `left_out` says which axes were not looked at.
     """
 
     net: Any
@@ -68,6 +70,8 @@ class Reduction(Result):
     neurons_saved: int
     parameters_saved: int
     whole: Narrowed | None = None
+    held_out: float | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -97,12 +101,12 @@ class Reduction(Result):
         smaller = smaller_parameters(self.whole, self.params)
         if module is not None:
             return to_graph_module(module, smaller, example)
-        if not read_from_file(self.whole.model):
+        if not read_from_file(self.whole.f):
             raise TypeError(
                 "`module` is missing: the network came from a module, not from a .pt2 file; pass "
                 "the module."
             )
-        return program_graph(self.whole.model, smaller, example)
+        return program_graph(self.whole.f, smaller, example)
 
     def save(self, path: str | Path, *, example: Any = None) -> Path:
         """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what
@@ -114,7 +118,7 @@ class Reduction(Result):
         """
         if self.whole is None:
             return save(path, self.net, self.params)
-        if not read_from_file(self.whole.model):
+        if not read_from_file(self.whole.f):
             raise TypeError(
                 "the reduced network did not come from a .pt2 file; write what `to_torch` gives, "
                 "or `params`."
@@ -126,7 +130,7 @@ class Reduction(Result):
             )
         if example is None:
             raise ValueError("`example` is missing; pass one batch of the network's input.")
-        return write_program(Path(path), self.whole.model, self.to_torch(example=example), example)
+        return write_program(Path(path), self.whole.f, self.to_torch(example=example), example)
 
     def headline(self) -> str:
         """The first line of `str`."""
@@ -141,7 +145,10 @@ class Reduction(Result):
         where = "on the sample" if self.on_sample else beyond
         how = "exactly computed" if self.exact else "float64"
         head = f"equal {where}, deviation {self.deviation:.1e} ({how})"
-        return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
+        if self.held_out is not None:
+            head += f", {self.held_out:.1e} on the samples held out"
+        unseen = [f"  not looked at: the channels of {each}" for each in self.left_out]
+        return "\n".join([head, *(f"  {removal}" for removal in self.removed), *unseen])
 
     def __str__(self) -> str:
         saved = (
@@ -153,7 +160,14 @@ class Reduction(Result):
 
 @follows
 def reduce_width(
-    net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52, fold: bool = True
+    net: Model,
+    params: Any,
+    x: Any = None,
+    *,
+    rtol: float = 8 * 2.0**-52,
+    fold: bool = True,
+    everywhere: bool = False,
+    held_out: Any = None,
 ) -> Reduction:
     """A smaller network with the same function: everywhere, or with `x` on the sample and the
     regions it meets.
@@ -188,10 +202,10 @@ def reduce_width(
             "grad."
         )
     check_params(params)
+    limits = Limits(rtol, 0.0, everywhere)
     if (layers := perceptron(net)) is None:
-        return reduction_of(
-            Geometry(net, params, _checked_sample(net, params, x)), rtol=rtol, fold=fold
-        )
+        geometry = Geometry(net, params, _checked_sample(net, params, x))
+        return reduction_of(geometry, limits=limits, fold=fold, held_out=held_out)
     layers.check_params(params)
     params = tuple(
         type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params
@@ -199,24 +213,27 @@ def reduce_width(
     if x is not None:
         layers.check(params, x)
         check_sample(x)
-        return reduction_of(Geometry(layers, params, x), rtol=rtol)
+        return reduction_of(Geometry(layers, params, x), limits=limits)
     return _of_layers(None, layers, params, None, rtol)
 
 
-def reduction_of(geometry: Geometry, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
+def reduction_of(
+    geometry: Geometry, *, limits: Limits = LIMITS, fold: bool = True, held_out: Any = None
+) -> Reduction:
     """The reduction of a geometry that others may have asked already: of an `nm.MLP` by its
     neurons, of others by their channels.
     """
+    rtol = limits.rtol
     if (net := perceptron(geometry.f)) is None:
-        return _of_channels(geometry, rtol, fold)
+        return _of_channels(geometry, limits, fold, held_out)
     params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), (geometry.params, geometry.x))
     return _of_layers(geometry.problem.signs if _is_exact(net) else None, net, params, x, rtol)
 
 
-def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
+def _of_channels(geometry: Geometry, limits: Limits, fold: bool, held_out: Any) -> Reduction:
     f, params = geometry.f, geometry.params
     wide = jax.tree.map(_widened, geometry.x)
-    found = narrowed(f, params, wide, rtol, fold=fold)
+    found = narrowed(f, params, wide, limits, fold=fold)
     small = (
         Geometry(found.f, jax.tree.map(_widened, found.params), wide) if found.removed else geometry
     )
@@ -233,7 +250,20 @@ def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
         neurons_saved=found.channels,
         parameters_saved=sizes[0] - sizes[1],
         whole=found.whole,
+        held_out=_held_out(f, params, found.f, found.params, held_out),
+        left_out=found.left_out,
     )
+
+
+def _held_out(f: Model, params: Any, small: Model, smaller: Any, x: Any) -> float | None:
+    """max |f_small − f| on samples that nothing was read from."""
+    if x is None:
+        return None
+    with arithmetic():
+        x = jax.tree.map(_widened, sample_arrays(x, "held_out"))
+        full = jax.tree.map(_widened, params)
+        pairs = zip(jax.tree.leaves(small(smaller, x)), jax.tree.leaves(f(full, x)), strict=True)
+        return max(float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs)
 
 
 def _checked_sample(f: Model, params: Any, x: Any) -> Any:
@@ -260,17 +290,11 @@ def _exact_deviation(full: Geometry, small: Geometry) -> float | None:
     for geometry in (full, small):
         if (
             not geometry.graph.exact
-            or leading_axis(geometry.x) * _products(geometry.graph) > _WALKED_PRODUCTS
+            or leading_axis(geometry.x) * products(geometry.graph) > _WALKED_PRODUCTS
         ):
             return None
         found.append(geometry.problem.values(Rationals()).ravel())
     return float(max((abs(a - b) for a, b in zip(*found, strict=True)), default=0))
-
-
-def _products(graph: Graph) -> int:
-    """How many products of parameters and values f makes at one sample."""
-    uses = [use for leaf in leaves(graph.program, len(graph.parameters)) for use in leaf.uses]
-    return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
 
 
 def _of_layers(signs: Signs | None, net: MLP, params: Params, x: Any, rtol: float) -> Reduction:
