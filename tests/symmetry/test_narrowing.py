@@ -8,7 +8,6 @@ import numpy as np
 import optax
 import pytest
 
-import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.discovery.dependence import described_axes
@@ -79,7 +78,10 @@ def test_planted_channels_of_a_trained_network_are_found_and_nothing_else(rng):
     params, x, loss = trained(rng)
     assert loss < 0.5
     axes = described_axes(opened(cnn, params, x)).axes
-    assert {axis.channels.name: axis.channels.size for axis in axes} == {"first.w": 5, "second.w": 6}
+    assert {axis.channels.name: axis.channels.size for axis in axes} == {
+        "first.w": 5,
+        "second.w": 6,
+    }
     assert not S.reduce_width(cnn, params, x).removed
     wide = planted(params)
     small = S.reduce_width(cnn, wide, x)

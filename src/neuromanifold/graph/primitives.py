@@ -73,6 +73,8 @@ class Primitive:
     - `decides`: how a walk answers such a question: the gate, and what was found out about it.
     - `signs`: for sums of entries, the sign with which each operand enters.
     - `exponent`: for powers, how many entries are multiplied (negative for their reciprocal).
+    - `degree`, `parity`: of a function of one number, f(tv) = t^degree f(v) for t > 0; "odd" or
+      "even".
     - `axes`: what becomes of the labels of axes; guessed from options and shapes where it is None.
     - `product`: the canonical form of a product with a parameter.
     - `carries`: a parameter stays one here: each entry passes at most once, derivative 1.
@@ -91,6 +93,8 @@ class Primitive:
     decides: Callable[..., tuple[Any, Any]] | None = None
     signs: tuple[int, ...] = ()
     exponent: Callable[[Options, tuple[int, ...]], int] | None = None
+    degree: float | None = None
+    parity: str = ""
     axes: AxisRule | None = None
     product: Product | None = None
     carries: bool = False
@@ -306,7 +310,8 @@ PRIMITIVES: dict[str, Primitive] = {
             bend=Bend(bends.maximum, commutes=True, clips=("below",))),
     **_bend("min", numpy=_of(np.minimum), entrywise=True,
             bend=Bend(bends.minimum, commutes=True, clips=("above",))),
-    **_bend("abs", numpy=_of(np.abs), entrywise=True, bend=Bend(bends.absolute)),
+    **_bend("abs", numpy=_of(np.abs), entrywise=True, bend=Bend(bends.absolute), degree=1.0,
+            parity="even"),
     **_bend("clamp", numpy=lambda options, low, a, high: np.clip(a, low, high), entrywise=True,
             bend=Bend(bends.clamp, questions=2, clips=("below", "above"))),
     **_bend("reduce_max", numpy=_over_axes(np.max), bend=bends.reduction(1),
@@ -333,30 +338,30 @@ PRIMITIVES: dict[str, Primitive] = {
     **_curve("expm1", _of(np.expm1)),
     **_curve("log", _of(np.log)),
     **_curve("log1p", _of(np.log1p)),
-    **_curve("sqrt", _of(np.sqrt)),
-    **_curve("rsqrt", lambda options, a: 1 / np.sqrt(a)),
-    **_curve("cbrt", _of(np.cbrt)),
+    **_curve("sqrt", _of(np.sqrt), degree=0.5),
+    **_curve("rsqrt", lambda options, a: 1 / np.sqrt(a), degree=-0.5),
+    **_curve("cbrt", _of(np.cbrt), degree=1 / 3, parity="odd"),
     **_curve("pow", _of(np.power)),
-    **_curve("sin", _of(np.sin)),
-    **_curve("cos", _of(np.cos)),
-    **_curve("tan", _of(np.tan)),
-    **_curve("asin", _of(np.arcsin)),
+    **_curve("sin", _of(np.sin), parity="odd"),
+    **_curve("cos", _of(np.cos), parity="even"),
+    **_curve("tan", _of(np.tan), parity="odd"),
+    **_curve("asin", _of(np.arcsin), parity="odd"),
     **_curve("acos", _of(np.arccos)),
-    **_curve("atan", _of(np.arctan)),
+    **_curve("atan", _of(np.arctan), parity="odd"),
     **_curve("atan2", _of(np.arctan2)),
-    **_curve("sinh", _of(np.sinh)),
-    **_curve("cosh", _of(np.cosh)),
-    **_curve("tanh", _of(np.tanh), fused_on_gpu=True),
-    **_curve("asinh", _of(np.arcsinh)),
+    **_curve("sinh", _of(np.sinh), parity="odd"),
+    **_curve("cosh", _of(np.cosh), parity="even"),
+    **_curve("tanh", _of(np.tanh), parity="odd", fused_on_gpu=True),
+    **_curve("asinh", _of(np.arcsinh), parity="odd"),
     **_curve("acosh", _of(np.arccosh)),
-    **_curve("atanh", _of(np.arctanh)),
+    **_curve("atanh", _of(np.arctanh), parity="odd"),
     **_curve("logistic", _special("expit")),
-    **_curve("erf", _special("erf")),
+    **_curve("erf", _special("erf"), parity="odd"),
     **_curve("erfc", _special("erfc")),
     **_curve("lgamma", _special("gammaln")),
     **_curve("digamma", _special("psi")),
     # Jumps.
-    **_jump("sign", _of(np.sign)),
+    **_jump("sign", _of(np.sign), degree=0.0, parity="odd"),
     **_jump("floor", _of(np.floor)),
     **_jump("ceil", _of(np.ceil)),
     **_jump("round", None),

@@ -26,13 +26,18 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.graph import axis_rules
 from neuromanifold.graph.axes import Labels, Place
+from neuromanifold.graph.dataflow import forward
 from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.primitives import Kind
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.symmetry.discovery.channels import Channels, slots_by_atom
 from neuromanifold.symmetry.discovery.statistics import Opened
 
-_ALWAYS: frozenset[int] = frozenset()
+Sets = frozenset[frozenset[int]]
+_ALWAYS: Sets = frozenset({frozenset()})
+_MOST_SETS = 64
 Degree = tuple[float, ...]
 Parity = tuple[bool, ...]
 
@@ -54,8 +59,9 @@ class Form:
     """How a value depends on the parameters at a channel.
 
     `slot` is the slot that it is a multiple of, rearranged, where it is no more than that; a `gate`
-    is a truth value. It is made of the slots `of`. It depends on the sample at channels where all
-    slots of one of the sets in `data` are not zero, and at no others.
+    is a truth value. It is made of the slots `of`. It can be other than zero only at channels where
+    all slots of one of the sets in `support` are not zero, and depends on the sample only where all
+    of one of those in `data` are not.
     """
 
     degree: Degree
@@ -64,14 +70,12 @@ class Form:
     slot: int = -1
     gate: bool = False
     of: frozenset[int] = frozenset()
-    data: frozenset[frozenset[int]] = frozenset()
+    support: Sets = _ALWAYS
+    data: Sets = frozenset()
 
     def times_data(self) -> "Form":
         """The same times a value of the data."""
-        alone = self.slot >= 0 and not self.data
-        return replace(
-            self, slot=-1, data=frozenset({frozenset({self.slot}) if alone else _ALWAYS})
-        )
+        return replace(self, slot=-1, data=self.support)
 
 
 @dataclass(frozen=True)
@@ -146,9 +150,6 @@ class Unknown(Exception):
     """An operation does something with the axis that has no rule here."""
 
 
-_MOVES = frozenset(
-    ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "convert_element_type", "copy")
-)  # fmt: skip
 _SAME, _DATA, _ZERO = "the same at every channel", "of the data", "zero"
 """What an operand without the axis is."""
 Operand = list[Form] | str
@@ -234,6 +235,7 @@ class _Pass:
     exits: list[Exit] = field(default_factory=list)
     linear: bool = True
     products: dict[int, int] = field(default_factory=dict)
+    now: int = 0
 
     def run(self) -> Dependence:
         self.of_sample = self.program.depending(self.program.inputs[len(self.names) :])
@@ -246,15 +248,19 @@ class _Pass:
             if len(at) != len(own) or any(w.member >= 0 for w in at):
                 raise Unknown("a parameter has it twice")
             self.known[value] = [self.basis(own[w.axis, w.start]) for w in at]
-        self.zeros = {i for i, a in self.program.constants.items() if not np.any(a)}
-        self.zeros |= {self.program.inputs[k] for k, value in self.neutral.items() if value == 0}
-        for at, node in enumerate(self.program.nodes):
-            if any(i in self.known for i in node.inputs):
-                self.now = at
-                self.step(node)
-            elif node.operation in _MOVES and self.zeros.issuperset(node.inputs):
-                self.zeros.update(node.outputs)
+        forward(self.program, self.known | self._beside(), self._constant, self.step)
         return self.found()
+
+    def _beside(self) -> dict[int, Operand]:
+        """What the inputs without the axis are."""
+        count, found = len(self.names), dict[int, Operand]()
+        for k, i in enumerate(self.program.inputs):
+            if i not in self.known:
+                found[i] = _DATA if k >= count else _ZERO if self.neutral.get(k) == 0 else _SAME
+        return found
+
+    def _constant(self, i: int) -> Operand:
+        return _SAME if np.any(self.program.constants[i]) else _ZERO
 
     def found(self) -> Dependence:
         slots, width = self.channels.slots, len(self.channels.slots)
@@ -284,6 +290,7 @@ class _Pass:
             tuple(k == slot for k in range(count)),
             slot=slot,
             of=frozenset({slot}),
+            support=frozenset({frozenset({slot})}),
         )
 
     def where(self, value: int) -> list[Where]:
@@ -313,13 +320,6 @@ class _Pass:
                             found.append(Where(at, place.start, member, selector))
         return found
 
-    def operand(self, value: int) -> Operand:
-        if value in self.known:
-            return self.known[value]
-        if value in self.zeros:
-            return _ZERO
-        return _DATA if value in self.of_sample else _SAME
-
     def demand_degree(self, degree: Degree) -> None:
         if any(degree):
             self.degrees.append(np.array(degree))
@@ -328,18 +328,22 @@ class _Pass:
         if any(parity):
             self.parities.append(np.array(parity))
 
-    def step(self, node: Node) -> None:
+    def step(self, node: Node, operands: list[Operand]) -> Sequence[Operand]:
+        """What the results of a node are."""
+        beside = _DATA if any(i in self.of_sample for i in node.inputs) else _SAME
+        if all(isinstance(operand, str) for operand in operands):
+            zero = node.primitive.kind is Kind.MOVES and all(o == _ZERO for o in operands)
+            return [_ZERO if zero else beside] * len(node.outputs)
+        self.now += 1
         try:
-            rule = _RULES.get(node.operation)
-            if rule is None:
-                raise Unknown
-            results = rule(self, node, [self.operand(i) for i in node.inputs])
+            results = _rule(node)(self, node, operands)
         except Unknown:
             raise Unknown(f"what `{node.operation}` does with it is not known") from None
         for value, forms in zip(node.outputs, results, strict=True):
             self.linear &= all(form.linear for form in forms)
             if forms:
                 self.known[value] = forms
+        return [forms or beside for forms in results]
 
     def leaving(self, node: Node, value: int, where: Where, *rest: Any) -> None:
         """Keep where the channels of a value are summed over."""
@@ -414,23 +418,40 @@ def _joined(at: _Pass, forms: Sequence[Form], others: Sequence[str]) -> Form:
         at.demand_degree(first.degree)
         at.demand_parity(first.parity)
     linear = all(form.linear for form in forms) and not beside
-    data = _united(forms, any(other == _DATA for other in others))
-    return replace(first, linear=linear, slot=-1, of=_slots(forms), data=data)
+    return replace(
+        first,
+        linear=linear,
+        slot=-1,
+        of=_slots(forms),
+        support=_ALWAYS if beside else _either(*(form.support for form in forms)),
+        data=_united(forms, any(other == _DATA for other in others)),
+    )
 
 
 def _slots(forms: Sequence[Form]) -> frozenset[int]:
     return frozenset[int]().union(*(form.of for form in forms))
 
 
-def _united(forms: Sequence[Form], beside: bool = False) -> frozenset[frozenset[int]]:
+def _either(*sets: Sets) -> Sets:
+    """Where one of several conditions holds."""
+    found = frozenset[frozenset[int]]().union(*sets)
+    return _ALWAYS if frozenset() in found or len(found) > _MOST_SETS else found
+
+
+def _both(one: Sets, two: Sets) -> Sets:
+    """Where two conditions hold."""
+    return _either(frozenset(a | b for a in one for b in two))
+
+
+def _united(forms: Sequence[Form], beside: bool = False) -> Sets:
     """Where some of several values depend on the sample."""
-    found = frozenset[frozenset[int]]().union(*(form.data for form in forms))
-    return found | {_ALWAYS} if beside else found
+    return _ALWAYS if beside else _either(*(form.data for form in forms))
 
 
 def _add(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    found = [_joined(at, forms, others) for forms, others in _aligned(at, node, operands)]
-    return [found]
+    if len(operands) == 1:
+        return _same_place(at, node, operands)
+    return [[_joined(at, forms, others) for forms, others in _aligned(at, node, operands)]]
 
 
 def _bend(at: _Pass, node: Node, operands: list[Operand]) -> Results:
@@ -480,85 +501,82 @@ def _select(at: _Pass, node: Node, operands: list[Operand]) -> Results:
 
 
 def _multiply(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    found, inverse = [], node.operation == "div"
+    found, inverse = [], node.primitive.kind is Kind.DIVIDES
     for forms, others in _aligned(at, node, operands):
         if len(forms) == 1:
             [form] = forms
-            turned = inverse and isinstance(operands[1], list)
-            if turned:
-                form = replace(form, degree=tuple(-d for d in form.degree), linear=False, slot=-1)
+            form = _reciprocal(form) if inverse and isinstance(operands[1], list) else form
             found.append(form.times_data() if _DATA in others else form)
             continue
         one, two = forms
-        sign = -1.0 if inverse else 1.0
-        found.append(_product(one, two, sign))
+        found.append(_product(one, _reciprocal(two) if inverse else two))
     return [found]
 
 
-def _product(one: Form, two: Form, sign: float = 1.0) -> Form:
-    data = _united([one, two])
-    for slot, other in ((one, two), (two, one)):
-        if slot.slot >= 0 and not slot.data:
-            data = frozenset(each | {slot.slot} for each in other.data)
+def _reciprocal(form: Form) -> Form:
+    degree = tuple(-d for d in form.degree)
+    return replace(form, degree=degree, linear=False, slot=-1, support=_ALWAYS)
+
+
+def _product(one: Form, two: Form) -> Form:
+    data = _either(_both(one.data, two.support), _both(two.data, one.support))
+    support = _both(one.support, two.support)
     if one.gate or two.gate:
         form = two if one.gate else one
-        return replace(form, linear=False, slot=-1, of=_slots([one, two]), data=data)
+        return replace(
+            form, linear=False, slot=-1, of=_slots([one, two]), support=support, data=data
+        )
     return Form(
-        tuple(a + sign * b for a, b in zip(one.degree, two.degree, strict=True)),
+        tuple(a + b for a, b in zip(one.degree, two.degree, strict=True)),
         tuple(a != b for a, b in zip(one.parity, two.parity, strict=True)),
         linear=False,
         of=_slots([one, two]),
+        support=support,
         data=data,
     )
 
 
-def _entrywise(degree: float | None, parity: str) -> Rule:
-    """A function of one number: v^degree but for its sign; None: its argument must stay as it is.
-
-    `parity` is odd, even, or neither (the sign must stay).
+def _entrywise(at: _Pass, node: Node, operands: list[Operand]) -> Results:
+    """A function of one number that is homogeneous, or whose argument must stay as it is; odd, even,
+    or one whose argument must keep its sign.
     """
-
-    def rule(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-        found = []
-        for forms, _ in _aligned(at, node, operands[:1]):
-            [form] = forms
-            if form.gate:
-                raise Unknown
-            power = _power(node) if degree is not None and np.isnan(degree) else degree
-            if power is None:
-                at.demand_degree(form.degree)
-            sign = parity if parity != "power" else ("odd" if (power or 0) % 2 else "even")
-            if sign == "neither":
-                at.demand_parity(form.parity)
-            found.append(
-                Form(
-                    tuple(0.0 if power is None else power * d for d in form.degree),
-                    form.parity if sign == "odd" else (False,) * len(form.parity),
-                    linear=form.linear and power == 1.0 and sign == "odd",
-                    of=form.of,
-                    data=form.data,
-                )
+    row, found = node.primitive, []
+    degree, parity = row.degree, row.parity
+    if row.exponent is not None:
+        degree = float(row.exponent(node.options, at.program.values[node.inputs[0]].shape))
+        parity = "odd" if degree % 2 else "even"
+    for forms, others in _aligned(at, node, operands):
+        if len(forms) > 1 or others or forms[0].gate:
+            raise Unknown
+        [form] = forms
+        if degree is None:
+            at.demand_degree(form.degree)
+        if not parity:
+            at.demand_parity(form.parity)
+        found.append(
+            replace(
+                form,
+                degree=tuple((degree or 0.0) * d for d in form.degree),
+                parity=form.parity if parity == "odd" else (False,) * len(form.parity),
+                linear=False,
+                slot=-1,
+                support=form.support if parity == "odd" or (degree or 0.0) > 0 else _ALWAYS,
             )
-        return [found]
-
-    return rule
-
-
-def _power(node: Node) -> float:
-    return float(node.options["y"])
+        )
+    return [found]
 
 
 def _convert(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    [forms] = operands
+    [forms, *_] = operands
     real = at.program.values[node.outputs[0]].real
     assert isinstance(forms, list)
     return [[replace(form, gate=False) if form.gate and real else form for form in forms]]
 
 
-def _sign(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    [forms] = operands
+def _same_place(at: _Pass, node: Node, operands: list[Operand]) -> Results:
+    [forms, *_] = operands
     assert isinstance(forms, list)
-    return [[replace(f, degree=(0.0,) * len(f.degree), linear=False, slot=-1) for f in forms]]
+    return [at.in_order(node.outputs[0], forms)]
 
 
 def _transpose(at: _Pass, node: Node, operands: list[Operand]) -> Results:
@@ -568,17 +586,6 @@ def _transpose(at: _Pass, node: Node, operands: list[Operand]) -> Results:
 
 def _broadcast(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     return [at.on_axes(node, lambda axis: int(node.options["broadcast_dimensions"][axis]))]
-
-
-def _reshape(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    [forms, *_] = operands
-    assert isinstance(forms, list)
-    return [at.in_order(node.outputs[0], forms)]
-
-
-def _squeeze(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    gone = node.options["dimensions"]
-    return [at.on_axes(node, lambda axis: axis - sum(d < axis for d in gone))]
 
 
 def _slice(at: _Pass, node: Node, operands: list[Operand]) -> Results:
@@ -638,48 +645,39 @@ def _pad(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     return [at.reached(node.outputs[0], found)]
 
 
-def _reduce(linear: bool) -> Rule:
-    def rule(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-        [forms, *_] = operands
-        assert isinstance(forms, list)
-        gone, found = node.options["axes"], {}
-        for w, form in zip(at.where(node.inputs[0]), forms, strict=True):
-            if w.selector in gone or form.gate:
-                raise Unknown
-            if w.axis in gone:
-                if not linear or w.member >= 0:
-                    raise Unknown
-                at.linear = False
-                at.leaving(node, node.inputs[0], w, form, form.degree, form.parity)
-                continue
-            if not linear:
-                at.demand_parity(form.parity)
-            shift = sum(d < w.axis for d in gone)
-            selector = w.selector - sum(d < w.selector for d in gone) if w.selector >= 0 else -1
-            form = form if linear else replace(form, linear=False)
-            found[replace(w, axis=w.axis - shift, selector=selector)] = replace(form, slot=-1)
-        return [at.reached(node.outputs[0], found)]
-
-    return rule
+def _reduce(at: _Pass, node: Node, operands: list[Operand]) -> Results:
+    """A sum or a maximum over axes; over the channels themselves a sum only."""
+    [forms, *_] = operands
+    assert isinstance(forms, list)
+    gone, found, adds = node.options["axes"], {}, node.primitive.kind is Kind.ADDS
+    left = lambda axis: axis - sum(d < axis for d in gone) if axis >= 0 else -1  # noqa: E731
+    for w, form in zip(at.where(node.inputs[0]), forms, strict=True):
+        if w.selector in gone or form.gate:
+            raise Unknown
+        if w.axis not in gone:
+            moved = replace(w, axis=left(w.axis), selector=left(w.selector))
+            found[moved] = _pooled(at, form, adds)
+        elif adds and w.member < 0:
+            at.linear = False
+            at.leaving(node, node.inputs[0], w, form, form.degree, form.parity)
+        else:
+            raise Unknown
+    return [at.reached(node.outputs[0], found)]
 
 
-def _window(linear: bool) -> Rule:
+def _window(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     """Pooling over other axes than the channels', which are rigid where it is over theirs."""
+    [forms, *_] = operands
+    assert isinstance(forms, list)
+    adds = node.primitive.kind is Kind.ADDS
+    return [at.in_order(node.outputs[0], [_pooled(at, form, adds) for form in forms])]
 
-    def rule(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-        [forms, *_] = operands
-        assert isinstance(forms, list)
-        for form in forms:
-            if not linear:
-                at.demand_parity(form.parity)
-        return [
-            at.in_order(
-                node.outputs[0],
-                [replace(form, linear=form.linear and linear, slot=-1) for form in forms],
-            )
-        ]
 
-    return rule
+def _pooled(at: _Pass, form: Form, adds: bool) -> Form:
+    """A sum or a maximum of one channel's numbers."""
+    if not adds:
+        at.demand_parity(form.parity)
+    return replace(form, linear=form.linear and adds, slot=-1)
 
 
 def _dot(at: _Pass, node: Node, operands: list[Operand]) -> Results:
@@ -763,8 +761,8 @@ def _bilinear(
                 if w.axis not in batch[k]:
                     if form.slot >= 0:
                         at.products.setdefault(form.slot, at.now)
-                    beside = at.operand(node.inputs[1 - k])
-                    found[moved] = form if beside in (_SAME, _ZERO) else form.times_data()
+                    varies = node.inputs[1 - k] in at.of_sample
+                    found[moved] = form.times_data() if varies else form
                 elif k == 0:
                     assert partner is not None
                     found[moved] = _product(form, partner)
@@ -809,49 +807,46 @@ def _gather(at: _Pass, node: Node, operands: list[Operand]) -> Results:
     return [[form.times_data() for form in forms] if index == _DATA else forms]
 
 
-def _same_place(at: _Pass, node: Node, operands: list[Operand]) -> Results:
-    [forms, *_] = operands
-    assert isinstance(forms, list)
-    return [at.in_order(node.outputs[0], forms)]
+def _rule(node: Node) -> Rule:
+    """The rule of an operation, by its row in the table of operations: what it does to axes, and its
+    kind.
+    """
+    row = node.primitive
+    if row.entrywise or row.axes is axis_rules.entrywise:
+        return _entrywise if row.degree is not None or row.parity else _ENTRYWISE[row.kind]
+    pools = row.kind in (Kind.ADDS, Kind.BENDS)
+    if row.axes in (axis_rules.reduce, axis_rules.window) and not pools:
+        raise Unknown
+    if row.axes not in _BY_AXES:
+        raise Unknown
+    return _BY_AXES[row.axes]
 
 
-_CURVED = (
-    "logistic", "exp", "exp2", "expm1", "log", "log1p", "erfc", "erf_inv", "lgamma", "digamma", "acos", "asin", "acosh",
-    "atanh", "floor", "ceil", "round",
-)  # fmt: skip
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(("add", "add_any", "sub"), _add),
-    **dict.fromkeys(("gt", "lt", "ge", "le", "eq", "ne", "max", "min", "clamp"), _bend),
-    **dict.fromkeys(("and", "or", "not", "xor"), _logic),
-    **dict.fromkeys(("mul", "div"), _multiply),
-    **dict.fromkeys(("copy", "copy_p", "neg", "cumsum", "rev", "stop_gradient"), _same_place),
-    **dict.fromkeys(
-        ("tanh", "erf", "sin", "tan", "atan", "asinh", "sinh"), _entrywise(None, "odd")
-    ),
-    **dict.fromkeys(("cos", "cosh"), _entrywise(None, "even")),
-    **dict.fromkeys(_CURVED, _entrywise(None, "neither")),
-    "abs": _entrywise(1.0, "even"),
-    "square": _entrywise(2.0, "even"),
-    "sqrt": _entrywise(0.5, "neither"),
-    "rsqrt": _entrywise(-0.5, "neither"),
-    "cbrt": _entrywise(1 / 3, "odd"),
-    "integer_pow": _entrywise(np.nan, "power"),
-    "sign": _sign,
-    "convert_element_type": _convert,
-    "select_n": _select,
-    "transpose": _transpose,
-    "broadcast_in_dim": _broadcast,
-    **dict.fromkeys(("reshape", "expand_dims"), _reshape),
-    "squeeze": _squeeze,
-    "slice": _slice,
-    "split": _split,
-    "concatenate": _concatenate,
-    "pad": _pad,
-    "reduce_sum": _reduce(True),
-    **dict.fromkeys(("reduce_max", "reduce_min"), _reduce(False)),
-    "reduce_window_sum": _window(True),
-    **dict.fromkeys(("reduce_window_max", "reduce_window_min"), _window(False)),
-    "dot_general": _dot,
-    "conv_general_dilated": _convolution,
-    "gather": _gather,
+_ENTRYWISE: dict[Kind, Rule] = {
+    Kind.MOVES: _convert,
+    Kind.SELECTS: _select,
+    Kind.ADDS: _add,
+    Kind.MULTIPLIES: _multiply,
+    Kind.DIVIDES: _multiply,
+    Kind.RAISES: _entrywise,
+    Kind.BENDS: _bend,
+    Kind.CURVES: _entrywise,
+    Kind.JUMPS: _entrywise,
+    Kind.COUNTS: _logic,
+}
+_BY_AXES: dict[Any, Rule] = {
+    axis_rules.transpose: _transpose,
+    axis_rules.broadcast: _broadcast,
+    axis_rules.reshape: _same_place,
+    axis_rules.expand: _same_place,
+    axis_rules.along_axis: _same_place,
+    axis_rules.reduce: _reduce,
+    axis_rules.window: _window,
+    axis_rules.slice_axes: _slice,
+    axis_rules.split: _split,
+    axis_rules.concatenate: _concatenate,
+    axis_rules.pad: _pad,
+    axis_rules.dot: _dot,
+    axis_rules.convolution: _convolution,
+    axis_rules.gather: _gather,
 }
