@@ -74,7 +74,7 @@ class Primitive:
     - `signs`: for sums of entries, the sign with which each operand enters.
     - `exponent`: for powers, how many entries are multiplied (negative for their reciprocal).
     - `degree`, `parity`: of a function of one number, f(tv) = t^degree f(v) for t > 0; "odd" or
-      "even".
+      "even". `monotone`: 1 where it grows with every operand, −1 where it falls.
     - `axes`: what becomes of the labels of axes; guessed from options and shapes where it is None.
     - `product`: the canonical form of a product with a parameter.
     - `carries`: a parameter stays one here: each entry passes at most once, derivative 1.
@@ -95,6 +95,7 @@ class Primitive:
     exponent: Callable[[Options, tuple[int, ...]], int] | None = None
     degree: float | None = None
     parity: str = ""
+    monotone: int = 0
     axes: AxisRule | None = None
     product: Product | None = None
     carries: bool = False
@@ -306,20 +307,23 @@ PRIMITIVES: dict[str, Primitive] = {
     **_compute("div", kind=Kind.DIVIDES, entrywise=True, numpy=_divide,
                arithmetic=lambda A, options, a, b: A.divide(a, b)),
     # Bends.
-    **_bend("max", numpy=_of(np.maximum), entrywise=True,
+    **_bend("max", numpy=_of(np.maximum), entrywise=True, monotone=1,
             bend=Bend(bends.maximum, commutes=True, clips=("below",))),
-    **_bend("min", numpy=_of(np.minimum), entrywise=True,
+    **_bend("min", numpy=_of(np.minimum), entrywise=True, monotone=1,
             bend=Bend(bends.minimum, commutes=True, clips=("above",))),
     **_bend("abs", numpy=_of(np.abs), entrywise=True, bend=Bend(bends.absolute), degree=1.0,
             parity="even"),
     **_bend("clamp", numpy=lambda options, low, a, high: np.clip(a, low, high), entrywise=True,
+            monotone=1,
             bend=Bend(bends.clamp, questions=2, clips=("below", "above"))),
-    **_bend("reduce_max", numpy=_over_axes(np.max), bend=bends.reduction(1),
+    **_bend("reduce_max", numpy=_over_axes(np.max), bend=bends.reduction(1), monotone=1,
             axes=axis_rules.reduce),
-    **_bend("reduce_min", numpy=_over_axes(np.min), bend=bends.reduction(-1),
+    **_bend("reduce_min", numpy=_over_axes(np.min), bend=bends.reduction(-1), monotone=1,
             axes=axis_rules.reduce),
-    **_rows("reduce_window_max", kind=Kind.BENDS, bend=bends.pooling(1), axes=axis_rules.window),
-    **_rows("reduce_window_min", kind=Kind.BENDS, bend=bends.pooling(-1), axes=axis_rules.window),
+    **_rows("reduce_window_max", kind=Kind.BENDS, bend=bends.pooling(1), axes=axis_rules.window,
+            monotone=1),
+    **_rows("reduce_window_min", kind=Kind.BENDS, bend=bends.pooling(-1), axes=axis_rules.window,
+            monotone=1),
     **_compare("gt", np.greater, decides=_greater,
                bend=Bend(lambda ask, options, a, b: ask.positive(a - b), of_equals=False)),
     **_compare("lt", np.less,
@@ -333,37 +337,37 @@ PRIMITIVES: dict[str, Primitive] = {
                Bend(lambda ask, options, a, b: ~bends.equal(ask, options, a, b), questions=2,
                     of_equals=False)),
     # Smooth functions.
-    **_curve("exp", _of(np.exp)),
-    **_curve("exp2", _of(np.exp2)),
-    **_curve("expm1", _of(np.expm1)),
-    **_curve("log", _of(np.log)),
-    **_curve("log1p", _of(np.log1p)),
-    **_curve("sqrt", _of(np.sqrt), degree=0.5),
-    **_curve("rsqrt", lambda options, a: 1 / np.sqrt(a), degree=-0.5),
-    **_curve("cbrt", _of(np.cbrt), degree=1 / 3, parity="odd"),
+    **_curve("exp", _of(np.exp), monotone=1),
+    **_curve("exp2", _of(np.exp2), monotone=1),
+    **_curve("expm1", _of(np.expm1), monotone=1),
+    **_curve("log", _of(np.log), monotone=1),
+    **_curve("log1p", _of(np.log1p), monotone=1),
+    **_curve("sqrt", _of(np.sqrt), monotone=1, degree=0.5),
+    **_curve("rsqrt", lambda options, a: 1 / np.sqrt(a), degree=-0.5, monotone=-1),
+    **_curve("cbrt", _of(np.cbrt), monotone=1, degree=1 / 3, parity="odd"),
     **_curve("pow", _of(np.power)),
     **_curve("sin", _of(np.sin), parity="odd"),
     **_curve("cos", _of(np.cos), parity="even"),
     **_curve("tan", _of(np.tan), parity="odd"),
-    **_curve("asin", _of(np.arcsin), parity="odd"),
-    **_curve("acos", _of(np.arccos)),
-    **_curve("atan", _of(np.arctan), parity="odd"),
+    **_curve("asin", _of(np.arcsin), monotone=1, parity="odd"),
+    **_curve("acos", _of(np.arccos), monotone=-1),
+    **_curve("atan", _of(np.arctan), monotone=1, parity="odd"),
     **_curve("atan2", _of(np.arctan2)),
-    **_curve("sinh", _of(np.sinh), parity="odd"),
+    **_curve("sinh", _of(np.sinh), monotone=1, parity="odd"),
     **_curve("cosh", _of(np.cosh), parity="even"),
-    **_curve("tanh", _of(np.tanh), parity="odd", fused_on_gpu=True),
-    **_curve("asinh", _of(np.arcsinh), parity="odd"),
-    **_curve("acosh", _of(np.arccosh)),
-    **_curve("atanh", _of(np.arctanh), parity="odd"),
-    **_curve("logistic", _special("expit")),
-    **_curve("erf", _special("erf"), parity="odd"),
-    **_curve("erfc", _special("erfc")),
+    **_curve("tanh", _of(np.tanh), monotone=1, parity="odd", fused_on_gpu=True),
+    **_curve("asinh", _of(np.arcsinh), monotone=1, parity="odd"),
+    **_curve("acosh", _of(np.arccosh), monotone=1),
+    **_curve("atanh", _of(np.arctanh), monotone=1, parity="odd"),
+    **_curve("logistic", _special("expit"), monotone=1),
+    **_curve("erf", _special("erf"), parity="odd", monotone=1),
+    **_curve("erfc", _special("erfc"), monotone=-1),
     **_curve("lgamma", _special("gammaln")),
     **_curve("digamma", _special("psi")),
     # Jumps.
-    **_jump("sign", _of(np.sign), degree=0.0, parity="odd"),
-    **_jump("floor", _of(np.floor)),
-    **_jump("ceil", _of(np.ceil)),
+    **_jump("sign", _of(np.sign), degree=0.0, parity="odd", monotone=1),
+    **_jump("floor", _of(np.floor), monotone=1),
+    **_jump("ceil", _of(np.ceil), monotone=1),
     **_jump("round", None),
     **_jump("rem", _remainder),
     **_jump("nextafter", None),
@@ -375,10 +379,10 @@ PRIMITIVES: dict[str, Primitive] = {
             axes=axis_rules.arguments),
     **_rows("argmin", kind=Kind.JUMPS, numpy=_over_axis(np.argmin), axes=axis_rules.arguments),
     # Integers and truth values.
-    **_count("and", numpy=_of(np.bitwise_and)),
-    **_count("or", numpy=_of(np.bitwise_or)),
+    **_count("and", numpy=_of(np.bitwise_and), monotone=1),
+    **_count("or", numpy=_of(np.bitwise_or), monotone=1),
     **_count("xor", numpy=_of(np.bitwise_xor)),
-    **_count("not", numpy=_of(np.bitwise_not)),
+    **_count("not", numpy=_of(np.bitwise_not), monotone=-1),
     **_count("shift_left", numpy=_of(np.left_shift)),
     **_count("shift_right_logical", "shift_right_arithmetic", numpy=_of(np.right_shift)),
     **_count("reduce_and", numpy=_over_axes(np.all), entrywise=False, axes=axis_rules.reduce),

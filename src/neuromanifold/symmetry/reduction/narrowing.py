@@ -37,6 +37,7 @@ from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, slots_by_atom
 from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, described_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, WithStatistics, opened
+from neuromanifold.symmetry.reduction.box import Box, read_box
 from neuromanifold.symmetry.reduction.folding import Folded, Folding, absorbed, fold_scales
 from neuromanifold.symmetry.reduction.readings import Data, Readings, read_channels
 from neuromanifold.symmetry.reduction.rewriting import Removal
@@ -53,6 +54,7 @@ UNREAD, SILENT, OFF, INACTIVE, CONSTANT, STILL, PARALLEL, FOLDED = (
     "without outgoing weights", "without incoming weights", "inactive", "inactive on the sample", "constant",
     "constant on the sample", "equal or proportional to another", "folded into the weights beside them",
 )  # fmt: skip
+NEARLY_STILL, NEARLY_PARALLEL = "nearly constant on the sample", "nearly a multiple of another"
 _WHY = {
     UNREAD: "nothing reads it",
     SILENT: "nothing writes it, and what is made of zero is zero",
@@ -66,12 +68,14 @@ _WHY = {
 @dataclass(frozen=True)
 class Limits:
     """What counts as equal: numbers that write channels to `rtol`, f to `tolerance` of its largest
-    value (0: to rounding); with `everywhere` only what holds at every input is done.
+    value (0: to rounding); with `everywhere` only what holds at every input is done, with a `box`
+    what holds there too.
     """
 
     rtol: float = 8 * _EPS
     tolerance: float = 0.0
     everywhere: bool = False
+    box: Box | None = None
 
     @property
     def rounding(self) -> float:
@@ -169,9 +173,15 @@ class Step:
     reason: str
     everywhere: str = ""
     on_sample: bool = False
+    on_box: bool = False
     into: int = -1
     factors: tuple[float, ...] = ()
     constants: tuple[np.ndarray, ...] = ()
+
+    @property
+    def here(self) -> bool:
+        """Whether it is claimed on the sample or on the box only."""
+        return self.on_sample or self.on_box
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +237,13 @@ class _Outputs:
         size = np.abs(before).max(axis=1, initial=np.finfo(np.float64).tiny)
         found = np.abs(after - before).max(axis=1, initial=0.0) / size
         return float(found.max(initial=0.0)) if np.isfinite(found).all() else np.inf
+
+    def deviation(self, arrays: Arrays) -> float:
+        """By how much f differs on the sample, relative to its largest value there."""
+        stop = self.samples[1]
+        before, after = self.before[1][:stop], self.at(1, arrays)[:stop]
+        found = np.abs(after - before).max(initial=0.0)
+        return float(found / (np.abs(before).max(initial=0.0) or 1.0))
 
 
 def _blocks(graph: Graph, n: int) -> Iterator[slice]:
@@ -300,7 +317,7 @@ class _Work:
         for number, exit in enumerate(self.axes[k].exits):
             own = [s for s in steps if len(s.constants) and s.constants[number].any()]
             if own:
-                taken = self._absorbed(
+                taken = self.taken_over(
                     arrays, exit, [(s.channel, s.constants[number]) for s in own]
                 )
                 if taken is None:
@@ -308,9 +325,12 @@ class _Work:
                 arrays = taken
         return arrays
 
-    def _absorbed(
+    def taken_over(
         self, arrays: Arrays, exit: Exit, constants: Sequence[tuple[int, np.ndarray]]
     ) -> Arrays | None:
+        """The leaves where the shift after an exit takes over constants of channels; None where
+        there is no such shift.
+        """
         place, shape = _places(exit), self.network.graph.program.values[exit.value].shape
         vector = [np.zeros(shape[exit.axis])]
         slices = place.slices(vector).copy()
@@ -331,7 +351,9 @@ class _Work:
         for s in steps:
             alive[s.axis][s.channel] = False
             name = self.axes[s.axis].channels.name
-            kind = Removal(name, 0, s.reason, everywhere=s.everywhere, on_sample=s.on_sample)
+            kind = Removal(
+                name, 0, s.reason, everywhere=s.everywhere, on_sample=s.on_sample, on_box=s.on_box
+            )
             counts[kind] = counts.get(kind, 0) + 1
         removed = [replace(kind, count=count) for kind, count in counts.items()]
         return replace(
@@ -411,7 +433,16 @@ def narrowed(
         neutral=frozenset(levels) if fold else frozenset(),
     )
     whole = lambda: (tuple(a[b] for a in data) for b in _blocks(graph, len(data[0])))  # noqa: E731
-    work = _exhausted(work, batches or whole, wide)
+    wanted = tuple(dict.fromkeys((e.value, e.axis) for axis in described.axes for e in axis.exits))
+    beyond = (tuple(a[b] for a in wide) for b in _blocks(graph, len(wide[0])))
+    read_wide = read_channels(graph, work.arrays, beyond, wanted)
+    if limits.box is None:
+        read = read_channels(graph, work.arrays, (batches or whole)(), wanted)
+    else:
+        read = read_box(graph, work.arrays, limits.box, wanted)
+    work = _exhausted(work, read, read_wide)
+    if limits.tolerance > 0:
+        work = _approximated(work, read)
     return _finished(work, x, described.left_out)
 
 
@@ -421,20 +452,15 @@ def products(graph: Graph) -> int:
     return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
 
 
-def _exhausted(work: _Work, batches: Callable[[], Iterable[Data]], wide: Data) -> _Work:
+def _exhausted(work: _Work, read: Readings, wide: Readings) -> _Work:
     """The steps in rounds, until a round finds nothing: what a channel is on the data stays the same
     while others go.
     """
-    wanted = tuple(dict.fromkeys((e.value, e.axis) for axis in work.axes for e in axis.exits))
-    graph = work.network.graph
-    beyond = (tuple(a[b] for a in wide) for b in _blocks(graph, len(wide[0])))
-    read = read_channels(graph, work.arrays, batches(), wanted)
-    read_wide = read_channels(graph, work.arrays, beyond, wanted)
     while True:
         before = work
-        proposed = [s for k in range(len(work.axes)) for s in _proposed(work, k, read, read_wide)]
-        work = work.confirmed([s for s in proposed if not s.on_sample], on_sample=False)
-        work = work.confirmed([s for s in proposed if s.on_sample], on_sample=True)
+        proposed = [s for k in range(len(work.axes)) for s in _proposed(work, k, read, wide)]
+        work = work.confirmed([s for s in proposed if not s.here], on_sample=False)
+        work = work.confirmed([s for s in proposed if s.here], on_sample=True)
         for k in range(len(work.axes)):
             work = _compressed(work, k)
         if work is before:
@@ -449,7 +475,8 @@ def _proposed(work: _Work, k: int, read: Readings, wide: Readings) -> list[Step]
     found = {s.channel: s for s in _still(work, k, read)}
     rest = work.alive[k].copy()
     rest[list(found)] = False
-    for rule in (_parallel, _alike):
+    tested = not work.limits.everywhere and work.limits.box is None
+    for rule in (_parallel, _alike) if tested else (_parallel,):
         for s in rule(work, k, rest, read, wide):
             found[s.channel] = s
             rest[s.channel] = False
@@ -494,8 +521,16 @@ def _still(work: _Work, k: int, read: Readings) -> Iterator[Step]:
             reason = (OFF if written[i] else SILENT) if nothing.all() else CONSTANT
         else:
             reason = INACTIVE if nothing.all() else STILL
-        why = _WHY.get(reason, "")
-        yield Step(k, int(i), reason, why, on_sample=not proved[i], constants=constants)
+        on_box = not proved[i] and work.limits.box is not None
+        yield Step(
+            k,
+            int(i),
+            reason.replace("sample", "box") if on_box else reason,
+            _WHY.get(reason, ""),
+            on_sample=not proved[i] and not on_box,
+            on_box=on_box,
+            constants=constants,
+        )
 
 
 def _parallel(
@@ -609,6 +644,72 @@ def _ratio(base: np.ndarray, row: np.ndarray, rtol: float) -> float:
         return np.nan
     ratio = float(row[pivot] / base[pivot])
     return ratio if np.abs(row - ratio * base).max() <= rtol * np.abs(row).max() else np.nan
+
+
+def _approximated(work: _Work, read: Readings) -> _Work:
+    """As many channels gone as f allows within the tolerance: those that are nearly constant, or
+    nearly a multiple of another, by how much they are expected to move what reads them; how many is
+    found by halving.
+    """
+    steps = [s for k in range(len(work.axes)) for s in _near(work, k, read)]
+    ordered = [s for _, s in sorted(steps, key=lambda pair: pair[0])]
+    best, low, high = work, 0, len(ordered)
+    while low < high:
+        middle = (low + high + 1) // 2
+        chosen = _consistent(ordered[:middle])
+        found = work.applied(chosen)
+        if found and work.outputs.deviation(found[0]) <= work.limits.tolerance:
+            best, low = work.taking(chosen, *found), middle
+        else:
+            high = middle - 1
+    return best
+
+
+def _near(work: _Work, k: int, read: Readings) -> Iterator[tuple[float, Step]]:
+    """The channels of an axis, each with what it would cost to do without it."""
+    axis, alive = work.axes[k], work.alive[k]
+    if not _mergeable(axis) or axis.mixed or alive.sum() < 2:
+        return
+    n = axis.channels.size
+    still, multiple = np.zeros(n), np.zeros((n, n))
+    means, factors = [], np.zeros((len(axis.exits), n, n))
+    for number, exit in enumerate(axis.exits):
+        view, reading = _places(exit), read[exit.value, exit.axis]
+        mean, square = view.slices([reading.mean]), view.slices([reading.square])
+        if work.taken_over(work.arrays, exit, [(0, np.ones_like(mean[0]))]) is None:
+            mean = np.zeros_like(mean)  # no shift takes a constant over: it goes as zero
+        reader = axis.channels.slots[exit.reader].slices(work.arrays)
+        weight = (reader**2).sum(axis=1)
+        means.append(mean)
+        still += weight * (square - mean**2).clip(0).sum(axis=1)
+        P = np.concatenate([view.slices([p]) for p in reading.projections], axis=1)
+        gram, own = P @ P.T, (P**2).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factors[number] = np.where(own > 0, gram / own, 0.0)
+            missed = 1 - np.where(own > 0, gram**2 / np.outer(own, own), 0.0)
+        multiple += weight[:, None] * square.sum(axis=1)[:, None] * missed.clip(0)
+    multiple[:, ~alive] = np.inf
+    np.fill_diagonal(multiple, np.inf)
+    for i in np.flatnonzero(alive):
+        j = int(multiple[i].argmin())
+        near = np.array([factors[e, i, j] for e in range(len(axis.exits))])
+        if multiple[i, j] < still[i] and _agree(axis, near, 1e-3):
+            yield (
+                float(multiple[i, j]),
+                Step(k, int(i), NEARLY_PARALLEL, on_sample=True, into=j, factors=tuple(near)),
+            )
+        else:
+            constants = tuple(mean[i] for mean in means)
+            yield (
+                float(still[i]),
+                Step(k, int(i), NEARLY_STILL, on_sample=True, constants=constants),
+            )
+
+
+def _consistent(steps: Sequence[Step]) -> list[Step]:
+    """Those steps whose channel is not taken over by one that goes too."""
+    gone = {(s.axis, s.channel) for s in steps}
+    return [s for s in steps if s.into < 0 or (s.axis, s.into) not in gone]
 
 
 def _compressed(work: _Work, k: int) -> _Work:

@@ -15,7 +15,7 @@ from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.numerics.precision import arithmetic
 
-_PROJECTIONS = 4
+_PROJECTIONS = 8
 Wanted = tuple[tuple[int, int], ...]
 """Values of a program, each with the axis whose places are asked for."""
 Data = tuple[np.ndarray, ...]
