@@ -425,6 +425,14 @@ def cut(given: Meeting) -> list[Axes]:
     return [tuple(found)]
 
 
+def cut_sorted(given: Meeting) -> list[Axes]:
+    """`lax.top_k`: the axis is rigid, before and after."""
+    at = given.options.get("axis", len(given.axes[0]) - 1)
+    given.atoms.freeze(given.axes[0][at])
+    kept = (*given.axes[0][:at], given.rigid(at), *given.axes[0][at + 1 :])
+    return [kept] * len(given.results)
+
+
 def update(given: Meeting) -> list[Axes]:
     """Axes of which a part is replaced are rigid, the others those of the update."""
     for axis, new, n, m in zip(*given.axes[:2], *given.shapes[:2], strict=True):

@@ -36,7 +36,8 @@ class Units:
 
     A maximum over `candidates` has places among them; `inside` marks those that do not lie in the
     padding of a pooling. `channels` is the axis along which the parameters before them differ,
-    where it is one: channels, in whatever layout, or features.
+    where it is one: channels, in whatever layout, or features. `exact` says whether they can be
+    proved: nothing smooth comes before them. `orders`: they compare entries that are sorted.
     """
 
     name: str
@@ -45,11 +46,18 @@ class Units:
     candidates: int | None = None
     inside: np.ndarray | None = field(default=None, repr=False)
     channels: int | None = None
+    exact: bool = True
+    orders: bool = False
 
     @property
     def size(self) -> int:
         """How many there are."""
         return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def switches(self) -> bool:
+        """Whether each of them is on or off: they are no places of a maximum, and order nothing."""
+        return self.candidates is None and not self.orders
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,6 +182,8 @@ class Graph(Shown):
                         shape,
                         *self._candidates(node),
                         self._channels(node, shape),
+                        all(self.degrees[i].exact for i in node.inputs),
+                        node.primitive.bend is not None and node.primitive.bend.orders,
                     )
                 )
                 at += 1

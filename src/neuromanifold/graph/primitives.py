@@ -145,6 +145,18 @@ def _scatter_add(
     return out
 
 
+def _sorted(options: Options, *arrays: np.ndarray) -> list[np.ndarray]:
+    axis, keys = options["dimension"], arrays[: options["num_keys"]]
+    order = np.lexsort(keys[::-1], axis=axis)
+    return [np.take_along_axis(a, order, axis) for a in arrays]
+
+
+def _largest(options: Options, a: np.ndarray) -> list[np.ndarray]:
+    axis = options.get("axis", a.ndim - 1)
+    order = np.argsort(-a, axis=axis, kind="stable").take(np.arange(options["k"]), axis)
+    return [np.take_along_axis(a, order, axis), order]
+
+
 def _running(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """A running sum or the like along an axis, from either end."""
 
@@ -304,6 +316,9 @@ PRIMITIVES: dict[str, Primitive] = {
     **_compute("reduce_prod", kind=Kind.RAISES, arithmetic=rules.reduce_prod,
                numpy=_over_axes(np.prod), axes=axis_rules.reduce,
                exponent=lambda o, shape: int(np.prod([shape[d] for d in o["axes"]], dtype=int))),
+    **_compute("cumprod", kind=Kind.RAISES, arithmetic=rules.cumulative_product,
+               numpy=_running(np.cumprod), axes=axis_rules.along_axis,
+               exponent=lambda options, shape: shape[options["axis"]]),
     **_compute("div", kind=Kind.DIVIDES, entrywise=True, numpy=_divide,
                arithmetic=lambda A, options, a, b: A.divide(a, b)),
     # Bends.
@@ -320,10 +335,23 @@ PRIMITIVES: dict[str, Primitive] = {
             axes=axis_rules.reduce),
     **_bend("reduce_min", numpy=_over_axes(np.min), bend=bends.reduction(-1), monotone=1,
             axes=axis_rules.reduce),
+    **_bend("cummax", numpy=_running(np.maximum.accumulate), bend=bends.running(1), monotone=1,
+            axes=axis_rules.along_axis),
+    **_bend("cummin", numpy=_running(np.minimum.accumulate), bend=bends.running(-1), monotone=1,
+            axes=axis_rules.along_axis),
     **_rows("reduce_window_max", kind=Kind.BENDS, bend=bends.pooling(1), axes=axis_rules.window,
             monotone=1),
     **_rows("reduce_window_min", kind=Kind.BENDS, bend=bends.pooling(-1), axes=axis_rules.window,
             monotone=1),
+    **_bend("argmax", numpy=_over_axis(np.argmax), bend=bends.argument(1), decides=_argmax,
+            axes=axis_rules.arguments),
+    **_bend("argmin", numpy=_over_axis(np.argmin), bend=bends.argument(-1),
+            axes=axis_rules.arguments),
+    **_bend("sort", numpy=_sorted, axes=axis_rules.along_axis, several=True,
+            bend=Bend(bends.sort_entries, applies=lambda options: options["num_keys"] == 1,
+                      held=bends.pairs("dimension"), orders=True)),
+    **_bend("top_k", numpy=_largest, axes=axis_rules.cut_sorted, several=True,
+            bend=Bend(bends.largest_entries, held=bends.pairs("axis"), orders=True)),
     **_compare("gt", np.greater, decides=_greater,
                bend=Bend(lambda ask, options, a, b: ask.positive(a - b), of_equals=False)),
     **_compare("lt", np.less,
@@ -362,8 +390,10 @@ PRIMITIVES: dict[str, Primitive] = {
     **_curve("logistic", _special("expit"), monotone=1),
     **_curve("erf", _special("erf"), parity="odd", monotone=1),
     **_curve("erfc", _special("erfc"), monotone=-1),
+    **_curve("erf_inv", _special("erfinv"), parity="odd", monotone=1),
     **_curve("lgamma", _special("gammaln")),
     **_curve("digamma", _special("psi")),
+    **_rows("cumlogsumexp", kind=Kind.CURVES, axes=axis_rules.along_axis, rounds=True),
     # Jumps.
     **_jump("sign", _of(np.sign), degree=0.0, parity="odd", monotone=1),
     **_jump("floor", _of(np.floor), monotone=1),
@@ -372,12 +402,7 @@ PRIMITIVES: dict[str, Primitive] = {
     **_jump("rem", _remainder),
     **_jump("nextafter", None),
     **_jump("is_finite", _of(np.isfinite)),
-    **_jump("sort", None, entrywise=False, axes=axis_rules.along_axis),
-    **_jump("top_k", None, entrywise=False, axes=axis_rules.rigid),
     **_jump("approx_top_k", None, entrywise=False, axes=axis_rules.rigid),
-    **_rows("argmax", kind=Kind.JUMPS, numpy=_over_axis(np.argmax), decides=_argmax,
-            axes=axis_rules.arguments),
-    **_rows("argmin", kind=Kind.JUMPS, numpy=_over_axis(np.argmin), axes=axis_rules.arguments),
     # Integers and truth values.
     **_count("and", numpy=_of(np.bitwise_and), monotone=1),
     **_count("or", numpy=_of(np.bitwise_or), monotone=1),

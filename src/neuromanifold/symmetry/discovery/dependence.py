@@ -817,6 +817,8 @@ def _rule(node: Node) -> Rule:
     pools = row.kind in (Kind.ADDS, Kind.BENDS)
     if row.axes in (axis_rules.reduce, axis_rules.window) and not pools:
         raise Unknown
+    if row.axes is axis_rules.along_axis and row.kind not in (Kind.ADDS, Kind.MOVES):
+        raise Unknown  # sorting, and running maxima and products, are not linear
     if row.axes not in _BY_AXES:
         raise Unknown
     return _BY_AXES[row.axes]

@@ -114,7 +114,9 @@ def _carried(graph: Graph, node: Node, facts: list[Bounds]) -> list[Bounds]:
         values = _evaluated(node, [fact.low for fact in facts])
         return [Bounds(a, a) for a in values]
     row = node.primitive
-    if row.kind is Kind.MULTIPLIES:
+    if any(fact.low.dtype.kind in "iu" and not np.array_equal(*fact) for fact in facts):
+        return _unbounded(graph, node)  # it may choose other entries
+    if row.kind is Kind.MULTIPLIES and len(facts) == 2:
         return [_product(node, *facts)]
     if row.kind is Kind.ADDS and row.entrywise:
         return [_signed(node, facts, row.signs)]
@@ -130,8 +132,12 @@ def _carried(graph: Graph, node: Node, facts: list[Bounds]) -> list[Bounds]:
         low, high = (_evaluated(node, [fact[k] for fact in facts]) for k in (0, 1))
         low, high = (high, low) if row.monotone < 0 else (low, high)
         return [_ordered(a, b) for a, b in zip(low, high, strict=True)]
-    shapes = [graph.program.values[o] for o in node.outputs]
-    return [Bounds(np.full(v.shape, -np.inf), np.full(v.shape, np.inf)) for v in shapes]
+    return _unbounded(graph, node)
+
+
+def _unbounded(graph: Graph, node: Node) -> list[Bounds]:
+    values = [graph.program.values[o] for o in node.outputs]
+    return [Bounds(np.full(v.shape, -np.inf), np.full(v.shape, np.inf)) for v in values]
 
 
 def _evaluated(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
