@@ -48,6 +48,7 @@ _FEWEST = 8
 _WORK = 2e10  # products that evaluating f once may take for its wide inputs
 _LOST = 1e4  # roundings that a sum over a layer may add up to, in units of float64's
 _ALIKE = 1e-9  # relative difference of random projections of channels that are worth a trial
+_PARTS = 64  # parts of the channels that go together or not at all, within a tolerance
 _EPS = float(np.finfo(np.float64).eps)
 
 UNREAD, SILENT, OFF, INACTIVE, CONSTANT, STILL, PARALLEL, FOLDED = (
@@ -648,21 +649,23 @@ def _ratio(base: np.ndarray, row: np.ndarray, rtol: float) -> float:
 
 def _approximated(work: _Work, read: Readings) -> _Work:
     """As many channels gone as f allows within the tolerance: those that are nearly constant, or
-    nearly a multiple of another, by how much they are expected to move what reads them; how many is
-    found by halving.
+    nearly a multiple of another, in the order of how much they are expected to move what reads
+    them; where too many go at once, each half is tried.
     """
     steps = [s for k in range(len(work.axes)) for s in _near(work, k, read)]
     ordered = [s for _, s in sorted(steps, key=lambda pair: pair[0])]
-    best, low, high = work, 0, len(ordered)
-    while low < high:
-        middle = (low + high + 1) // 2
-        chosen = _consistent(ordered[:middle])
-        found = work.applied(chosen)
-        if found and work.outputs.deviation(found[0]) <= work.limits.tolerance:
-            best, low = work.taking(chosen, *found), middle
-        else:
-            high = middle - 1
-    return best
+    return _accepted(work, ordered, max(1, len(ordered) // _PARTS))
+
+
+def _accepted(work: _Work, steps: Sequence[Step], least: int) -> _Work:
+    chosen = _consistent(work, steps)
+    found = work.applied(chosen) if chosen else None
+    if found and work.outputs.deviation(found[0]) <= work.limits.tolerance:
+        return work.taking(chosen, *found)
+    if len(steps) <= least:
+        return work
+    half = len(steps) // 2
+    return _accepted(_accepted(work, steps[:half], least), steps[half:], least)
 
 
 def _near(work: _Work, k: int, read: Readings) -> Iterator[tuple[float, Step]]:
@@ -706,10 +709,14 @@ def _near(work: _Work, k: int, read: Readings) -> Iterator[tuple[float, Step]]:
             )
 
 
-def _consistent(steps: Sequence[Step]) -> list[Step]:
-    """Those steps whose channel is not taken over by one that goes too."""
+def _consistent(work: _Work, steps: Sequence[Step]) -> list[Step]:
+    """Those steps whose channel is taken over by one that is there and does not go too."""
     gone = {(s.axis, s.channel) for s in steps}
-    return [s for s in steps if s.into < 0 or (s.axis, s.into) not in gone]
+    return [
+        s
+        for s in steps
+        if s.into < 0 or (work.alive[s.axis][s.into] and (s.axis, s.into) not in gone)
+    ]
 
 
 def _compressed(work: _Work, k: int) -> _Work:
@@ -798,7 +805,7 @@ def _finished(work: _Work, x: Any, left_out: tuple[str, ...]) -> Found:
         after = _outputs(whole, tree, x, network.graph)
         try:
             own = _outputs(model, tree, x, network.graph)
-        except (TypeError, ValueError):
+        except Exception:  # a foreign network may raise anything at other shapes
             own = None
         if (
             own is None
