@@ -34,7 +34,7 @@ ALLOWED = {
     "src/neuromanifold/graph/rewriting.py": {"jax.extend.core"},
     "src/neuromanifold/graph/tracing.py": {"jax.extend.core"},
 }
-LAZY = ["flint", "plotly", "matplotlib", "sklearn", "dask", "torch", "zarr", "xarray", "pandas"]
+LAZY = ["flint", "matplotlib", "sklearn", "dask", "torch", "zarr", "xarray", "pandas"]
 PAPERS = "neuromanifold_papers"
 SKIPS = {"skip", "skipif", "importorskip", "xfail"}
 

@@ -65,8 +65,6 @@ _ADAPTERS = (
 
 def _refuse_foreign(f: Any) -> None:
     """Modules of other libraries are no functions of parameters; each has its adapter."""
-    from neuromanifold.models.adapters.packages import loaded  # the adapters bring Equinox along
-
     for package, name, call in _ADAPTERS:
         if (found := loaded(package)) is not None and isinstance(f, getattr(found, name)):
             raise TypeError(
