@@ -24,6 +24,7 @@ from neuromanifold.numerics.validation import (
     leading_axis,
     sample_arrays,
 )
+from neuromanifold.runtime.packages import loaded
 
 Model = Callable[[Any, Any], Any]
 _SAFETY, _ROUNDED_INSIDE = 1000.0, 16.0
