@@ -13,7 +13,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from neuromanifold.graph import programs
-from neuromanifold.graph.arithmetic import Floats
+from neuromanifold.graph.arithmetic import Floats, NoExactAnswer
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.selection import Selection, by_leaf, select
 from neuromanifold.graph.walk import walk
@@ -301,6 +301,6 @@ def spread(graph: Graph, leaves: Sequence[np.ndarray], data: Sequence[np.ndarray
         with np.errstate(all="ignore"):
             gates = walk(programs.decisions(graph, n), A, inputs) if graph.units else []
             walk(programs.values(graph, n), A, [*inputs, *gates])
-    except (AttributeError, TypeError):
+    except NoExactAnswer:
         return float("nan")
     return A.bits

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.pooling import pooled
+from neuromanifold.graph.bends import pooled
 from neuromanifold.models.adapters.torch.operations.base import Refusal, Table, repeated, table
 from neuromanifold.models.adapters.torch.operations.reduction import extreme
 
@@ -61,7 +61,7 @@ def max_pool(
         "window_dilation": lead + repeated(dilation, space),
     }
     if jnp.issubdtype(x.dtype, jnp.floating):
-        return pooled("reduce_window_max", window, x)
+        return pooled(1, window, x)
     return jax.lax.reduce_window(x, np.array(np.iinfo(x.dtype).min, x.dtype), jax.lax.max, **window)
 
 
