@@ -93,19 +93,24 @@ class Bend:
     """How an operation bends: `choose(ask, options, *values)` puts its questions to an oracle and
     makes the result of the answers. At a tie the second operand wins.
 
-    It asks `questions` about each of its scalars. `candidates(options, shape)` are how many
-    candidates each of its maxima has, and which of them lie inside the array (None for all).
-    `of_equals` is what a comparison gives for a value and itself. `commutes` says whether operands
-    may be exchanged, `clips` on which sides a signal is held back. `pools` is 1 for the largest
-    entry of windows, −1 for the smallest.
+    It asks `questions` about each of its scalars, where its options are such that it `applies`.
+    `candidates(options, shape)` are how many candidates each of its maxima has, and which of them
+    lie inside the array (None for all); `held(options, shape)` counts the entries that are compared
+    at once, where they are more than it gives. `of_equals` is what a comparison gives for a value
+    and itself. `commutes` says whether operands may be exchanged, `clips` on which sides a signal
+    is held back. `orders` says whether entries are sorted. `pools` is 1 for the largest entry of
+    windows, −1 for the smallest.
     """
 
     choose: Callable[..., Any]
     questions: int = 1
+    applies: Callable[[Options], bool] = lambda options: True
     candidates: Callable[[Options, Sequence[int]], tuple[int, np.ndarray | None]] | None = None
+    held: Callable[[Options, Sequence[int]], int] | None = None
     of_equals: bool | None = None
     commutes: bool = False
     clips: tuple[str, ...] = ()
+    orders: bool = False
     pools: int = 0
 
 
@@ -139,15 +144,29 @@ def reduction(sign: int) -> Bend:
     """The largest entry over some axes, the smallest with sign −1."""
 
     def choose(ask: Oracle, options: Options, a: Any) -> Any:
-        axes = options["axes"]
-        kept = [d for d in range(a.ndim) if d not in axes]
-        last = jnp.transpose(a, [*kept, *axes]).reshape(*(a.shape[d] for d in kept), -1)
+        last = _axes_last(a, options["axes"])
         return picked(ask.largest(sign * last if sign < 0 else last), last)
 
-    def candidates(options: Options, shape: Sequence[int]) -> tuple[int, None]:
-        return int(np.prod([shape[d] for d in options["axes"]])), None
+    return Bend(choose, candidates=_over_axes)
 
-    return Bend(choose, candidates=candidates)
+
+def argument(sign: int) -> Bend:
+    """The place of the largest entry on an axis, of the smallest with sign −1."""
+
+    def choose(ask: Oracle, options: Options, a: Any) -> Any:
+        last = _axes_last(a, options["axes"])
+        return ask.largest(sign * last if sign < 0 else last).astype(options["index_dtype"])
+
+    return Bend(choose, candidates=_over_axes)
+
+
+def _axes_last(a: Any, axes: Sequence[int]) -> Any:
+    kept = [d for d in range(a.ndim) if d not in axes]
+    return jnp.transpose(a, [*kept, *axes]).reshape(*(a.shape[d] for d in kept), -1)
+
+
+def _over_axes(options: Options, shape: Sequence[int]) -> tuple[int, None]:
+    return int(np.prod([shape[d] for d in options["axes"]])), None
 
 
 def pooling(sign: int) -> Bend:
@@ -162,6 +181,75 @@ def pooling(sign: int) -> Bend:
         return inside.shape[-1], None if inside.all() else inside
 
     return Bend(choose, candidates=candidates, pools=sign)
+
+
+def running(sign: int) -> Bend:
+    """The largest entry so far along an axis, the smallest with sign −1. The candidates that come
+    later hold the first entry again.
+    """
+
+    def choose(ask: Oracle, options: Options, a: Any) -> Any:
+        last = jnp.moveaxis(a, options["axis"], -1)
+        last = last[..., ::-1] if options["reverse"] else last
+        inside = np.tri(last.shape[-1], dtype=bool)
+        entries = jnp.where(inside, last[..., None, :], last[..., None, :1])
+        found = picked(ask.largest(sign * entries if sign < 0 else entries), entries)
+        return jnp.moveaxis(found[..., ::-1] if options["reverse"] else found, -1, options["axis"])
+
+    def candidates(options: Options, shape: Sequence[int]) -> tuple[int, np.ndarray]:
+        n, axis = shape[options["axis"]], options["axis"]
+        return n, np.broadcast_to(np.tri(n, dtype=bool), (*shape[:axis], *shape[axis + 1 :], n, n))
+
+    return Bend(choose, candidates=candidates, held=pairs("axis"))
+
+
+def sort_entries(ask: Oracle, options: Options, *operands: Any) -> list[Any]:
+    """`lax.sort`: all operands in the order of the first, smallest first; of equal ones the first.
+
+    Entry i comes after entry j > i where it is larger: with these comparisons of pairs given, the
+    sorted entries are a permutation of them.
+    """
+    axis = options["dimension"]
+    moved = [jnp.moveaxis(a, axis, -1) for a in operands]
+    place = _places(ask, moved[0])
+    return [jnp.moveaxis(_put(place, a), -1, axis) for a in moved]
+
+
+def largest_entries(ask: Oracle, options: Options, a: Any) -> list[Any]:
+    """`lax.top_k`: the k largest entries along an axis and where they are."""
+    axis, k = options.get("axis", a.ndim - 1), options["k"]
+    moved = jnp.moveaxis(a, axis, -1)
+    place = _places(ask, -moved)
+    index = jnp.broadcast_to(jnp.arange(moved.shape[-1], dtype=np.int32), moved.shape)
+    return [jnp.moveaxis(_put(place, v)[..., :k], -1, axis) for v in (moved, index)]
+
+
+def _places(ask: Oracle, a: Any) -> Any:
+    """The place that each entry has on the last axis, once sorted."""
+    n = a.shape[-1]
+    first, second = np.triu_indices(n, 1)
+    later = ask.positive(a[..., first] - a[..., second])
+    pair = np.zeros((n, n), int)
+    pair[first, second] = pair[second, first] = np.arange(len(first))
+    compared, earlier = later[..., pair], np.tri(n, k=-1, dtype=bool)
+    after = jnp.where(earlier, ~compared, compared) & ~np.eye(n, dtype=bool)
+    return after.sum(axis=-1, dtype=np.int32)
+
+
+def _put(place: Any, a: Any) -> Any:
+    """The entries at their places: a choice and a sum of zeros."""
+    chosen = place[..., None, :] == jnp.arange(a.shape[-1])[:, None]
+    return jnp.where(chosen, a[..., None, :], jnp.zeros((), a.dtype)).sum(axis=-1, dtype=a.dtype)
+
+
+def pairs(axis: str) -> Callable[[Options, Sequence[int]], int]:
+    """How many entries sorting along an axis compares, by the name of the option that has it."""
+
+    def held(options: Options, shape: Sequence[int]) -> int:
+        n = shape[options.get(axis, len(shape) - 1)]
+        return int(np.prod(shape)) * 2 * n
+
+    return held
 
 
 def windowed(options: Options, a: Any) -> Any:

@@ -41,9 +41,8 @@ def forward(
         if kept is not None:
             for i in kept[at]:
                 facts.pop(i, None)
-    if wanted is not None:
-        return {i: read(i) for i in wanted}
-    return facts
+    found = {i: read(i) for i in (program.outputs if wanted is None else wanted)}
+    return facts if wanted is None else found
 
 
 def backward(

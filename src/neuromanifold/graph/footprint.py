@@ -85,5 +85,8 @@ def _windows(program: Program, node: Node) -> int:
     if node.primitive.product is not None:
         shapes = [program.values[i].shape for i in node.inputs]
         return node.primitive.product.copies(node.options, shapes, out)
+    bend = node.primitive.bend
+    if bend is not None and bend.held is not None:
+        return bend.held(node.options, program.values[node.inputs[0]].shape)
     window = node.options.get("window_dimensions")
     return math.prod(out) if window is None else 2 * math.prod(out) * math.prod(window)

@@ -36,7 +36,8 @@ class Units:
 
     A maximum over `candidates` has places among them; `inside` marks those that do not lie in the
     padding of a pooling. `channels` is the axis along which the parameters before them differ,
-    where it is one: channels, in whatever layout, or features.
+    where it is one: channels, in whatever layout, or features. `exact` says whether they can be
+    proved: nothing smooth comes before them. `orders`: they compare entries that are sorted.
     """
 
     name: str
@@ -45,11 +46,18 @@ class Units:
     candidates: int | None = None
     inside: np.ndarray | None = field(default=None, repr=False)
     channels: int | None = None
+    exact: bool = True
+    orders: bool = False
 
     @property
     def size(self) -> int:
         """How many there are."""
         return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def switches(self) -> bool:
+        """Whether each of them is on or off: they are no places of a maximum, and order nothing."""
+        return self.candidates is None and not self.orders
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,6 +182,8 @@ class Graph(Shown):
                         shape,
                         *self._candidates(node),
                         self._channels(node, shape),
+                        all(self.degrees[i].exact for i in node.inputs),
+                        node.primitive.bend is not None and node.primitive.bend.orders,
                     )
                 )
                 at += 1
@@ -221,7 +231,8 @@ class Graph(Shown):
         return 0 if same else bend.questions
 
     @cached_property
-    def _labels(self) -> Labels:
+    def labels(self) -> Labels:
+        """Which axes of its values are one axis."""
         return axis_labels(self.program)
 
     @cached_property
@@ -245,8 +256,8 @@ class Graph(Shown):
             return None
         writers = self._writers[alike[0]]
         parameters = [i for k, i in enumerate(self.program.inputs) if writers >> k & 1]
-        written = {a for i in parameters for axis in self._labels.values[i] for a in axis}
-        own = [at for at, axis in enumerate(self._labels.values[alike[0]]) if written & set(axis)]
+        written = {a for i in parameters for axis in self.labels.values[i] for a in axis}
+        own = [at for at, axis in enumerate(self.labels.values[alike[0]]) if written & set(axis)]
         return own[0] if len(own) == 1 else None
 
     @property

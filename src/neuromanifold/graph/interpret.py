@@ -63,4 +63,5 @@ def _results(program: Program, node: Node, values: list[Any], ask: Oracle | None
         return [jnp.full(values[0].shape, bend.of_equals)]
     if bend.commutes and node.inputs[0] in program.constants:
         values = values[::-1]  # at a tie the constant wins: relu is off at zero
-    return [bend.choose(ask, node.options, *values)]
+    found = bend.choose(ask, node.options, *values)
+    return found if node.primitive.several else [found]

@@ -44,6 +44,7 @@ class Degree:
 
 _DISCRETE = Degree(lowest=_CURVED)
 _LINEAR = {Kind.MOVES, Kind.SELECTS, Kind.ADDS}
+_SMOOTH = {Kind.CURVES, Kind.CALLS}
 
 
 def degrees(program: Program, parameters: int) -> dict[int, Degree]:
@@ -85,8 +86,8 @@ def _carry(program: Program, node: Node, given: Sequence[Degree]) -> list[Degree
     gate = replace(
         _DISCRETE,
         bends=joint.bends or of_reals,
-        smooth=joint.smooth or (of_reals and kind is Kind.CURVES),
-        jumps=joint.jumps or (of_reals and kind in (Kind.MOVES, Kind.JUMPS)),
+        smooth=joint.smooth or (of_reals and kind in _SMOOTH),
+        jumps=joint.jumps or (of_reals and kind not in _SMOOTH and not program.bends(node)),
     )
     return [found if program.values[o].real else gate for o in node.outputs]
 
@@ -95,7 +96,7 @@ def _of_reals(program: Program, node: Node, given: Sequence[Degree], joint: Degr
     kind = node.primitive.kind
     if kind in _LINEAR:
         return joint
-    if kind is Kind.BENDS:
+    if program.bends(node):
         return replace(joint, bends=True)
     if kind is Kind.MULTIPLIES:
         return replace(
@@ -115,7 +116,9 @@ def _of_reals(program: Program, node: Node, given: Sequence[Degree], joint: Degr
         )
     if kind is Kind.DIVIDES:
         return given[0] if given[1].constant else replace(_curved(joint), divides=True)
-    return replace(_curved(joint), jumps=True) if kind is Kind.JUMPS else _smooth(joint)
+    if kind in _SMOOTH:
+        return replace(_curved(joint), smooth=True)
+    return replace(_curved(joint), jumps=True)
 
 
 def _sum(degrees: Iterable[int]) -> int:
@@ -126,7 +129,3 @@ def _curved(a: Degree) -> Degree:
     return replace(
         a, data=_CURVED if a.data else 0, parameters=_CURVED if a.parameters else 0, lowest=0
     )
-
-
-def _smooth(a: Degree) -> Degree:
-    return replace(_curved(a), smooth=True)

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold.graph import bends, index_maps, rules
+from neuromanifold.graph import axis_rules, bends, index_maps, rules
 from neuromanifold.graph.arithmetic import Arithmetic
+from neuromanifold.graph.axis_rules import AxisRule
 from neuromanifold.graph.bends import Bend
 from neuromanifold.graph.index_maps import Options
 from neuromanifold.graph.products import Convolution, Dot, Lookup, Product
@@ -72,6 +73,7 @@ class Primitive:
     - `decides`: how a walk answers such a question: the gate, and what was found out about it.
     - `signs`: for sums of entries, the sign with which each operand enters.
     - `exponent`: for powers, how many entries are multiplied (negative for their reciprocal).
+    - `axes`: what becomes of the labels of axes; guessed from options and shapes where it is None.
     - `product`: the canonical form of a product with a parameter.
     - `carries`: a parameter stays one here: each entry passes at most once, derivative 1.
     - `entrywise`: entry i of the result depends on the entries i of the operands.
@@ -89,6 +91,7 @@ class Primitive:
     decides: Callable[..., tuple[Any, Any]] | None = None
     signs: tuple[int, ...] = ()
     exponent: Callable[[Options, tuple[int, ...]], int] | None = None
+    axes: AxisRule | None = None
     product: Product | None = None
     carries: bool = False
     entrywise: bool = False
@@ -137,6 +140,18 @@ def _scatter_add(
     return out
 
 
+def _sorted(options: Options, *arrays: np.ndarray) -> list[np.ndarray]:
+    axis, keys = options["dimension"], arrays[: options["num_keys"]]
+    order = np.lexsort(keys[::-1], axis=axis)
+    return [np.take_along_axis(a, order, axis) for a in arrays]
+
+
+def _largest(options: Options, a: np.ndarray) -> list[np.ndarray]:
+    axis = options.get("axis", a.ndim - 1)
+    order = np.argsort(-a, axis=axis, kind="stable").take(np.arange(options["k"]), axis)
+    return [np.take_along_axis(a, order, axis), order]
+
+
 def _running(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """A running sum or the like along an axis, from either end."""
 
@@ -174,6 +189,8 @@ def _special(name: str) -> Callable[..., Any]:
 
 
 def _rows(*names: str, kind: Kind, **columns: Any) -> dict[str, Primitive]:
+    if columns.get("entrywise"):
+        columns = {"axes": axis_rules.entrywise, **columns}
     return {name: Primitive(name, kind, **columns) for name in names}
 
 
@@ -204,12 +221,12 @@ def _curve(name: str, numpy: Callable[..., Any], **columns: Any) -> dict[str, Pr
     )
 
 
-def _jump(name: str, numpy: Callable[..., Any] | None, entrywise: bool = True) -> Any:
-    return _rows(name, kind=Kind.JUMPS, numpy=numpy, entrywise=entrywise)
+def _jump(name: str, numpy: Callable[..., Any] | None, **columns: Any) -> Any:
+    return _rows(name, kind=Kind.JUMPS, numpy=numpy, **{"entrywise": True, **columns})
 
 
-def _count(*names: str, numpy: Callable[..., Any], entrywise: bool = True) -> Any:
-    return _rows(*names, kind=Kind.COUNTS, numpy=numpy, entrywise=entrywise)
+def _count(*names: str, numpy: Callable[..., Any], **columns: Any) -> Any:
+    return _rows(*names, kind=Kind.COUNTS, numpy=numpy, **{"entrywise": True, **columns})
 
 
 def _call(*names: str, control: Control) -> dict[str, Primitive]:
@@ -222,36 +239,42 @@ def _unchanged(options: Options, a: np.ndarray, *_: Any) -> np.ndarray:
 
 PRIMITIVES: dict[str, Primitive] = {
     # Index maps.
-    **_move("reshape", map=index_maps.reshape, carries=True, layer=Layer.RESHAPE),
+    **_move("reshape", map=index_maps.reshape, axes=axis_rules.reshape, carries=True,
+            layer=Layer.RESHAPE),
     **_move("squeeze", map=lambda options, a: np.squeeze(a, tuple(options["dimensions"])),
-            carries=True, layer=Layer.RESHAPE),
+            axes=axis_rules.expand, carries=True, layer=Layer.RESHAPE),
     **_move("expand_dims", map=lambda options, a: np.expand_dims(a, tuple(options["dimensions"])),
-            carries=True, layer=Layer.RESHAPE),
-    **_move("broadcast_in_dim", map=index_maps.broadcast, carries=True, layer=Layer.RESHAPE),
+            axes=axis_rules.expand, carries=True, layer=Layer.RESHAPE),
+    **_move("broadcast_in_dim", map=index_maps.broadcast, axes=axis_rules.broadcast, carries=True,
+            layer=Layer.RESHAPE),
     **_move("transpose", map=lambda options, a: np.transpose(a, options["permutation"]),
-            carries=True, layer=Layer.TRANSPOSE),
-    **_move("rev", map=lambda options, a: np.flip(a, options["dimensions"]), carries=True),
-    **_move("slice", map=index_maps.slice_entries, carries=True),
-    **_move("split", map=index_maps.split, several=True, carries=True,
+            axes=axis_rules.transpose, carries=True, layer=Layer.TRANSPOSE),
+    **_move("rev", map=lambda options, a: np.flip(a, options["dimensions"]),
+            axes=axis_rules.along_axis, carries=True),
+    **_move("slice", map=index_maps.slice_entries, axes=axis_rules.slice_axes, carries=True),
+    **_move("split", map=index_maps.split, axes=axis_rules.split, several=True, carries=True,
             arithmetic=rules.moved_apart(index_maps.split, lambda o, shape: len(o["sizes"]))),
     **_move("unstack", map=index_maps.unstack, several=True, carries=True,
             arithmetic=rules.moved_apart(index_maps.unstack, lambda o, shape: shape[o["axis"]])),
     **_move("pad", map=lambda o, a, fill: index_maps.padded(a, fill, o["padding_config"]),
-            layer=Layer.MARGIN),
-    **_move("concatenate", map=lambda o, *parts: np.concatenate(parts, o["dimension"])),
-    **_move("stack", map=lambda options, *parts: np.stack(parts, options["axis"])),
-    **_move("tile", map=lambda options, a: np.tile(a, options["reps"])),
-    **_move("dynamic_slice", map=index_maps.dynamic_slice),
-    **_move("dynamic_update_slice", map=index_maps.dynamic_update),
-    **_move("gather", map=index_maps.gather, product=Lookup()),
-    **_move("scatter", map=index_maps.scatter),
+            axes=axis_rules.pad, layer=Layer.MARGIN),
+    **_move("concatenate", map=lambda o, *parts: np.concatenate(parts, o["dimension"]),
+            axes=axis_rules.concatenate),
+    **_move("stack", map=lambda options, *parts: np.stack(parts, options["axis"]),
+            axes=axis_rules.rigid),
+    **_move("tile", map=lambda options, a: np.tile(a, options["reps"]), axes=axis_rules.rigid),
+    **_move("dynamic_slice", map=index_maps.dynamic_slice, axes=axis_rules.cut),
+    **_move("dynamic_update_slice", map=index_maps.dynamic_update, axes=axis_rules.update),
+    **_move("gather", map=index_maps.gather, axes=axis_rules.gather, product=Lookup()),
+    **_move("scatter", map=index_maps.scatter, axes=axis_rules.rigid),
     **_move("copy", map=_unchanged, carries=True, entrywise=True, layer=Layer.COPY),
     **_move("copy_p", map=_unchanged, carries=True, entrywise=True),
     **_move("convert_element_type", map=_unchanged, arithmetic=rules.convert, carries=True,
             entrywise=True, layer=Layer.COPY),
     **_move("stop_gradient", "device_put", "sharding_constraint", "reduce_precision", "name",
-            map=_unchanged),
+            map=_unchanged, axes=axis_rules.entrywise),
     **_move("optimization_barrier", map=lambda options, *arrays: arrays, several=True,
+            axes=axis_rules.each,
             arithmetic=lambda A, options, *values: values),
     **_rows("select_n", kind=Kind.SELECTS, arithmetic=rules.moved(index_maps.select),
             numpy=index_maps.select, entrywise=True),
@@ -264,19 +287,20 @@ PRIMITIVES: dict[str, Primitive] = {
                numpy=_of(np.negative),
                arithmetic=lambda A, options, a: A.negate(a)),
     **_compute("reduce_sum", kind=Kind.ADDS, arithmetic=rules.reduce_sum, numpy=_over_axes(np.sum),
-               layer=Layer.POSITION_SUM),
+               axes=axis_rules.reduce, layer=Layer.POSITION_SUM),
     **_compute("cumsum", kind=Kind.ADDS, arithmetic=rules.cumulative_sum,
-               numpy=_running(np.cumsum)),
+               numpy=_running(np.cumsum), axes=axis_rules.along_axis),
     **_compute("reduce_window_sum", kind=Kind.ADDS, arithmetic=rules.window_sum,
-               layer=Layer.WINDOW_SUM),
-    **_compute("scatter-add", kind=Kind.ADDS, arithmetic=rules.scatter_add, numpy=_scatter_add),
+               axes=axis_rules.window, layer=Layer.WINDOW_SUM),
+    **_compute("scatter-add", kind=Kind.ADDS, arithmetic=rules.scatter_add, numpy=_scatter_add,
+               axes=axis_rules.rigid),
     # Products and quotients.
     **_compute("mul", kind=Kind.MULTIPLIES, entrywise=True, numpy=_of(np.multiply),
                arithmetic=lambda A, options, a, b: A.multiply(a, b)),
     **_compute("dot_general", kind=Kind.MULTIPLIES, arithmetic=rules.dot_general, product=Dot(),
-               layer=Layer.PRODUCT),
+               axes=axis_rules.dot, layer=Layer.PRODUCT),
     **_compute("conv_general_dilated", kind=Kind.MULTIPLIES, arithmetic=rules.convolution,
-               product=Convolution(), layer=Layer.CONVOLUTION),
+               product=Convolution(), axes=axis_rules.convolution, layer=Layer.CONVOLUTION),
     **_compute("square", kind=Kind.RAISES, entrywise=True, numpy=_of(np.square),
                exponent=lambda options, shape: 2,
                arithmetic=lambda A, options, a: A.multiply(a, a)),
@@ -285,8 +309,11 @@ PRIMITIVES: dict[str, Primitive] = {
                numpy=lambda options, a: a ** options["y"],
                arithmetic=lambda A, options, a: A.power(a, options["y"])),
     **_compute("reduce_prod", kind=Kind.RAISES, arithmetic=rules.reduce_prod,
-               numpy=_over_axes(np.prod),
+               numpy=_over_axes(np.prod), axes=axis_rules.reduce,
                exponent=lambda o, shape: int(np.prod([shape[d] for d in o["axes"]], dtype=int))),
+    **_compute("cumprod", kind=Kind.RAISES, arithmetic=rules.cumulative_product,
+               numpy=_running(np.cumprod), axes=axis_rules.along_axis,
+               exponent=lambda options, shape: shape[options["axis"]]),
     **_compute("div", kind=Kind.DIVIDES, entrywise=True, numpy=_divide,
                arithmetic=lambda A, options, a, b: A.divide(a, b)),
     # Bends.
@@ -297,10 +324,25 @@ PRIMITIVES: dict[str, Primitive] = {
     **_bend("abs", numpy=_of(np.abs), entrywise=True, bend=Bend(bends.absolute)),
     **_bend("clamp", numpy=lambda options, low, a, high: np.clip(a, low, high), entrywise=True,
             bend=Bend(bends.clamp, questions=2, clips=("below", "above"))),
-    **_bend("reduce_max", numpy=_over_axes(np.max), bend=bends.reduction(1)),
-    **_bend("reduce_min", numpy=_over_axes(np.min), bend=bends.reduction(-1)),
-    **_rows("reduce_window_max", kind=Kind.BENDS, bend=bends.pooling(1)),
-    **_rows("reduce_window_min", kind=Kind.BENDS, bend=bends.pooling(-1)),
+    **_bend("reduce_max", numpy=_over_axes(np.max), bend=bends.reduction(1),
+            axes=axis_rules.reduce),
+    **_bend("reduce_min", numpy=_over_axes(np.min), bend=bends.reduction(-1),
+            axes=axis_rules.reduce),
+    **_bend("cummax", numpy=_running(np.maximum.accumulate), bend=bends.running(1),
+            axes=axis_rules.along_axis),
+    **_bend("cummin", numpy=_running(np.minimum.accumulate), bend=bends.running(-1),
+            axes=axis_rules.along_axis),
+    **_rows("reduce_window_max", kind=Kind.BENDS, bend=bends.pooling(1), axes=axis_rules.window),
+    **_rows("reduce_window_min", kind=Kind.BENDS, bend=bends.pooling(-1), axes=axis_rules.window),
+    **_bend("argmax", numpy=_over_axis(np.argmax), bend=bends.argument(1), decides=_argmax,
+            axes=axis_rules.arguments),
+    **_bend("argmin", numpy=_over_axis(np.argmin), bend=bends.argument(-1),
+            axes=axis_rules.arguments),
+    **_bend("sort", numpy=_sorted, axes=axis_rules.along_axis, several=True,
+            bend=Bend(bends.sort_entries, applies=lambda options: options["num_keys"] == 1,
+                      held=bends.pairs("dimension"), orders=True)),
+    **_bend("top_k", numpy=_largest, axes=axis_rules.cut_sorted, several=True,
+            bend=Bend(bends.largest_entries, held=bends.pairs("axis"), orders=True)),
     **_compare("gt", np.greater, decides=_greater,
                bend=Bend(lambda ask, options, a, b: ask.positive(a - b), of_equals=False)),
     **_compare("lt", np.less,
@@ -339,8 +381,10 @@ PRIMITIVES: dict[str, Primitive] = {
     **_curve("logistic", _special("expit")),
     **_curve("erf", _special("erf")),
     **_curve("erfc", _special("erfc")),
+    **_curve("erf_inv", _special("erfinv")),
     **_curve("lgamma", _special("gammaln")),
     **_curve("digamma", _special("psi")),
+    **_rows("cumlogsumexp", kind=Kind.CURVES, axes=axis_rules.along_axis, rounds=True),
     # Jumps.
     **_jump("sign", _of(np.sign)),
     **_jump("floor", _of(np.floor)),
@@ -349,11 +393,7 @@ PRIMITIVES: dict[str, Primitive] = {
     **_jump("rem", _remainder),
     **_jump("nextafter", None),
     **_jump("is_finite", _of(np.isfinite)),
-    **_jump("sort", None, False),
-    **_jump("top_k", None, False),
-    **_jump("approx_top_k", None, False),
-    **_rows("argmax", kind=Kind.JUMPS, numpy=_over_axis(np.argmax), decides=_argmax),
-    **_rows("argmin", kind=Kind.JUMPS, numpy=_over_axis(np.argmin)),
+    **_jump("approx_top_k", None, entrywise=False, axes=axis_rules.rigid),
     # Integers and truth values.
     **_count("and", numpy=_of(np.bitwise_and)),
     **_count("or", numpy=_of(np.bitwise_or)),
@@ -361,8 +401,8 @@ PRIMITIVES: dict[str, Primitive] = {
     **_count("not", numpy=_of(np.bitwise_not)),
     **_count("shift_left", numpy=_of(np.left_shift)),
     **_count("shift_right_logical", "shift_right_arithmetic", numpy=_of(np.right_shift)),
-    **_count("reduce_and", numpy=_over_axes(np.all), entrywise=False),
-    **_count("reduce_or", numpy=_over_axes(np.any), entrywise=False),
+    **_count("reduce_and", numpy=_over_axes(np.all), entrywise=False, axes=axis_rules.reduce),
+    **_count("reduce_or", numpy=_over_axes(np.any), entrywise=False, axes=axis_rules.reduce),
     **_count("iota", numpy=_iota, entrywise=False),
     # Programs in programs.
     **_call("jit", "pjit", "closed_call", "core_call", "call", "remat", "remat2", "checkpoint",

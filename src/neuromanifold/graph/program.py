@@ -114,8 +114,7 @@ class Program:
 
     def bends(self, node: Node) -> bool:
         """Whether the node makes a decision about real numbers."""
-        return (
-            node.primitive.bend is not None
-            and bool(node.inputs)
-            and self.values[node.inputs[0]].real
-        )
+        bend = node.primitive.bend
+        if bend is None or not node.inputs:
+            return False
+        return self.values[node.inputs[0]].real and bend.applies(node.options)

@@ -86,6 +86,17 @@ def cumulative_sum(A: Arithmetic, options: Options, a: Any) -> Any:
     return A.rearrange(lambda v: np.moveaxis(v.reshape(moved), 0, axis), A.dot(ones, front))
 
 
+def cumulative_product(A: Arithmetic, options: Options, a: Any) -> Any:
+    """Π_{j ≤ i} a_j along an axis, one factor after another."""
+    axis, n = options["axis"], A.shape(a)[options["axis"]]
+    products: list[Any] = []
+    for i in range(n)[:: -1 if options["reverse"] else 1]:
+        factor = A.rearrange(lambda v, i=i: v.take(i, axis), a)
+        products.append(A.multiply(products[-1], factor) if products else factor)
+    ordered = products[::-1] if options["reverse"] else products
+    return A.rearrange(lambda *parts: np.stack(parts, axis), *ordered)
+
+
 def reduce_prod(A: Arithmetic, options: Options, a: Any) -> Any:
     """The product over axes."""
     axes, shape = tuple(options["axes"]), A.shape(a)

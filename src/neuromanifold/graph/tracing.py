@@ -262,9 +262,9 @@ def fold(node: Node, arrays: Sequence[np.ndarray], values: Sequence[Value]) -> F
     """The node computed now. Real numbers in float64; integers exactly."""
     primitive, options = node.primitive, node.options
     discrete = all(a.dtype.kind in "iub" for a in arrays)
-    if primitive.numpy is not None and discrete and not (arrays and values[0].real):
+    if primitive.numpy is not None and not (arrays and values[0].real):
         found = primitive.numpy(options, *arrays)
-    elif (discrete and not values[0].real) or primitive.kind is Kind.CURVES:
+    elif not values[0].real or primitive.kind is Kind.CURVES:
         found = _by_jax(node, arrays)
     elif primitive.arithmetic is not None:
         lifted = (_FLOATS.lift(a) if a.dtype.kind not in "iub" else a for a in arrays)
