@@ -91,9 +91,17 @@ ELEMENTWISE: Cases = [
     *same("pow.Tensor_Tensor", lambda: case(positive(4), real(4))),
     *same("pow.Scalar", lambda: case(2.5, real(4))),
     *same(
-        "maximum.default minimum.default max.other min.other atan2.default",
+        "maximum.default minimum.default max.other min.other fmax.default fmin.default "
+        "atan2.default arctan2.default hypot.default copysign.Tensor",
         lambda: case(real(4, 3), real(3)),
     ),
+    *same("copysign.Scalar", lambda: case(real(4), -1.0)),
+    *same(
+        "xlogy.Tensor special_xlogy.default special_xlog1py.default",
+        lambda: case(real(4, 3), positive(3)),
+    ),
+    *same("xlogy.Scalar_Other special_xlog1py.other_scalar", lambda: case(real(4), 1.7)),
+    *same("xlogy.Scalar_Self special_xlog1py.self_scalar", lambda: case(1.7, positive(4))),
     *same(
         "logical_and.default logical_or.default logical_xor.default",
         lambda: case(flags(5), flags(5)),
@@ -114,12 +122,17 @@ ELEMENTWISE: Cases = [
         "addcmul.default addcdiv.default", lambda: case(real(4), real(4), positive(4), value=0.7)
     ),
     *unary(
-        "abs neg sign sgn exp exp2 expm1 square sin cos tan atan arctan sinh cosh tanh asinh erf "
+        "abs absolute neg sign sgn exp exp2 expm1 square sin cos tan atan arctan sinh cosh tanh asinh erf "
         "special_erf erfc"
     ),
     *unary("special_erfc floor ceil trunc round isnan isinf isfinite nan_to_num"),
     *unary("log log1p log2 log10 sqrt rsqrt reciprocal", draw=positive),
-    *unary("asin arcsin acos arccos atanh", draw=unit),
+    *unary("asin arcsin acos arccos atanh erfinv special_erfinv", draw=unit),
+    *unary("special_ndtri", draw=lambda *s: 0.3 * positive(*s)),
+    *unary("lgamma digamma special_digamma special_psi", draw=positive),
+    *same("polygamma.default special_polygamma.default", lambda: case(2, positive(4))),
+    *unary("i0 special_i0 special_i0e special_i1 special_i1e sinc special_sinc angle"),
+    *unary("special_log_ndtr"),
     *unary("acosh", draw=lambda *s: 1 + positive(*s)),
     *same("round.decimals", lambda: case(real(4), decimals=2)),
     *same(
@@ -201,6 +214,7 @@ SHAPE: Cases = [
         lambda: case(real(4, 5), [None, whole(5, 2, 2)]),
     ),
     *same("index_select.default", lambda: case(real(4, 5), 1, whole(5, 7))),
+    *same("index_copy.default", lambda: case(real(4, 3), 0, torch.tensor([2, 0]), real(2, 3))),
     *same("gather.default", lambda: case(real(4, 5), 1, whole(5, 3, 2))),
     *same("flip.default", lambda: case(real(2, 3), [0, -1])),
     *same("roll.default", lambda: case(real(4, 5), [2, -1], [0, 1]), lambda: case(real(4, 5), [3])),
@@ -261,12 +275,12 @@ REDUCTION: Cases = [
     *same("any.dims all.dims", lambda: case(flags(3, 4), [0, 1])),
     *same("logsumexp.default", lambda: case(real(3, 4), [1])),
     *same(
-        "var.correction std.correction var_mean.correction",
+        "var.correction std.correction var_mean.correction std_mean.correction",
         lambda: case(real(3, 4), [1], correction=0),
         lambda: case(real(3, 4), None, keepdim=True),
     ),
     *same(
-        "var.dim std.dim",
+        "var.dim std.dim var_mean.dim std_mean.dim",
         lambda: case(real(3, 4), [1], False),
         lambda: case(real(3, 4), [0], True, True),
     ),
@@ -279,7 +293,23 @@ REDUCTION: Cases = [
         "linalg_vector_norm.default",
         lambda: case(real(3, 4)),
         lambda: case(real(3, 4), 3.0, [1], True),
+        *(
+            lambda order=order: case(real(3, 4), order, [1])
+            for order in (0, 0.5, 1, 1.5, float("inf"), -float("inf"))
+        ),
+        lambda: case(real(2, 3, 4), 2, [1, 2]),
     ),
+    *same("norm.ScalarOpt_dim_dtype", lambda: case(real(3, 4), 2, [1], False, dtype=torch.float64)),
+    *same("norm.Scalar", lambda: case(real(3, 4), 3)),
+    *same("dist.default", lambda: case(real(3, 4), real(3, 4))),
+    *same(
+        "_cdist_forward.default",
+        lambda: case(real(2, 3, 4), real(2, 5, 4), 2.0, None),
+        lambda: case(real(3, 4), real(5, 4), 1.0, None),
+    ),
+    *same("cdist.default", lambda: case(real(2, 3, 4), real(2, 5, 4))),
+    *same("nansum.default", lambda: case(real(3, 4), [1])),
+    *same("sort.stable", lambda: case(real(3, 4), stable=True)),
     *same("sort.default", lambda: case(real(3, 4)), lambda: case(real(3, 4), 0, True)),
     *same("topk.default", lambda: case(real(3, 6), 2), lambda: case(real(3, 6), 4, 1, False)),
     *same(

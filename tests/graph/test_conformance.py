@@ -7,12 +7,11 @@ import pytest
 
 from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.balls import Balls
-from neuromanifold.graph.bends import BENDS
 from neuromanifold.graph.bounded import Bounded
 from neuromanifold.graph.heights import Heights
 from neuromanifold.graph.numbers import Rationals
+from neuromanifold.graph.primitives import PRIMITIVES
 from neuromanifold.graph.residues import Residues
-from neuromanifold.graph.rules import RULES
 from neuromanifold.graph.support import Support
 
 PAGE = Path(__file__).parents[2] / "docs" / "graph.md"
@@ -34,7 +33,8 @@ def _table() -> tuple[list[str], dict[str, list[str]]]:
 
 def test_every_operation_stands_in_the_table_once():
     _, rows = _table()
-    assert set(rows) == set(RULES) | set(BENDS)
+    known = {name for name, row in PRIMITIVES.items() if row.arithmetic or row.bend}
+    assert set(rows) == known
 
 
 @pytest.mark.parametrize("name", ARITHMETICS)
@@ -42,7 +42,7 @@ def test_who_decides_is_said_truly(name: str):
     names, rows = _table()
     column = names.index(name)
     decides = ARITHMETICS[name].sign is not Arithmetic.sign and name != "heights"
-    for operation in BENDS:
-        assert rows[operation][column] == ("decides" if decides else "gates given")
-    for operation in set(RULES) - set(BENDS):
-        assert rows[operation][column] == "values"
+    for operation, cells in rows.items():
+        bends = PRIMITIVES[operation].bend is not None
+        expected = ("decides" if decides else "gates given") if bends else "values"
+        assert cells[column] == expected

@@ -135,3 +135,60 @@ def test_what_is_not_in_the_table_is_named(make: Any, draw: Any, text: str):
         match=f"`module` uses .*{text}.*not in the table; write that step with others, or wrap",
     ):
         nm.from_torch(make().double().eval(), example=draw(2))
+
+
+class Bent(nn.Module):
+    """A convolutional network whose biases are zero: on a black margin bends are met exactly."""
+
+    def __init__(self, bend: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(n, 3, 3, padding=1) for n in (1, 3))
+        self.last, self.bend = nn.Linear(3 * 25, 2), bend
+        for layer in (self.first, self.second):
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.bend(self.second(self.bend(self.first(x)))).flatten(1))
+
+
+BENDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "abs": torch.abs,
+    "clamp": lambda z: z.clamp(min=0),
+    "clamp on both sides": lambda z: z.clamp(-0.25, 0.25),
+    "maximum": lambda z: torch.maximum(z, torch.zeros_like(z)),
+    "leaky_relu": F.leaky_relu,
+    "max_pool": lambda z: F.max_pool2d(z, 3, 1, padding=1),
+}
+
+
+@pytest.mark.parametrize("bend", BENDS)
+def test_a_kernel_where_bends_are_met_exactly_is_pytorchs(bend: str):
+    """Nine of ten pixels are black, so most pre-activations are zero; JAX's own |z| would have
+    slope one there.
+    """
+    torch.manual_seed(0)
+    module, x = Bent(BENDS[bend]).double(), torch.zeros(4, 1, 5, 5).double()
+    x[:, :, :2, :2] = torch.randn(4, 1, 2, 2)
+    f, params = nm.from_torch(module, example=x)
+    weights, rows = list(module.parameters()), module(x).ravel()
+    slopes = [torch.autograd.grad(y, weights, retain_graph=True) for y in rows]
+    J = torch.stack([torch.cat([g.ravel() for g in row]) for row in slopes]).numpy()
+    K = nm.ntk(f, params, x.numpy())
+    np.testing.assert_allclose(K, J @ J.T, rtol=0, atol=1e-12 * np.abs(J @ J.T).max())
+
+
+def test_an_exact_rank_names_the_bends_that_are_met():
+    """At a bend float64 takes PyTorch's derivative (half of each side for a maximum) and the exact
+    rank one side; what is exact says where.
+    """
+    torch.manual_seed(0)
+    x = torch.zeros(4, 1, 5, 5).double()
+    x[:, :, :2, :2] = torch.randn(4, 1, 2, 2)
+    ranks = {}
+    for bend in ("maximum", "leaky_relu"):
+        f, params = nm.from_torch(Bent(BENDS[bend]).double(), example=x)
+        ranks[bend] = nm.functional_dimension(f, params, x.numpy(), exact=True)
+        assert ranks[bend].certificate.kinks
+        assert "bends met exactly" in str(ranks[bend])
+    moved = nm.functional_dimension(f, params, torch.randn(4, 1, 5, 5).numpy(), exact=True)
+    assert not moved.certificate.kinks

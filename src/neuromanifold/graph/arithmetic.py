@@ -92,9 +92,9 @@ class Arithmetic(abc.ABC):
         """
         raise NoExactAnswer(f"{self.name} have no order")
 
-    def smooth(self, operation: str, options: Any, *values: Any) -> Any:
-        """A transcendental or algebraic function of the values."""
-        raise NoExactAnswer(f"{self.name} know no {operation}")
+    def smooth(self, primitive: Any, options: Any, *values: Any) -> Any:
+        """A transcendental or algebraic function of the values, by its row of the table."""
+        raise NoExactAnswer(f"{self.name} know no {primitive.name}")
 
 
 class Floats(Arithmetic):
@@ -140,14 +140,7 @@ class Floats(Arithmetic):
     def largest(self, a: Array) -> tuple[Array, Array]:
         return np.argmax(a, axis=-1), a == a.max(axis=-1, keepdims=True)
 
-    def smooth(self, operation: str, options: Any, *values: Array) -> Array:
-        import scipy.special
-
-        name = _SCIPY.get(operation, operation)
-        return (
-            getattr(np, name)(*values) if name in dir(np) else getattr(scipy.special, name)(*values)
-        )
-
-
-_SCIPY = {"logistic": "expit", "erf_inv": "erfinv", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2",
-          "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "lgamma": "gammaln", "digamma": "psi", "pow": "power"}  # fmt: skip
+    def smooth(self, primitive: Any, options: Any, *values: Array) -> Array:
+        if primitive.numpy is None:
+            return super().smooth(primitive, options, *values)
+        return primitive.numpy(options, *values)

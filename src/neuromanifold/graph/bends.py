@@ -1,20 +1,22 @@
 """Where a program bends: maxima, absolute values, comparisons, pooling. Each bend asks an oracle
 one of two questions.
 
-`positive(q)`: is this quantity positive?   `largest(c, inside)`: which candidate on the last axis
-is the largest? The answers are *gates*. With its gates given, a bend is an index map, and the
-program a polynomial on its region.
+`positive(q)`: is this quantity positive?   `largest(c)`: which candidate on the last axis is the
+largest? The answers are *gates*. With its gates given, a bend is an index map, and the program a
+polynomial on its region.
 """
 
 import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.structural import padded, windows
+from neuromanifold.graph.index_maps import Options, padded, windows
 
 _SLICES = 64
 """Up to this many places of a window are sliced one by one."""
@@ -86,42 +88,171 @@ def picked(place: Any, candidates: Any) -> Any:
     return jnp.where(chosen, candidates, jnp.zeros_like(candidates)).sum(axis=-1)
 
 
-def _maximum(ask: Oracle, options: Any, a: Any, b: Any) -> Any:
+@dataclass(frozen=True)
+class Bend:
+    """How an operation bends: `choose(ask, options, *values)` puts its questions to an oracle and
+    makes the result of the answers. At a tie the second operand wins.
+
+    It asks `questions` about each of its scalars, where its options are such that it `applies`.
+    `candidates(options, shape)` are how many candidates each of its maxima has, and which of them
+    lie inside the array (None for all); `held(options, shape)` counts the entries that are compared
+    at once, where they are more than it gives. `of_equals` is what a comparison gives for a value
+    and itself. `commutes` says whether operands may be exchanged, `clips` on which sides a signal
+    is held back. `orders` says whether entries are sorted. `pools` is 1 for the largest entry of
+    windows, −1 for the smallest.
+    """
+
+    choose: Callable[..., Any]
+    questions: int = 1
+    applies: Callable[[Options], bool] = lambda options: True
+    candidates: Callable[[Options, Sequence[int]], tuple[int, np.ndarray | None]] | None = None
+    held: Callable[[Options, Sequence[int]], int] | None = None
+    of_equals: bool | None = None
+    commutes: bool = False
+    clips: tuple[str, ...] = ()
+    orders: bool = False
+    pools: int = 0
+
+
+def maximum(ask: Oracle, options: Options, a: Any, b: Any) -> Any:
+    """max(a, b)."""
     return jnp.where(ask.positive(a - b), a, b)
 
 
-def _minimum(ask: Oracle, options: Any, a: Any, b: Any) -> Any:
+def minimum(ask: Oracle, options: Options, a: Any, b: Any) -> Any:
+    """min(a, b)."""
     return jnp.where(ask.positive(b - a), a, b)
 
 
-def _absolute(ask: Oracle, options: Any, a: Any) -> Any:
+def absolute(ask: Oracle, options: Options, a: Any) -> Any:
+    """|a|."""
     return jnp.where(ask.positive(a), a, -a)
 
 
-def _clamp(ask: Oracle, options: Any, low: Any, a: Any, high: Any) -> Any:
+def clamp(ask: Oracle, options: Options, low: Any, a: Any, high: Any) -> Any:
+    """min(max(a, low), high)."""
     low, high = jnp.broadcast_to(low, a.shape), jnp.broadcast_to(high, a.shape)
-    return _minimum(ask, options, _maximum(ask, options, a, low), high)
+    return minimum(ask, options, maximum(ask, options, a, low), high)
 
 
-def _reduction(sign: int) -> Callable[..., Any]:
-    def rule(ask: Oracle, options: Mapping[str, Any], a: Any) -> Any:
-        axes = options["axes"]
-        kept = [d for d in range(a.ndim) if d not in axes]
-        last = jnp.transpose(a, [*kept, *axes]).reshape(*(a.shape[d] for d in kept), -1)
+def equal(ask: Oracle, options: Options, a: Any, b: Any) -> Any:
+    """a = b: neither is larger."""
+    return ~(ask.positive(a - b) | ask.positive(b - a))
+
+
+def reduction(sign: int) -> Bend:
+    """The largest entry over some axes, the smallest with sign −1."""
+
+    def choose(ask: Oracle, options: Options, a: Any) -> Any:
+        last = _axes_last(a, options["axes"])
         return picked(ask.largest(sign * last if sign < 0 else last), last)
 
-    return rule
+    return Bend(choose, candidates=_over_axes)
 
 
-def _pooling(sign: int) -> Callable[..., Any]:
-    def rule(ask: Oracle, options: Mapping[str, Any], a: Any) -> Any:
+def argument(sign: int) -> Bend:
+    """The place of the largest entry on an axis, of the smallest with sign −1."""
+
+    def choose(ask: Oracle, options: Options, a: Any) -> Any:
+        last = _axes_last(a, options["axes"])
+        return ask.largest(sign * last if sign < 0 else last).astype(options["index_dtype"])
+
+    return Bend(choose, candidates=_over_axes)
+
+
+def _axes_last(a: Any, axes: Sequence[int]) -> Any:
+    kept = [d for d in range(a.ndim) if d not in axes]
+    return jnp.transpose(a, [*kept, *axes]).reshape(*(a.shape[d] for d in kept), -1)
+
+
+def _over_axes(options: Options, shape: Sequence[int]) -> tuple[int, None]:
+    return int(np.prod([shape[d] for d in options["axes"]])), None
+
+
+def pooling(sign: int) -> Bend:
+    """The largest entry of each window, the smallest with sign −1."""
+
+    def choose(ask: Oracle, options: Options, a: Any) -> Any:
         entries = windowed(options, a)
         return picked(ask.largest(sign * entries if sign < 0 else entries), entries)
 
-    return rule
+    def candidates(options: Options, shape: Sequence[int]) -> tuple[int, np.ndarray | None]:
+        inside = window_inside(options, shape)
+        return inside.shape[-1], None if inside.all() else inside
+
+    return Bend(choose, candidates=candidates, pools=sign)
 
 
-def windowed(options: Mapping[str, Any], a: Any) -> Any:
+def running(sign: int) -> Bend:
+    """The largest entry so far along an axis, the smallest with sign −1. The candidates that come
+    later hold the first entry again.
+    """
+
+    def choose(ask: Oracle, options: Options, a: Any) -> Any:
+        last = jnp.moveaxis(a, options["axis"], -1)
+        last = last[..., ::-1] if options["reverse"] else last
+        inside = np.tri(last.shape[-1], dtype=bool)
+        entries = jnp.where(inside, last[..., None, :], last[..., None, :1])
+        found = picked(ask.largest(sign * entries if sign < 0 else entries), entries)
+        return jnp.moveaxis(found[..., ::-1] if options["reverse"] else found, -1, options["axis"])
+
+    def candidates(options: Options, shape: Sequence[int]) -> tuple[int, np.ndarray]:
+        n, axis = shape[options["axis"]], options["axis"]
+        return n, np.broadcast_to(np.tri(n, dtype=bool), (*shape[:axis], *shape[axis + 1 :], n, n))
+
+    return Bend(choose, candidates=candidates, held=pairs("axis"))
+
+
+def sort_entries(ask: Oracle, options: Options, *operands: Any) -> list[Any]:
+    """`lax.sort`: all operands in the order of the first, smallest first; of equal ones the first.
+
+    Entry i comes after entry j > i where it is larger: with these comparisons of pairs given, the
+    sorted entries are a permutation of them.
+    """
+    axis = options["dimension"]
+    moved = [jnp.moveaxis(a, axis, -1) for a in operands]
+    place = _places(ask, moved[0])
+    return [jnp.moveaxis(_put(place, a), -1, axis) for a in moved]
+
+
+def largest_entries(ask: Oracle, options: Options, a: Any) -> list[Any]:
+    """`lax.top_k`: the k largest entries along an axis and where they are."""
+    axis, k = options.get("axis", a.ndim - 1), options["k"]
+    moved = jnp.moveaxis(a, axis, -1)
+    place = _places(ask, -moved)
+    index = jnp.broadcast_to(jnp.arange(moved.shape[-1], dtype=np.int32), moved.shape)
+    return [jnp.moveaxis(_put(place, v)[..., :k], -1, axis) for v in (moved, index)]
+
+
+def _places(ask: Oracle, a: Any) -> Any:
+    """The place that each entry has on the last axis, once sorted."""
+    n = a.shape[-1]
+    first, second = np.triu_indices(n, 1)
+    later = ask.positive(a[..., first] - a[..., second])
+    pair = np.zeros((n, n), int)
+    pair[first, second] = pair[second, first] = np.arange(len(first))
+    compared, earlier = later[..., pair], np.tri(n, k=-1, dtype=bool)
+    after = jnp.where(earlier, ~compared, compared) & ~np.eye(n, dtype=bool)
+    return after.sum(axis=-1, dtype=np.int32)
+
+
+def _put(place: Any, a: Any) -> Any:
+    """The entries at their places: a choice and a sum of zeros."""
+    chosen = place[..., None, :] == jnp.arange(a.shape[-1])[:, None]
+    return jnp.where(chosen, a[..., None, :], jnp.zeros((), a.dtype)).sum(axis=-1, dtype=a.dtype)
+
+
+def pairs(axis: str) -> Callable[[Options, Sequence[int]], int]:
+    """How many entries sorting along an axis compares, by the name of the option that has it."""
+
+    def held(options: Options, shape: Sequence[int]) -> int:
+        n = shape[options.get(axis, len(shape) - 1)]
+        return int(np.prod(shape)) * 2 * n
+
+    return held
+
+
+def windowed(options: Options, a: Any) -> Any:
     """The entries of every window on a new last axis; a place in the padding holds the window's
     first real entry again.
     """
@@ -141,7 +272,7 @@ def windowed(options: Mapping[str, Any], a: Any) -> Any:
     )
 
 
-def _sliced(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
+def _sliced(options: Options, a: Any, count: Sequence[int]) -> Any:
     """One strided slice for each place in the window: its derivative is a sum of them."""
     sizes, strides, dilation = (
         options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
@@ -157,7 +288,7 @@ def _sliced(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
     return jnp.stack(parts, axis=-1)
 
 
-def _gathered(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
+def _gathered(options: Options, a: Any, count: Sequence[int]) -> Any:
     """One look-up for each axis: a large window has too many places to be sliced."""
     sizes, strides, dilation = (
         options[k] for k in ("window_dimensions", "window_strides", "window_dilation")
@@ -170,7 +301,7 @@ def _gathered(options: Mapping[str, Any], a: Any, count: Sequence[int]) -> Any:
     return a.reshape(*count, -1)
 
 
-def window_inside(options: Mapping[str, Any], shape: Sequence[int]) -> np.ndarray:
+def window_inside(options: Options, shape: Sequence[int]) -> np.ndarray:
     """Which places of which window of a pooling lie on the array and not on its padding."""
     config = [
         (lo, hi, d - 1)
@@ -183,24 +314,31 @@ def window_inside(options: Mapping[str, Any], shape: Sequence[int]) -> np.ndarra
     return windows(real, sizes, strides, dilation, range(real.ndim))
 
 
-def _equal(ask: Oracle, options: Any, a: Any, b: Any) -> Any:
-    return ~(ask.positive(a - b) | ask.positive(b - a))
+def pooled(sign: int, options: Options, a: Any) -> Any:
+    """The windowed maximum of real numbers (the minimum with sign −1), as `jax.lax.reduce_window`
+    has it, with a choice for its derivative.
+
+    JAX's own forward derivative packs the entry and its tangent into one word on a GPU: in float64
+    20 bits are left of each, and entries that agree to 20 bits are taken for equal (JAX 0.10 to
+    0.12). Here the place of the largest entry is looked up, of equal ones the first, and the
+    tangent is read there: all bits on every device, whatever the window's dilation.
+    """
+    return _pooling(sign, tuple((name, options[name]) for name in sorted(options)))(a)
 
 
-BENDS: dict[str, Callable[..., Any]] = {
-    "max": _maximum,
-    "min": _minimum,
-    "abs": _absolute,
-    "clamp": _clamp,
-    "reduce_max": _reduction(1),
-    "reduce_min": _reduction(-1),
-    "reduce_window_max": _pooling(1),
-    "reduce_window_min": _pooling(-1),
-    "gt": lambda ask, options, a, b: ask.positive(a - b),
-    "lt": lambda ask, options, a, b: ask.positive(b - a),
-    "ge": lambda ask, options, a, b: ~ask.positive(b - a),
-    "le": lambda ask, options, a, b: ~ask.positive(a - b),
-    "eq": _equal,
-    "ne": lambda ask, options, a, b: ~_equal(ask, options, a, b),
-}
-"""What each bending operation asks and makes of the answer. At a tie the second argument wins."""
+@cache
+def _pooling(sign: int, options: tuple[tuple[str, Any], ...]) -> Callable[[Any], Any]:
+    window = dict(options)
+
+    @jax.custom_jvp
+    def value(a: Any) -> Any:
+        fold = jax.lax.max if sign > 0 else jax.lax.min
+        return jax.lax.reduce_window(a, np.array(-sign * np.inf, a.dtype), fold, **window)
+
+    @value.defjvp
+    def derivative(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+        (a,), (change,) = primals, tangents
+        place = Choosing().largest(windowed(window, sign * a))
+        return value(a), picked(place, windowed(window, change))
+
+    return value

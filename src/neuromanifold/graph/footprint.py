@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.program import Node, Program
@@ -70,14 +69,11 @@ def live_entries(graph: Graph) -> int:
     program = graph.program
     grows = program.depending(program.inputs[len(graph.parameters) :])
     size = lambda i: math.prod(program.values[i].shape) if i in grows else 0  # noqa: E731
-    live, most = {i: size(i) for i in program.inputs}, 1
+    live, most = sum(map(size, program.inputs)), 1
     for node, dying in zip(program.nodes, program.last_uses(), strict=True):
-        live |= {i: size(i) for i in node.outputs}
-        most = max(
-            most, sum(live.values()) + (_windows(program, node) if grows & set(node.outputs) else 0)
-        )
-        for i in dying:
-            live.pop(i, None)
+        live += sum(map(size, node.outputs))
+        most = max(most, live + (0 if grows.isdisjoint(node.outputs) else _windows(program, node)))
+        live -= sum(map(size, dying))
     return most
 
 
@@ -85,13 +81,12 @@ def _windows(program: Program, node: Node) -> int:
     """Entries of all windows together, each at its place; those of a maximum once more, for its
     choice among them.
     """
-    out: Any = math.prod(program.values[node.outputs[0]].shape)
-    if node.operation == "conv_general_dilated":
-        kernel = program.values[node.inputs[1]].shape
-        filters = kernel[node.options["dimension_numbers"].rhs_spec[0]]
-        return out // filters * math.prod(kernel) // filters * node.options["feature_group_count"]
-    return (
-        2 * out * math.prod(node.options["window_dimensions"])
-        if "window_dimensions" in node.options
-        else out
-    )
+    out = program.values[node.outputs[0]].shape
+    if node.primitive.product is not None:
+        shapes = [program.values[i].shape for i in node.inputs]
+        return node.primitive.product.copies(node.options, shapes, out)
+    bend = node.primitive.bend
+    if bend is not None and bend.held is not None:
+        return bend.held(node.options, program.values[node.inputs[0]].shape)
+    window = node.options.get("window_dimensions")
+    return math.prod(out) if window is None else 2 * math.prod(out) * math.prod(window)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, reduce
+from operator import or_
 from typing import Any
 
 import jax
@@ -13,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.axes import Labels, axis_labels
-from neuromanifold.graph.bends import Deciding, Gated, window_inside
-from neuromanifold.graph.interpret import bends, interpret
-from neuromanifold.graph.polynomial_degree import Character, characters, merged
+from neuromanifold.graph.bends import Deciding, Gated
+from neuromanifold.graph.dataflow import forward
+from neuromanifold.graph.interpret import interpret
+from neuromanifold.graph.polynomial_degree import Degree, degrees, join
+from neuromanifold.graph.primitives import Kind
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import as_written
 from neuromanifold.graph.tracing import program_of
@@ -23,7 +26,7 @@ from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import check_param_types, sample_arrays
 
-_QUESTIONS = {"clamp": 2, "eq": 2, "ne": 2}
+_BELOW = ("below",)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Units:
 
     A maximum over `candidates` has places among them; `inside` marks those that do not lie in the
     padding of a pooling. `channels` is the axis along which the parameters before them differ,
-    where it is one: channels, in whatever layout, or features.
+    where it is one: channels, in whatever layout, or features. `exact` says whether they can be
+    proved: nothing smooth comes before them. `orders`: they compare entries that are sorted.
     """
 
     name: str
@@ -42,11 +46,18 @@ class Units:
     candidates: int | None = None
     inside: np.ndarray | None = field(default=None, repr=False)
     channels: int | None = None
+    exact: bool = True
+    orders: bool = False
 
     @property
     def size(self) -> int:
         """How many there are."""
         return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def switches(self) -> bool:
+        """Whether each of them is on or off: they are no places of a maximum, and order nothing."""
+        return self.candidates is None and not self.orders
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,13 +88,13 @@ class Graph(Shown):
         return self
 
     @cached_property
-    def characters(self) -> dict[int, Character]:
-        """The character of every value."""
-        return characters(self.program, len(self.parameters))
+    def degrees(self) -> dict[int, Degree]:
+        """How every value depends on data and parameters."""
+        return degrees(self.program, len(self.parameters))
 
     @cached_property
-    def _output(self) -> Character:
-        return reduce(merged, [self.characters[i] for i in self.program.outputs])
+    def _output(self) -> Degree:
+        return reduce(join, [self.degrees[i] for i in self.program.outputs])
 
     @property
     def exact(self) -> bool:
@@ -97,21 +108,17 @@ class Graph(Shown):
         """Whether f is an affine function of the sample on every region where its bends are
         decided alike.
         """
-        return self.exact and self._output.degree <= 1 and not self._rational_in_data
-
-    @property
-    def _rational_in_data(self) -> bool:
-        return self._output.rational and self._output.degree > 1
+        return self.exact and self._output.data <= 1
 
     @property
     def polynomial(self) -> bool:
         """Whether f is a polynomial of parameters and sample."""
-        return self.exact and not (self._output.bends or self._output.rational)
+        return self.exact and not (self._output.bends or self._output.divides)
 
     @property
     def analytic(self) -> bool:
         """Whether f is real analytic where it is defined."""
-        return not (self._output.bends or self._output.broken)
+        return not (self._output.bends or self._output.jumps)
 
     @cached_property
     def text(self) -> str:
@@ -144,23 +151,19 @@ class Graph(Shown):
     @cached_property
     def bending(self) -> tuple[Node, ...]:
         """The nodes that make decisions about real numbers."""
-        return tuple(node for node in self.program.nodes if bends(self.program, node))
+        return tuple(filter(self.program.bends, self.program.nodes))
 
     @cached_property
     def deciding(self) -> frozenset[int]:
         """The values that decisions depend on."""
-        needed = {i for node in self.bending for i in node.inputs}
-        for node in reversed(self.program.nodes):
-            if needed & set(node.outputs):
-                needed |= set(node.inputs)
-        return frozenset(needed)
+        return self.program.needed([i for node in self.bending for i in node.inputs])
 
     def before_output(self) -> "Graph":
         """The graph without the functions of one number that its outputs pass through last: they
         only scale the rows of J.
         """
         makers = {o: node for node in self.program.nodes for o in node.outputs}
-        outputs = [_stripped(i, makers) for i in self.program.outputs]
+        outputs = [_stripped(self.program, i, makers) for i in self.program.outputs]
         return replace(self, program=self.program.slice(outputs), model=None)
 
     @cached_property
@@ -172,10 +175,15 @@ class Graph(Shown):
         for node in self.bending:
             for _ in range(self._questions(node)):
                 shape = tuple(gates[at].shape)
-                channels = self._channels(node, shape)
                 found.append(
                     Units(
-                        self._origin(node), node.operation, shape, *self._candidates(node), channels
+                        self._origin(node),
+                        node.operation,
+                        shape,
+                        *self._candidates(node),
+                        self._channels(node, shape),
+                        all(self.degrees[i].exact for i in node.inputs),
+                        node.primitive.bend is not None and node.primitive.bend.orders,
                     )
                 )
                 at += 1
@@ -212,20 +220,31 @@ class Graph(Shown):
     def _signal(self, node: Node) -> int | None:
         """What a maximum, a minimum or a clamp with constants bends."""
         free = [i for i in node.inputs if i not in self.program.constants]
-        return free[0] if node.operation in ("max", "min", "clamp") and len(free) == 1 else None
+        clips = node.primitive.bend is not None and node.primitive.bend.clips
+        return free[0] if clips and len(free) == 1 else None
 
     def _questions(self, node: Node) -> int:
         """How many decisions the node makes about each of its scalars."""
-        same = len(node.inputs) == 2 and node.inputs[0] == node.inputs[1]
-        return (
-            0
-            if same and node.operation not in ("max", "min")
-            else _QUESTIONS.get(node.operation, 1)
-        )
+        bend = node.primitive.bend
+        assert bend is not None
+        same = bend.of_equals is not None and node.inputs[0] == node.inputs[1]
+        return 0 if same else bend.questions
 
     @cached_property
-    def _labels(self) -> Labels:
+    def labels(self) -> Labels:
+        """Which axes of its values are one axis."""
         return axis_labels(self.program)
+
+    @cached_property
+    def _writers(self) -> dict[int, int]:
+        """Which parameters each value depends on: bit k for the k-th."""
+        own = {i: 1 << k for k, i in enumerate(self.program.inputs[: len(self.parameters)])}
+        return forward(
+            self.program,
+            own,
+            lambda i: 0,
+            lambda node, given: [reduce(or_, given)] * len(node.outputs),
+        )
 
     def _channels(self, node: Node, shape: tuple[int, ...]) -> int | None:
         alike = [
@@ -235,10 +254,10 @@ class Graph(Shown):
         ]
         if not alike:
             return None
-        before = {i for earlier in self.program.slice(alike[:1]).nodes for i in earlier.inputs}
-        parameters = before & set(self.program.inputs[: len(self.parameters)])
-        written = {a for i in parameters for axis in self._labels.values[i] for a in axis}
-        own = [at for at, axis in enumerate(self._labels.values[alike[0]]) if written & set(axis)]
+        writers = self._writers[alike[0]]
+        parameters = [i for k, i in enumerate(self.program.inputs) if writers >> k & 1]
+        written = {a for i in parameters for axis in self.labels.values[i] for a in axis}
+        own = [at for at, axis in enumerate(self.labels.values[alike[0]]) if written & set(axis)]
         return own[0] if len(own) == 1 else None
 
     @property
@@ -247,35 +266,30 @@ class Graph(Shown):
         return sum(unit.size for unit in self.units)
 
     def _candidates(self, node: Node) -> tuple[int | None, np.ndarray | None]:
-        shape = self.program.values[node.inputs[0]].shape
-        if node.operation.startswith("reduce_window"):
-            inside = window_inside(node.options, shape)
-            return inside.shape[-1], None if inside.all() else inside
-        if node.operation.startswith("reduce"):
-            return int(np.prod([shape[d] for d in node.options["axes"]])), None
-        return None, None
+        bend = node.primitive.bend
+        if bend is None or bend.candidates is None:
+            return None, None
+        return bend.candidates(node.options, self.program.values[node.inputs[0]].shape)
 
     @cached_property
-    def _origins(self) -> dict[int, tuple[int, str]]:
-        """For every value, where in the program the last parameter before it entered, and that
-        parameter's name.
+    def _origins(self) -> dict[int, tuple[int, str, bool]]:
+        """For every value, where in the program the last parameter before it entered, that
+        parameter's name, and whether the value is still the parameter itself, rearranged.
         """
-        names = dict(zip(self.program.inputs, self.parameters, strict=False))
-        found: dict[int, tuple[int, str]] = {}
-        direct: dict[int, str] = dict(names)
-        for at, node in enumerate(self.program.nodes):
-            entering = [(at, direct[i]) for i in node.inputs if i in direct]
-            earlier = [found[i] for i in node.inputs if i in found]
-            alone = len(node.inputs) == 1 and bool(entering)
-            if alone:  # still the parameter itself, rearranged
-                direct |= dict.fromkeys(node.outputs, entering[0][1])
-            elif entering or earlier:
-                found |= dict.fromkeys(node.outputs, max(entering + earlier))
-        return found
+        at = {id(node): k for k, node in enumerate(self.program.nodes)}
+
+        def carry(node: Node, given: list[tuple[int, str, bool]]) -> list[tuple[int, str, bool]]:
+            entered = [(at[id(node)] if own else k, name, False) for k, name, own in given]
+            alone = len(given) == 1 and given[0][2]
+            return [given[0] if alone else max(entered)] * len(node.outputs)
+
+        names = zip(self.program.inputs, self.parameters, strict=False)
+        own = {i: (0, name, True) for i, name in names}
+        return forward(self.program, own, lambda i: (-1, "input", False), carry)
 
     def _origin(self, node: Node) -> str:
-        named = [self._origins[i] for i in node.inputs if i in self._origins]
-        return max(named)[1] if named else "input"
+        found = [self._origins[i] for i in node.inputs]
+        return max([(k, name) for k, name, own in found if not own], default=(-1, "input"))[1]
 
     def decide(self, params: Any, sample: Any) -> tuple[Any, ...]:
         """The gates of all bends at one sample, in JAX."""
@@ -302,14 +316,12 @@ class Graph(Shown):
     def rectifies(self) -> bool:
         """Whether every bend is max(q, 0): what a unit gives where it is off is zero."""
         constants = self.program.constants
-        zero = [
-            any(i in constants and not np.any(constants[i]) for i in node.inputs)
-            for node in self.bending
-        ]
-        return all(
-            node.operation == "max" and is_zero
-            for node, is_zero in zip(self.bending, zero, strict=True)
-        )
+
+        def rectifies(node: Node) -> bool:
+            zero = any(i in constants and not np.any(constants[i]) for i in node.inputs)
+            return zero and node.primitive.bend is not None and node.primitive.bend.clips == _BELOW
+
+        return all(map(rectifies, self.bending))
 
     def opened(
         self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any]
@@ -366,7 +378,7 @@ def _table(graph: Graph) -> list[str]:
                 node.operation,
                 shape,
                 used,
-                _allows(graph.characters[node.outputs[0]]),
+                _allows(graph.degrees[node.outputs[0]]),
                 node.source,
             )
         )
@@ -377,13 +389,13 @@ def _table(graph: Graph) -> list[str]:
     ]
 
 
-def _allows(character: Character) -> str:
-    if character.broken:
+def _allows(degree: Degree) -> str:
+    if degree.jumps:
         return "jumps"
-    if character.smooth:
+    if degree.smooth:
         return "smooth"
-    kind = "linear" if character.degree <= 1 else "rational" if character.rational else "polynomial"
-    return f"piecewise {kind}" if character.bends else kind
+    kind = "linear" if degree.data <= 1 else "rational" if degree.divides else "polynomial"
+    return f"piecewise {kind}" if degree.bends else kind
 
 
 def _plain(options: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -391,29 +403,19 @@ def _plain(options: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(k, text) for k, v in sorted(options.items()) if " at 0x" not in (text := repr(v))]
 
 
-_LAST = {
-    "integer_pow",
-    "square",
-    "exp",
-    "tanh",
-    "logistic",
-    "erf",
-    "sin",
-    "cos",
-    "log1p",
-    "expm1",
-    "exp2",
-}
-_REARRANGED = {"squeeze", "reshape"}
-
-
-def _stripped(value: int, makers: Mapping[int, Node]) -> int:
+def _stripped(program: Program, value: int, makers: Mapping[int, Node]) -> int:
     """The value before the last entrywise functions of it alone, looked for through index maps."""
     at, kept = value, value
-    while at in makers and makers[at].operation in _LAST | _REARRANGED:
+    while at in makers:
         node = makers[at]
+        sizes = {math.prod(program.values[i].shape) for i in (node.inputs[0], at)}
+        if len(node.inputs) != 1 or len(sizes) > 1:
+            break
+        if node.primitive.entrywise and node.primitive.kind in (Kind.RAISES, Kind.CURVES):
+            kept = node.inputs[0]
+        elif not node.primitive.carries:
+            break
         at = node.inputs[0]
-        kept = kept if node.operation in _REARRANGED else at
     return kept
 
 
@@ -474,10 +476,8 @@ def _traced(
 
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path in paths]
-    kept = ("custom_jvp_call", "custom_vjp_call") if whole else ()
-    return Graph(
-        program_of(one, params, sample, whole=kept), tuple(names), params, sample, f, whole
-    )
+    program = program_of(one, params, sample, whole=whole)
+    return Graph(program, tuple(names), params, sample, f, whole)
 
 
 def _again(f: Any, params: Any, sample: Any, whole: bool) -> Graph:

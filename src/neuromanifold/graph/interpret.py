@@ -7,13 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from neuromanifold.graph.bends import BENDS, Choosing, Oracle
+from neuromanifold.graph.bends import Choosing, Oracle
+from neuromanifold.graph.dataflow import forward
 from neuromanifold.graph.gpu_precision import fused, tanh
-from neuromanifold.graph.pooling import POOLINGS
 from neuromanifold.graph.program import Node, Program
-
-_COMMUTATIVE = ("max", "min")
-_REFLEXIVE = {"eq": True, "ge": True, "le": True, "ne": False, "gt": False, "lt": False}
 
 
 def interpret(
@@ -30,19 +27,22 @@ def interpret(
 
     `added[i]` is added to value i as soon as it is computed.
     """
-    known = {i: _typed(program, i, value) for i, value in zip(program.inputs, inputs, strict=True)}
     added = added or {}
 
-    def read(i: int) -> Any:
-        if i not in known:
-            known[i] = jnp.asarray(program.constants[i], program.values[i].dtype)
-        return known[i]
+    def transfer(node: Node, values: list[Any]) -> list[Any]:
+        results = _results(program, node, values, ask)
+        return [
+            r + added[i] if i in added else r for i, r in zip(node.outputs, results, strict=True)
+        ]
 
-    for node in program.nodes:
-        results = _results(program, node, [read(i) for i in node.inputs], ask)
-        known.update(zip(node.outputs, results, strict=True))
-        known.update({i: known[i] + added[i] for i in node.outputs if i in added})
-    return [read(i) for i in (*program.outputs, *wanted)]
+    known = {i: _typed(program, i, value) for i, value in zip(program.inputs, inputs, strict=True)}
+    wanted = (*program.outputs, *wanted)
+    found = forward(program, known, lambda i: _constant(program, i), transfer, wanted=wanted)
+    return [found[i] for i in wanted]
+
+
+def _constant(program: Program, i: int) -> Any:
+    return jnp.asarray(program.constants[i], program.values[i].dtype)
 
 
 def _typed(program: Program, i: int, value: Any) -> Any:
@@ -51,21 +51,17 @@ def _typed(program: Program, i: int, value: Any) -> Any:
     return jnp.asarray(value, program.values[i].dtype) if integer else value
 
 
-def bends(program: Program, node: Node) -> bool:
-    """Whether the node makes a decision about real numbers."""
-    real = program.values[node.inputs[0]].real if node.inputs else False
-    return real and node.operation in BENDS
-
-
 def _results(program: Program, node: Node, values: list[Any], ask: Oracle | None) -> Sequence[Any]:
-    if ask is None and node.operation in POOLINGS and bends(program, node):
-        return [BENDS[node.operation](Choosing(), node.options, *values)]
-    if fused(node.operation, program.values[node.outputs[0]].dtype):
+    bend = node.primitive.bend if program.bends(node) else None
+    if bend is not None and bend.pools and ask is None:
+        return [bend.choose(Choosing(), node.options, *values)]
+    if fused(node.primitive, program.values[node.outputs[0]].dtype):
         return [tanh(*values)]
-    if ask is None or not bends(program, node):
+    if bend is None or ask is None:
         return node.evaluate(*values)
-    if node.operation in _REFLEXIVE and node.inputs[0] == node.inputs[1]:
-        return [jnp.full(values[0].shape, _REFLEXIVE[node.operation])]
-    if node.operation in _COMMUTATIVE and node.inputs[0] in program.constants:
+    if bend.of_equals is not None and node.inputs[0] == node.inputs[1]:
+        return [jnp.full(values[0].shape, bend.of_equals)]
+    if bend.commutes and node.inputs[0] in program.constants:
         values = values[::-1]  # at a tie the constant wins: relu is off at zero
-    return [BENDS[node.operation](ask, node.options, *values)]
+    found = bend.choose(ask, node.options, *values)
+    return found if node.primitive.several else [found]

@@ -1,6 +1,4 @@
-"""What is known of every value of a program: does it depend on parameters, on data, how, and
-what was done on the way.
-"""
+"""How every value of a program depends on data and parameters: of which degree, and through what."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -8,141 +6,126 @@ from functools import reduce
 
 import numpy as np
 
-from neuromanifold.graph.bends import BENDS
-from neuromanifold.graph.discrete import DISCRETE
+from neuromanifold.graph.dataflow import forward
+from neuromanifold.graph.primitives import Kind
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.rules import RULES
 
-DISCONTINUOUS = {
-    "sign",
-    "floor",
-    "ceil",
-    "round",
-    "sort",
-    "top_k",
-    "approx_top_k",
-    "argmax",
-    "argmin",
-    "rem",
-    "nextafter",
-    "is_finite",
-}
-_PRODUCTS = {"mul", "dot_general", "conv_general_dilated"}
 _CURVED = 2
 
 
 @dataclass(frozen=True)
-class Character:
-    """`degree` in the data once every bend is decided (0, 1, or 2 for anything else); `weights`,
-    the same in the parameters.
+class Degree:
+    """The degree of a value in the `data` once every bend is decided (0, 1, or 2 for anything
+    else), and in the `parameters`.
 
     `lowest` is the lowest degree in the data of any term: 0 where there may be a constant one.
-    `bends`: it went through a decision. `rational`: through a division by something that varies.
-    `smooth`: through a function without an exact value. `broken`: through a function that jumps.
+    The others say what the value went through: `bends`, a decision; `divides`, a division by
+    something that varies; `smooth`, a function without an exact value; `jumps`, one that jumps.
     """
 
-    degree: int = 0
-    weights: int = 0
+    data: int = 0
+    parameters: int = 0
     lowest: int = 0
     bends: bool = False
-    rational: bool = False
+    divides: bool = False
     smooth: bool = False
-    broken: bool = False
+    jumps: bool = False
 
     @property
     def constant(self) -> bool:
-        """Whether it depends on nothing."""
-        return self.degree == 0 and self.weights == 0
+        """Whether the value depends on nothing."""
+        return self.data == 0 and self.parameters == 0
 
     @property
     def exact(self) -> bool:
-        """Whether its value at rational numbers is one."""
-        return not (self.smooth or self.broken)
+        """Whether the value at rational numbers is one."""
+        return not (self.smooth or self.jumps)
 
 
-_DISCRETE = Character(lowest=_CURVED)
+_DISCRETE = Degree(lowest=_CURVED)
+_LINEAR = {Kind.MOVES, Kind.SELECTS, Kind.ADDS}
+_SMOOTH = {Kind.CURVES, Kind.CALLS}
 
 
-def characters(program: Program, parameters: int) -> dict[int, Character]:
-    """The character of every value; the first `parameters` inputs are parameters, the others
-    data.
-    """
-    known = {
-        i: Character(lowest=0 if program.values[i].real and np.any(a) else _CURVED)
-        for i, a in program.constants.items()
+def degrees(program: Program, parameters: int) -> dict[int, Degree]:
+    """The degree of every value; the first `parameters` inputs are parameters, the others data."""
+    values = program.values
+    start = {
+        i: Degree(parameters=1)
+        if at < parameters
+        else Degree(data=1, lowest=1)
+        if values[i].real
+        else _DISCRETE
+        for at, i in enumerate(program.inputs)
     }
-    for at, i in enumerate(program.inputs):
-        real = program.values[i].real
-        known[i] = (
-            Character(weights=1)
-            if at < parameters
-            else Character(degree=1, lowest=1)
-            if real
-            else _DISCRETE
-        )
-    for node in program.nodes:
-        found = character(program, node, [known[i] for i in node.inputs])
-        known |= dict.fromkeys(node.outputs, found)
-    return known
+
+    def constant(i: int) -> Degree:
+        zero = not (values[i].real and np.any(program.constants[i]))
+        return Degree(lowest=_CURVED if zero else 0)
+
+    return forward(program, start, constant, lambda node, given: _carry(program, node, given))
 
 
-def character(program: Program, node: Node, inputs: Sequence[Character]) -> Character:
-    """That of a node's values, from those of its inputs."""
-    name = node.operation
-    joint = reduce(merged, inputs)
-    real = any(program.values[i].real for i in node.inputs)
-    if not program.values[node.outputs[0]].real and (name in BENDS or name in DISCRETE):
-        return replace(
-            _DISCRETE, bends=joint.bends or real, smooth=joint.smooth, broken=joint.broken
-        )
-    if not real:
-        return replace(joint, lowest=0)
-    if name in _PRODUCTS:
-        return replace(
-            joint,
-            degree=_sum(a.degree for a in inputs),
-            weights=_sum(a.weights for a in inputs),
-            lowest=_sum(a.lowest for a in inputs),
-        )
-    if name in ("square", "integer_pow"):
-        times = 2 if name == "square" else node.options["y"]
-        powers = {
-            name: min(_CURVED, getattr(joint, name) * abs(times))
-            for name in ("degree", "weights", "lowest")
-        }
-        curved = replace(joint, **powers)
-        return curved if times >= 0 else replace(curved, rational=True)
-    if name == "div":
-        return replace(inputs[0]) if inputs[1].constant else replace(_curved(joint), rational=True)
-    if name in BENDS and real:
-        return replace(joint, bends=True)
-    if name in RULES:
-        return joint
-    return (
-        replace(_curved(joint), broken=True)
-        if name in DISCONTINUOUS
-        else replace(_curved(joint), smooth=True)
-    )
-
-
-def merged(a: Character, b: Character) -> Character:
-    """That of a sum, or of a choice."""
-    return Character(
-        max(a.degree, b.degree),
-        max(a.weights, b.weights),
+def join(a: Degree, b: Degree) -> Degree:
+    """The degree of a sum, or of a choice."""
+    return Degree(
+        max(a.data, b.data),
+        max(a.parameters, b.parameters),
         min(a.lowest, b.lowest),
         a.bends or b.bends,
-        a.rational or b.rational,
+        a.divides or b.divides,
         a.smooth or b.smooth,
-        a.broken or b.broken,
+        a.jumps or b.jumps,
     )
+
+
+def _carry(program: Program, node: Node, given: Sequence[Degree]) -> list[Degree]:
+    joint, kind = reduce(join, given), node.primitive.kind
+    of_reals = any(program.values[i].real for i in node.inputs)
+    found = _of_reals(program, node, given, joint) if of_reals else replace(joint, lowest=0)
+    gate = replace(
+        _DISCRETE,
+        bends=joint.bends or of_reals,
+        smooth=joint.smooth or (of_reals and kind in _SMOOTH),
+        jumps=joint.jumps or (of_reals and kind not in _SMOOTH and not program.bends(node)),
+    )
+    return [found if program.values[o].real else gate for o in node.outputs]
+
+
+def _of_reals(program: Program, node: Node, given: Sequence[Degree], joint: Degree) -> Degree:
+    kind = node.primitive.kind
+    if kind in _LINEAR:
+        return joint
+    if program.bends(node):
+        return replace(joint, bends=True)
+    if kind is Kind.MULTIPLIES:
+        return replace(
+            joint,
+            data=_sum(a.data for a in given),
+            parameters=_sum(a.parameters for a in given),
+            lowest=_sum(a.lowest for a in given),
+        )
+    if node.primitive.exponent is not None:
+        times = node.primitive.exponent(node.options, program.values[node.inputs[0]].shape)
+        return replace(
+            joint,
+            data=min(_CURVED, joint.data * abs(times)),
+            parameters=min(_CURVED, joint.parameters * abs(times)),
+            lowest=min(_CURVED, joint.lowest * abs(times)),
+            divides=joint.divides or times < 0,
+        )
+    if kind is Kind.DIVIDES:
+        return given[0] if given[1].constant else replace(_curved(joint), divides=True)
+    if kind in _SMOOTH:
+        return replace(_curved(joint), smooth=True)
+    return replace(_curved(joint), jumps=True)
 
 
 def _sum(degrees: Iterable[int]) -> int:
     return min(_CURVED, sum(degrees))
 
 
-def _curved(a: Character) -> Character:
+def _curved(a: Degree) -> Degree:
     return replace(
-        a, degree=_CURVED if a.degree else 0, weights=_CURVED if a.weights else 0, lowest=0
+        a, data=_CURVED if a.data else 0, parameters=_CURVED if a.parameters else 0, lowest=0
     )

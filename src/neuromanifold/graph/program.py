@@ -2,11 +2,17 @@
 to interpret.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import or_
 from typing import Any
 
 import numpy as np
+
+from neuromanifold.graph.dataflow import backward, forward
+from neuromanifold.graph.primitives import Primitive
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,18 +32,23 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation: its name, the values it takes and gives, its static options, and how JAX
-    computes it.
+    """One operation: its row of the table, the values it takes and gives, its static options, and
+    how JAX computes it.
 
     `source` is the line of the user's code that asked for it.
     """
 
-    operation: str
+    primitive: Primitive
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
     evaluate: Callable[..., Sequence[Any]]
     source: str = ""
+
+    @property
+    def operation(self) -> str:
+        """The name that JAX calls it by."""
+        return self.primitive.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,31 +67,54 @@ class Program:
     constants: Mapping[int, np.ndarray]
     rounded: tuple[str, ...] = ()
 
+    @cached_property
+    def consumers(self) -> Mapping[int, list[Node]]:
+        """The nodes that read each value."""
+        found: dict[int, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            for i in dict.fromkeys(node.inputs):
+                found[i].append(node)
+        return found
+
     def depending(self, inputs: Sequence[int]) -> frozenset[int]:
         """The values that depend on these, themselves included."""
-        found = set(inputs)
-        for node in self.nodes:
-            if not found.isdisjoint(node.inputs):
-                found.update(node.outputs)
-        return frozenset(found)
+        facts = forward(
+            self,
+            dict.fromkeys(inputs, True),
+            lambda i: False,
+            lambda node, given: [any(given)] * len(node.outputs),
+        )
+        return frozenset(i for i, depends in facts.items() if depends)
+
+    def needed(self, outputs: Sequence[int]) -> frozenset[int]:
+        """The values that these are computed from, themselves included."""
+        start = dict.fromkeys(outputs, True)
+        return frozenset(backward(self, start, lambda node, given: [True] * len(node.inputs), or_))
 
     def slice(self, outputs: Sequence[int]) -> "Program":
         """The part of the program that these values need."""
-        needed, kept = set(outputs), []
-        for node in reversed(self.nodes):
-            if needed & set(node.outputs):
-                kept.append(node)
-                needed |= set(node.inputs)
-        constants = {i: a for i, a in self.constants.items() if i in needed}
+        needed = self.needed(outputs)
         return replace(
-            self, nodes=tuple(reversed(kept)), outputs=tuple(outputs), constants=constants
+            self,
+            nodes=tuple(node for node in self.nodes if not needed.isdisjoint(node.outputs)),
+            outputs=tuple(outputs),
+            constants={i: a for i, a in self.constants.items() if i in needed},
         )
 
-    def last_uses(self) -> list[list[int]]:
-        """For each node, the values that nobody needs after it."""
-        kept, dying = set(self.outputs), []
+    def last_uses(self, kept: Sequence[int] | None = None) -> list[list[int]]:
+        """For each node, the values that nobody needs after it; the outputs (or those `kept`) are
+        always needed.
+        """
+        alive, dying = set(self.outputs if kept is None else kept), []
         for node in reversed(self.nodes):
-            mine = {i for i in (*node.inputs, *node.outputs) if i not in kept}
+            mine = {i for i in (*node.inputs, *node.outputs) if i not in alive}
             dying.append(sorted(mine))
-            kept |= mine
+            alive |= mine
         return dying[::-1]
+
+    def bends(self, node: Node) -> bool:
+        """Whether the node makes a decision about real numbers."""
+        bend = node.primitive.bend
+        if bend is None or not node.inputs:
+            return False
+        return self.values[node.inputs[0]].real and bend.applies(node.options)

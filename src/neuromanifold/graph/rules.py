@@ -1,4 +1,4 @@
-"""What each operation is made of: one short rule for each, in terms of the few operations of an
+"""How operations act in an arithmetic: short rules in terms of the few operations of an
 `Arithmetic`.
 
 A rule takes the arithmetic, the node's options and the node's values: real ones as the arithmetic
@@ -7,20 +7,37 @@ has them, integers and truth values as NumPy arrays.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from neuromanifold.graph.arithmetic import Arithmetic
-from neuromanifold.graph.structural import MAPS, gather_index, padded, scatter_options, windows
+from neuromanifold.graph.arithmetic import Arithmetic, NoExactAnswer
+from neuromanifold.graph.index_maps import padded, scatter_index, windows
 
 Options = Mapping[str, Any]
 Rule = Callable[..., Any]
 
 
-def _structural(name: str) -> Rule:
+def moved(index_map: Callable[..., np.ndarray]) -> Rule:
+    """The rule of an index map that gives one value."""
+
     def rule(A: Arithmetic, options: Options, *values: Any) -> Any:
-        return rearranged(A, MAPS[name](options), *values)
+        return rearranged(A, partial(index_map, options), *values)
+
+    return rule
+
+
+def moved_apart(
+    index_map: Callable[..., list[np.ndarray]], count: Callable[[Options, Sequence[int]], int]
+) -> Rule:
+    """The rule of an index map that gives several values, `count(options, shape)` of them."""
+
+    def rule(A: Arithmetic, options: Options, a: Any) -> Sequence[Any]:
+        return [
+            rearranged(A, lambda v, k=k: index_map(options, v)[k], a)
+            for k in range(count(options, A.shape(a)))
+        ]
 
     return rule
 
@@ -44,19 +61,21 @@ def is_discrete(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "iub"
 
 
-def _convert(A: Arithmetic, options: Options, a: Any) -> Any:
-    return A.lift(a) if is_discrete(a) else a
+def convert(A: Arithmetic, options: Options, a: Any) -> Any:
+    """Integers and truth values become numbers of the arithmetic; these stay as they are."""
+    if is_discrete(a):
+        return A.lift(a)
+    if np.dtype(options["new_dtype"]).kind in "iub":
+        raise NoExactAnswer(f"{A.name} are not rounded to integers")
+    return a
 
 
-def _square(A: Arithmetic, options: Options, a: Any) -> Any:
-    return A.multiply(a, a)
-
-
-def _reduce_sum(A: Arithmetic, options: Options, a: Any) -> Any:
+def reduce_sum(A: Arithmetic, options: Options, a: Any) -> Any:
+    """The sum over axes."""
     return A.sum(a, tuple(map(int, options["axes"])))
 
 
-def _cumulative(A: Arithmetic, options: Options, a: Any) -> Any:
+def cumulative_sum(A: Arithmetic, options: Options, a: Any) -> Any:
     """Σ_{j ≤ i} a_j along an axis, as a product with a triangle of ones."""
     axis, shape = options["axis"], A.shape(a)
     n = shape[axis]
@@ -67,7 +86,19 @@ def _cumulative(A: Arithmetic, options: Options, a: Any) -> Any:
     return A.rearrange(lambda v: np.moveaxis(v.reshape(moved), 0, axis), A.dot(ones, front))
 
 
-def _reduce_prod(A: Arithmetic, options: Options, a: Any) -> Any:
+def cumulative_product(A: Arithmetic, options: Options, a: Any) -> Any:
+    """Π_{j ≤ i} a_j along an axis, one factor after another."""
+    axis, n = options["axis"], A.shape(a)[options["axis"]]
+    products: list[Any] = []
+    for i in range(n)[:: -1 if options["reverse"] else 1]:
+        factor = A.rearrange(lambda v, i=i: v.take(i, axis), a)
+        products.append(A.multiply(products[-1], factor) if products else factor)
+    ordered = products[::-1] if options["reverse"] else products
+    return A.rearrange(lambda *parts: np.stack(parts, axis), *ordered)
+
+
+def reduce_prod(A: Arithmetic, options: Options, a: Any) -> Any:
+    """The product over axes."""
     axes, shape = tuple(options["axes"]), A.shape(a)
     kept = [d for d in range(len(shape)) if d not in axes]
     rest = tuple(shape[d] for d in kept)
@@ -78,7 +109,8 @@ def _reduce_prod(A: Arithmetic, options: Options, a: Any) -> Any:
     return result
 
 
-def _dot_general(A: Arithmetic, options: Options, a: Any, b: Any) -> Any:
+def dot_general(A: Arithmetic, options: Options, a: Any, b: Any) -> Any:
+    """`lax.dot_general` as matrix products."""
     (of_a, of_b), (batch_a, batch_b) = options["dimension_numbers"]
     shape_a, shape_b = A.shape(a), A.shape(b)
     free_a = [d for d in range(len(shape_a)) if d not in of_a and d not in batch_a]
@@ -92,7 +124,7 @@ def _dot_general(A: Arithmetic, options: Options, a: Any, b: Any) -> Any:
     return A.rearrange(lambda v: v.reshape(*batch, *rows, *columns), A.dot(a, b))
 
 
-def _convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
+def convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
     """A matrix product with the windows of the padded and dilated signal: any strides,
     dilations, groups.
     """
@@ -135,20 +167,16 @@ def _convolution(A: Arithmetic, options: Options, a: Any, w: Any) -> Any:
     return A.rearrange(arranged, A.dot(patches, A.rearrange(right, w)))
 
 
-def _window_sum(A: Arithmetic, options: Options, a: Any) -> Any:
-    return A.sum(window_entries(A, options, a, 0), (-1,))
-
-
-def window_entries(A: Arithmetic, options: Options, a: Any, fill: Any) -> Any:
-    """The entries of every window of a `reduce_window`, on a new last axis."""
+def window_sum(A: Arithmetic, options: Options, a: Any) -> Any:
+    """The sum over each window of `lax.reduce_window`; the padding is zero."""
     sizes = options["window_dimensions"]
     config = [
         (lo, hi, d - 1)
         for (lo, hi), d in zip(options["padding"], options["base_dilation"], strict=True)
     ]
-    return A.rearrange(
+    entries = A.rearrange(
         lambda v: windows(
-            padded(v, fill, config),
+            padded(v, 0, config),
             sizes,
             options["window_strides"],
             options["window_dilation"],
@@ -156,70 +184,12 @@ def window_entries(A: Arithmetic, options: Options, a: Any, fill: Any) -> Any:
         ),
         a,
     )
+    return A.sum(entries, (-1,))
 
 
-def _scatter(A: Arithmetic, options: Options, base: Any, indices: np.ndarray, updates: Any) -> Any:
-    flat, valid = gather_index(
-        A.shape(base), indices, scatter_options(options, A.shape(base), A.shape(updates))
-    )
-
-    def replaced(a: np.ndarray, new: np.ndarray) -> np.ndarray:
-        out = np.array(a)
-        out.reshape(-1)[flat[valid]] = new[valid]
-        return out
-
-    return A.rearrange(replaced, base, updates)
-
-
-def _scatter_add(
+def scatter_add(
     A: Arithmetic, options: Options, base: Any, indices: np.ndarray, updates: Any
 ) -> Any:
-    flat, valid = gather_index(
-        A.shape(base), indices, scatter_options(options, A.shape(base), A.shape(updates))
-    )
+    """`lax.scatter_add`: updates of one place add up."""
+    flat, valid = scatter_index(options, A.shape(base), indices, A.shape(updates))
     return A.scatter_add(base, flat[valid], A.rearrange(lambda v: v[valid], updates))
-
-
-def _split(A: Arithmetic, options: Options, a: Any) -> Sequence[Any]:
-    stops = np.cumsum(options["sizes"])
-    axis = options["axis"]
-    return [
-        rearranged(A, lambda v, lo=lo, hi=hi: v.take(np.arange(lo, hi), axis), a)
-        for lo, hi in zip([0, *stops[:-1]], stops, strict=True)
-    ]
-
-
-def _unstack(A: Arithmetic, options: Options, a: Any) -> Sequence[Any]:
-    axis = options["axis"]
-    return [rearranged(A, lambda v, i=i: v.take(i, axis), a) for i in range(A.shape(a)[axis])]
-
-
-SEVERAL = {"split", "unstack", "optimization_barrier"}
-"""Operations that give a list of values."""
-
-RULES: dict[str, Rule] = {
-    **{name: _structural(name) for name in MAPS},
-    "convert_element_type": _convert,
-    "split": _split,
-    "unstack": _unstack,
-    "optimization_barrier": lambda A, options, *values: values,
-    "add": lambda A, options, a, b: A.add(a, b),
-    "add_any": lambda A, options, a, b: A.add(a, b),
-    "sub": lambda A, options, a, b: A.subtract(a, b),
-    "neg": lambda A, options, a: A.negate(a),
-    "reduce_sum": _reduce_sum,
-    "cumsum": _cumulative,
-    "reduce_window_sum": _window_sum,
-    "scatter": _scatter,
-    "scatter-add": _scatter_add,
-    "mul": lambda A, options, a, b: A.multiply(a, b),
-    "square": _square,
-    "integer_pow": lambda A, options, a: A.power(a, options["y"]),
-    "reduce_prod": _reduce_prod,
-    "dot_general": _dot_general,
-    "conv_general_dilated": _convolution,
-    "div": lambda A, options, a, b: A.divide(a, b),
-}
-"""The operations that every arithmetic knows. Decisions (`gt`, and `argmax` on the last axis)
-are the walk's own.
-"""

@@ -15,30 +15,24 @@ import numpy as np
 from jax.extend.source_info_util import summarize
 
 from neuromanifold.graph.arithmetic import Array, Floats
-from neuromanifold.graph.discrete import DISCRETE
-from neuromanifold.graph.pooling import pools
+from neuromanifold.graph.primitives import Control, Kind, primitive_named
 from neuromanifold.graph.program import Node, Program, Value
 from neuromanifold.graph.reading import read
-from neuromanifold.graph.rules import RULES, SEVERAL
-from neuromanifold.graph.structural import MAPS
 
-_CALLS = {
-    "jit", "pjit", "closed_call", "core_call", "call", "remat", "remat2", "checkpoint", "custom_jvp_call",
-    "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin", "xla_call",
-}  # fmt: skip
+_CALLS = (Control.CALL, Control.RULED)
 _INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _LONGEST_LOOP = 4096
 
 
-def program_of(fn: Callable[..., Any], *arguments: Any, whole: Sequence[str] = ()) -> Program:
+def program_of(fn: Callable[..., Any], *arguments: Any, whole: bool = False) -> Program:
     """The program of `fn` at arguments of these shapes and dtypes (arrays or
     `jax.ShapeDtypeStruct`s, in any pytrees).
 
-    Calls named in `whole` stay single operations. Inputs and outputs are the leaves, in
-    `jax.tree.leaves` order.
+    With `whole`, functions with derivative rules of their own stay single operations. Inputs and
+    outputs are the leaves, in `jax.tree.leaves` order.
     """
     closed, _ = read(fn, *arguments)
-    builder = _Builder(frozenset(whole))
+    builder = _Builder(whole)
     inputs = [builder.fresh(var.aval) for var in closed.jaxpr.invars]
     outputs = builder.enter(closed, inputs)
     return builder.finish(inputs, outputs)
@@ -50,7 +44,7 @@ class _Builder:
     branches can use them.
     """
 
-    whole: frozenset[str]
+    whole: bool
     values: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     constants: dict[int, np.ndarray] = field(default_factory=dict)
@@ -86,30 +80,21 @@ class _Builder:
         return [read(atom) for atom in jaxpr.outvars]
 
     def equation(self, equation: Any, inputs: list[int]) -> list[int]:
-        name, options = equation.primitive.name, equation.params
-        if name in _CALLS:
+        primitive, options = primitive_named(equation.primitive.name), equation.params
+        if primitive.control in _CALLS:
             inner = next(options[key] for key in _INNER if key in options)
-            if name not in self.whole or pools(inner):
+            if primitive.control is Control.CALL or not self.whole or _pools(inner):
                 return self.enter(inner, inputs)
-        if name == "scan":
+        if primitive.control is Control.SCAN:
             return self.scan(equation, inputs)
-        if name == "cond" and inputs[0] in self.constants:
+        if primitive.control is Control.COND and inputs[0] in self.constants:
             branch = int(np.clip(self.constants[inputs[0]], 0, len(options["branches"]) - 1))
             return self.enter(options["branches"][branch], inputs[1:])
-        if name == "while":
+        if primitive.control is Control.WHILE:
             return self.loop(equation, inputs)
-        outputs = [self.fresh(var.aval) for var in equation.outvars]
-        evaluate = partial(_evaluate, equation)
-        return self.add(
-            Node(
-                name,
-                tuple(inputs),
-                tuple(outputs),
-                options,
-                evaluate,
-                summarize(equation.source_info),
-            )
-        )
+        outputs = tuple(self.fresh(var.aval) for var in equation.outvars)
+        evaluate, source = partial(_evaluate, equation), summarize(equation.source_info)
+        return self.add(Node(primitive, tuple(inputs), outputs, options, evaluate, source))
 
     def add(self, node: Node) -> list[int]:
         """Keep the node, or compute it now where all its inputs are constants."""
@@ -168,25 +153,57 @@ class _Builder:
     def row(self, value: int, step: int) -> int:
         """`value[step]`."""
         shape = self.values[value].shape
+        starts, stops = (step, *(0,) * (len(shape) - 1)), (step + 1, *shape[1:])
         kept = self.derived(
-            "slice", [value], (1, *shape[1:]),
-            start_indices=(step, *(0,) * (len(shape) - 1)), limit_indices=(step + 1, *shape[1:]), strides=None,
-        )  # fmt: skip
-        return self.derived("reshape", [kept], shape[1:], new_sizes=shape[1:], dimensions=None)
+            jax.lax.slice_p,
+            [value],
+            (1, *shape[1:]),
+            lambda a: jax.lax.slice(a, starts, stops),
+            start_indices=starts,
+            limit_indices=stops,
+            strides=None,
+        )
+        return self.reshaped(kept, shape[1:])
 
     def stack(self, rows: list[int]) -> int:
         shape = self.values[rows[0]].shape
-        raised = [
-            self.derived("reshape", [i], (1, *shape), new_sizes=(1, *shape), dimensions=None)
-            for i in rows
-        ]
-        return self.derived("concatenate", raised, (len(rows), *shape), dimension=0)
+        raised = [self.reshaped(i, (1, *shape)) for i in rows]
+        return self.derived(
+            jax.lax.concatenate_p,
+            raised,
+            (len(rows), *shape),
+            lambda *parts: jax.lax.concatenate(parts, 0),
+            dimension=0,
+        )
 
-    def derived(self, name: str, inputs: list[int], shape: tuple[int, ...], **options: Any) -> int:
+    def reshaped(self, value: int, shape: tuple[int, ...]) -> int:
+        return self.derived(
+            jax.lax.reshape_p,
+            [value],
+            shape,
+            lambda a: jax.numpy.reshape(a, shape),
+            new_sizes=shape,
+            dimensions=None,
+        )
+
+    def derived(
+        self,
+        primitive: Any,
+        inputs: list[int],
+        shape: tuple[int, ...],
+        evaluate: Callable[..., Any],
+        **options: Any,
+    ) -> int:
         """A node of our own making."""
         self.values.append(Value(tuple(shape), self.values[inputs[0]].dtype))
-        evaluate = partial(_STRUCTURAL[name], options=options)
-        return self.add(Node(name, tuple(inputs), (len(self.values) - 1,), options, evaluate))[0]
+        node = Node(
+            primitive_named(primitive.name),
+            tuple(inputs),
+            (len(self.values) - 1,),
+            options,
+            lambda *values: [evaluate(*values)],
+        )
+        return self.add(node)[0]
 
     def finish(self, inputs: list[int], outputs: list[int]) -> Program:
         program = Program(
@@ -211,18 +228,15 @@ def _parts_of_scan(equation: Any) -> tuple[int, int]:
     return alike[0] - alike[1], alike[0]
 
 
-_STRUCTURAL: dict[str, Callable[..., list[Any]]] = {
-    "slice": lambda a, options: [
-        jax.lax.slice(a, options["start_indices"], options["limit_indices"])
-    ],
-    "reshape": lambda a, options: [jax.numpy.reshape(a, options["new_sizes"])],
-    "concatenate": lambda *parts, options: [jax.lax.concatenate(parts, options["dimension"])],
-}
+def _pools(closed: Any) -> bool:
+    """Whether the program is one maximum or minimum of windows and nothing else."""
+    rows = [primitive_named(equation.primitive.name) for equation in closed.jaxpr.eqns]
+    return len(rows) == 1 and rows[0].bend is not None and rows[0].bend.pools != 0
 
 
 def _evaluate(equation: Any, *values: Any) -> list[Any]:
     """The equation in JAX, with its own derivative rules."""
-    if equation.primitive.name not in _CALLS:
+    if primitive_named(equation.primitive.name).control not in _CALLS:
         found = equation.primitive.bind(*values, **equation.params)
         return list(found) if equation.primitive.multiple_results else [found]
     given = {
@@ -234,34 +248,6 @@ def _evaluate(equation: Any, *values: Any) -> list[Any]:
 
 
 _FLOATS = Floats()
-_EXACT = {
-    *MAPS,
-    *SEVERAL,
-    "iota",
-    "neg",
-    "max",
-    "min",
-    "abs",
-    "gt",
-    "ge",
-    "lt",
-    "le",
-    "eq",
-    "ne",
-    "is_finite",
-}
-_COMPARISONS = {
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
-_DIRECT = {
-    **_COMPARISONS, "max": np.maximum, "min": np.minimum, "abs": np.abs, "floor": np.floor, "ceil": np.ceil, "sign": np.sign,
-    "is_finite": np.isfinite, "rem": np.fmod,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -274,26 +260,23 @@ class Folded:
 
 def fold(node: Node, arrays: Sequence[np.ndarray], values: Sequence[Value]) -> Folded:
     """The node computed now. Real numbers in float64; integers exactly."""
+    primitive, options = node.primitive, node.options
     discrete = all(a.dtype.kind in "iub" for a in arrays)
-    name = node.operation
-    if discrete and not values[0].real:
-        found = DISCRETE[name](node.options, *arrays) if name in DISCRETE else _by_jax(node, arrays)
-    elif name == "iota":
-        found = DISCRETE[name](node.options)
-    elif name in _DIRECT:
-        found = _DIRECT[name](*(np.asarray(a, np.float64) for a in arrays))
-    elif name in RULES:
-        found = RULES[name](
-            _FLOATS,
-            node.options,
-            *(_FLOATS.lift(a) if a.dtype.kind not in "iub" else a for a in arrays),
-        )
+    if primitive.numpy is not None and not (arrays and values[0].real):
+        found = primitive.numpy(options, *arrays)
+    elif not values[0].real or primitive.kind is Kind.CURVES:
+        found = _by_jax(node, arrays)
+    elif primitive.arithmetic is not None:
+        lifted = (_FLOATS.lift(a) if a.dtype.kind not in "iub" else a for a in arrays)
+        found = primitive.arithmetic(_FLOATS, options, *lifted)
+    elif primitive.numpy is not None:
+        found = primitive.numpy(options, *(np.asarray(a, np.float64) for a in arrays))
     else:
         found = _by_jax(node, arrays)
     listed = found if isinstance(found, list | tuple) else [found]
     kept = tuple(_as(a, value) for a, value in zip(listed, values, strict=True))
-    rounded = () if discrete or name in _EXACT or not values[0].real else (f"{name} of constants",)
-    return Folded(kept, rounded)
+    exact = discrete or not primitive.rounds or not values[0].real
+    return Folded(kept, () if exact else (f"{primitive.name} of constants",))
 
 
 def _as(a: Array, value: Value) -> np.ndarray:
@@ -302,7 +285,5 @@ def _as(a: Array, value: Value) -> np.ndarray:
 
 
 def _by_jax(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    import jax
-
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
         return [np.asarray(a) for a in node.evaluate(*arrays)]

@@ -11,24 +11,15 @@ only the index i_t is kept.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.discrete import DISCRETE
+from neuromanifold.graph.products import Canonical, Lookup, Product
 from neuromanifold.graph.program import Node, Program
-
-_MOVES = {
-    "reshape", "transpose", "squeeze", "expand_dims", "slice", "split", "unstack", "rev", "broadcast_in_dim",
-    "convert_element_type", "copy", "copy_p",
-}  # fmt: skip
-_PRODUCTS = ("dot_general", "conv_general_dilated")
 
 Path = tuple[tuple[Node, int], ...]
 NOT_USED = "it is not used"
@@ -66,9 +57,20 @@ class Use:
         return sum(use.positions for use in self.products)
 
     @property
+    def product(self) -> Product:
+        """How it comes to its canonical form."""
+        assert self.node.primitive.product is not None
+        return self.node.primitive.product
+
+    @property
+    def sizes(self) -> Canonical:
+        """The canonical sizes."""
+        return Canonical(self.batch, self.positions, self.inner, self.outer)
+
+    @property
     def is_lookup(self) -> bool:
         """Whether rows are looked up: the input is their indices."""
-        return self.node.operation == "gather"
+        return isinstance(self.product, Lookup)
 
     @property
     def other(self) -> int:
@@ -93,12 +95,8 @@ class Leaf:
 
 def leaves(program: Program, parameters: int) -> tuple[Leaf, ...]:
     """How the first `parameters` inputs enter."""
-    consumers: dict[int, list[Node]] = defaultdict(list)
-    for node in program.nodes:
-        for i in dict.fromkeys(node.inputs):
-            consumers[i].append(node)
-    found = [_leaf(program, value, consumers) for value in program.inputs[:parameters]]
-    return _with_constants(program, found, consumers)
+    found = [_leaf(program, value) for value in program.inputs[:parameters]]
+    return _with_constants(program, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,20 +126,17 @@ def entering(program: Program, found: Sequence[Leaf], chosen: Sequence[int]) -> 
     return Entering(tuple(uses), tuple(entry for entry in direct if entry[1] != NOT_USED))
 
 
-def _leaf(program: Program, value: int, consumers: Mapping[int, list[Node]]) -> Leaf:
+def _leaf(program: Program, value: int) -> Leaf:
     size, uses = math.prod(program.values[value].shape), []
     front: list[tuple[int, Path]] = [(value, ())]
     while front:
         at, path = front.pop()
         if at in program.outputs:
             return Leaf(value, size, why="it is itself an output")
-        for node in consumers[at]:
-            if node.operation in _MOVES and _keeps(program, node):
+        for node in program.consumers.get(at, ()):
+            if node.primitive.carries and _keeps(program, node):
                 front += [(out, (*path, (node, k))) for k, out in enumerate(node.outputs)]
-            elif (
-                node.operation in _PRODUCTS
-                and (found := _product(program, node, at, path)) is not None
-            ):
+            elif (found := _products(program, node, at, path)) is not None:
                 uses += found
             else:
                 return Leaf(value, size, why=f"it enters through {node.operation}")
@@ -157,7 +152,7 @@ def _leaf(program: Program, value: int, consumers: Mapping[int, list[Node]]) -> 
 def _keeps(program: Program, node: Node) -> bool:
     """Whether an index map repeats no entry."""
     before, after = program.values[node.inputs[0]], program.values[node.outputs[0]]
-    return node.operation != "broadcast_in_dim" or math.prod(before.shape) == math.prod(after.shape)
+    return math.prod(after.shape) <= math.prod(before.shape)
 
 
 def _disjoint(program: Program, value: int, uses: list[Use]) -> bool:
@@ -177,15 +172,7 @@ def _same_arrangement(program: Program, value: int, uses: list[Use]) -> bool:
 
 def _arranged(use: Use, at: np.ndarray) -> np.ndarray:
     """The leaf's operand as W′[b, c, k]."""
-    if use.node.operation == "dot_general":
-        contracted, batched = (pair[use.operand] for pair in use.node.options["dimension_numbers"])
-        free = [d for d in range(at.ndim) if d not in contracted and d not in batched]
-        return np.transpose(at, [*batched, *free, *contracted]).reshape(
-            use.batch, use.outer, use.inner
-        )
-    return np.transpose(at, use.node.options["dimension_numbers"].rhs_spec).reshape(
-        use.batch, use.outer, use.inner
-    )
+    return use.product.weight(use.node.options, use.operand, use.sizes, at)
 
 
 def entries(program: Program, value: int, path: Path) -> np.ndarray:
@@ -196,65 +183,27 @@ def entries(program: Program, value: int, path: Path) -> np.ndarray:
 
 def _moved(a: np.ndarray, step: tuple[Node, int]) -> np.ndarray:
     node, output = step
-    found = DISCRETE[node.operation](node.options, a)
-    return found[output] if isinstance(found, list) else found
+    assert node.primitive.numpy is not None
+    found = node.primitive.numpy(node.options, a)
+    return found[output] if node.primitive.several else found
 
 
-def _product(program: Program, node: Node, value: int, path: Path) -> list[Use] | None:
-    shapes = [program.values[i].shape for i in node.inputs]
-    sizes = _dot_sizes if node.operation == "dot_general" else _conv_sizes
-    found = []
+def _products(program: Program, node: Node, value: int, path: Path) -> list[Use] | None:
+    """The products of a node that are linear in a value; None where it is none of them."""
+    product = node.primitive.product
+    if product is None or isinstance(product, Lookup):
+        return None
+    shapes, found = [program.values[i].shape for i in node.inputs], []
     for operand, i in enumerate(node.inputs):
         if i == value:
-            canonical = sizes(node, shapes, operand)
-            if canonical is None:
+            sizes = product.sizes(node.options, shapes, operand)
+            if sizes is None:
                 return None
-            found.append(Use(node, operand, path, *canonical))
+            found.append(Use(node, operand, path, *sizes))
     return found
 
 
-def _dot_sizes(
-    node: Node, shapes: list[tuple[int, ...]], operand: int
-) -> tuple[int, int, int, int] | None:
-    contracted, batched = node.options["dimension_numbers"]
-    batch = math.prod(shapes[0][d] for d in batched[0])
-    inner = math.prod(shapes[0][d] for d in contracted[0])
-    free = [math.prod(s) // max(1, batch * inner) for s in shapes]
-    return batch, free[1 - operand], inner, free[operand]
-
-
-def _conv_sizes(
-    node: Node, shapes: list[tuple[int, ...]], operand: int
-) -> tuple[int, int, int, int] | None:
-    if operand == 0 or node.options["batch_group_count"] != 1:
-        return None
-    spec, groups = node.options["dimension_numbers"], node.options["feature_group_count"]
-    out, inner, *window = (shapes[1][d] for d in spec.rhs_spec)
-    places = math.prod(_places(node, shapes))
-    return groups, shapes[0][spec.lhs_spec[0]] * places, inner * math.prod(window), out // groups
-
-
-def _places(node: Node, shapes: list[tuple[int, ...]]) -> list[int]:
-    """How many windows fit, along each axis of space."""
-    options, spec = node.options, node.options["dimension_numbers"]
-    sizes = [
-        (shapes[0][d] - 1) * dilation + 1 + lo + hi
-        for d, dilation, (lo, hi) in zip(
-            spec.lhs_spec[2:], options["lhs_dilation"], options["padding"], strict=True
-        )
-    ]
-    reach = [
-        (shapes[1][d] - 1) * w + 1
-        for d, w in zip(spec.rhs_spec[2:], options["rhs_dilation"], strict=True)
-    ]
-    return [
-        (n - r) // s + 1 for n, r, s in zip(sizes, reach, options["window_strides"], strict=True)
-    ]
-
-
-def _with_constants(
-    program: Program, found: list[Leaf], consumers: Mapping[int, list[Node]]
-) -> tuple[Leaf, ...]:
+def _with_constants(program: Program, found: list[Leaf]) -> tuple[Leaf, ...]:
     """Leaves that are only added, entry by entry, to the product of another leaf at one position
     share its cotangent.
     """
@@ -265,39 +214,33 @@ def _with_constants(
         if use.positions == 1
     }
     for index, leaf in enumerate(found):
-        if (
-            leaf.why != "it enters through add"
-            or (at := _sum(program, leaf, consumers)) is None
-            or at not in owners
-        ):
+        if leaf.uses or (at := _sum(program, leaf)) is None or at not in owners:
             continue
         k, j = owners[at]
         use = found[k].uses[j]
-        if use.constant is None and len(consumers[at]) == 1:
+        if use.constant is None and len(program.consumers[at]) == 1:
             uses = tuple(replace(u, constant=leaf.value) if u is use else u for u in found[k].uses)
             found[k] = replace(found[k], uses=uses)
             found[index] = replace(leaf, why="it is added to a product")
     return tuple(found)
 
 
-def _sum(program: Program, leaf: Leaf, consumers: Mapping[int, list[Node]]) -> int | None:
+def _sum(program: Program, leaf: Leaf) -> int | None:
     """The value that the leaf is added to, where each of its entries meets exactly one of that
     value's.
     """
     at = leaf.value
     while True:
-        if len(consumers[at]) != 1 or at in program.outputs:
+        readers = program.consumers.get(at, ())
+        if len(readers) != 1 or at in program.outputs:
             return None
-        [node] = consumers[at]
-        if node.operation == "add":
+        [node] = readers
+        if node.primitive.signs == (1, 1):
             [other] = [i for i in node.inputs if i != at] or [at]
-            return (
-                other
-                if other != at and math.prod(program.values[other].shape) == leaf.size
-                else None
-            )
+            fits = other != at and math.prod(program.values[other].shape) == leaf.size
+            return other if fits else None
         if (
-            node.operation not in _MOVES
+            not node.primitive.carries
             or len(node.outputs) != 1
             or math.prod(program.values[node.outputs[0]].shape) != leaf.size
         ):
@@ -309,89 +252,22 @@ def looked_up(program: Program, leaf: Leaf) -> Use | None:
     """The use of a table whose rows are looked up once, at indices that are inside it or moved
     there; `None` for any other leaf.
     """
-    at = [node for node in program.nodes if leaf.value in node.inputs]
-    if len(at) != 1 or at[0].operation != "gather" or leaf.value in program.outputs:
+    readers = program.consumers.get(leaf.value, ())
+    if len(readers) != 1 or leaf.value in program.outputs:
         return None
-    [node], table, indices = (
-        at,
-        program.values[leaf.value].shape,
-        program.values[at[0].inputs[1]].shape,
-    )
-    numbers, offset = node.options["dimension_numbers"], len(indices) - 1
-    rows = (
-        numbers.collapsed_slice_dims == numbers.start_index_map == (0,)
-        and numbers.offset_dims == tuple(range(offset, offset + len(table) - 1))
-        and tuple(node.options["slice_sizes"]) == (1, *table[1:])
-        and indices[-1] == 1
-    )
-    return Use(node, 0, (), 1, math.prod(indices), table[0], math.prod(table[1:])) if rows else None
+    [node], shapes = readers, [program.values[i].shape for i in readers[0].inputs]
+    product = node.primitive.product
+    if not isinstance(product, Lookup) or node.inputs[0] != leaf.value:
+        return None
+    sizes = product.sizes(node.options, shapes, 0)
+    return None if sizes is None else Use(node, 0, (), *sizes)
 
 
-def canonical_input(use: Use, other: Any, filters: tuple[int, ...]) -> Any:
-    """The other operand as a[b, t, k], in JAX; `filters` is the shape of the leaf's operand."""
-    if use.is_lookup:
-        return _inside(use, other, filters[0]).reshape(1, use.positions, 1)
-    if use.node.operation == "dot_general":
-        contracted, batched = (
-            pair[1 - use.operand] for pair in use.node.options["dimension_numbers"]
-        )
-        free = [d for d in range(other.ndim) if d not in contracted and d not in batched]
-        return jnp.transpose(other, [*batched, *free, *contracted]).reshape(
-            use.batch, use.positions, use.inner
-        )
-    patches = _patches(use.node, other, filters)
-    n, _, *_, offsets = patches.shape
-    grouped = patches.reshape(
-        n, use.batch, -1, use.positions // n, offsets
-    )  # (n, groups, channels, places, offsets)
-    return jnp.transpose(grouped, (1, 0, 3, 2, 4)).reshape(use.batch, use.positions, use.inner)
-
-
-def _inside(use: Use, indices: Any, rows: int) -> Any:
-    """Which row is read; −1 for none."""
-    if use.node.options["mode"] == jax.lax.GatherScatterMode.CLIP:
-        return jnp.clip(indices, 0, rows - 1)
-    return jnp.where((indices >= 0) & (indices < rows), indices, -1)
-
-
-def _patches(node: Node, signal: Any, filters: tuple[int, ...]) -> Any:
-    """(n, channels, *places, offsets): slices of the padded signal, one for each place in the
-    window.
-    """
-    options, spec = node.options, node.options["dimension_numbers"]
-    config = [(0, 0, 0)] * 2 + [
-        (lo, hi, d - 1)
-        for (lo, hi), d in zip(options["padding"], options["lhs_dilation"], strict=True)
-    ]
-    full = jax.lax.pad(jnp.transpose(signal, spec.lhs_spec), jnp.zeros((), signal.dtype), config)
-    places, strides = _places(node, [signal.shape, filters]), (1, 1, *options["window_strides"])
-    window = [filters[d] for d in spec.rhs_spec[2:]]
-    parts = []
-    for offset in np.ndindex(*window):
-        start = [0, 0, *(o * w for o, w in zip(offset, options["rhs_dilation"], strict=True))]
-        stop = [
-            *full.shape[:2],
-            *(b + s * (n - 1) + 1 for b, s, n in zip(start[2:], strides[2:], places, strict=True)),
-        ]
-        parts.append(jax.lax.slice(full, start, stop, strides))
-    return jnp.stack(parts, axis=-1)
+def canonical_input(use: Use, other: Any, shape: tuple[int, ...]) -> Any:
+    """The other operand as a[b, t, k], in JAX; `shape` is that of the leaf's operand."""
+    return use.product.signal(use.node.options, use.operand, use.sizes, other, shape)
 
 
 def canonical_cotangent(use: Use, d: Any) -> Any:
     """The cotangents (o, *shape of the product) as d[o, b, t, c]."""
-    o = d.shape[0]
-    if use.is_lookup:
-        return d.reshape(o, 1, use.positions, use.outer)
-    if use.node.operation == "dot_general":
-        shape = (
-            (o, use.batch, use.positions, use.outer)
-            if use.operand == 1
-            else (o, use.batch, use.outer, use.positions)
-        )
-        arranged = d.reshape(shape)
-        return arranged if use.operand == 1 else jnp.swapaxes(arranged, 2, 3)
-    spec = use.node.options["dimension_numbers"]
-    moved = jnp.transpose(d, [0, *(1 + s for s in spec.out_spec)])  # (o, n, channels, *places)
-    n = moved.shape[1]
-    grouped = moved.reshape(o, n, use.batch, use.outer, -1)
-    return jnp.transpose(grouped, (0, 2, 1, 4, 3)).reshape(o, use.batch, use.positions, use.outer)
+    return use.product.cotangent(use.node.options, use.operand, use.sizes, d)

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from neuromanifold.graph.arithmetic import Arithmetic, NoExactAnswer
-from neuromanifold.graph.discrete import DISCRETE
+from neuromanifold.graph.dataflow import forward
 from neuromanifold.graph.graph import Graph
 from neuromanifold.graph.program import Node, Program
-from neuromanifold.graph.rules import RULES, SEVERAL, is_discrete
+from neuromanifold.graph.rules import is_discrete
 
 
 def walk(
@@ -22,56 +20,35 @@ def walk(
     (`gt`, `argmax`) are appended to `record` in the order in which they are made: signs, or (place,
     which candidates share it).
     """
-    known: dict[int, Any] = dict(zip(program.inputs, inputs, strict=True))
 
-    def read(i: int) -> Any:
-        if i not in known:
-            a = program.constants[i]
-            known[i] = arithmetic.lift(a) if program.values[i].real else a
-        return known[i]
+    def lift(i: int) -> Any:
+        a = program.constants[i]
+        return arithmetic.lift(a) if program.values[i].real else a
 
-    for node, dying in zip(program.nodes, program.last_uses(), strict=True):
+    def transfer(node: Node, values: list[Any]) -> Sequence[Any]:
         real = program.values[node.outputs[0]].real
-        results = _apply(arithmetic, node, [read(i) for i in node.inputs], real, record)
-        known.update(zip(node.outputs, results, strict=True))
-        for i in dying:
-            known.pop(i, None)
-    return [read(i) for i in program.outputs]
+        found = _apply(arithmetic, node, values, real, record)
+        return found if node.primitive.several else [found]
+
+    known = dict(zip(program.inputs, inputs, strict=True))
+    found = forward(program, known, lift, transfer, wanted=program.outputs)
+    return [found[i] for i in program.outputs]
 
 
 def _apply(
     A: Arithmetic, node: Node, values: list[Any], real: bool, record: list[Any] | None
-) -> Sequence[Any]:
-    name = node.operation
-    found: Any
-    if all(is_discrete(v) for v in values):
-        found = (
-            A.lift(values[0])
-            if real and name == "convert_element_type"
-            else DISCRETE[name](node.options, *values)
-        )
-    elif name in _DECISIONS:
-        found, decision = _DECISIONS[name](A, *values)
+) -> Any:
+    primitive, options = node.primitive, node.options
+    if all(is_discrete(v) for v in values) and not real and primitive.numpy is not None:
+        return primitive.numpy(options, *values)
+    if primitive.decides is not None:
+        found, decision = primitive.decides(A, options, *values)
         if record is not None:
             record.append(decision)
-    elif name in RULES:
-        found = RULES[name](A, node.options, *values)
-    else:
-        found = A.smooth(name, node.options, *values)
-    return found if name in SEVERAL else [found]
-
-
-def _greater(A: Arithmetic, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-    signs = A.sign(A.subtract(a, b))
-    return signs == 1, signs
-
-
-def _argmax(A: Arithmetic, a: Any) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    place, tied = A.largest(a)
-    return np.maximum(place, 0).astype(np.int64), (place, tied)
-
-
-_DECISIONS = {"gt": _greater, "argmax": _argmax}
+        return found
+    if primitive.arithmetic is not None:
+        return primitive.arithmetic(A, options, *values)
+    return A.smooth(primitive, options, *values)
 
 
 def refuse_inexact(graph: Graph, what: str) -> None:
@@ -80,14 +57,14 @@ def refuse_inexact(graph: Graph, what: str) -> None:
     """
     if graph.exact:
         return
-    program, known = graph.program, graph.characters
+    program, known = graph.program, graph.degrees
     node = next(
         n
         for n in program.nodes
         if not known[n.outputs[0]].exact and all(known[i].exact for i in n.inputs)
     )
     where = f" ({node.source})" if node.source else ""
-    kind = "jumps" if known[node.outputs[0]].broken else "has no exact value at rational numbers"
+    kind = "jumps" if known[node.outputs[0]].jumps else "has no exact value at rational numbers"
     raise NoExactAnswer(
         f"{what} rational operations, and `f` uses {node.operation}{where}, which {kind}; "
         "pass `exact=False` where the function takes it, or a network of rational operations and "

@@ -220,9 +220,7 @@ def _program(graph: Graph) -> tuple[str, ...]:
     listed = ", ".join(
         f"{count} × {name}" if count > 1 else name for name, count in used.most_common()
     )
-    units = [
-        graph.units[mine[0]] for mine in graph.stages if graph.units[mine[0]].candidates is None
-    ]
+    units = [graph.units[mine[0]] for mine in graph.stages if graph.units[mine[0]].switches]
     return (
         *(f"it is {name}" for name, holds in kinds if holds),
         f"{len(graph.program.nodes):,} operations: {listed}",

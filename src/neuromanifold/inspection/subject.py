@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
@@ -171,7 +172,7 @@ class Subject:
         as for matrix products.
         """
         program = self.graph.program
-        nodes = [node for node in program.nodes if node.operation == "conv_general_dilated"]
+        nodes = [n for n in program.nodes if isinstance(n.primitive.product, Convolution)]
         return min(self.operations, 2.0 * sum(_multiplications(program, node) for node in nodes))
 
     def _alike(self, x: Any) -> tuple[Any, Any]:

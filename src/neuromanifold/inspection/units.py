@@ -79,7 +79,7 @@ def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...],
             u.name.removesuffix(".bias").removesuffix(".weight"),
             u.shape[1:] if u.shape[:1] == (1,) else u.shape,
             u.channels if u.channels is None or u.shape[:1] != (1,) else u.channels - 1,
-            u.candidates is None,
+            u.switches,
         )
         for u in graph.units
     ]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.arithmetic import NoExactAnswer
+from neuromanifold.graph.primitives import Kind, Primitive
 from neuromanifold.models.activation import Activation, Mixed, per_neuron
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.orbits.rings import Reals, Ring
@@ -35,18 +36,18 @@ def derivatives(
     return [np.concatenate(parts, axis=-1) for parts in zip(*runs, strict=True)]
 
 
-NAMED = {
-    "tanh", "exp", "exp2", "expm1", "log", "log1p", "sin", "cos", "tan", "logistic", "erf", "erfc", "sqrt", "rsqrt", "cbrt",
-    "sinh", "cosh", "asinh", "acosh", "atanh", "atan", "asin", "acos",
-}  # fmt: skip
-"""Functions of one number that `jax.lax` has under the name that programs call them by."""
+def has_derivatives(primitive: Primitive) -> bool:
+    """Whether an operation is a smooth function that `jax.lax` has under its name."""
+    return primitive.kind is Kind.CURVES and primitive.numpy is not None
 
 
-def named_derivatives(ring: Ring, operation: str, z: np.ndarray, order: int) -> list[np.ndarray]:
-    """The same of a function in `NAMED`; residues have none of them."""
-    if operation not in NAMED or not isinstance(ring, Reals):
-        raise NoExactAnswer(f"nilpotent elements know no {operation}")
-    return _of_function(getattr(jax.lax, operation), z, order)
+def named_derivatives(
+    ring: Ring, primitive: Primitive, z: np.ndarray, order: int
+) -> list[np.ndarray]:
+    """The same of a smooth function of `jax.lax`; residues have none of them."""
+    if not has_derivatives(primitive) or not isinstance(ring, Reals):
+        raise NoExactAnswer(f"nilpotent elements know no {primitive.name}")
+    return _of_function(getattr(jax.lax, primitive.name), z, order)
 
 
 def _of_one(ring: Ring, activation: Activation, z: np.ndarray, order: int) -> list[np.ndarray]:

@@ -12,23 +12,21 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from neuromanifold.graph.graph import Graph, trace
-from neuromanifold.graph.interpret import bends
+from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import called
-from neuromanifold.graph.rules import RULES
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.mlp import MLP
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.orbits.bracket import induced_field, left_normed
-from neuromanifold.orbits.derivatives import NAMED
+from neuromanifold.orbits.derivatives import has_derivatives
 from neuromanifold.orbits.fields import Control, DenseFields, Fields, WalkedFields
 from neuromanifold.orbits.nested import iterated_brackets
 from neuromanifold.orbits.rings import Reals, Ring
 from neuromanifold.orbits.transport import Lift
 from neuromanifold.tangent.rank.jacobian import sample_jacobians
 
-_WALKED = NAMED | RULES.keys()
 _MIXED = 4  # inputs whose fields are added up to flow along
 
 
@@ -212,14 +210,19 @@ def has_fast_brackets(family: Family) -> bool:
     return isinstance(family, NetworkFamily | WalkedFamily)
 
 
+def _is_walked(program: Program, node: Node) -> bool:
+    """Whether nilpotent elements know the operation."""
+    if node.primitive.arithmetic is None:
+        return len(node.inputs) == 1 and has_derivatives(node.primitive)
+    return not program.bends(node)
+
+
 def family_of(f: Model, params: Any, inputs: Float[np.ndarray, "n ..."]) -> Family:
     """The family in float64."""
     if (net := perceptron(f)) is not None:
         return dense_family(net, inputs)
     program = trace(f, params, inputs).program
-    walked = {n.operation for n in program.nodes} <= _WALKED and not any(
-        bends(program, n) for n in program.nodes
-    )
+    walked = all(_is_walked(program, node) for node in program.nodes)
     with arithmetic():
         return (WalkedFamily if walked else TracedFamily)(
             f, params, inputs, output_shape(f, params, inputs)

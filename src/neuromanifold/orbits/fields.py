@@ -20,6 +20,7 @@ import numpy as np
 from neuromanifold.graph import programs
 from neuromanifold.graph.arithmetic import Arithmetic
 from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.primitives import Primitive
 from neuromanifold.graph.walk import walk
 from neuromanifold.models.activation import Activation
 from neuromanifold.models.mlp import MLP, Entry
@@ -229,12 +230,12 @@ class Elements(Arithmetic):
         ]
         return self.add(base, Element(spread.reshape(*spread.shape[:2], *self.shape(base))))
 
-    def smooth(self, operation: str, options: object, *values: Element) -> Element:
+    def smooth(self, primitive: Primitive, options: object, *values: Element) -> Element:
         if len(values) != 1:
-            return super().smooth(operation, options, *values)
+            return super().smooth(primitive, options, *values)
         [z] = values
         tower = named_derivatives(
-            self.ring, operation, z.entries[0], nilpotent.generators(z.entries) + 1
+            self.ring, primitive, z.entries[0], nilpotent.generators(z.entries) + 1
         )
         return Element(nilpotent.compose(self.ring, tower, z.entries)[0])
 

@@ -69,8 +69,8 @@ def require_piecewise_linear(graph: Graph) -> None:
     comes after the last bend is free.
     """
     for node in graph.program.nodes:
-        found = graph.characters[node.outputs[0]]
-        if node.outputs[0] in graph.deciding and not (found.exact and found.degree <= 1):
+        found = graph.degrees[node.outputs[0]]
+        if node.outputs[0] in graph.deciding and not (found.exact and found.data <= 1):
             where = f" ({node.source})" if node.source else ""
             raise ValueError(
                 f"`f` uses {node.operation}{where} before a bend, so it is not piecewise linear "

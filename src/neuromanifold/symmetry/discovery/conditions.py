@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.axes import Axes, Labels, axis_labels
-from neuromanifold.graph.interpret import bends
 from neuromanifold.graph.reading import called, read
 from neuromanifold.graph.tracing import program_of
 from neuromanifold.models.arguments import Model
@@ -235,7 +234,7 @@ class Problem:
     def bends(self) -> bool:
         """Whether f has a bend: its derivative then differs from region to region."""
         program = program_of(lambda p, x: self.f(p, x), self.params, self.one)
-        return any(bends(program, node) for node in program.nodes)
+        return any(map(program.bends, program.nodes))
 
     def draw_wide(self, rng: np.random.Generator, count: int) -> Any:
         """Random inputs; where f bends, half of them from a tenth of the size to a hundred

@@ -16,7 +16,7 @@ from neuromanifold.models.layers.branches import Residual, Sum
 from neuromanifold.models.layers.conv import Conv
 from neuromanifold.models.layers.dense import Dense
 from neuromanifold.models.sequential import Sequential
-from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.tangent.infinite.reading import Reader
 from neuromanifold.tangent.infinite.steps import Fork, Heads, Weights
 
@@ -44,6 +44,11 @@ def describe(f: Model, params: Any, x: Any, *, leaf_std: Any = None) -> Sequenti
         if not isinstance(x, jax.Array) or len(graph.program.outputs) != 1:
             raise ValueError(
                 "`f` takes or gives several arrays; at infinite width it needs one of each."
+            )
+        if not is_floating(x):
+            raise ValueError(
+                f"`x` holds {x.dtype}; at infinite width samples are real numbers, so pass what "
+                "the tokens are embedded as."
             )
         layers = Reader(graph).read()
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]

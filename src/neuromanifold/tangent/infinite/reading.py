@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.primitives import Kind, Layer
 from neuromanifold.graph.program import Node
 from neuromanifold.models.activation import BUILT_IN, Activation
 from neuromanifold.models.layers.branches import Elementwise
@@ -19,7 +20,6 @@ from neuromanifold.models.layers.pooling import AvgPool, Flatten, GlobalAvgPool
 from neuromanifold.models.layers.windows import margins
 from neuromanifold.tangent.infinite.recognition import Region, recognised
 from neuromanifold.tangent.infinite.steps import (
-    ENTRYWISE,
     Data,
     Fork,
     Heads,
@@ -53,7 +53,7 @@ class Reader:
     def read(self) -> tuple[Any, ...]:
         """The layers from the sample to the output."""
         for node in self.program.nodes:
-            self.known[node.outputs[0]] = self.after(node)
+            self.known |= dict.fromkeys(node.outputs, self.after(node))
         (output,) = self.program.outputs
         return self.end(output, self.program.nodes[-1]).since(self.root)
 
@@ -111,26 +111,25 @@ class Reader:
         total = next((v for v in given if isinstance(v, Total)), None)
         if total is not None:
             return self.mean(node, total)
-        rule = _RULES.get(node.operation)
+        rule = _RULES.get(node.primitive.layer)
         if rule is not None:
             return rule(self, node)
-        if node.operation in ENTRYWISE:
+        if node.primitive.entrywise:
             return self.entrywise(node, given)
         self.refuse(node, "has no infinite-width limit that is known here")
 
     def parameter(self, node: Node, given: Parameter) -> Parameter:
         """A parameter, rearranged or multiplied by a number."""
-        if node.operation == "transpose":
+        if node.primitive.layer is Layer.TRANSPOSE:
             return replace(given, axes=tuple(given.axes[a] for a in node.options["permutation"]))
         factor = self.factor(node, [self.known.get(i) for i in node.inputs])
         if factor is not None:
             return replace(given, factor=given.factor * factor)
         shape = self.shape(node.outputs[0])
-        if node.operation in ("copy", "convert_element_type"):
+        if node.primitive.layer is Layer.COPY:
             return given
-        if node.operation in ("broadcast_in_dim", "reshape") and prod(shape) == prod(
-            self.shape(node.inputs[0])
-        ):
+        same_size = prod(shape) == prod(self.shape(node.inputs[0]))
+        if node.primitive.layer is Layer.RESHAPE and same_size:
             return replace(given, spread=True)
         self.refuse(
             node,
@@ -217,9 +216,9 @@ class Reader:
 
     def factor(self, node: Node, given: list[Any]) -> float | None:
         """The number by which the node multiplies its one value, if it does."""
-        if node.operation == "div" and given[1] is None:
+        if node.primitive.kind is Kind.DIVIDES and given[1] is None:
             return 1 / self.number(node, 1)
-        if node.operation == "mul" and None in given:
+        if node.primitive.kind is Kind.MULTIPLIES and node.primitive.entrywise and None in given:
             return self.number(node, given.index(None))
         return None
 
@@ -227,7 +226,7 @@ class Reader:
         """A bias added to the product of weights, or to a sum that ends with one."""
         step, bias = data[0].step if len(data) == 1 else Step(), biases[0]
         features = self.shape(node.outputs[0])[-1]
-        fits = node.operation == "add" and len(biases) == 1
+        fits = node.primitive.signs == (1, 1) and len(biases) == 1
         fits = fits and self.shape(self.program.inputs[bias.leaf]) == (features,)
         owner = _with_bias(step.layer, (bias.leaf, bias.factor))
         if not fits or owner is None or data[0].source not in node.inputs:
@@ -239,7 +238,7 @@ class Reader:
 
     def forked(self, node: Node) -> Data:
         """A sum of two branches from the last step that they share."""
-        if node.operation != "add" or len(node.inputs) != 2:
+        if node.primitive.signs != (1, 1):
             self.refuse(node, "combines branches other than by a sum")
         ends = [self.end(i, node) for i in node.inputs]
         common = next(step for step in ends[0].back() if step in ends[1].back())
@@ -389,13 +388,11 @@ def _with_bias(layer: Any, bias: tuple[int, float]) -> Any | None:
     return None
 
 
-_RULES: dict[str, Callable[[Reader, Node], Any]] = {
-    "dot_general": Reader.product,
-    "conv_general_dilated": Reader.convolution,
-    "pad": Reader.pad,
-    "reduce_window_sum": Reader.window_sum,
-    "reduce_sum": Reader.position_sum,
-    "reshape": Reader.reshaped,
-    "squeeze": Reader.reshaped,
-    "broadcast_in_dim": Reader.reshaped,
+_RULES: dict[Layer | None, Callable[[Reader, Node], Any]] = {
+    Layer.PRODUCT: Reader.product,
+    Layer.CONVOLUTION: Reader.convolution,
+    Layer.MARGIN: Reader.pad,
+    Layer.WINDOW_SUM: Reader.window_sum,
+    Layer.POSITION_SUM: Reader.position_sum,
+    Layer.RESHAPE: Reader.reshaped,
 }

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from neuromanifold.graph.primitives import EXP
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.models.layers.norm import LayerNorm
 from neuromanifold.tangent.infinite.steps import Arranged, Heads
@@ -112,7 +113,7 @@ def _attention(region: Region) -> Heads | None:
     """softmax(φ XKᵀKXᵀ) X Vᵀ Oᵀ ψ + β b over all positions, with the leaves K, V, O, b in any
     layout.
     """
-    exponential = next((node for node in region.nodes if node.operation == "exp"), None)
+    exponential = next((node for node in region.nodes if node.primitive is EXP), None)
     if exponential is None or len(region.before) < 2 or region.after[:-1] != region.before[:-1]:
         return None
     weights = region.reaching(exponential.inputs[0])

@@ -6,13 +6,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-ENTRYWISE = frozenset((
-    "abs", "add", "and", "asinh", "atan", "atan2", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "cos",
-    "cosh", "div", "eq", "erf", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite",
-    "le", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "pow", "rsqrt",
-    "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
-))  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Weights:

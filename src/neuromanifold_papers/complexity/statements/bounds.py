@@ -188,13 +188,6 @@ def _fields_check(case: Network, fields: Callable[[Network], Fields]) -> Check:
     return Check(case.changes(fields(case)), 0, hypotheses=found)
 
 
-def active_fields(case: Network) -> Fields:
-    """Scalings of bent neurons, GL and translations of the always-active ones, free parameters
-    of inactive ones.
-    """
-    return hidden_equivalence(case.net, case.params, case.x).fields
-
-
 def rational_outputs(params: Any, x: np.ndarray) -> list[list[Fraction]]:
     """f_θ(X) of a ReLU network in rational arithmetic."""
     outputs = []
@@ -217,23 +210,48 @@ def finite_change(case: Network, t: Fraction = Fraction(1, 8)) -> Check:
     """
     status = hidden_equivalence(case.net, case.params, case.x).layers[0]
     i, j = int(status.linear[0]), int(status.inactive[0])
-    params = [
-        ([[Fraction(w) for w in row] for row in W.tolist()], [Fraction(b) for b in c.tolist()])
-        for W, c in case.params
-    ]
-    before = rational_outputs(params, case.x)
-    (weight, bias), (after, _) = params[:2]
-    weight[i] = [a + t * b for a, b in zip(weight[i], weight[j], strict=True)]
-    bias[i] += t * bias[j]
-    for row in after:
-        row[j] -= t * row[i]
-    moved = rational_outputs(params, case.x)
+    before, moved = rational_outputs(case.params, case.x), _moved(case, 0, i, j, t)
     pairs = [
         (a, b)
         for one, other in zip(before, moved, strict=True)
         for a, b in zip(one, other, strict=True)
     ]
     return Check(max(abs(a - b) for a, b in pairs), Fraction(0))
+
+
+def _line_at_two() -> Network:
+    """f = max(x + 2, 0) on {0, 1, 2}."""
+    return network([[[1]], [[1]]], [[2], [0]], [0, 1, 2])
+
+
+def _moved(case: Network, layer: int, i: int, j: int, t: Fraction) -> list[list[Fraction]]:
+    """f(gθ) on X for g = 1 + tE_ij in hidden layer `layer`, in rational arithmetic."""
+    params = [
+        ([[Fraction(w) for w in row] for row in W.tolist()], [Fraction(b) for b in c.tolist()])
+        for W, c in case.params
+    ]
+    (weight, bias), (after, _) = params[layer : layer + 2]
+    weight[i] = [a + t * b for a, b in zip(weight[i], weight[j], strict=True)]
+    bias[i] += t * bias[j]
+    for row in after:
+        row[j] = row[j] / (1 + t) if i == j else row[j] - t * row[i]
+    return rational_outputs(params, case.x)
+
+
+def _near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check:
+    """Entries of Jv that are not zero, v over the Lie algebra, and outputs that 1 + tE_ij changes,
+    i and j active neurons of one layer.
+    """
+    status = hidden_equivalence(case.net, case.params, case.x)
+    before = rational_outputs(case.params, case.x)
+    changed = sum(
+        _moved(case, layer, int(i), int(j), t) != before
+        for layer, found in enumerate(status.layers)
+        for i in found.linear
+        for j in found.linear
+    )
+    found = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
+    return Check(case.changes(status.fields) + changed, 0, hypotheses=found)
 
 
 _BENT_AS_LINEAR = Control(
@@ -263,19 +281,24 @@ status)`).""",
         paper=PAPER,
         row="Thm 1",
         id="Thm 1 (proof, active neurons)",
-        says="scalings of bent neurons, GL and translations of the always-active ones, and free "
-        "parameters of "
-        "inactive ones act by equivalences on X",
+        says="a neighbourhood of the identity in Π D₊(bent) × GL(active), translations of the "
+        "active and free parameters of the inactive neurons act by equivalences on X",
         method="exact",
         cases=_proof_cases,
-        measure=lambda case, fields=active_fields: _fields_check(case, fields),
-        control=_BENT_AS_LINEAR,
+        measure=_near_the_identity,
+        control=Control(
+            "−1 ∈ GL(1), far from the identity: f = (2, 3, 4) becomes 0",
+            case=_line_at_two,
+            breaks={"t": Fraction(-2)},
+        ),
         show=str,
         proof="Near θ no neuron changes its sign on X. There ReLU is the identity at active "
         "neurons: g ∈ GL near 1 and "
         "translations t of their preactivations pass to the next layer, which undoes them by W "
         "g⁻¹ and b − Wt. "
-        "Positive scalings commute with ReLU. An inactive neuron is 0 on X whatever its weights.",
+        "Positive scalings commute with ReLU. An inactive neuron is 0 on X whatever its weights. "
+        "Far from 1 this is false: f = max(x + 2, 0) on {0, 1, 2} is (2, 3, 4), and −1 ∈ GL(1) "
+        "turns its neuron off. The bound needs no more than the neighbourhood.",
     ),
 )
 

@@ -111,14 +111,41 @@ def _unique_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield net, gaussian_filters(net, rng), int(rng.integers(1 << 31))
 
 
+def _shifted(net: LinearConvNet) -> Any:
+    """One nonzero entry in each filter, the first layer's at its end and the second's at its
+    beginning.
+    """
+    filters = tuple(np.zeros(shape) for shape in net.filter_shapes)
+    filters[0].flat[-1], filters[1].flat[0] = 1.0, 1.0
+    return net, filters, 0
+
+
+_PLANE = LinearConvNet(((3, 3), (2, 2)), ((2, 2), (1, 1)))
+
+
+def _same_outputs(case: Any) -> Check:
+    """Tuples with one entry 1 in each filter and the same outputs at integer signals, exactly."""
+    net, params, seed = case
+    shape = net.signal_shape((2,) * net.dimension)
+    x = np.random.default_rng(seed).integers(-9, 10, (24, *shape))
+    units = [np.eye(int(np.prod(k)), dtype=int).reshape(-1, *k) for k in net.filter_shapes]
+    target = relu_net(net, tuple(w.astype(int) for w in params), x)
+    same = [bool((relu_net(net, pair, x) == target).all()) for pair in product(*units)]
+    return Check(sum(same), 1)
+
+
 UNIQUE = Statement(
     paper="riemann",
     row="Sec 5",
     id="Sec 5 (CNN)",
-    says="a nonzero shallow ReLU convolutional network has one parameter tuple for its function "
-    "and δ",
+    says="strides above one: a nonzero shallow ReLU convolutional network has one parameter tuple "
+    "for its function and δ",
     method="float64",
-    cases=_unique_cases,
+    cases=lambda rng, draws: (
+        _shifted(RUNNING),
+        _shifted(_PLANE),
+        *(case for case in _unique_cases(rng, draws) if min(case[0].strides[0]) > 1),
+    ),
     measure=_keeping,
     control=Control(
         "without the ReLU",
@@ -126,7 +153,28 @@ UNIQUE = Statement(
         breaks={"linear": True},
     ),
     show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
-    narrower="among the tuples of the linear fibre over the same (v, δ)",
+    confirm=_same_outputs,
+    route="exact: tuples of unit filters with the same outputs at integer signals",
+    worked="""Sizes (3, 2), strides (2, 1). a = (0, 0, 1), b = (1, 0) computes ReLU(x_2), and so do a = (1, 0, 0), b = (0, 1): the first
+layer reads x_2 in its first window or in its second. Both have δ = 0. The same works in two dimensions with strides (2, 2), sizes 3 × 3 and
+2 × 2. Such a v is a singular point of M; at smooth v (almost every tuple) the sentence is right.""",
+    amended=Statement(
+        paper="riemann",
+        row="Sec 5",
+        id="Sec 5 (CNN, almost every)",
+        says="almost every shallow ReLU convolutional network has one parameter tuple for its "
+        "function and δ",
+        method="float64",
+        cases=_unique_cases,
+        measure=_keeping,
+        control=Control(
+            "one entry in each filter, where v is singular", case=lambda: _shifted(RUNNING)
+        ),
+        show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+        proof="f(x) − f(−x) is the linear network, so f gives v: the tuples are among the finitely "
+        "many over (v, δ). That the ReLU tells them apart for almost every tuple is checked, "
+        "not proved.",
+    ),
 )
 
 

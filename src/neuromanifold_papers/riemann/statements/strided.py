@@ -231,18 +231,62 @@ def _parting() -> Any:
     return STRIDE_ONE, first, loss, second
 
 
+_SHEETS = (
+    RUNNING,
+    (np.array([1.0, 0.0, 2.0]), np.array([2.0, 1.0])),
+    fs.FilterLoss(np.eye(5), np.array([1.0, -3.0, 2.0, -1.0, 1.0])),
+    (np.array([2.0, 0.0, 1.0]), np.array([1.0, 2.0])),
+)
+"""Two tuples over v = (2, 0, 5, 0, 2) and δ = 0, and ℓ = |v − u|²."""
+
+
+def _velocities(case: Any) -> Check:
+    """The largest entry of v̇ − v̇' = −(K_θ − K_θ')∇ℓ(v) over both tuples, in integers."""
+    net, params, _, start = case
+    away = 2 * np.array([1, 3, 3, 1, 1], object)
+    rates = []
+    for theta in (params, start):
+        J = fs.filter_jacobian(net, tuple(w.astype(int).astype(object) for w in theta))
+        rates.append(J @ (J.T @ away))
+    return Check(max(abs(rates[0] - rates[1])), 0)
+
+
 THM_4_FLOW = Statement(
     paper="riemann",
     row="Thm 4",
     id="Thm 4 (flow)",
-    says="D = 1, inner strides above one: gradient flow seen in function space needs v and δ only",
+    says="D = 1, inner strides above one: gradient flow is a Riemannian gradient flow on function "
+    "space, given by v and δ, regardless of the initialisation",
     method="integration",
-    cases=_flow_cases,
+    cases=lambda rng, draws: (_SHEETS, *_flow_cases(rng, draws)),
     measure=_flow,
     control=Control("stride one, two tuples over one (v, δ)", case=_parting),
     draws=2,
-    show=lambda case: show_filters(case[:2]),
+    show=lambda case: show_filters((case[0], case[1])) + f", {[w.tolist() for w in case[3]]}",
     narrower="flows up to t = 0.5",
+    confirm=_velocities,
+    route="exact: −K∇ℓ(v) of both tuples",
+    worked="""Sizes (3, 2), strides (2, 1), ℓ(v) = |v − u|² with u = (1, −3, 2, −1, 1). The tuples a = (1, 0, 2), b = (2, 1) and a = (2, 0, 1),
+b = (1, 2) have the same v = (2, 0, 5, 0, 2) and δ = 0, but ∇ℓ(v) = 2(1, 3, 3, 1, 1) is moved to v̇_2 = −2(4·3 + 2·1) = −28 by the kernel
+of the first and to −2(1·3 + 2·1) = −10 by that of the second (their kernels are printed in Ex 16): the two flows part at once. v is a
+singular point, where two sheets of M cross. Starts with smooth v reach it as well: ȧ_1 = −14 and −10 there, so that both flows come from
+points with a_1 ≠ 0, which are smooth. The singular points have codimension one in M, and generic flows cross them.""",
+    amended=Statement(
+        paper="riemann",
+        row="Thm 4",
+        id="Thm 4 (flow on one sheet)",
+        says="D = 1, inner strides above one: as long as v(t) is smooth, gradient flow is given by v "
+        "and δ; where it crosses the singular locus it stays on the sheet of M that θ names",
+        method="integration",
+        cases=_flow_cases,
+        measure=_flow,
+        control=Control("two tuples over a singular v, and the same δ", case=lambda: _SHEETS),
+        draws=2,
+        show=lambda case: show_filters(case[:2]),
+        narrower="flows up to t = 0.5",
+        proof="v̇ = −K_θ∇ℓ(v), and by Thm 4 K_θ is K^{(δ)}(v) at smooth v. θ(t) is one smooth curve "
+        "through a singular point too.",
+    ),
 )
 
 

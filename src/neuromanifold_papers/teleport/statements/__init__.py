@@ -2,7 +2,7 @@
 
 from neuromanifold_papers.statement import Statement
 from neuromanifold_papers.teleport.statements.alignment import ALIGNMENT
-from neuromanifold_papers.teleport.statements.bounded import A_6, EQ_18, EQ_23
+from neuromanifold_papers.teleport.statements.bounded import A_6, EQ_18, EQ_23, EQ_33
 from neuromanifold_papers.teleport.statements.convex import CONVEX
 from neuromanifold_papers.teleport.statements.descent import SPEED
 from neuromanifold_papers.teleport.statements.extension import EXTENSION
@@ -13,7 +13,7 @@ from neuromanifold_papers.teleport.statements.mean_value import G_1
 from neuromanifold_papers.teleport.statements.nonlinear import NONLINEAR_LAWS
 from neuromanifold_papers.teleport.statements.scaling import SCALINGS
 from neuromanifold_papers.teleport.statements.symmetry import LAWS
-from neuromanifold_papers.teleport.statements.unbounded import LEMMA
+from neuromanifold_papers.teleport.statements.unbounded import LEMMA, THEOREM
 
 STATEMENTS: tuple[Statement, ...] = (
     *SCALINGS,
@@ -22,9 +22,11 @@ STATEMENTS: tuple[Statement, ...] = (
     *NONLINEAR_LAWS,
     LEMMA,
     *LIMIT,
+    THEOREM,
     *HESSIAN,
     EQ_23,
     A_6,
+    EQ_33,
     *ALIGNMENT,
     *SPEED,
     *CONVEX,

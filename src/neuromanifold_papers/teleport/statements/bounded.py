@@ -2,7 +2,7 @@
 A.6
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -49,9 +49,11 @@ def stretches(rng: np.random.Generator, count: int) -> Iterator[Stretch]:
         yield from (Stretch(gradients, factors) for factors in product((1, 2, 10), repeat=2))
 
 
-def bounded_by(case: Stretch) -> Check:
+def bounded_by(
+    case: Stretch, allowed: Callable[[Stretch], Fraction] = lambda case: case.least_c
+) -> Check:
     """‖Γ‖² ≤ C², with the least C that Eq. 17 allows."""
-    return Check(max(c * c for c in case.factors), case.least_c, "<=", hypotheses=case.hypotheses)
+    return Check(max(c * c for c in case.factors), allowed(case), "<=", hypotheses=case.hypotheses)
 
 
 def _by_singular_values(case: Stretch) -> Check:
@@ -76,7 +78,9 @@ EQ_18 = Statement(
     cases=stretches,
     measure=bounded_by,
     control=Control(
-        "a factor 10 on a parameter that no input sees", case=lambda: Stretch(((1, 0),), (1, 10))
+        "C halved where Γ = 2 and every parameter is seen",
+        case=lambda: Stretch(((1, 1),), (2, 2)),
+        breaks={"allowed": lambda case: case.least_c / 4},
     ),
     confirm=_by_singular_values,
     route="float64, singular values",
@@ -153,10 +157,22 @@ class Twin:
         return {"inputs": self.inputs, "width": self.width}
 
 
-def kernels(case: Twin, rates: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Both kernels on three inputs: η = 1 for all NTK parameters; for the standard ones 1/n_l on
-    weights and 1 on biases.
-    """
+Rates = Callable[[tuple[int, ...]], tuple[list[float], list[float]]]
+
+
+def one_rate(widths: tuple[int, ...]) -> tuple[list[float], list[float]]:
+    """η = 1/n for all weights and all biases, n the smallest hidden layer.   [teleport, Eq. 32]"""
+    n = min(widths[1:-1])
+    return [1 / n] * (len(widths) - 1), [1 / n] * (len(widths) - 1)
+
+
+def rate_by_layer(widths: tuple[int, ...]) -> tuple[list[float], list[float]]:
+    """1/n_l for the weights that read layer l, 1 for the biases."""
+    return [1 / n for n in widths[:-1]], [1.0] * (len(widths) - 1)
+
+
+def kernels(case: Twin, rates: Rates) -> tuple[np.ndarray, np.ndarray]:
+    """Both kernels on three inputs: rate 1 for all NTK parameters, `rates` for the standard ones."""
     import jax
     import jax.numpy as jnp
 
@@ -170,52 +186,120 @@ def kernels(case: Twin, rates: bool = True) -> tuple[np.ndarray, np.ndarray]:
             z = scale * (weight @ (jnp.tanh(z) if l else z)) + bias
         return z[0]
 
-    def kernel(params: Any, scales: Any, weights: Any) -> np.ndarray:
+    def kernel(params: Any, scales: Any, speeds: Any) -> np.ndarray:
         rows = [jax.grad(output)(params, scales, z) for z in x]
         flat = [
-            np.concatenate(
-                [
-                    part.ravel()
-                    for (w, b), rate in zip(row, weights, strict=True)
-                    for part in (rate**0.5 * w, b)
-                ]
-            )
+            [
+                rate**0.5 * part
+                for layer, pair in zip(row, speeds, strict=True)
+                for part, rate in zip(layer, pair, strict=True)
+            ]
             for row in rows
         ]
-        return np.array(flat) @ np.array(flat).T
+        matrix = np.array([np.concatenate([part.ravel() for part in row]) for row in flat])
+        return matrix @ matrix.T
 
     with jax.enable_x64(True):
-        ntk = kernel(theta, [a**-0.5 for a, _ in pairs], [1.0] * 3)
+        ntk = kernel(theta, [a**-0.5 for a, _ in pairs], [(1.0, 1.0)] * 3)
         standard = [
             (weight / a**0.5, bias) for (weight, bias), (a, _) in zip(theta, pairs, strict=True)
         ]
-        return ntk, kernel(
-            standard, [1.0] * 3, [1 / a for a, _ in pairs] if rates else [1 / case.width] * 3
-        )
+        return ntk, kernel(standard, [1.0] * 3, list(zip(*rates(widths), strict=True)))
 
 
-def same_kernel(case: Twin, rates: bool = True) -> Check:
+def same_kernel(case: Twin, rates: Rates) -> Check:
     ntk, standard = kernels(case, rates)
     gap = float(np.abs(ntk - standard).max() / np.abs(ntk).max())
     return Check(gap, 0.0, "=", 1e3 * _EPS, hypotheses=case.hypotheses)
 
 
+def _by_hand(case: Twin) -> Check:
+    """F = Σ v_i(w_i x + b_i) + c at x = 1, w = 1, b = 0, v = 1, four neurons: NTK weights V = 2.
+
+    (1/n)ΣV²(x² + 1) + (1/n)Σ(w + b)² + 1 against (1/n)(Σv²(x² + 1) + Σ(w + b)² + 1).
+    """
+    n, v = 4, 1
+    ntk = Fraction(n * (2 * v) ** 2 * 2, n) + 1 + 1
+    return Check(ntk, Fraction(n * v * v * 2 + n + 1, n))
+
+
+def _twins(rng: np.random.Generator, count: int) -> list[Twin]:
+    return [Twin(n, width, seed) for n in (1, 3) for width in (2, 20) for seed in (0, 1)]
+
+
+_PROOF = "W = θ/√n_l has ∂F/∂θ = ∂F/∂W/√n_l, so that the rate 1 on θ is 1/n_l on W."
 A_6 = Statement(
     paper="teleport",
     row="Eq 19",
     id="A.6 (parametrisations)",
-    says="standard and NTK parametrisation give the same kernel (the first layer divided by √n_0, "
-    "printed √n_1; a rate for each "
-    "layer: 1/n_l for weights, 1 for biases)",
+    says="the standard parametrisation with learning rate 1/n (Eqs. 31, 32) and the NTK "
+    "parametrisation with rate 1 (Eqs. 34, 35) give the same kernel",
     method="float64",
-    cases=lambda rng, count: [
-        Twin(n, width, seed) for n in (1, 3) for width in (2, 20) for seed in (0, 1)
-    ],
-    measure=same_kernel,
+    cases=_twins,
+    measure=lambda case, rates=one_rate: same_kernel(case, rates),
     control=Control(
-        "one rate 1/n for all layers' weights, three inputs",
+        "the rate 1 for all, three inputs",
         case=lambda: Twin(3, 20, 0),
-        breaks={"rates": False},
+        breaks={"rates": lambda widths: ([1.0] * 3, [1.0] * 3)},
     ),
-    proof="W = θ/√n_l has ∂F/∂θ = ∂F/∂W/√n_l, so that the rate 1 on θ is 1/n_l on W.",
+    confirm=_by_hand,
+    route="exact: four linear neurons, one input, all weights 1",
+    worked="""F = Σ v_i(w_i x + b_i) + c with n = 4 linear neurons at x = 1, w_i = 1, b_i = 0, v_i = 1; in NTK parametrisation
+V_i = √n v_i = 2. The NTK kernel is (1/n)ΣV_i²(x² + 1) + (1/n)Σ(w_i x + b_i)² + 1 = 8 + 1 + 1 = 10. With η = 1/n for all standard
+parameters it is (1/n)(Σv_i²(x² + 1) + Σ(w_i x + b_i)² + 1) = (8 + 4 + 1)/4 = 13/4: the first layer and all biases move n times too
+slowly. The paper's parenthesis, that "in some cases" several learning rates are needed, is what the example itself needs.""",
+    amended=Statement(
+        paper="teleport",
+        row="Eq 19",
+        id="A.6 (a rate for each layer)",
+        says="the same, with the rate 1/n_l for the weights that read layer l and 1 for biases",
+        method="float64",
+        cases=_twins,
+        measure=lambda case, rates=rate_by_layer: same_kernel(case, rates),
+        control=Control(
+            "one rate 1/n for all, three inputs",
+            case=lambda: Twin(3, 20, 0),
+            breaks={"rates": one_rate},
+        ),
+        proof=_PROOF,
+    ),
+)
+
+
+def _variances(case: tuple[int, int], divisor: int = 1) -> Check:
+    """Of the first pre-activation at |x|² = 1: 1/n_0 in standard, 1/n_k in NTK parametrisation."""
+    return Check(Fraction(1, case[divisor]), Fraction(1, case[0]), hypotheses={"n_0": case[0]})
+
+
+_WIDTHS = lambda rng, count: [(a, b) for a in (1, 2, 3) for b in (4, 5)]  # noqa: E731
+EQ_33 = Statement(
+    paper="teleport",
+    row="Eq 19",
+    id="Eq 33",
+    says="in NTK parametrisation the first layer is divided by √n_1, which with θ ~ 1 gives the "
+    "network of Eq. 31, whose first weights are of size 1/√n_0",
+    method="exact",
+    cases=_WIDTHS,
+    measure=_variances,
+    control=Control("n_1 = 2n_0", case=lambda: (2, 4)),
+    confirm=lambda case: Check(
+        float(np.random.default_rng(0).normal(size=10**5).var() / case[1]),
+        1 / case[0],
+        "=",
+        0.05,
+    ),
+    route="float64: the variance of 10⁵ draws",
+    worked="""One input, four neurons, x = 1: standard weights of size 1/√n_0 = 1 give a pre-activation of variance 1, and
+θx/√n_1 with θ ~ 1 one of variance 1/4. n_0 is meant: the later layers are divided by the width that they read.""",
+    amended=Statement(
+        paper="teleport",
+        row="Eq 19",
+        id="Eq 33 (amended)",
+        says="divided by √n_0 the first pre-activation has the same distribution in both",
+        method="exact",
+        cases=_WIDTHS,
+        measure=lambda case, divisor=0: _variances(case, divisor),
+        control=Control("divided by √n_1", case=lambda: (2, 4), breaks={"divisor": 1}),
+        proof="θ/√n_0 with θ ~ 1 is of size 1/√n_0.",
+    ),
 )

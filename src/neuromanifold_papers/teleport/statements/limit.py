@@ -382,20 +382,4 @@ def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
     )
 
 
-THEOREM = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Thm 4.1",
-    says="after a symmetry with ‖Γ‖ ≤ C, at any step, ‖F − F_lin‖ is still O(n^{−1/2})",
-    method="float64",
-    cases=move_cases,
-    measure=lambda case: decays(case, "error", rate=RATE),
-    control=Control(
-        "a symmetry whose ‖Γ‖ grows with the width", case=lambda: Family("tanh", "unbounded")
-    ),
-    narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up to 4 "
-    "standard errors",
-    draws=20,
-)
-
-LIMIT = (LAZY, GRADIENT, KINKS, BOUNDED, THEOREM)
+LIMIT = (LAZY, GRADIENT, KINKS, BOUNDED)

@@ -1,7 +1,7 @@
 """Operations that act on each entry: arithmetic, comparisons, activations.
 
 At a kink the derivative is PyTorch's: the comparison that chooses the branch is the one its
-backward pass makes.
+backward pass makes, and where JAX's derivative differs the slope is given.
 """
 
 from typing import Any
@@ -9,7 +9,53 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.torch.operations.base import Refusal, Scalar, Table, table
+from neuromanifold.models.adapters.torch.operations.base import (
+    Refusal,
+    Scalar,
+    Table,
+    quotient,
+    table,
+    with_slopes,
+)
+
+_absolute = with_slopes(jnp.abs, lambda y, x: jnp.sign(x))
+_modulus = with_slopes(jnp.hypot, lambda y, a, b: quotient(a, y), lambda y, a, b: quotient(b, y))
+atan2 = with_slopes(
+    jnp.arctan2,
+    lambda y, a, b: quotient(b, a * a + b * b),
+    lambda y, a, b: quotient(-a, a * a + b * b),
+)
+hypot = with_slopes(jnp.hypot, lambda y, a, b: a / y, lambda y, a, b: b / y)
+copysign = with_slopes(
+    jnp.copysign, lambda y, a, b: quotient(y, a), lambda y, a, b: jnp.zeros_like(y)
+)
+xlogy = with_slopes(
+    jax.scipy.special.xlogy,
+    lambda y, a, b: jnp.where((a == 0) & (b <= 0), 0.0, jnp.log(b)),
+    lambda y, a, b: a / b,
+)
+xlog1py = with_slopes(
+    jax.scipy.special.xlog1py,
+    lambda y, a, b: jnp.where((a == 0) & (b <= -1), 0.0, jnp.log1p(b)),
+    lambda y, a, b: a / (b + 1),
+)
+_power = with_slopes(
+    jnp.power,
+    lambda y, a, b: jnp.where(b == 0, 0.0, b * jnp.power(a, jnp.where(b == 0, 1.0, b - 1))),
+    lambda y, a, b: jnp.where((a == 0) & (b >= 0), 0.0, y * jnp.log(a)),
+)
+
+
+def absolute(x: Any) -> Any:
+    """|x|, with slope zero at zero."""
+    return _modulus(x.real, x.imag) if jnp.iscomplexobj(x) else _absolute(x)
+
+
+def angle(x: Any) -> Any:
+    """The argument of a complex number; of real numbers 0 or π."""
+    if jnp.iscomplexobj(x):
+        return atan2(x.imag, x.real)
+    return jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.pi, 0.0))
 
 
 def add(a: Any, b: Any, alpha: Any = 1) -> Any:
@@ -31,8 +77,12 @@ def div(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
 
 def power(base: Any, exponent: Any) -> Any:
     """aᵇ; a whole Python exponent stays one, so that it is an integer power."""
-    whole = isinstance(exponent, float) and exponent.is_integer() and abs(exponent) < 2**31
-    return jnp.power(base, int(exponent) if whole else exponent)
+    if isinstance(exponent, (int, float)):
+        whole = float(exponent).is_integer() and abs(exponent) < 2**31
+        return jnp.power(base, int(exponent) if whole else exponent)
+    if jnp.issubdtype(jnp.result_type(base, exponent), jnp.integer):
+        return jnp.power(base, exponent)
+    return _power(base, exponent)
 
 
 def clamp(x: Any, lower: Any = None, upper: Any = None) -> Any:
@@ -114,6 +164,25 @@ def mish(x: Any) -> Any:
     return x * jnp.tanh(jax.nn.softplus(x))
 
 
+def fmax(a: Any, b: Any) -> Any:
+    """The larger one, or the one that is a number; of equal ones the first carries the
+    derivative.
+    """
+    return jnp.where((a >= b) | jnp.isnan(b), a, b)
+
+
+def fmin(a: Any, b: Any) -> Any:
+    """The smaller one, or the one that is a number; of equal ones the first carries the
+    derivative.
+    """
+    return jnp.where((a <= b) | jnp.isnan(b), a, b)
+
+
+def sign(x: Any) -> Any:
+    """x/|x|, zero at zero."""
+    return quotient(x, jnp.abs(x)) if jnp.iscomplexobj(x) else jnp.sign(x)
+
+
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """`value` where the mask is true."""
     return jnp.where(mask, value, x)
@@ -174,7 +243,13 @@ ELEMENTWISE: Table = table(
         "pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar": power,
         "maximum.default max.other": jnp.maximum,
         "minimum.default min.other": jnp.minimum,
-        "atan2.default": jnp.arctan2,
+        "fmax.default": fmax,
+        "fmin.default": fmin,
+        "atan2.default arctan2.default": atan2,
+        "hypot.default": hypot,
+        "copysign.Tensor copysign.Scalar": copysign,
+        "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self special_xlogy.default": xlogy,
+        "special_xlog1py.default special_xlog1py.other_scalar special_xlog1py.self_scalar": xlog1py,
         "eq.Tensor eq.Scalar": jnp.equal,
         "ne.Tensor ne.Scalar": jnp.not_equal,
         "lt.Tensor lt.Scalar": jnp.less,
@@ -196,9 +271,9 @@ ELEMENTWISE: Table = table(
         "lerp.Scalar lerp.Tensor": lerp,
         "addcmul.default": addcmul,
         "addcdiv.default": addcdiv,
-        "abs.default": jnp.abs,
+        "abs.default absolute.default": absolute,
         "neg.default": jnp.negative,
-        "sign.default sgn.default": jnp.sign,
+        "sign.default sgn.default": sign,
         "exp.default": jnp.exp,
         "exp2.default": jnp.exp2,
         "expm1.default": jnp.expm1,
@@ -224,7 +299,20 @@ ELEMENTWISE: Table = table(
         "atanh.default": jnp.arctanh,
         "erf.default special_erf.default": jax.lax.erf,
         "erfc.default special_erfc.default": jax.lax.erfc,
+        "erfinv.default special_erfinv.default": jax.lax.erf_inv,
+        "special_ndtri.default": jax.scipy.special.ndtri,
+        "special_log_ndtr.default": jax.scipy.special.log_ndtr,
         "lgamma.default": jax.lax.lgamma,
+        "digamma.default special_digamma.default special_psi.default": jax.lax.digamma,
+        "polygamma.default special_polygamma.default": jax.scipy.special.polygamma,
+        "i0.default special_i0.default": with_slopes(
+            jax.scipy.special.i0, lambda y, x: jax.scipy.special.i1(x)
+        ),
+        "special_i0e.default": jax.scipy.special.i0e,
+        "special_i1.default": jax.scipy.special.i1,
+        "special_i1e.default": jax.scipy.special.i1e,
+        "sinc.default special_sinc.default": jnp.sinc,
+        "angle.default": angle,
         "floor.default": jnp.floor,
         "ceil.default": jnp.ceil,
         "trunc.default": jnp.trunc,

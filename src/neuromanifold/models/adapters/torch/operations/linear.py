@@ -13,6 +13,7 @@ from neuromanifold.models.adapters.torch.operations.base import (
     repeated,
     table,
 )
+from neuromanifold.models.adapters.torch.operations.reduction import norm
 
 
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -165,9 +166,13 @@ def _with_bias(y: Any, bias: Any, space: int) -> Any:
 
 
 def cosine_similarity(a: Any, b: Any, dim: int = 1, eps: Scalar = 1e-8) -> Any:
-    """⟨a, b⟩ / max(‖a‖‖b‖, ε)."""
-    squares = jnp.sum(a * a, axis=dim) * jnp.sum(b * b, axis=dim)
-    return jnp.sum(a * b, axis=dim) / jnp.sqrt(jnp.maximum(squares, eps**2))
+    """⟨a, b⟩ over max(‖a‖, ε) max(‖b‖, ε), differentiated as if no norm were below ε."""
+
+    def unit(x: Any) -> Any:
+        size = norm(x, 2, dim, keepdim=True)
+        return x / (size + jax.lax.stop_gradient(jnp.maximum(size, eps) - size))
+
+    return jnp.sum(unit(a) * unit(b), axis=dim)
 
 
 def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.pooling import pooled
+from neuromanifold.graph.bends import pooled
 from neuromanifold.models.adapters.torch.operations.base import Refusal, Table, repeated, table
 from neuromanifold.models.adapters.torch.operations.reduction import extreme
 
@@ -61,7 +61,7 @@ def max_pool(
         "window_dilation": lead + repeated(dilation, space),
     }
     if jnp.issubdtype(x.dtype, jnp.floating):
-        return pooled("reduce_window_max", window, x)
+        return pooled(1, window, x)
     return jax.lax.reduce_window(x, np.array(np.iinfo(x.dtype).min, x.dtype), jax.lax.max, **window)
 
 
@@ -138,16 +138,16 @@ def adaptive_max_pool(x: Any, size: Any, *, space: int) -> tuple[Any, None]:
             x, [n // o for n, o in zip(x.shape[-space:], out, strict=True)], space=space
         ), None
     for axis, n in zip(range(x.ndim - space, x.ndim), out, strict=True):
-        x = _bin_maxima(x, axis, n)
-    return x, None
+        # A bin's places go to a new last axis; the shorter bins name their first place again.
+        x = jnp.moveaxis(jnp.take(x, _bins(x.shape[axis], n), axis=axis), axis + 1, -1)
+    return extreme(jnp.argmax)(x.reshape(*x.shape[:-space], -1), -1)[0], None
 
 
-def _bin_maxima(x: Any, axis: int, out: int) -> Any:
-    length = x.shape[axis]
+def _bins(length: int, out: int) -> np.ndarray:
     _matrix(out, length)
-    bins = [(i * length // out, -(-(i + 1) * length // out)) for i in range(out)]
-    parts = [jax.lax.slice_in_dim(x, start, stop, axis=axis) for start, stop in bins]
-    return jnp.stack([extreme(jnp.argmax)(part, axis)[0] for part in parts], axis)
+    starts, stops = np.arange(out) * length // out, -(-np.arange(1, out + 1) * length // out)
+    places = starts[:, None] + np.arange((stops - starts).max())
+    return np.where(places < stops[:, None], places, starts[:, None])
 
 
 def _sizes(x: Any, size: Any, factors: Any, space: int) -> list[tuple[int, int, float]]:

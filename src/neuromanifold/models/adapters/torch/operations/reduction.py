@@ -1,12 +1,21 @@
 """Operations that sum up, along some axes or all."""
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.torch.operations.base import Table, axes, table
+from neuromanifold.models.adapters.torch.operations.base import (
+    Table,
+    axes,
+    quotient,
+    table,
+    with_slopes,
+)
+from neuromanifold.models.adapters.torch.operations.elementwise import sign
 
 
 def reduced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,18 +40,26 @@ def variance(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
     )
 
 
+_root = with_slopes(jnp.sqrt, lambda y, x: quotient(0.5, y))
+
+
 def deviation(x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
-    """The root of the variance."""
-    return jnp.sqrt(variance(x, dim, correction, keepdim))
+    """The root of the variance; where it is zero, so is its derivative."""
+    return _root(variance(x, dim, correction, keepdim))
 
 
 def variance_and_mean(
     x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
 ) -> tuple[Any, Any]:
-    """Both."""
-    return variance(x, dim, correction, keepdim), jnp.mean(
-        x, axis=axes(dim, x.ndim), keepdims=keepdim
-    )
+    """The variance and the mean."""
+    return variance(x, dim, correction, keepdim), reduced(jnp.mean)(x, dim, keepdim)
+
+
+def deviation_and_mean(
+    x: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
+) -> tuple[Any, Any]:
+    """The root of the variance, and the mean."""
+    return deviation(x, dim, correction, keepdim), reduced(jnp.mean)(x, dim, keepdim)
 
 
 def unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,14 +70,50 @@ def unbiased(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def norm(x: Any, order: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    """(Σ |x|^p)^(1/p), over vectors."""
-    order = 2 if order is None else order
+    """(Σ |x|^p)^(1/p) over these axes; its derivative is zero where it is zero."""
     x = x if dtype is None else jnp.asarray(x, dtype)
-    if x.ndim > 1 and len(axes(dim, x.ndim)) == x.ndim:
-        flat = jnp.linalg.norm(jnp.ravel(x), order)
-        return flat.reshape((1,) * x.ndim) if keepdim else flat
-    [axis] = axes(dim, x.ndim)
-    return jnp.linalg.norm(x, order, axis=axis, keepdims=keepdim)
+    over = axes(dim, x.ndim)
+    y = _norm(x, 2.0 if order is None else float(order), over)
+    return y if keepdim else jnp.squeeze(y, over)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _norm(x: Any, order: float, over: tuple[int, ...]) -> Any:
+    if order == 2:
+        return jnp.sqrt(jnp.sum(jnp.real(x * jnp.conj(x)), over, keepdims=True))
+    size = jnp.abs(x)
+    if math.isinf(order):
+        return (jnp.max if order > 0 else jnp.min)(size, over, keepdims=True)
+    if order == 0:
+        return jnp.sum(size != 0, over, keepdims=True).astype(size.dtype)
+    total = jnp.sum(size if order == 1 else size**order, over, keepdims=True)
+    return total if order == 1 else total ** (1 / order)
+
+
+@_norm.defjvp
+def _norm_derivative(
+    order: float, over: tuple[int, ...], primals: tuple[Any], tangents: tuple[Any]
+) -> tuple[Any, Any]:
+    """Σ s dx with s = sgn(x) (|x|/‖x‖)^(p−1); of several largest entries each has its share."""
+    (x,), (dx,) = primals, tangents
+    y = _norm(x, order, over)
+    if order == 2:
+        slope = quotient(x, y)
+    elif math.isinf(order):
+        ties = jnp.abs(x) == y
+        slope = sign(x) * ties / jnp.sum(ties, over, keepdims=True)
+    elif order == 0:
+        slope = jnp.zeros_like(x)
+    else:
+        share = quotient(jnp.abs(x), y)
+        share = jnp.where(share == 0, 0.0, jnp.where(share == 0, 1.0, share) ** (order - 1))
+        slope = sign(x) * share
+    return y, jnp.sum(jnp.real(jnp.conj(slope) * dx), over, keepdims=True)
+
+
+def distances(a: Any, b: Any, order: float = 2.0, mode: Any = None) -> Any:
+    """‖aᵢ − bⱼ‖ for rows of two matrices."""
+    return norm(a[..., :, None, :] - b[..., None, :, :], order, -1)
 
 
 def extreme(position: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,8 +189,18 @@ REDUCTION: Table = table(
         "var_mean.correction": variance_and_mean,
         "var.dim": unbiased(variance),
         "std.dim": unbiased(deviation),
-        "norm.ScalarOpt_dim linalg_vector_norm.default": norm,
+        "std_mean.correction": deviation_and_mean,
+        "var_mean.dim": unbiased(variance_and_mean),
+        "std_mean.dim": unbiased(deviation_and_mean),
+        "norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype linalg_vector_norm.default": norm,
+        "norm.Scalar": lambda x, order=2: norm(x, order),
+        "dist.default": lambda a, b, order=2: norm(a - b, order),
+        "_cdist_forward.default cdist.default": distances,
+        "nansum.default": lambda x, dim=None, keepdim=False, dtype=None: reduced(jnp.nansum)(
+            x, dim, keepdim, dtype
+        ),
         "sort.default": sort,
+        "sort.stable": lambda x, stable, dim=-1, descending=False: sort(x, dim, descending),
         "topk.default": topk,
         "softmax.int _softmax.default": softmax,
         "log_softmax.int _log_softmax.default": log_softmax,

@@ -36,12 +36,41 @@ def scatter_add(x: Any, dim: int, index: Any, source: Any) -> Any:
 def scatter_reduce(
     x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True
 ) -> Any:
-    """Sums and means of what goes to the same place, with or without what stood there."""
+    """Sums, means and extremes of what goes to the same place, with or without what stood
+    there.
+    """
+    if reduce in ("amax", "amin"):
+        return _scatter_extreme(x, source, dim, index, reduce == "amax", include_self)
     if reduce not in ("sum", "mean"):
-        raise Refusal(f"reduces by {reduce!r}; use 'sum' or 'mean'")
+        raise Refusal(f"reduces by {reduce!r}; use 'sum', 'mean', 'amax' or 'amin'")
     counts = _place(jnp.zeros(x.shape, x.dtype), dim, index).add(1)
     total = scatter_add(x if include_self else jnp.where(counts > 0, 0, x), dim, index, source)
     return total if reduce == "sum" else total / jnp.maximum(counts + include_self, 1)
+
+
+def _scatter_extreme(
+    x: Any, source: Any, dim: int, index: Any, largest: bool, include_self: bool
+) -> Any:
+    """The largest or smallest entries; equal ones share the derivative."""
+    met = _place(jnp.zeros(x.shape, bool), dim, index).set(True)
+    kept = True if include_self else ~met
+
+    @jax.custom_jvp
+    def extreme(x: Any, source: Any) -> Any:
+        worst = -jnp.inf if largest else jnp.inf
+        place = _place(jnp.where(kept, x, worst), dim, index)
+        return place.max(source) if largest else place.min(source)
+
+    @extreme.defjvp
+    def derivative(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+        (x, source), (dx, change) = primals, tangents
+        y = extreme(x, source)
+        # What stood there is counted even where it is left out, as PyTorch does.
+        own, theirs = x == y, source == jnp.take_along_axis(y, index, dim)
+        count = _place(own.astype(y.dtype), dim, index).add(theirs)
+        return y, _place(jnp.where(own & kept, dx, 0.0), dim, index).add(theirs * change) / count
+
+    return extreme(x, _fitting(source, index))
 
 
 def unfold(x: Any, dim: int, size: int, step: int) -> Any:

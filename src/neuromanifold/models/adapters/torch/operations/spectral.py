@@ -72,6 +72,7 @@ SPECTRAL: Table = table(
         "linalg_matrix_exp.default": jax.scipy.linalg.expm,
         "_linalg_slogdet.default": lambda A: (*jnp.linalg.slogdet(A), None, None),
         "_linalg_det.default": lambda A: (jnp.linalg.det(A), None, None),
+        "linalg_det.default": jnp.linalg.det,
         "linalg_qr.default": lambda A, mode="reduced": jnp.linalg.qr(A, mode),
     }
 )

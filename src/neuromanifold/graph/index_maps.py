@@ -1,26 +1,17 @@
 """Index maps: the operations that move numbers and compute nothing, on NumPy arrays of any kind.
 
-A map is made from a node's options once, and then applied to residues, bounds, rationals or
-integers alike.
+A map takes a node's options and the arrays: residues, bounds, rationals, integers alike.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-Map = Callable[..., np.ndarray]
 Options = Mapping[str, Any]
 Sizes = Sequence[Any]
 """Whole numbers; JAX writes some of them as NumPy's."""
-
-
-def broadcast(a: np.ndarray, shape: Sizes, dimensions: Sizes) -> np.ndarray:
-    """`lax.broadcast_in_dim`: axis i of `a` becomes axis `dimensions[i]`."""
-    expanded = np.ones(len(shape), int)
-    expanded[list(dimensions)] = a.shape
-    return np.broadcast_to(a.reshape(expanded), tuple(shape))
 
 
 def padded(a: np.ndarray, fill: Any, config: Sizes) -> np.ndarray:
@@ -61,64 +52,51 @@ def windows(
     return np.stack(parts, axis=-1)
 
 
-def _reshape(options: Options) -> Map:
-    sizes, order = options["new_sizes"], options["dimensions"]
-    return lambda a, *_: (a if order is None else a.transpose(order)).reshape(sizes)
+def reshape(options: Options, a: np.ndarray, *_: Any) -> np.ndarray:
+    """`lax.reshape`."""
+    order = options["dimensions"]
+    return (a if order is None else a.transpose(order)).reshape(options["new_sizes"])
 
 
-def _slice(options: Options) -> Map:
-    strides = options.get("strides") or (1,) * len(options["start_indices"])
-    cut = tuple(map(slice, options["start_indices"], options["limit_indices"], strides))
-    return lambda a: a[cut]
+def slice_entries(options: Options, a: np.ndarray) -> np.ndarray:
+    """`lax.slice`."""
+    strides = options.get("strides") or (1,) * a.ndim
+    return a[tuple(map(slice, options["start_indices"], options["limit_indices"], strides))]
 
 
-def _reversed(options: Options) -> Map:
-    return lambda a: np.flip(a, options["dimensions"])
+def broadcast(options: Options, a: np.ndarray, *_: Any) -> np.ndarray:
+    """`lax.broadcast_in_dim`: axis i of `a` becomes axis `broadcast_dimensions[i]`."""
+    shape = tuple(options["shape"])
+    expanded = np.ones(len(shape), int)
+    expanded[list(options["broadcast_dimensions"])] = a.shape
+    return np.broadcast_to(a.reshape(expanded), shape)
 
 
-def _broadcast(options: Options) -> Map:
-    return lambda a, *_: broadcast(a, options["shape"], options["broadcast_dimensions"])
+def dynamic_slice(options: Options, a: np.ndarray, *starts: np.ndarray) -> np.ndarray:
+    """`lax.dynamic_slice`: a start that would leave the array is moved inside."""
+    return a[_place(a.shape, options["slice_sizes"], starts)]
 
 
-def _pad(options: Options) -> Map:
-    return lambda a, fill: padded(a, fill, options["padding_config"])
+def dynamic_update(
+    options: Options, a: np.ndarray, new: np.ndarray, *starts: np.ndarray
+) -> np.ndarray:
+    """`lax.dynamic_update_slice`."""
+    out = a.copy()
+    out[_place(a.shape, new.shape, starts)] = new
+    return out
 
 
-def _dynamic_slice(options: Options) -> Map:
-    sizes = options["slice_sizes"]
-
-    def cut(a: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        at = [
-            int(np.clip(s, 0, n - size)) for s, n, size in zip(starts, a.shape, sizes, strict=True)
-        ]
-        return a[tuple(slice(s, s + size) for s, size in zip(at, sizes, strict=True))]
-
-    return cut
+def _place(shape: Sizes, sizes: Sizes, starts: Sequence[np.ndarray]) -> tuple[slice, ...]:
+    at = [int(np.clip(s, 0, n - size)) for s, n, size in zip(starts, shape, sizes, strict=True)]
+    return tuple(slice(s, s + size) for s, size in zip(at, sizes, strict=True))
 
 
-def _dynamic_update(options: Options) -> Map:
-    def update(a: np.ndarray, new: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        at = [
-            int(np.clip(s, 0, n - size))
-            for s, n, size in zip(starts, a.shape, new.shape, strict=True)
-        ]
-        out = a.copy()
-        out[tuple(slice(s, s + size) for s, size in zip(at, new.shape, strict=True))] = new
-        return out
-
-    return update
-
-
-def _select(options: Options) -> Map:
-    def select(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
-        if len(cases) == 2:
-            return np.where(which.astype(bool), cases[1], cases[0])
-        stacked = np.stack(cases)
-        return np.take_along_axis(stacked, np.broadcast_to(which, stacked.shape[1:])[None], axis=0)[
-            0
-        ]
-
-    return select
+def select(options: Options, which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
+    """`lax.select_n`."""
+    if len(cases) == 2:
+        return np.where(which.astype(bool), cases[1], cases[0])
+    stacked = np.stack(cases)
+    return np.take_along_axis(stacked, np.broadcast_to(which, stacked.shape[1:])[None], axis=0)[0]
 
 
 def gather_index(
@@ -170,19 +148,15 @@ def _placed(a: np.ndarray, axes: Sizes, rank: int) -> np.ndarray:
     return a.reshape(shape)
 
 
-def _gather(options: Options) -> Map:
-    plain = gather_options(options)
-
-    def gather(a: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        flat, valid = gather_index(a.shape, indices, plain)
-        if not valid.all():
-            raise IndexError(
-                f"an index lies outside an array of shape {a.shape}; pass indices that exist "
-                "(token ids below the table's length)."
-            )
-        return a.reshape(-1)[flat]
-
-    return gather
+def gather(options: Options, a: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """`lax.gather`; an index outside of the array is refused."""
+    flat, valid = gather_index(a.shape, indices, gather_options(options))
+    if not valid.all():
+        raise IndexError(
+            f"an index lies outside an array of shape {a.shape}; pass indices that exist "
+            "(token ids below the table's length)."
+        )
+    return a.reshape(-1)[flat]
 
 
 def gather_options(options: Options) -> dict[str, Any]:
@@ -220,40 +194,28 @@ def scatter_options(options: Options, operand: Sizes, updates: Sizes) -> dict[st
     }
 
 
-def _unchanged(options: Options) -> Map:
-    return lambda a, *_: a
+def scatter(
+    options: Options, base: np.ndarray, indices: np.ndarray, updates: np.ndarray
+) -> np.ndarray:
+    """`lax.scatter`: the updates take the place of entries; those outside of the array go."""
+    flat, valid = scatter_index(options, base.shape, indices, updates.shape)
+    out = np.array(base)
+    out.reshape(-1)[flat[valid]] = updates[valid]
+    return out
 
 
-MAPS: dict[str, Callable[[Options], Map]] = {
-    "reshape": _reshape,
-    "squeeze": lambda options: lambda a: np.squeeze(a, tuple(options["dimensions"])),
-    "expand_dims": lambda options: lambda a: np.expand_dims(a, tuple(options["dimensions"])),
-    "transpose": lambda options: lambda a: np.transpose(a, options["permutation"]),
-    "broadcast_in_dim": _broadcast,
-    "rev": _reversed,
-    "slice": _slice,
-    "pad": _pad,
-    "concatenate": lambda options: lambda *parts: np.concatenate(parts, options["dimension"]),
-    "stack": lambda options: lambda *parts: np.stack(parts, options["axis"]),
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update,
-    "select_n": _select,
-    "gather": _gather,
-    "tile": lambda options: lambda a: np.tile(a, options["reps"]),
-    **dict.fromkeys(
-        (
-            "copy",
-            "copy_p",
-            "stop_gradient",
-            "device_put",
-            "sharding_constraint",
-            "reduce_precision",
-            "convert_element_type",
-            "name",
-        ),
-        _unchanged,
-    ),
-}
-"""One map for each structural operation that gives one value: a function of the options that
-returns a function of arrays.
-"""
+def scatter_index(
+    options: Options, operand: Sizes, indices: np.ndarray, updates: Sizes
+) -> tuple[np.ndarray, np.ndarray]:
+    """The flat position of every update, and which exist."""
+    return gather_index(operand, indices, scatter_options(options, operand, updates))
+
+
+def split(options: Options, a: np.ndarray) -> list[np.ndarray]:
+    """`lax.split`."""
+    return np.split(a, np.cumsum(options["sizes"])[:-1], options["axis"])
+
+
+def unstack(options: Options, a: np.ndarray) -> list[np.ndarray]:
+    """One array for each place of an axis."""
+    return [a.take(i, options["axis"]) for i in range(a.shape[options["axis"]])]
