@@ -102,7 +102,7 @@ def functional_dimension(
         rank = Rank(
             *leave((rank.value, rank.spectrum, rank.threshold, rank.gap)),
             sketched=found.sketched,
-            rounding=float(np.linalg.norm(error)) * math.sqrt(found.parts),
+            rounding=_norm(error) * math.sqrt(found.parts),
             rescaled=_rescaled(rank, np.asarray(found.matrix), error) if measured else None,
         )
     if not traced and not np.isfinite(rank.spectrum).all():
@@ -136,7 +136,13 @@ def _rescaled(rank: Rank, J: np.ndarray, E: np.ndarray) -> int | None:
         power = np.where(size > error, -np.frexp(size)[1], -np.inf)
         J, E = (np.where(np.isinf(power), 0.0, M * np.exp2(power)) for M in (J, E))
     values = spectrum_of(J)
-    return int((values > max(error_of_svd(values), float(np.linalg.norm(E)))).sum())
+    return int((values > max(error_of_svd(values), _norm(E))).sum())
+
+
+def _norm(E: np.ndarray) -> float:
+    """Return the Frobenius norm, also where squares overflow."""
+    largest = float(np.abs(E).max(initial=0.0))
+    return largest * float(np.linalg.norm(E / largest)) if 0 < largest < math.inf else largest
 
 
 def _apart(sizes: np.ndarray) -> float:
