@@ -17,7 +17,6 @@ from neuromanifold.models.adapters.jax.equinox import from_equinox
 from neuromanifold.models.adapters.jax.flax import from_flax
 from neuromanifold.models.adapters.jax.haiku import from_haiku
 from neuromanifold.models.adapters.model import AdaptedModel
-from neuromanifold.models.adapters.packages import loaded
 from neuromanifold.models.adapters.torch.conversion import (
     evaluated,
     from_torch,
@@ -33,6 +32,7 @@ from neuromanifold.models.arguments import check_model
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.files import check_folder
+from neuromanifold.runtime.packages import loaded
 from neuromanifold.runtime.pickling import ByName
 
 

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.export import (
     Given,
     as_written,
@@ -39,6 +38,7 @@ from neuromanifold.models.adapters.torch.tensors import (
 )
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 from neuromanifold.numerics.validation import indefinite
+from neuromanifold.runtime.packages import need
 from neuromanifold.runtime.untrusted_files import first_line
 
 _PREFIX = "module."

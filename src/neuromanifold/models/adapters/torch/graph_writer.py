@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.export import Given, exported_whole, quiet
 from neuromanifold.models.adapters.torch.tensors import (
     frozen_parameters,
     own_parameters,
     tensors_in,
 )
+from neuromanifold.runtime.packages import need
 
 _GUARDS = "_guards_fn"
 _RESHAPES = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")

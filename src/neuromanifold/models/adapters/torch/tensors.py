@@ -6,9 +6,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.program import Program
 from neuromanifold.models.adapters.torch.ties import Place, place, ties
+from neuromanifold.runtime.packages import need
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
