@@ -67,6 +67,14 @@ def own_parameters(module: Any) -> tuple[dict[str, Any], dict[str, str]]:
     return {name: named[name] for name in dict.fromkeys(tied.values())}, tied
 
 
+def frozen_parameters(module: Any) -> dict[str, Any]:
+    """The parameters that training leaves alone (`requires_grad=False`), each memory once."""
+    own, tied = own_parameters(module)
+    named = module.named_parameters(remove_duplicate=False)
+    trained = {tied[name] for name, parameter in named if parameter.requires_grad}
+    return {name: parameter for name, parameter in own.items() if name not in trained}
+
+
 def _places(tensors: Mapping[str, Any]) -> dict[str, Place]:
     return {
         name: place(str(t.device), t.data_ptr(), t.element_size(), t.shape, t.stride())
