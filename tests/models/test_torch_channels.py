@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch_architectures import MobileNetV3Small, ResNet18, VGG11, trained_like
-from torch_planting import Planting, plant
-from torch_zoo import GPT
 
 import neuromanifold as nm
+from torch_architectures import VGG11, MobileNetV3Small, ResNet18, trained_like
+from torch_planting import Planting, plant
+from torch_zoo import GPT
 
 
 def normalised() -> nn.Module:
