@@ -11,7 +11,6 @@ import numpy as np
 
 from neuromanifold.inspection.opening import samples
 from neuromanifold.models import load, save
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.conversion import from_torch, save_graph, to_torch
 from neuromanifold.models.adapters.torch.program_writer import (
     outputs_in_torch,
@@ -24,6 +23,7 @@ from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import layer_names
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.runtime.files import check_output, write_atomically
+from neuromanifold.runtime.packages import need
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 
 
