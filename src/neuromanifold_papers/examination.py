@@ -235,15 +235,14 @@ def _verdict(
         return NOT_REPRODUCED
     if not confirmed:
         return "unconfirmed: no second route fails the counterexample"
-    if not statement.severity:
-        return "unsorted: it fails and `words.toml` does not say how gravely"
     return failure(statement, amendment is not None and amendment.kind in _TRUE)
 
 
 def failure(statement: Statement, amended: bool) -> str:
     """The verdict on a statement that fails: how gravely, and whether its amendment is true."""
     printed = " as printed" * (statement.source == "printed")
-    return f"fails{printed} ({statement.severity}){'; true instead' * amended}"
+    gravely = f" ({statement.severity})" * bool(statement.severity)
+    return f"fails{printed}{gravely}{'; true instead' * amended}"
 
 
 def _unrefuted(statement: Statement, outcome: _Outcome) -> str:

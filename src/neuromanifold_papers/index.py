@@ -76,7 +76,8 @@ def entries(paper: str) -> tuple[Entry, ...]:
 
 
 def _entry(line: dict[str, Any]) -> Entry:
-    return Entry(**{**line, "by": tuple(line.get("by", ()))})
+    fields: dict[str, Any] = {**line, "by": tuple(line.get("by", ()))}
+    return Entry(**fields)
 
 
 def coverage(paper: str, listed: Iterable[Entry] | None = None) -> Coverage:

@@ -17,6 +17,7 @@ from neuromanifold.cli import app
 from neuromanifold_papers import (
     KINDS,
     PAPERS,
+    SEVERITIES,
     Evidence,
     StudyCases,
     errata_page,
@@ -86,6 +87,12 @@ def test_the_errata_page_gives_the_proof_or_says_that_there_is_none() -> None:
     assert "No proof. Checked" in errata_page([unproved], RECORDED)
     told = replace(pieces, amended=replace(pieces.amended, proof="no proof: W is not known"))
     assert "No proof: W is not known. Checked" in errata_page([told], RECORDED)
+
+
+def test_every_recorded_failure_says_how_grave_it_is() -> None:
+    failed = [s for s in ALL if RECORDED[s.paper][s.id]["verdict"] in FAILED]
+    assert len(failed) > 50
+    assert [s.id for s in failed if s.severity not in SEVERITIES or not s.severity] == []
 
 
 def test_what_is_not_printed_is_not_called_printed() -> None:
