@@ -77,7 +77,7 @@ def planted(params):
 def test_planted_channels_of_a_trained_network_are_found_and_nothing_else(rng):
     params, x, loss = trained(rng)
     assert loss < 0.5
-    assert {c.name: c.size for c in channels_of(nm.trace(cnn, params, x))} == {
+    assert {c.name: c.size for c in channels_of(nm.graph.trace(cnn, params, x))} == {
         "first.w": 5,
         "second.w": 6,
     }

@@ -53,7 +53,7 @@ def normed(h):
 )
 def test_what_a_bend_makes_of_the_channels(bend, kind, steady, rng):
     """Negative controls: norms, means, softmax and running sums mix the places of an axis."""
-    graph = nm.trace(unit(bend), drawn(DENSE, rng), X)
+    graph = nm.graph.trace(unit(bend), drawn(DENSE, rng), X)
     natures = [nature_of(graph, channels) for channels in channels_of(graph)]
     assert all(each is None for each in natures) if kind is None else [(each.kind, each.steady) for each in natures] == [
         (kind, steady)
@@ -65,12 +65,12 @@ def test_data_that_meet_a_channel_otherwise_than_by_weights(rng):
         lambda p, x: (relu(x @ p["w"] + p["b"]) * x[:, :1]) @ p["v"],
         lambda p, x: relu(x @ p["w"] + p["b"] + x[:, :1]) @ p["v"],
     ):
-        graph = nm.trace(f, drawn(DENSE, rng), X)
+        graph = nm.graph.trace(f, drawn(DENSE, rng), X)
         assert [nature_of(graph, channels).steady for channels in channels_of(graph)] == [False]
 
 
 def test_a_convolutional_network_with_pooling_and_a_residual_block_is_homogeneous(rng):
-    graph = nm.trace(cnn, drawn(SHAPES, rng), rng.normal(size=(2, 1, 8, 8)))
+    graph = nm.graph.trace(cnn, drawn(SHAPES, rng), rng.normal(size=(2, 1, 8, 8)))
     assert [nature_of(graph, channels).kind for channels in channels_of(graph)] == [
         Kind.HOMOGENEOUS
     ] * 2
