@@ -466,6 +466,8 @@ def _listed(counts: Iterable[int]) -> str:
 
 
 def _reduction_remark(reduction: Reduction) -> str:
+    if not reduction.neurons_saved and reduction.left_out:
+        return f"none found; not looked at: the channels of {', '.join(reduction.left_out)}"
     if not reduction.neurons_saved:
         return "none found: no neuron or channel is redundant on the sample"
     deviation = f"deviation {reduction.deviation:.0e}" if reduction.deviation else "equal"

@@ -192,9 +192,11 @@ def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantiti
             net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params)
         )
     if not len(found := scalings().quantities(s.params)):
+        unseen = scalings().left_out
+        besides = f" (not looked at: the channels of {', '.join(unseen)})" if unseen else ""
         raise LeftOut(
-            "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks "
-            "other symmetries"
+            f"no scaling of a channel leaves the network unchanged{besides}; "
+            "`nm.symmetry.discover` seeks other symmetries"
         )
     return found
 
