@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,7 @@ def test_the_derivative_of_a_norm_is_right_unless_jax_came_first() -> None:
 def test_the_kernel_of_a_normalised_network_with_many_positions_in_float32(key: jax.Array) -> None:
     """The trace kernel of a norm at 1,600 positions equals that of float64; it was off by 1 %."""
 
-    def f(params, x):
+    def f(params: Any, x: Any) -> Any:
         h = x * params["gain"]
         return (h * jax.lax.rsqrt(jnp.mean(h**2, -1, keepdims=True))).sum(1) @ params["head"]
 
