@@ -30,7 +30,9 @@ def inside(found: Any, value: float) -> bool:
     return found.low <= value <= found.high
 
 
-def test_what_is_said_of_the_spectrum_contains_it_and_not_that_of_another_kernel(setting: Setting) -> None:
+def test_what_is_said_of_the_spectrum_contains_it_and_not_that_of_another_kernel(
+    setting: Setting,
+) -> None:
     """Two standard errors of 16 probes: 95 of 100 at least 9 of 10; of 2Θ none."""
     params, x, values = setting
     p = values[values > 1e-12 * values[0]] / values.sum()
