@@ -10,6 +10,7 @@ from neuromanifold.tangent.curvature import (
     output_hessian_norm,
     sharpness,
 )
+from neuromanifold.tangent.kernel.density import SpectralDensity, spectral_density
 from neuromanifold.tangent.kernel.gram import Gram, gram
 from neuromanifold.tangent.kernel.ntk import empirical_nngp, ntk
 from neuromanifold.tangent.kernel.operator import ntk_operator
@@ -31,6 +32,7 @@ __all__ = [
     "JacobianCertificate",
     "KernelFlow",
     "Plan",
+    "SpectralDensity",
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
@@ -51,5 +53,6 @@ __all__ = [
     "output_hessian_norm",
     "sharpness",
     "single_precision_rank",
+    "spectral_density",
     "spectrum",
 ]
