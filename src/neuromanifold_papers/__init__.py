@@ -2,10 +2,20 @@
 recorded summary.
 """
 
-from neuromanifold_papers.check import Check, Drop, Interval, inside, outside
+from neuromanifold_papers.check import (
+    Check,
+    Drop,
+    Interval,
+    at_least,
+    at_most,
+    equal,
+    inside,
+    outside,
+)
 from neuromanifold_papers.errata import errata_page, write_errata
 from neuromanifold_papers.evidence import KINDS, Dropped, Evidence, kind
 from neuromanifold_papers.examination import examine, seen_to_fail, thinned
+from neuromanifold_papers.index import Coverage, Entry, coverage, entries, flaws, paper_text
 from neuromanifold_papers.ledger import (
     PAPERS,
     default_workers,
@@ -20,26 +30,38 @@ from neuromanifold_papers.ledger import (
     write_evidence,
     write_verdicts,
 )
-from neuromanifold_papers.printed import Coverage, PrintedClaim, coverage, flaws, printed_claims
 from neuromanifold_papers.recorded import StudyCases, read_claims, reading
-from neuromanifold_papers.statement import NO_PROOF, Control, Statement
+from neuromanifold_papers.statement import (
+    NO_PROOF,
+    SEVERITIES,
+    Control,
+    Statement,
+    control,
+    statement,
+)
 
 __all__ = [
     "KINDS",
     "NO_PROOF",
     "PAPERS",
+    "SEVERITIES",
     "Check",
     "Control",
     "Coverage",
     "Drop",
     "Dropped",
+    "Entry",
     "Evidence",
     "Interval",
-    "PrintedClaim",
     "Statement",
     "StudyCases",
+    "at_least",
+    "at_most",
+    "control",
     "coverage",
     "default_workers",
+    "entries",
+    "equal",
     "errata_page",
     "examine",
     "expected",
@@ -48,7 +70,7 @@ __all__ = [
     "kind",
     "merge",
     "outside",
-    "printed_claims",
+    "paper_text",
     "read_claims",
     "read_evidence",
     "reading",
@@ -56,6 +78,7 @@ __all__ = [
     "seen_to_fail",
     "select",
     "source_folder",
+    "statement",
     "statements",
     "thinned",
     "verify",

@@ -15,7 +15,7 @@ import numpy as np
 
 from neuromanifold.graph.axes import Labels, axis_labels
 from neuromanifold.graph.bends import Deciding, Gated
-from neuromanifold.graph.dataflow import forward
+from neuromanifold.graph.dataflow import backward, forward
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.polynomial_degree import Degree, degrees, join
 from neuromanifold.graph.primitives import Kind
@@ -38,6 +38,7 @@ class Units:
     padding of a pooling. `channels` is the axis along which the parameters before them differ,
     where it is one: channels, in whatever layout, or features. `exact` says whether they can be
     proved: nothing smooth comes before them. `orders`: they compare entries that are sorted.
+    `stopped`: no derivative passes them, as with the largest entry that softmax subtracts.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Units:
     channels: int | None = None
     exact: bool = True
     orders: bool = False
+    stopped: bool = False
 
     @property
     def size(self) -> int:
@@ -154,9 +156,21 @@ class Graph(Shown):
         return tuple(filter(self.program.bends, self.program.nodes))
 
     @cached_property
+    def felt(self) -> tuple[Node, ...]:
+        """The bends that a derivative passes; the others are those of constants, so to speak."""
+        start = dict.fromkeys(self.program.outputs, True)
+        passed = backward(
+            self.program,
+            start,
+            lambda n, given: [any(given) and not n.primitive.stops] * len(n.inputs),
+            or_,
+        )
+        return tuple(n for n in self.bending if any(passed.get(o) for o in n.outputs))
+
+    @cached_property
     def deciding(self) -> frozenset[int]:
-        """The values that decisions depend on."""
-        return self.program.needed([i for node in self.bending for i in node.inputs])
+        """The values that the decisions of `felt` depend on."""
+        return self.program.needed([i for node in self.felt for i in node.inputs])
 
     def before_output(self) -> "Graph":
         """The graph without the functions of one number that its outputs pass through last: they
@@ -184,6 +198,7 @@ class Graph(Shown):
                         self._channels(node, shape),
                         all(self.degrees[i].exact for i in node.inputs),
                         node.primitive.bend is not None and node.primitive.bend.orders,
+                        not any(node is other for other in self.felt),
                     )
                 )
                 at += 1
@@ -291,9 +306,11 @@ class Graph(Shown):
         found = [self._origins[i] for i in node.inputs]
         return max([(k, name) for k, name, own in found if not own], default=(-1, "input"))[1]
 
-    def decide(self, params: Any, sample: Any) -> tuple[Any, ...]:
-        """The gates of all bends at one sample, in JAX."""
-        ask = Deciding()
+    def decide(self, params: Any, sample: Any, known: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The gates of all bends at one sample, in JAX; those in `known` that are not None are
+        taken as they are.
+        """
+        ask = Deciding(known)
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.gates)
 
@@ -436,7 +453,7 @@ def trace(
     differentiates them as their author says.
 
     >>> net = nm.MLP((2, 3, 1))
-    >>> graph = nm.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2)))
+    >>> graph = nm.graph.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2)))
     >>> graph.piecewise_linear, graph.polynomial, [unit.size for unit in graph.units]
     (True, False, [3])
     """

@@ -41,8 +41,8 @@ from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import first_rows
-from neuromanifold.numerics.precision import is_floating
 from neuromanifold.numerics.rank import Rank
+from neuromanifold.regions.patterns import require_piecewise_linear
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount, account_of
 from neuromanifold.symmetry.conservation.balances import Scalings
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities, conserved_quantities
@@ -84,10 +84,21 @@ class Section:
 
 
 def bent(s: Subject) -> str:
-    """Why a network has no linear regions, where it has none."""
-    return (
-        "" if s.graph.piecewise_linear and s.graph.units else "the network is not piecewise linear"
-    )
+    """Why a network has no units that are on or off, where it has none."""
+    return "" if s.graph.units else "the network has no bends (ReLU, maximum, absolute value)"
+
+
+def _linear_regions(s: Subject) -> str:
+    try:
+        require_piecewise_linear(s.graph)
+    except ValueError as refusal:
+        return _without_lines(str(refusal).partition(";")[0])
+    return bent(s)
+
+
+def _without_lines(reason: str) -> str:
+    """Without lines of our own code, which a user of another library did not write."""
+    return re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", reason)
 
 
 def _exactly(s: Subject) -> str:
@@ -95,8 +106,10 @@ def _exactly(s: Subject) -> str:
         refuse_inexact(s.graph, "it needs")
     except NoExactAnswer as refusal:
         operation = str(refusal).partition("`f` uses ")[2].partition(";")[0]
-        where = re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", operation)
-        return f"exact arithmetic is that of fractions, and the network uses {where}"
+        return (
+            "exact arithmetic is that of fractions, and the network uses "
+            f"{_without_lines(operation)}"
+        )
     return "" if s.exactly else "no exact arithmetic was asked for"
 
 
@@ -118,6 +131,13 @@ def _fit(s: Subject) -> float:
 def _regions(s: Subject) -> int:
     patterns = np.concatenate(s.patterns, axis=1)
     return len(np.unique(np.packbits(patterns, axis=1), axis=0)) if patterns.shape[1] else 1
+
+
+def _closed(s: Subject) -> int:
+    try:
+        return int(s.geometry.decided.zero_columns.sum())
+    except NoExactAnswer as refusal:
+        raise LeftOut(_without_lines(str(refusal).partition(";")[0])) from None
 
 
 def _growth(s: Subject) -> np.ndarray:
@@ -214,7 +234,7 @@ def _reduction_obstacle(s: Subject) -> str:
     """
     if perceptron(s.f):
         return _exactly(s)
-    if not all(map(is_floating, jax.tree.leaves(s.x))):
+    if any(a.dtype.kind in "iu" for a in jax.tree.leaves(s.x)):
         return "its inputs are whole numbers (tokens), and channels are tried at real ones"
     if s.columns > _MOST_REDUCED:
         return f"channels are tried up to {_MOST_REDUCED:,} parameters: call nm.reduce_width"
@@ -233,14 +253,14 @@ def _bottleneck(s: Subject) -> BottleneckStructure:
 
 SECTIONS = (
     Section("fit", "fit", _fit, lambda s: "", lambda s: 0.1 + passes(s, 1)),
-    Section("regions", "linear regions", _regions, bent, deciding_seconds, deciding_bytes),
+    Section("regions", "linear regions", _regions, _linear_regions, deciding_seconds, deciding_bytes),
     Section(
         "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns), bent, lambda s: 0.0, deciding_bytes, "regions"
     ),
     Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
-        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns.sum()), _exactly,
+        "closed", "parameters without effect", _closed, lambda s: "",
         closed_seconds, deciding_bytes, "regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),

@@ -127,8 +127,9 @@ class Subject:
         """Which units of each layer are on at each sample: decided exactly where that is
         possible.
         """
-        if self.exactly:
-            return pattern_columns(self.f, self.graph, self.problem.decisions.gates, self.samples)
+        if self.exactly or not self.graph.exact:
+            gates = self.geometry.decided.decisions.gates
+            return pattern_columns(self.f, self.graph, gates, self.samples)
         return [np.asarray(a) for a in patterns_by_layer(self.f, self.params, self.x, exact=False)]
 
     @cached_property
