@@ -197,10 +197,11 @@ def symmetries_of(
 def _masks(leaves: Arrays, count: int, closed: np.ndarray | None) -> list[np.ndarray]:
     """Which entries of each leaf have no effect."""
     found, start = [], 0
+    marked = np.zeros(0, bool) if closed is None else np.asarray(closed)
     for k, leaf in enumerate(leaves):
-        none = closed is None or k >= count
-        flat = np.zeros(leaf.size, bool) if none else closed[start : start + leaf.size]
-        found.append(np.asarray(flat).reshape(leaf.shape))
+        flat = marked[start : start + leaf.size] if k < count else marked[:0]
+        none = np.zeros(leaf.size - flat.size, bool)
+        found.append(np.concatenate([flat, none]).reshape(leaf.shape))
         start += leaf.size
     return found
 
