@@ -269,6 +269,7 @@ class Packed(nn.Module):
         return self.cells(packed)[1][0][0]
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize(
     "make, text",
     [

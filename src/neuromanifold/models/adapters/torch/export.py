@@ -289,9 +289,7 @@ def _refusal(error: Exception, torch: Any) -> str:
             f"`module` decides by the values of its data at {place}; use torch.where, so that one "
             "graph serves all values."
         )
-    if any(
-        "batch_sizes" in (frame.line or "") for frame in traceback.extract_tb(error.__traceback__)
-    ):
+    if _holds(error, torch.nn.utils.rnn.PackedSequence):
         return (
             f"`module` packs sequences ({place}), whose lengths are data; run the recurrent layer "
             "on the padded batch and pick the last states by `torch.gather`."
@@ -306,6 +304,12 @@ def _refusal(error: Exception, torch: Any) -> str:
         f"`module` cannot be exported ({kind} at {place}: {first}); see that `module(example)` "
         "runs and mend that line."
     )
+
+
+def _holds(error: Exception, kind: type) -> bool:
+    """Whether code on the way to an error had a variable of this kind."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(isinstance(value, kind) for f, _ in frames for value in f.f_locals.values())
 
 
 def _place(error: Exception, library: Path) -> str:
