@@ -30,7 +30,6 @@ from neuromanifold.runtime.packages import need
 
 _CUDA_BATCH = 65_535
 _VIOLATED = "Constraints violated"
-_FOR_THREE = "recorded for three samples only"
 IGNORED = frozenset(
     {"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"}
 )
@@ -62,15 +61,8 @@ def export(flat: Any, leaves: list[Any]) -> Any:
             return attempt(flat, leaves)
         except Exception as error:
             refusal = _refusal(error, torch)
-        try:  # a module that differentiates itself is recorded below autograd
+        with contextlib.suppress(Exception):  # one that differentiates itself is recorded so
             return recorded(flat, leaves)
-        except Exception as error:
-            if str(error) == _FOR_THREE:
-                refusal = (
-                    "`module` differentiates itself in forward mode (torch.func.jacfwd, jvp or "
-                    "hessian), which PyTorch records for one number of samples only; use "
-                    "torch.func.jacrev or torch.autograd.grad, once or twice."
-                )
         raise ValueError(refusal)
 
 
@@ -113,7 +105,7 @@ def recorded(flat: Any, leaves: list[Any]) -> Any:
     for guard in environment.guards:
         for n in (2, 3, 5, 64, 1009):
             if not bool(guard.expr.subs(dict.fromkeys(guard.expr.free_symbols, n))):
-                raise ValueError(_FOR_THREE)
+                raise ValueError(_VIOLATED)
     return _as_exported(found.graph, tensors, flat)
 
 
@@ -288,6 +280,12 @@ def _refusal(error: Exception, torch: Any) -> str:
         return (
             f"`module` decides by the values of its data at {place}; use torch.where, so that one "
             "graph serves all values."
+        )
+    if any("_functorch" in f.filename for f in traceback.extract_tb(error.__traceback__)):
+        return (
+            f"`module` differentiates itself at {place} in forward mode (as torch.func.hessian "
+            "does), which PyTorch cannot record for any number of samples; use torch.func.jacrev "
+            "or torch.autograd.grad, once or twice."
         )
     if _holds(error, torch.nn.utils.rnn.PackedSequence):
         return (
