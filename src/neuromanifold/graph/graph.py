@@ -38,6 +38,7 @@ class Units:
     padding of a pooling. `channels` is the axis along which the parameters before them differ,
     where it is one: channels, in whatever layout, or features. `exact` says whether they can be
     proved: nothing smooth comes before them. `orders`: they compare entries that are sorted.
+    `endless`: they compare with an infinity, as the maximum inside a softmax does.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Units:
     channels: int | None = None
     exact: bool = True
     orders: bool = False
+    endless: bool = False
 
     @property
     def size(self) -> int:
@@ -56,8 +58,10 @@ class Units:
 
     @property
     def switches(self) -> bool:
-        """Whether each of them is on or off: they are no places of a maximum, and order nothing."""
-        return self.candidates is None and not self.orders
+        """Whether each of them is on or off: they are no places of a maximum, order nothing, and
+        compare with something finite.
+        """
+        return self.candidates is None and not (self.orders or self.endless)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,6 +188,7 @@ class Graph(Shown):
                         self._channels(node, shape),
                         all(self.degrees[i].exact for i in node.inputs),
                         node.primitive.bend is not None and node.primitive.bend.orders,
+                        self._endless(node),
                     )
                 )
                 at += 1
@@ -216,6 +221,10 @@ class Graph(Shown):
         """Which of the units each bending node asks about."""
         stops = np.cumsum([0, *map(self._questions, self.bending)]).tolist()
         return [tuple(range(a, b)) for a, b in itertools.pairwise(stops)]
+
+    def _endless(self, node: Node) -> bool:
+        constants = [self.program.constants[i] for i in node.inputs if i in self.program.constants]
+        return any(np.isinf(np.asarray(a, np.float64)).all() for a in constants)
 
     def _signal(self, node: Node) -> int | None:
         """What a maximum, a minimum or a clamp with constants bends."""

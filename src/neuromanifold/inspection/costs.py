@@ -8,6 +8,7 @@ import numpy as np
 from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.models.model_kind import filters, perceptron
+from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.symmetry.discovery.channels import channels_of
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
@@ -54,8 +55,17 @@ def deciding_seconds(s: Subject) -> float:
     )
 
 
+def units_seconds(s: Subject) -> float:
+    """Seconds of a pass over the samples that were given and not chosen."""
+    if leading_axis(s.given) == s.samples:
+        return 0.0
+    return compiling(s, 2) + passes(s, 2) / s.samples * leading_axis(s.given)
+
+
 def closed_seconds(s: Subject) -> float:
     """Seconds of following which parameters an open path runs through."""
+    if not s.exactly:
+        return compiling(s, 2) + passes(s, 3)
     return 0.05 + s.samples * s.columns * ENTRY / 4
 
 

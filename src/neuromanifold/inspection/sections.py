@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
+from neuromanifold.graph.reading import called
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     LANCZOS_COUNT,
@@ -34,6 +35,7 @@ from neuromanifold.inspection.costs import (
     scalings_seconds,
     spectrum_bytes,
     spectrum_seconds,
+    units_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.subject import Subject
@@ -41,8 +43,9 @@ from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import first_rows
-from neuromanifold.numerics.precision import is_floating
+from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount, account_of
 from neuromanifold.symmetry.conservation.balances import Scalings
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities, conserved_quantities
@@ -53,6 +56,7 @@ from neuromanifold.tangent.rank.dimension import (
     functional_dimension,
     single_precision_rank,
 )
+from neuromanifold.tangent.rank.geometry import Geometry
 
 _LARGEST_ACCOUNT = (
     5_000  # parameters; generators of wide linear layers number the square of their width
@@ -61,6 +65,7 @@ _LONGEST_ACCOUNT = 90.0  # seconds
 _BATCHES = 6  # of inputs that seek regions beyond the sample's
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
 _LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
+_LONGEST_PASS = 1.0  # seconds of a pass over all samples that a reduction may hold on
 _MOST_REDUCED = 200_000  # parameters of a network whose channels are tried one after another
 
 
@@ -83,11 +88,16 @@ class Section:
     needs: str = ""
 
 
+def switching(s: Subject) -> str:
+    """Why a network has no units that are on or off, where it has none."""
+    units = any(unit.switches for unit in s.graph.units)
+    return "" if units else "the network has no units that switch, as ReLU does"
+
+
 def bent(s: Subject) -> str:
     """Why a network has no linear regions, where it has none."""
-    return (
-        "" if s.graph.piecewise_linear and s.graph.units else "the network is not piecewise linear"
-    )
+    smooth = "" if s.graph.piecewise_linear else "the network is not piecewise linear"
+    return switching(s) or smooth
 
 
 def _exactly(s: Subject) -> str:
@@ -118,6 +128,24 @@ def _fit(s: Subject) -> float:
 def _regions(s: Subject) -> int:
     patterns = np.concatenate(s.patterns, axis=1)
     return len(np.unique(np.packbits(patterns, axis=1), axis=0)) if patterns.shape[1] else 1
+
+
+def _closed(s: Subject) -> int:
+    """How many columns of J are zero: exactly, else those where Jᵀv is 0.0 for a random v, which
+    no rounding makes zero unless every path is shut.
+    """
+    if s.exactly:
+        return int(s.problem.zero_columns.sum())
+    with arithmetic():
+        params, x = jax.tree.map(_widened, (s.params, s.x))
+        values, pull = jax.vjp(lambda p: called(s.f, p, x), params)
+        direction = np.random.default_rng(0).normal(size=values.shape)
+        (moved,) = pull(direction)
+        return sum(int((np.asarray(leaf) == 0).sum()) for leaf in jax.tree.leaves(moved))
+
+
+def _widened(leaf: Any) -> Any:
+    return np.asarray(leaf, np.float64) if is_floating(leaf) else leaf
 
 
 def _growth(s: Subject) -> np.ndarray:
@@ -191,7 +219,11 @@ def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantiti
         return conserved_quantities(
             net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params)
         )
-    if not len(found := scalings().quantities(s.params)):
+    try:
+        found = scalings().quantities(s.params)
+    except ArithmeticError as error:
+        raise LeftOut(str(error).removesuffix(".")) from None
+    if not len(found):
         raise LeftOut(
             "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks "
             "other symmetries"
@@ -199,9 +231,19 @@ def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantiti
     return found
 
 
+def reduced_on(s: Subject) -> Any:
+    """The samples that the smaller network agrees on: all that were given where one pass over
+    them is short.
+    """
+    short = passes(s, 1) / s.samples * leading_axis(s.given) <= _LONGEST_PASS
+    return s.given if short else s.x
+
+
 def _reduction(s: Subject) -> Reduction:
     try:
-        return reduction_of(s.geometry)
+        whole = reduced_on(s)
+        geometry = s.geometry if whole is s.x else Geometry(s.f, s.params, whole, memory=s.budget)
+        return reduction_of(geometry)
     except ValueError as refusal:
         raise LeftOut(str(refusal).partition(";")[0]) from None
 
@@ -233,12 +275,13 @@ SECTIONS = (
     Section("fit", "fit", _fit, lambda s: "", lambda s: 0.1 + passes(s, 1)),
     Section("regions", "linear regions", _regions, bent, deciding_seconds, deciding_bytes),
     Section(
-        "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns), bent, lambda s: 0.0, deciding_bytes, "regions"
+        "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns, s.other_patterns()), switching,
+        units_seconds, deciding_bytes, "regions",
     ),
     Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
-        "closed", "parameters without effect", lambda s: int(s.problem.zero_columns.sum()), _exactly,
+        "closed", "parameters without effect", _closed, lambda s: "",
         closed_seconds, deciding_bytes, "regions",
     ),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
