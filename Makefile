@@ -9,7 +9,7 @@ TYPES = --jaxtyping-packages=neuromanifold,neuromanifold_papers,beartype.beartyp
 ADAPTERS = $(wildcard tests/models/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
 TORCH_CPU = --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
 
-.PHONY: help install demo test test-torch test-browser test-docs acceptance lint docs bench peers
+.PHONY: help install demo test test-types test-torch test-browser test-docs acceptance verify defects lint docs bench peers
 .NOTPARALLEL:
 
 help:
@@ -18,7 +18,10 @@ help:
 	@echo 'make test-torch    the tests that need PyTorch (its CPU build), Flax or Haiku, in .venv-torch'
 	@echo 'make test-browser  the pages in headless Chromium, where there is one'
 	@echo 'make test-docs     the built documentation, every tutorial, the wheel in an empty environment'
-	@echo 'make acceptance    the same tests with ten times the random draws'
+	@echo 'make test-types    the whole test suite, with the types and shapes of all annotations executed'
+	@echo 'make acceptance    the same with ten times the random draws'
+	@echo 'make verify        every statement of the papers on all of its cases'
+	@echo 'make defects       plant twenty defects in the core; each must be noticed by a test'
 	@echo 'make lint          ruff and pyright'
 	@echo 'make docs          the documentation, into site/'
 	@echo 'make bench         speed and memory against the alternatives'
@@ -52,6 +55,15 @@ test-browser: .venv/.installed
 
 test-docs: docs
 	$(PYTEST) tests_site $(ARGS)
+
+test-types: .venv/.installed
+	$(PYTEST) $(TYPES) $(ARGS)
+
+verify: .venv/.installed-core
+	.venv/bin/neuromanifold verify $(ARGS)
+
+defects: .venv/.installed
+	.venv/bin/python tools/plant_defects.py $(ARGS)
 
 acceptance: .venv/.installed
 	$(PYTEST) --draws 10 $(TYPES) $(ARGS)

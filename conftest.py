@@ -1,8 +1,18 @@
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# Compiled programs are kept between runs and shared with the processes that tests start.
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "neuromanifold" / "jax"
+for name, value in {
+    "JAX_COMPILATION_CACHE_DIR": str(CACHE),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}.items():
+    os.environ.setdefault(name, value)
 
 
 @pytest.fixture(scope="session", autouse=True)

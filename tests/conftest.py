@@ -20,6 +20,11 @@ NEEDED = {
     "test_browser": "playwright",
 }
 
+TARGETS = {
+    "test-torch": {"torch", "flax", "haiku", "transformers"},
+    "test-browser": {"playwright"},
+}
+
 
 def missing_package(path: Path) -> str | None:
     """The package that a test file needs and that is absent here."""
@@ -101,6 +106,7 @@ def tally(request: pytest.FixtureRequest) -> Callable[..., None]:
     return note
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     # User properties travel with the reports of xdist's workers.
     lines = sorted(
@@ -110,16 +116,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, text in report.user_properties
         if report.when == "call" and name == "tally"
     )
-    missing = {
-        path.name: missing_package(path)
-        for path in sorted(Path(__file__).parent.rglob("test_*.py"))
-    }
-    left_out = [f"{name} ({package})" for name, package in missing.items() if package]
-    if left_out:
-        terminalreporter.write_line(
-            f"not run here, but by `make test-torch` or `make test-browser`: {', '.join(left_out)}"
-        )
     if lines:
         terminalreporter.section("cases that were not vacuous")
         for line in lines:
             terminalreporter.write_line(line)
+    tests = sorted(Path(__file__).parent.rglob("test_*.py"))
+    for target, packages in TARGETS.items():
+        left_out = [path.stem for path in tests if missing_package(path) in packages]
+        if left_out:
+            terminalreporter.write_line(f"not run: {', '.join(left_out)}; see `make {target}`.")

@@ -10,19 +10,21 @@ from types import ModuleType
 from typing import Any
 
 ROOMS = (
-    *(
-        "numerics",
-        "graph",
-        "models",
-        "data",
-        "regions",
-        "tangent",
-        "dynamics",
-        "symmetry",
-        "orbits",
-    ),
-    *("functionspace", "bottleneck", "inspection", "report"),
+    "numerics",
+    "graph",
+    "models",
+    "data",
+    "regions",
+    "tangent",
+    "dynamics",
+    "symmetry",
+    "orbits",
+    "functionspace",
+    "bottleneck",
+    "inspection",
+    "report",
 )
+PAPERS = "neuromanifold_papers"
 MODULES = {
     "models.init": "init",
     "models.layers": "layers",
@@ -38,14 +40,17 @@ def exports(module: str) -> dict[str, str]:
     >>> exports("tangent")["ntk"]
     'neuromanifold.tangent.kernel.ntk.ntk'
     """
-    package = module if module == "neuromanifold_papers" else f"neuromanifold.{module}"
-    loaded = importlib.import_module(package)
+    loaded = _loaded(module)
     imported = _imported(loaded)
     names = getattr(loaded, "__all__", None) or _own(loaded)
     return {
         name: imported.get(name, f"{loaded.__name__}.{name}")
         for name in sorted(names, key=str.lower)
     }
+
+
+def _loaded(module: str) -> ModuleType:
+    return importlib.import_module(module if module == PAPERS else f"neuromanifold.{module}")
 
 
 def _imported(module: ModuleType) -> dict[str, str]:
@@ -68,7 +73,8 @@ def _is_own(name: str, value: Any, module: ModuleType) -> bool:
 
 def home(path: str) -> str:
     """The room or module on whose page a definition is documented: the first that exports it."""
-    return next(module for module in (*ROOMS, *MODULES) if path in exports(module).values())
+    pages = (*ROOMS, *MODULES, PAPERS)
+    return next(module for module in pages if path in exports(module).values())
 
 
 def summary(value: Any) -> str:
@@ -80,8 +86,7 @@ def listing(module: str) -> str:
     """The reference of one module: every public name with its documentation, modules as links to
     their own pages.
     """
-    package = module if module == "neuromanifold_papers" else f"neuromanifold.{module}"
-    loaded = importlib.import_module(package)
+    loaded = _loaded(module)
     parts = [inspect.getdoc(loaded) or ""]
     for name, path in exports(module).items():
         if isinstance(getattr(loaded, name), ModuleType):

@@ -174,6 +174,29 @@ def test_tensors_with_a_history_are_data_like_others(rng: np.random.Generator):
     assert x.requires_grad and x.grad is None
 
 
+def test_frozen_parameters_are_constants(rng: np.random.Generator):
+    """18 of 50 numbers may change; the kernel is the one of those 18, as `wrt` has it."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    x = rng.normal(size=(5, 3))
+    whole, everything = nm.from_torch(module, example=x)
+    module[0].requires_grad_(False)
+    f, params = nm.from_torch(module, example=x)
+    assert {name: leaf.size for name, leaf in params.items()} == {"2.weight": 16, "2.bias": 2}
+    kernel = nm.ntk(f, params, x)
+    np.testing.assert_allclose(kernel, nm.ntk(whole, everything, x, wrt="2"), rtol=1e-13)
+    assert np.abs(kernel - nm.ntk(whole, everything, x)).max() > 1e-3
+    by_name = nm.inspect(whole, everything, x, wrt="2", patience=1)
+    assert nm.inspect(f, params, x, patience=1).n_params == by_name.n_params == 18
+    doubled = nm.to_torch(module, {name: 2 * leaf for name, leaf in params.items()})
+    assert torch.equal(doubled[0].weight, module[0].weight)
+    np.testing.assert_allclose(
+        doubled(torch.tensor(x)).detach(), 2 * module(torch.tensor(x)).detach()
+    )
+    with pytest.raises(ValueError, match=r"no parameter that training may change"):
+        nm.from_torch(module.requires_grad_(False), example=x)
+
+
 def test_the_callers_module_is_not_touched():
     module = ZOO["ResNet-18"].module()
     for parameter in module.layers.parameters():

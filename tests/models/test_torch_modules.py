@@ -137,6 +137,55 @@ def test_what_is_not_in_the_table_is_named(make: Any, draw: Any, text: str):
         nm.from_torch(make().double().eval(), example=draw(2))
 
 
+def positions(w: Tensor, x: Tensor) -> Tensor:
+    """Sinusoidal positions as everyone writes them: 10000 to the power of a constant tensor."""
+    rates = 1 / 10000 ** (torch.arange(0, 4, 2) / 4)
+    angles = torch.arange(5)[:, None] * rates
+    return torch.tanh(x @ w + torch.cat([angles.sin(), angles.cos()], -1)).mean(1)
+
+
+def test_constants_of_another_precision_are_folded():
+    torch.manual_seed(0)
+    module, x = Function(positions), torch.randn(3, 5, 4)
+    f, params = nm.from_torch(module, example=x)
+    wide = nm.ntk(f, {"w": params["w"].astype(np.float64)}, x.double().numpy())
+    narrow = nm.ntk(f, params, x.numpy())
+    assert narrow.dtype == np.float32
+    np.testing.assert_allclose(narrow, wide, rtol=0, atol=1e-5 * np.abs(wide).max())
+
+
+def smallest(module: nn.Module, x: Tensor) -> int:
+    """A unit that is the smallest at s samples in general position moves min(s, 4) directions."""
+    return int(module[0](x).argmin(-1).bincount().clamp(max=4).sum())
+
+
+@pytest.mark.parametrize(
+    "step, expected",
+    [
+        (lambda z: z.min(-1).values, smallest),
+        # z₁z₂ and z₁z₂z₃: three rows of four numbers but the scaling of z₁ against z₂.
+        (lambda z: z.cumprod(-1)[:, 1:3], lambda module, x: 11),
+    ],
+    ids=["min", "cumprod"],
+)
+def test_ranks_of_minima_and_running_products(step: Any, expected: Any):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 6, bias=False), _Step(step)).double()
+    x = torch.randn(40, 4).double()
+    f, params = nm.from_torch(module, example=x)
+    ranks = [int(nm.functional_dimension(f, params, x.numpy(), exact=e)) for e in (False, True)]
+    assert ranks == [expected(module, x)] * 2
+
+
+class _Step(nn.Module):
+    def __init__(self, step: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.step = step
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(x)
+
+
 class Bent(nn.Module):
     """A convolutional network whose biases are zero: on a black margin bends are met exactly."""
 

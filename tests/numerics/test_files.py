@@ -154,8 +154,8 @@ import os, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 import neuromanifold as nm
-from neuromanifold.numerics import forks
-forks.SECONDS = 3.0
+from neuromanifold.runtime import processes
+processes.SECONDS = 3.0
 count = lambda: int(nm.functional_dimension(lambda p, x: p * x, np.array([2.0]), np.array([[1.0]])))
 if sys.argv[1] == "used":
     count()

@@ -8,10 +8,10 @@ import numpy as np
 import optax
 import pytest
 
-import neuromanifold as nm
 from neuromanifold import symmetry as S
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.symmetry.discovery.channels import channels_of
+from neuromanifold.symmetry.discovery.dependence import described_axes
+from neuromanifold.symmetry.discovery.statistics import opened
 
 
 def cnn(params, x):
@@ -77,7 +77,8 @@ def planted(params):
 def test_planted_channels_of_a_trained_network_are_found_and_nothing_else(rng):
     params, x, loss = trained(rng)
     assert loss < 0.5
-    assert {c.name: c.size for c in channels_of(nm.trace(cnn, params, x))} == {
+    axes = described_axes(opened(cnn, params, x)).axes
+    assert {axis.channels.name: axis.channels.size for axis in axes} == {
         "first.w": 5,
         "second.w": 6,
     }

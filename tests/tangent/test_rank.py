@@ -1,5 +1,9 @@
 """The numerical functional dimension: spectrum, threshold, gap, the warning, the sketch."""
 
+import itertools
+import warnings
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -37,7 +41,7 @@ def test_the_spectrum_is_that_of_the_jacobian(member: cast.Member, rng: np.rando
 
 
 @pytest.mark.filterwarnings(
-    "ignore:the rank .* comes from numbers up to"
+    "ignore:the rank .* when rows and columns of the Jacobian are scaled"
 )  # of sizes far apart on purpose
 def test_the_gap_is_smallest_kept_over_largest_dropped():
     rank = dimension([1.0, 0.5, 1e-3, 1e-20])
@@ -48,13 +52,13 @@ def test_the_gap_is_smallest_kept_over_largest_dropped():
 
 
 @pytest.mark.filterwarnings(
-    "ignore:the rank .* comes from numbers up to"
+    "ignore:the rank .* when rows and columns of the Jacobian are scaled"
 )  # of sizes far apart on purpose
 def test_a_small_gap_draws_a_warning_unless_asked_for():
     values = list(10.0 ** -np.arange(20))
     with pytest.warns(
         UserWarning,
-        match=r"rank 15 rests on a gap of only 10 in the spectrum; it depends on the threshold",
+        match=r"rank 15 rests on a gap of only 10 in the spectrum: it depends on the threshold",
     ):
         assert int(dimension(values)) == 15
     assert int(dimension(values, smallest_gap=5.0)) == 15
@@ -62,7 +66,7 @@ def test_a_small_gap_draws_a_warning_unless_asked_for():
 
 
 @pytest.mark.filterwarnings(
-    "ignore:the rank .* comes from numbers up to"
+    "ignore:the rank .* when rows and columns of the Jacobian are scaled"
 )  # of sizes far apart on purpose
 def test_the_tolerance_is_relative_to_the_largest_singular_value():
     for scale in (1e-8, 1.0, 1e8):
@@ -131,3 +135,69 @@ def test_a_jacobian_with_nan_has_no_rank():
         nm.functional_dimension(
             lambda params, x: linear(params, x) * jnp.nan, np.ones(2), np.eye(2)
         )
+
+
+def _scaled(net: nm.MLP, rng: np.random.Generator, way: str) -> tuple[nm.Layer, ...]:
+    """Weights and biases whose layers, units or entries lie up to 10¹⁶ apart in size."""
+    layers = []
+    for fan_in, fan_out in itertools.pairwise(net.widths):
+        weight, bias = rng.normal(size=(fan_out, fan_in)), rng.normal(size=fan_out)
+        shape = {"layer": (), "unit": (fan_out, 1), "entry": weight.shape, "plain": None}[way]
+        size = 1.0 if shape is None else 10.0 ** rng.uniform(-8, 8, shape)
+        layers.append(nm.Layer(weight * size, bias * np.ravel(size)[0]))
+    return tuple(layers)
+
+
+@pytest.mark.filterwarnings("ignore:the rank")
+def test_every_wrong_rank_is_doubted_and_hardly_a_right_one(rng, tally):
+    net, x = nm.MLP((2, 4, 4, 1)), rng.normal(size=(20, 2))
+    wrong, doubted = 0, 0
+    draws = [("plain", 10), ("layer", 20), ("unit", 30), ("entry", 30)]
+    for way in (way for way, count in draws for _ in range(count)):
+        params = _scaled(net, rng, way)
+        rank = nm.functional_dimension(net, params, x)
+        if int(rank) != int(nm.functional_dimension(net, params, x, exact=True)):
+            wrong += 1
+            assert rank.doubt() and "doubtful" in str(rank)
+        else:
+            doubted += not rank.trusted
+            assert rank.trusted or way != "plain"
+    tally(wrong, of=90, what=f"wrong float64 ranks, all doubted; right ones doubted: {doubted}")
+    assert wrong >= 10 and doubted <= 10
+
+
+def test_terms_of_different_sizes_are_no_reason_to_doubt(rng):
+    """A residual branch behind a layer scale of 1e-6, a mask of −1e9, a bias that softmax removes
+    up to rounding: every digit that counts is there.
+    """
+
+    def f(params, x):
+        scores = x @ params["w"] + params["b"] + jnp.array([0.0, 0.0, -1e9])
+        return (x + 1e-6 * jnp.tanh(x @ params["w"]) + jax.nn.softmax(scores)) @ params["v"]
+
+    params = {"w": rng.normal(size=(3, 3)), "v": rng.normal(size=(3, 1)), "b": rng.normal()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rank = nm.functional_dimension(f, params, rng.normal(size=(30, 3)))
+    assert int(rank) == 12 and rank.trusted
+    assert 0 < rank.rounding < rank.spectrum[11]
+
+
+def test_a_rank_at_a_kink_is_doubted(rng):
+    """0.3·0.1 − 0.1·0.3 is zero, and the last bit decides whether the unit is on."""
+    params = {"w": np.array([[0.1], [-0.3]]), "v": np.ones((1, 1))}
+
+    def f(params, x):
+        return jax.nn.relu(x @ params["w"]) @ params["v"]
+
+    with pytest.warns(UserWarning, match=r"lies on a kink\. `exact=True` decides it\.$"):
+        assert int(nm.functional_dimension(f, params, np.array([[0.3, 0.1]]))) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert int(nm.functional_dimension(f, params, np.array([[0.5, 0.1]]))) == 1
+
+
+def test_the_remedy_names_exact_only_where_it_is_possible():
+    f = lambda params, x: jnp.exp(x) * params * 10.0 ** -jnp.arange(20.0)  # noqa: E731
+    with pytest.warns(UserWarning, match=r"it depends on the threshold\.$"):
+        nm.functional_dimension(f, np.ones(20), np.zeros((1, 1)))

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.data.dataset import Dataset
+from neuromanifold.runtime.packages import need
 
 
 def digits() -> Dataset:
     """1,797 handwritten digits of 8×8 pixels, grey values divided by 16; targets one-hot."""
-    from sklearn.datasets import load_digits
-
-    bunch: Any = load_digits()
+    bunch: Any = need("sklearn.datasets").load_digits()
     return Dataset(
         name="digits",
         x=bunch.data / 16.0,
@@ -28,9 +27,7 @@ def diabetes() -> Dataset:
     """442 patients, 10 features of mean 0 and sum of squares 1, as scikit-learn scales them;
     disease progression.
     """
-    from sklearn.datasets import load_diabetes
-
-    bunch: Any = load_diabetes()
+    bunch: Any = need("sklearn.datasets").load_diabetes()
     return Dataset(
         name="diabetes",
         x=bunch.data,

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from neuromanifold.runtime.packages import need
+
 ENVIRONMENT_VARIABLE = "NEUROMANIFOLD_DATA"
 
 
@@ -38,8 +40,7 @@ def from_openml(name: str, remedy: str, fetch: Callable[[Callable[..., Any]], An
     from http.client import HTTPException
 
     try:
-        from sklearn.datasets import fetch_openml
-
+        fetch_openml = need("sklearn.datasets").fetch_openml
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # scikit-learn announces each retry
             return fetch(fetch_openml)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.source_info_util import summarize
 
@@ -83,7 +84,8 @@ class _Builder:
         primitive, options = primitive_named(equation.primitive.name), equation.params
         if primitive.control in _CALLS:
             inner = next(options[key] for key in _INNER if key in options)
-            if primitive.control is Control.CALL or not self.whole or _pools(inner):
+            own_rule = self.whole and not all(i in self.constants for i in inputs)
+            if primitive.control is Control.CALL or not own_rule or _pools(inner):
                 return self.enter(inner, inputs)
         if primitive.control is Control.SCAN:
             return self.scan(equation, inputs)
@@ -285,5 +287,11 @@ def _as(a: Array, value: Value) -> np.ndarray:
 
 
 def _by_jax(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The node by JAX's own rule; constants of a narrower dtype join those that were folded before,
+    which have 64 bits.
+    """
+    floats = {a.dtype for a in arrays if jnp.issubdtype(a.dtype, jnp.floating)}
+    if len(floats) > 1:
+        arrays = [np.asarray(a, np.float64) if a.dtype in floats else a for a in arrays]
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
         return [np.asarray(a) for a in node.evaluate(*arrays)]

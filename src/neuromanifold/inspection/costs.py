@@ -9,14 +9,14 @@ from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics.validation import leading_axis
-from neuromanifold.symmetry.discovery.channels import channels_of
+from neuromanifold.symmetry.reduction.narrowing import PROBES
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
 _INPUTS = 4  # at which scalings of channels are sought
 _PULLED = 64  # passes at one input that the products with Jᵀ behind the scalings of channels take
-_TRIED = 128  # passes at one input for each channel that a reduction tries
+_TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a convolution, one in a product
 of residues, an entry of residues.
@@ -79,13 +79,13 @@ def bottleneck_seconds(s: Subject) -> float:
 
 
 def reduction_seconds(s: Subject) -> float:
-    """Seconds of rewriting the layers of a perceptron, or of trying every channel at a few
-    inputs, some of them at all.
+    """Seconds of rewriting the layers of a perceptron, or of reading all channels in one pass and of
+    evaluating f a few times on the sample and on wide inputs.
     """
     if perceptron(s.f):
         return 0.15 + passes(s, 15)
-    trials = _TRIED * sum(c.size for c in channels_of(s.graph))
-    return 3.0 + 30 * _COMPILE_NODE * len(s.graph.program.nodes) + passes(s, 1) * trials / s.samples
+    evaluations = passes(s, 1) * (1 + PROBES / s.samples) * _TRIED
+    return 3.0 + 30 * _COMPILE_NODE * len(s.graph.program.nodes) + evaluations
 
 
 def exact_seconds(s: Subject) -> float:

@@ -15,7 +15,7 @@ from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
 from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section, reduced_on
 from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
-from neuromanifold.models.function import output_shape
+from neuromanifold.models.function import output_shape, restricted
 from neuromanifold.models.losses import Loss, check_loss, mse
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary
@@ -51,6 +51,7 @@ def inspect(
     samples: int | None = None,
     memory: int | str | None = None,
     patience: float | int = 600,
+    wrt: Any = None,
     progress: bool = False,
 ) -> Inspection:
     """The geometry of a network on a sample: functional dimension with its proof, regions, units,
@@ -60,7 +61,8 @@ def inspect(
     more than `patience` seconds is left out, and the result says why. Sections run in the order of
     what they are estimated to cost; `progress=True` shows them, and the estimate. `exact=None` uses
     exact arithmetic wherever the network allows it. Of a large sample `samples` are taken, evenly
-    spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). `loss` is what alignment
+    spaced (as many as 5,000 rows of the Jacobian, or the memory, allow). `wrt` names the parameters
+    that count, as for `nm.ntk`; the others are constants. `loss` is what alignment
     and learning rate are about; where `y` are indicators of classes, the fit is the accuracy. An
     interrupt (Ctrl-C) ends the section at work; what is done is returned.
 
@@ -69,7 +71,11 @@ def inspect(
     >>> inspection.n_params, inspection.exact.exact
     (10, True)
     """
-    started = time.perf_counter()
+    started, whole = time.perf_counter(), f
+    if wrt is not None:
+        check_model(f)
+        check_param_types(params)
+        f, params = restricted(f, params, wrt)
     subject = subject_of(f, params, x, y, exact, samples, memory, loss)
     asked = [s for s in SECTIONS if y is not None or s.field not in _OF_TARGETS]
     left_out = {
@@ -82,7 +88,7 @@ def inspect(
         found, parts = _computed(chosen, subject, bar)
     others = [Part(s.title, 0.0, left_out[s.field]) for s in asked if s.field in left_out]
     return Inspection(
-        model=repr(f) if perceptron(f) else getattr(f, "__name__", type(f).__name__),
+        model=repr(f) if perceptron(f) else getattr(whole, "__name__", type(whole).__name__),
         n_params=subject.columns,
         n_samples=subject.samples,
         n_given=leading_axis(subject.given),

@@ -384,7 +384,9 @@ class Inspection:
         """What went, and how far the outputs moved."""
         where = f"on {counted(self.n_reduced, 'sample')}" if self.n_reduced else "everywhere"
         if not reduction.parameters_saved:
-            return f"no smaller one found: no unit or channel is off, constant or a copy {where}"
+            unseen = ", ".join(reduction.left_out)
+            besides = f"; not looked at: the channels of {unseen}" if unseen else ""
+            return f"no smaller one found: no unit or channel is off, constant or a copy {where}{besides}"
         net = perceptron(reduction.net)
         noun = "channel" if net is None else "neuron"
         fewer = (

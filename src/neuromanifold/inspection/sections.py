@@ -224,9 +224,11 @@ def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantiti
     except ArithmeticError as error:
         raise LeftOut(str(error).removesuffix(".")) from None
     if not len(found):
+        unseen = scalings().left_out
+        besides = f" (not looked at: the channels of {', '.join(unseen)})" if unseen else ""
         raise LeftOut(
-            "no scaling of a channel leaves the network unchanged; `nm.symmetry.discover` seeks "
-            "other symmetries"
+            f"no scaling of a channel leaves the network unchanged{besides}; "
+            "`nm.symmetry.discover` seeks other symmetries"
         )
     return found
 

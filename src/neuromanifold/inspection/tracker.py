@@ -17,18 +17,22 @@ from neuromanifold.models.adapters.jax.equinox import from_equinox
 from neuromanifold.models.adapters.jax.flax import from_flax
 from neuromanifold.models.adapters.jax.haiku import from_haiku
 from neuromanifold.models.adapters.model import AdaptedModel
-from neuromanifold.models.adapters.packages import loaded
 from neuromanifold.models.adapters.torch.conversion import (
     evaluated,
     from_torch,
     unwrapped,
     with_buffers,
 )
-from neuromanifold.models.adapters.torch.tensors import own_parameters, to_numpy
+from neuromanifold.models.adapters.torch.tensors import (
+    frozen_parameters,
+    own_parameters,
+    to_numpy,
+)
 from neuromanifold.models.arguments import check_model
 from neuromanifold.models.losses import Loss, mse
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.files import check_folder
+from neuromanifold.runtime.packages import loaded
 from neuromanifold.runtime.pickling import ByName
 
 
@@ -252,12 +256,13 @@ class _Module:
 
     def __call__(self, params: Any) -> tuple[AdaptedModel, dict[str, np.ndarray]]:
         module = _nothing(params, self._module, "a PyTorch module")
-        buffers = {
-            name: to_numpy(buffer) for name, buffer in module.named_buffers(remove_duplicate=False)
-        }
-        if self._f is None:
+        own, frozen = own_parameters(module)[0], frozen_parameters(module)
+        free = {name: to_numpy(leaf) for name, leaf in own.items() if name not in frozen}
+        fixed = {**dict(module.named_buffers(remove_duplicate=False)), **frozen}
+        buffers = {name: to_numpy(tensor) for name, tensor in fixed.items()}
+        if self._f is None or buffers.keys() != self._buffers.keys():
             self._f, _ = from_torch(evaluated(module), **self._options)
         elif not eqx.tree_equal(buffers, self._buffers):
             self._f = with_buffers(self._f, buffers)
         self._buffers = buffers
-        return self._f, {name: to_numpy(leaf) for name, leaf in own_parameters(module)[0].items()}
+        return self._f, free

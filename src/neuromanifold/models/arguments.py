@@ -24,6 +24,7 @@ from neuromanifold.numerics.validation import (
     leading_axis,
     sample_arrays,
 )
+from neuromanifold.runtime.packages import loaded
 
 Model = Callable[[Any, Any], Any]
 _SAFETY, _ROUNDED_INSIDE = 1000.0, 16.0
@@ -65,8 +66,6 @@ _ADAPTERS = (
 
 def _refuse_foreign(f: Any) -> None:
     """Modules of other libraries are no functions of parameters; each has its adapter."""
-    from neuromanifold.models.adapters.packages import loaded  # the adapters bring Equinox along
-
     for package, name, call in _ADAPTERS:
         if (found := loaded(package)) is not None and isinstance(f, getattr(found, name)):
             raise TypeError(

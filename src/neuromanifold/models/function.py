@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called, read
+from neuromanifold.graph.selection import select
 from neuromanifold.numerics.precision import dtype_of, is_floating, widest
 from neuromanifold.numerics.validation import indefinite
 from neuromanifold.runtime.pickling import ByName
@@ -45,6 +46,25 @@ class FunctionModel(ByName):
                     "axis must count the samples."
                 )
         return y
+
+
+def restricted(
+    f: Callable[[Any, Any], Any], params: Any, wrt: Any
+) -> tuple[FunctionModel, dict[str, Any]]:
+    """`(g, chosen)`: `f` as a function of the parameters that `wrt` names, by name; the others are
+    constants.
+
+    >>> g, chosen = restricted(lambda params, x: params["a"] * x + params["b"], {"a": 2.0, "b": 1.0}, "a")
+    >>> chosen, g({"a": 3.0}, np.array([[1.0]])).tolist()
+    ({'a': 2.0}, [[4.0]])
+    """
+    selection = select(params, wrt)
+    mine, rebuild = selection.split(params)
+
+    def g(chosen: dict[str, Any], x: Any) -> Any:
+        return f(rebuild([chosen[name] for name in selection.names]), x)
+
+    return FunctionModel(g), dict(zip(selection.names, mine, strict=True))
 
 
 def _samples(x: Any) -> int:

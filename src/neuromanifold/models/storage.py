@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.tensors import from_array
 from neuromanifold.models.files.factory import load_with_factory
 from neuromanifold.models.files.layers import chained, parts_of
@@ -22,6 +21,7 @@ from neuromanifold.models.model_kind import perceptron, require_perceptron
 from neuromanifold.models.stack import LinearStack
 from neuromanifold.numerics.validation import check_params
 from neuromanifold.runtime.files import write_atomically
+from neuromanifold.runtime.packages import need
 from neuromanifold.runtime.untrusted_files import first_line, read_json
 
 _KEY = "neuromanifold"

@@ -7,7 +7,7 @@ live; NumPy in, NumPy out. The one exception is float64 while the caller's flag 
 array it would decay at the next operation, so it leaves as NumPy. The user's flag is never touched.
 """
 
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -139,7 +139,7 @@ def follower(*inputs: Any) -> Callable[[Tree], Tree]:
     wide = is_wide()
     arrays = [
         leaf
-        for leaf in jax.tree.leaves(inputs)
+        for leaf in jax.tree.leaves(inputs, is_leaf=lambda a: isinstance(a, Iterator))
         if isinstance(leaf, jax.Array) and not _is_key(leaf)
     ]
     shardings = _committed(arrays) or _elsewhere(arrays)

@@ -12,6 +12,7 @@ from neuromanifold.data import fashion
 from neuromanifold.data.folders import folders
 from neuromanifold.runtime.checksummed import read_archive, write_archive
 from neuromanifold.runtime.files import write_text
+from neuromanifold.runtime.packages import need
 
 CARRIED = "teleport_fashion_mnist.npz"
 TRAIN, TEST = 5000, 1000
@@ -86,9 +87,7 @@ def _fashion_bytes(train: int, test: int) -> dict[str, np.ndarray]:
 
 
 def _digits(train: int, test: int) -> Sample:
-    from sklearn.datasets import load_digits
-
-    bunch: Any = load_digits()
+    bunch: Any = need("sklearn.datasets").load_digits()
     order = np.random.default_rng(0).permutation(len(bunch.data))
     x, y = (
         (bunch.data[order] / 16).astype(np.float32),

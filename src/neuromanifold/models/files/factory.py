@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from neuromanifold.models.adapters.packages import loaded
 from neuromanifold.models.adapters.torch.conversion import from_torch
 from neuromanifold.models.adapters.torch.tensors import from_array
 from neuromanifold.models.files.tensors import read_tensors
 from neuromanifold.models.function import FunctionModel
 from neuromanifold.numerics.validation import indefinite
+from neuromanifold.runtime.packages import loaded
 
 
 def load_with_factory(

@@ -6,44 +6,40 @@ multiplied by t and what reads it divided by t. With a_s the exponent of slot s 
 Σ_s a_s ‖θ_{s,i}‖² is then conserved for every channel i.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import trace
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import evaluated
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
-from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, channels_of
-from neuromanifold.symmetry.discovery.numerical_null_space import null_space
+from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot
+from neuromanifold.symmetry.discovery.dependence import Dependence, described_axes, null_vectors
+from neuromanifold.symmetry.discovery.statistics import Opened, opened
 
-_POINTS, _INPUTS, _COVECTORS = 2, 4, 2
-_ROUNDED, _LARGEST = (
-    1e-6,
-    12,
-)  # exponents this near to a fraction with a denominator up to that are one
+_INPUTS = 4
+_ROUNDED, _LARGEST = 1e-6, 12
+"""Exponents this near to a fraction with a denominator up to that are one."""
 
 
 @dataclass(frozen=True, repr=False)
 class Balance(Result):
     """One law for all channels of a hidden axis: slot s of the parameters is multiplied by
-    t^exponents[s]; `gap` of its spectrum.
+    t^exponents[s].
     """
 
     channels: Channels
     leaves: tuple[str, ...]
     exponents: tuple[float, ...]
-    gap: float
 
     def headline(self) -> str:
         """The quantity that is kept for each channel."""
@@ -66,9 +62,7 @@ class Balance(Result):
             for n, s, a in zip(self.leaves, self.channels.slots, self.exponents, strict=True)
             if a
         ]
-        writing = [
-            each[0] for each in sorted(used, key=lambda each: (each[1].reads, not each[1].weighs))
-        ]
+        writing = [name for name, _ in sorted(used, key=lambda each: each[1].reads)]
         return self.channels.name if self.channels.name in writing else writing[0]
 
     def scaled(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
@@ -78,8 +72,16 @@ class Balance(Result):
         for slot, a in zip(self.channels.slots, self.exponents, strict=True):
             part = rows[:, starts[slot.leaf] : starts[slot.leaf + 1]]
             place = _number_of_channel(slot, leaves[slot.leaf].shape)
-            part[place, np.arange(place.size)] += a * leaves[slot.leaf].ravel()
+            own = np.flatnonzero(place >= 0)
+            part[place[own], own] += a * leaves[slot.leaf].ravel()[own]
         return rows
+
+    def acted(self, leaves: Sequence[np.ndarray], logs: np.ndarray) -> Arrays:
+        """The parameters with channel i scaled by t = exp(logs[i])."""
+        found = list(leaves)
+        for slot, a in zip(self.channels.slots, self.exponents, strict=True):
+            slot.put(found, slot.slices(found) * np.exp(a * logs)[:, None])
+        return found
 
     def values(self, leaves: Sequence[np.ndarray]) -> np.ndarray:
         """The quantity of each channel."""
@@ -89,13 +91,26 @@ class Balance(Result):
 
 @dataclass(frozen=True, repr=False)
 class Scalings(Result):
-    """The scalings of channels that leave a network unchanged, as balances by hidden axis."""
+    """The scalings of channels that leave a network unchanged, as balances by hidden axis.
+
+    `deviation` is by how much f moved, relative to its largest value, when all channels were scaled
+    at random; `left_out` says which hidden axes were not looked at, and why.
+    """
 
     balances: tuple[Balance, ...]
+    deviation: float = 0.0
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many channels' scalings there are."""
+        return sum(b.channels.size for b in self.balances)
 
     def headline(self) -> str:
         """How many of which."""
-        return ", ".join(f"{b.channels.size} of {b.writer}" for b in self.balances) or "none"
+        found = ", ".join(f"{b.channels.size} of {b.writer}" for b in self.balances) or "none"
+        unseen = f"; not looked at: {', '.join(self.left_out)}" if self.left_out else ""
+        return found + unseen
 
     def generators(self, params: Any) -> np.ndarray:
         """Directions that change nothing, (k, D)."""
@@ -126,10 +141,11 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
     """Scalings of single channels under which f does not change: of convolutions, residual streams,
     gated units, any graph.
 
-    Hidden axes are read from the graph. A combination of slots belongs to a scaling when Σ_s a_s
-    Jθ_{s,i} = 0 for every channel i, which is the case when Σ_s a_s ⟨Jᵀw, θ_{s,i}⟩ = 0 for random w
-    at random parameters: one Jᵀw says it of all axes, slots and channels at once. What mixes
-    channels is not sought here (`discover`).
+    Hidden axes are read from the graph, and the scalings from its operations: the exponents a_s of
+    the slots solve linear equations, one for each sum and each function that is not homogeneous
+    (`discovery.dependence`), so that they hold at all parameters, inputs and widths. Running
+    statistics stay as they are. That f stays the same is tried at `params` with random scalings,
+    drawn by `key`. What mixes channels is not sought here (`discover`).
 
     >>> f = lambda params, x: jax.nn.relu(x @ params["in"]) @ params["out"]
     >>> params = {"in": np.ones((3, 2)), "out": np.ones((2, 1))}
@@ -140,42 +156,41 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
     refuse_tracers((params, x), "`channel_scalings`")
     with arithmetic():
         checked(f, params, x)
-    graph, rng = trace(f, params, x), host_generator(jax.random.key(0) if key is None else key)
-    with arithmetic():
-        some = jax.tree.map(
-            lambda a: np.asarray(a[:_INPUTS], np.float64 if is_floating(a) else None), x
-        )
-        leaves, structure = jax.tree.flatten(params)
-        sizes = [
-            float(np.sqrt(np.mean(np.square(leaf, dtype=np.float64)))) or 1.0
-            for leaf in map(np.asarray, leaves)
-        ]
-        points = [
-            [
-                np.asarray(size * rng.standard_normal(np.shape(leaf)))
-                for size, leaf in zip(sizes, leaves, strict=True)
-            ]
-            for _ in range(_POINTS)
-        ]
-        pulled = _pulled(lambda leaves: called(f, structure.unflatten(leaves), some), points, rng)
-        found = [
-            (channels, *null_space(_rows_of(channels, pulled, rng)))
-            for channels in channels_of(graph)
-        ]
-    names = graph.parameters
-    return Scalings(
-        tuple(
-            Balance(
-                channels,
-                tuple(names[s.leaf] for s in channels.slots),
-                _exponents(row, channels),
-                cut.gap,
-            )
-            for channels, null, cut in found
-            if cut.decided
-            for row in _canonical(null)
-        )
+    network = opened(f, params, x)
+    found = described_axes(network)
+    balances = tuple(_balances(found.axes, network))
+    rng = host_generator(jax.random.key(0) if key is None else key)
+    return Scalings(balances, _deviation(network, balances, rng), found.left_out)
+
+
+def _balances(axes: Sequence[Dependence], network: Opened) -> Iterator[Balance]:
+    for axis in axes:
+        slots = axis.channels.slots
+        fixed = np.eye(len(slots))[[s.leaf >= network.count for s in slots]]
+        null = null_vectors(np.concatenate([axis.scalings, fixed]))
+        own = [k for k, s in enumerate(slots) if s.leaf < network.count]
+        channels = replace(axis.channels, slots=tuple(slots[k] for k in own))
+        leaves = tuple(network.names[slots[k].leaf] for k in own)
+        for row in _canonical(null[:, own]):
+            yield Balance(channels, leaves, _exponents(row, channels))
+
+
+def _deviation(network: Opened, balances: Sequence[Balance], rng: np.random.Generator) -> float:
+    """By how much f moves when every channel is scaled at random, relative to its largest value."""
+    leaves = list(network.leaves)
+    for balance in balances:
+        leaves = balance.acted(leaves, rng.uniform(-0.5, 0.5, balance.channels.size))
+    x = jax.tree.map(
+        lambda a: np.asarray(a[:_INPUTS], np.float64 if is_floating(a) else None), network.x
     )
+    with arithmetic():
+        before, after = (
+            jax.tree.leaves(evaluated(network.model, network.tree(each), x))
+            for each in (network.leaves, leaves)
+        )
+    size = max(float(np.abs(a).max(initial=0.0)) for a in before) or 1.0
+    pairs = zip(before, after, strict=True)
+    return max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs) / size
 
 
 def _canonical(null: np.ndarray) -> np.ndarray:
@@ -207,39 +222,12 @@ def _exponents(row: np.ndarray, channels: Channels) -> tuple[float, ...]:
     return tuple(float(q * whole) for q in near)
 
 
-def _pulled(
-    g: Callable[[Any], Any], points: Sequence[Arrays], rng: np.random.Generator
-) -> list[Arrays]:
-    """θ ∘ Jᵀw at each point for some random w: the sum over a part of the parameters is how ⟨w,
-    f⟩ answers to scaling it.
-    """
-    pull = jax.jit(lambda at, w: jax.vjp(g, at)[1](w)[0])
-    outputs = jax.eval_shape(g, points[0])
-    found = []
-    for at in itertools.chain.from_iterable(itertools.repeat(at, _COVECTORS) for at in points):
-        w = jax.tree.map(lambda y: rng.standard_normal(y.shape).astype(y.dtype), outputs)
-        found.append([np.asarray(leaf * back) for leaf, back in zip(at, pull(at, w), strict=True)])
-    return found
-
-
-def _rows_of(channels: Channels, pulled: Sequence[Arrays], rng: np.random.Generator) -> np.ndarray:
-    """Σ_i u_i ⟨Jᵀw, θ_{s,i}⟩, (rows, slots), with twice as many random u as there are slots for
-    each w.
-    """
-    sums = [
-        np.stack([slot.slices(each).sum(axis=1) for slot in channels.slots], axis=1)
-        for each in pulled
-    ]
-    return np.concatenate(
-        [rng.standard_normal((2 * len(channels.slots), channels.size)) @ each for each in sums]
-    )
-
-
 def _number_of_channel(slot: Slot, shape: tuple[int, ...]) -> np.ndarray:
-    """Which channel each entry of a leaf belongs to, flat."""
+    """Which channel each entry of a leaf belongs to, flat; −1 where it belongs to none."""
     axis = [1] * len(shape)
     axis[slot.axis] = -1
-    return np.broadcast_to(slot.spread(np.arange(slot.size)).reshape(axis), shape).ravel()
+    numbers = slot.spread(np.arange(slot.size), shape[slot.axis], fill=-1.0).astype(int)
+    return np.broadcast_to(numbers.reshape(axis), shape).ravel()
 
 
 def _float64(params: Any) -> list[np.ndarray]:

@@ -143,17 +143,21 @@ class Problem:
     def permuted(self, a: Any, axes: Axes, order: dict[int, np.ndarray]) -> Any:
         """An array with the places of some atoms permuted on all its axes."""
         for at, axis in enumerate(axes):
-            if any(atom in order for atom in axis):
-                a = a.take(self.places(axis, order), at)
+            places = self.places(axis, order)
+            if places is not None:
+                a = a.take(places, at)
         return a
 
-    def places(self, axis: tuple[int, ...], order: dict[int, np.ndarray]) -> np.ndarray:
-        """Which place of an axis goes where."""
-        sizes = [self.labels.sizes[atom] for atom in axis]
-        grid = np.arange(int(np.prod(sizes, dtype=int))).reshape(sizes)
-        for at, atom in enumerate(axis):
-            grid = grid.take(order[atom], at) if atom in order else grid
-        return grid.reshape(-1)
+    def places(self, axis: tuple[int, ...], order: dict[int, np.ndarray]) -> np.ndarray | None:
+        """Which place of an axis goes where; None where none moves."""
+        grid = None
+        for place in self.labels.places(axis):
+            if place.atom in order:
+                grid = np.arange(place.total) if grid is None else grid
+                own = slice(place.start, place.start + place.before * place.size * place.after)
+                part = grid[own].reshape(place.before, place.size, place.after)
+                grid[own] = part[:, order[place.atom]].ravel()
+        return grid
 
     def numbers(self, ansatz: Ansatz, moving: frozenset[int]) -> np.ndarray:
         """For each coefficient, the number of the one it shares with all that a renaming of

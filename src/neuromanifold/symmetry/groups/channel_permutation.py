@@ -126,8 +126,9 @@ class PlaceGroup(Shown, AbstractGroup):
             sign = np.prod(
                 [row for flip, row in zip(self.flips, signs, strict=True) if k in flip], axis=0
             ) * np.ones(self.size)
-            orders[slot.leaf][slot.axis] = slot.kept(order)
-            factors[slot.leaf][slot.axis] = slot.spread(sign)
+            own = slice(slot.start, slot.start + slot.length)
+            orders[slot.leaf][slot.axis][own] = slot.kept(order)
+            factors[slot.leaf][slot.axis] *= slot.spread(sign, len(factors[slot.leaf][slot.axis]))
         return Renaming(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
 
     def sample(self, *, key: Any) -> Renaming:

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from neuromanifold.graph.axes import Place
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.randomness import check_key
 from neuromanifold.numerics.results import Shown
 from neuromanifold.numerics.validation import refuse_tracers
-from neuromanifold.symmetry.discovery.channels import Slot, slots_of
+from neuromanifold.symmetry.discovery.channels import Slot, slots_by_atom
 from neuromanifold.symmetry.discovery.conditions import Problem
 from neuromanifold.symmetry.discovery.discover import discover, problem_of
 from neuromanifold.symmetry.discovery.named_groups import leaf_names
@@ -257,10 +258,13 @@ def place_groups(problem: Problem) -> tuple[PlaceGroup, ...]:
     """
     labels, count, names = problem.labels, len(problem.shapes), leaf_names(problem.params)
     outside = {
-        a for axes in (*labels.inputs[count:], *labels.outputs) for axis in axes for a in axis
+        place.atom
+        for axes in (*labels.inputs[count:], *labels.outputs)
+        for axis in axes
+        for place in labels.places(axis)
     }
     found = []
-    for atom, slots in _slots(problem).items():
+    for atom, slots in slots_by_atom(labels, count).items():
         if atom in outside or atom in labels.rigid or not problem.is_moving(atom):
             continue
         flips, sought = _flips(problem, slots)
@@ -270,19 +274,21 @@ def place_groups(problem: Problem) -> tuple[PlaceGroup, ...]:
     return tuple(found)
 
 
-def _slots(problem: Problem) -> dict[int, tuple[Slot, ...]]:
-    found: dict[int, list[Slot]] = {}
-    for leaf, axes in enumerate(problem.leaf_labels):
-        for axis, atoms in enumerate(axes):
-            for atom, slot in slots_of(leaf, axis, atoms, problem.labels.sizes, False):
-                found.setdefault(atom, []).append(slot)
-    return {atom: tuple(slots) for atom, slots in sorted(found.items())}
-
-
 def _has_faster(problem: Problem, atom: int) -> bool:
     """Whether on some axis places that are not rigid lie inside each place of the atom: a head."""
-    axes = (axis for leaf in problem.leaf_labels for axis in leaf if atom in axis)
-    return any(set(axis[axis.index(atom) + 1 :]) - problem.labels.rigid for axis in axes)
+    axes = (problem.labels.places(axis) for leaf in problem.leaf_labels for axis in leaf)
+    return any(
+        other.atom not in problem.labels.rigid and other.after < own.after and _inside(other, own)
+        for places in axes
+        for own in places
+        if own.atom == atom
+        for other in places
+    )
+
+
+def _inside(other: Place, own: Place) -> bool:
+    """Whether one atom has places within each of another's."""
+    return own.start <= other.start < own.start + own.before * own.size * own.after
 
 
 def _flips(problem: Problem, slots: tuple[Slot, ...]) -> tuple[tuple[tuple[int, ...], ...], str]:
@@ -321,7 +327,7 @@ def _unchanged(
     """
     rng = np.random.default_rng(0)
     place = np.where(np.arange(slots[0].size) == rng.integers(slots[0].size), -1.0, 1.0)
-    signs = [slot.spread(place) for slot in slots]
+    signs = [slot.spread(place, problem.shapes[slot.leaf][slot.axis]) for slot in slots]
 
     def outputs(pattern: Any, leaves: Any, x: Any) -> Any:
         moved = list(leaves)

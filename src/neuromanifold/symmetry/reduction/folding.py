@@ -9,8 +9,9 @@ Where a shift is added to each of the products W_j v, these take over W_j b, and
 leaves at neutral values are no parameters any more.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,7 @@ from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.uses import Leaf, Use, entries, leaves
 from neuromanifold.models.arguments import Model
+from neuromanifold.numerics.precision import arithmetic
 
 Arrays = list[np.ndarray]
 _MOVES = (
@@ -78,9 +80,12 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class Folding:
-    """The affine chains of a graph, asked at numbers."""
+    """The affine chains of a graph, asked at numbers; the leaves in `neutral` are no shifts that
+    could take anything over.
+    """
 
     graph: Graph
+    neutral: frozenset[int] = frozenset()
 
     @property
     def program(self) -> Program:
@@ -193,6 +198,12 @@ class Folding:
             else:
                 A, B = _applied(node, at, A, known), _applied(node, at, B, known)
         return np.asarray(A), np.asarray(B)
+
+    def parameter(self, value: int, arrays: Arrays) -> np.ndarray:
+        """A value that depends on parameters alone."""
+        sample = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.graph.sample)]
+        part = self.program.slice([value])
+        return np.asarray(interpret(part, [*map(jnp.asarray, arrays), *sample], None)[0])
 
     def moved(self, chain: Chain, index: np.ndarray) -> np.ndarray:
         """An array of the start's shape in the shape of the end."""
@@ -362,23 +373,71 @@ def shifted(
     rest = B - folding.affine(chain, found)[1]
     for weight in read:
         node = folding.products_of[weight.leaf].node
-        if (
-            node.operation != "dot_general"
-        ):  # at the edge of an image a shift is not the same everywhere
+        operand = arrays[weight.leaf].ravel()[weight.entries]
+        given = [rest if i == chain.end else operand for i in node.inputs]
+        taken = absorbed(folding, found, node, given)
+        if taken is None:
             return None
-        operand = jnp.asarray(arrays[weight.leaf].ravel()[weight.entries])
-        given = [jnp.asarray(rest) if i == chain.end else operand for i in node.inputs]
-        after = folding.starting(node.outputs[0])
-        A_after, B_after = folding.affine(after, found)
-        target = B_after + A_after * folding.moved(after, np.asarray(node.evaluate(*given)[0]))
-        taker = _shift(folding, after, found, folding.leaves_of(after), A_after)
-        if taker is None:
-            return None
-        found = _put(found, taker, _solved(folding, after, found, taker, target))
-        size = np.abs(target).max(initial=0.0)
-        if not (np.abs(folding.affine(after, found)[1] - target) <= _SAME * size).all():
-            return None
+        found = taken
     return found, {shift: found[shift]}
+
+
+def absorbed(folding: Folding, arrays: Arrays, node: Node, given: Sequence[Any]) -> Arrays | None:
+    """The parameters where the shift after a product takes over what the product makes of a
+    constant: `node` with `given` for its operands.
+
+    None where there is no such shift, or it is not the same everywhere (at the edge of an image).
+    """
+    moved = jnp.asarray(node.evaluate(*map(jnp.asarray, given))[0])
+    after = folding.starting(node.outputs[0])
+    A, B = folding.affine(after, arrays)
+    target = B + A * folding.moved(after, np.asarray(moved))
+    taker = _shift(folding, after, arrays, folding.leaves_of(after), A)
+    if taker is None:
+        return None
+    found = _put(arrays, taker, _solved(folding, after, arrays, taker, target))
+    size = np.abs(target).max(initial=0.0)
+    fits = np.abs(folding.affine(after, found)[1] - target) <= _SAME * size
+    return found if fits.all() else None
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """Parameters with scales and shifts at neutral values: which leaves these are with what they
+    are now, and which of them went together.
+    """
+
+    arrays: Arrays
+    neutral: dict[int, np.ndarray]
+    together: tuple[tuple[int, ...], ...]
+
+
+def fold_scales(graph: Graph, arrays: Arrays, same: Callable[[Arrays], bool]) -> Folds:
+    """Every scale and shift that the weights beside it take over; `same` says whether f is what it
+    was: all of them are asked about at once, one by one where that fails.
+    """
+    folding = Folding(graph)
+    steps = tuple(itertools.product((folded, shifted), folding.chains))
+    with arithmetic():
+        found = _fold(folding, arrays, steps, None)
+        return found if same(found.arrays) else _fold(folding, arrays, steps, same)
+
+
+def _fold(
+    folding: Folding,
+    arrays: Arrays,
+    steps: Sequence[tuple[Callable[..., Any], Chain]],
+    same: Callable[[Arrays], bool] | None,
+) -> Folds:
+    neutral, together = dict[int, np.ndarray](), []
+    for fold, chain in steps:
+        taken = fold(folding, chain, arrays)
+        if taken is None or neutral.keys() & taken[1].keys() or (same and not same(taken[0])):
+            continue
+        arrays = taken[0]
+        neutral |= taken[1]
+        together.append(tuple(taken[1]))
+    return Folds(arrays, neutral, tuple(together))
 
 
 def _put(arrays: Arrays, k: int, a: np.ndarray) -> Arrays:
@@ -389,7 +448,7 @@ def _shift(
     folding: Folding, chain: Chain, arrays: Arrays, own: list[int], A: np.ndarray
 ) -> int | None:
     """The last leaf that is added to the chain and nothing else."""
-    for k in reversed(own):
+    for k in (k for k in reversed(own) if k not in folding.neutral):
         at = [folding.affine(chain, _put(arrays, k, arrays[k] + step)) for step in (0.0, 1.0, 2.0)]
         once, twice = at[1][1] - at[0][1], at[2][1] - at[0][1]
         alike = all(np.allclose(a, A, rtol=_SAME) for a, _ in at) and np.allclose(

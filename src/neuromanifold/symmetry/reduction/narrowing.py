@@ -1,48 +1,87 @@
-"""The equivalent network with fewer channels, for any graph: dead ones removed, proportional and
-linear ones merged, scales folded.
+"""The equivalent network with fewer channels, for any graph.
+
+Where the channels of a hidden axis stay apart and are summed over with parameters that read them
+(`discovery.dependence`), f is the same when
+
+- a channel goes that nothing reads, or that is zero in every sum;
+- a channel goes that is constant in every sum, and the shifts after the sums take it over;
+- a channel goes that is t times another in every sum, and what reads the other takes over t times
+  what read it: r_j + t r_i for r_j;
+- all channels of a linear axis, written by W and read by R, are replaced by as many as RᵀW has
+  rank.
+
+One pass over the data says which channels are zero, constant or multiples of each other there; the
+parameters alone say which are so at every input. What is proposed is applied at once and confirmed
+by f itself; where that fails, halves of it are.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from neuromanifold.graph.footprint import live_entries
 from neuromanifold.graph.graph import Graph, trace
-from neuromanifold.graph.reading import called
+from neuromanifold.graph.reading import called, evaluated
+from neuromanifold.graph.uses import leaves
 from neuromanifold.models.adapters.torch.graph_writer import Smaller
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
-from neuromanifold.symmetry.discovery.channels import Arrays, Channels, channels_of
-from neuromanifold.symmetry.reduction.channel_dependence import (
-    Kind,
-    Nature,
-    nature_of,
-    zero_channels,
-)
-from neuromanifold.symmetry.reduction.folding import Folded, Folding, folded, shifted
-from neuromanifold.symmetry.reduction.rewriting import Removal, nearly_parallel
+from neuromanifold.runtime.memory import memory_budget
+from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, slots_by_atom
+from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, described_axes
+from neuromanifold.symmetry.discovery.statistics import Opened, WithStatistics, opened
+from neuromanifold.symmetry.reduction.box import Box, read_box
+from neuromanifold.symmetry.reduction.folding import Folded, Folding, absorbed, fold_scales
+from neuromanifold.symmetry.reduction.readings import Data, Readings, read_channels
+from neuromanifold.symmetry.reduction.rewriting import Removal
 
 PROBES = 256
-"""Wide inputs on which equality is tested."""
-_FEW = 8  # of each kind that are looked at first
+"""Wide inputs on which equality is tested, at most."""
+_FEWEST = 8
+_WORK = 2e10  # products that evaluating f once may take for its wide inputs
 _LOST = 1e4  # roundings that a sum over a layer may add up to, in units of float64's
+_ALIKE = 1e-9  # relative difference of random projections of channels that are worth a trial
+_PARTS = 64  # parts of the channels that go together or not at all, within a tolerance
+_EPS = float(np.finfo(np.float64).eps)
 
-UNREAD, SILENT, INACTIVE, PARALLEL, FOLDED = (
-    "without outgoing weights", "without incoming weights", "inactive on the sample", "equal or proportional to another",
-    "folded into the weights beside them",
+UNREAD, SILENT, OFF, INACTIVE, CONSTANT, STILL, PARALLEL, FOLDED = (
+    "without outgoing weights", "without incoming weights", "inactive", "inactive on the sample", "constant",
+    "constant on the sample", "equal or proportional to another", "folded into the weights beside them",
 )  # fmt: skip
+NEARLY_STILL, NEARLY_PARALLEL = "nearly constant on the sample", "nearly a multiple of another"
 _WHY = {
-    UNREAD: (Kind.APART, "nothing reads it"),
-    SILENT: (Kind.HOMOGENEOUS, "nothing writes it, and what is made of zero is zero"),
-    PARALLEL: (Kind.HOMOGENEOUS, "its values are those of the other times the factor"),
+    UNREAD: "nothing reads it",
+    SILENT: "nothing writes it, and what is made of zero is zero",
+    OFF: "without incoming weights, it is what its bias makes it",
+    CONSTANT: "the next shift takes its value over",
+    PARALLEL: "its values are those of the other times the factor",
+    FOLDED: "an affine map of parameters alone",
 }
-"""What the axis must be for a step to hold at every input, and why it does then (see `nature`)."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What counts as equal: numbers that write channels to `rtol`, f to `tolerance` of its largest
+    value (0: to rounding); with `everywhere` only what holds at every input is done, with a `box`
+    what holds there too.
+    """
+
+    rtol: float = 8 * _EPS
+    tolerance: float = 0.0
+    everywhere: bool = False
+    box: Box | None = None
+
+    @property
+    def rounding(self) -> float:
+        """By how much f may differ, relative to its largest value at a sample."""
+        return max(_LOST * _EPS, 100 * self.rtol)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,115 +89,68 @@ class Narrowed:
     """A model at the parameters of fewer channels: the others are put back as zeros. A pure
     function of its parameters.
 
-    `neutral` says which places of the leaves that were folded belong to the channels that stay.
+    `kept` are the places of each leaf that stayed, leaf by leaf and axis by axis, of the parameters
+    and then of the statistics; `fixed` what is no parameter (any more), at its full size.
     """
 
-    f: Model
+    model: WithStatistics
+    structure: Any
+    names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     kept: tuple[tuple[np.ndarray, ...], ...]
-    neutral: Mapping[int, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    fixed: Mapping[int, np.ndarray]
 
     def __call__(self, params: Any, x: Any) -> Any:
         """f with zeros for what was removed."""
-        leaves, structure = jax.tree.flatten(params)
+        given = iter(jax.tree.leaves(params))
         full = [
-            jnp.zeros(shape, jnp.asarray(leaf).dtype).at[np.ix_(*kept)].set(leaf) if shape else leaf
-            for leaf, shape, kept in zip(leaves, self.shapes, self.kept, strict=True)
+            jnp.asarray(self.fixed[k]) if k in self.fixed else self._padded(k, next(given))
+            for k in range(len(self.shapes))
         ]
-        return self.f(structure.unflatten(full), x)
+        count = self.structure.num_leaves
+        return self.model((self.structure.unflatten(full[:count]), tuple(full[count:])), x)
+
+    def _padded(self, k: int, leaf: Any) -> Any:
+        if not self.shapes[k] or np.shape(leaf) == self.shapes[k]:
+            return jnp.asarray(leaf)
+        leaf = jnp.asarray(leaf)
+        return jnp.zeros(self.shapes[k], leaf.dtype).at[np.ix_(*self.kept[k])].set(leaf)
 
     @property
-    def model(self) -> Model:
+    def f(self) -> Model:
         """The network as it was given, before anything was folded or removed."""
-        return self.f.f if isinstance(self.f, Folded) else self.f
+        return self.model.f
+
+    def smaller(self, k: int) -> np.ndarray:
+        """What is no parameter, at the places that stayed."""
+        a = self.fixed[k]
+        return a[np.ix_(*self.kept[k])] if a.shape else a
+
+    def direct(self) -> Model:
+        """The network itself with smaller statistics, where it takes smaller parameters."""
+        count = self.structure.num_leaves
+        statistics = [self.smaller(k) for k in range(count, len(self.shapes))]
+        folded = {k: self.smaller(k) for k in self.fixed if k < count}
+        model = self.model.closed(statistics)
+        return Folded(model, self.structure, folded) if folded else model
 
 
 def smaller_parameters(model: Narrowed, params: dict[str, Any]) -> dict[str, Smaller]:
-    """Each parameter of a dictionary by name: its values, and where they stood; what was folded
-    at its neutral values.
+    """Each parameter of a dictionary by name, then each statistic: its values, and where they
+    stood; what was folded at its neutral values.
     """
-    neutral = model.f.neutral if isinstance(model.f, Folded) else {}
-    fewer = _smaller_neutral(model)
-    given = iter(zip(model.shapes, model.kept, strict=True))
     found: dict[str, Smaller] = {}
-    for k, name in enumerate(sorted(params)):
-        if k in neutral:
-            found[name] = Smaller(fewer[k], model.neutral[k], neutral[k].shape, fixed=True)
-        else:
-            shape, kept = next(given)
-            found[name] = Smaller(np.asarray(params[name]), kept, shape, fixed=False)
+    for k, name in enumerate(model.names):
+        fixed = k in model.fixed
+        values = model.smaller(k) if fixed else np.asarray(params[name])
+        found[name] = Smaller(values, model.kept[k], model.shapes[k], fixed=fixed)
     return found
-
-
-def _smaller_neutral(model: Narrowed) -> dict[int, np.ndarray]:
-    """What was folded, at the channels that stay."""
-    neutral = model.f.neutral if isinstance(model.f, Folded) else {}
-    return {k: a[np.ix_(*model.neutral[k])] if a.shape else a for k, a in neutral.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class _Inputs:
-    """f as a function of the parameters, at `samples` of the sample and then at wide inputs."""
-
-    values: Callable[[Arrays], np.ndarray]
-    samples: int
-
-    def same(self, before: np.ndarray, after: np.ndarray, *, on_sample: bool) -> bool:
-        """Whether two values of f are the same to rounding, at those of the sample or at all."""
-        before, after = (a[: self.samples] if on_sample else a for a in (before, after))
-        scale = (
-            np.abs(before).reshape(len(before), -1).max(axis=1, initial=np.finfo(np.float64).tiny)
-        )
-        off = np.abs(after - before).reshape(len(before), -1).max(axis=1)
-        return bool((off <= _LOST * np.finfo(np.float64).eps * scale).all())
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """Parameters at full size, removed channels as zeros; f at a few inputs, then at all of
-    them: most changes are seen at the few.
-    """
-
-    inputs: tuple[_Inputs, ...]
-    arrays: Arrays
-    alive: tuple[np.ndarray, ...]
-    removed: tuple[Removal, ...]
-    natures: tuple[Nature | None, ...] = ()
-    zero: Callable[[Channels, Nature, Arrays], np.ndarray] | None = None
-
-    def off(self, k: int, channels: Channels) -> np.ndarray:
-        """Which channels have no weights and are zero by their bias, at every input."""
-        nature = self.natures[k]
-        if nature is None or not nature.steady or self.zero is None:
-            return np.zeros(channels.size, bool)
-        return (
-            self.zero(channels, nature, self.arrays)
-            & channels.unweighted(self.arrays)
-            & self.alive[k]
-        )
-
-    def proof(self, k: int, kind: Kind, why: str) -> str:
-        """Why a step holds at every input: where the channels of axis k are of that kind or a
-        stronger one.
-        """
-        nature = self.natures[k]
-        return why if nature is not None and nature.kind >= kind else ""
-
-    def same(self, arrays: Arrays, *, on_sample: bool) -> bool:
-        """Whether f is what it was, on the sample or on all inputs, to rounding."""
-        pairs = zip(self.inputs, self.present, strict=True)
-        return all(at.same(before, at.values(arrays), on_sample=on_sample) for at, before in pairs)
-
-    @cached_property
-    def present(self) -> tuple[np.ndarray, ...]:
-        """f at the parameters as they are."""
-        return tuple(at.values(self.arrays) for at in self.inputs)
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """(f, params) with fewer channels, the same with zeros put back, what went, how many
-    channels, the largest difference on the sample.
+    """(f, params) with fewer channels, the same with zeros put back, what went, how many channels,
+    the largest difference on the sample and its largest value there, and what was not looked at.
     """
 
     f: Model
@@ -167,301 +159,613 @@ class Found:
     removed: tuple[Removal, ...]
     channels: int
     deviation: float
+    size: float
+    left_out: tuple[str, ...]
 
 
-def narrowed(f: Model, params: Any, x: Any, rtol: float, *, fold: bool) -> Found:
-    """The rules, until none of them finds anything; f itself at the smaller parameters where it
-    takes them, else `Narrowed`.
+@dataclass(frozen=True)
+class Step:
+    """One channel of an axis goes, and why; `into` is the channel that takes it over with `factors`
+    by exit, `constants` what it is in each exit's places.
     """
-    leaves, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
-    data = tuple(np.asarray(a) for a in jax.tree.leaves(x))
-    wide = wide_inputs(data, PROBES, np.random.default_rng(0))
-    work = _Work(_inputs(f, structure, x, wide), leaves, (), ())
-    graph = trace(f, params, x)
-    smaller, work = _without_scales(f, structure, work, graph) if fold else (f, work)
-    axes = channels_of(graph) if isinstance(smaller, Folded) else ()
-    if isinstance(smaller, Folded):
-        inner = smaller.parameters(work.arrays)
-        own, structure = jax.tree.flatten(inner)
-        work = replace(work, inputs=_inputs(smaller, structure, x, wide), arrays=own)
-    graph = trace(smaller, structure.unflatten(work.arrays), x)
-    found = channels_of(graph)
-    first = [a[0] for a in data]
-    work = replace(
-        work,
-        alive=tuple(np.ones(c.size, bool) for c in found),
-        natures=tuple(nature_of(graph, c) for c in found),
-        zero=lambda channels, nature, arrays: zero_channels(graph, channels, nature, arrays, first),
-    )
-    before = None
-    while before != work.removed:
-        before = work.removed
-        for k, channels in enumerate(found):
-            for rule in (_unread, _silent, _inactive, _parallel, _linear):
-                work = rule(work, k, channels, rtol)
-    neutral = (
-        _neutral_places(smaller, axes, found, work.alive) if isinstance(smaller, Folded) else {}
-    )
-    smaller, small, padded = _sliced(smaller, structure, work, found, x, neutral)
-    with arithmetic():
-        whole = jax.tree.unflatten(jax.tree.structure(params), leaves)
-        pairs = zip(jax.tree.leaves(smaller(small, x)), jax.tree.leaves(f(whole, x)), strict=True)
-        deviation = max(
-            float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs
-        )
-    return Found(
-        smaller, small, padded, work.removed, sum(int((~a).sum()) for a in work.alive), deviation
-    )
+
+    axis: int
+    channel: int
+    reason: str
+    everywhere: str = ""
+    on_sample: bool = False
+    on_box: bool = False
+    into: int = -1
+    factors: tuple[float, ...] = ()
+    constants: tuple[np.ndarray, ...] = ()
+
+    @property
+    def here(self) -> bool:
+        """Whether it is claimed on the sample or on the box only."""
+        return self.on_sample or self.on_box
 
 
-def _inputs(f: Model, structure: Any, x: Any, wide: Sequence[np.ndarray]) -> tuple[_Inputs, ...]:
-    """A few samples and wide inputs, evenly spaced, where that saves something; then all of
-    them.
+@dataclass(frozen=True, eq=False)
+class _Outputs:
+    """f as a function of all leaves, at a few inputs and then at all: samples first, then wide
+    ones. Most changes are seen at the few.
     """
-    compiled = jax.jit(lambda p, x: called(f, p, x))
-    data, form = jax.tree.flatten(x)
-    n, m = len(data[0]), len(wide[0])
 
-    def at(own: np.ndarray, others: np.ndarray) -> _Inputs:
-        both = [
-            np.concatenate([np.asarray(a)[own], b[others]]) for a, b in zip(data, wide, strict=True)
+    network: Opened
+    data: tuple[Data, ...]
+    samples: tuple[int, ...]
+
+    @staticmethod
+    def of(network: Opened, data: Data, wide: Data) -> "_Outputs":
+        n, m = len(data[0]), len(wide[0])
+        few = [
+            np.arange(min(n, _FEWEST)) * n // max(1, min(n, _FEWEST)),
+            np.arange(min(m, _FEWEST)),
         ]
 
-        def values(arrays: Arrays) -> np.ndarray:
-            with arithmetic():
-                outputs = jax.tree.leaves(
-                    compiled(
-                        structure.unflatten([jnp.asarray(a) for a in arrays]), form.unflatten(both)
-                    )
+        def both(i: np.ndarray, j: np.ndarray) -> Data:
+            return tuple(np.concatenate([a[i], b[j]]) for a, b in zip(data, wide, strict=True))
+
+        return _Outputs(network, (both(*few), both(np.arange(n), np.arange(m))), (len(few[0]), n))
+
+    def at(self, which: int, arrays: Arrays) -> np.ndarray:
+        """f at the few inputs (0) or at all (1), (inputs, outputs)."""
+        x = jax.tree.unflatten(jax.tree.structure(self.network.x), self.data[which])
+        found = []
+        with arithmetic():
+            tree = self.network.tree([jnp.asarray(a) for a in arrays])
+            for block in _blocks(self.network.graph, len(self.data[which][0])):
+                part = jax.tree.map(lambda a, block=block: a[block], x)
+                ys = jax.tree.leaves(evaluated(self.network.model, tree, part))
+                found.append(
+                    np.concatenate([np.asarray(y).reshape(len(y), -1) for y in ys], axis=1)
                 )
-                return np.concatenate([np.asarray(y).reshape(len(y), -1) for y in outputs], axis=1)
+        return np.concatenate(found)
 
-        return _Inputs(values, len(own))
+    @cached_property
+    def before(self) -> tuple[np.ndarray, np.ndarray]:
+        """f at the parameters as they were given."""
+        return self.at(0, self.network.leaves), self.at(1, self.network.leaves)
 
-    few = at(np.arange(min(n, _FEW)) * n // min(n, _FEW), np.arange(min(m, _FEW)))
-    return few, at(np.arange(n), np.arange(m))
+    def same(self, arrays: Arrays, limit: float, *, on_sample: bool) -> bool:
+        """Whether f is what it was, on the sample or on all inputs, relative to its size at each."""
+        return all(self.off(which, arrays, on_sample=on_sample) <= limit for which in (0, 1))
+
+    def off(self, which: int, arrays: Arrays, *, on_sample: bool) -> float:
+        """By how much f differs, relative to its largest value at each input."""
+        stop = self.samples[which] if on_sample else None
+        before, after = self.before[which][:stop], self.at(which, arrays)[:stop]
+        size = np.abs(before).max(axis=1, initial=np.finfo(np.float64).tiny)
+        found = np.abs(after - before).max(axis=1, initial=0.0) / size
+        return float(found.max(initial=0.0)) if np.isfinite(found).all() else np.inf
+
+    def deviation(self, arrays: Arrays) -> float:
+        """By how much f differs on the sample, relative to its largest value there."""
+        stop = self.samples[1]
+        before, after = self.before[1][:stop], self.at(1, arrays)[:stop]
+        found = np.abs(after - before).max(initial=0.0)
+        return float(found / (np.abs(before).max(initial=0.0) or 1.0))
 
 
-def without_scales(f: Model, params: Any, x: Any) -> tuple[tuple[str, ...], Model, Any]:
-    """What folds by name, and (f, params) without it."""
-    leaves, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
-    wide = [np.asarray(a)[:0] for a in jax.tree.leaves(x)]
-    work = _Work(_inputs(f, structure, x, wide), leaves, (), ())
-    smaller, work = _without_scales(f, structure, work, trace(f, params, x))
-    names = tuple(name for removal in work.removed for name in str(removal.layer).split())
-    return (
-        names,
-        smaller,
-        smaller.parameters(work.arrays) if isinstance(smaller, Folded) else params,
-    )
+def _blocks(graph: Graph, n: int) -> Iterator[slice]:
+    """Parts of a batch that fit into memory, all of one length but the last."""
+    size = max(1, int(memory_budget() // (8 * max(1, live_entries(graph)))))
+    return (slice(i, i + size) for i in range(0, n, size))
 
 
-def _without_scales(f: Model, structure: Any, work: _Work, graph: Graph) -> tuple[Model, _Work]:
-    """Scales and shifts that the weights beside them take over: constants of the model from now
-    on.
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The network at work: all leaves at full size, removed channels as zeros; `plain` the same with
+    scales folded, by which channels are compared; the channels of each axis that are still there;
+    what went. `neutral` are the leaves that were folded.
     """
-    folding, neutral = Folding(graph), dict[int, np.ndarray]()
-    with arithmetic():
-        for fold, chain in itertools.product((folded, shifted), folding.chains):
-            taken = fold(folding, chain, work.arrays)
-            if (
-                taken is None
-                or neutral.keys() & taken[1].keys()
-                or not work.same(taken[0], on_sample=False)
-            ):
-                continue
-            names = [graph.parameters[k] for k in taken[1]]
-            count, why = sum(a.size for a in taken[1].values()), "an affine map of parameters alone"
-            removal = Removal(" ".join(names), count, FOLDED, "parameter", everywhere=why)
-            work = replace(work, arrays=taken[0], removed=(*work.removed, removal))
-            neutral |= taken[1]
-    return (Folded(f, structure, neutral) if neutral else f), work
 
+    network: Opened
+    outputs: _Outputs
+    limits: Limits
+    arrays: Arrays
+    plain: Arrays
+    axes: tuple[Dependence, ...]
+    alive: tuple[np.ndarray, ...]
+    removed: tuple[Removal, ...]
+    neutral: frozenset[int]
 
-def _neutral_places(
-    folded: Folded,
-    axes: tuple[Channels, ...],
-    found: tuple[Channels, ...],
-    alive: tuple[np.ndarray, ...],
-) -> dict[int, tuple[np.ndarray, ...]]:
-    """Which places of each folded leaf stay: it loses the channels of the axis that it shared
-    with parameters before it was folded.
-    """
-    own = [k for k in range(folded.structure.num_leaves) if k not in folded.neutral]
-    kept = {
-        replace(slot, leaf=own[slot.leaf]): which
-        for c, which in zip(found, alive, strict=True)
-        for slot in c.slots
-    }
-    places = {k: [np.arange(n) for n in a.shape] for k, a in folded.neutral.items()}
-    for channels in axes:
-        for which in [kept[slot] for slot in channels.slots if slot in kept][:1]:
-            for slot in channels.slots:
-                if slot.leaf in places:
-                    places[slot.leaf][slot.axis] = np.intersect1d(
-                        places[slot.leaf][slot.axis], slot.kept(which)
-                    )
-    return {k: tuple(parts) for k, parts in places.items()}
+    @cached_property
+    def folding(self) -> Folding:
+        """The affine chains of the network."""
+        return Folding(self.network.graph, self.neutral)
 
+    def every_slot(self, axis: int) -> tuple[Slot, ...]:
+        """All slots of an axis, those of folded leaves and statistics too."""
+        return _slots(self.network.graph)[self.axes[axis].channels.atom]
 
-def _sliced(
-    f: Model,
-    structure: Any,
-    work: _Work,
-    found: tuple[Channels, ...],
-    x: Any,
-    neutral: Mapping[int, tuple[np.ndarray, ...]],
-) -> tuple[Model, Any, Narrowed]:
-    """The parameters without the channels that went, with a model that takes them before, and
-    the one that puts zeros back after them.
-    """
-    leaves = work.arrays
-    kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
-    for channels, alive in zip(found, work.alive, strict=True):
-        for slot in channels.slots:
-            places = kept[slot.leaf][slot.axis]
-            kept[slot.leaf][slot.axis] = np.intersect1d(places, slot.kept(alive))
-    small = structure.unflatten(
-        [a[np.ix_(*places)] if places else a for a, places in zip(work.arrays, kept, strict=True)]
-    )
-    model = Narrowed(f, tuple(a.shape for a in leaves), tuple(map(tuple, kept)), neutral)
-    direct = replace(f, neutral=_smaller_neutral(model)) if isinstance(f, Folded) else f
-    with arithmetic():
-        expected = jax.tree.leaves(jax.jit(lambda p, x: called(model, p, x))(small, x))
-        try:
-            own = jax.tree.leaves(direct(small, x))
-        except (TypeError, ValueError):
-            return model, small, model
-    alike = all(
-        np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=1e-12)
-        for a, b in zip(own, expected, strict=True)
-    )
-    return (direct if alike else model), small, model
+    def applied(self, steps: Sequence[Step]) -> tuple[Arrays, Arrays] | None:
+        """The leaves after these steps; None where a constant cannot be taken over."""
+        arrays, plain = list(self.arrays), list(self.plain)
+        for k, own in itertools.groupby(sorted(steps, key=lambda s: s.axis), lambda s: s.axis):
+            together = list(own)
+            moved = self._shifted(arrays, k, together)
+            if moved is None:
+                return None
+            arrays = self._without(moved, k, together)
+            plain = self._without(plain, k, together)
+        return arrays, arrays if self.arrays is self.plain else plain
 
+    def _without(self, arrays: Arrays, k: int, steps: list[Step]) -> Arrays:
+        """The leaves without some channels of axis k, which others take over."""
+        axis, found = self.axes[k], list(arrays)
+        merged = [s for s in steps if s.into >= 0]
+        readers: dict[int, int] = {}
+        for number, exit in enumerate(axis.exits):
+            readers.setdefault(exit.reader, number)
+        for reader, number in readers.items() if merged else ():
+            slot = axis.channels.slots[reader]
+            slices = slot.slices(found).copy()
+            factor = np.array([s.factors[number] for s in merged])
+            source, target = [s.channel for s in merged], [s.into for s in merged]
+            np.add.at(slices, target, factor[:, None] * slices[source])
+            slot.put(found, slices)
+        gone = np.array([s.channel for s in steps])
+        for slot in self.every_slot(k):
+            if slot.leaf not in self.neutral:
+                slices = slot.slices(found).copy()
+                slices[gone] = 0.0
+                slot.put(found, slices)
+        return found
 
-def _gone(
-    work: _Work, k: int, channels: Channels, which: np.ndarray, arrays: Arrays, why: Removal
-) -> _Work:
-    alive = tuple(a & ~which if i == k else a for i, a in enumerate(work.alive))
-    removal = replace(why, layer=channels.name, count=int(which.sum()))
-    return replace(work, arrays=arrays, alive=alive, removed=(*work.removed, removal))
+    def _shifted(self, arrays: Arrays, k: int, steps: Sequence[Step]) -> Arrays | None:
+        """The leaves where the shifts after the sums over axis k take over what is constant."""
+        for number, exit in enumerate(self.axes[k].exits):
+            own = [s for s in steps if len(s.constants) and s.constants[number].any()]
+            if own:
+                taken = self.taken_over(
+                    arrays, exit, [(s.channel, s.constants[number]) for s in own]
+                )
+                if taken is None:
+                    return None
+                arrays = taken
+        return arrays
 
+    def taken_over(
+        self, arrays: Arrays, exit: Exit, constants: Sequence[tuple[int, np.ndarray]]
+    ) -> Arrays | None:
+        """The leaves where the shift after an exit takes over constants of channels; None where
+        there is no such shift.
+        """
+        place, shape = _places(exit), self.network.graph.program.values[exit.value].shape
+        vector = [np.zeros(shape[exit.axis])]
+        slices = place.slices(vector).copy()
+        for channel, value in constants:
+            slices[channel] = value
+        place.put(vector, slices)
+        lengths = [-1 if d == exit.axis else 1 for d in range(len(shape))]
+        constant = np.broadcast_to(vector[0].reshape(lengths), shape)
+        with arithmetic():
+            reader = self.folding.parameter(exit.partner, arrays)
+            given = [constant if i == exit.value else reader for i in exit.node.inputs]
+            return absorbed(self.folding, arrays, exit.node, given)
 
-def _unread(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
-    return _dropped(work, k, channels, _zero(channels.read(work.arrays)), UNREAD)
-
-
-def _silent(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
-    return _dropped(work, k, channels, _zero(channels.written(work.arrays)), SILENT)
-
-
-def _zero(rows: np.ndarray) -> np.ndarray:
-    return np.asarray(~rows.any(axis=1))
-
-
-def _dropped(work: _Work, k: int, channels: Channels, which: np.ndarray, reason: str) -> _Work:
-    which = which & work.alive[k]
-    arrays = channels.changed(work.arrays, which, 0.0, reads_only=False)
-    if not which.any() or not work.same(arrays, on_sample=False):
-        return work
-    return _gone(
-        work,
-        k,
-        channels,
-        which,
-        arrays,
-        Removal("", 0, reason, everywhere=work.proof(k, *_WHY[reason])),
-    )
-
-
-def _inactive(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
-    """Channels that are zero at every sample: whatever reads them, f stays the same there;
-    elsewhere too where their weights are zero.
-    """
-    candidates = np.zeros(channels.size, bool)
-    for i in np.flatnonzero(work.alive[k]):
-        loud = channels.changed(work.arrays, np.arange(channels.size) == i, 1e3, reads_only=True)
-        candidates[i] = work.same(loud, on_sample=True)
-    off = candidates & work.off(k, channels)
-    proved = Removal(
-        "", 0, "inactive", everywhere="without incoming weights, it is what its bias makes it"
-    )
-    for which, removal in (
-        (off, proved),
-        (candidates & ~off, Removal("", 0, INACTIVE, on_sample=True)),
-    ):
-        arrays = channels.changed(work.arrays, which, 0.0, reads_only=False)
-        if which.any() and work.same(arrays, on_sample=True):
-            work = _gone(work, k, channels, which, arrays, removal)
-    return work
-
-
-def _parallel(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
-    """Channels written by proportional parameters: all factors where f allows it, else equal
-    ones only.
-    """
-    for equal_only in (False, True):
-        into, factor = parallel_to(
-            channels.written(work.arrays), work.alive[k], rtol, equal_only=equal_only
-        )
-        gone = into != np.arange(channels.size)
-        arrays = channels.merged(work.arrays, into, factor)
-        if gone.any() and work.same(arrays, on_sample=False):
-            kind, why = _WHY[PARALLEL]
-            kind = Kind.APART if (np.abs(factor[gone] - 1.0) <= rtol).all() else kind
-            return _gone(
-                work,
-                k,
-                channels,
-                gone,
-                arrays,
-                Removal("", 0, PARALLEL, everywhere=work.proof(k, kind, why)),
+    def taking(self, steps: Sequence[Step], arrays: Arrays, plain: Arrays) -> "_Work":
+        """The work after steps that were confirmed."""
+        alive = [a.copy() for a in self.alive]
+        counts: dict[Removal, int] = {}
+        for s in steps:
+            alive[s.axis][s.channel] = False
+            name = self.axes[s.axis].channels.name
+            kind = Removal(
+                name, 0, s.reason, everywhere=s.everywhere, on_sample=s.on_sample, on_box=s.on_box
             )
-    return work
+            counts[kind] = counts.get(kind, 0) + 1
+        removed = [replace(kind, count=count) for kind, count in counts.items()]
+        return replace(
+            self,
+            arrays=arrays,
+            plain=plain,
+            alive=tuple(alive),
+            removed=(*self.removed, *removed),
+        )
+
+    def confirmed(self, steps: Sequence[Step], *, on_sample: bool) -> "_Work":
+        """As many of the steps as leave f as it was: all at once, else those of each half."""
+        if not steps:
+            return self
+        found = self.applied(steps)
+        if found and self.outputs.same(found[0], self.limits.rounding, on_sample=on_sample):
+            return self.taking(steps, *found)
+        if len(steps) == 1:
+            return self
+        half = len(steps) // 2
+        return self.confirmed(steps[:half], on_sample=on_sample).confirmed(
+            steps[half:], on_sample=on_sample
+        )
 
 
-def _linear(work: _Work, k: int, channels: Channels, rtol: float) -> _Work:
-    """Linear channels: where f is the same for (gW, g⁻ᵀR), W what writes them and R what reads
-    them, it depends on RᵀW alone, and as
-    many channels as its rank do what all did. Linear is a channel that may be multiplied by −2;
-    that f is the same then is tested."""
-    W, R = channels.written(work.arrays), channels.read(work.arrays)
-    own = np.array(
-        [i for i in np.flatnonzero(work.alive[k]).tolist() if _is_linear(work, channels, i)], int
+@lru_cache(maxsize=32)
+def _slots(graph: Graph) -> dict[int, tuple[Slot, ...]]:
+    return slots_by_atom(graph.labels, len(graph.parameters))
+
+
+def _places(exit: Exit) -> Slot:
+    """Where the channels are on the axis of an exit's value."""
+    place = exit.place
+    return Slot(0, 0, place.before, place.size, place.after, place.start)
+
+
+def narrowed(
+    f: Model,
+    params: Any,
+    x: Any,
+    limits: Limits,
+    *,
+    fold: bool,
+    batches: Callable[[], Iterable[Data]] | None = None,
+) -> Found:
+    """The steps, until none is left; f itself at the smaller parameters where it takes them, else
+    `Narrowed`. `batches` gives the data to be read where `x` is only a part of it.
+    """
+    network = opened(f, params, x)
+    graph, data = network.graph, tuple(np.asarray(a) for a in jax.tree.leaves(x))
+    probes = int(np.clip(_WORK / max(1.0, products(graph)), _FEWEST, PROBES))
+    wide = wide_inputs(data, probes, np.random.default_rng(0))
+    outputs = _Outputs.of(network, data, wide)
+    same = lambda arrays: outputs.same(arrays, limits.rounding, on_sample=False)  # noqa: E731
+    folds = fold_scales(graph, network.leaves, same)
+    levels = {k: float(a.flat[0]) for k, a in folds.neutral.items() if a.size}
+    described = described_axes(network, levels)
+    went = [
+        Removal(
+            " ".join(network.names[k] for k in together),
+            sum(network.leaves[k].size for k in together if k < network.count),
+            FOLDED,
+            "parameter",
+            everywhere=_WHY[FOLDED],
+        )
+        for together in folds.together
+    ]
+    work = _Work(
+        network=network,
+        outputs=outputs,
+        limits=limits,
+        arrays=folds.arrays if fold else network.leaves,
+        plain=folds.arrays,
+        axes=described.axes,
+        alive=tuple(np.ones(axis.channels.size, bool) for axis in described.axes),
+        removed=tuple(went) if fold else (),
+        neutral=frozenset(levels) if fold else frozenset(),
     )
-    if len(own) < 2:
-        return work
-    U, s, V = _product_factors(R[own].T, W[own])
-    rank = int((s > rtol * max(W.shape[1], R.shape[1], len(own)) * s[0]).sum()) if s[0] > 0 else 0
-    if rank >= len(own):
-        return work
-    W, R = W.copy(), R.copy()
-    W[own], R[own] = 0.0, 0.0
-    root = np.sqrt(s[:rank, None])
-    W[own[:rank]], R[own[:rank]] = root * V[:rank], root * U[:, :rank].T
-    arrays, gone = (
-        channels.rewritten(work.arrays, W, R),
-        np.isin(np.arange(channels.size), own[rank:]),
+    whole = lambda: (tuple(a[b] for a in data) for b in _blocks(graph, len(data[0])))  # noqa: E731
+    wanted = tuple(dict.fromkeys((e.value, e.axis) for axis in described.axes for e in axis.exits))
+    beyond = (tuple(a[b] for a in wide) for b in _blocks(graph, len(wide[0])))
+    read_wide = read_channels(graph, work.arrays, beyond, wanted)
+    if limits.box is None:
+        read = read_channels(graph, work.arrays, (batches or whole)(), wanted)
+    else:
+        read = read_box(graph, work.arrays, limits.box, wanted)
+    work = _exhausted(work, read, read_wide)
+    if limits.tolerance > 0:
+        work = _approximated(work, read)
+    return _finished(work, x, described.left_out)
+
+
+def products(graph: Graph) -> int:
+    """How many products of parameters and values f makes at one sample."""
+    uses = [use for leaf in leaves(graph.program, len(graph.parameters)) for use in leaf.uses]
+    return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
+
+
+def _exhausted(work: _Work, read: Readings, wide: Readings) -> _Work:
+    """The steps in rounds, until a round finds nothing: what a channel is on the data stays the same
+    while others go.
+    """
+    while True:
+        before = work
+        proposed = [s for k in range(len(work.axes)) for s in _proposed(work, k, read, wide)]
+        work = work.confirmed([s for s in proposed if not s.here], on_sample=False)
+        work = work.confirmed([s for s in proposed if s.here], on_sample=True)
+        for k in range(len(work.axes)):
+            work = _compressed(work, k)
+        if work is before:
+            return work
+
+
+def _proposed(work: _Work, k: int, read: Readings, wide: Readings) -> list[Step]:
+    """Channels of axis k that may go, each with one reason."""
+    axis = work.axes[k]
+    if axis.mixed:
+        return []
+    found = {s.channel: s for s in _still(work, k, read)}
+    rest = work.alive[k].copy()
+    rest[list(found)] = False
+    tested = not work.limits.everywhere and work.limits.box is None
+    for rule in (_parallel, _alike) if tested else (_parallel,):
+        for s in rule(work, k, rest, read, wide):
+            found[s.channel] = s
+            rest[s.channel] = False
+    steps = [s for s in found.values() if s.everywhere or not work.limits.everywhere]
+    return sorted(steps, key=lambda s: s.channel)
+
+
+def _still(work: _Work, k: int, read: Readings) -> Iterator[Step]:
+    """Channels that nothing reads, or that are constant wherever they are read."""
+    axis, n = work.axes[k], work.axes[k].channels.size
+    slots = axis.channels.slots
+    present = [slot.slices(work.plain).any(axis=1) for slot in slots]
+    shape = (len(axis.exits), n)
+    unread, zero, still, varies = (np.zeros(shape, bool) for _ in range(4))
+    values: list[np.ndarray] = []
+    for number, exit in enumerate(axis.exits):
+        reading, view = read[exit.value, exit.axis], _places(exit)
+        low, high = view.slices([reading.low]), view.slices([reading.high])
+        values.append(low)
+        unread[number] = exit.reader >= 0 and ~present[exit.reader]
+        zero[number] = ((low == 0) & (high == 0)).all(axis=1)
+        still[number] = (low == high).all(axis=1) & (exit.reader >= 0)
+        for together in exit.form.data:
+            varies[number] |= np.all([np.ones(n, bool), *(present[s] for s in together)], axis=0)
+    enough = read.samples > 1
+    proved = np.asarray((unread | (~varies & (zero | still))).all(axis=0))
+    on_sample = (unread | zero | (still & enough)).all(axis=0)
+    written = np.any(
+        [np.zeros(n, bool), *(p for p, s in zip(present, slots, strict=True) if not s.reads)],
+        axis=0,
     )
-    if not work.same(arrays, on_sample=False):
+    for i in np.flatnonzero((proved | on_sample) & work.alive[k]):
+        nothing = unread[:, i] | zero[:, i]
+        constants = (
+            ()
+            if nothing.all()
+            else tuple(np.where(unread[e, i], 0.0, v[i]) for e, v in enumerate(values))
+        )
+        if unread[:, i].all():
+            reason = UNREAD
+        elif proved[i]:
+            reason = (OFF if written[i] else SILENT) if nothing.all() else CONSTANT
+        else:
+            reason = INACTIVE if nothing.all() else STILL
+        on_box = not proved[i] and work.limits.box is not None
+        yield Step(
+            k,
+            int(i),
+            reason.replace("sample", "box") if on_box else reason,
+            _WHY.get(reason, ""),
+            on_sample=not proved[i] and not on_box,
+            on_box=on_box,
+            constants=constants,
+        )
+
+
+def _parallel(
+    work: _Work, k: int, rest: np.ndarray, read: Readings, wide: Readings
+) -> Iterator[Step]:
+    """Channels that are written by multiples of what writes another."""
+    axis = work.axes[k]
+    writing = [s for s, slot in enumerate(axis.channels.slots) if not slot.reads]
+    if not _mergeable(axis) or not writing:
+        return
+    rows = [axis.channels.slots[s].slices(work.plain) for s in writing]
+    rtol = work.limits.rtol
+    for i, j in _near_pairs(rows, rest, max(rtol, 64 * _EPS)):
+        ratios = np.ones((len(axis.channels.slots), 1))
+        for s, row in zip(writing, rows, strict=True):
+            ratios[s, 0] = _ratio(row[j], row[i], rtol)
+        factors = axis.factors(ratios, 8 * rtol)[:, 0]
+        if np.isfinite(factors).all() and _agree(axis, factors, rtol):
+            actual = factors if work.arrays is work.plain else _measured(axis, i, j, wide)
+            if actual is not None:
+                yield Step(k, i, PARALLEL, _WHY[PARALLEL], into=j, factors=tuple(actual))
+
+
+def _alike(work: _Work, k: int, rest: np.ndarray, read: Readings, wide: Readings) -> Iterator[Step]:
+    """Channels that are multiples of another at all samples and wide inputs."""
+    axis = work.axes[k]
+    if not _mergeable(axis):
+        return
+    rows = []
+    for exit in axis.exits:
+        view, parts = _places(exit), [r[exit.value, exit.axis].projections for r in (read, wide)]
+        seen = [view.slices([p[c]]) for p in parts for c in range(len(p))]
+        half = len(seen) // 2
+        rows += [np.concatenate(seen[:half], axis=1), np.concatenate(seen[half:], axis=1)]
+    limit = max(_ALIKE, work.limits.rtol)
+    for i, j in _near_pairs(rows, rest, limit):
+        ratios = [_ratio(row[j], row[i], limit) for row in rows]
+        pairs = np.array(ratios).reshape(-1, 2)
+        if (
+            np.isfinite(pairs).all()
+            and (np.abs(pairs[:, 0] - pairs[:, 1]) <= 10 * limit * np.abs(pairs[:, 1])).all()
+        ):
+            factors = pairs[:, 1]
+            if _agree(axis, factors, limit):
+                yield Step(k, i, PARALLEL, into=j, factors=tuple(factors))
+
+
+def _mergeable(axis: Dependence) -> bool:
+    """Whether parameters read the channels in every sum over them."""
+    return bool(axis.exits) and all(exit.reader >= 0 for exit in axis.exits)
+
+
+def _agree(axis: Dependence, factors: np.ndarray, rtol: float) -> bool:
+    """Whether sums that share what reads the channels have one factor."""
+    by_reader: dict[int, float] = {}
+    for exit, factor in zip(axis.exits, factors.tolist(), strict=True):
+        first = by_reader.setdefault(exit.reader, factor)
+        if abs(first - factor) > 10 * rtol * abs(first):
+            return False
+    return True
+
+
+def _measured(axis: Dependence, i: int, j: int, read: Readings) -> np.ndarray | None:
+    """The multiple that channel i is of channel j in each sum, by their values."""
+    found = []
+    for exit in axis.exits:
+        view, projections = _places(exit), read[exit.value, exit.axis].projections
+        a, b = (np.concatenate([view.slices([p])[c] for p in projections]) for c in (i, j))
+        found.append(_ratio(b, a, _ALIKE))
+    return np.array(found) if np.isfinite(found).all() else None
+
+
+def _near_pairs(
+    rows: Sequence[np.ndarray], rest: np.ndarray, rtol: float
+) -> Iterator[tuple[int, int]]:
+    """Pairs (i, j) whose rows are nearly multiples of each other in every array, each i once, with
+    the first j that is kept.
+
+    Multiples have the same random projection of their directions, up to the sign: neighbours in the
+    order of these numbers are compared.
+    """
+    rng, numbers = np.random.default_rng(0), np.zeros(len(rest))
+    spread = 0.0
+    for row in rows:
+        norm = np.linalg.norm(row, axis=1)
+        weights = rng.standard_normal(row.shape[1])
+        direction = (row @ weights) / np.where(norm > 0, norm, 1.0)
+        numbers += rng.uniform(1.0, 2.0) * np.abs(direction)
+        spread += 4.0 * np.linalg.norm(weights) * rtol * np.sqrt(row.shape[1])
+    order = np.flatnonzero(rest)[np.argsort(numbers[rest], kind="stable")]
+    gaps = np.diff(numbers[order]) > spread
+    for group in np.split(order, np.flatnonzero(gaps) + 1):
+        kept: list[int] = []
+        for i in np.sort(group).tolist():
+            near = (
+                j for j in kept if all(not np.isnan(_ratio(row[j], row[i], rtol)) for row in rows)
+            )
+            j = next(near, None)
+            if j is None:
+                kept.append(i)
+            else:
+                yield i, j
+
+
+def _ratio(base: np.ndarray, row: np.ndarray, rtol: float) -> float:
+    """t with row = t·base, 1 where both are zero; nan where there is none."""
+    pivot = int(np.abs(base).argmax()) if base.size else 0
+    if not base.size or (base[pivot] == 0 and not row.any()):
+        return 1.0
+    if base[pivot] == 0 or row[pivot] == 0:
+        return np.nan
+    ratio = float(row[pivot] / base[pivot])
+    return ratio if np.abs(row - ratio * base).max() <= rtol * np.abs(row).max() else np.nan
+
+
+def _approximated(work: _Work, read: Readings) -> _Work:
+    """As many channels gone as f allows within the tolerance: those that are nearly constant, or
+    nearly a multiple of another, in the order of how much they are expected to move what reads
+    them; where too many go at once, each half is tried.
+    """
+    steps = [s for k in range(len(work.axes)) for s in _near(work, k, read)]
+    ordered = [s for _, s in sorted(steps, key=lambda pair: pair[0])]
+    return _accepted(work, ordered, max(1, len(ordered) // _PARTS))
+
+
+def _accepted(work: _Work, steps: Sequence[Step], least: int) -> _Work:
+    chosen = _consistent(work, steps)
+    found = work.applied(chosen) if chosen else None
+    if found and work.outputs.deviation(found[0]) <= work.limits.tolerance:
+        return work.taking(chosen, *found)
+    if len(steps) <= least:
         return work
-    why = work.proof(
-        k, Kind.LINEAR, "f is linear in these channels, and sees the product RᵀW alone"
+    half = len(steps) // 2
+    return _accepted(_accepted(work, steps[:half], least), steps[half:], least)
+
+
+def _near(work: _Work, k: int, read: Readings) -> Iterator[tuple[float, Step]]:
+    """The channels of an axis, each with what it would cost to do without it."""
+    axis, alive = work.axes[k], work.alive[k]
+    if not _mergeable(axis) or axis.mixed or alive.sum() < 2:
+        return
+    n = axis.channels.size
+    still, multiple = np.zeros(n), np.zeros((n, n))
+    means, factors = [], np.zeros((len(axis.exits), n, n))
+    for number, exit in enumerate(axis.exits):
+        view, reading = _places(exit), read[exit.value, exit.axis]
+        mean, square = view.slices([reading.mean]), view.slices([reading.square])
+        if work.taken_over(work.arrays, exit, [(0, np.ones_like(mean[0]))]) is None:
+            mean = np.zeros_like(mean)  # no shift takes a constant over: it goes as zero
+        reader = axis.channels.slots[exit.reader].slices(work.arrays)
+        weight = (reader**2).sum(axis=1)
+        means.append(mean)
+        still += weight * (square - mean**2).clip(0).sum(axis=1)
+        P = np.concatenate([view.slices([p]) for p in reading.projections], axis=1)
+        gram, own = P @ P.T, (P**2).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factors[number] = np.where(own > 0, gram / own, 0.0)
+            missed = 1 - np.where(own > 0, gram**2 / np.outer(own, own), 0.0)
+        multiple += weight[:, None] * square.sum(axis=1)[:, None] * missed.clip(0)
+    multiple[:, ~alive] = np.inf
+    np.fill_diagonal(multiple, np.inf)
+    for i in np.flatnonzero(alive):
+        j = int(multiple[i].argmin())
+        near = np.array([factors[e, i, j] for e in range(len(axis.exits))])
+        if multiple[i, j] < still[i] and _agree(axis, near, 1e-3):
+            yield (
+                float(multiple[i, j]),
+                Step(k, int(i), NEARLY_PARALLEL, on_sample=True, into=j, factors=tuple(near)),
+            )
+        else:
+            constants = tuple(mean[i] for mean in means)
+            yield (
+                float(still[i]),
+                Step(k, int(i), NEARLY_STILL, on_sample=True, constants=constants),
+            )
+
+
+def _consistent(work: _Work, steps: Sequence[Step]) -> list[Step]:
+    """Those steps whose channel is taken over by one that is there and does not go too."""
+    gone = {(s.axis, s.channel) for s in steps}
+    return [
+        s
+        for s in steps
+        if s.into < 0 or (work.alive[s.axis][s.into] and (s.axis, s.into) not in gone)
+    ]
+
+
+def _compressed(work: _Work, k: int) -> _Work:
+    """Linear channels: f is the same for (gW, g⁻ᵀR), W what writes them and R what reads them, so it
+    depends on RᵀW alone, and as many channels as its rank do what all did.
+    """
+    axis, alive = work.axes[k], np.flatnonzero(work.alive[k])
+    if not axis.linear or not _mergeable(axis) or axis.mixed or len(alive) < 2:
+        return work
+    apart = work.arrays is not work.plain
+    if apart and {s.leaf for s in work.every_slot(k)} != {s.leaf for s in axis.channels.slots}:
+        return work  # a scale between them was folded for comparison only
+    found = _factorised(axis.channels, work.arrays, alive, work.limits.rtol)
+    if found is None or not work.outputs.same(found[0], work.limits.rounding, on_sample=False):
+        return work
+    arrays, rank = found
+    plain = (
+        _factorised(axis.channels, work.plain, alive, work.limits.rtol, rank) if apart else found
     )
-    return _gone(
+    mask = work.alive[k].copy()
+    mask[alive[rank:]] = False
+    why = "f is linear in these channels, and sees the product RᵀW alone"
+    reason = f"linear: {rank} do what {len(alive)} did"
+    went = Removal(axis.channels.name, len(alive) - rank, reason, everywhere=why)
+    return replace(
         work,
-        k,
-        channels,
-        gone,
-        arrays,
-        Removal("", 0, f"linear: {rank} do what {len(own)} did", everywhere=why),
+        arrays=arrays,
+        plain=arrays if plain is None or not apart else plain[0],
+        alive=tuple(mask if i == k else a for i, a in enumerate(work.alive)),
+        removed=(*work.removed, went),
     )
 
 
-def _is_linear(work: _Work, channels: Channels, i: int) -> bool:
-    W, R = channels.written(work.arrays).copy(), channels.read(work.arrays).copy()
-    W[i], R[i] = -2.0 * W[i], -0.5 * R[i]
-    return work.same(channels.rewritten(work.arrays, W, R), on_sample=False)
+def _factorised(
+    channels: Channels, arrays: Arrays, alive: np.ndarray, rtol: float, rank: int | None = None
+) -> tuple[Arrays, int] | None:
+    """The leaves where the first of the channels do what all of them did, and how many do; None
+    where all are needed.
+    """
+    W, R = channels.written(arrays), channels.read(arrays)
+    U, s, V = _product_factors(R[alive].T, W[alive])
+    limit = rtol * max(W.shape[1], R.shape[1], len(alive)) * s[:1].max(initial=0.0)
+    rank = int((s > limit).sum()) if rank is None else rank
+    if rank >= len(alive):
+        return None
+    W, R = np.zeros_like(W), np.zeros_like(R)
+    root = np.sqrt(s[:rank, None])
+    W[alive[:rank]], R[alive[:rank]] = root * V[:rank], root * U[:, :rank].T
+    return channels.rewritten(arrays, W, R), rank
 
 
 def _product_factors(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -473,28 +777,81 @@ def _product_factors(A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return Q @ U, s, V @ P.T
 
 
-def parallel_to(
-    rows: np.ndarray, alive: np.ndarray, rtol: float, *, equal_only: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """For each row the first one that it is a positive multiple of (itself where there is none),
-    and the factor.
-    """
-    into, factor = np.arange(len(rows)), np.ones(len(rows))
-    near, kept = nearly_parallel(rows, rtol), []
-    for i in np.flatnonzero(alive):
-        for j in kept:
-            ratio = _ratio(rows[j], rows[i], rtol) if near[i, j] else None
-            if ratio is not None and (not equal_only or abs(ratio - 1.0) <= rtol):
-                into[i], factor[i] = j, ratio
-                break
+def _finished(work: _Work, x: Any, left_out: tuple[str, ...]) -> Found:
+    """The parameters without the channels that went, with a model that takes them."""
+    network, leaves = work.network, work.arrays
+    kept = [[np.arange(n) for n in leaf.shape] for leaf in leaves]
+    for k, alive in enumerate(work.alive):
+        for slot in work.every_slot(k) if not alive.all() else ():
+            places = kept[slot.leaf][slot.axis]
+            kept[slot.leaf][slot.axis] = np.setdiff1d(places, slot.kept(~alive))
+    small = [a[np.ix_(*places)] if places else a for a, places in zip(leaves, kept, strict=True)]
+    fixed = {k: leaves[k] for k in (*work.neutral, *range(network.count, len(leaves)))}
+    structure = jax.tree.structure(network.params)
+    whole = Narrowed(
+        network.model,
+        structure,
+        network.names,
+        tuple(a.shape for a in leaves),
+        tuple(map(tuple, kept)),
+        fixed,
+    )
+    tree = structure.unflatten(
+        [None if k in work.neutral else small[k] for k in range(network.count)]
+    )
+    before = work.outputs.before[1][: work.outputs.samples[1]]
+    model, after = whole.direct() if work.removed else network.model.f, before
+    if work.removed:
+        after = _outputs(whole, tree, x, network.graph)
+        try:
+            own = _outputs(model, tree, x, network.graph)
+        except Exception:  # a foreign network may raise anything at other shapes
+            own = None
+        if (
+            own is None
+            or own.shape != after.shape
+            or not np.allclose(own, after, rtol=1e-9, atol=1e-12)
+        ):
+            model = whole
         else:
-            kept.append(int(i))
-    return into, factor
+            after = own
+    return Found(
+        model,
+        tree,
+        whole,
+        work.removed,
+        sum(int((~a).sum()) for a in work.alive),
+        float(np.abs(after - before).max(initial=0.0)),
+        float(np.abs(before).max(initial=0.0)),
+        left_out,
+    )
 
 
-def _ratio(base: np.ndarray, row: np.ndarray, rtol: float) -> float | None:
-    pivot = int(np.abs(base).argmax())
-    if base[pivot] == 0 or row[pivot] / base[pivot] <= 0:
-        return None
-    ratio = float(row[pivot] / base[pivot])
-    return ratio if np.abs(row - ratio * base).max() <= rtol * np.abs(row).max() else None
+def _outputs(model: Model, params: Any, x: Any, graph: Graph) -> np.ndarray:
+    """f at a sample, (samples, outputs)."""
+    found = []
+    with arithmetic():
+        for block in _blocks(graph, len(jax.tree.leaves(x)[0])):
+            part = jax.tree.map(lambda a, block=block: np.asarray(a)[block], x)
+            ys = jax.tree.leaves(jax.jit(lambda p, x: called(model, p, x))(params, part))
+            found.append(np.concatenate([np.asarray(y).reshape(len(y), -1) for y in ys], axis=1))
+    return np.concatenate(found)
+
+
+def without_scales(f: Model, params: Any, x: Any) -> tuple[tuple[str, ...], Model, Any]:
+    """What folds by name, and (f, params) without it."""
+    graph = trace(f, params, x)
+    arrays, structure = jax.tree.flatten(jax.tree.map(lambda a: np.asarray(a, np.float64), params))
+
+    def values(leaves: Arrays) -> np.ndarray:
+        return _outputs(f, structure.unflatten(leaves), x, graph)
+
+    before = values(arrays)
+    size = np.abs(before).max(axis=1, keepdims=True, initial=np.finfo(np.float64).tiny)
+    same = lambda leaves: bool((np.abs(values(leaves) - before) <= _LOST * _EPS * size).all())  # noqa: E731
+    folds = fold_scales(graph, arrays, same)
+    if not folds.neutral:
+        return (), f, params
+    names = tuple(graph.parameters[k] for together in folds.together for k in together)
+    model = Folded(f, structure, folds.neutral)
+    return names, model, model.parameters(folds.arrays)

@@ -1,17 +1,18 @@
 """`reduce_width`: a smaller network with the same function."""
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
-from neuromanifold.graph.graph import Graph
+from neuromanifold.graph.graph import trace
 from neuromanifold.graph.numbers import Rationals
-from neuromanifold.graph.uses import leaves
-from neuromanifold.models.activation import per_neuron
+from neuromanifold.models.activation import Mixed, per_neuron
 from neuromanifold.models.adapters.torch.conversion import to_graph_module
 from neuromanifold.models.adapters.torch.program_writer import (
     program_graph,
@@ -22,7 +23,7 @@ from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import save
-from neuromanifold.numerics.precision import boundary, is_floating, is_traced
+from neuromanifold.numerics.precision import arithmetic, boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result, counted, follows
 from neuromanifold.numerics.validation import (
     check_params,
@@ -31,16 +32,25 @@ from neuromanifold.numerics.validation import (
     leading_axis,
     sample_arrays,
 )
-from neuromanifold.regions.signs import Signs
+from neuromanifold.symmetry.reduction.box import Box
 from neuromanifold.symmetry.reduction.narrowing import (
     PROBES,
+    Limits,
     Narrowed,
     narrowed,
+    products,
     smaller_parameters,
 )
-from neuromanifold.symmetry.reduction.rewriting import Removal, begin, exhausted, finish
+from neuromanifold.symmetry.reduction.rewriting import (
+    Removal,
+    begin,
+    exhausted,
+    finish,
+    signs_on_box,
+)
 from neuromanifold.tangent.rank.geometry import Geometry
 
+LIMITS = Limits()
 _EXACT_PRODUCTS = 10**6
 _WALKED_PRODUCTS = 2 * 10**4
 """A walk makes its rationals one by one, and they grow with depth."""
@@ -57,7 +67,9 @@ class Reduction(Result):
     equal everywhere if every step is (`proved`), up to the rounding of the parameters. `on_sample`
     says whether a step is claimed on the sample and the linear regions that it meets only; steps
     that are neither were tested on it and on 256 wide inputs. `whole` is the network at its first
-    widths, with zeros for what went (None for perceptrons).
+    widths, with zeros for what went (None for perceptrons). `held_out` is the deviation on samples
+    that nothing was read from, `left_out` says which axes were not looked at, `limits` what counted
+    as equal.
     """
 
     net: Any
@@ -68,6 +80,9 @@ class Reduction(Result):
     neurons_saved: int
     parameters_saved: int
     whole: Narrowed | None = None
+    limits: Limits = LIMITS
+    held_out: float | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def proved(self) -> bool:
@@ -97,12 +112,12 @@ class Reduction(Result):
         smaller = smaller_parameters(self.whole, self.params)
         if module is not None:
             return to_graph_module(module, smaller, example)
-        if not read_from_file(self.whole.model):
+        if not read_from_file(self.whole.f):
             raise TypeError(
                 "`module` is missing: the network came from a module, not from a .pt2 file; pass "
                 "the module."
             )
-        return program_graph(self.whole.model, smaller, example)
+        return program_graph(self.whole.f, smaller, example)
 
     def save(self, path: str | Path, *, example: Any = None) -> Path:
         """Write the smaller network in the format it came in: an `nm.MLP` as `nm.save` does, what
@@ -114,7 +129,7 @@ class Reduction(Result):
         """
         if self.whole is None:
             return save(path, self.net, self.params)
-        if not read_from_file(self.whole.model):
+        if not read_from_file(self.whole.f):
             raise TypeError(
                 "the reduced network did not come from a .pt2 file; write what `to_torch` gives, "
                 "or `params`."
@@ -126,7 +141,7 @@ class Reduction(Result):
             )
         if example is None:
             raise ValueError("`example` is missing; pass one batch of the network's input.")
-        return write_program(Path(path), self.whole.model, self.to_torch(example=example), example)
+        return write_program(Path(path), self.whole.f, self.to_torch(example=example), example)
 
     def headline(self) -> str:
         """The first line of `str`."""
@@ -138,10 +153,16 @@ class Reduction(Result):
         step what went and why.
         """
         beyond = "everywhere" if self.proved else f"on the sample and on {PROBES} wide inputs"
-        where = "on the sample" if self.on_sample else beyond
+        on_box = any(removal.on_box for removal in self.removed)
+        where = "on the sample" if self.on_sample else "on the box" if on_box else beyond
         how = "exactly computed" if self.exact else "float64"
-        head = f"equal {where}, deviation {self.deviation:.1e} ({how})"
-        return "\n".join([head, *(f"  {removal}" for removal in self.removed)])
+        near = self.limits.tolerance > 0
+        equal = f"equal within {self.limits.tolerance:g} of the largest output" if near else "equal"
+        head = f"{equal} {where}, deviation {self.deviation:.1e} ({how})"
+        if self.held_out is not None:
+            head += f", {self.held_out:.1e} on the samples held out"
+        unseen = [f"  not looked at: the channels of {each}" for each in self.left_out]
+        return "\n".join([head, *(f"  {removal}" for removal in self.removed), *unseen])
 
     def __str__(self) -> str:
         saved = (
@@ -153,7 +174,16 @@ class Reduction(Result):
 
 @follows
 def reduce_width(
-    net: Model, params: Any, x: Any = None, *, rtol: float = 8 * 2.0**-52, fold: bool = True
+    net: Model,
+    params: Any,
+    x: Any = None,
+    *,
+    rtol: float = 8 * 2.0**-52,
+    fold: bool = True,
+    tolerance: float = 0.0,
+    everywhere: bool = False,
+    domain: Any = None,
+    held_out: Any = None,
 ) -> Reduction:
     """A smaller network with the same function: everywhere, or with `x` on the sample and the
     regions it meets.
@@ -162,16 +192,25 @@ def reduce_width(
     even σ) or proportional (homogeneous σ) to another; linear layers folded. On the sample also:
     neurons inactive on all of it, and neurons that are linear on all of it, of which a layer needs
     as many as the rank of their joint contribution. Signs on the sample are decided exactly. `rtol`
-    is what counts as equal; parameters come back in float64, as JAX arrays where they came so and
-    JAX's x64 flag is on.
+    is what counts as equal among numbers that write neurons; parameters come back in float64, as
+    JAX arrays where they came so and JAX's x64 flag is on.
 
     Other networks than `nm.MLP` are reduced by their channels, read off the graph (which needs
-    `x`): those that nothing reads, that nothing writes, that are zero on the sample, that are equal
-    or proportional to another, linear ones beyond the rank of what they do (each tested on the
-    sample and on wide inputs). Unless `fold=False`, scales and shifts of parameters alone
-    (normalisation in evaluation mode, gains) are folded into the weights beside them, and are None
-    in `params`. `net` of the result is f itself where it runs at the smaller parameters, else f
-    with zeros in their place and with what was folded at neutral values.
+    `x`): those that nothing reads, that nothing writes, that are zero or constant on the sample,
+    that are equal or proportional to another, linear ones beyond the rank of what they do. Running
+    statistics go with their channels. `x` may be an iterable of batches, more than memory holds:
+    channels are read from all of them, and the steps confirmed on the first. Unless `fold=False`,
+    scales and shifts of parameters alone (normalisation in evaluation mode, gains) are folded into
+    the weights beside them, and are None in `params`. `net` of the result is f itself where it runs
+    at the smaller parameters, else f with zeros in their place and with what was folded at neutral
+    values.
+
+    The result is exact but for rounding unless a `tolerance` is given: then also channels go that
+    are nearly constant or nearly a multiple of another, as many as keep |f_small − f| on the sample
+    within `tolerance` times the largest |f|. With `everywhere=True` only steps are made that hold
+    at every input; with `domain=(low, high)` also those that hold on that box, by bounds of every
+    value there, and none that was only seen on samples. `held_out` are further samples, on which
+    nothing is read or confirmed and the deviation is reported.
 
     >>> net = nm.MLP((1, 3, 1))
     >>> hidden = nm.Layer(np.array([[1.0], [2.0], [1.0]]), np.array([0.0, 0.0, -5.0]))
@@ -181,42 +220,117 @@ def reduce_width(
     >>> small = nm.reduce_width(net, params, np.array([[-1.0], [1.0], [2.0]]))         # and 2 is off on the sample
     >>> small.net.widths, small.deviation, small.exact
     ((1, 1, 1), 0.0, True)
+    >>> nm.reduce_width(net, params, domain=(-1.0, 4.0)).net.widths                    # and wherever x ≤ 4
+    (1, 1, 1)
     """
+    x, batches = _taken(x)
     if is_traced((params, x)):
         raise TypeError(
             "`reduce_width` changes shapes and runs on the host; call it outside jit, vmap and "
             "grad."
         )
     check_params(params)
-    if (layers := perceptron(net)) is None:
-        return reduction_of(
-            Geometry(net, params, _checked_sample(net, params, x)), rtol=rtol, fold=fold
+    _check_numbers(rtol, tolerance)
+    layers = perceptron(net)
+    if layers is not None:
+        layers.check_params(params)
+        params = tuple(
+            type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params
         )
-    layers.check_params(params)
-    params = tuple(
-        type(p)(*(None if a is None else np.asarray(a, np.float64) for a in p)) for p in params
-    )
-    if x is not None:
-        layers.check(params, x)
-        check_sample(x)
-        return reduction_of(Geometry(layers, params, x), rtol=rtol)
-    return _of_layers(None, layers, params, None, rtol)
+        if x is not None:
+            layers.check(params, x)
+            check_sample(x)
+    box = None if domain is None else _box(net, layers, params, x, domain)
+    limits = Limits(rtol, tolerance, everywhere, box)
+    x = _points(net, box, x) if box is not None else x
+    if layers is not None and x is None:
+        return _of_layers(None, layers, params, None, limits, held_out)
+    x = x if layers is not None else _checked_sample(net, params, x)
+    geometry = Geometry(net if layers is None else layers, params, x)
+    return reduction_of(geometry, limits=limits, fold=fold, held_out=held_out, batches=batches)
 
 
-def reduction_of(geometry: Geometry, *, rtol: float = 8 * 2.0**-52, fold: bool = True) -> Reduction:
+def _check_numbers(rtol: Any, tolerance: Any) -> None:
+    for name, value in (("rtol", rtol), ("tolerance", tolerance)):
+        if not isinstance(value, int | float) or not 0 <= value < np.inf:
+            raise ValueError(f"`{name}` is {value!r}; pass a number, 0 or more.")
+
+
+@runtime_checkable
+class _Array(Protocol):
+    """What NumPy can make an array of."""
+
+    def __array__(self) -> Any:
+        """The array."""
+        ...
+
+
+def _taken(x: Any) -> tuple[Any, Callable[[], Iterable[Any]] | None]:
+    """The sample, or the first batch of an iterable of batches and what gives all of them."""
+    if isinstance(x, list | tuple | dict | str | _Array) or not isinstance(x, Iterable):
+        return x, None
+    given: Iterable[Any] = x
+    batches = iter(given)
+    first = next(batches, None)
+    if first is None:
+        raise ValueError("`x` has no batches; pass at least one.")
+    every = itertools.chain([first], batches) if batches is given else given
+    return first, lambda: (_leaves(batch) for batch in every)
+
+
+def _leaves(batch: Any) -> tuple[np.ndarray, ...]:
+    return tuple(_widened(a) for a in jax.tree.leaves(sample_arrays(batch)))
+
+
+def _box(net: Model, layers: MLP | None, params: Any, x: Any, domain: Any) -> Box:
+    """The box as arrays of one sample, whose shape a sample or the perceptron tells."""
+    if x is None and layers is None:
+        raise TypeError(
+            f"`x` is None but `net` is {indefinite(net)}; pass samples, from which its graph is "
+            "traced."
+        )
+    like = np.zeros((1, layers.widths[0])) if x is None and layers is not None else x
+    return Box.of(domain, trace(net, params, like))
+
+
+def _points(net: Model, box: Box, x: Any) -> Any:
+    """Inputs of the box on which steps are confirmed."""
+    drawn = box.drawn(PROBES, np.random.default_rng(0))
+    return drawn[0] if x is None else jax.tree.unflatten(jax.tree.structure(x), drawn)
+
+
+def reduction_of(
+    geometry: Geometry,
+    *,
+    limits: Limits = LIMITS,
+    fold: bool = True,
+    held_out: Any = None,
+    batches: Callable[[], Iterable[Any]] | None = None,
+) -> Reduction:
     """The reduction of a geometry that others may have asked already: of an `nm.MLP` by its
     neurons, of others by their channels.
     """
     if (net := perceptron(geometry.f)) is None:
-        return _of_channels(geometry, rtol, fold)
+        return _of_channels(geometry, limits, fold, held_out, batches)
     params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), (geometry.params, geometry.x))
-    return _of_layers(geometry.problem.signs if _is_exact(net) else None, net, params, x, rtol)
+    if limits.box is not None:
+        signs = signs_on_box(net, params, limits.box)
+    else:
+        exact = _is_exact(net) and not limits.everywhere
+        signs = geometry.problem.signs.layers if exact else None
+    return _of_layers(signs, net, params, x, limits, held_out)
 
 
-def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
+def _of_channels(
+    geometry: Geometry,
+    limits: Limits,
+    fold: bool,
+    held_out: Any,
+    batches: Callable[[], Iterable[Any]] | None,
+) -> Reduction:
     f, params = geometry.f, geometry.params
     wide = jax.tree.map(_widened, geometry.x)
-    found = narrowed(f, params, wide, rtol, fold=fold)
+    found = narrowed(f, params, wide, limits, fold=fold, batches=batches)
     small = (
         Geometry(found.f, jax.tree.map(_widened, found.params), wide) if found.removed else geometry
     )
@@ -233,7 +347,21 @@ def _of_channels(geometry: Geometry, rtol: float, fold: bool) -> Reduction:
         neurons_saved=found.channels,
         parameters_saved=sizes[0] - sizes[1],
         whole=found.whole,
+        limits=limits,
+        held_out=_held_out(f, params, found.f, found.params, held_out),
+        left_out=found.left_out,
     )
+
+
+def _held_out(f: Model, params: Any, small: Model, smaller: Any, x: Any) -> float | None:
+    """max |f_small − f| on samples that nothing was read from."""
+    if x is None:
+        return None
+    with arithmetic():
+        x = jax.tree.map(_widened, sample_arrays(x, "held_out"))
+        full = jax.tree.map(_widened, params)
+        pairs = zip(jax.tree.leaves(small(smaller, x)), jax.tree.leaves(f(full, x)), strict=True)
+        return max(float(np.abs(np.asarray(a) - np.asarray(b)).max(initial=0.0)) for a, b in pairs)
 
 
 def _checked_sample(f: Model, params: Any, x: Any) -> Any:
@@ -260,25 +388,38 @@ def _exact_deviation(full: Geometry, small: Geometry) -> float | None:
     for geometry in (full, small):
         if (
             not geometry.graph.exact
-            or leading_axis(geometry.x) * _products(geometry.graph) > _WALKED_PRODUCTS
+            or leading_axis(geometry.x) * products(geometry.graph) > _WALKED_PRODUCTS
         ):
             return None
         found.append(geometry.problem.values(Rationals()).ravel())
     return float(max((abs(a - b) for a, b in zip(*found, strict=True)), default=0))
 
 
-def _products(graph: Graph) -> int:
-    """How many products of parameters and values f makes at one sample."""
-    uses = [use for leaf in leaves(graph.program, len(graph.parameters)) for use in leaf.uses]
-    return sum(use.batch * use.positions * use.inner * use.outer for use in uses)
+def _of_layers(
+    signs: Sequence[np.ndarray] | None,
+    net: MLP,
+    params: Params,
+    x: Any,
+    limits: Limits,
+    held_out: Any,
+) -> Reduction:
+    """The reduction of a float64 perceptron, its signs on the sample (or at the ends of what is
+    possible on a box) given where these are to count.
 
-
-def _of_layers(signs: Signs | None, net: MLP, params: Params, x: Any, rtol: float) -> Reduction:
-    """The reduction of a float64 perceptron, its signs on the sample given where these are to
-    count.
+    Neurons are rewritten layer by layer in NumPy: the channels of the same network as a graph take
+    30 times as long, and cannot turn a rectifier that is always on into an identity.
     """
-    work = exhausted(begin(net, params, signs), net.widths[0], rtol)
+    work = exhausted(
+        begin(net, params, signs), net.widths[0], limits.rtol, on_box=limits.box is not None
+    )
     smaller, reduced = finish(work, net)
+    removed = work.removed
+    if limits.tolerance > 0 and x is not None and smaller.hidden:
+        found = narrowed(
+            smaller, reduced, x, replace(limits, tolerance=limits.tolerance), fold=True
+        )
+        smaller, reduced = _rebuilt(smaller, found.whole, found.params)
+        removed = (*removed, *found.removed)
     points = np.random.default_rng(0).standard_normal((PROBES, net.widths[0])) if x is None else x
     deviation, exact = _deviation((net, params), (smaller, reduced), points)
     return Reduction(
@@ -286,9 +427,38 @@ def _of_layers(signs: Signs | None, net: MLP, params: Params, x: Any, rtol: floa
         params=reduced,
         deviation=deviation,
         exact=exact,
-        removed=work.removed,
+        removed=removed,
         neurons_saved=net.hidden - smaller.hidden,
         parameters_saved=net.n_params - smaller.n_params,
+        limits=limits,
+        held_out=_held_out(net, params, smaller, reduced, held_out),
+    )
+
+
+def _rebuilt(net: MLP, whole: Narrowed, params: Params) -> tuple[MLP, Params]:
+    """The perceptron of fewer neurons that `params` are the parameters of."""
+    names = {name: k for k, name in enumerate(whole.names)}
+    entries = []
+    for index, entry in enumerate(net.activation):
+        kept = whole.kept[names[f"{index}.weight"]][0]
+        runs = [
+            (a, int(((kept >= run.start) & (kept < run.stop)).sum()))
+            for a, run in per_neuron(entry, net.widths[index + 1])
+        ]
+        present = [(a, count) for a, count in runs if count] or runs[:1]
+        entries.append(present[0][0] if len(present) == 1 else Mixed(*present))
+    widths = (net.widths[0], *(len(layer.weight) for layer in params))
+    smaller = MLP(
+        widths,
+        tuple(entries),
+        bias=net.bias,
+        output_activation=net.output_activation,
+        scaling=net.scaling,
+    )
+    scales = zip(net.weight_scales, smaller.weight_scales, strict=True)
+    return smaller, tuple(
+        type(layer)(layer.weight * (old / new), layer.bias)
+        for layer, (old, new) in zip(params, scales, strict=True)
     )
 
 

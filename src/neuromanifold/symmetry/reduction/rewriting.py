@@ -6,6 +6,7 @@ when σ(z) = sz on the sample (or everywhere).
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,10 +15,13 @@ import numpy as np
 
 from neuromanifold.models.activation import Activation, Mixed, activation_named, per_neuron
 from neuromanifold.models.init import Layer
-from neuromanifold.models.mlp import MLP, Params
+from neuromanifold.models.mlp import MLP, Entry, Params
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold.regions.signs import Signs, is_kinked
+from neuromanifold.regions.signs import is_kinked
 from neuromanifold.symmetry.groups.neurons import is_linear, linear_slope
+from neuromanifold.symmetry.reduction.box import Box
+
+_WIDER = 1e-12
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class Removal:
 
     `everywhere` is the reason why f stays the same at every input, up to the rounding of the
     parameters; empty where there is none: with `on_sample` equality is then claimed on the sample
-    only, else it was tested on the sample and on wide inputs. `what` says "parameter" where it was
+    only, with `on_box` on the box that was given, else it was tested on the sample and on wide
+    inputs. `what` says "parameter" where it was
     no neuron but a scale or shift that others took over.
     """
 
@@ -37,13 +42,14 @@ class Removal:
     what: str = "neuron"
     everywhere: str = ""
     on_sample: bool = False
+    on_box: bool = False
 
     def __str__(self) -> str:
         proof = (
             f" (everywhere: {self.everywhere})"
             if self.everywhere
             else ""
-            if self.on_sample
+            if self.on_sample or self.on_box
             else " (tested)"
         )
         return (
@@ -114,9 +120,9 @@ class Work:
         return replace(work, hidden=tuple(hidden))
 
 
-def begin(net: MLP, params: Params, signs: Signs | None) -> Work:
-    """The network at work; with signs, neurons of one sign on the sample are linear (or dead)
-    from the start.
+def begin(net: MLP, params: Params, signs: Sequence[np.ndarray] | None) -> Work:
+    """The network at work; with the signs of each hidden layer, (samples, neurons), neurons of one
+    sign are linear (or dead) from the start.
     """
     arrays = [
         (
@@ -132,7 +138,7 @@ def begin(net: MLP, params: Params, signs: Signs | None) -> Work:
         )
         slopes = np.array([linear_slope(a) for a in activations])
         if signs is not None:
-            slopes = _fixed_slopes(activations, signs.layers[index], slopes)
+            slopes = _fixed_slopes(activations, signs[index], slopes)
         hidden.append(Hidden(weight, np.asarray(bias, np.float64), activations, slopes, index + 1))
     weight, bias = arrays[-1]
     return Work(tuple(hidden), weight, np.asarray(bias, np.float64), net.bias)
@@ -152,6 +158,36 @@ def _fixed_slopes(
             elif (sign[:, i] <= 0).all():
                 found[i] = activation.slopes[0]
     return found
+
+
+def signs_on_box(net: MLP, params: Params, box: Box) -> list[np.ndarray]:
+    """The signs of each hidden layer's neurons at the ends of what they can be on a box, (2,
+    neurons): bounds of every layer from those of the one before.
+    """
+    found, (low, high) = [], (box.low[0], box.high[0])
+    layers = zip(params, net.weight_scales, net.activation, strict=False)
+    for (weight, bias), scale, entry in layers:
+        W = np.asarray(weight, np.float64) * scale
+        middle, half = (low + high) / 2, (high - low) / 2
+        shift = 0.0 if bias is None else np.asarray(bias, np.float64)
+        reach = np.abs(W) @ half + _WIDER * (np.abs(W) @ np.abs(middle) + np.abs(shift))
+        z = np.stack([W @ middle + shift - reach, W @ middle + shift + reach])
+        found.append(np.sign(z))
+        low, high = _activated_bounds(entry, z)
+    return found
+
+
+def _activated_bounds(entry: Entry, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of what neurons give; none where their activation is not piecewise linear."""
+    low, high = np.full(z.shape[1], -np.inf), np.full(z.shape[1], np.inf)
+    for activation, run in per_neuron(entry, z.shape[1]):
+        if activation.slopes is not None:
+            part = z[:, run]
+            inside = np.clip(0.0, part[0], part[1])  # a kink lies at zero alone
+            ends = np.stack([part[0], part[1], inside])
+            values = np.where(ends > 0, activation.slopes[1] * ends, activation.slopes[0] * ends)
+            low[run], high[run] = values.min(0), values.max(0)
+    return low, high
 
 
 def finish(work: Work, net: MLP) -> tuple[MLP, Params]:
@@ -345,8 +381,10 @@ def _factorised(M: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     return root[:, None] * Vt[:rank], U[:, :rank] * root
 
 
-def exhausted(work: Work, n_in: int, rtol: float) -> Work:
-    """The rules, until none of them finds anything."""
+def exhausted(work: Work, n_in: int, rtol: float, *, on_box: bool = False) -> Work:
+    """The rules, until none of them finds anything; what is claimed on the sample is claimed on the
+    box instead where the signs are those of a box.
+    """
     while True:
         before = work.removed
         index = 0
@@ -358,4 +396,13 @@ def exhausted(work: Work, n_in: int, rtol: float) -> Work:
             work = compress_linear(work, index, fan_in, rtol)
             index += len(work.hidden) == layers
         if work.removed == before:
-            return work
+            return replace(work, removed=tuple(map(_on_box, work.removed))) if on_box else work
+
+
+def _on_box(removal: Removal) -> Removal:
+    return replace(
+        removal,
+        reason=removal.reason.replace("sample", "box"),
+        on_sample=False,
+        on_box=removal.on_sample,
+    )

@@ -4,23 +4,21 @@ certificate.
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from neuromanifold.graph import programs
-from neuromanifold.graph.arithmetic import Floats, NoExactAnswer
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import trace
 from neuromanifold.graph.selection import Selection, by_leaf, select
-from neuromanifold.graph.walk import walk
 from neuromanifold.models.arguments import Model, checked, output_size
 from neuromanifold.models.function import flat_outputs
-from neuromanifold.numerics.precision import boundary, is_traced, promote
-from neuromanifold.numerics.rank import WIDEST_SPREAD, Rank, rank_from_spectrum
+from neuromanifold.numerics.precision import boundary, is_floating, is_traced, promote
+from neuromanifold.numerics.rank import Rank, error_of_svd, rank_from_spectrum
 from neuromanifold.numerics.results import follows
 from neuromanifold.numerics.validation import leading_axis, refuse_tracers, sample_arrays
 from neuromanifold.regions.problem import Problem
@@ -29,6 +27,7 @@ from neuromanifold.tangent.rank.certificate import certified
 from neuromanifold.tangent.rank.jacobian import sample_jacobians
 
 _OVERSAMPLING = 10
+_SAFETY = 3.0
 
 
 class UntrustworthyRank(UserWarning):
@@ -53,9 +52,11 @@ def functional_dimension(
     parameters can make.   [complexity, Sec. 3.3]
 
     `exact=False`: singular values of J in float64, any model, also under `jit` and `vmap`; the rank
-    counts those above `rtol·σ_max` (default max(n·o, D)·2.2e-16). A gap below `smallest_gap`
-    between kept and dropped values draws a warning. A wide Jacobian beyond `memory` is sketched and
-    the result says so.
+    counts those above `rtol·σ_max` (default max(n·o, D)·2.2e-16). It draws a warning where it is
+    doubtful (`nm.Rank.doubt`): a gap below `smallest_gap` between kept and dropped values, another
+    count after rows and columns are scaled to one size, or a Jacobian that changes with the last
+    bit of its arguments by more than the smallest value counted; `smallest_gap=0` asks for none of
+    this. A wide Jacobian beyond `memory` is sketched and the result says so.
 
     `exact=True`: the rank of the exact rational matrix J at float parameters and float data, with
     its certificate, for every network made of rational operations and bends (`nm.trace(f, params,
@@ -92,58 +93,80 @@ def functional_dimension(
         params, x = checked(f, params, x, dtype=np.float64)
         traced = is_traced((params, x))
         chosen = select(params, wrt)
-        values, sketched, between = _singular_values(
-            f, params, x, chosen, math.inf if traced else budget
-        )
-        rank = rank_from_spectrum(
-            values, (leading_axis(x) * output_size(f, params, x), chosen.size), rtol
-        )
-        bits = 0.0 if traced else max(between, _spread_inside(f, params, x))
+        found = _matrix(f, params, x, chosen, math.inf if traced else budget)
+        shape = (leading_axis(x) * output_size(f, params, x), chosen.size)
+        rank = rank_from_spectrum(spectrum_of(found.matrix)[: min(shape)], shape, rtol)
+        asked = not traced and smallest_gap > 0
+        measured = asked and rtol is None
+        error = _error(found, params, x) if measured else np.full((1, 1), math.nan)
         rank = Rank(
             *leave((rank.value, rank.spectrum, rank.threshold, rank.gap)),
-            sketched=sketched,
-            spread=bits,
+            sketched=found.sketched,
+            rounding=_norm(error) * math.sqrt(found.parts),
+            rescaled=_rescaled(rank, np.asarray(found.matrix), error) if measured else None,
         )
     if not traced and not np.isfinite(rank.spectrum).all():
         raise ArithmeticError(
             "the Jacobian of `f` holds nan or inf at these parameters; check the model's values "
             "there."
         )
-    if not traced:
-        _warn(rank, smallest_gap)
+    doubt = rank.doubt(smallest_gap) if asked else ""
+    if doubt:
+        remedy = ". `exact=True` decides it" if trace(f, params, x).exact else ""
+        warnings.warn(f"the rank {int(rank)} {doubt}{remedy}.", UntrustworthyRank, stacklevel=3)
     return rank
 
 
-def _warn(rank: Rank, smallest_gap: float) -> None:
-    if float(rank.gap) < smallest_gap:
-        doubt = (
-            f"rests on a gap of only {float(rank.gap):.2g} in the spectrum; it depends on the "
-            "threshold"
-        )
-    elif rank.spread > WIDEST_SPREAD and smallest_gap > 0:
-        apart = f"2^{rank.spread:.0f} apart in size"
-        doubt = (
-            f"comes from numbers up to {apart}; float64 may have lost some: use exact=True, or "
-            "rescale"
-        )
-    else:
-        return
-    warnings.warn(f"the rank {int(rank)} {doubt}.", UntrustworthyRank, stacklevel=3)
+def _rescaled(rank: Rank, J: np.ndarray, E: np.ndarray) -> int | None:
+    """Return the rank after rows and columns of J, and of its error E, were multiplied by powers of
+    two until the largest entry of each of J's is about 1; those that are no larger than their error
+    are zero.
+
+    Not computed where it could not exceed the rank: with rows κ₁ and columns κ₂ apart in size, a
+    dropped singular value σ grows, beside the largest, by κ₁κ₂ at most (Ostrowski). Nor where J
+    was too large to be formed.
+    """
+    values = np.asarray(rank.spectrum)
+    largest = values[int(rank)] if 0 <= int(rank) < len(values) else 0.0
+    apart = math.prod(_apart(np.abs(J).max(axis=axis, initial=0.0)) for axis in (0, 1))
+    if J.shape != E.shape or largest * apart <= float(rank.threshold):
+        return None
+    for axis in (0, 1, 0, 1):
+        size, error = (np.abs(M).max(axis=axis, keepdims=True) for M in (J, E))
+        power = np.where(size > error, -np.frexp(size)[1], -np.inf)
+        J, E = (np.where(np.isinf(power), 0.0, M * np.exp2(power)) for M in (J, E))
+    values = spectrum_of(J)
+    return int((values > max(error_of_svd(values), _norm(E))).sum())
 
 
-def _spread_inside(f: Model, params: Any, x: Any) -> float:
-    """How many bits apart the numbers are that f adds."""
-    leaves, data = ([np.asarray(leaf) for leaf in jax.tree.leaves(tree)] for tree in (params, x))
-    bits = spread(trace(f, params, x), leaves, data)
-    return 0.0 if math.isnan(bits) else bits
+def _norm(E: np.ndarray) -> float:
+    """Return the Frobenius norm, also where squares overflow."""
+    largest = float(np.abs(E).max(initial=0.0))
+    return largest * float(np.linalg.norm(E / largest)) if 0 < largest < math.inf else largest
 
 
-def _spread_between(J: Any) -> float:
-    """How many bits apart the sizes of rows, or of columns, are."""
-    sides = [np.abs(np.asarray(J)).max(axis=axis) for axis in (0, 1)]
-    return max(
-        [0.0, *(float(np.log2(s[s > 0].max() / s[s > 0].min())) for s in sides if (s > 0).any())]
-    )
+def _apart(sizes: np.ndarray) -> float:
+    """Return the largest over the smallest of those that are not zero."""
+    positive = sizes[sizes > 0]
+    return float(positive.max() / positive.min()) if len(positive) else 1.0
+
+
+def _error(found: "_Matrix", params: Any, x: Any) -> np.ndarray:
+    """Return three times J(θ′, x′) − J(θ, x), or the part of it that is at hand, θ′ and x′ being θ
+    and x with every number moved by at most four units of its last bit.
+
+    Rounding in sums of products is such a move of their factors (backward stability).
+    """
+    rng = np.random.default_rng(0)
+    moved = jax.tree.map(lambda leaf: _move(leaf, rng), (params, x))
+    return _SAFETY * (np.asarray(found.part(*moved)) - np.asarray(found.first))
+
+
+def _move(leaf: Any, rng: np.random.Generator) -> Any:
+    if not is_floating(leaf):
+        return leaf
+    bits = rng.integers(-4, 5, np.shape(leaf))
+    return jnp.asarray(np.asarray(leaf) * (1.0 + bits * np.finfo(np.float64).eps))
 
 
 @follows
@@ -177,20 +200,51 @@ def _exact(f: Model, params: Any, x: Any, wrt: Any, prove: bool, by_layer: bool)
     return certified(problem, prove=prove)
 
 
-def _singular_values(
-    f: Model, params: Any, x: Any, chosen: Selection, budget: int | float
-) -> tuple[Any, bool, float]:
-    """The singular values of J: dense, by QR of row blocks when J is tall, by a Gaussian sketch
-    when it is wide.
+class _Matrix(NamedTuple):
+    """A matrix with the singular values of J (of a sketch: about those); `first`, one of so many
+    `parts` of J; and a function that gives that `part` at other arguments.
     """
-    rows, columns = leading_axis(x) * output_size(f, params, x), chosen.size
-    if 3 * 8 * rows * columns <= budget:
-        J = sample_jacobians(f, params, x, chosen).reshape(rows, columns)
-        return spectrum_of(J), False, 0.0 if is_traced(J) else _spread_between(J)
+
+    matrix: Any
+    sketched: bool
+    first: Any
+    part: Callable[[Any, Any], Any]
+    parts: float
+
+
+def _matrix(f: Model, params: Any, x: Any, chosen: Selection, budget: int | float) -> _Matrix:
+    """Return J itself, the triangle of its QR by row blocks when it is tall, a Gaussian sketch when
+    it is wide.
+    """
+    n, columns = leading_axis(x), chosen.size
+    rows = n * output_size(f, params, x)
+    at_once = n if math.isinf(budget) else int(budget // (3 * 8 * columns * (rows // n)))
+    if at_once >= n:
+        part = partial(_rows, f, chosen, n)
+        J = part(params, x)
+        return _Matrix(J, False, J, part, 1.0)
     if rows >= columns:
-        return spectrum_of(_triangle(f, params, x, chosen, budget)), False, 0.0
+        first = next(blocks(n, at_once)).stop
+        R, part = _triangle(f, params, x, chosen, at_once), partial(_rows, f, chosen, first)
+        return _Matrix(R, False, part(params, x), part, n / first)
     width = min(rows + _OVERSAMPLING, columns)
-    return spectrum_of(_sketch(f, params, x, chosen, width, budget))[:rows], True, 0.0
+    keys = jax.random.split(jax.random.key(0), width)
+    size = 8 * (columns + sum(leaf.size for leaf in jax.tree.leaves(x)))
+    chunks = [keys[part] for part in blocks(width, int(budget // (4 * size)))]
+    products = [_forward(f, params, x, some, chosen) for some in chunks]
+    return _Matrix(
+        jnp.concatenate(products).T / math.sqrt(width),
+        True,
+        products[0],
+        lambda params, x: _forward(f, params, x, chunks[0], chosen),
+        1 / len(chunks[0]),
+    )
+
+
+def _rows(f: Model, chosen: Selection, n: int, params: Any, x: Any) -> Any:
+    """The rows of J of the first n samples."""
+    first = jax.tree.map(lambda a: a[:n], x)
+    return sample_jacobians(f, params, first, chosen).reshape(-1, chosen.size)
 
 
 def spectrum_of(matrix: Any) -> Any:
@@ -207,29 +261,14 @@ def spectrum_of(matrix: Any) -> Any:
     return np.linalg.svd(a, compute_uv=False)
 
 
-def _triangle(f: Model, params: Any, x: Any, chosen: Selection, budget: int | float) -> Any:
+def _triangle(f: Model, params: Any, x: Any, chosen: Selection, at_once: int) -> Any:
     """R of J = QR, row block by row block: orthogonal, so it has the singular values of J."""
-    per_sample = 3 * 8 * chosen.size * output_size(f, params, x)
     R = jnp.zeros((0, chosen.size))
-    for part in blocks(leading_axis(x), int(budget // per_sample)):
-        block = sample_jacobians(
-            f, params, jax.tree.map(lambda a, part=part: a[part], x), chosen
-        ).reshape(-1, chosen.size)
+    for part in blocks(leading_axis(x), at_once):
+        some = jax.tree.map(lambda a, part=part: a[part], x)
+        block = _rows(f, chosen, part.stop - part.start, params, some)
         R = jnp.linalg.qr(jnp.concatenate([R, block]), mode="r")
     return R
-
-
-def _sketch(
-    f: Model, params: Any, x: Any, chosen: Selection, width: int, budget: int | float
-) -> Any:
-    """J·Ω for a Gaussian Ω of `width` columns with variance 1/width, by forward products."""
-    size = 8 * (chosen.size + sum(leaf.size for leaf in jax.tree.leaves(x)))
-    keys = jax.random.split(jax.random.key(0), width)
-    chunks = [
-        _forward(f, params, x, keys[part], chosen)
-        for part in blocks(width, int(budget // (4 * size)))
-    ]
-    return jnp.concatenate(chunks).T / math.sqrt(width)
 
 
 @jax.jit(static_argnums=(0, 4))
@@ -244,63 +283,3 @@ def _forward(f: Model, params: Any, x: Any, keys: Any, chosen: Selection) -> Any
         ].ravel()
 
     return jax.vmap(along)(keys)
-
-
-_SHARE = 0.02
-_FEW_ROWS = 64
-
-
-class Scales(Floats):
-    """Plain float64 that remembers, in `bits`, the widest spread among the terms of a sum: log₂ of
-    largest over smallest.
-
-    In sums of many terms the smallest 2 % do not count: a few tiny products are everywhere.
-    """
-
-    name = "scales"
-
-    def __init__(self) -> None:
-        self.bits = 0.0
-
-    def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        one, two = np.broadcast_arrays(np.abs(a), np.abs(b))
-        both = (one > 0) & (two > 0) & np.isfinite(one) & np.isfinite(two)
-        if both.any():
-            self._note(float(np.abs(np.log2(one[both]) - np.log2(two[both])).max()))
-        return a + b
-
-    def dot(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        rows = np.abs(a).reshape(-1, *a.shape[-2:])[:1, :_FEW_ROWS]
-        columns = np.abs(b).reshape(-1, *b.shape[-2:])[:1, :, :_FEW_ROWS]
-        terms = rows[0][:, :, None] * columns[0][None]
-        with np.errstate(divide="ignore"):
-            logs = np.sort(
-                np.where((terms > 0) & np.isfinite(terms), np.log2(terms), np.nan), axis=1
-            )
-        counts = np.isfinite(logs).sum(axis=1, keepdims=True)
-        if (counts > 1).any():
-            low = np.take_along_axis(logs, np.floor(_SHARE * counts).astype(int), axis=1)
-            high = np.take_along_axis(logs, np.maximum(counts - 1, 0), axis=1)
-            self._note(float(np.nanmax(high - low)))
-        return a @ b
-
-    def _note(self, bits: float) -> None:
-        self.bits = max(self.bits, bits)
-
-
-def spread(graph: Graph, leaves: Sequence[np.ndarray], data: Sequence[np.ndarray]) -> float:
-    """The widest spread, in bits, among the terms that f adds at a few samples; nan where an
-    operation is not known.
-    """
-    A, n = Scales(), min(4, len(data[0]))
-    inputs = [
-        *(A.lift(a) for a in leaves),
-        *(A.lift(a[:n]) if a.dtype.kind == "f" else a[:n] for a in data),
-    ]
-    try:
-        with np.errstate(all="ignore"):
-            gates = walk(programs.decisions(graph, n), A, inputs) if graph.units else []
-            walk(programs.values(graph, n), A, [*inputs, *gates])
-    except NoExactAnswer:
-        return float("nan")
-    return A.bits

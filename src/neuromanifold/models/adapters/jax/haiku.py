@@ -7,8 +7,8 @@ from typing import Any
 import jax
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments, follow
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.numerics.validation import indefinite
+from neuromanifold.runtime.packages import need
 
 
 def from_haiku(

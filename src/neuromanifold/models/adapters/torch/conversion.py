@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.adapters.model import AdaptedModel, arguments
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.export import (
     Given,
     as_written,
@@ -28,16 +27,18 @@ from neuromanifold.models.adapters.torch.program import (
     unknown_operations,
 )
 from neuromanifold.models.adapters.torch.program_model import ProgramModel
-from neuromanifold.models.adapters.torch.rewriting import as_parameters
+from neuromanifold.models.adapters.torch.rewriting import as_constants, as_parameters
 from neuromanifold.models.adapters.torch.structure import filled, numbered
 from neuromanifold.models.adapters.torch.tensors import (
     constants_of,
+    frozen_parameters,
     own_parameters,
     to_numpy,
     to_tensor,
 )
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 from neuromanifold.numerics.validation import indefinite
+from neuromanifold.runtime.packages import need
 from neuromanifold.runtime.untrusted_files import first_line
 
 _PREFIX = "module."
@@ -59,7 +60,7 @@ def from_torch(
     `output` picks what is meant from the module's output.
 
     `params` is a dictionary with the module's own names; weights that share memory appear once.
-    Buffers are constants; with `statistics=True` the running means and variances of batch
+    Buffers are constants, and so are parameters with `requires_grad=False`; with `statistics=True` the running means and variances of batch
     normalisations are parameters too, so that they follow their channels when `nm.reduce_width`
     removes some. The module must be in evaluation mode where that matters. It is not changed, and
     before `f` is handed out its outputs and a directional derivative are compared with the module's
@@ -80,9 +81,19 @@ def from_torch(
         constants, runner = constants_of(exported, program), ProgramModel(program, takes, gives)
         runner.check(params, constants)
         evidence = compare(twin, runner, params, constants, leaves, tied)
+    if frozen := {name: _PREFIX + name for name in frozen_parameters(module)}:
+        if len(frozen) == len(params):
+            raise ValueError(
+                "`module` has no parameter that training may change (requires_grad=False for all "
+                f"{len(params)}); call `module.requires_grad_(True)` first."
+            )
+        program = as_constants(program, frozen)
+        constants |= {place: params.pop(name) for name, place in frozen.items()}
     if statistics:
         program, moved = _with_statistics(program, module, torch)
-        runner, params = ProgramModel(program, takes, gives), params | moved
+        params |= moved
+    if frozen or statistics:
+        runner = ProgramModel(program, takes, gives)
         constants = {name: constants[name] for name in dict.fromkeys(program.constants.values())}
     return AdaptedModel(
         runner, constants, f"{type(module).__name__} from PyTorch", evidence
@@ -108,7 +119,9 @@ def evaluated(module: Any) -> Any:
 
 
 def with_buffers(f: AdaptedModel, buffers: Mapping[str, np.ndarray]) -> AdaptedModel:
-    """The network that `from_torch` gave with other values of the module's buffers."""
+    """The network that `from_torch` gave with other values of the module's buffers and frozen
+    parameters.
+    """
     named = {_PREFIX + name: value for name, value in buffers.items()}
     return replace(f, state={name: named.get(name, value) for name, value in f.state.items()})
 
@@ -222,7 +235,8 @@ def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
     """A copy of the module with these parameters, named as `from_torch` names them.
 
     Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values
-    are rounded to its dtypes. With `resize=True` linear layers, convolutions and batch
+    are rounded to its dtypes; parameters with `requires_grad=False` need not be given. With
+    `resize=True` linear layers, convolutions and batch
     normalisations take the widths of parameters of other shapes (`nm.reduce_width` gives such);
     running statistics are written where `params` has them.
     """
@@ -230,13 +244,13 @@ def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
     module = _checked(module, torch)
     own, tied = own_parameters(module)
     statistics = statistics_of(module, torch)
-    _check_names(params, own, statistics)
-    if folded := [name for name in own if params[name] is None]:
+    _check_names(params, own, frozen_parameters(module), statistics)
+    if folded := [name for name in own if name in params and params[name] is None]:
         raise ValueError(
             f"`params` has None for {', '.join(folded)}, folded into others; reduce with "
             "`fold=False` for PyTorch."
         )
-    twin, given = _copied(module), [*own, *(name for name in statistics if name in params)]
+    twin, given = _copied(module), [name for name in (*own, *statistics) if name in params]
     if resize:
         resized(twin, {name: np.shape(params[name]) for name in given}, tied, torch)
     written = {**dict(twin.named_buffers()), **dict(twin.named_parameters(remove_duplicate=False))}
@@ -249,14 +263,16 @@ def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
     return twin
 
 
-def _check_names(params: Any, own: Collection[str], statistics: Collection[str]) -> None:
+def _check_names(
+    params: Any, own: Collection[str], frozen: Collection[str], statistics: Collection[str]
+) -> None:
     if not isinstance(params, Mapping):
         raise TypeError(
             f"`params` is {indefinite(params)}; pass a dictionary by name (of a reduction: its "
             "`.params`)."
         )
     missing, unknown = (
-        [name for name in own if name not in params],
+        [name for name in own if name not in params and name not in frozen],
         sorted({*params} - {*own} - {*statistics}),
     )
     if missing or unknown:

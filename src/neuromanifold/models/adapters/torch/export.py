@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.aliasing import functional
 from neuromanifold.models.adapters.torch.operations import OPERATIONS
 from neuromanifold.models.adapters.torch.program import Dtype, Input, Node, Program, Ref, Shape
 from neuromanifold.models.adapters.torch.rewriting import settled
 from neuromanifold.runtime.files import write_atomically
+from neuromanifold.runtime.packages import need
 
 _CUDA_BATCH = 65_535
 _VIOLATED = "Constraints violated"

@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.export import Given, exported_whole, quiet
-from neuromanifold.models.adapters.torch.tensors import own_parameters, tensors_in
+from neuromanifold.models.adapters.torch.tensors import (
+    frozen_parameters,
+    own_parameters,
+    tensors_in,
+)
+from neuromanifold.runtime.packages import need
 
 _GUARDS = "_guards_fn"
 _RESHAPES = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
@@ -35,8 +39,9 @@ def graph_module(module: Any, smaller: Mapping[str, Smaller], given: Given) -> A
     """
     torch = need("torch")
     own, tied = own_parameters(module)
+    frozen = frozen_parameters(module)
     statistics = [name for name, _ in module.named_buffers() if name in smaller]
-    if set(smaller) != {*own, *statistics}:
+    if set(smaller) | {*frozen} != {*own, *statistics}:
         raise ValueError(
             f"`module` has the parameters {', '.join(own)}; the reduced network "
             f"{', '.join(smaller)}."
@@ -72,7 +77,7 @@ def _rewritten(
     for node in list(found.graph.nodes):
         if node.op == "call_module" and node.target == _GUARDS:
             found.graph.erase_node(node)
-        elif node.op == "get_attr" and node.target in tied:
+        elif node.op == "get_attr" and tied.get(node.target) in smaller:
             name = tied[node.target]
             it = smaller[name]
             if name not in made:

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.models.adapters.model import AdaptedModel
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.export import Given, write_graph
 from neuromanifold.models.adapters.torch.graph_writer import Smaller, graph_module
 from neuromanifold.models.adapters.torch.origin import Bounds, Fixed, Form, Origin
@@ -28,6 +27,7 @@ from neuromanifold.models.adapters.torch.program import Input, Node, Program, re
 from neuromanifold.models.adapters.torch.program_model import ProgramModel, checked_leaves
 from neuromanifold.models.adapters.torch.structure import leaves
 from neuromanifold.models.adapters.torch.tensors import from_array, tensors_in
+from neuromanifold.runtime.packages import need
 
 _PLAIN = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
 # The reader drops devices and memory layouts: constants are copied, and a view that may need a copy

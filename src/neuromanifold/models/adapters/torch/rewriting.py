@@ -46,6 +46,13 @@ def statistics_read(program: Program) -> dict[str, str]:
     return {place: name for place, name in program.constants.items() if place in read}
 
 
+def as_constants(program: Program, moved: Mapping[str, str]) -> Program:
+    """The program with these parameters among its constants, under new names."""
+    places = {place: moved[name] for place, name in program.parameters.items() if name in moved}
+    rest = {place: name for place, name in program.parameters.items() if place not in places}
+    return dataclasses.replace(program, parameters=rest, constants={**program.constants, **places})
+
+
 def as_parameters(program: Program, moved: Mapping[str, str]) -> Program:
     """The program with these constants among its parameters, under these names."""
     rest = {place: name for place, name in program.constants.items() if place not in moved}

@@ -6,9 +6,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from neuromanifold.models.adapters.packages import need
 from neuromanifold.models.adapters.torch.program import Program
 from neuromanifold.models.adapters.torch.ties import Place, place, ties
+from neuromanifold.runtime.packages import need
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
@@ -65,6 +65,14 @@ def own_parameters(module: Any) -> tuple[dict[str, Any], dict[str, str]]:
             )
     tied = ties(_places(named), _places(dict(module.named_buffers())))
     return {name: named[name] for name in dict.fromkeys(tied.values())}, tied
+
+
+def frozen_parameters(module: Any) -> dict[str, Any]:
+    """The parameters that training leaves alone (`requires_grad=False`), each memory once."""
+    own, tied = own_parameters(module)
+    named = module.named_parameters(remove_duplicate=False)
+    trained = {tied[name] for name, parameter in named if parameter.requires_grad}
+    return {name: parameter for name, parameter in own.items() if name not in trained}
 
 
 def _places(tensors: Mapping[str, Any]) -> dict[str, Place]:

@@ -9,6 +9,8 @@ _HOW = {
     "https://download.pytorch.org/whl/cpu`.",
     "flax": "Flax is not installed; get it with `pip install flax`.",
     "haiku": "Haiku is not installed; get it with `pip install dm-haiku`.",
+    "sklearn": "scikit-learn, which brings these data, is not installed; get it with `pip install "
+    "scikit-learn`.",
 }
 
 
