@@ -85,6 +85,20 @@ def fitting(y: Any, shape: tuple[int, ...], n: int) -> np.ndarray:
     )
 
 
+def check_loss_fits(name: str | None, y: Any) -> None:
+    """Refuse a loss that was asked for where there are no targets, or where it is always 0."""
+    if name is not None and y is None:
+        raise ValueError(
+            f"`--loss` is {name!r} and there is nothing to measure it against; pass `--targets`, "
+            "or leave `--loss` out."
+        )
+    if name == "cross_entropy" and y.shape[-1] == 1:
+        raise ValueError(
+            "`--loss` is cross_entropy and the network has 1 output; it needs one for each class: "
+            "pass mse, or another network."
+        )
+
+
 def loss_named(name: str) -> Loss:
     """A loss of the library by its name."""
     if name not in _LOSSES:
