@@ -20,6 +20,7 @@ TOLERANT = re.compile(
     re.IGNORECASE,
 )
 _SWAPPED = {"max": "min", "min": "max", "all": "any", "any": "all"}
+_SIDES = ("at_most", "at_least", "equal")
 _RELATIONS = {"<=": ">=", ">=": "<="}
 _OPERATORS: dict[type, type] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Mult,
@@ -164,13 +165,20 @@ def _text(node: ast.AST) -> str:
 
 @lru_cache(maxsize=64)
 def _module(path: str) -> tuple[ast.Module, types.CodeType, frozenset[str]]:
-    """The tree, the code, and the names that only label a case: those passed as `hypotheses`."""
+    """The tree, the code, and the names that only label a case: those passed as hypotheses."""
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    words = (
+    words = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.keyword) and node.arg == "hypotheses"
-    )
+    ]
+    words += [
+        word
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node) in _SIDES
+        for word in node.keywords
+        if word.arg not in ("drops", "cases", "comparisons")
+    ]
     labels = {
         name.id for word in words for name in ast.walk(word.value) if isinstance(name, ast.Name)
     }
@@ -215,7 +223,8 @@ def _relevant(node: ast.AST, labels: frozenset[str]) -> Iterator[ast.AST]:
 
 def _parts(node: ast.AST) -> Iterable[ast.AST]:
     """`Check(left, right, relation, tolerance, …)` and `compare(left, relation, right,
-    rounding)` count to their third argument.
+    rounding)` count to their third argument, `equal(left, right, tolerance, …)` and its like to
+    their second.
     """
     if not isinstance(node, ast.Call):
         return ast.iter_child_nodes(node)
@@ -224,6 +233,8 @@ def _parts(node: ast.AST) -> Iterable[ast.AST]:
         return ()
     if name in ("outside", "inside"):
         return [word for word in node.keywords if word.arg == "when"]
+    if name in _SIDES:
+        return [*node.args[:2], *(word for word in node.keywords if word.arg == "drops")]
     return [
         node.func,
         *(node.args[:3] if name in ("Check", "compare") else node.args),
@@ -304,7 +315,9 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
     name = _called(node)
     if name in _SWAPPED and isinstance(node.func, ast.Name):
         yield "operator", _with(node, func=ast.Name(_SWAPPED[name], ast.Load()))
-    if name in ("Check", "compare") and len(node.args) > 1 and not _left_out(node):
+    if name in ("at_most", "at_least") and not _left_out(node):
+        yield "relation", _with(node, args=[node.args[1], node.args[0], *node.args[2:]])
+    if name in ("Check", "compare", *_SIDES) and len(node.args) > 1 and not _left_out(node):
         yield from _of_check(node)
     if name in ("outside", "inside"):
         kept = [
@@ -325,7 +338,7 @@ def _of_check(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
         if isinstance(part, ast.Constant) and isinstance(part.value, str)
     ]
     asked = [part for part in node.args if isinstance(part, ast.Name) and part.id == "relation"]
-    least, left = ">=" in relations, node.args[0]
+    least, left = ">=" in relations or _called(node) == "at_least", node.args[0]
     sides: list[tuple[str, Any]] = [
         ("offset", lambda down: ast.BinOp(left, ast.Sub() if down else ast.Add(), ast.Constant(1)))
     ]

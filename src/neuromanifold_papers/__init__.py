@@ -2,7 +2,16 @@
 recorded summary.
 """
 
-from neuromanifold_papers.check import Check, Drop, Interval, inside, outside
+from neuromanifold_papers.check import (
+    Check,
+    Drop,
+    Interval,
+    at_least,
+    at_most,
+    equal,
+    inside,
+    outside,
+)
 from neuromanifold_papers.errata import errata_page, write_errata
 from neuromanifold_papers.evidence import KINDS, Dropped, Evidence, kind
 from neuromanifold_papers.examination import examine, seen_to_fail, thinned
@@ -22,12 +31,20 @@ from neuromanifold_papers.ledger import (
 )
 from neuromanifold_papers.printed import Coverage, PrintedClaim, coverage, flaws, printed_claims
 from neuromanifold_papers.recorded import StudyCases, read_claims, reading
-from neuromanifold_papers.statement import NO_PROOF, Control, Statement
+from neuromanifold_papers.statement import (
+    NO_PROOF,
+    SEVERITIES,
+    Control,
+    Statement,
+    control,
+    statement,
+)
 
 __all__ = [
     "KINDS",
     "NO_PROOF",
     "PAPERS",
+    "SEVERITIES",
     "Check",
     "Control",
     "Coverage",
@@ -38,8 +55,12 @@ __all__ = [
     "PrintedClaim",
     "Statement",
     "StudyCases",
+    "at_least",
+    "at_most",
+    "control",
     "coverage",
     "default_workers",
+    "equal",
     "errata_page",
     "examine",
     "expected",
@@ -56,6 +77,7 @@ __all__ = [
     "seen_to_fail",
     "select",
     "source_folder",
+    "statement",
     "statements",
     "thinned",
     "verify",

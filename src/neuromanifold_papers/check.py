@@ -175,7 +175,48 @@ class Check:
         return max(below, -above, 0.0), max(abs(below), abs(above))
 
     def __str__(self) -> str:
-        return f"{number(self.left)} {self.relation} {number(self.right)}"
+        """Both sides with the relation in which they stand: `8 ≠ 9` where they should be equal."""
+        shown = (_BROKEN if self.fails else _HELD)[self.relation]
+        if shown == "=" and self.left != self.right:
+            shown = "≈"
+        return f"{number(self.left)} {shown} {number(self.right)}"
+
+
+_HELD = {"=": "=", "<=": "≤", ">=": "≥"}
+_BROKEN = {"=": "≠", "<=": ">", ">=": "<"}
+
+
+def equal(left: Any, right: Any, tolerance: float = 0.0, **said: Any) -> Check:
+    """The check that both sides are equal; names that `Check` does not know are hypotheses.
+
+    >>> equal(4, 2 + 2, hidden_layers=1).hypotheses
+    {'hidden layers': 1}
+    """
+    return _check(left, right, "=", tolerance, said)
+
+
+def at_most(left: Any, right: Any, tolerance: float = 0.0, **said: Any) -> Check:
+    """The check that `left` is at most `right`; further names are hypotheses.
+
+    >>> at_most(3, 2).fails
+    True
+    """
+    return _check(left, right, "<=", tolerance, said)
+
+
+def at_least(left: Any, right: Any, tolerance: float = 0.0, **said: Any) -> Check:
+    """The check that `left` is at least `right`; further names are hypotheses."""
+    return _check(left, right, ">=", tolerance, said)
+
+
+_OTHERS = ("drops", "cases", "comparisons")
+
+
+def _check(left: Any, right: Any, relation: Relation, tolerance: float, said: Any) -> Check:
+    known = {name: said.pop(name) for name in _OTHERS if name in said}
+    hypotheses = dict(said.pop("hypotheses", {}))
+    hypotheses |= {name.replace("_", " "): value for name, value in said.items()}
+    return Check(left, right, relation, tolerance, hypotheses, **known)
 
 
 def number(value: Any) -> str:

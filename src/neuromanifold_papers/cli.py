@@ -76,7 +76,7 @@ def verify_statements(
     key: Annotated[str | None, typer.Argument(help="The paper; all of them when absent.")] = None,
     ids: Annotated[
         list[str] | None,
-        typer.Argument(help="Statements, as THEORY and the papers number them: P9, 'Thm 3'."),
+        typer.Argument(help="Statements, as the papers number them: P9, 'Thm 3'."),
     ] = None,
     cases: Annotated[
         int | None,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from neuromanifold.runtime.files import write_text
-from neuromanifold_papers.evidence import NOT_REPRODUCED, TRUE_INSTEAD
+from neuromanifold_papers.evidence import FAILS, NOT_REPRODUCED, TRUE_INSTEAD
+from neuromanifold_papers.examination import failure
 from neuromanifold_papers.ledger import PAPERS, Verdicts, recorded_verdicts, statements
 from neuromanifold_papers.statement import NO_PROOF, Statement
 
@@ -72,16 +73,12 @@ def _entry(statement: Statement, recorded: Verdicts) -> dict[str, Any]:
 
 def shown_verdict(statement: Statement, verdict: str) -> str:
     """The recorded verdict in words: what is not printed does not fail as printed."""
-    printed = statement.source == "printed" and verdict == TRUE_INSTEAD
-    return "fails as printed; true instead" if printed else verdict
+    failed = verdict in (FAILS, TRUE_INSTEAD)
+    return failure(statement, verdict == TRUE_INSTEAD) if failed else verdict
 
 
 def _said_by(statement: Statement) -> str:
-    return {
-        "printed": "Printed",
-        "ours": "Ours, not printed",
-        "THEORY": "THEORY's wording, not printed",
-    }[statement.source]
+    return {"printed": "Printed", "ours": "Ours, not printed"}[statement.source]
 
 
 def _chapter(statement: Statement, entry: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """What the examination of a statement found: the verdict and its grounds."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,10 +22,10 @@ record.
 def kind(verdict: str) -> str:
     """The verdict without its number, as the record has it.
 
-    >>> kind("no counterexample in 40"), kind("fails as printed; true instead")
+    >>> kind("no counterexample in 40"), kind("fails as printed (constant); true instead")
     ('no counterexample', 'fails; true instead')
     """
-    plain = verdict.replace("fails as printed", FAILS)
+    plain = re.sub(r"^fails( as printed)?( \([a-z ]+\))?", FAILS, verdict)
     return next(
         (name for name in (SAMPLED, CONSTRUCTIVE) if plain.startswith(f"{name} in ")), plain
     )
@@ -70,7 +71,6 @@ class Evidence:
     """
 
     paper: str
-    row: str
     id: str
     statement: str
     verdict: str
@@ -90,6 +90,7 @@ class Evidence:
     scope: str = ""
     narrower: str = ""
     source: str = "printed"
+    severity: str = ""
     constructive: str = ""
     missing: str = ""
     proof: str = NO_PROOF

@@ -14,11 +14,9 @@ import numpy as np
 from neuromanifold_papers.check import Check, Drop
 from neuromanifold_papers.evidence import (
     CONSTRUCTIVE,
-    FAILS,
     HOLDS,
     NOT_REPRODUCED,
     SAMPLED,
-    TRUE_INSTEAD,
     UNDECIDED,
     Dropped,
     Evidence,
@@ -55,7 +53,6 @@ def examine_seeded(statement: Statement, draws: int | None, seed: int) -> Eviden
         amendment = examine_seeded(replace(statement.amended, source="ours"), draws, seed)
     return Evidence(
         paper=statement.paper,
-        row=statement.row,
         id=statement.id,
         statement=statement.says,
         verdict=_verdict(statement, outcome, (control, near), confirmed, amendment),
@@ -78,6 +75,7 @@ def examine_seeded(statement: Statement, draws: int | None, seed: int) -> Eviden
         scope=statement.exhaustive,
         narrower=statement.narrower,
         source=statement.source,
+        severity=statement.severity if outcome.failed else "",
         constructive=statement.constructive,
         missing=statement.missing,
         proof=statement.proof,
@@ -103,7 +101,7 @@ def seed_of(key: Any) -> int:
     return seed
 
 
-def thinned(statement: Statement, *, first: int = 60, every: int = 6) -> Statement:
+def thinned(statement: Statement, *, first: int = 20, every: int = 30) -> Statement:
     """The statement and its amendment on their smallest `first` cases and then on one of
     `every`: for a quick run.
     """
@@ -237,9 +235,14 @@ def _verdict(
         return NOT_REPRODUCED
     if not confirmed:
         return "unconfirmed: no second route fails the counterexample"
-    if amendment is None or amendment.kind not in _TRUE:
-        return FAILS
-    return "fails as printed; true instead" if statement.source == "printed" else TRUE_INSTEAD
+    return failure(statement, amendment is not None and amendment.kind in _TRUE)
+
+
+def failure(statement: Statement, amended: bool) -> str:
+    """The verdict on a statement that fails: how gravely, and whether its amendment is true."""
+    printed = " as printed" * (statement.source == "printed")
+    gravely = f" ({statement.severity})" * bool(statement.severity)
+    return f"fails{printed}{gravely}{'; true instead' * amended}"
 
 
 def _unrefuted(statement: Statement, outcome: _Outcome) -> str:

@@ -6,6 +6,7 @@ import importlib
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -34,13 +35,15 @@ def statements(paper: str | None = None) -> tuple[Statement, ...]:
     if paper is not None and paper not in PAPERS:
         raise ValueError(f"`KEY` is {paper!r}; the papers are {', '.join(PAPERS)}.")
     chosen = PAPERS if paper is None else (paper,)
-    return tuple(
-        statement
-        for name in chosen
-        for statement in importlib.import_module(
-            f"neuromanifold_papers.{name}.statements"
-        ).STATEMENTS
-    )
+    return tuple(statement for name in chosen for statement in _in_order(name))
+
+
+@cache
+def _in_order(paper: str) -> tuple[Statement, ...]:
+    """The paper's statements in the order of the record, those that it lacks at the end."""
+    found = importlib.import_module(f"neuromanifold_papers.{paper}.statements").STATEMENTS
+    at = {id: index for index, id in enumerate(recorded_verdicts()[paper])}
+    return tuple(sorted(found, key=lambda statement: at.get(statement.id, len(at))))
 
 
 def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement, ...]:
@@ -50,9 +53,9 @@ def select(paper: str | None = None, ids: Sequence[str] = ()) -> tuple[Statement
     offered = statements(None if paper is None else paper.lower())
     for name in ids:
         if not any(statement.answers_to(name) for statement in offered):
-            rows = "; ".join(dict.fromkeys(statement.row for statement in offered))
+            ids = "; ".join(statement.id for statement in offered)
             raise ValueError(
-                f"`ID` {name!r} names no statement of {paper or 'the papers'}; its rows are {rows}."
+                f"`ID` {name!r} names no statement of {paper or 'the papers'}; it has {ids}."
             )
     return tuple(s for s in offered if not ids or any(s.answers_to(name) for name in ids))
 

@@ -119,10 +119,11 @@ _MEANINGS = {
     "no counterexample in N": "on N independent cases that were drawn",
     "constructive in N": "explicit networks stand for the quantity, which they bound from above: "
     "this can support a statement only",
-    "fails as printed; true instead": "with a counterexample that two routes confirm; the true "
-    "statement near it is shown",
-    "fails; true instead": "the same for a statement that no paper prints",
-    "fails": "with a counterexample, and no true statement near it",
+    "fails as printed (…); true instead": "with a counterexample that two routes confirm; the "
+    "true statement near it is shown; what is wrong is a misprint, a constant, a missing "
+    "hypothesis, a gap in a proof, or the statement itself (false)",
+    "fails (…)": "without *as printed* for a statement that no paper prints; without *true instead* "
+    "where we know none",
     "undecided": "something was estimated, and its interval lies neither wholly inside the claim "
     "nor wholly outside",
     "not reproduced": "our run disagrees, but the print leaves out what one needs",

@@ -1,11 +1,26 @@
 """A printed statement as software: cases over its hypotheses, a measurement of its conclusion,
 and a negative control.
+
+A statement is written as the function that measures it. The docstring is what the paper says, in
+our words; the body takes both sides; the decorator names the cases and the control:
+
+    @statement("C.3", networks, control("two outputs", lambda: two_lines(2)))
+    def cells(case, bound=cell_bound):
+        "One output: the functional dimension on Z is at most (n_0 + 1) times the cells met."
+        return at_most(case.rank, bound(case), inputs=case.net.widths[0])
 """
 
+import importlib
+import pkgutil
 import re
+import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+from inspect import cleandoc
 from typing import Any, Literal
 
 import numpy as np
@@ -13,33 +28,56 @@ import numpy as np
 from neuromanifold_papers.check import Check
 
 Method = Literal["exact", "float64", "integration", "training"]
-Source = Literal["printed", "ours", "THEORY"]
+Source = Literal["printed", "ours"]
+Severity = Literal["", "misprint", "constant", "missing hypothesis", "gap in a proof", "false"]
+SEVERITIES: tuple[Severity, ...] = (
+    "false",
+    "missing hypothesis",
+    "gap in a proof",
+    "constant",
+    "misprint",
+)
+"""What is wrong with a statement that fails as printed, the gravest first."""
 NO_PROOF = "no proof"
+Cases = Callable[[np.random.Generator, int], Iterable[Any]]
 
 
 def paste(case: Any) -> str:
-    """The case as Python one can paste: its `repr`, after the imports of the classes in it.
+    """The case as Python one can paste, after the imports of the classes in it; a class of ours
+    that has its own `__str__` writes itself.
 
-    >>> paste((1, "relu"))
-    "(1, 'relu')"
+    >>> paste((1, "relu", np.array([1.0, 2.0])))
+    "(1, 'relu', np.array([1.0, 2.0]))"
     """
+    if is_dataclass(case) and "__str__" in type(case).__dict__:
+        return str(case)
     found: dict[str, set[str]] = defaultdict(set)
-    _collect(case, found)
+    text = _written(case, found)
     lines = [
         f"from {module} import {', '.join(sorted(names))}"
         for module, names in sorted(found.items())
     ]
-    return "\n".join([*lines, repr(case)])
+    return "\n".join([*lines, text])
 
 
-def _collect(value: Any, found: dict[str, set[str]]) -> None:
-    if is_dataclass(value) and not isinstance(value, type):
-        found[type(value).__module__].add(type(value).__name__)
-        for entry in fields(value):
-            _collect(getattr(value, entry.name), found)
-    elif isinstance(value, tuple | list):
-        for entry in value:
-            _collect(entry, found)
+def _written(value: Any, found: dict[str, set[str]]) -> str:
+    kind = type(value)
+    if isinstance(value, np.ndarray):
+        return f"np.array({_written(value.tolist(), found)})"
+    if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
+        parts = [_written(entry, found) for entry in value]
+        inside = ", ".join(parts)
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(parts) == 1)})"
+    if kind.__module__.startswith("neuromanifold."):
+        return f"nm.{value!r}"
+    if is_dataclass(value) or isinstance(value, Fraction):
+        found[kind.__module__].add(kind.__name__)
+    if is_dataclass(value):
+        parts = [
+            f"{entry.name}={_written(getattr(value, entry.name), found)}" for entry in fields(value)
+        ]
+        return f"{kind.__name__}({', '.join(parts)})"
+    return repr(value)
 
 
 @dataclass(frozen=True)
@@ -55,11 +93,11 @@ class Control:
 
     >>> def measure(n, offset=1):
     ...     return Check(n * n % 8, offset)
-    >>> print(Control("an even number", case=lambda: 2).measured(measure))
-    4 = 1
-    >>> print(Control("a remainder of 2", case=lambda: 3, breaks={"offset": 2}).measured(measure))
-    1 = 2
-    >>> print(Control("an even number", case=lambda: 2, passes=lambda: 5).inside(measure))
+    >>> print(control("an even number", lambda: 2).measured(measure))
+    4 ≠ 1
+    >>> print(control("a remainder of 2", lambda: 3, offset=2).measured(measure))
+    1 ≠ 2
+    >>> print(control("an even number", lambda: 2, passes=lambda: 5).inside(measure))
     1 = 1
     """
 
@@ -77,6 +115,28 @@ class Control:
         return None if self.passes is None else measure(self.passes())
 
 
+def control(
+    broken: str,
+    case: Callable[[], Any],
+    /,
+    *,
+    passes: Callable[[], Any] | None = None,
+    **breaks: Any,
+) -> Control:
+    """The control on `case()`, with the named ingredients of the measure replaced."""
+    return Control(broken, case, breaks, passes)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Cases that are a list, without random ones."""
+
+    listed: Sequence[Any]
+
+    def __call__(self, rng: np.random.Generator, draws: int) -> Iterable[Any]:
+        return self.listed
+
+
 @dataclass(frozen=True)
 class Statement:
     """One statement of a paper.
@@ -84,26 +144,24 @@ class Statement:
     `cases(rng, draws)` yields the enumerated cases, smallest first, then `draws` random ones;
     `measure(case)` takes both sides. `exhaustive` names the range that is enumerated wholly or
     settled by exact algebra; without it the cases are a sample. A statement that fails as printed
-    carries `confirm` (the same case by an independent route), `worked` (the counterexample by
-    hand), `smaller(case)` (simpler cases to try when minimising) and, where there is one,
-    `amended`, the nearby true statement, whose `proof` is ours; one that begins with `NO_PROOF` may
-    say why there is none. `narrower` says where the check covers less than the print; it must where
-    a measure drops cases inside the hypotheses. `source` is whose sentence it is: the paper's
-    ("printed"), our own ("ours"), or THEORY's wording of what no paper prints. `constructive` names
-    the explicit object whose cost stands for the quantity, and so bounds it from above only.
-    `missing` names what the print leaves out and one would need (loss, optimiser, epochs): where
-    our run disagrees, the claim is then not reproduced rather than false. `show(case)` is the case
-    as Python one can paste.
+    has a `severity`, `confirm` (the same case by an independent route), `worked` (the
+    counterexample by hand), `smaller(case)` (simpler cases to try when minimising) and, where there
+    is one, `amended`, the nearby true statement, whose `proof` is ours; one that begins with
+    `NO_PROOF` may say why there is none. `narrower` says where the check covers less than the
+    print; it must where a measure drops cases inside the hypotheses. `source` is whose sentence it
+    is: the paper's ("printed") or our own ("ours"). `constructive` names the explicit object whose
+    cost stands for the quantity, and so bounds it from above only. `missing` names what the print
+    leaves out and one would need (loss, optimiser, epochs): where our run disagrees, the claim is
+    then not reproduced rather than false. `show(case)` is the case as Python one can paste.
     """
 
     paper: str
-    row: str
     id: str
     says: str
-    method: Method
-    cases: Callable[[np.random.Generator, int], Iterable[Any]]
+    cases: Cases
     measure: Callable[..., Check]
     control: Control
+    method: Method = "exact"
     draws: int = 40
     exhaustive: str = ""
     narrower: str = ""
@@ -114,25 +172,107 @@ class Statement:
     smaller: Callable[[Any], Iterable[Any]] = lambda case: ()
     confirm: Callable[[Any], Check] | None = None
     route: str = ""
+    severity: Severity = ""
     worked: str = ""
+    amends: tuple[str, ...] = ()
     amended: "Statement | None" = None
     proof: str = NO_PROOF
 
+    def __call__(self, case: Any, **broken: Any) -> Check:
+        """Both sides on one case: a statement is the function that measures it."""
+        return self.measure(case, **broken)
+
     def answers_to(self, name: str) -> bool:
-        """Whether `name` means this statement: its id, the number it begins with, or its row.
+        """Whether `name` means this statement: its id or the number that it begins with.
         `P9`, `Thm 3`, `Theorem 3`, `thm3(2)`
 
         >>> def nothing(*_): return ()
-        >>> control = Control("", case=lambda: 1)
-        >>> statement = Statement("bottleneck", "Thm 3", "Thm 3 (2)", "", "exact", nothing, nothing, control)
-        >>> [statement.answers_to(name) for name in ("thm3(2)", "Theorem 3", "Thm 31", "Thm 3 (1)")]
+        >>> found = Statement("bottleneck", "Thm 3 (2)", "", nothing, nothing, control("", list))
+        >>> [found.answers_to(name) for name in ("thm3(2)", "Theorem 3", "Thm 31", "Thm 3 (1)")]
         [True, True, False, False]
         """
         wanted = _plain(name)
-        names = [self.id, self.row, *self.row.split(",")]
-        return wanted in map(_plain, names) or bool(
-            re.match(re.escape(wanted) + r"(?![\w.])", _plain(self.id))
-        )
+        return bool(re.match(re.escape(wanted) + r"(?![\w.])", _plain(self.id)))
+
+
+def statement(
+    id: str,
+    cases: Cases | Sequence[Any],
+    control: Control,
+    *,
+    amends: str | tuple[str, ...] = (),
+    says: str = "",
+    **others: Any,
+) -> Callable[[Callable[..., Check]], Statement]:
+    """Make a statement of the function that measures it; its docstring is what the paper says.
+
+    `cases` is a list or a function of `(rng, draws)`. `amends` is the id of the
+    printed statement that this true one replaces. `others` are the fields of `Statement`. The texts for authors (`worked`,
+    `proof`, `severity`) stand in the paper's `words.toml` under `id`.
+    """
+
+    def made(measure: Callable[..., Check]) -> Statement:
+        paper = measure.__module__.split(".")[1]
+        drawn = cases if callable(cases) else Listed(cases)
+        words = says or first_paragraph(measure.__doc__ or "")
+        known: dict[str, Any] = texts(paper).get(id, {}) | others
+        amended = (amends,) if isinstance(amends, str) else amends
+        return Statement(paper, id, words, drawn, measure, control, amends=amended, **known)
+
+    return made
+
+
+def first_paragraph(text: str) -> str:
+    """The first paragraph of a docstring in one line, without its full stop.
+
+    >>> first_paragraph('''One output: the rank is at most
+    ...     two.
+    ...
+    ...     By elimination.''')
+    'One output: the rank is at most two'
+    """
+    return " ".join(cleandoc(text).partition("\n\n")[0].split()).removesuffix(".")
+
+
+@cache
+def texts(paper: str) -> dict[str, dict[str, str]]:
+    """What authors read about each statement: `papers/<paper>/words.toml`."""
+    path = files(f"neuromanifold_papers.{paper}") / "words.toml"
+    written = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {
+        id: {name: _unwrapped(text) for name, text in entry.items()}
+        for id, entry in written.items()
+    }
+
+
+def _unwrapped(text: str) -> str:
+    """Each paragraph in one line."""
+    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
+
+
+def collect(package: str) -> tuple[Statement, ...]:
+    """The statements that the modules of `package` hold, module by module in the order of their
+    names, each with the statement that amends it.
+    """
+    names = sorted(
+        module.name for module in pkgutil.iter_modules(importlib.import_module(package).__path__)
+    )
+    modules = [importlib.import_module(f"{package}.{name}") for name in names]
+    found = {entry.id: entry for module in modules for entry in _held(vars(module).values())}
+    amended = {id: replace(entry, amends=()) for entry in found.values() for id in entry.amends}
+    return tuple(
+        replace(entry, amended=amended.pop(entry.id, None))
+        for entry in found.values()
+        if not entry.amends
+    )
+
+
+def _held(values: Iterable[Any]) -> Iterator[Statement]:
+    for value in values:
+        if isinstance(value, Statement):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from _held(value)
 
 
 _WORDS = {

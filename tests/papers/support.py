@@ -1,6 +1,8 @@
 """What every paper's statements are held to."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -9,6 +11,15 @@ from neuromanifold_papers import Statement, examine, recorded_verdicts, thinned
 from reachable import functions
 
 RECORDED = recorded_verdicts()
+FIRST = {
+    "A.10 (orbit)": 60,
+    "Eq 87 (initial decrease)": 60,
+    "Thm 6 (shared V)": 60,
+    "Eq 19 (ReLU)": 1,
+}
+"""Statements whose recorded counterexample is met after the twentieth case, or whose cases take ten
+seconds each.
+"""
 
 
 def statement_name(statement: Statement) -> str:
@@ -19,10 +30,11 @@ def assert_recorded(statement: Statement, draws: Callable[[int], int]) -> None:
     """The recorded verdict and counterexample, a control that fails by more than ten tolerances,
     cases that speak.
 
-    `make test` takes the smallest 60 cases and every sixth of the others, `make acceptance` all of
-    them.
+    `make test` takes the smallest 20 cases and every thirtieth of the others, but all of a recorded
+    study; `make acceptance` and `make verify` take all.
     """
-    chosen = statement if draws(1) > 1 else thinned(statement)
+    thorough = draws(1) > 1 or statement.method == "training"
+    chosen = statement if thorough else thinned(statement, first=FIRST.get(statement.id, 20))
     evidence, entry = examine(chosen, draws=draws(2)), RECORDED[statement.paper][statement.id]
     assert evidence.kind == entry["verdict"], evidence
     accused = (
@@ -35,6 +47,33 @@ def assert_recorded(statement: Statement, draws: Callable[[int], int]) -> None:
     assert evidence.cases > 0
     if any(dropped.inside for dropped in evidence.dropped):
         assert statement.narrower, "it drops cases inside its hypotheses and does not say so"
+
+
+def smallest(statement: Statement, n: int) -> Statement:
+    """The statement and its amendment on the first `n` cases of their enumerations."""
+    amended = None if statement.amended is None else smallest(statement.amended, n)
+    return replace(
+        statement, cases=lambda rng, draws: islice(statement.cases(rng, draws), n), amended=amended
+    )
+
+
+def assert_planted(
+    monkeypatch: pytest.MonkeyPatch,
+    statement: Statement,
+    module: Any,
+    name: str,
+    broken: Any,
+    *,
+    first: int = 12,
+    draws: int = 0,
+) -> None:
+    """With `broken` in the place of `module.name` the `first` cases no longer give the recorded
+    verdict.
+    """
+    few, verdict = smallest(statement, first), RECORDED[statement.paper][statement.id]["verdict"]
+    assert examine(few, draws=draws).kind == verdict
+    plant(monkeypatch, few, module, name, broken)
+    assert examine(few, draws=draws).kind != verdict
 
 
 def plant(

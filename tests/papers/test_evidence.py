@@ -21,7 +21,6 @@ from neuromanifold_papers import (
 
 ODD_SQUARES = Statement(
     paper="arithmetic",
-    row="1",
     id="1",
     says="the square of an odd number leaves 1 when divided by 8",
     method="exact",
@@ -36,7 +35,6 @@ ODD_SQUARES = Statement(
 # Euler's n² + n + 41 is prime up to n = 39.
 EULER = Statement(
     paper="arithmetic",
-    row="2",
     id="2 (Euler)",
     says="n² + n + 41 is prime for every n",
     method="exact",
@@ -47,6 +45,7 @@ EULER = Statement(
     control=Control("n² + n + 40 at n = 5", case=lambda: 5, breaks={"last": 40}),
     confirm=lambda n: Check(n * n + n + 41, 41 * 41, ">=") if n != 40 else Check(1, 0),
     route="40² + 40 + 41 = 41²",
+    severity="false",
     show=lambda n: f"n = {n}",
 )
 # Dice: the mean of a throw is 3.5, measured with intervals.
@@ -117,7 +116,7 @@ def test_cases_are_independent_and_comparisons_are_what_was_compared_on_them() -
 
 def test_a_failure_is_minimal_and_confirmed_by_the_second_route() -> None:
     evidence = examine(EULER)
-    assert (evidence.verdict, evidence.counterexample) == ("fails", "n = 40")
+    assert (evidence.verdict, evidence.counterexample) == ("fails as printed (false)", "n = 40")
     assert len(evidence.routes) == 2
     assert evidence.routes[1].startswith("40² + 40 + 41 = 41²")
 
@@ -140,19 +139,22 @@ def test_an_amendment_counts_only_when_it_is_true_and_is_ours() -> None:
         exhaustive="n < 40",
     )
     found = examine(replace(EULER, amended=below))
-    assert (found.verdict, found.kind) == ("fails as printed; true instead", "fails; true instead")
+    assert (found.verdict, found.kind) == (
+        "fails as printed (false); true instead",
+        "fails; true instead",
+    )
     assert found.amendment is not None
     assert (found.amendment["source"], found.amendment["proof"]) == ("ours", "no proof")
-    assert examine(replace(EULER, amended=EULER)).verdict == "fails"
+    assert examine(replace(EULER, amended=EULER)).verdict == "fails as printed (false)"
     ours = examine(replace(EULER, amended=below, source="ours"))
-    assert ours.verdict == "fails; true instead", "what is not printed does not fail as printed"
+    assert ours.verdict == "fails (false); true instead", "not printed, so not failing as printed"
 
 
 def test_a_case_just_inside_must_hold() -> None:
     close = replace(DICE, control=replace(DICE.control, passes=lambda: Interval(3.9, 3.85, 3.95)))
     evidence = examine(close)
     assert evidence.verdict == "no counterexample in 2"
-    assert evidence.control.endswith("; just inside: 3.9 [3.85, 3.95] <= 4")
+    assert evidence.control.endswith("; just inside: 3.9 [3.85, 3.95] ≤ 4")
     stricter = replace(close, measure=lambda mean, most=3.8: Check(mean, most, "<="))
     assert examine(stricter).verdict == "worthless: the case just inside does not hold"
     assert examine(replace(stricter, control=DICE.control)).verdict == "no counterexample in 2", (
@@ -190,7 +192,10 @@ def test_one_rule_for_what_was_sampled() -> None:
     assert examine(replace(DICE, cases=across)).verdict == "undecided"
     above = lambda rng, draws: [Interval(4.1, 3.9, 4.3), Interval(4.5, 4.2, 4.8)]  # noqa: E731
     refuted = examine(replace(DICE, cases=above))
-    assert (refuted.verdict, refuted.counterexample) == ("fails", "4.5 [4.2, 4.8]")
+    assert (refuted.verdict, refuted.counterexample) == (
+        "fails as printed (false)",
+        "4.5 [4.2, 4.8]",
+    )
 
 
 def test_what_the_print_leaves_out_is_not_reproduced_rather_than_false() -> None:
@@ -221,7 +226,7 @@ def test_a_control_that_passes_makes_the_check_worthless() -> None:
 
 def test_a_control_is_measured_by_the_statement_itself() -> None:
     broken = Control("a rest of 2", case=lambda: 3, breaks={"rest": 2})
-    assert examine(replace(ODD_SQUARES, control=broken), draws=0).control == "a rest of 2: 1 = 2"
+    assert examine(replace(ODD_SQUARES, control=broken), draws=0).control == "a rest of 2: 1 ≠ 2"
     blind = replace(
         ODD_SQUARES,
         measure=lambda n: Check(1, 1),

@@ -2,12 +2,14 @@
 memory.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import jax
+import jaxlib
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -15,8 +17,53 @@ Result = TypeVar("Result")
 AXIS = "samples"
 
 
+_FUSED_SUMS = "xla_cpu_experimental_ynn_fusion_type"
+_WRONG_SINCE, _NOT_KNOWN_FROM = (0, 10, 2), (0, 11)
+
+
+class WrongSums(UserWarning):
+    """JAX computed on a CPU before neuromanifold was imported, by sums that may be wrong."""
+
+
 class BlockHalved(UserWarning):
     """A device ran out of memory, and the work went on in blocks of half the size."""
+
+
+def keep_sums_right() -> None:
+    """Turn off the fused sums of jaxlib 0.10.2 on a CPU: some are wrong in float32.
+
+    Σ_j (h_ij/|h_i|) over 1,600 × 24 entries, differentiated for ten outputs at once, is off by 25 %
+    there, right in float64 and in 0.10.1. XLA reads its flags before the first computation; after
+    it there is only a warning.
+    """
+    version = tuple(int(part) for part in jaxlib.__version__.split(".")[:3] if part.isdigit())
+    flags = os.environ.get("XLA_FLAGS", "")
+    if not _WRONG_SINCE <= version < _NOT_KNOWN_FROM or _FUSED_SUMS in flags:
+        return
+    os.environ["XLA_FLAGS"] = f"{flags} --{_FUSED_SUMS}=-reduce".strip()
+    if _computed_before() and jax.default_backend() == "cpu":
+        warnings.warn(
+            f"JAX {jaxlib.__version__} computed before neuromanifold was imported, and its float32 "
+            "sums on a CPU may be wrong; import neuromanifold first, or set "
+            f"XLA_FLAGS=--{_FUSED_SUMS}=-reduce.",
+            WrongSums,
+            stacklevel=2,
+        )
+
+
+def _computed_before() -> bool:
+    """Whether JAX has started its devices: then their number can no longer be set."""
+    config: Any = jax.config
+    number = config.jax_num_cpu_devices
+    try:
+        jax.config.update("jax_num_cpu_devices", 1 if number != 1 else 2)
+    except RuntimeError:
+        return True
+    jax.config.update("jax_num_cpu_devices", number)
+    return False
+
+
+keep_sums_right()
 
 
 def devices() -> list[Any]:

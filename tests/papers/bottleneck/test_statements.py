@@ -2,7 +2,6 @@
 statements read any scale.
 """
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -27,22 +26,11 @@ from neuromanifold_papers.bottleneck.statements import (
 )
 from neuromanifold_papers.bottleneck.statements.cases import chain, network
 from neuromanifold_papers.output import Claim, write_summary
-from papers.support import assert_recorded, plant, statement_name
-
-ROWS = (
-    "linear, expansion, ranks, Thm 3, P 4, P 5, P 13, Thm 6, trace, Thm 7, Cor 8, P 9, Thm 10, "
-    "Sec 5, Ex 20, Fig 1, Fig 2"
-)
+from papers.support import assert_planted, assert_recorded, plant, smallest, statement_name
 
 
 def statement(name):
     return next(s for s in STATEMENTS if s.id == name)
-
-
-def test_every_row_of_the_theory_has_its_statements():
-    assert list(dict.fromkeys(s.row for s in STATEMENTS)) == ROWS.split(", ")
-    assert len({s.id for s in STATEMENTS}) == len(STATEMENTS)
-    assert all(s.id.startswith(s.row) for s in STATEMENTS)
 
 
 PLANTED = [
@@ -83,36 +71,21 @@ PLANTED = [
 ]
 
 
-def quick(chosen):
-    """The statement and its amendment on their first cases."""
-
-    def few(rng, draws):
-        return itertools.islice(chosen.cases(rng, draws), 60)
-
-    return replace(
-        chosen, cases=few, amended=None if chosen.amended is None else quick(chosen.amended)
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "module", "formula", "wrong"), PLANTED, ids=[p[0] for p in PLANTED]
 )
 def test_a_planted_error_changes_the_verdict(monkeypatch, name, module, formula, wrong):
-    chosen = quick(statement(name))
-    before = examine(chosen, draws=2).kind
-    plant(monkeypatch, chosen, module, formula, wrong)
-    assert before in ("holds", "no counterexample", "constructive", "fails; true instead")
-    assert examine(chosen, draws=2).kind != before
+    assert_planted(monkeypatch, statement(name), module, formula, wrong, first=60, draws=2)
 
 
 def test_the_trace_misses_a_planted_factor(monkeypatch):
-    right, chosen = layers.trace_formula, quick(statement("trace"))
+    right, chosen = layers.trace_formula, smallest(statement("trace"), 60)
     plant(monkeypatch, chosen, layers, "trace_formula", lambda case, bias: 2 * right(case, bias))
     assert examine(chosen, draws=2).kind not in ("holds", "no counterexample")
 
 
 def test_the_printed_constant_of_p9_and_the_slopes_by_hand():
-    one = narrow.measure_printed(chain(1.0, 1, 1.0))
+    one = narrow.printed(chain(1.0, 1, 1.0))
     assert (one.left, one.right) == (1.0, 2.0)
     half = narrow.measure_proved(chain(1.0, 2, -1.0, slope=0.5))
     assert (half.left, half.right) == (0.5, 1.0)
@@ -126,14 +99,14 @@ def test_the_printed_constant_of_p9_and_the_slopes_by_hand():
 
 def test_the_frames_of_theorem_6_by_hand():
     projected = network([[[0.8], [0.6]], [[1.0, 0.0]]], [[1.0]])
-    found = layers.measure_appendix(projected)
+    found = layers.appendix(projected)
     np.testing.assert_allclose([found.left, found.right], [0.8, -2 * math.log(0.8)], rtol=1e-12)
     assert layers.confirm_appendix(projected).left == Fraction(4, 5)
-    assert layers.measure_carried(projected).holds
+    assert layers.carried(projected).holds
     reflected = network([[[0.8], [-0.6]], [[0.8, 0.6]]], [[1.0]], slope=-0.5)
-    shared = layers.measure_shared(reflected)
+    shared = layers.shared(reflected)
     np.testing.assert_allclose([shared.left, shared.right], [0.8, -2 * math.log(0.82)], rtol=1e-12)
-    assert layers.measure_closest(reflected).holds, "with U_l and V_l apart"
+    assert layers.thm6(reflected).holds, "with U_l and V_l apart"
 
 
 def test_the_interpolation_the_lemma_and_the_constants_by_hand():
@@ -195,7 +168,7 @@ def planted_summary(out, **measured):
 
 
 def kinds(summaries):
-    figures = [s for s in STATEMENTS if s.row == "Fig 1"]
+    figures = [s for s in STATEMENTS if s.id.startswith("Fig 1")]
     return {e.id: e.kind for e in map(examine, reading(figures, summaries))}
 
 
@@ -235,7 +208,7 @@ def test_what_was_not_measured_says_nothing(tmp_path):
 
 
 def test_the_recorded_summary_is_read_and_unlearned_numbers_fail():
-    figures = [s for s in STATEMENTS if s.row == "Fig 2"]
+    figures = [s for s in STATEMENTS if s.id.startswith("Fig 2")]
     assert [examine(s).kind for s in figures] == ["not reproduced", *["no counterexample"] * 3]
     orbits = statement("Fig 2 (c)")
     unlearned = replace(

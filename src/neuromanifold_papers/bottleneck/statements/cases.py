@@ -14,8 +14,7 @@ from neuromanifold.bottleneck.passage import passage, squared_norm
 from neuromanifold.models.activation import Activation, leaky_relu
 from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
-from neuromanifold_papers.check import Check, Drops, Relation
-from neuromanifold_papers.statement import Statement
+from neuromanifold_papers.check import Check, Drops, Relation, equal
 
 PAPER = "bottleneck"
 EPS = float(np.finfo(np.float64).eps)
@@ -25,11 +24,6 @@ SLOPES = (0.0, 0.5, -0.5, 1.0)
 SMALL = ((1, 1), (1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2), (1, 1, 1, 1))
 _POINTS = {1: [[1.0], [-1.0]], 2: [[2.0, 1.0], [-2.0, 1.0], [2.0, -1.0], [-2.0, -1.0]]}
 _SHOWN = 60
-
-
-def statement(id: str, row: str, says: str, **fields: Any) -> Statement:
-    """A statement of this paper."""
-    return Statement(paper=PAPER, row=row, id=id, says=says, **fields)
 
 
 @dataclass(frozen=True)
@@ -227,8 +221,8 @@ def worst(checks: Iterable[Check], hypotheses: Mapping[str, Any], drops: Drops =
             "`outside`."
         )
     if not listed:
-        return Check(
-            0, 0, hypotheses=hypotheses, drops=tuple(replace(drop, parts=None) for drop in drops)
+        return equal(
+            0, 0, drops=tuple(replace(drop, parts=None) for drop in drops), hypotheses=hypotheses
         )
     least = min(listed, key=lambda check: check.margin)
     return replace(least, hypotheses=hypotheses, comparisons=len(listed), drops=drops)

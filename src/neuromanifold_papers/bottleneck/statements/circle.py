@@ -17,10 +17,9 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     network,
     outputs,
     show,
-    statement,
 )
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, at_least, equal
+from neuromanifold_papers.statement import control, statement
 
 _HALVINGS = 60
 _PLANE = network([np.eye(2)], np.ones((1, 2)))
@@ -45,14 +44,6 @@ def circle_tangents(points: np.ndarray) -> np.ndarray:
     return np.stack([-points[:, 1], points[:, 0]], axis=1)[:, :, None]
 
 
-def measure_circle_tangents(
-    points: np.ndarray, tangents: Callable[[np.ndarray], np.ndarray] = circle_tangents
-) -> Check:
-    """The rank of the identity on the circle's tangents."""
-    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=tangents(points))
-    return Check(int(rank), 1, hypotheses={"points": "rational"}, cases=len(points))
-
-
 def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """Networks ℝ² → ℝ → ℝ²: the projection, then random ones."""
     yield network([[[1.0, 0.0]], [[1.0], [0.0]]], np.zeros((1, 2)), slope=1.0, kind="projection")
@@ -66,8 +57,48 @@ def through_a_line(rng: np.random.Generator, draws: int) -> Iterator[Case]:
         )
 
 
+def _rounding(case: Case) -> float:
+    """What rounding of the angle and in every layer can do to the output of points of size 1."""
+    parts = [
+        (np.linalg.norm(p.weight), 0.0 if p.bias is None else np.linalg.norm(p.bias))
+        for p in case.params
+    ]
+    return 64 * EPS * float(np.prod([1 + w + b for w, b in parts]))
+
+
+@statement(
+    "ranks (circle, Rank_J)",
+    circle_points,
+    control(
+        "the whole plane instead of the tangent",
+        lambda: np.array([[1.0, 0.0]]),
+        tangents=lambda points: np.broadcast_to(np.eye(2), (len(points), 2, 2)),
+    ),
+    show=lambda points: f"{len(points)} rational points of the circle",
+)
+def measure_circle_tangents(
+    points: np.ndarray, tangents: Callable[[np.ndarray], np.ndarray] = circle_tangents
+) -> Check:
+    """The identity on the circle has Rank_J = 1.
+
+    The rank of the identity on the circle's tangents.
+    """
+    rank = jacobian_rank(_PLANE.net, _PLANE.params, points, tangents=tangents(points))
+    return equal(int(rank), 1, cases=len(points), points="rational")
+
+
+@statement(
+    "ranks (circle, Rank_BN)",
+    through_a_line,
+    control("inner dimension 2: the identity of the plane misses by 0", lambda: _PLANE),
+    method="float64",
+    show=show,
+)
 def measure_circle(case: Case) -> Check:
-    """The larger error at two opposite points that the first neuron of the narrowest layer does not
+    """No continuous f = h∘g through ℝ¹ is the identity on the circle: it misses some point by 1
+    at least; so Rank_BN = 2.
+
+    The larger error at two opposite points that the first neuron of the narrowest layer does not
     tell apart, found by bisection.
 
     If that neuron is all there is, both are taken to one value, up to rounding, and one of them
@@ -88,48 +119,4 @@ def measure_circle(case: Case) -> Check:
     x = np.array([[math.cos(low), math.sin(low)]])
     pair = np.concatenate([x, -x])
     error = float(np.linalg.norm(outputs(case.net, case.params, pair) - pair, axis=1).max())
-    return Check(error, 1.0, ">=", _rounding(case), {"network": case.kind, "slope": case.slope})
-
-
-def _rounding(case: Case) -> float:
-    """What rounding of the angle and in every layer can do to the output of points of size 1."""
-    parts = [
-        (np.linalg.norm(p.weight), 0.0 if p.bias is None else np.linalg.norm(p.bias))
-        for p in case.params
-    ]
-    return 64 * EPS * float(np.prod([1 + w + b for w, b in parts]))
-
-
-STATEMENTS = (
-    statement(
-        "ranks (circle, Rank_J)",
-        "ranks",
-        "the identity on the circle has Rank_J = 1",
-        method="exact",
-        cases=circle_points,
-        measure=measure_circle_tangents,
-        show=lambda points: f"{len(points)} rational points of the circle",
-        control=Control(
-            "the whole plane instead of the tangent",
-            case=lambda: np.array([[1.0, 0.0]]),
-            breaks={"tangents": lambda points: np.broadcast_to(np.eye(2), (len(points), 2, 2))},
-        ),
-    ),
-    statement(
-        "ranks (circle, Rank_BN)",
-        "ranks",
-        "no continuous f = h∘g through ℝ¹ is the identity on the circle: it misses some point by "
-        "1 at least; so "
-        "Rank_BN = 2",
-        method="float64",
-        cases=through_a_line,
-        measure=measure_circle,
-        show=show,
-        control=Control(
-            "inner dimension 2: the identity of the plane misses by 0", case=lambda: _PLANE
-        ),
-        proof="f = h∘g with g: circle → ℝ continuous. u(φ) = g(x(φ)) − g(−x(φ)) changes its sign "
-        "over half a turn, so g(x) = g(−x) at "
-        "some x, and |f(x) − x| + |f(x) + x| ≥ 2.",
-    ),
-)
+    return at_least(error, 1.0, _rounding(case), network=case.kind, slope=case.slope)

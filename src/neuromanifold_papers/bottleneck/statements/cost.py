@@ -25,11 +25,10 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     network,
     random_networks,
     show,
-    statement,
     worst,
 )
-from neuromanifold_papers.check import Check, inside
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, at_least, equal, inside
+from neuromanifold_papers.statement import control, statement
 
 RTOL = 1e-10
 
@@ -75,48 +74,12 @@ def _spectrum_hypotheses(case: Spectrum) -> dict[str, Any]:
     return {"rank": len(s), "shape": str(shape), "depth": depth}
 
 
-def measure_minimiser(
-    case: Spectrum, factorise: Callable[[np.ndarray, int], Any] = balanced_factors
-) -> Check:
-    """The balanced factors multiply to A, and their norm is the closed form and the library's
-    cost.
-    """
-    s, shape, seed, depth = case
-    A = with_singular_values(s, shape, seed)
-    factors = [p.weight for p in factorise(A, depth)]
-    product = reduce(lambda a, W: W @ a, factors, np.eye(shape[1]))
-    norm, closed = sum(float(np.sum(W**2)) for W in factors), linear_cost(np.array(s), depth)
-    error = 64 * EPS * depth * (1 + closed)
-    return worst(
-        [
-            compare(
-                float(np.abs(product - A).max()), "=", 0.0, 64 * EPS * depth * max(s, default=1.0)
-            ),
-            compare(norm, "=", closed, error),
-            compare(representation_cost(A, depth), "=", closed, error),
-        ],
-        _spectrum_hypotheses(case),
-    )
-
-
 def factorisations(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """Linear networks: all with weights −1, 0, 1 on small shapes, then random and nearly
     balanced ones.
     """
     yield from lattice(slopes=(1.0,))
     yield from random_networks(rng, 4 * draws, slopes=(1.0,), biased=(False,))
-
-
-def measure_factorisation(
-    case: Case, least: Callable[[np.ndarray, int], float] = linear_cost
-) -> Check:
-    weights = [np.asarray(p.weight) for p in case.params]
-    A = reduce(lambda a, W: W @ a, weights, np.eye(case.net.widths[0]))
-    norm = sum(float(np.sum(W**2)) for W in weights)
-    cost = least(singular_values(A), len(weights))
-    return compare(
-        norm, ">=", cost, 64 * EPS * len(weights) * (1 + norm), hypotheses=case.hypotheses
-    )
 
 
 def singular_values(A: np.ndarray) -> np.ndarray:
@@ -142,9 +105,87 @@ def third_order(s: np.ndarray, depth: int) -> float:
     )
 
 
+def remainder(found: CostExpansion, depth: int) -> float:
+    """What the expansion leaves out."""
+    return found.remainder(depth)
+
+
+@statement(
+    "linear",
+    factorisations,
+    control(
+        "exponent 2/(L+1)",
+        lambda: network([np.diag([0.5, 0.1]) ** 0.25] * 4, np.eye(2), slope=1.0),
+        least=lambda s, depth: depth / (depth + 1) * linear_cost(s, depth + 1),
+    ),
+    method="float64",
+    show=show,
+)
+def measure_factorisation(
+    case: Case, least: Callable[[np.ndarray, int], float] = linear_cost
+) -> Check:
+    """No factorisation W_L⋯W_1 = A has Σ‖W_l‖² below L Σ s_i(A)^{2/L}."""
+    weights = [np.asarray(p.weight) for p in case.params]
+    A = reduce(lambda a, W: W @ a, weights, np.eye(case.net.widths[0]))
+    norm = sum(float(np.sum(W**2)) for W in weights)
+    cost = least(singular_values(A), len(weights))
+    return compare(
+        norm, ">=", cost, 64 * EPS * len(weights) * (1 + norm), hypotheses=case.hypotheses
+    )
+
+
+@statement(
+    "linear (minimiser)",
+    spectra,
+    control(
+        "unequal factors 4·1 of 4",
+        lambda: ((4.0,), (1, 1), 0, 2),
+        factorise=lambda A, depth: (Layer(A), Layer(np.eye(1))),
+    ),
+    method="float64",
+    show=show_spectrum,
+)
+def measure_minimiser(
+    case: Spectrum, factorise: Callable[[np.ndarray, int], Any] = balanced_factors
+) -> Check:
+    """The balanced factorisation attains R(A; L) = L Σ s_i(A)^{2/L}.
+
+    The balanced factors multiply to A, and their norm is the closed form and the library's
+    cost.
+    """
+    s, shape, seed, depth = case
+    A = with_singular_values(s, shape, seed)
+    factors = [p.weight for p in factorise(A, depth)]
+    product = reduce(lambda a, W: W @ a, factors, np.eye(shape[1]))
+    norm, closed = sum(float(np.sum(W**2)) for W in factors), linear_cost(np.array(s), depth)
+    error = 64 * EPS * depth * (1 + closed)
+    return worst(
+        [
+            compare(
+                float(np.abs(product - A).max()), "=", 0.0, 64 * EPS * depth * max(s, default=1.0)
+            ),
+            compare(norm, "=", closed, error),
+            compare(representation_cost(A, depth), "=", closed, error),
+        ],
+        _spectrum_hypotheses(case),
+    )
+
+
+@statement(
+    "expansion",
+    spectra,
+    control(
+        "‖log₊AᵀA‖²/L in the last term",
+        lambda: ((3.0,), (1, 1), 0, 64),
+        printed=lambda A, depth: expansion(A, depth) + math.log(9.0) ** 2 / (2 * depth),
+    ),
+    method="float64",
+    show=show_spectrum,
+)
 def measure_expansion(
     case: Spectrum, printed: Callable[[np.ndarray, int], float] = expansion
 ) -> Check:
+    """R(A; L) = L·rank A + 2 log|A|₊ + ‖log₊AᵀA‖²/(2L) up to (4/3)Σ|log s|³max(1, s^{2/L})/L²."""
     s, shape, seed, depth = case
     A, values = with_singular_values(s, shape, seed), np.array(s)
     rest = representation_cost(A, depth, rtol=RTOL) - printed(A, depth)
@@ -157,91 +198,39 @@ def measure_expansion(
     )
 
 
-def remainder(found: CostExpansion, depth: int) -> float:
-    """What the expansion leaves out."""
-    return found.remainder(depth)
-
-
+@statement(
+    "expansion (order)",
+    spectra,
+    control(
+        "the expansion without its last term",
+        lambda: ((3.0,), (1, 1), 0, 1),
+        rest=lambda found, depth: found.remainder(depth) + found.r2 / depth,
+    ),
+    method="float64",
+    show=show_spectrum,
+)
 def measure_order(case: Spectrum, rest: Callable[[CostExpansion, int], float] = remainder) -> Check:
-    """log₂ of how much the rest shrinks when the depth doubles: at least 2, up to the next
+    """The remainder of the expansion is O(L⁻²): it falls at least fourfold when the depth
+    doubles.
+
+    log₂ of how much the rest shrinks when the depth doubles: at least 2, up to the next
     term's share.
     """
     s, shape, seed, depth = case
     found, L = cost_expansion(with_singular_values(s, shape, seed), rtol=RTOL), depth * 2**12
     near, far = abs(rest(found, L)), abs(rest(found, 2 * L))
     if far <= 1e-3 * EPS:
-        return Check(
+        return equal(
             2,
             2,
-            hypotheses=_spectrum_hypotheses(case),
             drops=inside("the remainder is below rounding"),
+            hypotheses=_spectrum_hypotheses(case),
         )
     next_term = 2 / 3 * float(np.sum(np.log(np.array(s)) ** 4))
     share = 4 * next_term / (abs(found.r3) * L) if abs(found.r3) > 1e-12 else 0.0
-    return Check(
-        math.log2(near / far), 2.0, ">=", min(1.0, share) + 64 * EPS, _spectrum_hypotheses(case)
+    return at_least(
+        math.log2(near / far),
+        2.0,
+        min(1.0, share) + 64 * EPS,
+        hypotheses=_spectrum_hypotheses(case),
     )
-
-
-STATEMENTS = (
-    statement(
-        "linear",
-        "linear",
-        "no factorisation W_L⋯W_1 = A has Σ‖W_l‖² below L Σ s_i(A)^{2/L}",
-        method="float64",
-        cases=factorisations,
-        measure=measure_factorisation,
-        show=show,
-        control=Control(
-            "exponent 2/(L+1)",
-            case=lambda: network([np.diag([0.5, 0.1]) ** 0.25] * 4, np.eye(2), slope=1.0),
-            breaks={"least": lambda s, depth: depth / (depth + 1) * linear_cost(s, depth + 1)},
-        ),
-    ),
-    statement(
-        "linear (minimiser)",
-        "linear",
-        "the balanced factorisation attains R(A; L) = L Σ s_i(A)^{2/L}",
-        method="float64",
-        cases=spectra,
-        measure=measure_minimiser,
-        show=show_spectrum,
-        control=Control(
-            "unequal factors 4·1 of 4",
-            case=lambda: ((4.0,), (1, 1), 0, 2),
-            breaks={"factorise": lambda A, depth: (Layer(A), Layer(np.eye(1)))},
-        ),
-    ),
-    statement(
-        "expansion",
-        "expansion",
-        "R(A; L) = L·rank A + 2 log|A|₊ + ‖log₊AᵀA‖²/(2L) up to (4/3)Σ|log s|³max(1, s^{2/L})/L²",
-        method="float64",
-        cases=spectra,
-        measure=measure_expansion,
-        show=show_spectrum,
-        control=Control(
-            "‖log₊AᵀA‖²/L in the last term",
-            case=lambda: ((3.0,), (1, 1), 0, 64),
-            breaks={
-                "printed": lambda A, depth: expansion(A, depth) + math.log(9.0) ** 2 / (2 * depth)
-            },
-        ),
-    ),
-    statement(
-        "expansion (order)",
-        "expansion",
-        "the remainder of the expansion is O(L⁻²): it falls at least fourfold when the depth "
-        "doubles",
-        method="float64",
-        cases=spectra,
-        measure=measure_order,
-        show=show_spectrum,
-        narrower="where the remainder is above rounding",
-        control=Control(
-            "the expansion without its last term",
-            case=lambda: ((3.0,), (1, 1), 0, 1),
-            breaks={"rest": lambda found, depth: found.remainder(depth) + found.r2 / depth},
-        ),
-    ),
-)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.bottleneck.statements.cases import EPS, compare, statement, worst
+from neuromanifold_papers.bottleneck.statements.cases import EPS, compare, worst
 from neuromanifold_papers.bottleneck.summary_statistics import (
     descent,
     summary_cost,
@@ -15,8 +15,8 @@ from neuromanifold_papers.bottleneck.summary_statistics import (
     summary_statistics,
     summary_step,
 )
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 
 Vector = tuple[Fraction, ...]
 
@@ -90,26 +90,6 @@ def _statistics(v: Vector, w: Vector) -> tuple[Fraction, Fraction]:
     return dot(v, w) ** 2, dot(v, v) - dot(v, w) ** 2
 
 
-def measure_axis(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = axis_rate) -> Check:
-    v, w = case
-    left = 2 * dot(v, w) * dot(w, velocity(v, w))
-    return Check(left, rate(dot(v, v), _statistics(v, w)[0]), hypotheses={"dimension": len(v)})
-
-
-def measure_rest(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = rest_rate) -> Check:
-    v, w = case
-    across = tuple(x - dot(v, w) * y for x, y in zip(v, w, strict=True))
-    left = 2 * dot(across, velocity(v, w))
-    return Check(left, rate(dot(v, v), _statistics(v, w)[1]), hypotheses={"dimension": len(v)})
-
-
-def measure_cost(
-    case: tuple[Vector, Vector], formula: Callable[[Any, Any], Any] = printed_cost
-) -> Check:
-    v, w = case
-    return Check(cost(v, w), formula(dot(v, v), dot(v, w) ** 2), hypotheses={"dimension": len(v)})
-
-
 Start = tuple[np.ndarray, np.ndarray]
 
 
@@ -123,8 +103,94 @@ def starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
         yield 0.7 * rng.normal(size=len(w)), w / np.linalg.norm(w)
 
 
+def printed_rates(u: Any) -> np.ndarray:
+    """Both rates as functions of the statistics alone."""
+    norm = u[0] + u[1]
+    return np.array([axis_rate(norm, u[0]), rest_rate(norm, u[1])])
+
+
+def noise_bound(size: float, norm: float) -> float:
+    """8‖E‖_op‖v‖², which makes the O(‖E‖) of both equations explicit."""
+    return 8 * size * norm
+
+
+def noisy(
+    rng: np.random.Generator, draws: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(v, w, E) with noise of every size."""
+    for v, w in starts(rng, 2 * draws):
+        yield v, w, 10.0 ** rng.uniform(-6, 0) * rng.normal(size=(len(w), len(w)))
+
+
+def _show_vectors(case: tuple[Vector, Vector]) -> str:
+    return "; ".join(
+        f"{name} = ({', '.join(map(str, part))})" for name, part in zip("vw", case, strict=True)
+    )
+
+
+def _show_start(case: tuple[np.ndarray, ...]) -> str:
+    return "; ".join(
+        f"{name} = np.array({part.tolist()})" for name, part in zip("vwE", case, strict=False)
+    )
+
+
+_HALF = ((_F(1), _F(1)), (_F(1), _F(0)))
+
+
+@statement(
+    "Sec 5 (along w)",
+    grid,
+    control(
+        "−4 instead of −8 at v = (1, 1), w = (1, 0)",
+        lambda: _HALF,
+        rate=lambda norm, along: axis_rate(norm, along) / 2,
+    ),
+    show=_show_vectors,
+    exhaustive=_DECIDED,
+)
+def measure_axis(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = axis_rate) -> Check:
+    """Gradient flow on ‖vvᵀ − wwᵀ‖² has ∂ₜ(wᵀv)² = −8(‖v‖² − 1)(wᵀv)²."""
+    v, w = case
+    left = 2 * dot(v, w) * dot(w, velocity(v, w))
+    return equal(left, rate(dot(v, v), _statistics(v, w)[0]), dimension=len(v))
+
+
+@statement(
+    "Sec 5 (across w)",
+    grid,
+    control(
+        "‖v‖² − 1 instead of ‖v‖² at v = (1, 1), w = (1, 0)",
+        lambda: _HALF,
+        rate=lambda norm, across: rest_rate(norm - 1, across),
+    ),
+    show=_show_vectors,
+    exhaustive=_DECIDED,
+)
+def measure_rest(case: tuple[Vector, Vector], rate: Callable[[Any, Any], Any] = rest_rate) -> Check:
+    """Gradient flow on ‖vvᵀ − wwᵀ‖² has ∂ₜ‖(1 − wwᵀ)v‖² = −8‖v‖²‖(1 − wwᵀ)v‖²."""
+    v, w = case
+    across = tuple(x - dot(v, w) * y for x, y in zip(v, w, strict=True))
+    left = 2 * dot(across, velocity(v, w))
+    return equal(left, rate(dot(v, v), _statistics(v, w)[1]), dimension=len(v))
+
+
+@statement(
+    "Sec 5 (flow)",
+    starts,
+    control(
+        "both rates halved",
+        lambda: (np.array([0.5, 0.5]), np.array([1.0, 0.0])),
+        rates=lambda u: printed_rates(u) / 2,
+    ),
+    method="integration",
+    show=_show_start,
+)
 def measure_flow(case: Start, rates: Any = None) -> Check:
-    """Gradient flow on C, integrated in ℝ^d, against the two equations, integrated in the plane."""
+    """The two equations are self-consistent: integrated alone they follow the statistics of the
+    flow.
+
+    Gradient flow on C, integrated in ℝ^d, against the two equations, integrated in the plane.
+    """
     from scipy.integrate import solve_ivp
 
     v, w = case
@@ -150,30 +216,25 @@ def measure_flow(case: Start, rates: Any = None) -> Check:
     )
 
 
-def printed_rates(u: Any) -> np.ndarray:
-    """Both rates as functions of the statistics alone."""
-    norm = u[0] + u[1]
-    return np.array([axis_rate(norm, u[0]), rest_rate(norm, u[1])])
-
-
-def noise_bound(size: float, norm: float) -> float:
-    """8‖E‖_op‖v‖², which makes the O(‖E‖) of both equations explicit."""
-    return 8 * size * norm
-
-
-def noisy(
-    rng: np.random.Generator, draws: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(v, w, E) with noise of every size."""
-    for v, w in starts(rng, 2 * draws):
-        yield v, w, 10.0 ** rng.uniform(-6, 0) * rng.normal(size=(len(w), len(w)))
-
-
+@statement(
+    "Sec 5 (noise)",
+    noisy,
+    control(
+        "half of it, at v = 4w and E = wwᵀ",
+        lambda: (np.array([4.0, 0.0]), np.array([1.0, 0.0]), np.diag([1.0, 0.0])),
+        bound=lambda size, norm: noise_bound(size, norm) / 2,
+    ),
+    method="float64",
+    show=_show_start,
+)
 def measure_noise(
     case: tuple[np.ndarray, np.ndarray, np.ndarray],
     bound: Callable[[float, float], float] = noise_bound,
 ) -> Check:
-    """By how much E changes the two rates, against 8‖E‖‖v‖²."""
+    """Noise E changes both rates by O(‖E‖): by 8‖E‖‖v‖² at most.
+
+    By how much E changes the two rates, against 8‖E‖‖v‖².
+    """
     v, w, E = case
     extra = 2 * (E + E.T) @ v
     across = v - (w @ v) * w
@@ -191,8 +252,41 @@ def measure_noise(
     )
 
 
+@statement(
+    "Sec 5 (cost)",
+    grid,
+    control(
+        "‖v‖² instead of ‖v‖⁴ at v = (1, 1), w = (1, 0)",
+        lambda: _HALF,
+        formula=lambda norm, along: norm - 2 * along + 1,
+    ),
+    show=_show_vectors,
+    exhaustive=_DECIDED,
+)
+def measure_cost(
+    case: tuple[Vector, Vector], formula: Callable[[Any, Any], Any] = printed_cost
+) -> Check:
+    """C(v) = ‖v‖⁴ − 2(wᵀv)² + 1 at E = 0."""
+    v, w = case
+    return equal(cost(v, w), formula(dot(v, v), dot(v, w) ** 2), dimension=len(v))
+
+
+@statement(
+    "Sec 5 (descent)",
+    starts,
+    control(
+        "with noise they are not",
+        lambda: (np.array([0.5, 0.5]), np.array([1.0, 0.0])),
+        noise=0.1 * np.eye(2),
+    ),
+    method="float64",
+    show=_show_start,
+)
 def measure_descent(case: Start, noise: np.ndarray | None = None) -> Check:
-    """Statistics and costs along gradient descent against a map of the statistics alone: what is
+    """At E = 0 the costs of gradient descent are a function of the two statistics of v(0) alone,
+    so that f* has bottleneck rank 2 at most.
+
+    Statistics and costs along gradient descent against a map of the statistics alone: what is
     learned has bottleneck rank 2.
     """
     v, w = case
@@ -210,112 +304,3 @@ def measure_descent(case: Start, noise: np.ndarray | None = None) -> Check:
     return compare(
         missed, "=", 0.0, 64 * EPS * 10 * (1 + float(v @ v) ** 2), hypotheses={"dimension": len(v)}
     )
-
-
-def _show_vectors(case: tuple[Vector, Vector]) -> str:
-    return "; ".join(
-        f"{name} = ({', '.join(map(str, part))})" for name, part in zip("vw", case, strict=True)
-    )
-
-
-def _show_start(case: tuple[np.ndarray, ...]) -> str:
-    return "; ".join(
-        f"{name} = np.array({part.tolist()})" for name, part in zip("vwE", case, strict=False)
-    )
-
-
-_HALF = ((_F(1), _F(1)), (_F(1), _F(0)))
-
-
-STATEMENTS = (
-    statement(
-        "Sec 5 (along w)",
-        "Sec 5",
-        "gradient flow on ‖vvᵀ − wwᵀ‖² has ∂ₜ(wᵀv)² = −8(‖v‖² − 1)(wᵀv)²",
-        method="exact",
-        cases=grid,
-        measure=measure_axis,
-        show=_show_vectors,
-        exhaustive=_DECIDED,
-        control=Control(
-            "−4 instead of −8 at v = (1, 1), w = (1, 0)",
-            case=lambda: _HALF,
-            breaks={"rate": lambda norm, along: axis_rate(norm, along) / 2},
-        ),
-    ),
-    statement(
-        "Sec 5 (across w)",
-        "Sec 5",
-        "gradient flow on ‖vvᵀ − wwᵀ‖² has ∂ₜ‖(1 − wwᵀ)v‖² = −8‖v‖²‖(1 − wwᵀ)v‖²",
-        method="exact",
-        cases=grid,
-        measure=measure_rest,
-        show=_show_vectors,
-        exhaustive=_DECIDED,
-        control=Control(
-            "‖v‖² − 1 instead of ‖v‖² at v = (1, 1), w = (1, 0)",
-            case=lambda: _HALF,
-            breaks={"rate": lambda norm, across: rest_rate(norm - 1, across)},
-        ),
-    ),
-    statement(
-        "Sec 5 (flow)",
-        "Sec 5",
-        "the two equations are self-consistent: integrated alone they follow the statistics of "
-        "the flow",
-        method="integration",
-        cases=starts,
-        measure=measure_flow,
-        show=_show_start,
-        control=Control(
-            "both rates halved",
-            case=lambda: (np.array([0.5, 0.5]), np.array([1.0, 0.0])),
-            breaks={"rates": lambda u: printed_rates(u) / 2},
-        ),
-    ),
-    statement(
-        "Sec 5 (noise)",
-        "Sec 5",
-        "noise E changes both rates by O(‖E‖): by 8‖E‖‖v‖² at most",
-        method="float64",
-        cases=noisy,
-        measure=measure_noise,
-        show=_show_start,
-        control=Control(
-            "half of it, at v = 4w and E = wwᵀ",
-            case=lambda: (np.array([4.0, 0.0]), np.array([1.0, 0.0]), np.diag([1.0, 0.0])),
-            breaks={"bound": lambda size, norm: noise_bound(size, norm) / 2},
-        ),
-    ),
-    statement(
-        "Sec 5 (cost)",
-        "Sec 5",
-        "C(v) = ‖v‖⁴ − 2(wᵀv)² + 1 at E = 0",
-        method="exact",
-        cases=grid,
-        measure=measure_cost,
-        show=_show_vectors,
-        exhaustive=_DECIDED,
-        control=Control(
-            "‖v‖² instead of ‖v‖⁴ at v = (1, 1), w = (1, 0)",
-            case=lambda: _HALF,
-            breaks={"formula": lambda norm, along: norm - 2 * along + 1},
-        ),
-    ),
-    statement(
-        "Sec 5 (descent)",
-        "Sec 5",
-        "at E = 0 the costs of gradient descent are a function of the two statistics of v(0) "
-        "alone, so that f* has "
-        "bottleneck rank 2 at most",
-        method="float64",
-        cases=starts,
-        measure=measure_descent,
-        show=_show_start,
-        control=Control(
-            "with noise they are not",
-            case=lambda: (np.array([0.5, 0.5]), np.array([1.0, 0.0])),
-            breaks={"noise": 0.1 * np.eye(2)},
-        ),
-    ),
-)

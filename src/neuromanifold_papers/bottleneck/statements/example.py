@@ -13,9 +13,9 @@ from neuromanifold_papers.bottleneck.example20 import (
     example20_excess,
     representation_lipschitz,
 )
-from neuromanifold_papers.bottleneck.statements.cases import EPS, compare, outputs, statement, worst
+from neuromanifold_papers.bottleneck.statements.cases import EPS, compare, outputs, worst
 from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.statement import control, statement
 
 Depth = tuple[int, float]
 
@@ -35,20 +35,6 @@ def wanted(x: np.ndarray) -> np.ndarray:
 _CUBE = np.array(list(itertools.product((0.0, 0.25, 1.0), repeat=3)))
 
 
-def measure_example(case: Depth, points: np.ndarray = _CUBE) -> Check:
-    depth, gamma = case
-    net, params = example20(depth, gamma=gamma)
-    missed = float(np.abs(outputs(net, params, points) - wanted(points)).max())
-    stretch = math.exp((depth - 2) / 2 * depth**-gamma)
-    return compare(
-        missed,
-        "=",
-        0.0,
-        64 * EPS * depth * stretch**3,
-        hypotheses={"depth": depth, "γ": round(gamma, 2)},
-    )
-
-
 def excess_bound(depth: int, gamma: float) -> float:
     """12(L − 2)ε² cosh 4ε + 2e^{−(L−2)ε} + e^{−2(L−2)ε} with ε = L^{−γ}: o(1) exactly for ½ < γ
     < 1.
@@ -66,23 +52,6 @@ def even_depths(rng: np.random.Generator, draws: int) -> Iterator[Depth]:
         yield 2 * int(rng.integers(1, 60)), float(rng.uniform(0.5, 1))
 
 
-def measure_excess(case: Depth, bound: Callable[[int, float], float] = excess_bound) -> Check:
-    """‖θ‖² − 3L of the network, or its closed form, against a bound that tends to 0; and the
-    closed form against the network.
-    """
-    depth, gamma = case
-    closed = _excess(depth, gamma)
-    rounding = 64 * EPS * 3 * min(depth, 200)
-    checks = [compare(closed, "<=", bound(depth, gamma), rounding)]
-    if depth <= 200:
-        checks.append(
-            compare(squared_norm(*example20(depth, gamma=gamma)) - 3 * depth, "=", closed, rounding)
-        )
-    else:
-        checks.append(compare(closed, "<=", 13 * depth ** (1 - 2 * gamma), rounding))
-    return worst(checks, {"depth": depth, "γ": round(gamma, 2)})
-
-
 def _excess(depth: int, gamma: float) -> float:
     """The library's closed form; far out, where cosh − 1 is below rounding, its two leading
     terms.
@@ -98,8 +67,75 @@ def least_lipschitz(excess: float) -> float:
     return math.sqrt(math.sqrt(2) / excess)
 
 
+@statement(
+    "Ex 20",
+    depths,
+    control(
+        "outside the orthant, at (−1, −1, 0)",
+        lambda: (8, 0.75),
+        points=np.array([[-1.0, -1.0, 0.0]]),
+    ),
+    method="float64",
+)
+def measure_example(case: Depth, points: np.ndarray = _CUBE) -> Check:
+    """The printed weights represent (x₁, x₂, x₃ + σ(x₁ − x₂)) on [0, 1]³."""
+    depth, gamma = case
+    net, params = example20(depth, gamma=gamma)
+    missed = float(np.abs(outputs(net, params, points) - wanted(points)).max())
+    stretch = math.exp((depth - 2) / 2 * depth**-gamma)
+    return compare(
+        missed,
+        "=",
+        0.0,
+        64 * EPS * depth * stretch**3,
+        hypotheses={"depth": depth, "γ": round(gamma, 2)},
+    )
+
+
+@statement(
+    "Ex 20 (norm)",
+    even_depths,
+    control(
+        "γ = ½: the excess tends to 12",
+        lambda: (2**40, 0.5),
+        bound=lambda depth, gamma: excess_bound(depth, 0.75),
+    ),
+    method="float64",
+)
+def measure_excess(case: Depth, bound: Callable[[int, float], float] = excess_bound) -> Check:
+    """‖θ‖² = 3L + o(1) with ε = L^{−γ}, ½ < γ < 1, so that R⁽⁰⁾ = 3 and R⁽¹⁾ = 0.
+
+    ‖θ‖² − 3L of the network, or its closed form, against a bound that tends to 0; and the
+    closed form against the network.
+    """
+    depth, gamma = case
+    closed = _excess(depth, gamma)
+    rounding = 64 * EPS * 3 * min(depth, 200)
+    checks = [compare(closed, "<=", bound(depth, gamma), rounding)]
+    if depth <= 200:
+        checks.append(
+            compare(squared_norm(*example20(depth, gamma=gamma)) - 3 * depth, "=", closed, rounding)
+        )
+    else:
+        checks.append(compare(closed, "<=", 13 * depth ** (1 - 2 * gamma), rounding))
+    return worst(checks, {"depth": depth, "γ": round(gamma, 2)})
+
+
+@statement(
+    "Ex 20 (divergence)",
+    lambda rng, draws: [case for case in depths(rng, draws) if case[0] % 2 == 0],
+    control(
+        "ε = 0: bounded representations, and the excess stays 3",
+        lambda: (100, 0.75),
+        build=lambda depth, gamma: example20(depth, epsilon=0.0),
+    ),
+    method="float64",
+)
 def measure_divergence(case: Depth, build: Callable[..., Any] = example20) -> Check:
-    """The largest ‖Jα_l‖ against e^{(L−2)ε/2}, which it attains, and the least that P 13 allows;
+    """The representations are not uniformly Lipschitz: ‖Jα_l‖ reaches e^{(L−2)ε/2}, and P 13
+    makes C ≥ √(√2/(‖θ‖² − 3L)).
+
+    The largest ‖Jα_l‖ against e^{(L−2)ε/2}, which it attains, and the least that P 13 allows;
     both grow without bound.
     """
     depth, gamma = case
@@ -113,50 +149,3 @@ def measure_divergence(case: Depth, build: Callable[..., Any] = example20) -> Ch
         ],
         {"depth": depth, "γ": round(gamma, 2)},
     )
-
-
-STATEMENTS = (
-    statement(
-        "Ex 20",
-        "Ex 20",
-        "the printed weights represent (x₁, x₂, x₃ + σ(x₁ − x₂)) on [0, 1]³",
-        method="float64",
-        cases=depths,
-        measure=measure_example,
-        control=Control(
-            "outside the orthant, at (−1, −1, 0)",
-            case=lambda: (8, 0.75),
-            breaks={"points": np.array([[-1.0, -1.0, 0.0]])},
-        ),
-    ),
-    statement(
-        "Ex 20 (norm)",
-        "Ex 20",
-        "‖θ‖² = 3L + o(1) with ε = L^{−γ}, ½ < γ < 1, so that R⁽⁰⁾ = 3 and R⁽¹⁾ = 0",
-        method="float64",
-        cases=even_depths,
-        measure=measure_excess,
-        control=Control(
-            "γ = ½: the excess tends to 12",
-            case=lambda: (2**40, 0.5),
-            breaks={"bound": lambda depth, gamma: excess_bound(depth, 0.75)},
-        ),
-    ),
-    statement(
-        "Ex 20 (divergence)",
-        "Ex 20",
-        "the representations are not uniformly Lipschitz: ‖Jα_l‖ reaches e^{(L−2)ε/2}, and P 13 "
-        "makes C ≥ "
-        "√(√2/(‖θ‖² − 3L))",
-        method="float64",
-        cases=lambda rng, draws: [case for case in depths(rng, draws) if case[0] % 2 == 0],
-        measure=measure_divergence,
-        narrower="the representations of the construction, not of the unknown optimum; of those P "
-        "13 speaks",
-        control=Control(
-            "ε = 0: bounded representations, and the excess stays 3",
-            case=lambda: (100, 0.75),
-            breaks={"build": lambda depth, gamma: example20(depth, epsilon=0.0)},
-        ),
-    ),
-)

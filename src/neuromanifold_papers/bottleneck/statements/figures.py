@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from neuromanifold_papers.bottleneck.statements.cases import PAPER, statement
-from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.bottleneck.statements.cases import PAPER
+from neuromanifold_papers.check import Check, at_least, at_most, equal, outside
 from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _RANGE = re.compile(
@@ -80,19 +80,9 @@ def pick_fits(claims: Claims) -> list[Fit]:
     return [fit for fit in found if fit is not None]
 
 
-def measure_slope(fit: Fit) -> Check:
-    """How far the slope of the straight line lies from the rank, against the half-width of its
-    95 % interval.
-    """
-    distance = abs(fit.slope - fit.rank)
-    return Check(
-        distance, fit.half_width, "<=", hypotheses={"rank": fit.rank, "depths": str(fit.depths)}
-    )
-
-
 def confirm_slope(fit: Fit) -> Check:
     """The same for the slope of (loss + λ‖θ‖²)/λ, which is what training minimises."""
-    return Check(abs(fit.objective - fit.rank), fit.half_width, "<=")
+    return at_most(abs(fit.objective - fit.rank), fit.half_width)
 
 
 @dataclass(frozen=True)
@@ -117,21 +107,12 @@ def pick_ranks(claims: Claims) -> Iterator[Step]:
     yield from (Step(a, b, ranks[a], ranks[b], fits) for a, b in itertools.pairwise(fitted))
 
 
-def measure_falling(step: Step) -> Check:
-    return Check(
-        int(step.after),
-        int(step.before),
-        "<=",
-        hypotheses={"depth": step.deep, "rank": int(step.after)},
-    )
-
-
 def confirm_falling(step: Step) -> Check:
     """From the fits of ‖θ‖²: the last depth of a range with the smaller rank reaches the deeper
     network, if the rank stayed.
     """
     last = max((f.depths[1] for f in step.fits if f.rank <= step.before), default=step.shallow)
-    return Check(last, step.deep, ">=")
+    return at_least(last, step.deep)
 
 
 @dataclass(frozen=True)
@@ -155,15 +136,9 @@ def pick_deep(claims: Claims) -> Iterator[Deep]:
     yield from found or [Deep(0, 0.0, 0.0)]
 
 
-def measure_failure(case: Deep) -> Check:
-    """A failed training leaves a cost above 0.1."""
-    shallow = outside("no network deeper than 25 was trained", when=case.depth == 0)
-    return Check(case.cost, _FAILED_COST, ">=", hypotheses={"depth": case.depth}, drops=shallow)
-
-
 def confirm_failure(case: Deep) -> Check:
     """Zero parameters have middle rank 0."""
-    return Check(int(case.rank), 0)
+    return equal(int(case.rank), 0)
 
 
 def pick_middle(claims: Claims) -> Iterator[dict[int, float]]:
@@ -175,21 +150,6 @@ def pick_middle(claims: Claims) -> Iterator[dict[int, float]]:
     for _, depths in itertools.groupby(layers, key=ranks.get):
         if len(found := {depth: layers[depth] for depth in depths}) > 1:
             yield found
-
-
-def measure_growing(counts: dict[int, float], essentially: int = 1) -> Check:
-    """By how much the number of layers outside the low-rank middle varies over the range: by one
-    at most.
-    """
-    ends = [depth - count for depth, count in counts.items()]
-    depths = f"{min(counts)}–{max(counts)}"
-    return Check(
-        int(max(ends) - min(ends)),
-        essentially,
-        "<=",
-        hypotheses={"depths": depths},
-        comparisons=len(ends),
-    )
 
 
 def _recorded_middle() -> dict[int, float]:
@@ -204,69 +164,16 @@ def pick_outliers(claims: Claims) -> list[dict[int, float]]:
     return [found] if found else []
 
 
-def measure_outliers(counts: dict[int, float], rank: int = 2) -> Check:
-    """How many of the middle half of the layers have another number than two."""
-    quarter = len(counts) // 4
-    inner = [count for layer, count in counts.items() if quarter < layer <= len(counts) - quarter]
-    few = outside("no middle half", when=not inner)
-    return Check(
-        sum(count != rank for count in inner), 0, "<=", hypotheses={"layers": len(inner)}, drops=few
-    )
-
-
 def pick_plane(claims: Claims) -> list[Mapping[str, Any]]:
     """The planarity of layer 6 and the R² of the statistics, in one case."""
     found = _measured(claims, "2b", "planar")
     return [found] if isinstance(found, Mapping) else []
 
 
-def measure_planar(found: Mapping[str, Any]) -> Check:
-    return Check(
-        float(found["share of variance in two directions"]),
-        _PLANAR,
-        ">=",
-        hypotheses={"layer": "shown"},
-    )
-
-
-def measure_recovered(found: Mapping[str, Any]) -> Check:
-    """The share of the statistics' variance left unexplained by the layer's plane, against that
-    left by the input's own plane.
-    """
-    left = 1 - min(found["R² of the true statistics"])
-    right = 1 - min(found["R² from the input's own first two directions"])
-    return Check(left, right / 2, "<=", hypotheses={"layer": "shown"})
-
-
 def pick_orbits(claims: Claims) -> list[Mapping[str, Any]]:
     """The variance within rotation orbits, trained and untrained, in one case."""
     found = _measured(claims, "2c", "orbit")
     return [found] if isinstance(found, Mapping) else []
-
-
-def measure_orbits(found: Mapping[str, Any]) -> Check:
-    """Trained against a tenth of what it was before."""
-    return Check(
-        found["variance within orbits"],
-        _ORBIT_SHARE * found["untrained"],
-        "<=",
-        hypotheses={"layer": "second hidden"},
-    )
-
-
-def _from_study(
-    id: str, says: str, pick: Any, measure: Any, control: Control, **fields: Any
-) -> Statement:
-    return statement(
-        id,
-        id[:5],
-        says,
-        method="training",
-        cases=StudyCases(PAPER, pick),
-        measure=measure,
-        control=control,
-        **fields,
-    )
 
 
 _FLAT = Fit(3, (4, 8), 0.0, 0.05, 0.0, 0.05, 0.0)
@@ -277,117 +184,128 @@ _INPUT = {
     "R² from the input's own first two directions": [0.99, 0.7],
 }
 
-STATEMENTS = (
-    _from_study(
-        "Fig 1 (slope)",
-        "within a range of depths of one middle rank, ‖θ‖² at the end of training is affine in L "
-        "with slope equal "
-        "to the rank",
-        pick_fits,
-        measure_slope,
-        Control("a norm that does not grow with the depth", case=lambda: _FLAT),
-        confirm=confirm_slope,
-        route="slope of (loss + λ‖θ‖²)/λ",
-        narrower="within the 95 % interval of the fitted slope",
-        worked="""
-The expansion R(f; L) = L·R⁽⁰⁾ + R⁽¹⁾ + R⁽²⁾/L + … is itself not affine: the last term bends the line at these depths, and at a
-finite ridge the function changes with the depth. The straight line's slope misses the rank by more than its 95 % interval; with
-a term 1/L in the fit it does not at the small scale; at width 200 it is 3.037 ± 0.034 on L = 5 … 23, off by 1.2 %, the size of
-what the expansion leaves out.
-""",
-        missing="the optimiser, its rate and duration, the initialisation",
-    ),
-    _from_study(
-        "Fig 1 (rank)",
-        "larger depths lead to smaller middle rank (singular values of W_{L/2} above 0.1)",
-        pick_ranks,
-        measure_falling,
-        Control("the depths in reverse order", case=lambda: Step(4, 6, 3.0, 10.0)),
-        confirm=confirm_falling,
-        route="depths of the ranges fitted to ‖θ‖²",
-        narrower="from depth to depth where the train cost is below 0.1; that the rank falls to 2 "
-        "is not asked",
-        worked="""
-At the deepest network the middle rank rises by one instead of falling, and with it the train cost; the range of the smaller
-rank ends one depth before. One training run of this kind at the edge of trainability is all that speaks against the claim.
-""",
-        missing="the optimiser, its rate and duration, the initialisation",
-    ),
-    _from_study(
-        "Fig 1 (failure)",
-        "for L > 25 training fails and recovers the zero parameters: a train cost above 0.1",
-        pick_deep,
-        measure_failure,
-        Control("a network that fits, at L = 16", case=lambda: Deep(16, 0.0034, 3.0)),
-        confirm=confirm_failure,
-        route="middle rank, 0 at zero parameters",
-        narrower="with Adam and L-BFGS, as the paper leaves the optimiser open",
-        worked="""
-With our optimiser and initialisation networks deeper than 25 fit the data: their train cost is some hundredths of the threshold
-0.1 (half of it at L = 32), and their middle weights have rank 3 instead of 0. The paper does not say how it trained.
-""",
-        missing="the optimiser, its rate and duration, the initialisation",
-    ),
-    _from_study(
-        "Fig 1 (middle)",
-        "within a range of depths only the low-rank middle grows with the depth",
-        pick_middle,
-        measure_growing,
-        Control("depths 24 to 31 with a middle that does not grow", case=_recorded_middle),
-        narrower="in the bottleneck: closer than ½ to a partial isometry of the middle rank",
-        worked="""
-From L = 24 to 31 all but six layers are in the bottleneck, at every depth: only the middle grows. Below, no layer is up to
-L = 14, and the number of layers outside falls from 14 to 7 up to L = 23, although the middle rank is 3 from L = 5 on.
-""",
-        missing="the optimiser, its rate and duration, the initialisation",
-    ),
-    _from_study(
-        "Fig 2 (a)",
-        "the weights in the bottleneck have two outlying singular values: the network finds the "
-        "true rank 2",
-        pick_outliers,
-        measure_outliers,
-        Control(
-            "rank 3 asked for",
-            case=lambda: pick_outliers(read_claims(PAPER))[0],
-            breaks={"rank": 3},
-        ),
-        narrower="in the middle half of the layers; outlying means above ½",
-        worked="""
-Layers 3 to 7 and 14 to 22 have two singular values above ½, layers 8 to 13 have three, with a train cost of 0.0006 and ‖θ‖² = 84.3.
-""",
-        missing="the optimiser, its rate and duration, the initialisation, dimension and noise of "
-        "the task",
-    ),
-    _from_study(
-        "Fig 2 (b, planar)",
-        "the representation of layer 6 is planar",
-        pick_plane,
-        measure_planar,
-        Control(
-            "the input itself, four dimensions of equal variance",
-            case=lambda: _INPUT,
-        ),
-        narrower="99 % of the variance on unseen paths in two directions",
-    ),
-    _from_study(
-        "Fig 2 (b, statistics)",
-        "the coordinates of that plane determine the summary statistics, so that paths of "
-        "gradient descent do not "
-        "cross in it",
-        pick_plane,
-        measure_recovered,
-        Control("the input's own first two directions", case=lambda: _INPUT),
-        narrower="polynomials of degree 5 leave less than half of what they leave in the input's "
-        "own plane",
-    ),
-    _from_study(
-        "Fig 2 (c)",
-        "points of one rotation orbit collapse in layer 2: the network has learned the symmetry",
-        pick_orbits,
-        measure_orbits,
-        Control("a network that keeps a third of it", case=lambda: _A_THIRD),
-        narrower="the share of the variance within orbits falls to a tenth of what it was before "
-        "training",
-    ),
+
+@statement(
+    "Fig 1 (slope)",
+    StudyCases(PAPER, pick_fits),
+    control("a norm that does not grow with the depth", lambda: _FLAT),
+    method="training",
+    confirm=confirm_slope,
 )
+def measure_slope(fit: Fit) -> Check:
+    """Within a range of depths of one middle rank, ‖θ‖² at the end of training is affine in L
+    with slope equal to the rank.
+
+    How far the slope of the straight line lies from the rank, against the half-width of its
+    95 % interval.
+    """
+    distance = abs(fit.slope - fit.rank)
+    return at_most(distance, fit.half_width, rank=fit.rank, depths=str(fit.depths))
+
+
+@statement(
+    "Fig 1 (rank)",
+    StudyCases(PAPER, pick_ranks),
+    control("the depths in reverse order", lambda: Step(4, 6, 3.0, 10.0)),
+    method="training",
+    confirm=confirm_falling,
+)
+def measure_falling(step: Step) -> Check:
+    """Larger depths lead to smaller middle rank (singular values of W_{L/2} above 0.1)."""
+    return at_most(int(step.after), int(step.before), depth=step.deep, rank=int(step.after))
+
+
+@statement(
+    "Fig 1 (failure)",
+    StudyCases(PAPER, pick_deep),
+    control("a network that fits, at L = 16", lambda: Deep(16, 0.0034, 3.0)),
+    method="training",
+    confirm=confirm_failure,
+)
+def measure_failure(case: Deep) -> Check:
+    """For L > 25 training fails and recovers the zero parameters: a train cost above 0.1.
+
+    A failed training leaves a cost above 0.1.
+    """
+    shallow = outside("no network deeper than 25 was trained", when=case.depth == 0)
+    return at_least(case.cost, _FAILED_COST, drops=shallow, depth=case.depth)
+
+
+@statement(
+    "Fig 1 (middle)",
+    StudyCases(PAPER, pick_middle),
+    control("depths 24 to 31 with a middle that does not grow", _recorded_middle),
+    method="training",
+)
+def measure_growing(counts: dict[int, float], essentially: int = 1) -> Check:
+    """Within a range of depths only the low-rank middle grows with the depth.
+
+    By how much the number of layers outside the low-rank middle varies over the range: by one
+    at most.
+    """
+    ends = [depth - count for depth, count in counts.items()]
+    depths = f"{min(counts)}–{max(counts)}"
+    return at_most(int(max(ends) - min(ends)), essentially, comparisons=len(ends), depths=depths)
+
+
+@statement(
+    "Fig 2 (a)",
+    StudyCases(PAPER, pick_outliers),
+    control("rank 3 asked for", lambda: pick_outliers(read_claims(PAPER))[0], rank=3),
+    method="training",
+)
+def measure_outliers(counts: dict[int, float], rank: int = 2) -> Check:
+    """The weights in the bottleneck have two outlying singular values: the network finds the true
+    rank 2.
+
+    How many of the middle half of the layers have another number than two.
+    """
+    quarter = len(counts) // 4
+    inner = [count for layer, count in counts.items() if quarter < layer <= len(counts) - quarter]
+    few = outside("no middle half", when=not inner)
+    return at_most(sum(count != rank for count in inner), 0, drops=few, layers=len(inner))
+
+
+@statement(
+    "Fig 2 (b, planar)",
+    StudyCases(PAPER, pick_plane),
+    control("the input itself, four dimensions of equal variance", lambda: _INPUT),
+    method="training",
+)
+def measure_planar(found: Mapping[str, Any]) -> Check:
+    """The representation of layer 6 is planar."""
+    return at_least(float(found["share of variance in two directions"]), _PLANAR, layer="shown")
+
+
+@statement(
+    "Fig 2 (b, statistics)",
+    StudyCases(PAPER, pick_plane),
+    control("the input's own first two directions", lambda: _INPUT),
+    method="training",
+)
+def measure_recovered(found: Mapping[str, Any]) -> Check:
+    """The coordinates of that plane determine the summary statistics, so that paths of gradient
+    descent do not cross in it.
+
+    The share of the statistics' variance left unexplained by the layer's plane, against that
+    left by the input's own plane.
+    """
+    left = 1 - min(found["R² of the true statistics"])
+    right = 1 - min(found["R² from the input's own first two directions"])
+    return at_most(left, right / 2, layer="shown")
+
+
+@statement(
+    "Fig 2 (c)",
+    StudyCases(PAPER, pick_orbits),
+    control("a network that keeps a third of it", lambda: _A_THIRD),
+    method="training",
+)
+def measure_orbits(found: Mapping[str, Any]) -> Check:
+    """Points of one rotation orbit collapse in layer 2: the network has learned the symmetry.
+
+    Trained against a tenth of what it was before.
+    """
+    return at_most(
+        found["variance within orbits"], _ORBIT_SHARE * found["untrained"], layer="second hidden"
+    )

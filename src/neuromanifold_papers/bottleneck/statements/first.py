@@ -16,6 +16,7 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     EPS,
     Case,
     biased_lattice,
+    chain,
     compare,
     lattice,
     network,
@@ -32,7 +33,8 @@ from neuromanifold_papers.bottleneck.statements.ranks import (
     small_rank,
     squared_determinant,
 )
-from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.check import Check, at_most, outside
+from neuromanifold_papers.statement import control, statement
 
 KNOWN = "on functions whose R⁽¹⁾ is known: linear maps on completely positive domains"
 
@@ -53,36 +55,6 @@ def kept(J: np.ndarray) -> np.ndarray:
     """The nonzero singular values."""
     s = np.linalg.svd(J, compute_uv=False)
     return s[s > max(J.shape) * EPS * s[0]]
-
-
-def measure_first(case: Case) -> Check:
-    """‖θ‖² − kL against 2 log|Jf(x)|₊ with k = rank Jf(x), at each point."""
-    norm, L = case.squared_norm, case.net.depth
-    spectra = [kept(J) for J in passage(case.net, case.params, case.x).jacobian()]
-    return worst(
-        (
-            compare(
-                norm - len(s) * L,
-                ">=",
-                first_bound(s),
-                64 * EPS * L * (1 + norm + abs(first_bound(s))),
-            )
-            for s in spectra
-        ),
-        case.hypotheses | {"rank": max(map(len, spectra))},
-    )
-
-
-def measure_finite(case: Case) -> Check:
-    """‖θ‖² against L‖Jf(x)‖^{2/L}_{2/L} at each point; singular values that are rounding are
-    left out, for s^{2/L} would not be small.
-    """
-    norm, L = case.squared_norm, case.net.depth
-    bounds = [linear_cost(kept(J), L) for J in passage(case.net, case.params, case.x).jacobian()]
-    rounding = 64 * EPS * L * (1 + norm)
-    return compare(
-        norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, comparisons=len(bounds)
-    )
 
 
 Pair = tuple[np.ndarray, np.ndarray] | None
@@ -118,40 +90,6 @@ def composed_determinant(f: Any, g: Any) -> Any:
 Bound = Callable[[Any, Any], Any]
 
 
-def measure_composition(case: Pair, bound: Bound = composed_determinant) -> Check:
-    """2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree, with equality when A is
-    taken on the image of B alone.
-    """
-    if case is None:
-        A = small_matrices((0, 1, 2))
-        rank, square = small_rank(A), squared_determinant(A)
-        both = A[:, None] @ A[None]
-        agree = (rank[:, None] == rank[None]) & (small_rank(both) == rank[None])
-        excess = (squared_determinant(both) - bound(square[:, None], square[None]))[agree]
-        hypotheses = {"matrices": "all over 0, 1, 2"}
-        drops = outside("the ranks do not agree", parts=int((~agree).sum()))
-        return Check(
-            int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops
-        )
-    A, B = case
-    U = np.linalg.svd(B)[0][:, : len(kept(B))]
-    k, joined = len(kept(A)), kept(A @ B)
-    hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": k}
-    drops = outside("the ranks do not agree", when=len(joined) != k)
-    both, f, g, inner = (first_bound(s) for s in (joined, kept(A), kept(B), kept(A @ U)))
-    rounding = (
-        64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
-    )
-    return worst(
-        [
-            compare(both, "<=", math.log(bound(math.exp(f), math.exp(g))), rounding),
-            compare(both, "=", inner + g, rounding),
-        ],
-        hypotheses,
-        drops,
-    )
-
-
 Lemma = tuple[Fraction, Fraction, bool]
 
 
@@ -175,20 +113,6 @@ def one_layer_costs(s: Fraction, t: Fraction) -> float:
     return float(s**2 + t**2)
 
 
-def measure_lemma(
-    case: Lemma, costs: Callable[[Fraction, Fraction], float] = one_layer_costs
-) -> Check:
-    s, t, signed = case
-    left, right = two_layer_cost(s * t, signed), costs(s, t)
-    return Check(
-        left,
-        right,
-        "<=",
-        8 * EPS * right,
-        {"domain": "[−1, 1]" if signed else "[0, 1]", "slopes": f"{s}, {t}"},
-    )
-
-
 def confirm_lemma(case: Lemma) -> Check:
     """A linear programme: neurons of every direction (cos φ, sin φ), a free output bias, the
     function wanted at five points.
@@ -203,7 +127,7 @@ def confirm_lemma(case: Lemma) -> Check:
     equations = np.hstack([features, -features, bias, -bias])
     weights = np.concatenate([np.full(1440, 2.0), np.zeros(2)])
     found = linprog(weights, A_eq=equations, b_eq=float(s * t) * x, bounds=(0, None))
-    return Check(float(found.fun), float(s**2 + t**2), "<=", 1e-6)
+    return at_most(float(found.fun), float(s**2 + t**2), 1e-6)
 
 
 def stacked(f: Case, g: Case) -> Case:
@@ -248,28 +172,6 @@ def _with_biases(rng: np.random.Generator, widths: tuple[int, ...], x: Any) -> C
     return network(weights, x, biases=[rng.normal(size=len(W)) for W in weights], kind="gaussian")
 
 
-def measure_stacked(case: tuple[Case, Case]) -> Check:
-    """The stacked network is f∘g on the sample, and its norm is the sum of both."""
-    f, g = case
-    both = stacked(f, g)
-    wanted = outputs(f.net, f.params, outputs(g.net, g.params, g.x))
-    missed = float(np.abs(outputs(both.net, both.params, g.x) - wanted).max())
-    return worst(
-        [
-            compare(
-                both.squared_norm,
-                "=",
-                f.squared_norm + g.squared_norm,
-                64 * EPS * (1 + both.squared_norm),
-            ),
-            compare(
-                missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)
-            ),
-        ],
-        {"depths": f"{f.net.depth} + {g.net.depth}"},
-    )
-
-
 def constant_cost(c: float) -> float:
     """R⁽¹⁾ of the constant c on a domain that holds 0, for |c| ≤ 1: the output bias alone, c²."""
     return c * c
@@ -309,9 +211,7 @@ def measure_sum(case: Any) -> Check:
             {"functions": "linear, all over 0, 1, 2"},
             outside("the ranks do not add", parts=int((~add).sum())),
         )
-        return Check(
-            int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=len(excess), drops=drops
-        )
+        return at_most(int(excess.max()), 0, cases=len(excess), drops=drops, hypotheses=hypotheses)
     if isinstance(case[0], Fraction):
         nets = [
             network([[[0.0]], [[0.0]]], [[0.0]], biases=[[0.0], [float(c)]], kind="constant")
@@ -322,7 +222,7 @@ def measure_sum(case: Any) -> Check:
             for n, c in zip(nets, case, strict=True)
         )
         left, right = constant_cost(float(sum(case))), sum(n.squared_norm for n in nets)
-        return Check(left, right, "<=", hypotheses={"functions": "constants"})
+        return at_most(left, right, functions="constants")
     spectra = [kept(M) for M in (case[0] + case[1], *case)]
     hypotheses = {"functions": "linear"}
     drops = outside(
@@ -347,7 +247,7 @@ def confirm_constants(case: Any) -> Check:
     for _ in range(2):
         below = np.array([best(c) for c in grid])
     a, b = (abs(float(c)) for c in case)
-    return Check(best(abs(float(sum(case)))), best(a) + best(b), "<=", 1e-12)
+    return at_most(best(abs(float(sum(case)))), best(a) + best(b), 1e-12)
 
 
 def without_biases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -368,24 +268,6 @@ def without_biases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
             )
         yield tuple(nets)
     yield from linear_sums(rng, draws)
-
-
-def measure_parallel(case: Any) -> Check:
-    """Both networks side by side are f + g on all inputs, and their norms add."""
-    if case is None or not isinstance(case[0], Case):
-        return measure_sum(case)
-    f, g = case
-    both = added(f, g)
-    wanted = outputs(f.net, f.params, f.x) + outputs(g.net, g.params, g.x)
-    missed = float(np.abs(outputs(both.net, both.params, f.x) - wanted).max())
-    rounding = 64 * EPS * (1 + both.squared_norm + float(np.abs(wanted).max()))
-    return worst(
-        [
-            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, rounding),
-            compare(missed, "=", 0.0, rounding),
-        ],
-        {"functions": "networks without biases", "slope": f.slope},
-    )
 
 
 Construction = tuple[np.ndarray, np.ndarray, int]
@@ -413,27 +295,6 @@ def construction_rate(s: np.ndarray, depth: int) -> float:
 
 
 Rate = Callable[[np.ndarray, int], float]
-
-
-def measure_construction(case: Construction, rate: Rate = construction_rate) -> Check:
-    """The network of the proof equals x ↦ Ax on the cone, and ‖θ‖² − kL lies between 2 log|A|₊
-    and the rate.
-    """
-    A, points, depth = case
-    net, params = linear_construction(A, points, depth)
-    x = np.random.default_rng(0).uniform(size=(8, len(points))) @ points
-    s = kept(A)
-    missed = float(np.abs(outputs(net, params, x) - x @ A.T).max())
-    excess = squared_norm(net, params) - len(s) * depth
-    rounding = 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
-    return worst(
-        [
-            compare(missed, "=", 0.0, rounding),
-            compare(excess, "<=", rate(s, depth), rounding),
-            compare(excess, ">=", first_bound(s), rounding),
-        ],
-        {"shape": str(A.shape), "rank": len(s), "depth": depth},
-    )
 
 
 def printed_weights(layer: int, depth: int) -> tuple[Fraction, Fraction]:
@@ -479,7 +340,7 @@ def confirm_interpolation(case: Construction) -> Check:
         square,
     ]
     excess = sum(b / a for a, b in itertools.pairwise(kappa)) - depth
-    return Check(excess, construction_rate(np.array([abs(A.item())]), depth), "<=", 8 * EPS)
+    return at_most(excess, construction_rate(np.array([abs(A.item())]), depth), 8 * EPS)
 
 
 def show_matrices(case: Any) -> str:
@@ -496,3 +357,282 @@ def show_construction(case: Construction) -> str:
     """A, the generators of Ω and the depth."""
     A, points, depth = case
     return f"A, points, depth = np.array({A.tolist()}), np.array({points.tolist()}), {depth}"
+
+
+_ROW = "Thm 3"
+
+
+def _domain(case: Lemma) -> str:
+    return "[−1, 1]" if case[2] else "[0, 1]"
+
+
+_SIGNED = network([[[1.0]]], [[1.0], [-1.0]], biases=[[0.0]])
+_TWICE = (np.array([[2.0]]), np.ones((1, 1)))
+"""A = (2) on the ray of 1."""
+
+
+@statement(
+    "Thm 3",
+    networks,
+    control(
+        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: chain(1.0, 2, -1.0, slope=3.0)
+    ),
+    method="float64",
+    show=show,
+)
+def main(case: Case) -> Check:
+    """R⁽¹⁾(f) ≥ 2 log|Jf(x)|₊ where rank Jf(x) = R⁽⁰⁾(f): ‖θ‖² − kL ≥ 2 log|Jf(x)|₊ for all θ, x
+    and k = rank Jf(x).
+
+    ‖θ‖² − kL against 2 log|Jf(x)|₊ with k = rank Jf(x), at each point.
+    """
+    norm, L = case.squared_norm, case.net.depth
+    spectra = [kept(J) for J in passage(case.net, case.params, case.x).jacobian()]
+    return worst(
+        (
+            compare(
+                norm - len(s) * L,
+                ">=",
+                first_bound(s),
+                64 * EPS * L * (1 + norm + abs(first_bound(s))),
+            )
+            for s in spectra
+        ),
+        case.hypotheses | {"rank": max(map(len, spectra))},
+    )
+
+
+@statement(
+    "Thm 3 (finite depth)",
+    networks,
+    control(
+        "slopes outside (−1, 1): σ(z) = 3z on the left", lambda: chain(1.0, 2, -1.0, slope=3.0)
+    ),
+    method="float64",
+    show=show,
+)
+def finite(case: Case) -> Check:
+    """‖θ‖² ≥ L‖Jf(x)‖^{2/L}_{2/L} = L Σ s_i(Jf(x))^{2/L}.
+
+    ‖θ‖² against L‖Jf(x)‖^{2/L}_{2/L} at each point; singular values that are rounding are
+    left out, for s^{2/L} would not be small.
+    """
+    norm, L = case.squared_norm, case.net.depth
+    bounds = [linear_cost(kept(J), L) for J in passage(case.net, case.params, case.x).jacobian()]
+    rounding = 64 * EPS * L * (1 + norm)
+    return compare(
+        norm, ">=", max(bounds), rounding, hypotheses=case.hypotheses, comparisons=len(bounds)
+    )
+
+
+@statement(
+    "Thm 3 (1)",
+    matrix_pairs,
+    control(
+        "half of R⁽¹⁾(g)",
+        lambda: (np.array([[2.0]]), np.array([[2.0]])),
+        bound=lambda f, g: f * g**0.5,
+    ),
+    method="float64",
+    show=show_matrices,
+    narrower=KNOWN,
+)
+def composition(case: Pair, bound: Bound = composed_determinant) -> Check:
+    """R⁽¹⁾(f∘g) ≤ R⁽¹⁾(f) + R⁽¹⁾(g) when R⁽⁰⁾(f∘g) = R⁽⁰⁾(f) = R⁽⁰⁾(g).
+
+    2 log|AB|₊ ≤ 2 log|A|₊ + 2 log|B|₊ where all three ranks agree, with equality when A is
+    taken on the image of B alone.
+    """
+    if case is None:
+        A = small_matrices((0, 1, 2))
+        rank, square = small_rank(A), squared_determinant(A)
+        both = A[:, None] @ A[None]
+        agree = (rank[:, None] == rank[None]) & (small_rank(both) == rank[None])
+        excess = (squared_determinant(both) - bound(square[:, None], square[None]))[agree]
+        hypotheses = {"matrices": "all over 0, 1, 2"}
+        drops = outside("the ranks do not agree", parts=int((~agree).sum()))
+        return at_most(int(excess.max()), 0, cases=len(excess), drops=drops, hypotheses=hypotheses)
+    A, B = case
+    U = np.linalg.svd(B)[0][:, : len(kept(B))]
+    k, joined = len(kept(A)), kept(A @ B)
+    hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": k}
+    drops = outside("the ranks do not agree", when=len(joined) != k)
+    both, f, g, inner = (first_bound(s) for s in (joined, kept(A), kept(B), kept(A @ U)))
+    rounding = (
+        64 * EPS * k * sum(float(t[0] / t[-1]) for t in (joined, kept(A), kept(B), kept(A @ U)))
+    )
+    return worst(
+        [
+            compare(both, "<=", math.log(bound(math.exp(f), math.exp(g))), rounding),
+            compare(both, "=", inner + g, rounding),
+        ],
+        hypotheses,
+        drops,
+    )
+
+
+@statement(
+    "Thm 3 (1, lemma) amended",
+    nonnegative_pairs,
+    control("f = g = x on [−1, 1]: the ReLU between them cuts", lambda: (_SIGNED, _SIGNED)),
+    amends="Thm 3 (1, lemma)",
+    method="float64",
+    show=show_matrices,
+)
+def measure_stacked(case: tuple[Case, Case]) -> Check:
+    """R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂) when g(Ω) is completely positive: rotated into the
+    orthant, it passes the ReLU.
+
+    The stacked network is f∘g on the sample, and its norm is the sum of both.
+    """
+    f, g = case
+    both = stacked(f, g)
+    wanted = outputs(f.net, f.params, outputs(g.net, g.params, g.x))
+    missed = float(np.abs(outputs(both.net, both.params, g.x) - wanted).max())
+    return worst(
+        [
+            compare(
+                both.squared_norm,
+                "=",
+                f.squared_norm + g.squared_norm,
+                64 * EPS * (1 + both.squared_norm),
+            ),
+            compare(
+                missed, "=", 0.0, 64 * EPS * (1 + float(np.abs(wanted).max()) + both.squared_norm)
+            ),
+        ],
+        {"depths": f"{f.net.depth} + {g.net.depth}"},
+    )
+
+
+@statement(
+    "Thm 3 (1, lemma)",
+    lemmas,
+    control(
+        "a third of the right side",
+        lambda: (Fraction(1), Fraction(1), False),
+        costs=lambda s, t: one_layer_costs(s, t) / 3,
+    ),
+    method="float64",
+    show=lambda case: (
+        "from fractions import Fraction\n"
+        f"s, t = Fraction('{case[0]}'), Fraction('{case[1]}')  # f = s·x and g = t·x on "
+        f"{_domain(case)}"
+    ),
+    confirm=confirm_lemma,
+)
+def lemma(case: Lemma, costs: Callable[[Fraction, Fraction], float] = one_layer_costs) -> Check:
+    """R(f∘g; L₁ + L₂) ≤ R(f; L₁) + R(g; L₂), from which the proof of (1) starts."""
+    s, t, signed = case
+    left, right = two_layer_cost(s * t, signed), costs(s, t)
+    return at_most(
+        left, right, 8 * EPS * right, domain="[−1, 1]" if signed else "[0, 1]", slopes=f"{s}, {t}"
+    )
+
+
+@statement(
+    "Thm 3 (2) amended",
+    without_biases,
+    control("output biases: f = g = ½", lambda: (Fraction(1, 2), Fraction(1, 2))),
+    amends="Thm 3 (2)",
+    method="float64",
+    show=show_matrices,
+)
+def measure_parallel(case: Any) -> Check:
+    """R⁽¹⁾(f + g) ≤ R⁽¹⁾(f) + R⁽¹⁾(g) when R⁽⁰⁾(f + g) = R⁽⁰⁾(f) + R⁽⁰⁾(g), for networks without
+    biases.
+
+    Both networks side by side are f + g on all inputs, and their norms add.
+    """
+    if case is None or not isinstance(case[0], Case):
+        return measure_sum(case)
+    f, g = case
+    both = added(f, g)
+    wanted = outputs(f.net, f.params, f.x) + outputs(g.net, g.params, g.x)
+    missed = float(np.abs(outputs(both.net, both.params, f.x) - wanted).max())
+    rounding = 64 * EPS * (1 + both.squared_norm + float(np.abs(wanted).max()))
+    return worst(
+        [
+            compare(both.squared_norm, "=", f.squared_norm + g.squared_norm, rounding),
+            compare(missed, "=", 0.0, rounding),
+        ],
+        {"functions": "networks without biases", "slope": f.slope},
+    )
+
+
+thm_3_2 = statement(
+    "Thm 3 (2)",
+    sums,
+    control("ranks that do not add: f = g = x", lambda: (np.eye(1), np.eye(1))),
+    method="float64",
+    show=show_matrices,
+    confirm=confirm_constants,
+    says="R⁽¹⁾(f + g) ≤ R⁽¹⁾(f) + R⁽¹⁾(g) when R⁽⁰⁾(f + g) = R⁽⁰⁾(f) + R⁽⁰⁾(g)",
+)(measure_sum)
+
+
+@statement(
+    "Thm 3 (3)",
+    constructions,
+    control(
+        "a limit smaller by ½",
+        lambda: (*_TWICE, 100),
+        rate=lambda s, depth: construction_rate(s, depth) - 0.5,
+    ),
+    method="float64",
+    show=show_construction,
+)
+def attained(case: Construction, rate: Rate = construction_rate) -> Check:
+    """R⁽¹⁾(x ↦ Ax; Ω) = 2 log|A|₊ when P Ω and AΩ are completely positive of dimension rank A:
+    the construction's ‖θ‖² − kL → 2 log|A|₊.
+
+    The network of the proof equals x ↦ Ax on the cone, and ‖θ‖² − kL lies between 2 log|A|₊
+    and the rate.
+    """
+    A, points, depth = case
+    net, params = linear_construction(A, points, depth)
+    x = np.random.default_rng(0).uniform(size=(8, len(points))) @ points
+    s = kept(A)
+    missed = float(np.abs(outputs(net, params, x) - x @ A.T).max())
+    excess = squared_norm(net, params) - len(s) * depth
+    rounding = 256 * EPS * depth * (1 + float(s[0] / s[-1]) ** 2 * (1 + s[0] ** 2))
+    return worst(
+        [
+            compare(missed, "=", 0.0, rounding),
+            compare(excess, "<=", rate(s, depth), rounding),
+            compare(excess, ">=", first_bound(s), rounding),
+        ],
+        {"shape": str(A.shape), "rank": len(s), "depth": depth},
+    )
+
+
+@statement(
+    "Thm 3 (3, interpolation) amended",
+    constructions,
+    control("the printed weights", lambda: (*_TWICE, 3), weights=printed_weights),
+    amends="Thm 3 (3, interpolation)",
+    method="float64",
+    show=show_construction,
+)
+def exchanged(case: Any, weights: Any = exchanged_weights) -> Check:
+    """With the kernels (1 − l/L)P + (l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊."""
+    return measure_interpolation(case, weights)
+
+
+@statement(
+    "Thm 3 (3, interpolation)",
+    constructions,
+    control(
+        "a limit smaller by 2",
+        lambda: (np.eye(1), np.ones((1, 1)), 3),
+        rate=lambda s, depth: construction_rate(s, depth) - 2,
+    ),
+    method="float64",
+    show=show_construction,
+    confirm=confirm_interpolation,
+)
+def interpolation(case: Any, rate: Any = construction_rate) -> Check:
+    """With the kernels (l/L)P + (1 − l/L)AᵀA the construction's ‖θ‖² − kL tends to 2 log|A|₊
+    (appendix, proof of (3)).
+    """
+    return measure_interpolation(case, printed_weights, rate)

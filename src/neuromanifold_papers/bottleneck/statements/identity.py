@@ -21,15 +21,14 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     outputs,
     random_networks,
     show,
-    statement,
     worst,
 )
 from neuromanifold_papers.bottleneck.statements.cost import (
     linear_cost,
 )
 from neuromanifold_papers.bottleneck.statements.first import first_bound, kept
-from neuromanifold_papers.check import Check, outside
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, at_least, outside
+from neuromanifold_papers.statement import control, statement
 
 Domain = tuple[np.ndarray, int]
 
@@ -48,22 +47,6 @@ def planar_domains(rng: np.random.Generator, draws: int) -> Iterator[Domain]:
     for _ in range(draws):
         frame = np.linalg.qr(rng.normal(size=(int(rng.integers(2, 5)), 2)))[0]
         yield rng.uniform(size=(int(rng.integers(1, 4)), 2)) @ frame.T, int(rng.integers(2, 30))
-
-
-def measure_planar(case: Domain, build: Callable[..., Any] = linear_construction) -> Check:
-    """The construction for P = the projection onto the span is the identity on Ω and costs kL."""
-    points, depth = case
-    _, s, Vt = np.linalg.svd(points, full_matrices=False)
-    k = int(np.sum(s > 1e-12 * s[0]))
-    P = Vt[:k].T @ Vt[:k]
-    net, params = build(P, points, depth)
-    missed = float(np.abs(outputs(net, params, points) - points).max())
-    excess = squared_norm(net, params) - k * depth
-    rounding = 256 * EPS * depth * k
-    return worst(
-        [compare(missed, "=", 0.0, rounding), compare(excess, "=", 0.0, rounding)],
-        {"k": k, "depth": depth},
-    )
 
 
 def signed_gap(radius: float, slope: float) -> float:
@@ -173,28 +156,6 @@ def layers_of(case: Identity) -> tuple[list[float], list[float]]:
     ]
 
 
-def measure_gap(case: Identity, build: Callable[[Identity], Case] = identity_on) -> Check:
-    """What the network for the identity spends beyond L, against the gap; the gap is positive
-    and the least that a layer must spend.
-    """
-    built = build(case)
-    missed = float(np.abs(outputs(built.net, built.params, built.x) - built.x).max())
-    gap = signed_gap(case[1], case[2]) if case[0] == "signed" else bent_gap(case[1])
-    rounding = 256 * EPS * built.squared_norm
-    hypotheses = {"domain": case[0], "slope": round(case[2], 2), "depth": case[3]}
-    attained, others = layers_of(case)
-    return worst(
-        [
-            compare(missed, "=", 0.0, 256 * EPS * built.squared_norm**2),
-            compare(built.squared_norm - built.net.depth, ">=", gap, rounding),
-            compare(gap, ">=", 1e-3, 0.0),
-            compare(min(attained), "=", gap, 1e-9),
-            compare(min(others), ">=", gap, 1e-9),
-        ],
-        hypotheses,
-    )
-
-
 def relu_networks(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """ReLU networks: every small one, then random ones; |x|, which attains the bound, first."""
     yield _ABSOLUTE
@@ -237,7 +198,7 @@ def bent_plane(depth: int = BENT_DEPTH, slope: float = BENT_SLOPE) -> Case:
 
 def _bent_by_hand(case: Case) -> Check:
     """R⁽¹⁾(f) ≤ lim L(ε^{2/L} − 1) = 2 log ε, against log ε + log 1 + ε."""
-    return Check(2 * math.log(BENT_SLOPE), math.log(BENT_SLOPE) + BENT_SLOPE, ">=")
+    return at_least(2 * math.log(BENT_SLOPE), math.log(BENT_SLOPE) + BENT_SLOPE)
 
 
 def bent_first(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -292,108 +253,106 @@ def _signed_identity(P: np.ndarray, points: np.ndarray, depth: int) -> Any:
     return built.net, built.params
 
 
-_TWICE = Control(
+_TWICE = control(
     "twice the last term, at |x|",
-    case=lambda: _ABSOLUTE,
-    breaks={"term": lambda nuclear, squared: 2 * change_term(nuclear, squared)},
+    lambda: _ABSOLUTE,
+    term=lambda nuclear, squared: 2 * change_term(nuclear, squared),
 )
 
-STATEMENTS = (
-    statement(
-        "P 5 (if)",
-        "P 5",
-        "R⁽¹⁾(id; Ω) = 0 when Ω is k-planar and completely positive: networks of every depth cost "
-        "exactly kL",
-        method="float64",
-        cases=planar_domains,
-        measure=measure_planar,
-        show=lambda case: f"points, depth = np.array({case[0].tolist()}), {case[1]}",
-        narrower="k = 1 and 2, where complete positivity is decided exactly",
-        constructive="‖θ‖² of explicit networks stands for R(id; Ω, L), which Theorem 3 bounds "
-        "from below by kL",
-        control=Control(
-            "[−1, 1], not completely positive",
-            case=lambda: (np.array([[1.0], [-1.0]]), 6),
-            breaks={"build": _signed_identity},
-        ),
+
+@statement(
+    "P 5 (if)",
+    planar_domains,
+    control(
+        "[−1, 1], not completely positive",
+        lambda: (np.array([[1.0], [-1.0]]), 6),
+        build=_signed_identity,
     ),
-    statement(
-        "P 5 (only if)",
-        "P 5",
-        "R⁽¹⁾(id; Ω) > 0 when Ω is not k-planar or not completely positive",
-        method="float64",
-        cases=unplanar_domains,
-        measure=measure_gap,
-        show=repr,
-        narrower="k = 1: [−r, r] with slopes in (−1, 1), and two segments at an angle; the "
-        "positive lower bound has a proof and is "
-        "checked as the least that a first or last layer spends; in general the print is not "
-        "checked",
-        constructive="‖θ‖² − L of explicit networks stands for R⁽¹⁾(id; Ω), above a proved lower "
-        "bound",
-        proof="Jf = 1 at both ends ±r. By Thm 3 the layers after the first spend −log‖D_1W_1‖² at "
-        "least beyond L − 1, at either end, so "
-        "‖θ‖² − L ≥ ‖W_1‖² + ‖b_1‖² − 1 − log M, M the mean of ‖D_1W_1‖² over both ends. A neuron "
-        "open at both ends has |b| ≥ r|w|, any "
-        "other one slope a at one end: ‖W_1‖² + ‖b_1‖² ≥ qM with q = min{1 + r², 2/(1 + a²)}, and "
-        "qM − 1 − log M ≥ log q. Two segments "
-        "along e_1, e_2 at the angle φ: let v_i be the tangents of α_{L−1}, so W_Lv_i = e_i; as "
-        "before ‖θ‖² − L ≥ ‖W_L‖² − 1 + (log‖v_1‖² "
-        "+ log‖v_2‖²)/2, and with d the cosine between the v_i and t² = ‖v_1‖‖v_2‖ it is at least "
-        "2(1 − d cos φ)/((1 − d²)t²) − 1 + log "
-        "t² ≥ log(1 + sin φ) = 2 log(cos φ/2 + sin φ/2).",
-        control=Control(
-            "a planar completely positive segment costs no more than L",
-            case=lambda: ("signed", 1.0, 0.0, 9, 0.7),
-            breaks={"build": _positive_segment},
-        ),
-    ),
-    statement(
-        "P 13",
-        "P 13",
-        "ReLU, C-uniformly Lipschitz: R⁽¹⁾(f) ≥ log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*",
-        method="float64",
-        cases=bent_first,
-        measure=lambda case, term=change_term: measure_two_points(case, any_rank=True, term=term),
-        show=show,
-        constructive="‖θ‖² − kL of the network at hand stands for R⁽¹⁾(f), which it bounds from "
-        "above: a failure is one of R⁽¹⁾",
-        control=_TWICE,
-        confirm=_bent_by_hand,
-        route="limits by hand",
-        worked="""
-f = (x₁, ε relu x₂) on [0, 1] × [−1, 1], ε = 0.1, every weight matrix diag(1, ε^{1/L}): R⁽⁰⁾ = 2, all representations are
-1-Lipschitz, so C = 1. The cost is L + Lε^{2/L}, so R⁽¹⁾(f) ≤ 2 log ε = −4.61. At x with x₂ > 0 and y with y₂ < 0, |Jf(x)|₊ = ε and
-|Jf(y)|₊ = 1, and the difference has nuclear norm ε: the print demands R⁽¹⁾(f) ≥ log ε + 0 + ε = −2.20. At y the rank is 1 < R⁽⁰⁾, and
-L‖Jf(y)‖ is L, not 2L: the proof subtracts R⁽⁰⁾L from it.
-""",
-        amended=statement(
-            "P 13, amended",
-            "P 13",
-            "the same, where rank Jf(x) = rank Jf(y) = R⁽⁰⁾(f)",
-            method="float64",
-            cases=relu_networks,
-            measure=measure_two_points,
-            show=show,
-            narrower="k = rank Jf(x) = rank Jf(y) stands for R⁽⁰⁾(f)",
-            constructive="‖θ‖² − kL of the network at hand stands for R⁽¹⁾(f)",
-            control=_TWICE,
-            proof="The paper's own at finite depth; there L‖Jf(x)‖^{2/L}_{2/L} − R⁽⁰⁾L → 2 "
-            "log|Jf(x)|₊ needs rank Jf(x) = R⁽⁰⁾(f), "
-            "and likewise at y.",
-        ),
-    ),
-    statement(
-        "P 13 (finite depth)",
-        "P 13",
-        "‖θ‖² ≥ ½L‖Jf(x)‖^{2/L}_{2/L} + ½L‖Jf(y)‖^{2/L}_{2/L} + C⁻²‖Jf(x) − Jf(y)‖_*",
-        method="float64",
-        cases=relu_networks,
-        measure=lambda case: measure_two_points(case, finite=True),
-        show=show,
-        control=Control(
-            "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
-            case=lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0),
-        ),
-    ),
+    method="float64",
+    show=lambda case: f"points, depth = np.array({case[0].tolist()}), {case[1]}",
 )
+def measure_planar(case: Domain, build: Callable[..., Any] = linear_construction) -> Check:
+    """R⁽¹⁾(id; Ω) = 0 when Ω is k-planar and completely positive: networks of every depth cost
+    exactly kL.
+
+    The construction for P = the projection onto the span is the identity on Ω and costs kL.
+    """
+    points, depth = case
+    _, s, Vt = np.linalg.svd(points, full_matrices=False)
+    k = int(np.sum(s > 1e-12 * s[0]))
+    P = Vt[:k].T @ Vt[:k]
+    net, params = build(P, points, depth)
+    missed = float(np.abs(outputs(net, params, points) - points).max())
+    excess = squared_norm(net, params) - k * depth
+    rounding = 256 * EPS * depth * k
+    return worst(
+        [compare(missed, "=", 0.0, rounding), compare(excess, "=", 0.0, rounding)],
+        {"k": k, "depth": depth},
+    )
+
+
+@statement(
+    "P 5 (only if)",
+    unplanar_domains,
+    control(
+        "a planar completely positive segment costs no more than L",
+        lambda: ("signed", 1.0, 0.0, 9, 0.7),
+        build=_positive_segment,
+    ),
+    method="float64",
+    show=repr,
+)
+def measure_gap(case: Identity, build: Callable[[Identity], Case] = identity_on) -> Check:
+    """R⁽¹⁾(id; Ω) > 0 when Ω is not k-planar or not completely positive.
+
+    What the network for the identity spends beyond L, against the gap; the gap is positive
+    and the least that a layer must spend.
+    """
+    built = build(case)
+    missed = float(np.abs(outputs(built.net, built.params, built.x) - built.x).max())
+    gap = signed_gap(case[1], case[2]) if case[0] == "signed" else bent_gap(case[1])
+    rounding = 256 * EPS * built.squared_norm
+    hypotheses = {"domain": case[0], "slope": round(case[2], 2), "depth": case[3]}
+    attained, others = layers_of(case)
+    return worst(
+        [
+            compare(missed, "=", 0.0, 256 * EPS * built.squared_norm**2),
+            compare(built.squared_norm - built.net.depth, ">=", gap, rounding),
+            compare(gap, ">=", 1e-3, 0.0),
+            compare(min(attained), "=", gap, 1e-9),
+            compare(min(others), ">=", gap, 1e-9),
+        ],
+        hypotheses,
+    )
+
+
+@statement("P 13", bent_first, _TWICE, method="float64", show=show, confirm=_bent_by_hand)
+def p_13(case: Any, term: Any = change_term) -> Check:
+    """ReLU, C-uniformly Lipschitz: R⁽¹⁾(f) ≥ log|Jf(x)|₊ + log|Jf(y)|₊ + C⁻²‖Jf(x) − Jf(y)‖_*."""
+    return measure_two_points(case, any_rank=True, term=term)
+
+
+p_13_amended = statement(
+    "P 13, amended",
+    relu_networks,
+    _TWICE,
+    amends="P 13",
+    method="float64",
+    show=show,
+    says="the same, where rank Jf(x) = rank Jf(y) = R⁽⁰⁾(f)",
+)(measure_two_points)
+
+
+@statement(
+    "P 13 (finite depth)",
+    relu_networks,
+    control(
+        "slope −1 on the left: x ↦ |x| by one neuron of weight 1",
+        lambda: network([[[1.0]], [[1.0]]], [[1.0], [-1.0]], slope=-1.0),
+    ),
+    method="float64",
+    show=show,
+)
+def p_13_finite_depth(case: Any) -> Check:
+    """‖θ‖² ≥ ½L‖Jf(x)‖^{2/L}_{2/L} + ½L‖Jf(y)‖^{2/L}_{2/L} + C⁻²‖Jf(x) − Jf(y)‖_*."""
+    return measure_two_points(case, finite=True)

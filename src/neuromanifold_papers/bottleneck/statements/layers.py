@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from neuromanifold.bottleneck.balance import balance_defect
 from neuromanifold.bottleneck.frames import Frames, appendix_factors, frames_everywhere
 from neuromanifold.bottleneck.kernel import PlanarityBound
 from neuromanifold.bottleneck.passage import passage
-from neuromanifold.models.mlp import MLP
+from neuromanifold.models.mlp import MLP, Params
 from neuromanifold_papers.bottleneck.statements.cases import (
     EPS,
     SMALL,
@@ -28,11 +29,13 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     open_region,
     parameter_gradients,
     random_networks,
+    show,
     worst,
 )
-from neuromanifold_papers.bottleneck.statements.first import kept
+from neuromanifold_papers.bottleneck.statements.first import kept, networks
 from neuromanifold_papers.bottleneck.statements.ranks import integer_networks
-from neuromanifold_papers.check import Check, Drops, inside, outside
+from neuromanifold_papers.check import Check, Drops, at_most, equal, inside, outside
+from neuromanifold_papers.statement import control, statement
 
 # Beyond this condition of Jf(x) on its rank, rounding decides the rank and the determinant.
 _ILL = 1e8
@@ -48,20 +51,6 @@ def _frames(case: Case) -> list[Frames]:
 
 
 Budget = Callable[[Frames], float]
-
-
-def measure_closest(case: Case, allowed: Budget = budget) -> Check:
-    """Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² with the closest partial isometry of rank k in every
-    layer, at each point.
-    """
-    found = _frames(case)
-    return worst(
-        (
-            compare(float(f.closest.sum() + f.bias_norms.sum()), "<=", allowed(f), f.rounding)
-            for f in found
-        ),
-        case.hypotheses | {"rank": max(f.rank for f in found)},
-    )
 
 
 def several_layers(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -81,21 +70,6 @@ def layer_share(total: float, m: int) -> float:
 
 
 Share = Callable[[float, int], float]
-
-
-def measure_layer_count(case: Case, share: Share = layer_share) -> Check:
-    """For every p: at most pL layers lie above budget/(pL); equivalently the m-th largest is at
-    most budget/m.
-    """
-    checks = []
-    for f in _frames(case):
-        sizes = np.sort(f.closest + f.bias_norms)[::-1]
-        allowed = [share(max(0.0, budget(f)), m) for m in range(1, len(sizes) + 1)]
-        checks += [
-            compare(float(size), "<=", a, f.rounding)
-            for size, a in zip(sizes, allowed, strict=True)
-        ]
-    return worst(checks, case.hypotheses)
 
 
 def one_neuron_wide(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -124,16 +98,6 @@ def shared_residual(case: Case) -> float:
     )
 
 
-def measure_shared(case: Case, allowed: Budget = budget) -> Check:
-    """The best frames with one V_l a layer, at points where Jf(x) ≠ 0."""
-    found = _frames(case)
-    frames = [f for f in found if f.rank == 1]
-    left, drops = shared_residual(case), _without_rank(len(found) - len(frames))
-    return worst(
-        (compare(left, "<=", allowed(f), f.rounding) for f in frames), case.hypotheses, drops
-    )
-
-
 def _without_rank(points: int) -> Drops:
     """Where Jf(x) = 0 there is nothing to carry: k = 0, and U_l, V_l are empty."""
     return inside("Jf(x) = 0, where U_l and V_l are empty", parts=points)
@@ -155,34 +119,13 @@ def confirm_shared(case: Case) -> Check:
         slopes = [Fraction(1) if w * point > 0 else slope for w in exact[0]]
         J = abs(sum(v * d * w for v, d, w in zip(exact[1], slopes, exact[0], strict=True)))
         budgets.append(norm - 2 + 2 * (1 - J) / J if J else Fraction(10**6))
-    return Check(left, min(budgets), "<=", 1e-6)
+    return at_most(left, min(budgets), 1e-6)
 
 
 def nonnegative_slopes(rng: np.random.Generator, draws: int) -> Iterator[Case]:
     """Every small network and random ones with slopes in [0, 1]."""
     yield from lattice(((1, 1), (1, 1, 1), (1, 2, 1)), (0.0, 0.5, 1.0))
     yield from random_networks(rng, 2 * draws, slopes=(0.0, 0.25, 0.9, 1.0))
-
-
-def measure_carried(case: Case, allowed: Budget = budget) -> Check:
-    """The library's frames, carried forward from the row space of Jf(x), one V_l a layer."""
-    found = _frames(case)
-    assert all(f.shared for f in found)
-    return worst((compare(f.spent, "<=", allowed(f), f.rounding) for f in found), case.hypotheses)
-
-
-def measure_appendix(case: Case, allowed: Budget = budget) -> Check:
-    """Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² with the factors of the SVD of the doubly projected W_l."""
-    checks, found = [], _frames(case)
-    for point, f in zip(case.x, found, strict=True):
-        if f.rank:
-            factors = appendix_factors(case.net, case.params, point[None])
-            spent = sum(
-                float(np.sum((p.weight - U @ V.T) ** 2))
-                for p, (U, V) in zip(case.params, factors, strict=True)
-            )
-            checks.append(compare(spent + float(f.bias_norms.sum()), "<=", allowed(f), f.rounding))
-    return worst(checks, case.hypotheses, _without_rank(len(found) - len(checks)))
 
 
 def appendix_cases(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -203,7 +146,7 @@ def confirm_appendix(case: Case) -> Check:
     )
     inner = sum(a * b for a, b in zip(u, v, strict=True))
     spent = 2 * (sum(a * a for a in u) + 1 - 2 * inner)
-    return Check(spent, 2 * (1 - inner) / inner, "<=")
+    return at_most(spent, 2 * (1 - inner) / inner)
 
 
 def traced(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -231,17 +174,17 @@ def measure_trace(
     exact in dyadic numbers.
     """
     if not open_region(case):
-        return Check(
+        return equal(
             0,
             0,
-            hypotheses=case.hypotheses,
             drops=outside("a pre-activation is exactly zero: no derivative"),
+            hypotheses=case.hypotheses,
         )
     exact = np.sum(parameter_gradients(case) ** 2, axis=(1, 2))
     found = formula(case, case.net.bias if bias is None else bias)
     at = int(np.argmax(np.abs(exact - found)))
-    return Check(
-        float(found[at]), float(exact[at]), hypotheses=case.hypotheses, comparisons=len(exact)
+    return equal(
+        float(found[at]), float(exact[at]), comparisons=len(exact), hypotheses=case.hypotheses
     )
 
 
@@ -252,7 +195,7 @@ def confirm_trace(case: Case) -> Check:
     kernel = np.diag(np.asarray(ntk(case.net, case.params, case.x, trace=True)))
     found = trace_formula(case, False)
     at = int(np.argmax(np.abs(kernel - found)))
-    return Check(float(found[at]), float(kernel[at]), tolerance=1e-9 * float(kernel[at]))
+    return equal(float(found[at]), float(kernel[at]), 1e-9 * float(kernel[at]))
 
 
 def biased_traces(rng: np.random.Generator, draws: int) -> Iterator[Case]:
@@ -317,20 +260,21 @@ def measure_activations(case: Case, *, layers: bool = False, share: Share = laye
     rounding = 64 * EPS * case.net.depth * (1 + case.squared_norm) * condition
     if not layers:
         at = int(np.argmax(left / right))
-        return Check(
+        return at_most(
             float(left[at] / right[at]),
             1.0,
-            "<=",
             rounding,
-            case.hypotheses,
-            drops,
             comparisons=len(left),
+            drops=drops,
+            hypotheses=case.hypotheses,
         )
     through = passage(found.net, found.params, found.x)
     sizes = -np.sort(-np.stack([np.sum(a**2, axis=1) for a in through.activations]), axis=0)
     allowed = np.array([[share(r, m) for r in right] for m in range(1, len(sizes) + 1)])
     ratio = float(np.max(sizes / allowed))
-    return Check(ratio, 1.0, "<=", rounding, case.hypotheses, drops, comparisons=sizes.size)
+    return at_most(
+        ratio, 1.0, rounding, comparisons=sizes.size, drops=drops, hypotheses=case.hypotheses
+    )
 
 
 def far_point(n: int, eta_squared: Fraction, size: float) -> Case:
@@ -414,6 +358,282 @@ def confirm_planarity(case: Case) -> Check:
     inverse = Fraction(n - 1, n) + 1 / (square**2 * n)
     growth = float(sum((2 * square) ** j / math.factorial(j) for j in range(12))) + 1e-9
     A = c * growth * float(inverse)
-    return Check(
-        second, 4 * float(square) * (math.sqrt(A) + math.sqrt(0.5)) ** 2, "<=", 1e-6 * second
+    return at_most(second, 4 * float(square) * (math.sqrt(A) + math.sqrt(0.5)) ** 2, 1e-6 * second)
+
+
+_WELL_POSED = "points where Jf(x) has a condition below 10⁸"
+_ONE_SMALLER = control(
+    "c₁ one smaller, at the identity",
+    lambda: network([[[1.0]], [[1.0]]], [[1.0]]),
+    allowed=lambda frames: budget(frames) - 1,
+)
+
+
+def _one_direction_less(
+    net: MLP, params: Params, x: np.ndarray, *, rank: int, averaged: bool
+) -> PlanarityBound:
+    """The values of one rank less, against the bound of this one."""
+    found, less = (
+        planarity_bound(net, params, x, rank=k, averaged=averaged) for k in (rank, rank - 1)
     )
+    return replace(found, values=less.values)
+
+
+def _show_far(case: Case) -> str:
+    if case.kind != "one far point":
+        return show(case)
+    square = round(1 / float(case.params[0].weight[1, 1]) ** 2)
+    return (
+        "from fractions import Fraction\nfrom neuromanifold_papers.bottleneck.statements.layers "
+        "import far_point\n"
+        f"case = far_point({len(case.x)}, Fraction(1, {square}), {float(case.x[0, 0])})"
+    )
+
+
+@statement("Thm 6", networks, _ONE_SMALLER, method="float64", show=show)
+def thm6(case: Case, allowed: Budget = budget) -> Check:
+    """‖θ‖² ≤ kL + c₁ and rank Jf(x) = k: some semi-orthogonal U_l, V_l have Σ ‖W_l −
+    U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊.
+
+    Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² with the closest partial isometry of rank k in every
+    layer, at each point.
+    """
+    found = _frames(case)
+    return worst(
+        (
+            compare(float(f.closest.sum() + f.bias_norms.sum()), "<=", allowed(f), f.rounding)
+            for f in found
+        ),
+        case.hypotheses | {"rank": max(f.rank for f in found)},
+    )
+
+
+@statement(
+    "Thm 6 (layers)",
+    several_layers,
+    control(
+        "two thirds of the bound, at two layers of weight 4: it is passed by the second largest only",
+        lambda: network([[[4.0]], [[4.0]]], [[1.0]]),
+        share=lambda total, m: layer_share(total, m) / 1.5,
+    ),
+    method="float64",
+    show=show,
+)
+def thm6_layers(case: Case, share: Share = layer_share) -> Check:
+    """For every p in (0, 1) at least (1 − p)L layers have ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ (c₁ − 2
+    log|Jf(x)|₊)/(pL).
+
+    For every p: at most pL layers lie above budget/(pL); equivalently the m-th largest is at
+    most budget/m.
+    """
+    checks = []
+    for f in _frames(case):
+        sizes = np.sort(f.closest + f.bias_norms)[::-1]
+        allowed = [share(max(0.0, budget(f)), m) for m in range(1, len(sizes) + 1)]
+        checks += [
+            compare(float(size), "<=", a, f.rounding)
+            for size, a in zip(sizes, allowed, strict=True)
+        ]
+    return worst(checks, case.hypotheses)
+
+
+@statement(
+    "Thm 6 (shared V) amended",
+    nonnegative_slopes,
+    _ONE_SMALLER,
+    amends="Thm 6 (shared V)",
+    method="float64",
+    show=show,
+)
+def carried(case: Case, allowed: Budget = budget) -> Check:
+    """With one V_l a layer, Σ ‖W_l − V_lV_{l-1}ᵀ‖² + ‖b_l‖² ≤ c₁ − 2 log|Jf(x)|₊ for slopes in
+    [0, 1]: carry V_l forward from the row space of Jf(x).
+
+    The library's frames, carried forward from the row space of Jf(x), one V_l a layer.
+    """
+    found = _frames(case)
+    assert all(f.shared for f in found)
+    return worst((compare(f.spent, "<=", allowed(f), f.rounding) for f in found), case.hypotheses)
+
+
+@statement(
+    "Thm 6 (shared V)",
+    one_neuron_wide,
+    _ONE_SMALLER,
+    method="float64",
+    show=show,
+    confirm=confirm_shared,
+)
+def shared(case: Case, allowed: Budget = budget) -> Check:
+    """The main text's form with one semi-orthonormal V_l a layer, σ_a with a in (−1, 1): Σ ‖W_l −
+    V_lV_{l-1}ᵀ‖² ≤ c₁ − 2 log|Jf(x)|₊.
+
+    The best frames with one V_l a layer, at points where Jf(x) ≠ 0.
+    """
+    found = _frames(case)
+    frames = [f for f in found if f.rank == 1]
+    left, drops = shared_residual(case), _without_rank(len(found) - len(frames))
+    return worst(
+        (compare(left, "<=", allowed(f), f.rounding) for f in frames), case.hypotheses, drops
+    )
+
+
+forward = statement(
+    "Thm 6 (proof's factors) amended",
+    nonnegative_slopes,
+    _ONE_SMALLER,
+    amends="Thm 6 (proof's factors)",
+    method="float64",
+    show=show,
+    says="With factors carried forward from the row space of Jf(x), slopes in [0, 1], the sum stays "
+    "within the budget",
+)(carried.measure)
+
+
+@statement(
+    "Thm 6 (proof's factors)",
+    appendix_cases,
+    _ONE_SMALLER,
+    method="float64",
+    show=show,
+    confirm=confirm_appendix,
+)
+def appendix(case: Case, allowed: Budget = budget) -> Check:
+    """The appendix's U_l, V_{l-1}, from the SVD of W_l projected onto the row space of J(α̃_l →
+    f) and the image of Jα_{l-1}, stay within the budget.
+
+    Σ ‖W_l − U_lV_{l-1}ᵀ‖² + ‖b_l‖² with the factors of the SVD of the doubly projected W_l.
+    """
+    checks, found = [], _frames(case)
+    for point, f in zip(case.x, found, strict=True):
+        if f.rank:
+            factors = appendix_factors(case.net, case.params, point[None])
+            spent = sum(
+                float(np.sum((p.weight - U @ V.T) ** 2))
+                for p, (U, V) in zip(case.params, factors, strict=True)
+            )
+            checks.append(compare(spent + float(f.bias_norms.sum()), "<=", allowed(f), f.rounding))
+    return worst(checks, case.hypotheses, _without_rank(len(found) - len(checks)))
+
+
+biased_trace = statement(
+    "trace (without biases) amended",
+    biased_traces,
+    control(
+        "without the biases' share: (1, 1), f = x",
+        lambda: network([[[1.0]]], [[1.0]], biases=[[0.0]]),
+        bias=False,
+    ),
+    amends="trace (without biases)",
+    show=show,
+    says="Tr Θ(x, x) = Σ_l (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F",
+)(measure_trace)
+trace = statement(
+    "trace",
+    traced,
+    control(
+        "without the biases' share: (1, 1), f = x",
+        lambda: network([[[1.0]]], [[1.0]], biases=[[0.0]]),
+        bias=False,
+    ),
+    show=show,
+    says="Tr Θ(x, x) = Σ_l (‖α_{l-1}(x)‖² + [bias]) ‖J(α̃_l → f)(x)‖²_F",
+)(measure_trace)
+
+
+@statement(
+    "trace (without biases)",
+    biased_traces,
+    control(
+        "twice the sum: (1, 1) without biases, f = x",
+        lambda: network([[[1.0]]], [[1.0]]),
+        formula=lambda case, bias: 2 * trace_formula(case, bias),
+    ),
+    show=show,
+    confirm=confirm_trace,
+)
+def unbiased_trace(case: Any, formula: Any = trace_formula) -> Check:
+    """Tr Θ(x, x) = Σ_l ‖α_{l-1}(x)‖² ‖J(α̃_l → f)(x)‖²_F, as the appendix prints it, for the
+    networks of the setup, which have biases.
+    """
+    return measure_trace(case, bias=False, formula=formula)
+
+
+thm7 = statement(
+    "Thm 7",
+    balanced_networks,
+    control(
+        "not balanced: f = x as 11/10 and then 10/11",
+        lambda: network([[[1.1]], [[1 / 1.1]]], [[1.0]]),
+    ),
+    method="float64",
+    show=show,
+    narrower=_WELL_POSED,
+    says="balanced, ‖θ‖² ≤ kL + c₁, rank Jf(x) = k, Tr Θ(x, x) ≤ cL: Σ_l ‖α_{l-1}(x)‖² ≤ c·max{1, e^{c₁/k}} L/(k|Jf(x)|₊^{2/k})",
+)(measure_activations)
+
+
+@statement(
+    "Thm 7 (layers)",
+    balanced_chains,
+    control(
+        "half the bound, at f = x in two layers",
+        lambda: network([[[1.0]], [[1.0]]], [[1.0]]),
+        share=lambda total, m: layer_share(total, m) / 2,
+    ),
+    method="float64",
+    show=show,
+    narrower=_WELL_POSED,
+)
+def thm7_layers(case: Any, share: Any = layer_share) -> Check:
+    """And for every p in (0, 1) at least (1 − p)L layers have ‖α_{l-1}(x)‖² ≤ c·max{1,
+    e^{c₁/k}}/(p k|Jf(x)|₊^{2/k}).
+    """
+    return measure_activations(case, layers=True, share=share)
+
+
+@statement(
+    "Cor 8 amended",
+    planar_cases,
+    control(
+        "the averaged trace, with one far point of 1024",
+        lambda: far_point(1024, Fraction(1, 32), 100.0),
+        averaged=True,
+    ),
+    amends="Cor 8",
+    method="float64",
+    draws=20,
+    show=show,
+    narrower=_WELL_POSED,
+)
+def pointwise(case: Any, averaged: Any = False) -> Check:
+    """The same with the trace of each point in its own term, (1/N) Σ_i (Tr Θ(x_i, x_i)/L)·max{1,
+    e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k}), for every x among the x_i in the first factor.
+    """
+    return measure_planarity(case, averaged=averaged)
+
+
+@statement(
+    "Cor 8",
+    planar_cases,
+    control(
+        "s₂ instead of s₃, at the identity of the plane",
+        lambda: network([np.eye(2)] * 2, np.eye(2) + 1.0),
+        bound=_one_direction_less,
+    ),
+    method="float64",
+    draws=20,
+    show=_show_far,
+    narrower=_WELL_POSED,
+    confirm=confirm_planarity,
+)
+def cor8(case: Any, bound: Any = planarity_bound) -> Check:
+    """Balanced, (1/N) Tr Θ(X, X) ≤ cL, rank Jf(x_i) = k: for every p in (0, 1) at least (1 − p)L
+    layers have s_{k+1}(α̃_l(X)/√N) ≤ √(c₁ − 2 log|Jf(x)|₊)·(√((1/N) Σ_i c·max{1,
+    e^{c₁/k}}/(k|Jf(x_i)|₊^{2/k})) + √p)/(p√L); the x of the first factor, left open, is read
+    as any of the x_i, as Thm 6 allows.
+    """
+    return measure_planarity(case, averaged=True, bound=bound)
+
+
+STATEMENTS = (thm6, thm6_layers, shared, appendix, trace, unbiased_trace, thm7, thm7_layers, cor8)

@@ -23,11 +23,10 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     parameter_gradients,
     random_networks,
     show,
-    statement,
     worst,
 )
-from neuromanifold_papers.check import Check, outside
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, at_least, outside
+from neuromanifold_papers.statement import control, statement
 
 _RELU = (0.0, 1.0)
 
@@ -82,15 +81,7 @@ def measure_curvature(case: Case, constant: Constant) -> Check:
     )
 
 
-def measure_printed(case: Case, constant: Constant = printed_constant) -> Check:
-    return measure_curvature(case, constant)
-
-
 def measure_proved(case: Case, constant: Constant = proved_constant) -> Check:
-    return measure_curvature(case, constant)
-
-
-def measure_sloped(case: Case, constant: Constant = sloped_constant) -> Check:
     return measure_curvature(case, constant)
 
 
@@ -113,7 +104,7 @@ def confirm_curvature(case: Case, constant: Any) -> Check:
     ) / step**2
     jump = outputs(case.net, case.params, np.array([[x], [x + step]]))
     J = abs(float(jump[1, 0] - jump[0, 0])) / step
-    return Check(mixed, constant(case) * J ** (2 - 2 / case.net.depth), ">=", 1e-9)
+    return at_least(mixed, constant(case) * J ** (2 - 2 / case.net.depth), 1e-9)
 
 
 def segments(slopes: Sequence[float] | None) -> Any:
@@ -162,8 +153,8 @@ def confirm_segment(case: Case) -> Check:
     value = max(_kernel(case, float(x), float(x)) for x in ends)
     y = outputs(case.net, case.params, case.x)[:, 0]
     length, L = float(abs(ends[1] - ends[0])), case.net.depth
-    return Check(
-        value, L / 4 * length**2 * float(abs(y[1] - y[0]) / length) ** (2 - 2 / L), ">=", 1e-9
+    return at_least(
+        value, L / 4 * length**2 * float(abs(y[1] - y[0]) / length) ** (2 - 2 / L), 1e-9
     )
 
 
@@ -185,123 +176,95 @@ _PROOF = (
 )
 
 
-PROVED = statement(
+proved = statement(
     "P 9 amended",
-    "P 9",
-    "‖∂²_{xy}Θ(x, x)‖_op ≥ L‖Jf(x)‖^{2−2/L}_op for ReLU and linear networks",
+    curved_networks(_RELU),
+    control("2L, at f = x", lambda: _ONE, constant=printed_constant),
+    amends="P 9",
     method="float64",
-    cases=curved_networks(_RELU),
-    measure=measure_proved,
     show=show,
-    control=Control("2L, at f = x", case=lambda: _ONE, breaks={"constant": printed_constant}),
     proof=_PROOF,
-)
+    says="‖∂²_{xy}Θ(x, x)‖_op ≥ L‖Jf(x)‖^{2−2/L}_op for ReLU and linear networks",
+)(measure_proved)
 
 
-PRINTED = statement(
+@statement(
     "P 9",
-    "P 9",
-    "‖∂²_{xy}Θ(x, x)‖_op ≥ 2L‖Jf(x)‖^{2−2/L}_op",
-    method="float64",
-    cases=curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
-    measure=measure_printed,
-    show=show,
-    control=Control(
+    curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
+    control(
         "3L, at f = 2x in two layers of weight √2",
-        case=lambda: chain(math.sqrt(2), 2, 1.0),
-        breaks={"constant": lambda case: 3.0 * case.net.depth},
+        lambda: chain(math.sqrt(2), 2, 1.0),
+        constant=lambda case: 3.0 * case.net.depth,
     ),
-    confirm=lambda case: confirm_curvature(case, printed_constant),
-    route="mixed difference of the kernel from exact derivatives",
-    worked="""
-f(x) = w_L⋯w_1 x with all weights 1 and x > 0 has Θ(x, y) = Σ_l (Π_{i≠l} w_i)² xy = L·xy, so ∂²_{xy}Θ = L, and Jf = 1: L ≥ 2L is
-false at every depth, first for one layer, f(x) = x: 1 < 2. The proof's last line is L s^{2−2/L}, and the chain attains it.
-""",
-    amended=PROVED,
-)
-
-
-SLOPED = statement(
-    "P 9 (slopes) amended",
-    "P 9",
-    "‖∂²_{xy}Θ(x, x)‖_op ≥ L|a|^{2−2/L}‖Jf(x)‖^{2−2/L}_op for the slope a ≠ 0 on the left, with 1 "
-    "instead of "
-    "|a| for ReLU",
     method="float64",
-    cases=curved_networks(None),
-    measure=measure_sloped,
     show=show,
-    control=Control("L for the slope ½", case=lambda: _HALF, breaks={"constant": proved_constant}),
+    confirm=lambda case: confirm_curvature(case, printed_constant),
+)
+def printed(case: Case, constant: Constant = printed_constant) -> Check:
+    """‖∂²_{xy}Θ(x, x)‖_op ≥ 2L‖Jf(x)‖^{2−2/L}_op."""
+    return measure_curvature(case, constant)
+
+
+@statement(
+    "P 9 (slopes) amended",
+    curved_networks(None),
+    control("L for the slope ½", lambda: _HALF, constant=proved_constant),
+    amends="P 9 (slopes)",
+    method="float64",
+    show=show,
     proof=_PROOF
     + "For the slope a, s = vᵀB_lD_l⁻¹Jα_lu and |D_l⁻¹| ≤ 1/|a|: each pair is at least |a|s.",
 )
+def measure_sloped(case: Case, constant: Constant = sloped_constant) -> Check:
+    """‖∂²_{xy}Θ(x, x)‖_op ≥ L|a|^{2−2/L}‖Jf(x)‖^{2−2/L}_op for the slope a ≠ 0 on the left, with
+    1 instead of |a| for ReLU.
+    """
+    return measure_curvature(case, constant)
 
 
-SLOPES_TOO = statement(
+slopes_too = statement(
     "P 9 (slopes)",
-    "P 9",
-    "‖∂²_{xy}Θ(x, x)‖_op ≥ L‖Jf(x)‖^{2−2/L}_op, the constant of the proof, for every σ_a with a "
-    "in (−1, 1)",
+    curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
+    control("2L, at f = x", lambda: _ONE, constant=printed_constant),
     method="float64",
-    cases=curved_networks(None, ((1, 1), (1, 1, 1), (1, 2, 1))),
-    measure=measure_proved,
     show=show,
-    control=Control("2L, at f = x", case=lambda: _ONE, breaks={"constant": printed_constant}),
     confirm=lambda case: confirm_curvature(case, proved_constant),
-    route="mixed difference of the kernel from exact derivatives",
-    worked="""
-The proof uses D_l² = D_l, true for ReLU only. Layers (1, 1, 1), weights 1, slope ½, x = −1: f(x) = ½x there, Θ(x, y) = (½)²xy +
-(½x)(½y) = ½xy, so ∂²_{xy}Θ = ½, while L|Jf|^{2−2/L} = 2·½ = 1. Writing W_lJα_{l-1} = D_l⁻¹Jα_l instead costs |a|² in each
-hidden layer and gives L|a|^{2−2/L}‖Jf‖^{2−2/L} by the same argument; the chain attains it at every depth.
-""",
-    amended=SLOPED,
-)
+    says="‖∂²_{xy}Θ(x, x)‖_op ≥ L‖Jf(x)‖^{2−2/L}_op, the constant of the proof, for every σ_a with a in (−1, 1)",
+)(measure_proved)
 
 
-SLOPED_SEGMENT = statement(
+@statement(
     "P 9 (segment) amended",
-    "P 9",
-    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)|a|^{2−2/L}‖x − "
-    "y‖²‖Jf(x)u‖^{2−2/L}, with 1 "
-    "instead of |a| for ReLU and linear networks",
+    segments(None),
+    control("slope 1/8 with 1 instead of |a|", lambda: _SHALLOW, sloped=False),
+    amends="P 9 (segment)",
     method="float64",
-    cases=segments(None),
-    measure=lambda case, sloped=True: measure_segment(case, sloped=sloped),
     show=show,
-    control=Control(
-        "slope 1/8 with 1 instead of |a|", case=lambda: _SHALLOW, breaks={"sloped": False}
-    ),
-    proof="In one region α_{l-1}(y) − α_{l-1}(x) = ‖y − x‖Jα_{l-1}u, and vᵀΘ(x, x)v ≥ Σ_l "
-    "‖α_{l-1}(x)‖²‖B_lᵀv‖² with v along Jf(x)u. As "
-    "‖p‖² + ‖q‖² ≥ ½‖p − q‖², both ends together have at least ½‖x − y‖² Σ_l "
-    "‖Jα_{l-1}u‖²‖B_lᵀv‖², which P 9 (slopes) amended bounds.",
 )
+def sloped_segment(case: Any, sloped: Any = True) -> Check:
+    """For x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)|a|^{2−2/L}‖x −
+    y‖²‖Jf(x)u‖^{2−2/L}, with 1 instead of |a| for ReLU and linear networks.
+    """
+    return measure_segment(case, sloped=sloped)
 
 
-SEGMENT = statement(
+@statement(
     "P 9 (segment)",
-    "P 9",
-    "for x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, u = (y "
-    "− x)/‖y − "
-    "x‖, for every σ_a with a in (−1, 1)",
-    method="float64",
-    cases=segments(None),
-    measure=lambda case, factor=1.0: measure_segment(case, sloped=False, factor=factor),
-    show=show,
-    control=Control(
+    segments(None),
+    control(
         "L instead of L/4, at the line [−1, 1]",
-        case=lambda: network([[[1.0]]], [[-1.0], [1.0]], slope=1.0),
-        breaks={"factor": 4.0},
+        lambda: network([[[1.0]]], [[-1.0], [1.0]], slope=1.0),
+        factor=4.0,
     ),
+    method="float64",
+    show=show,
     confirm=confirm_segment,
-    route="kernel from exact derivatives",
-    worked="""
-Layers (1, 1, 1), weights 1, slope 1/8, x = −1, y = −1/8: f = x/8 on the segment, Θ(x, x) = x²/64 + x²/64 = x²/32, at most 1/32
-= 0.03125 at the ends. The bound is (2/4)(7/8)²(1/8) = 49/1024 = 0.0479. As at a point, the proof uses D_l² = D_l; for ReLU it
-stands, and the line through 0 of a linear chain attains it.
-""",
-    amended=SLOPED_SEGMENT,
 )
+def segment(case: Any, factor: Any = 1.0) -> Check:
+    """For x, y in one region max{‖Θ(x,x)‖_op, ‖Θ(y,y)‖_op} ≥ (L/4)‖x − y‖²‖Jf(x)u‖^{2−2/L}, u =
+    (y − x)/‖y − x‖, for every σ_a with a in (−1, 1).
+    """
+    return measure_segment(case, sloped=False, factor=factor)
 
 
-STATEMENTS = (PRINTED, SLOPES_TOO, SEGMENT)
+STATEMENTS = (printed, slopes_too, segment)

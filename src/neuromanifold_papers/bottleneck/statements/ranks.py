@@ -17,7 +17,6 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     network,
     outputs,
     show,
-    statement,
     worst,
 )
 from neuromanifold_papers.bottleneck.statements.cost import (
@@ -29,8 +28,8 @@ from neuromanifold_papers.bottleneck.statements.cost import (
     spectra,
     with_singular_values,
 )
-from neuromanifold_papers.check import Check, inside
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, at_most, equal, inside
+from neuromanifold_papers.statement import control, statement
 
 # Far enough that R/L differs from its limit by less than rounding.
 _INFINITE_DEPTH = 2**60
@@ -102,44 +101,9 @@ def exact_rank(case: Case) -> int:
     return max(flint.fmpz_mat(matrix.astype(int).tolist()).rank() for matrix in J)
 
 
-def measure_sandwich_below(case: Case, least: Callable[[Case], int] = exact_rank) -> Check:
-    """Rank_J, exactly, against the cost per layer of networks for f; and at finite depth the
-    bound whose limit it is.
-    """
-    rank = least(case)
-    long, (per_layer, _) = deepened(case, 12), cost_per_layer(case)
-    norm, L = long.squared_norm, long.net.depth
-    bound = max(
-        linear_cost(singular_values(J), L)
-        for J in passage(long.net, long.params, long.x).jacobian()
-    )
-    return worst(
-        [
-            compare(rank, "<=", per_layer, 64 * EPS * norm),
-            compare(bound, "<=", norm, 64 * EPS * L * norm),
-        ],
-        case.hypotheses | {"Rank_J": rank},
-    )
-
-
 def narrowest(case: Case) -> int:
     """The inner dimension of the factorisation through the narrowest layer."""
     return min(case.net.widths)
-
-
-def measure_sandwich_above(case: Case, inner: Callable[[Case], int] = narrowest) -> Check:
-    """The cost per layer against the inner dimension of the factorisation through the narrowest
-    layer.
-    """
-    per_layer, missed = cost_per_layer(case)
-    k, norm = inner(case), deepened(case, 12).squared_norm
-    return worst(
-        [
-            compare(per_layer, "<=", k, 64 * EPS * norm),
-            compare(missed, "=", 0.0, 64 * EPS * (1 + norm)),
-        ],
-        case.hypotheses | {"inner dimension": k},
-    )
 
 
 def composed(f: Case, g: Case) -> Case:
@@ -293,11 +257,11 @@ def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: A
         rank = small_rank(A)
         excess = small_rank(of_matrices(A[:, None], A[None])) - bound(rank[:, None], rank[None])
         hypotheses = {"functions": "all 2 × 2 matrices over −1, 0, 1"}
-        return Check(int(excess.max()), 0, "<=", hypotheses=hypotheses, cases=excess.size)
+        return at_most(int(excess.max()), 0, cases=excess.size, hypotheses=hypotheses)
     f, g = case
     ranks = known_rank(f), known_rank(g)
     if None in ranks:
-        return Check(
+        return equal(
             0, 0, drops=inside("R⁽⁰⁾ of f or g is not known: Rank_J is below the narrowest layer")
         )
     allowed = int(bound(*ranks))
@@ -310,7 +274,7 @@ def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: A
     norm = long.squared_norm
     return worst(
         [
-            Check(exact_rank(short), allowed, "<="),
+            at_most(exact_rank(short), allowed),
             compare((norm - short.squared_norm) / 8, "=", allowed, 64 * EPS * norm),
             compare(missed, "=", 0.0, 64 * EPS * (1 + norm) * (1 + float(np.abs(wanted).max()))),
         ],
@@ -318,8 +282,126 @@ def _measure_pair(case: Any, join: Join, values: Any, of_matrices: Any, bound: A
     )
 
 
+_UPPER = (
+    "R⁽⁰⁾ is seen from above, as the cost per layer of explicit networks, and from below through "
+    "Jacobians; "
+    "it is known exactly only where the two meet"
+)
+
+
+_EXPLICIT = "the cost per layer of explicit networks stands for R⁽⁰⁾"
+_KNOWN = (
+    "on functions whose R⁽⁰⁾ is known, Rank_J being the narrowest layer of a network; that of "
+    "both together is enclosed"
+)
+
+
+_PLANE = network([np.eye(2)], np.ones((1, 2)))
+
+
+@statement(
+    "ranks (Rank_J)",
+    integer_networks,
+    control(
+        "Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane",
+        lambda: _PLANE,
+        least=lambda case: exact_rank(case) + 1,
+    ),
+    show=show,
+    narrower=_UPPER,
+    constructive=_EXPLICIT,
+)
+def measure_sandwich_below(case: Case, least: Callable[[Case], int] = exact_rank) -> Check:
+    """Rank_J(f) = max_x rank Jf(x) ≤ R⁽⁰⁾(f).
+
+    Rank_J, exactly, against the cost per layer of networks for f; and at finite depth the
+    bound whose limit it is.
+    """
+    rank = least(case)
+    long, (per_layer, _) = deepened(case, 12), cost_per_layer(case)
+    norm, L = long.squared_norm, long.net.depth
+    bound = max(
+        linear_cost(singular_values(J), L)
+        for J in passage(long.net, long.params, long.x).jacobian()
+    )
+    return worst(
+        [
+            compare(rank, "<=", per_layer, 64 * EPS * norm),
+            compare(bound, "<=", norm, 64 * EPS * L * norm),
+        ],
+        case.hypotheses | {"Rank_J": rank},
+    )
+
+
+@statement(
+    "ranks (Rank_BN)",
+    integer_networks,
+    control(
+        "an inner dimension one smaller", lambda: _PLANE, inner=lambda case: narrowest(case) - 1
+    ),
+    method="float64",
+    show=show,
+    narrower=_UPPER,
+    constructive=_EXPLICIT,
+)
+def measure_sandwich_above(case: Case, inner: Callable[[Case], int] = narrowest) -> Check:
+    """R⁽⁰⁾(f) ≤ Rank_BN(f), the least inner dimension of a factorisation f = h∘g.
+
+    The cost per layer against the inner dimension of the factorisation through the narrowest
+    layer.
+    """
+    per_layer, missed = cost_per_layer(case)
+    k, norm = inner(case), deepened(case, 12).squared_norm
+    return worst(
+        [
+            compare(per_layer, "<=", k, 64 * EPS * norm),
+            compare(missed, "=", 0.0, 64 * EPS * (1 + norm)),
+        ],
+        case.hypotheses | {"inner dimension": k},
+    )
+
+
+@statement(
+    "ranks (composition)",
+    lambda rng, draws: network_pairs(rng, draws, compose=True),
+    control("one less than the minimum", lambda: None, bound=lambda f, g: composed_rank(f, g) - 1),
+    show=lambda case: (
+        "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+    ),
+    narrower=_KNOWN,
+    constructive=_EXPLICIT,
+)
+def ranks_composition(case: Any, bound: Any = composed_rank) -> Check:
+    """R⁽⁰⁾(f∘g) ≤ min{R⁽⁰⁾(f), R⁽⁰⁾(g)}."""
+    return _measure_pair(case, composed_through, composed_values, lambda A, B: A @ B, bound)
+
+
+@statement(
+    "ranks (sum)",
+    lambda rng, draws: network_pairs(rng, draws, compose=False),
+    control("the larger of the two instead of their sum", lambda: None, bound=np.maximum),
+    show=lambda case: (
+        "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
+    ),
+    narrower=_KNOWN,
+    constructive=_EXPLICIT,
+)
+def ranks_sum(case: Any, bound: Any = added_rank) -> Check:
+    """R⁽⁰⁾(f + g) ≤ R⁽⁰⁾(f) + R⁽⁰⁾(g)."""
+    return _measure_pair(case, added_through, added_values, lambda A, B: A + B, bound)
+
+
+@statement(
+    "ranks (linear map)",
+    spectra,
+    control("rank A − 1", lambda: ((1.0, 1.0), (2, 2), 0, 1), rank=lambda s: len(s) - 1),
+    method="float64",
+    show=show_spectrum,
+)
 def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] = len) -> Check:
-    """Networks for x ↦ Ax on [−1, 1]^d cost rank A a layer, and R(A; L)/L, below which none can
+    """R⁽⁰⁾(x ↦ Ax; Ω) = rank A on a full-dimensional bounded Ω, of any sign.
+
+    Networks for x ↦ Ax on [−1, 1]^d cost rank A a layer, and R(A; L)/L, below which none can
     go, has the same limit.
     """
     s, shape, seed, _ = case
@@ -329,7 +411,7 @@ def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] =
     k = len(s)
     if k == 0:
         zero = representation_cost(A, _INFINITE_DEPTH)
-        return Check(zero, 0.0, hypotheses={"rank": 0, "shape": str(shape)})
+        return equal(zero, 0.0, rank=0, shape=str(shape))
     narrow = network(
         [Vt[:k], U[:, :k] * root[:k]], x, slope=1.0, biases=[np.zeros(k), np.zeros(shape[0])]
     )
@@ -355,111 +437,3 @@ def measure_linear_rank(case: Spectrum, rank: Callable[[Sequence[float]], int] =
         ],
         {"rank": k, "shape": str(shape)},
     )
-
-
-_UPPER = (
-    "R⁽⁰⁾ is seen from above, as the cost per layer of explicit networks, and from below through "
-    "Jacobians; "
-    "it is known exactly only where the two meet"
-)
-
-
-_EXPLICIT = "the cost per layer of explicit networks stands for R⁽⁰⁾"
-_KNOWN = (
-    "on functions whose R⁽⁰⁾ is known, Rank_J being the narrowest layer of a network; that of "
-    "both together is enclosed"
-)
-
-
-_PLANE = network([np.eye(2)], np.ones((1, 2)))
-
-
-STATEMENTS = (
-    statement(
-        "ranks (Rank_J)",
-        "ranks",
-        "Rank_J(f) = max_x rank Jf(x) ≤ R⁽⁰⁾(f)",
-        method="exact",
-        cases=integer_networks,
-        measure=measure_sandwich_below,
-        show=show,
-        narrower=_UPPER,
-        constructive=_EXPLICIT,
-        control=Control(
-            "Rank_J(f) + 1 ≤ R⁽⁰⁾ at the identity of the plane",
-            case=lambda: _PLANE,
-            breaks={"least": lambda case: exact_rank(case) + 1},
-        ),
-    ),
-    statement(
-        "ranks (Rank_BN)",
-        "ranks",
-        "R⁽⁰⁾(f) ≤ Rank_BN(f), the least inner dimension of a factorisation f = h∘g",
-        method="float64",
-        cases=integer_networks,
-        measure=measure_sandwich_above,
-        show=show,
-        narrower=_UPPER,
-        constructive=_EXPLICIT,
-        control=Control(
-            "an inner dimension one smaller",
-            case=lambda: _PLANE,
-            breaks={"inner": lambda case: narrowest(case) - 1},
-        ),
-    ),
-    statement(
-        "ranks (composition)",
-        "ranks",
-        "R⁽⁰⁾(f∘g) ≤ min{R⁽⁰⁾(f), R⁽⁰⁾(g)}",
-        method="exact",
-        cases=lambda rng, draws: network_pairs(rng, draws, compose=True),
-        measure=lambda case, bound=composed_rank: _measure_pair(
-            case, composed_through, composed_values, lambda A, B: A @ B, bound
-        ),
-        show=lambda case: (
-            "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
-        ),
-        narrower=_KNOWN,
-        constructive=_EXPLICIT,
-        control=Control(
-            "one less than the minimum",
-            case=lambda: None,
-            breaks={"bound": lambda f, g: composed_rank(f, g) - 1},
-        ),
-    ),
-    statement(
-        "ranks (sum)",
-        "ranks",
-        "R⁽⁰⁾(f + g) ≤ R⁽⁰⁾(f) + R⁽⁰⁾(g)",
-        method="exact",
-        cases=lambda rng, draws: network_pairs(rng, draws, compose=False),
-        measure=lambda case, bound=added_rank: _measure_pair(
-            case, added_through, added_values, lambda A, B: A + B, bound
-        ),
-        show=lambda case: (
-            "all pairs" if case is None else f"# f:\n{show(case[0])}\n# g:\n{show(case[1])}"
-        ),
-        narrower=_KNOWN,
-        constructive=_EXPLICIT,
-        control=Control(
-            "the larger of the two instead of their sum",
-            case=lambda: None,
-            breaks={"bound": np.maximum},
-        ),
-    ),
-    statement(
-        "ranks (linear map)",
-        "ranks",
-        "R⁽⁰⁾(x ↦ Ax; Ω) = rank A on a full-dimensional bounded Ω, of any sign",
-        method="float64",
-        cases=spectra,
-        measure=measure_linear_rank,
-        show=show_spectrum,
-        narrower="Ω = [−1, 1]^d",
-        control=Control(
-            "rank A − 1",
-            case=lambda: ((1.0, 1.0), (2, 2), 0, 1),
-            breaks={"rank": lambda s: len(s) - 1},
-        ),
-    ),
-)

@@ -13,7 +13,6 @@ from neuromanifold_papers.bottleneck.statements.cases import (
     compare,
     network,
     outputs,
-    statement,
     worst,
 )
 from neuromanifold_papers.bottleneck.statements.cost import (
@@ -30,8 +29,8 @@ from neuromanifold_papers.bottleneck.statements.ranks import (
     small_rank,
     squared_determinant,
 )
-from neuromanifold_papers.check import Check, outside
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, at_most, outside
+from neuromanifold_papers.statement import control, statement
 
 _LINEAR = "on functions whose R⁽²⁾ is known: linear maps"
 
@@ -39,19 +38,6 @@ _LINEAR = "on functions whose R⁽²⁾ is known: linear maps"
 def second(A: np.ndarray) -> float:
     """½‖log₊AᵀA‖²."""
     return float(np.sum(log_plus(A.T @ A, rtol=1e-10) ** 2)) / 2
-
-
-def measure_sign(case: Spectrum, limit: Callable[[np.ndarray], float] = second) -> Check:
-    """L(R(A; L) − L·rank − 2 log|A|₊) ≥ 0, whose limit is R⁽²⁾, and R⁽²⁾ itself."""
-    s, shape, seed, depth = case
-    A, values = with_singular_values(s, shape, seed), np.array(s)
-    correction = depth * (linear_cost(values, depth) - len(s) * depth - first_bound(values))
-    rounding = 64 * EPS * depth**2 * (1 + linear_cost(values, depth))
-    hypotheses = {"rank": len(s), "depth": depth}
-    return worst(
-        [compare(correction, ">=", 0.0, rounding), compare(limit(A), ">=", 0.0, 64 * EPS)],
-        hypotheses,
-    )
 
 
 Pair = tuple[np.ndarray, np.ndarray] | None
@@ -104,28 +90,6 @@ def _log_rounding(*matrices: np.ndarray) -> float:
     )
 
 
-def measure_root(case: Pair) -> Check:
-    if case is None:
-        A = small_matrices()[small_rank(small_matrices()) == 2].astype(float)
-        values = _seconds(A)
-        excess = np.sqrt(_seconds(A[:, None] @ A[None])) - composed_root(
-            values[:, None], values[None]
-        )
-        hypotheses = {"matrices": "all invertible over −1, 0, 1"}
-        return Check(float(excess.max()), 0.0, "<=", 64 * EPS * 8, hypotheses, cases=excess.size)
-    A, B = case
-    hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": len(kept(A))}
-    left, right = (
-        math.sqrt(second(A @ B)),
-        float(composed_root(float(_seconds(A)), float(_seconds(B)))),
-    )
-    additive = abs(first_bound(kept(A @ B)) - first_bound(kept(A)) - first_bound(kept(B))) < 1e-8
-    drops = outside("R⁽¹⁾ does not add", when=not additive)
-    return compare(
-        left, "<=", right, _log_rounding(A, B, A @ B), hypotheses=hypotheses, drops=drops
-    )
-
-
 def orthogonal_pairs(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
     """All pairs of 2 × 2 matrices over −1, 0, 1 (`None`), then pairs with orthogonal row and
     column spaces.
@@ -137,30 +101,6 @@ def orthogonal_pairs(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
         U, V = (np.linalg.qr(rng.normal(size=(d, d)))[0] for _ in range(2))
         s = np.exp(rng.normal(size=d))
         yield (U[:, :k] * s[:k]) @ V[:, :k].T, (U[:, k:] * s[k:]) @ V[:, k:].T
-
-
-def measure_added_second(case: Pair) -> Check:
-    if case is None:
-        A = small_matrices()
-        rank, square, both = small_rank(A), squared_determinant(A), A[:, None] + A[None]
-        adds = small_rank(both) == rank[:, None] + rank[None]
-        adds &= squared_determinant(both) == square[:, None] * square[None]
-        values = _seconds(A.astype(float))
-        excess = (_seconds(both.astype(float)) - added_second(values[:, None], values[None]))[adds]
-        drops = outside("R⁽⁰⁾ or R⁽¹⁾ does not add", parts=int((~adds).sum()))
-        hypotheses = {"matrices": "all over −1, 0, 1"}
-        return Check(
-            float(excess.max()), 0.0, "<=", 64 * EPS * 8, hypotheses, drops, cases=len(excess)
-        )
-    A, B = case
-    left, right = second(A + B), float(added_second(float(_seconds(A)), float(_seconds(B))))
-    return compare(
-        left,
-        "<=",
-        right,
-        _log_rounding(A, B, A + B),
-        hypotheses={"matrices": f"{len(A)} × {len(A)}"},
-    )
 
 
 Positive = tuple[np.ndarray, np.ndarray, np.ndarray, int]
@@ -186,10 +126,142 @@ def second_of_linear(A: np.ndarray, depth: int) -> float:
     return expansion(A, depth)
 
 
+def _show_pair(case: Pair) -> str:
+    return (
+        "all pairs of small matrices"
+        if case is None
+        else f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
+    )
+
+
+def _steep_sum() -> Pair:
+    u = np.array([[math.cos(0.1)], [math.sin(0.1)]])
+    return np.diag([1.0, 0.0]), u @ u.T
+
+
+def _oblique() -> Pair:
+    return np.array([[1.0, 0.0]]), np.array([[0.1], [math.sqrt(0.99)]])
+
+
+@statement(
+    "P 4",
+    spectra,
+    control(
+        "the third correction has no sign: s = 1/5",
+        lambda: ((0.2,), (1, 1), 0, 1),
+        limit=lambda A: cost_expansion(A).r3,
+    ),
+    method="float64",
+    show=repr,
+    narrower=_LINEAR,
+)
+def measure_sign(case: Spectrum, limit: Callable[[np.ndarray], float] = second) -> Check:
+    """R⁽²⁾(f) ≥ 0 where there is a limiting representation.
+
+    L(R(A; L) − L·rank − 2 log|A|₊) ≥ 0, whose limit is R⁽²⁾, and R⁽²⁾ itself.
+    """
+    s, shape, seed, depth = case
+    A, values = with_singular_values(s, shape, seed), np.array(s)
+    correction = depth * (linear_cost(values, depth) - len(s) * depth - first_bound(values))
+    rounding = 64 * EPS * depth**2 * (1 + linear_cost(values, depth))
+    hypotheses = {"rank": len(s), "depth": depth}
+    return worst(
+        [compare(correction, ">=", 0.0, rounding), compare(limit(A), ">=", 0.0, 64 * EPS)],
+        hypotheses,
+    )
+
+
+@statement(
+    "P 4 (1)",
+    invertible_pairs,
+    control("R⁽¹⁾ does not add: (1, 0)·(0.1, √0.99)ᵀ", _oblique),
+    method="float64",
+    show=_show_pair,
+    narrower=_LINEAR,
+)
+def measure_root(case: Pair) -> Check:
+    """√R⁽²⁾(f∘g) ≤ √R⁽²⁾(f) + √R⁽²⁾(g) when the R⁽⁰⁾ agree and R⁽¹⁾ adds."""
+    if case is None:
+        A = small_matrices()[small_rank(small_matrices()) == 2].astype(float)
+        values = _seconds(A)
+        excess = np.sqrt(_seconds(A[:, None] @ A[None])) - composed_root(
+            values[:, None], values[None]
+        )
+        hypotheses = {"matrices": "all invertible over −1, 0, 1"}
+        return at_most(
+            float(excess.max()), 0.0, 64 * EPS * 8, cases=excess.size, hypotheses=hypotheses
+        )
+    A, B = case
+    hypotheses = {"matrices": f"{len(A)} × {len(A)}", "rank": len(kept(A))}
+    left, right = (
+        math.sqrt(second(A @ B)),
+        float(composed_root(float(_seconds(A)), float(_seconds(B)))),
+    )
+    additive = abs(first_bound(kept(A @ B)) - first_bound(kept(A)) - first_bound(kept(B))) < 1e-8
+    drops = outside("R⁽¹⁾ does not add", when=not additive)
+    return compare(
+        left, "<=", right, _log_rounding(A, B, A @ B), hypotheses=hypotheses, drops=drops
+    )
+
+
+@statement(
+    "P 4 (2)",
+    orthogonal_pairs,
+    control("R⁽¹⁾ does not add: projections at an angle of 0.1", _steep_sum),
+    method="float64",
+    show=_show_pair,
+    narrower=_LINEAR,
+)
+def measure_added_second(case: Pair) -> Check:
+    """R⁽²⁾(f + g) ≤ R⁽²⁾(f) + R⁽²⁾(g) when R⁽⁰⁾ and R⁽¹⁾ add."""
+    if case is None:
+        A = small_matrices()
+        rank, square, both = small_rank(A), squared_determinant(A), A[:, None] + A[None]
+        adds = small_rank(both) == rank[:, None] + rank[None]
+        adds &= squared_determinant(both) == square[:, None] * square[None]
+        values = _seconds(A.astype(float))
+        excess = (_seconds(both.astype(float)) - added_second(values[:, None], values[None]))[adds]
+        drops = outside("R⁽⁰⁾ or R⁽¹⁾ does not add", parts=int((~adds).sum()))
+        hypotheses = {"matrices": "all over −1, 0, 1"}
+        return at_most(
+            float(excess.max()),
+            0.0,
+            64 * EPS * 8,
+            cases=len(excess),
+            drops=drops,
+            hypotheses=hypotheses,
+        )
+    A, B = case
+    left, right = second(A + B), float(added_second(float(_seconds(A)), float(_seconds(B))))
+    return compare(
+        left,
+        "<=",
+        right,
+        _log_rounding(A, B, A + B),
+        hypotheses={"matrices": f"{len(A)} × {len(A)}"},
+    )
+
+
+@statement(
+    "P 4 (3)",
+    positive_maps,
+    control(
+        "twice R⁽²⁾",
+        lambda: (np.array([[math.log(3.0)]]), np.eye(1), np.eye(1), 40),
+        printed=lambda A, depth: second_of_linear(A, depth) + second(A) / depth,
+    ),
+    method="float64",
+    show=lambda case: (
+        f"B, Q, V, L = {case[0].tolist()}, {case[1].tolist()}, {case[2].tolist()}, {case[3]}"
+    ),
+)
 def measure_second_of_linear(
     case: Positive, printed: Callable[[np.ndarray, int], float] = second_of_linear
 ) -> Check:
-    """The balanced factors A^{1/L} stay nonnegative on Ω, so a ReLU network has the cost of the
+    """R⁽²⁾(x ↦ Ax; Ω) = ½‖log₊AᵀA‖² when AᵖΩ is completely positive of dimension rank A for all p
+    in [0, 1].
+
+    The balanced factors A^{1/L} stay nonnegative on Ω, so a ReLU network has the cost of the
     linear one, whose 1/L term is R⁽²⁾.
     """
     B, Q, V, depth = case
@@ -214,79 +286,3 @@ def measure_second_of_linear(
         ],
         {"rank": len(B), "depth": depth},
     )
-
-
-def _show_pair(case: Pair) -> str:
-    return (
-        "all pairs of small matrices"
-        if case is None
-        else f"A, B = np.array({case[0].tolist()}), np.array({case[1].tolist()})"
-    )
-
-
-def _steep_sum() -> Pair:
-    u = np.array([[math.cos(0.1)], [math.sin(0.1)]])
-    return np.diag([1.0, 0.0]), u @ u.T
-
-
-def _oblique() -> Pair:
-    return np.array([[1.0, 0.0]]), np.array([[0.1], [math.sqrt(0.99)]])
-
-
-STATEMENTS = (
-    statement(
-        "P 4",
-        "P 4",
-        "R⁽²⁾(f) ≥ 0 where there is a limiting representation",
-        method="float64",
-        cases=spectra,
-        measure=measure_sign,
-        show=repr,
-        narrower=_LINEAR,
-        control=Control(
-            "the third correction has no sign: s = 1/5",
-            case=lambda: ((0.2,), (1, 1), 0, 1),
-            breaks={"limit": lambda A: cost_expansion(A).r3},
-        ),
-    ),
-    statement(
-        "P 4 (1)",
-        "P 4",
-        "√R⁽²⁾(f∘g) ≤ √R⁽²⁾(f) + √R⁽²⁾(g) when the R⁽⁰⁾ agree and R⁽¹⁾ adds",
-        method="float64",
-        cases=invertible_pairs,
-        measure=measure_root,
-        show=_show_pair,
-        narrower=_LINEAR,
-        control=Control("R⁽¹⁾ does not add: (1, 0)·(0.1, √0.99)ᵀ", case=_oblique),
-    ),
-    statement(
-        "P 4 (2)",
-        "P 4",
-        "R⁽²⁾(f + g) ≤ R⁽²⁾(f) + R⁽²⁾(g) when R⁽⁰⁾ and R⁽¹⁾ add",
-        method="float64",
-        cases=orthogonal_pairs,
-        measure=measure_added_second,
-        show=_show_pair,
-        narrower=_LINEAR,
-        control=Control("R⁽¹⁾ does not add: projections at an angle of 0.1", case=_steep_sum),
-    ),
-    statement(
-        "P 4 (3)",
-        "P 4",
-        "R⁽²⁾(x ↦ Ax; Ω) = ½‖log₊AᵀA‖² when AᵖΩ is completely positive of dimension rank A for "
-        "all p in [0, 1]",
-        method="float64",
-        cases=positive_maps,
-        measure=measure_second_of_linear,
-        show=lambda case: (
-            f"B, Q, V, L = {case[0].tolist()}, {case[1].tolist()}, {case[2].tolist()}, {case[3]}"
-        ),
-        narrower="A = Q exp(B) Vᵀ with B symmetric and nonnegative off its diagonal, Ω = V·orthant",
-        control=Control(
-            "twice R⁽²⁾",
-            case=lambda: (np.array([[math.log(3.0)]]), np.eye(1), np.eye(1), 40),
-            breaks={"printed": lambda A, depth: second_of_linear(A, depth) + second(A) / depth},
-        ),
-    ),
-)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.bottleneck.statements.cases import statement
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 
 Slopes = tuple[Fraction, Fraction]
 
@@ -26,23 +25,6 @@ def matched(slopes: Slopes) -> tuple[Fraction, int, Fraction]:
     if abs(p) >= abs(q):
         return (p, 1, q / p if p else Fraction(1))
     return -q, -1, p / q
-
-
-def measure_match(slopes: Slopes, turn: int = 1) -> Check:
-    """At how many of seven points σ(x) = c σ_a(εx), and whether a ∈ (−1, 1) exactly when |p| ≠
-    |q|: both, in all 8 of 8.
-    """
-    c, sign, a = matched(slopes)
-    points = [Fraction(n, 2) for n in range(-3, 4)]
-    right = sum(
-        homogeneous(slopes, x) == c * homogeneous((Fraction(1), a), turn * sign * x) for x in points
-    )
-    special = abs(slopes[0]) == abs(slopes[1])
-    return Check(
-        right + int((-1 < a < 1) != special),
-        8,
-        hypotheses={"input inverted": sign < 0, "special": special},
-    )
 
 
 def _slopes(rng: np.random.Generator, draws: int) -> Iterator[Slopes]:
@@ -78,8 +60,40 @@ def interpolation_hessian(
         return np.asarray(H), np.asarray(J @ J.T)
 
 
+@statement(
+    "linear (homogeneous)",
+    _slopes,
+    control("the input not inverted, σ = min(x, 0)", lambda: (Fraction(0), Fraction(1)), turn=-1),
+)
+def measure_match(slopes: Slopes, turn: int = 1) -> Check:
+    """Every homogeneous nonlinearity that is not proportional to the identity, zero or |x| is σ_a
+    with a in (−1, 1), up to scaling and inverting the inputs; those three have a = 1, a = 1
+    and a = −1.
+
+    At how many of seven points σ(x) = c σ_a(εx), and whether a ∈ (−1, 1) exactly when |p| ≠
+    |q|: both, in all 8 of 8.
+    """
+    c, sign, a = matched(slopes)
+    points = [Fraction(n, 2) for n in range(-3, 4)]
+    right = sum(
+        homogeneous(slopes, x) == c * homogeneous((Fraction(1), a), turn * sign * x) for x in points
+    )
+    special = abs(slopes[0]) == abs(slopes[1])
+    return equal(right + int((-1 < a < 1) != special), 8, input_inverted=sign < 0, special=special)
+
+
+@statement(
+    "trace (Hessian)",
+    lambda rng, draws: [(0, 1, 4), (1, 3, 2)],
+    control("the trace without the half", lambda: (0, 1, 4), factors=(1.0, 2.0)),
+    method="float64",
+    show=repr,
+)
 def measure_hessian(case: tuple[int, int, int], factors: tuple[float, float] = (1.0, 1.0)) -> Check:
-    """‖H‖_op against ‖Θ(X, X)‖_op/N, and Tr H against Tr Θ(X, X)/N: the larger relative
+    """Mean squared error, halved, at an interpolating network: ‖H‖_op = ‖Θ(X, X)‖_op/N and Tr H =
+    Tr Θ(X, X)/N.
+
+    ‖H‖_op against ‖Θ(X, X)‖_op/N, and Tr H against Tr Θ(X, X)/N: the larger relative
     difference.
     """
     seed, outputs, samples = case
@@ -89,50 +103,4 @@ def measure_hessian(case: tuple[int, int, int], factors: tuple[float, float] = (
         abs(left / (f * right / samples) - 1)
         for f, (left, right) in zip(factors, pairs, strict=True)
     )
-    return Check(
-        float(gap),
-        0.0,
-        "=",
-        1e-10,
-        hypotheses={"outputs": outputs, "samples": samples},
-        comparisons=2,
-    )
-
-
-HOMOGENEOUS, HESSIAN = (
-    statement(
-        "linear (homogeneous)",
-        "linear",
-        "every homogeneous nonlinearity that is not proportional to the identity, zero or |x| is "
-        "σ_a with a in (−1, 1), up to "
-        "scaling and inverting the inputs; those three have a = 1, a = 1 and a = −1",
-        method="exact",
-        cases=_slopes,
-        measure=measure_match,
-        show=str,
-        exhaustive="slopes −2, −3/2, …, 2 on both sides",
-        control=Control(
-            "the input not inverted, σ = min(x, 0)",
-            case=lambda: (Fraction(0), Fraction(1)),
-            breaks={"turn": -1},
-        ),
-        proof="σ(x) = px₊ − q(−x)₊. If |p| > |q|, σ = pσ_{q/p}; if |q| > |p|, σ(x) = "
-        "−qσ_{p/q}(−x).",
-    ),
-    statement(
-        "trace (Hessian)",
-        "trace",
-        "mean squared error, halved, at an interpolating network: ‖H‖_op = ‖Θ(X, X)‖_op/N and Tr "
-        "H = Tr Θ(X, X)/N",
-        method="float64",
-        cases=lambda rng, draws: [(0, 1, 4), (1, 3, 2)],
-        measure=measure_hessian,
-        show=repr,
-        narrower="a smooth network; the print does not say whether the error is halved: without "
-        "it both are twice as large",
-        control=Control(
-            "the trace without the half", case=lambda: (0, 1, 4), breaks={"factors": (1.0, 2.0)}
-        ),
-        proof="Where the residual vanishes, H = JᵀJ/N, which has the nonzero spectrum of JJᵀ/N.",
-    ),
-)
+    return equal(float(gap), 0.0, 1e-10, comparisons=2, outputs=outputs, samples=samples)

@@ -11,7 +11,7 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.account.equivalence import hidden_equivalence
 from neuromanifold.tangent.rank.certificate import certified_rank
-from neuromanifold_papers.check import Check, inside
+from neuromanifold_papers.check import Check, equal, inside
 from neuromanifold_papers.complexity.statements.cases import (
     Network,
     Widths,
@@ -19,7 +19,7 @@ from neuromanifold_papers.complexity.statements.cases import (
     random_widths,
     staged,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 
@@ -110,11 +110,11 @@ def _shallow(rng: np.random.Generator, draws: int) -> Iterator[Shallow]:
 def _check(case: Shallow, right: int) -> Check:
     found, sampled = account(case)
     names = ("inputs", "width", "outputs", "active")
-    return Check(
+    return equal(
         found.parameters,
         found.functional + found.symmetric + right,
-        hypotheses={name: getattr(case, name) for name in names},
         drops=inside("the sample does not tell all bent neurons apart", when=not sampled),
+        hypotheses={name: getattr(case, name) for name in names},
     )
 
 
@@ -126,8 +126,22 @@ def favourable(inputs: int, outputs: int, active: int) -> bool:
     return not low < active < high
 
 
-def _closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourable) -> Check:
-    """Whether D = d + s, against the criterion: both ways, so that it names all favourable
+@statement(
+    "D = d + s",
+    _shallow,
+    control(
+        "(3, 2 | 1) with both neurons always active, where one dimension is left, called favourable",
+        lambda: Shallow(3, 2, 1, 2),
+        criterion=lambda *_: True,
+    ),
+    draws=20,
+)
+def closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourable) -> Check:
+    """In favourable situations the parameters are the functional dimension plus the dimension of
+    the symmetries: with one hidden layer, all kinks sampled and k always-active neurons
+    exactly when k ≤ min(n_0, o) or k ≥ max(n_0, o).
+
+    Whether D = d + s, against the criterion: both ways, so that it names all favourable
     situations of this kind.
     """
     found, check = account(case)[0], _check(case, 0)
@@ -138,55 +152,22 @@ def _closes(case: Shallow, criterion: Callable[[int, int, int], bool] = favourab
     )
 
 
-def _with_residual(case: Shallow, left_over: Callable[[int, int, int], int] = residual) -> Check:
-    return _check(case, left_over(case.inputs, case.outputs, case.active))
-
-
-CLOSES = Statement(
-    paper=PAPER,
-    row="D = d + s",
-    id="D = d + s",
-    says="in favourable situations the parameters are the functional dimension plus the dimension "
-    "of the symmetries: with one "
-    "hidden layer, all kinks sampled and k always-active neurons exactly when k ≤ min(n_0, o) or "
-    "k ≥ max(n_0, o)",
-    method="exact",
-    cases=_shallow,
-    measure=_closes,
-    control=Control(
-        "(3, 2 | 1) with both neurons always active, where one dimension is left, called "
-        "favourable",
-        case=lambda: Shallow(3, 2, 1, 2),
-        breaks={"criterion": lambda *_: True},
-    ),
-    draws=20,
-    narrower="the paper does not say which situations are favourable: this is our criterion; s "
-    "counts neurons of one sign "
-    "pattern (4.1), not linear relations between patterns, which add directions where a sample "
-    "does not tell all bent neurons apart",
-    show=str,
-)
-RESIDUAL = Statement(
-    paper=PAPER,
-    row="D = d + s",
-    id="D = d + s (where it does not close)",
-    says="with k always-active neurons in one hidden layer D = d + s + (k − min(n_0, o))₊ "
-    "(max(n_0, o) − k)₊",
-    method="exact",
-    cases=_shallow,
-    measure=_with_residual,
-    control=Control(
+@statement(
+    "D = d + s (where it does not close)",
+    _shallow,
+    control(
         "(3, 2 | 1) with both always active, the residual left out",
-        case=lambda: Shallow(3, 2, 1, 2),
-        breaks={"left_over": lambda *_: 0},
+        lambda: Shallow(3, 2, 1, 2),
+        left_over=lambda *_: 0,
     ),
     draws=20,
     source="ours",
-    narrower="samples that tell all bent neurons apart: elsewhere linear relations between "
-    "patterns add directions, and s leaves "
-    "these out",
-    show=str,
 )
+def with_residual(case: Shallow, left_over: Callable[[int, int, int], int] = residual) -> Check:
+    """With k always-active neurons in one hidden layer D = d + s + (k − min(n_0, o))₊ (max(n_0,
+    o) − k)₊.
+    """
+    return _check(case, left_over(case.inputs, case.outputs, case.active))
 
 
 def running_minima_allow(widths: Widths) -> bool:
@@ -196,8 +177,25 @@ def running_minima_allow(widths: Widths) -> bool:
     return set(left.tolist()) <= {widths[0], r} and set(right.tolist()) <= {widths[-1], r}
 
 
-def _linear(widths: Widths, allow: Callable[[Widths], bool] = running_minima_allow) -> Check:
-    """Whether the account of a generic deep linear network closes, against the criterion."""
+def _linear_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
+    yield from [*architectures([1], 3), *architectures([2], 2)]
+    yield from (random_widths(rng, 3, 5) for _ in range(draws))
+
+
+@statement(
+    "D = d + s (linear)",
+    _linear_cases,
+    control("(3, 2 | 1) counted as closing", lambda: (3, 2, 1), allow=lambda widths: True),
+    draws=20,
+    source="ours",
+    show=lambda widths: f'nm.MLP({widths}, "identity")',
+)
+def linear(widths: Widths, allow: Callable[[Widths], bool] = running_minima_allow) -> Check:
+    """A generic deep linear network has D = d + s exactly when the running minima of the widths
+    are n_0 or r from the left, n_d or r from the right, r the smallest.
+
+    Whether the account of a generic deep linear network closes, against the criterion.
+    """
     rng = np.random.default_rng(list(widths))
     params = tuple(
         Layer(rng.integers(-999, 1000, (out, fan_in)) * 1.0, rng.integers(-999, 1000, out) * 1.0)
@@ -206,30 +204,4 @@ def _linear(widths: Widths, allow: Callable[[Widths], bool] = running_minima_all
     x = rng.integers(-999, 1000, (widths[0] + 2, widths[0])) * 1.0
     left = counted(MLP(widths, "identity"), params, x).left
     hypotheses = {"hidden layers": len(widths) - 2, "unexplained": left}
-    return Check(int(left == 0), int(allow(widths)), hypotheses=hypotheses)
-
-
-def _linear_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
-    yield from [*architectures([1], 3), *architectures([2], 2)]
-    yield from (random_widths(rng, 3, 5) for _ in range(draws))
-
-
-LINEAR = Statement(
-    paper=PAPER,
-    row="D = d + s",
-    id="D = d + s (linear)",
-    says="a generic deep linear network has D = d + s exactly when the running minima of the "
-    "widths are n_0 or r from the left, n_d or r "
-    "from the right, r the smallest",
-    method="exact",
-    cases=_linear_cases,
-    measure=_linear,
-    control=Control(
-        "(3, 2 | 1) counted as closing",
-        case=lambda: (3, 2, 1),
-        breaks={"allow": lambda widths: True},
-    ),
-    draws=20,
-    source="ours",
-    show=lambda widths: f'nm.MLP({widths}, "identity")',
-)
+    return equal(int(left == 0), int(allow(widths)), hypotheses=hypotheses)

@@ -15,7 +15,7 @@ from neuromanifold.regions.patterns import fixed_neurons
 from neuromanifold.symmetry.groups.dense import Dense
 from neuromanifold.symmetry.groups.linear import random_invertible
 from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
-from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.check import Check, equal, outside
 from neuromanifold_papers.complexity.statements.cases import (
     Network,
     architectures,
@@ -26,7 +26,7 @@ from neuromanifold_papers.complexity.statements.cases import (
     staged,
     statuses,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 EPS = float(np.finfo(np.float64).eps)
@@ -94,10 +94,31 @@ def _distance(first: Params, second: Params) -> float:
     )
 
 
-def _action(
+def _one_move() -> Move:
+    rng = np.random.default_rng(0)
+    net = MLP((2, 3, 2))
+    return Move(net, _normal(rng, net), [random_invertible(rng, 3)], [random_invertible(rng, 3)])
+
+
+@statement(
+    "4.1 (action)",
+    _moves,
+    control(
+        "the factors in the wrong order: g·(h·θ) against (hg)·θ",
+        _one_move,
+        product=lambda g, h: h @ g,
+    ),
+    method="float64",
+    show=lambda move: f"widths {move.net.widths}, g = {[m.tolist() for m in move.g]}",
+)
+def action(
     move: Move, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
 ) -> Check:
-    """The largest of |g(hθ) − (gh)θ|, |gθ − printed|, |1θ − θ|, relative to the largest entry."""
+    """g·(W_l, b_l) = (g_l W_l g_{l-1}⁻¹, g_l b_l) is an action of Π GL(n_l): g·(h·θ) = (gh)·θ,
+    1·θ = θ.
+
+    The largest of |g(hθ) − (gh)θ|, |gθ − printed|, |1θ − θ|, relative to the largest entry.
+    """
     g, h = element(move.net, move.g), element(move.net, move.h)
     both = [product(a, b) for a, b in zip(move.g, move.h, strict=True)]
     unit = element(move.net, [np.eye(len(a)) for a in move.g])
@@ -107,37 +128,7 @@ def _action(
         _distance(unit(move.params), move.params),
     )
     tolerance = ROUNDING * EPS * move.condition
-    return Check(
-        found,
-        0.0,
-        "=",
-        tolerance,
-        hypotheses={"hidden layers": len(move.g), "widest": max(move.net.widths)},
-    )
-
-
-def _one_move() -> Move:
-    rng = np.random.default_rng(0)
-    net = MLP((2, 3, 2))
-    return Move(net, _normal(rng, net), [random_invertible(rng, 3)], [random_invertible(rng, 3)])
-
-
-ACTION = Statement(
-    paper=PAPER,
-    row="4.1",
-    id="4.1 (action)",
-    says="g·(W_l, b_l) = (g_l W_l g_{l-1}⁻¹, g_l b_l) is an action of Π GL(n_l): g·(h·θ) = "
-    "(gh)·θ, 1·θ = θ",
-    method="float64",
-    cases=_moves,
-    measure=_action,
-    control=Control(
-        "the factors in the wrong order: g·(h·θ) against (hg)·θ",
-        case=_one_move,
-        breaks={"product": lambda g, h: h @ g},
-    ),
-    show=lambda move: f"widths {move.net.widths}, g = {[m.tolist() for m in move.g]}",
-)
+    return equal(found, 0.0, tolerance, hidden_layers=len(move.g), widest=max(move.net.widths))
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,30 +224,6 @@ def _size(params: Params, x: np.ndarray) -> float:
     return float(a.max())
 
 
-def _equivalence(case: Commuting) -> Check:
-    moved = element(case.net, case.g)(case.params)
-    scale = max(_size(case.params, case.x), _size(moved, case.x))
-    found = float(np.abs(case.net(moved, case.x) - case.net(case.params, case.x)).max()) / scale
-    condition = float(np.prod([np.linalg.cond(g) for g in case.g]))
-    agree = (
-        [True]
-        if "always-active" not in case.kind
-        else [m[1:].all() for m in fixed_active(case, moved)]
-    )
-    if "one sign pattern" in case.kind:
-        agree = [
-            bool((on[:, 1] == on[:, 2]).all()) for on in activity(case.net, case.params, case.x)
-        ]
-    return Check(
-        found,
-        0.0,
-        "=",
-        ROUNDING * EPS * condition,
-        hypotheses={"activation and subgroup": case.kind},
-        drops=outside("g does not commute with the activation on X", when=not all(agree)),
-    )
-
-
 def fixed_active(case: Commuting, moved: Params) -> list[np.ndarray]:
     """Which neurons are always active before and after the move."""
     both = [fixed_neurons(case.net, params, case.x).active for params in (case.params, moved)]
@@ -273,19 +240,36 @@ def _sheared() -> Commuting:
     )
 
 
-EQUIVALENCE = Statement(
-    paper=PAPER,
-    row="4.1",
-    id="4.1 (equivalence)",
-    says="elements that commute with the activation on X leave f on X unchanged",
+@statement(
+    "4.1 (equivalence)",
+    _commuting,
+    control("a shear of ReLU neurons, which does not commute", _sheared),
     method="float64",
-    cases=_commuting,
-    measure=_equivalence,
-    control=Control("a shear of ReLU neurons, which does not commute", case=_sheared),
     draws=20,
-    narrower="finite elements on one shape, (2, 3, 3 | 2); all small shapes in 4.1 (generators)",
     show=lambda case: f"{case.kind}, g = {[m.tolist() for m in case.g]}",
 )
+def equivalence(case: Commuting) -> Check:
+    """Elements that commute with the activation on X leave f on X unchanged."""
+    moved = element(case.net, case.g)(case.params)
+    scale = max(_size(case.params, case.x), _size(moved, case.x))
+    found = float(np.abs(case.net(moved, case.x) - case.net(case.params, case.x)).max()) / scale
+    condition = float(np.prod([np.linalg.cond(g) for g in case.g]))
+    agree = (
+        [True]
+        if "always-active" not in case.kind
+        else [m[1:].all() for m in fixed_active(case, moved)]
+    )
+    if "one sign pattern" in case.kind:
+        agree = [
+            bool((on[:, 1] == on[:, 2]).all()) for on in activity(case.net, case.params, case.x)
+        ]
+    return equal(
+        found,
+        0.0,
+        ROUNDING * EPS * condition,
+        drops=outside("g does not commute with the activation on X", when=not all(agree)),
+        activation_and_subgroup=case.kind,
+    )
 
 
 Classes = list[list[list[int]]]
@@ -331,18 +315,6 @@ def all_statuses(rng: np.random.Generator, draws: int) -> Iterator[Network]:
         yield random_network(rng, random_widths(rng, 3, 4), 10, size=9)
 
 
-def _generators(case: Network, fields: Callable[[Network], Fields] = equivalence_fields) -> Check:
-    return Check(
-        case.changes(fields(case)),
-        0,
-        hypotheses={
-            "hidden layers": case.net.depth - 1,
-            "outputs": case.net.widths[-1],
-            "fixed": sum(case.fixed),
-        },
-    )
-
-
 def two_bent() -> Network:
     """(1, 2 | 1) with two neurons that change their signs on the sample."""
     return network([[[2], [2]], [[2, 2]]], [[3, -3], [1]], [-3, 0, 1, 3])
@@ -355,23 +327,22 @@ def first_two_mixed(case: Network) -> Fields:
     return mixing(Layout(case.net), 0, 0, 1, 1.0, 1.0)
 
 
-GENERATORS = Statement(
-    paper=PAPER,
-    row="4.1",
-    id="4.1 (generators)",
-    says="every generator v of the hidden equivalence group on X is in the kernel of J: Jv = 0 "
-    "(gl(m) for each layer "
-    "and sign pattern of m neurons)",
-    method="exact",
-    cases=all_statuses,
-    measure=_generators,
-    control=Control(
-        "mixing two neurons that change their signs",
-        case=two_bent,
-        breaks={"fields": first_two_mixed},
-    ),
-    show=str,
+@statement(
+    "4.1 (generators)",
+    all_statuses,
+    control("mixing two neurons that change their signs", two_bent, fields=first_two_mixed),
 )
+def generators(case: Network, fields: Callable[[Network], Fields] = equivalence_fields) -> Check:
+    """Every generator v of the hidden equivalence group on X is in the kernel of J: Jv = 0 (gl(m)
+    for each layer and sign pattern of m neurons).
+    """
+    return equal(
+        case.changes(fields(case)),
+        0,
+        hidden_layers=case.net.depth - 1,
+        outputs=case.net.widths[-1],
+        fixed=sum(case.fixed),
+    )
 
 
 def all_as_one(case: Network) -> Classes:
@@ -393,15 +364,6 @@ def commuting_dimension(case: Network) -> int:
     return total
 
 
-def _algebra(case: Network, classes: Callable[[Network], Classes] = pattern_classes) -> Check:
-    squares = sum(len(group) ** 2 for groups in classes(case) for group in groups)
-    return Check(
-        commuting_dimension(case),
-        squares,
-        hypotheses={"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)},
-    )
-
-
 def _well_sampled(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     for widths in architectures([1], 3):
         yield from (staged(rng, widths, status, 60, size=9) for status in statuses(widths))
@@ -409,29 +371,18 @@ def _well_sampled(rng: np.random.Generator, draws: int) -> Iterator[Network]:
         yield random_network(rng, random_widths(rng, 2, 3), 60, size=9)
 
 
-ALGEBRA = Statement(
-    paper=PAPER,
-    row="4.1",
-    id="4.1 (H_eq)",
-    says="the Lie algebra of the hidden equivalence group on X (Def 4.1) is gl(m) for each layer "
-    "and each sign pattern "
-    "that m of its neurons share",
-    method="exact",
-    cases=_well_sampled,
-    measure=_algebra,
-    control=Control(
-        "two neurons of different patterns taken for one",
-        case=two_bent,
-        breaks={"classes": all_as_one},
-    ),
+@statement(
+    "4.1 (H_eq)",
+    _well_sampled,
+    control("two neurons of different patterns taken for one", two_bent, classes=all_as_one),
     source="ours",
-    narrower="60 samples; a small X may admit more, since the condition is asked at its points "
-    "only",
-    show=str,
     draws=20,
-    proof="A commutes at x exactly when A_ij(s_i(x) − s_j(x))z_j(x), summed over j, vanishes for "
-    "every i. Where the "
-    "patterns of i and j agree the "
-    "coefficient of A_ij is 0 for all x; where they differ, enough generic samples make the other "
-    "columns independent.",
 )
+def algebra(case: Network, classes: Callable[[Network], Classes] = pattern_classes) -> Check:
+    """The Lie algebra of the hidden equivalence group on X (Def 4.1) is gl(m) for each layer and
+    each sign pattern that m of its neurons share.
+    """
+    squares = sum(len(group) ** 2 for groups in classes(case) for group in groups)
+    return equal(
+        commuting_dimension(case), squares, hidden_layers=case.net.depth - 1, fixed=sum(case.fixed)
+    )

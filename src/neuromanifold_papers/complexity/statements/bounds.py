@@ -19,7 +19,7 @@ from neuromanifold.regions.patterns import sampled_regions
 from neuromanifold.symmetry.account.equivalence import hidden_equivalence
 from neuromanifold.tangent.rank.dimension import functional_dimension
 from neuromanifold.tangent.rank.fields import Fields, Layout, join, mixing
-from neuromanifold_papers.check import Check, Drops, outside
+from neuromanifold_papers.check import Check, Drops, at_most, equal, outside
 from neuromanifold_papers.complexity.statements.action import first_two_mixed, two_bent
 from neuromanifold_papers.complexity.statements.cases import (
     KINDS,
@@ -35,7 +35,7 @@ from neuromanifold_papers.complexity.statements.cases import (
     statuses,
 )
 from neuromanifold_papers.complexity.statements.kernel import parameter_count
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 PRIME = 2**61 - 1
@@ -67,7 +67,18 @@ def _at_a_kink(case: Network) -> Drops:
     )
 
 
-def _theorem(case: Network) -> Check:
+_ALL_ACTIVE = control(
+    "(1, 3 | 1), not roughly monotonic, all three active: rank 2, and the formula gives 1",
+    lambda: staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6),
+)
+
+
+@statement("Thm 1", _theorem_cases, _ALL_ACTIVE, draws=60)
+def theorem(case: Network) -> Check:
+    """Roughly monotonic ⇒ for almost every θ the functional dimension on X is at most D − Σ(n_l −
+    k_l) − Σ k_l², k_l the fixed neurons of layer l (its proof uses A.8 and that all fixed
+    neurons mix, which fail; the conclusion survives).
+    """
     bound = theorem1(case.net.widths, case.fixed)
     hypotheses = {
         "hidden layers": case.net.depth - 1,
@@ -75,28 +86,7 @@ def _theorem(case: Network) -> Check:
         "samples": len(case.x),
     }
     hypotheses["slack"] = bound - case.rank
-    return Check(case.rank, bound, "<=", hypotheses=hypotheses, drops=_at_a_kink(case))
-
-
-_ALL_ACTIVE = Control(
-    "(1, 3 | 1), not roughly monotonic, all three active: rank 2, and the formula gives 1",
-    case=lambda: staged(np.random.default_rng(0), (1, 3, 1), (("active",) * 3,), 6),
-)
-THEOREM = Statement(
-    paper=PAPER,
-    row="Thm 1",
-    id="Thm 1",
-    says="roughly monotonic ⇒ for almost every θ the functional dimension on X is at most D − "
-    "Σ(n_l − k_l) − Σ k_l², k_l the fixed "
-    "neurons of layer l (its proof uses A.8 and that all fixed neurons mix, which fail; the "
-    "conclusion survives)",
-    method="exact",
-    cases=_theorem_cases,
-    measure=_theorem,
-    control=_ALL_ACTIVE,
-    draws=60,
-    show=str,
-)
+    return at_most(case.rank, bound, drops=_at_a_kink(case), hypotheses=hypotheses)
 
 
 @cache
@@ -125,16 +115,6 @@ def _possible(status: Status) -> bool:
     return not any("bent" in layer for l, layer in enumerate(status) if dead and l > dead[0])
 
 
-def _every_status(widths: Widths) -> Check:
-    """The status with the least slack: a bound from symmetries alone against the printed one."""
-    pairs = []
-    for status in filter(_possible, statuses(widths)):
-        fixed = [len(layer) - layer.count("bent") for layer in status]
-        pairs.append((_free_parameters(*_reduced(widths, status)), theorem1(widths, fixed)))
-    left, right = max(pairs, key=lambda pair: pair[0] - pair[1])
-    return Check(left, right, "<=", hypotheses={"hidden layers": len(widths) - 2}, cases=len(pairs))
-
-
 def _status_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     yield from filter(
         _roughly_monotonic, [*architectures([1], 4), *architectures([2], 3), *architectures([3], 2)]
@@ -143,23 +123,26 @@ def _status_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     yield from itertools.islice(drawn, draws // 10)
 
 
-STATUSES = Statement(
-    paper=PAPER,
-    row="Thm 1",
-    id="Thm 1 (every status)",
-    says="for every number of bent, active and inactive neurons in each layer, symmetries "
-    "(translations of active neurons and free "
-    "parameters of inactive ones among them) bound the rank by D − Σ(n_l − k_l) − Σ k_l²",
-    method="exact",
-    cases=_status_cases,
-    measure=_every_status,
-    control=Control("(1, 3 | 1), not roughly monotonic", case=lambda: (1, 3, 1)),
-    exhaustive="every status of every roughly monotonic architecture: widths 1 to 4 with one "
-    "hidden layer, 1 to 3 with "
-    "two, 1 and 2 with three",
+@statement(
+    "Thm 1 (every status)",
+    _status_cases,
+    control("(1, 3 | 1), not roughly monotonic", lambda: (1, 3, 1)),
     source="ours",
     show=lambda widths: f"widths = {widths}",
 )
+def every_status(widths: Widths) -> Check:
+    """For every number of bent, active and inactive neurons in each layer, symmetries
+    (translations of active neurons and free parameters of inactive ones among them) bound the
+    rank by D − Σ(n_l − k_l) − Σ k_l².
+
+    The status with the least slack: a bound from symmetries alone against the printed one.
+    """
+    pairs = []
+    for status in filter(_possible, statuses(widths)):
+        fixed = [len(layer) - layer.count("bent") for layer in status]
+        pairs.append((_free_parameters(*_reduced(widths, status)), theorem1(widths, fixed)))
+    left, right = max(pairs, key=lambda pair: pair[0] - pair[1])
+    return at_most(left, right, cases=len(pairs), hidden_layers=len(widths) - 2)
 
 
 def proof_fields(case: Network) -> Fields:
@@ -185,7 +168,7 @@ def _proof_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
 
 def _fields_check(case: Network, fields: Callable[[Network], Fields]) -> Check:
     found = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
-    return Check(case.changes(fields(case)), 0, hypotheses=found)
+    return equal(case.changes(fields(case)), 0, hypotheses=found)
 
 
 def rational_outputs(params: Any, x: np.ndarray) -> list[list[Fraction]]:
@@ -216,7 +199,7 @@ def finite_change(case: Network, t: Fraction = Fraction(1, 8)) -> Check:
         for one, other in zip(before, moved, strict=True)
         for a, b in zip(one, other, strict=True)
     ]
-    return Check(max(abs(a - b) for a, b in pairs), Fraction(0))
+    return equal(max(abs(a - b) for a, b in pairs), Fraction(0))
 
 
 def _line_at_two() -> Network:
@@ -238,8 +221,30 @@ def _moved(case: Network, layer: int, i: int, j: int, t: Fraction) -> list[list[
     return rational_outputs(params, case.x)
 
 
-def _near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check:
-    """Entries of Jv that are not zero, v over the Lie algebra, and outputs that 1 + tE_ij changes,
+_BENT_AS_LINEAR = control("two bent neurons, mixed", two_bent, fields=first_two_mixed)
+
+
+@statement("Thm 1 (proof)", _proof_cases, _BENT_AS_LINEAR, confirm=finite_change)
+def proof(case: Any, fields: Any = proof_fields) -> Check:
+    """(in the proof) ReLU may be replaced by the identity at every fixed neuron, so that Π D₊(n_l
+    − k_l) × GL(k_l) acts by equivalences on X.
+    """
+    return _fields_check(case, fields)
+
+
+@statement(
+    "Thm 1 (proof, active neurons)",
+    _proof_cases,
+    control(
+        "−1 ∈ GL(1), far from the identity: f = (2, 3, 4) becomes 0", _line_at_two, t=Fraction(-2)
+    ),
+    amends="Thm 1 (proof)",
+)
+def near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check:
+    """A neighbourhood of the identity in Π D₊(bent) × GL(active), translations of the active and
+    free parameters of the inactive neurons act by equivalences on X.
+
+    Entries of Jv that are not zero, v over the Lie algebra, and outputs that 1 + tE_ij changes,
     i and j active neurons of one layer.
     """
     status = hidden_equivalence(case.net, case.params, case.x)
@@ -251,56 +256,7 @@ def _near_the_identity(case: Network, t: Fraction = Fraction(1, 2**40)) -> Check
         for j in found.linear
     )
     found = {"hidden layers": case.net.depth - 1, "fixed": sum(case.fixed)}
-    return Check(case.changes(status.fields) + changed, 0, hypotheses=found)
-
-
-_BENT_AS_LINEAR = Control(
-    "two bent neurons, mixed", case=two_bent, breaks={"fields": first_two_mixed}
-)
-PROOF = Statement(
-    paper=PAPER,
-    row="Thm 1",
-    id="Thm 1 (proof)",
-    says="(in the proof) ReLU may be replaced by the identity at every fixed neuron, so that Π "
-    "D₊(n_l − k_l) × GL(k_l) acts by "
-    "equivalences on X",
-    method="exact",
-    cases=_proof_cases,
-    measure=lambda case, fields=proof_fields: _fields_check(case, fields),
-    control=_BENT_AS_LINEAR,
-    show=str,
-    confirm=finite_change,
-    route="f(gθ) − f(θ) for g = 1 + ⅛E₁₂ in rational arithmetic",
-    worked="""At (1, 2 | 1) let the first neuron, z₁ = x + 2, be active and the second, z₂ = x − 2, be inactive on X = {0, 1}: f(x)
-= x + 2. g = 1 + tE₁₂ replaces z₁ by z₁ + t z₂ and takes t times the first outgoing weight from the second, whose
-neuron stays silent. So f becomes (1 + t)x + 2 − 2t. An inactive ReLU is zero, not the identity; GL(k_l) may mix
-active neurons with one another and inactive ones with one another, not both. The theorem's bound survives: each
-inactive neuron has n_{l-1} + 1 + n_{l+1} parameters without effect, which more than make up for it (`Thm 1 (every
-status)`).""",
-    amended=Statement(
-        paper=PAPER,
-        row="Thm 1",
-        id="Thm 1 (proof, active neurons)",
-        says="a neighbourhood of the identity in Π D₊(bent) × GL(active), translations of the "
-        "active and free parameters of the inactive neurons act by equivalences on X",
-        method="exact",
-        cases=_proof_cases,
-        measure=_near_the_identity,
-        control=Control(
-            "−1 ∈ GL(1), far from the identity: f = (2, 3, 4) becomes 0",
-            case=_line_at_two,
-            breaks={"t": Fraction(-2)},
-        ),
-        show=str,
-        proof="Near θ no neuron changes its sign on X. There ReLU is the identity at active "
-        "neurons: g ∈ GL near 1 and "
-        "translations t of their preactivations pass to the next layer, which undoes them by W "
-        "g⁻¹ and b − Wt. "
-        "Positive scalings commute with ReLU. An inactive neuron is 0 on X whatever its weights. "
-        "Far from 1 this is false: f = max(x + 2, 0) on {0, 1, 2} is (2, 3, 4), and −1 ∈ GL(1) "
-        "turns its neuron off. The bound needs no more than the neighbourhood.",
-    ),
-)
+    return equal(case.changes(status.fields) + changed, 0, hypotheses=found)
 
 
 def affine_pieces(case: Network) -> list[int]:
@@ -358,12 +314,8 @@ def _region_check(case: Network, bound: Callable[[Network], int]) -> Check:
         "outputs": case.net.widths[-1],
         "hidden layers": case.net.depth - 1,
     }
-    return Check(
-        case.rank,
-        bound(case),
-        "<=",
-        hypotheses=found | {"samples": len(case.x)},
-        drops=_at_a_kink(case),
+    return at_most(
+        case.rank, bound(case), drops=_at_a_kink(case), hypotheses=found | {"samples": len(case.x)}
     )
 
 
@@ -379,61 +331,44 @@ def _two_points(outputs: int) -> Network:
     return network([[[1]], [[1]] * outputs], [[0], [0] * outputs], [1, 2])
 
 
-REGIONS = Statement(
-    paper=PAPER,
-    row="4.6, C.3",
-    id="4.6",
-    says="for almost every θ the functional dimension on Z is at most (n_0 + 1) times the number "
-    "of affine pieces of "
-    "f_θ that Z meets",
-    method="exact",
-    cases=_region_cases,
-    measure=lambda case, bound=printed_region_bound: _region_check(case, bound),
-    control=Control(
+@statement(
+    "4.6",
+    _region_cases,
+    control(
         "n_0 instead of n_0 + 1, at (1, 1 | 1)",
-        case=lambda: _two_points(1),
-        breaks={"bound": lambda case: len(affine_pieces(case))},
+        lambda: _two_points(1),
+        bound=lambda case: len(affine_pieces(case)),
     ),
     show=lambda case: (
         f"{case}\nint(nm.functional_dimension(net, params, x, exact=True)), "
         "nm.sampled_regions(net, params, x)"
     ),
     smaller=_fewer_samples,
-    confirm=lambda case: Check(
+    confirm=lambda case: at_most(
         int(functional_dimension(case.net, case.params, case.x, smallest_gap=0.0)),
         printed_region_bound(case),
-        "<=",
-    ),
-    route="singular values of the Jacobian by autodiff in float64",
-    worked="""At (1, 1 | 2) with an active neuron both outputs are lines, f_i(x) = v_i(wx + b) + c_i, on the one piece that x = 1, 2
-meet. With v₁ and v₂, c₁ and c₂ alone their values at the two points can be changed independently: rank 4 for every θ
-with w ≠ 0. The print gives (1 + 1)·1 = 2. On a piece each *output's* gradient is affine in x, so that the bound holds
-for each output, and o times it for o outputs. For one output the statement is Proposition C.3.""",
-    amended=Statement(
-        paper=PAPER,
-        row="4.6, C.3",
-        id="4.6 (several outputs)",
-        says="with o outputs the functional dimension is at most o Σ min(samples on the piece, "
-        "n_0 + 1) over the "
-        "pieces met, so at most o (n_0 + 1) times their number",
-        method="exact",
-        cases=_region_cases,
-        measure=lambda case, bound=amended_region_bound: _region_check(case, bound),
-        control=Control(
-            "without the factor o, at (1, 1 | 2)",
-            case=lambda: _two_points(2),
-            breaks={"bound": printed_region_bound},
-        ),
-        show=str,
-        proof="In the cell of a sign pattern s slope and intercept of f are polynomials P_s(θ). "
-        "For almost all θ, those"
-        " outside the zeros of the differences P_s − P_{s'} that do not vanish identically, two "
-        "cells with one "
-        "affine map have P_s = P_{s'} for all θ. So on a piece ∇_θf_i(x) is one affine function "
-        "of x for each "
-        "output i, and its samples give min(samples, n_0 + 1) independent rows at most.",
     ),
 )
+def regions(case: Any, bound: Any = printed_region_bound) -> Check:
+    """For almost every θ the functional dimension on Z is at most (n_0 + 1) times the number of
+    affine pieces of f_θ that Z meets.
+    """
+    return _region_check(case, bound)
+
+
+@statement(
+    "4.6 (several outputs)",
+    _region_cases,
+    control(
+        "without the factor o, at (1, 1 | 2)", lambda: _two_points(2), bound=printed_region_bound
+    ),
+    amends="4.6",
+)
+def s_4_6_several_outputs(case: Any, bound: Any = amended_region_bound) -> Check:
+    """With o outputs the functional dimension is at most o Σ min(samples on the piece, n_0 + 1)
+    over the pieces met, so at most o (n_0 + 1) times their number.
+    """
+    return _region_check(case, bound)
 
 
 def _scalar_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
@@ -448,35 +383,26 @@ def _one_input(rng: np.random.Generator, draws: int) -> Iterator[Network]:
         yield random_network(rng, (1, *random_widths(rng, 3, 5)[1:-1], 1), int(rng.integers(1, 40)))
 
 
-SCALAR = Statement(
-    paper=PAPER,
-    row="4.6, C.3",
-    id="C.3",
-    says="one output: the functional dimension on Z is at most (n_0 + 1) times the number of "
-    "cells that Z meets",
-    method="exact",
-    cases=_scalar_cases,
-    measure=lambda case, bound=cell_bound: _region_check(case, bound),
-    control=Control(
-        "two outputs, (1, 1 | 2)",
-        case=lambda: _two_points(2),
-    ),
-    show=str,
-)
-ONE_INPUT = Statement(
-    paper=PAPER,
-    row="4.6, C.3",
-    id="C.3 (one input)",
-    says="one input and one output: the functional dimension is at most twice the number of "
-    "linear regions sampled",
-    method="exact",
-    cases=_one_input,
-    measure=lambda case, bound=cell_bound: _region_check(case, bound),
-    control=Control(
+@statement("C.3", _scalar_cases, control("two outputs, (1, 1 | 2)", lambda: _two_points(2)))
+def scalar(case: Any, bound: Any = cell_bound) -> Check:
+    """One output: the functional dimension on Z is at most (n_0 + 1) times the number of cells
+    that Z meets.
+    """
+    return _region_check(case, bound)
+
+
+@statement(
+    "C.3 (one input)",
+    _one_input,
+    control(
         "once the number of regions, at (1, 1 | 1)",
-        case=lambda: _two_points(1),
-        breaks={"bound": lambda case: sampled_regions(case.net, case.params, case.x)},
+        lambda: _two_points(1),
+        bound=lambda case: sampled_regions(case.net, case.params, case.x),
     ),
     draws=30,
-    show=str,
 )
+def one_input(case: Any, bound: Any = cell_bound) -> Check:
+    """One input and one output: the functional dimension is at most twice the number of linear
+    regions sampled.
+    """
+    return _region_check(case, bound)

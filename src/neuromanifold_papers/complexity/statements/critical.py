@@ -13,7 +13,7 @@ from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
-from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.check import Check, at_least, equal, outside
 from neuromanifold_papers.complexity.statements.action import (
     Classes,
     all_as_one,
@@ -31,7 +31,7 @@ from neuromanifold_papers.complexity.statements.cases import (
     random_network,
     random_widths,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 
@@ -76,10 +76,18 @@ def critical_residual(J: np.ndarray) -> np.ndarray:
     return columns.sum(axis=1) if nullity else np.zeros(len(J), int).astype(object)
 
 
-def _orbit_is_critical(
+@statement(
+    "4.2",
+    all_statuses,
+    control("two neurons of different sign patterns taken for one", two_bent, classes=all_as_one),
+)
+def orbit_is_critical(
     case: Network, classes: Callable[[Network], Classes] = pattern_classes
 ) -> Check:
-    """dim H_eqθ, if all its generators' finite elements lead to critical points of the same
+    """At a critical point with trivial stabiliser dim 𝒞 ≥ dim H_eq: the orbit of H_eq has that
+    dimension and consists of critical points.
+
+    dim H_eqθ, if all its generators' finite elements lead to critical points of the same
     loss, else −1; against dim H_eq.
     """
     fields, p = equivalence_fields(case, classes), modular.random_prime()
@@ -96,42 +104,17 @@ def _orbit_is_critical(
         not (outputs(there) - value).any() and not (there.jacobian.astype(object).T @ r).any()
         for there in (moved(case, *pair) for pair in pairs)
     )
-    return Check(
+    return at_least(
         orbit if critical else -1,
         fields.count,
-        ">=",
+        drops=outside("the stabiliser is not finite", when=orbit < fields.count),
+        comparisons=len(pairs),
         hypotheses={
             "hidden layers": case.net.depth - 1,
             "dim H_eq": fields.count,
             "residual": "none" if not r.any() else "some",
         },
-        drops=outside("the stabiliser is not finite", when=orbit < fields.count),
-        comparisons=len(pairs),
     )
-
-
-CRITICAL = Statement(
-    paper=PAPER,
-    row="4.2",
-    id="4.2",
-    says="at a critical point with trivial stabiliser dim 𝒞 ≥ dim H_eq: the orbit of H_eq has "
-    "that dimension and "
-    "consists of critical points",
-    method="exact",
-    cases=all_statuses,
-    measure=_orbit_is_critical,
-    control=Control(
-        "two neurons of different sign patterns taken for one",
-        case=two_bent,
-        breaks={"classes": all_as_one},
-    ),
-    narrower="squared error, at residuals r with Jᵀr = 0; of the orbit the shears 1 + E_ij and "
-    "doublings that generate it",
-    show=str,
-    proof="Near θ the patterns on X do not change, so h ∈ H_eq near 1 satisfies F_{hθ'} = F_θ' on "
-    "X for all θ' near θ: L(hθ') = L(θ'), and "
-    "∇L(hθ) = 0 with ∇L(θ). With trivial stabiliser the orbit has dimension dim H_eq.",
-)
 
 
 @dataclass(frozen=True)
@@ -165,30 +148,6 @@ class Saddle:
         return x, x * np.arange(1.0, self.n + 1)
 
 
-def _stays_critical(case: Saddle) -> Check:
-    """dim GL(h)θ, if θ is critical and so is where the shears and doublings that generate GL(h)
-    lead, else −1.
-
-    Small integers, so nothing is rounded.
-    """
-    (first, _), (second, _) = case.params
-    h, units = (
-        len(case.kept),
-        [(i, j) for i in range(len(case.kept)) for j in range(len(case.kept))],
-    )
-    elements = [np.eye(h) + np.eye(h)[:, [i]] @ np.eye(h)[[j]] for i, j in units]
-    there = [(g @ first, second @ np.linalg.inv(g)) for g in (np.eye(h), *elements)]
-    gradients = [_gradient(case, *pair) for pair in there]
-    moves = [
-        np.concatenate([(E @ first).ravel(), (-second @ E).ravel()])
-        for E in (g - np.eye(h) for g in elements)
-    ]
-    orbit = integer_rank(np.array(moves).astype(np.int64))
-    hypotheses = {"n": case.n, "h": h, "kept": str(case.kept)}
-    critical = not any(gradient.any() for gradient in gradients)
-    return Check(orbit if critical else -1, h**2, hypotheses=hypotheses, comparisons=len(units))
-
-
 def _gradient(case: Saddle, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """∇L of Σ‖W_2W_1x + … − y‖² by its formula: the biases are zero, and with symmetric inputs
     so are their parts.
@@ -211,19 +170,36 @@ def _saddles(rng: np.random.Generator, draws: int) -> Iterator[Saddle]:
         )
 
 
-SADDLES = Statement(
-    paper=PAPER,
-    row="4.2",
-    id="4.2 (saddles)",
-    says="a linear network (n, h | n) that fits h of n singular directions is at a critical "
-    "point, and so is its orbit, "
-    "of dimension dim GL(h) = h²",
-    method="exact",
-    cases=_saddles,
-    measure=_stays_critical,
-    control=Control("W_2 three times as large: not critical", case=lambda: Saddle(2, (0, 1), 3.0)),
-    exhaustive="every set of h directions, 1 ≤ h ≤ n ≤ 3; squared error of diag(1, …, n) on ±e_i",
+@statement(
+    "4.2 (saddles)",
+    _saddles,
+    control("W_2 three times as large: not critical", lambda: Saddle(2, (0, 1), 3.0)),
 )
+def saddles(case: Saddle) -> Check:
+    """A linear network (n, h | n) that fits h of n singular directions is at a critical point,
+    and so is its orbit, of dimension dim GL(h) = h².
+
+    dim GL(h)θ, if θ is critical and so is where the shears and doublings that generate GL(h)
+    lead, else −1.
+
+    Small integers, so nothing is rounded.
+    """
+    (first, _), (second, _) = case.params
+    h, units = (
+        len(case.kept),
+        [(i, j) for i in range(len(case.kept)) for j in range(len(case.kept))],
+    )
+    elements = [np.eye(h) + np.eye(h)[:, [i]] @ np.eye(h)[[j]] for i, j in units]
+    there = [(g @ first, second @ np.linalg.inv(g)) for g in (np.eye(h), *elements)]
+    gradients = [_gradient(case, *pair) for pair in there]
+    moves = [
+        np.concatenate([(E @ first).ravel(), (-second @ E).ravel()])
+        for E in (g - np.eye(h) for g in elements)
+    ]
+    orbit = integer_rank(np.array(moves).astype(np.int64))
+    hypotheses = {"n": case.n, "h": h, "kept": str(case.kept)}
+    critical = not any(gradient.any() for gradient in gradients)
+    return equal(orbit if critical else -1, h**2, comparisons=len(units), hypotheses=hypotheses)
 
 
 def commutator(sigma: Activation | Mixed, matrices: np.ndarray, z: np.ndarray) -> float:
@@ -247,42 +223,22 @@ def _grid(n: int) -> np.ndarray:
     return np.array(list(itertools.product((-2.0, -1.0, 0.0, 1.0, 2.0), repeat=n)))
 
 
-def _commutes(n: int, scales: tuple[float, ...] = (0.5, 1.0, 3.0)) -> Check:
+@statement(
+    "4.3 (commutes)",
+    lambda rng, draws: [1, 2, 3],
+    control("a negative factor", lambda: 1, scales=(-1.0,)),
+)
+def commutes(n: int, scales: tuple[float, ...] = (0.5, 1.0, 3.0)) -> Check:
+    """Permutations times positive diagonal matrices commute with ReLU."""
     matrices, z = _scaled_permutations(n, scales), _grid(n)
     [relu] = MLP((1, n, 1)).activation
     found, pairs = commutator(relu, matrices, z), len(matrices) * len(z)
-    return Check(found, 0.0, hypotheses={"n": n}, cases=len(matrices), comparisons=pairs)
-
-
-COMMUTES = Statement(
-    paper=PAPER,
-    row="4.3",
-    id="4.3 (commutes)",
-    says="permutations times positive diagonal matrices commute with ReLU",
-    method="exact",
-    cases=lambda rng, draws: [1, 2, 3],
-    measure=_commutes,
-    control=Control(
-        "a negative factor",
-        case=lambda: 1,
-        breaks={"scales": (-1.0,)},
-    ),
-    exhaustive="n = 1, 2, 3: all permutations, factors ½, 1, 3, points of {−2, …, 2}ⁿ",
-)
+    return equal(found, 0.0, cases=len(matrices), comparisons=pairs, n=n)
 
 
 def hidden_neurons(widths: Widths) -> int:
     """N = n_1 + ⋯ + n_{d−1}."""
     return sum(widths[1:-1])
-
-
-def _scaling_orbit(case: Network) -> Check:
-    orbit = ScalingGroup(case.net).orbit_dimension(case.params)
-    return Check(
-        orbit,
-        hidden_neurons(case.net.widths),
-        hypotheses={"hidden layers": case.net.depth - 1, "N": orbit},
-    )
 
 
 def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
@@ -291,21 +247,17 @@ def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
         yield random_network(rng, widths, 2)
 
 
-ORBIT = Statement(
-    paper=PAPER,
-    row="4.3",
-    id="4.3 (orbit)",
-    says="a generic ReLU network has an orbit of positive scalings of dimension N, the number of "
-    "hidden neurons",
-    method="exact",
-    cases=_orbit_cases,
-    measure=_scaling_orbit,
-    control=Control(
+@statement(
+    "4.3 (orbit)",
+    _orbit_cases,
+    control(
         "a neuron of (1, 2 | 1) without weights and bias",
-        case=lambda: network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1]),
+        lambda: network([[[1], [0]], [[1, 0]]], [[1, 0], [1]], [0, 1]),
     ),
-    exhaustive="widths 1 to 3 with one or two hidden layers, widths 1 and 2 with three; for every "
-    "architecture the hidden "
-    "biases are scaled by a diagonal matrix of rank N",
-    show=str,
 )
+def scaling_orbit(case: Network) -> Check:
+    """A generic ReLU network has an orbit of positive scalings of dimension N, the number of
+    hidden neurons.
+    """
+    orbit = ScalingGroup(case.net).orbit_dimension(case.params)
+    return equal(orbit, hidden_neurons(case.net.widths), hidden_layers=case.net.depth - 1, N=orbit)

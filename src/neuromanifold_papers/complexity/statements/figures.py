@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from neuromanifold import data
-from neuromanifold_papers.check import Check, Interval, inside, number, outside
+from neuromanifold_papers.check import Check, Interval, at_least, at_most, inside, number, outside
 from neuromanifold_papers.complexity.statements.setup import printed_function
 from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import Statement, control, statement
 
 PAPER = "complexity"
 LIMITS = {"univariate": 20.0, "bivariate": 60.0, "bivariate_100": 60.0, "energy": 400.0}
@@ -141,25 +141,38 @@ def initial_statement(name: str, points: str, runs: int, **more: Any) -> Stateme
     number.
     """
     limit = LIMITS[name]
-    return Statement(
-        paper=PAPER,
-        row="init",
-        id=more.pop("id", f"init ({name})"),
+    return statement(
+        more.pop("id", f"init ({name})"),
+        _study(_initial(name, runs)),
+        control(
+            "half the bound, at the recorded mean",
+            lambda: next(iter(_initial(name, runs)(read_claims(PAPER)))),
+            bound=limit / 2,
+        ),
         says=f"the mean functional dimension at initialisation is below {limit:.0f} on {points} "
         f"(rank in float32, mean of {runs} runs, as printed)",
         method="training",
-        cases=_study(_initial(name, runs)),
-        measure=lambda case, bound=None: _check("<=", LIMITS[name] if bound is None else bound)(
-            case
-        ),
-        show=str,
-        control=Control(
-            "half the bound, at the recorded mean",
-            case=lambda: next(iter(_initial(name, runs)(read_claims(PAPER)))),
-            breaks={"bound": limit / 2},
-        ),
         **more,
-    )
+    )((lambda case, bound=None: _check("<=", LIMITS[name] if bound is None else bound)(case)))
+
+
+@statement(
+    "init (bivariate, exact)",
+    _study(_initial("bivariate", 400, "exact")),
+    control(
+        "twice the bound",
+        lambda: next(iter(_initial("bivariate", 400, "exact")(read_claims(PAPER)))),
+        passes=lambda: Measured("", Interval(63.0, 61.0, 65.0), 63.0),
+        bound=2 * LIMITS["bivariate"],
+    ),
+    method="training",
+    source="ours",
+)
+def init_bivariate_exact(case: Any, bound: Any = LIMITS["bivariate"]) -> Check:
+    """On the 20×20 points the mean exact functional dimension of initial networks is above 60, by
+    400 networks.
+    """
+    return _check(">=", bound)(case)
 
 
 INITIAL = (
@@ -171,24 +184,7 @@ INITIAL = (
         60,
         id="init (bivariate, 100 points)",
     ),
-    Statement(
-        paper=PAPER,
-        row="init",
-        id="init (bivariate, exact)",
-        says="on the 20×20 points the mean exact functional dimension of initial networks is "
-        "above 60, by 400 networks",
-        method="training",
-        cases=_study(_initial("bivariate", 400, "exact")),
-        measure=lambda case, bound=LIMITS["bivariate"]: _check(">=", bound)(case),
-        show=str,
-        control=Control(
-            "twice the bound",
-            case=lambda: next(iter(_initial("bivariate", 400, "exact")(read_claims(PAPER)))),
-            breaks={"bound": 2 * LIMITS["bivariate"]},
-            passes=lambda: Measured("", Interval(63.0, 61.0, 65.0), 63.0),
-        ),
-        source="ours",
-    ),
+    init_bivariate_exact,
     initial_statement("energy", "the 768 energy data", 10),
 )
 
@@ -223,27 +219,23 @@ def turned(case: Measured) -> Measured:
     )
 
 
-_DOWNWARDS = Control(
+_DOWNWARDS = control(
     "a step downwards by half a dimension",
-    case=lambda: Measured("", Interval(-0.5, -0.9, -0.1), 0.0),
+    lambda: Measured("", Interval(-0.5, -0.9, -0.1), 0.0),
     passes=lambda: Measured("", Interval(0.5, 0.1, 0.9), 0.0),
 )
 
 
 def order_statement(figure: str, says: str, **more: Any) -> Statement:
     """After training the mean functional dimension is ordered by the complexity of the task."""
-    return Statement(
-        paper=PAPER,
-        row="Fig 2,3,9",
-        id=more.pop("id", f"{figure} (order)"),
+    return statement(
+        more.pop("id", f"{figure} (order)"),
+        _study(more.pop("pick", _order(figure))),
+        _DOWNWARDS,
         says=says,
         method="training",
-        cases=_study(more.pop("pick", _order(figure))),
-        measure=_check(">=", 0.0),
-        control=_DOWNWARDS,
-        show=str,
         **more,
-    )
+    )(_check(">=", 0.0))
 
 
 FIGURE_2 = order_statement(
@@ -305,11 +297,9 @@ def course_check(course: Course) -> Check:
     rise = course.largest - course.start
     hypotheses = {"data": course.name, "part": course.part}
     if course.part == "rise":
-        return Check(rise / course.start, RISE, ">=", hypotheses=hypotheses)
+        return at_least(rise / course.start, RISE, hypotheses=hypotheses)
     flat = outside("the course does not rise: nothing levels off", when=not rise)
-    return Check(
-        course.trend / rise if rise else 0.0, LEVEL, "<=", hypotheses=hypotheses, drops=flat
-    )
+    return at_most(course.trend / rise if rise else 0.0, LEVEL, drops=flat, hypotheses=hypotheses)
 
 
 def _other_end(course: Course) -> Check:
@@ -317,31 +307,26 @@ def _other_end(course: Course) -> Check:
     value.
     """
     if course.part == "rise":
-        return Check(course.end, course.start, ">=")
-    return Check(course.end, course.largest - 0.05, "<=")
+        return at_least(course.end, course.start)
+    return at_most(course.end, course.largest - 0.05)
 
 
 def course_statement(figure: str, **more: Any) -> Statement:
     """The functional dimension rises in early training, then levels off or falls slowly."""
-    return Statement(
-        paper=PAPER,
-        row="Fig 2,3,9",
-        id=f"{figure} (evolution)",
-        says="the functional dimension rises early in training, then levels off or slowly "
-        "decreases",
-        method="training",
-        cases=StudyCases(PAPER, _courses(figure)),
-        measure=course_check,
-        control=Control(
+    return statement(
+        f"{figure} (evolution)",
+        StudyCases(PAPER, _courses(figure)),
+        control(
             "a rise of 9 %",
-            case=lambda: Course("", 100.0, 109.0, 109.0, 0.0, "rise"),
+            lambda: Course("", 100.0, 109.0, 109.0, 0.0, "rise"),
             passes=lambda: Course("", 100.0, 110.5, 110.5, 0.0, "rise"),
         ),
+        says="the functional dimension rises early in training, then levels off or slowly decreases",
+        method="training",
         confirm=_other_end,
         route="the end against the start, or against the largest value",
-        show=str,
         **more,
-    )
+    )(course_check)
 
 
 COURSES = (
@@ -382,35 +367,25 @@ def _strong_decay(claims: Claims) -> Iterator[Measured]:
     )
 
 
-_REVERSED_DECAY = Control(
+_REVERSED_DECAY = control(
     "the decays in reversed order (60 runs, 1e-3 against 0)",
-    case=lambda: turned(list(_strong_decay(read_claims(PAPER)))[-1]),
+    lambda: turned(list(_strong_decay(read_claims(PAPER)))[-1]),
 )
-DECAY = Statement(
-    paper=PAPER,
-    row="Fig 4",
-    id="Fig 4",
-    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 "
-    "runs): differences with 95 % intervals",
+decay = statement(
+    "Fig 4",
+    _study(_decays(more_runs=False)),
+    _REVERSED_DECAY,
     method="training",
-    cases=_study(_decays(more_runs=False)),
-    measure=_check(">=", 0.0),
-    control=_REVERSED_DECAY,
-    show=str,
-)
-STRONG_DECAY = Statement(
-    paper=PAPER,
-    row="Fig 4",
-    id="Fig 4 (60 runs)",
-    says="with 60 runs the mean with decay 1e-3 lies below those with 1e-4 and 0, significantly "
-    "(95 %); 1e-4 against 0 is undecided",
+    says="larger weight decay (0, 1e-4, 1e-3) gives a smaller mean functional dimension on f2 (10 runs): differences with 95 % intervals",
+)(_check(">=", 0.0))
+strong_decay = statement(
+    "Fig 4 (60 runs)",
+    _study(_strong_decay),
+    _REVERSED_DECAY,
     method="training",
-    cases=_study(_strong_decay),
-    measure=_check(">=", 0.0),
-    control=_REVERSED_DECAY,
-    show=str,
     source="ours",
-)
+    says="with 60 runs the mean with decay 1e-3 lies below those with 1e-4 and 0, significantly (95 %); 1e-4 against 0 is undecided",
+)(_check(">=", 0.0))
 
 
 def _overfit_cases(claims: Claims) -> Iterator[Measured]:
@@ -437,21 +412,16 @@ def interpolation_gap() -> float:
     return float(((learned - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum())
 
 
-OVERFITTING = Statement(
-    paper=PAPER,
-    row="Fig 1,7,8",
-    id="Fig 7",
-    says="the learned functions do not overfit: r² on the data does not exceed r² against the "
-    "noise-free function",
-    method="training",
-    cases=_study(_overfit_cases),
-    measure=_check("<=", 0.0),
-    control=Control(
+overfitting = statement(
+    "Fig 7",
+    _study(_overfit_cases),
+    control(
         "the broken line through the noisy data of f3",
-        case=lambda: Measured("", interpolation_gap(), 0.0),
+        lambda: Measured("", interpolation_gap(), 0.0),
     ),
-    show=str,
-)
+    method="training",
+    says="the learned functions do not overfit: r² on the data does not exceed r² against the noise-free function",
+)(_check("<=", 0.0))
 
 TRACKED = (
     FIGURE_2,
@@ -461,6 +431,6 @@ TRACKED = (
     COURSES[1],
     FIGURE_9,
     COURSES[2],
-    DECAY,
-    STRONG_DECAY,
+    decay,
+    strong_decay,
 )

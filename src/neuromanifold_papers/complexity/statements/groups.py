@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from neuromanifold.symmetry.groups.base import ContinuousGroup
 from neuromanifold.symmetry.groups.linear import GeneralLinearGroup
 from neuromanifold.symmetry.groups.product import SymmetryGroup
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.complexity.statements.cases import (
     Network,
     Widths,
@@ -24,7 +25,7 @@ from neuromanifold_papers.complexity.statements.cases import (
     roughly,
     staged,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 PRIME = 2**61 - 1
@@ -138,87 +139,62 @@ def _hypotheses(case: Mix) -> dict[str, int]:
 
 def _group_check(case: Mix, formula: Callable[[Mix], int]) -> Check:
     found = sum(commutant_dimension(r, a) for r, a in zip(case.relu, case.linear, strict=True))
-    return Check(found, formula(case), ">=", hypotheses=_hypotheses(case))
+    return at_least(found, formula(case), hypotheses=_hypotheses(case))
 
 
 def _dimension_check(case: Mix, formula: Callable[[Mix], int]) -> Check:
-    return Check(case.group.dimension, formula(case), hypotheses=_hypotheses(case))
+    return equal(case.group.dimension, formula(case), hypotheses=_hypotheses(case))
 
 
-_A_LINEAR_NEURON_MORE = Control(
+_A_LINEAR_NEURON_MORE = control(
     "one linear neuron more in the formula than in the network",
-    case=lambda: Mix((1, 2, 1), (1,)),
-    breaks={"formula": lambda case: Mix((1, 2, 1), (2,)).dimension},
+    lambda: Mix((1, 2, 1), (1,)),
+    formula=lambda case: Mix((1, 2, 1), (2,)).dimension,
 )
 
-_FROM_ZERO = Control(
+_FROM_ZERO = control(
     "the sum begun at l = 0, with the inputs: even Π GL(n_l) has only dimension Σ n_l²",
-    case=lambda: Mix((1, 3, 1), (2,)),
-    breaks={"formula": with_inputs},
-)
-
-GROUP = Statement(
-    paper=PAPER,
-    row="4.5, A.10",
-    id="4.5",
-    says="the hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R + "
-    "Σ_{l≥1} (n_l^L)² "
-    "(printed from l = 0, where "
-    "n_0^R is not defined: a misprint, the proof has l = 1)",
-    method="exact",
-    cases=_mixed_cases,
-    measure=lambda case, formula=stated_dimension: _group_check(case, formula),
-    control=_FROM_ZERO,
-    exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
-    show=str,
-    proof="D₊(n_l^R) × GL(n_l^L) commutes with ReLU on the first neurons and with the identity on "
-    "the others; its "
-    "dimension is n_l^R + (n_l^L)².",
+    lambda: Mix((1, 3, 1), (2,)),
+    formula=with_inputs,
 )
 
 
-def _acts_by_equivalences(
-    case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.group
-) -> Check:
-    """Jv = 0 for every generator v of H, at a random integer network that bends where it can."""
+@statement("4.5", _mixed_cases, _FROM_ZERO)
+def s_4_5(case: Any, formula: Any = stated_dimension) -> Check:
+    """The hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R +
+    Σ_{l≥1} (n_l^L)² (printed from l = 0, where n_0^R is not defined: a misprint, the proof has
+    l = 1).
+    """
+    return _group_check(case, formula)
+
+
+@statement(
+    "A.10 (equivalence)",
+    _mixed_cases,
+    control(
+        "GL(2) on two ReLU neurons that bend",
+        lambda: Mix((1, 2, 1), (0,)),
+        group=lambda case: Mix((1, 2, 1), (2,)).group,
+    ),
+)
+def acts(case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.group) -> Check:
+    """H = Π D₊(n_l^R) × GL(n_l^L) acts by equivalences on a mixed ReLU–linear network: Jv = 0 for
+    its generators.
+
+    Jv = 0 for every generator v of H, at a random integer network that bends where it can.
+    """
     rng = np.random.default_rng([0, *case.widths, *case.linear])
     base = staged(rng, case.widths, tuple(("bent",) * n for n in case.widths[1:-1]), 8, size=99)
     mixed = Network(case.net, base.params, base.x)
-    return Check(mixed.changes(group(case).fields), 0, hypotheses=_hypotheses(case))
+    return equal(mixed.changes(group(case).fields), 0, hypotheses=_hypotheses(case))
 
 
-ACTS = Statement(
-    paper=PAPER,
-    row="4.5, A.10",
-    id="A.10 (equivalence)",
-    says="H = Π D₊(n_l^R) × GL(n_l^L) acts by equivalences on a mixed ReLU–linear network: Jv = 0 "
-    "for its generators",
-    method="exact",
-    cases=_mixed_cases,
-    measure=_acts_by_equivalences,
-    control=Control(
-        "GL(2) on two ReLU neurons that bend",
-        case=lambda: Mix((1, 2, 1), (0,)),
-        breaks={"group": lambda case: Mix((1, 2, 1), (2,)).group},
-    ),
-    narrower="infinitesimally, at one random integer θ and X each; finite elements in 4.1 "
-    "(equivalence)",
-    show=str,
-)
-
-DIMENSION = Statement(
-    paper=PAPER,
-    row="4.5, A.10",
-    id="A.10 (dimension)",
-    says="dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has "
-    "l = 1)",
-    method="exact",
-    cases=_mixed_cases,
-    measure=lambda case, formula=stated_dimension: _dimension_check(case, formula),
-    control=_A_LINEAR_NEURON_MORE,
-    exhaustive="every mix of widths 1 to 3 with one hidden layer, widths 1 and 2 with two",
-    show=str,
-)
+@statement("A.10 (dimension)", _mixed_cases, _A_LINEAR_NEURON_MORE)
+def dimension(case: Any, formula: Any = stated_dimension) -> Check:
+    """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has l =
+    1).
+    """
+    return _dimension_check(case, formula)
 
 
 def chained(widths: Widths) -> bool:
@@ -255,7 +231,7 @@ def _stabiliser(widths: Widths) -> Check:
         (first, second), "neither"
     )
     hypotheses = {"hidden layers": len(case.linear), "condition": kind}
-    return Check(case.dimension - case.orbit_dimension, 0, hypotheses=hypotheses)
+    return equal(case.dimension - case.orbit_dimension, 0, hypotheses=hypotheses)
 
 
 def _where(
@@ -274,7 +250,7 @@ def _where(
 
 
 _RANGE = "widths 1 to 4 with one to three hidden layers, at a random θ modulo 2⁶¹ − 1"
-_TOO_WIDE = Control("(1, 3 | 1), which is not roughly monotonic", case=lambda: (1, 3, 1))
+_TOO_WIDE = control("(1, 3 | 1), which is not roughly monotonic", lambda: (1, 3, 1))
 
 
 def _show_stabiliser(widths: Widths) -> str:
@@ -284,62 +260,36 @@ def _show_stabiliser(widths: Widths) -> str:
     )
 
 
-STABILISER_I = Statement(
-    paper=PAPER,
-    row="A.8",
-    id="A.8 (i)",
-    says="n_l − 1 ≤ n_{l-1} for all l ⇒ almost every θ has trivial stabiliser in G_hid",
-    method="exact",
-    cases=_where(lambda widths: roughly(widths)[0]),
-    measure=_stabiliser,
-    control=_TOO_WIDE,
+stabiliser_i = statement(
+    "A.8 (i)",
+    _where(lambda widths: roughly(widths)[0]),
+    _TOO_WIDE,
     exhaustive=_RANGE,
     show=_show_stabiliser,
-)
-STABILISER_II = Statement(
-    paper=PAPER,
-    row="A.8",
-    id="A.8 (ii)",
-    says="n_{l-1} − 1 ≤ n_l for all l ⇒ almost every θ has trivial stabiliser in G_hid",
-    method="exact",
-    cases=_where(lambda widths: roughly(widths)[1]),
-    measure=_stabiliser,
-    control=_TOO_WIDE,
+    says="n_l − 1 ≤ n_{l-1} for all l ⇒ almost every θ has trivial stabiliser in G_hid",
+)(_stabiliser)
+stabiliser_ii = statement(
+    "A.8 (ii)",
+    _where(lambda widths: roughly(widths)[1]),
+    _TOO_WIDE,
     show=_show_stabiliser,
-    confirm=lambda widths: Check(stabiliser_at_least(widths), 0),
-    route="closed form at every θ: Σ (n_l − n_{l-1} − 1)₊ (n_l − n_{l+1})₊",
-    worked="""At (1, 3 | 2), condition (ii) holds: 1 − 1 ≤ 3 and 3 − 1 ≤ 2. The stabiliser is given by g(W¹ | b¹) = (W¹ | b¹) and
-W²g⁻¹ = W². (W¹ | b¹) has two columns in ℝ³, so some w ≠ 0 is orthogonal to them; W² is 2×3, so W²k = 0 for some k ≠
-0. Then g = 1 + t k wᵀ fixes θ for every t with 1 + t wᵀk ≠ 0, whatever θ is. For example W¹ = e₁, b¹ = e₂, W² = (e₁
-e₂)ᵀ: g = 1 + t e₃e₃ᵀ. So the orbit has dimension 8, not 9. The published proof restricts itself to symmetric g at
-this point. With widths up to 4 and three hidden layers 98 of 778 roughly monotonic architectures fail, all by (ii)
-alone; so does the paper's own example (1, 5, 4, 3, 2 | 1), with a stabiliser of dimension 4.""",
-    amended=Statement(
-        paper=PAPER,
-        row="A.8",
-        id="A.8 (chained)",
-        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ almost "
-        "every θ has trivial stabiliser "
-        "(m = d − 1 is condition (i); m = 0 replaces (ii) by n_1 ≤ … ≤ n_d)",
-        method="exact",
-        cases=_where(chained),
-        measure=_stabiliser,
-        control=_TOO_WIDE,
-        exhaustive=_RANGE,
-        show=_show_stabiliser,
-        proof="The stabiliser is given by g_l(W_l | b_l) = (W_l g_{l-1} | b_l), g_0 = g_d = 1. "
-        "For l ≤ m, from the "
-        "input: if g_{l-1} = 1, then g_l fixes the n_{l-1} + 1 ≥ n_l columns of (W_l | b_l), "
-        "which span ℝ^{n_l} "
-        "for almost all θ, so g_l = 1. For l > m, from the output: if g_{l+1} = 1, then W_{l+1} "
-        "g_l = W_{l+1}, "
-        "and W_{l+1}, of n_{l+1} ≥ n_l rows, is injective for almost all θ, so g_l = 1.",
-    ),
-)
+    confirm=lambda widths: equal(stabiliser_at_least(widths), 0),
+    says="n_{l-1} − 1 ≤ n_l for all l ⇒ almost every θ has trivial stabiliser in G_hid",
+)(_stabiliser)
+
+a_8_chained = statement(
+    "A.8 (chained)",
+    _where(chained),
+    _TOO_WIDE,
+    amends="A.8 (ii)",
+    exhaustive=_RANGE,
+    show=_show_stabiliser,
+    says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ almost every θ has trivial stabiliser (m = d − 1 is condition (i); m = 0 replaces (ii) by n_1 ≤ … ≤ n_d)",
+)(_stabiliser)
 
 
 def _orbit(case: Mix) -> Check:
-    return Check(case.orbit_dimension, case.dimension, hypotheses=_hypotheses(case))
+    return equal(case.orbit_dimension, case.dimension, hypotheses=_hypotheses(case))
 
 
 def _mixes_where(
@@ -360,39 +310,22 @@ _MIXED_RANGE = (
     "every mix of widths 1 to 4 with one hidden layer, 1 to 3 with two, 1 and 2 with three, at a "
     "random θ modulo 2⁶¹ − 1"
 )
-_WIDE_ORBIT = Control(
-    "(1, (0, 3) | 1), which is not roughly monotonic", case=lambda: Mix((1, 3, 1), (3,))
+_WIDE_ORBIT = control(
+    "(1, (0, 3) | 1), which is not roughly monotonic", lambda: Mix((1, 3, 1), (3,))
 )
-ORBITS = Statement(
-    paper=PAPER,
-    row="4.5, A.10",
-    id="A.10 (orbit)",
+orbits = statement(
+    "A.10 (orbit)",
+    _mixes_where(lambda widths: any(roughly(widths))),
+    _WIDE_ORBIT,
+    confirm=lambda case: equal(case.dimension - stabiliser_at_least(case.widths), case.dimension),
     says="roughly monotonic ⇒ for almost all θ of a mixed network dim Hθ = dim H",
-    method="exact",
-    cases=_mixes_where(lambda widths: any(roughly(widths))),
-    measure=_orbit,
-    control=_WIDE_ORBIT,
-    narrower="with dim H as the proof has it, summed from l = 1",
-    show=str,
-    confirm=lambda case: Check(case.dimension - stabiliser_at_least(case.widths), case.dimension),
-    route="closed form of the stabiliser when all neurons are linear",
-    worked="""At (1, (0, 3) | 2), three linear neurons, H = GL(3) has dimension 9 and the stabiliser of almost every θ dimension 1
-(see A.8): dim Hθ = 8.""",
-    amended=Statement(
-        paper=PAPER,
-        row="4.5, A.10",
-        id="A.10 (orbit, chained)",
-        says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ dim Hθ = "
-        "dim H for almost "
-        "all θ",
-        method="exact",
-        cases=_mixes_where(chained),
-        measure=_orbit,
-        control=_WIDE_ORBIT,
-        exhaustive=_MIXED_RANGE,
-        show=str,
-        proof="By A.8 (chained) the stabiliser of almost every θ in G_hid is trivial, so that in "
-        "H ⊂ G_hid is (Lem "
-        "A.7), and dim Hθ = dim H − dim Stab.",
-    ),
-)
+)(_orbit)
+
+a_10_orbit_chained = statement(
+    "A.10 (orbit, chained)",
+    _mixes_where(chained),
+    _WIDE_ORBIT,
+    amends="A.10 (orbit)",
+    exhaustive=_MIXED_RANGE,
+    says="n_l − 1 ≤ n_{l-1} for l ≤ m and n_l ≤ n_{l+1} for m < l < d, for some m ⇒ dim Hθ = dim H for almost all θ",
+)(_orbit)

@@ -16,7 +16,7 @@ from neuromanifold.regions.bounds import is_roughly_monotonic
 from neuromanifold.symmetry.groups.base import numerical_rank
 from neuromanifold.tangent.kernel.ntk import ntk
 from neuromanifold.tangent.rank.dimension import functional_dimension, single_precision_rank
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.complexity.statements.cases import (
     Network,
     Widths,
@@ -29,7 +29,7 @@ from neuromanifold_papers.complexity.statements.cases import (
     staged,
     statuses,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 PRINTED_COUNTS = {1: 361, 2: 371, 8: 431}
@@ -46,55 +46,29 @@ def _count_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     yield from (random_widths(rng, 6, 40) for _ in range(draws))
 
 
-def _count(widths: Widths, bias: bool = True) -> Check:
-    return Check(
-        MLP(widths, bias=bias).n_params,
-        parameter_count(widths),
-        hypotheses={"layers": len(widths) - 1},
-    )
-
-
-COUNT = Statement(
-    paper=PAPER,
-    row="count",
-    id="count",
-    says="a fully connected network has D = Σ n_l (n_{l-1} + 1) parameters",
-    method="exact",
-    cases=_count_cases,
-    measure=_count,
-    control=Control(
-        "no biases in (1, 2 | 1)",
-        case=lambda: (1, 2, 1),
-        breaks={"bias": False},
-    ),
-    exhaustive="widths 1 to 4, one to four layers",
+@statement(
+    "count",
+    _count_cases,
+    control("no biases in (1, 2 | 1)", lambda: (1, 2, 1), bias=False),
     show=lambda widths: f"nm.MLP({widths}).n_params",
 )
+def count(widths: Widths, bias: bool = True) -> Check:
+    """A fully connected network has D = Σ n_l (n_{l-1} + 1) parameters."""
+    return equal(MLP(widths, bias=bias).n_params, parameter_count(widths), layers=len(widths) - 1)
 
 
-def _drawn_count(inputs: int, printed: Mapping[int, int] = PRINTED_COUNTS) -> Check:
+@statement(
+    "count (networks)",
+    lambda rng, draws: PRINTED_COUNTS,
+    control("the count for one input, asked of two", lambda: 2, printed={2: PRINTED_COUNTS[1]}),
+    show=lambda inputs: f"nm.MLP(({inputs}, 10, 10, 10, 10, 1)).n_params",
+)
+def count_networks(inputs: int, printed: Mapping[int, int] = PRINTED_COUNTS) -> Check:
+    """(n_0, 10, 10, 10, 10 | 1) has 361, 371 and 431 parameters for n_0 = 1, 2, 8."""
     net = MLP((inputs, 10, 10, 10, 10, 1))
     drawn = jax.eval_shape(lambda key: net.init(key=key), jax.random.key(0))
     entries = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(drawn))
-    return Check(entries, printed[inputs], hypotheses={"inputs": inputs})
-
-
-COUNT_NETWORKS = Statement(
-    paper=PAPER,
-    row="count",
-    id="count (networks)",
-    says="(n_0, 10, 10, 10, 10 | 1) has 361, 371 and 431 parameters for n_0 = 1, 2, 8",
-    method="exact",
-    cases=lambda rng, draws: PRINTED_COUNTS,
-    measure=_drawn_count,
-    control=Control(
-        "the count for one input, asked of two",
-        case=lambda: 2,
-        breaks={"printed": {2: PRINTED_COUNTS[1]}},
-    ),
-    exhaustive="the three networks",
-    show=lambda inputs: f"nm.MLP(({inputs}, 10, 10, 10, 10, 1)).n_params",
-)
+    return equal(entries, printed[inputs], inputs=inputs)
 
 
 def _rank_cases(rng: np.random.Generator, draws: int) -> Iterator[Network]:
@@ -119,30 +93,25 @@ def indefinite_form(n: int) -> np.ndarray:
     return (-1) ** np.arange(n)
 
 
-def _gram_rank(case: Network, form: Form = scalar_product) -> Check:
-    """The rank of JJᵀ over the rationals, against the functional dimension by the modular route."""
+@statement(
+    "3.3",
+    _rank_cases,
+    control(
+        "an indefinite form, f = wx + b at x = 1, where J = (1, 1)",
+        lambda: network([[[1]]], [[0]], [1]),
+        form=indefinite_form,
+    ),
+)
+def gram_rank(case: Network, form: Form = scalar_product) -> Check:
+    """The rank of the Gram matrix JJᵀ of the NTK is the functional dimension rank J.
+
+    The rank of JJᵀ over the rationals, against the functional dimension by the modular route.
+    """
     J = case.jacobian.astype(object)
     found = {"inputs": case.net.widths[0], "outputs": case.net.widths[-1], "layers": case.net.depth}
-    return Check(
+    return equal(
         integer_rank(J * form(J.shape[1]) @ J.T), case.rank, hypotheses=found | {"rank": case.rank}
     )
-
-
-GRAM = Statement(
-    paper=PAPER,
-    row="3.3",
-    id="3.3",
-    says="the rank of the Gram matrix JJᵀ of the NTK is the functional dimension rank J",
-    method="exact",
-    cases=_rank_cases,
-    measure=_gram_rank,
-    control=Control(
-        "an indefinite form, f = wx + b at x = 1, where J = (1, 1)",
-        case=lambda: network([[[1]]], [[0]], [1]),
-        breaks={"form": indefinite_form},
-    ),
-    show=str,
-)
 
 
 def _matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
@@ -155,29 +124,16 @@ def _matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
         yield rng.integers(-99, 100, (m, r)) @ rng.integers(-99, 100, (r, n))
 
 
-def _matrix_rank(M: np.ndarray, form: Form = scalar_product) -> Check:
-    gram = M * form(M.shape[1]) @ M.T
-    return Check(
-        integer_rank(gram), integer_rank(M), hypotheses={"rows": M.shape[0], "columns": M.shape[1]}
-    )
-
-
-MATRICES = Statement(
-    paper=PAPER,
-    row="3.3",
-    id="3.3 (matrices)",
-    says="rk M = rk MMᵀ for every real matrix",
-    method="exact",
-    cases=_matrices,
-    measure=_matrix_rank,
-    control=Control(
-        "an indefinite form, M = (1, 1)",
-        case=lambda: np.array([[1, 1]]),
-        breaks={"form": indefinite_form},
-    ),
-    exhaustive="matrices of −1, 0, 1 up to 2×3 and 3×2",
+@statement(
+    "3.3 (matrices)",
+    _matrices,
+    control("an indefinite form, M = (1, 1)", lambda: np.array([[1, 1]]), form=indefinite_form),
     show=lambda M: f"M = np.array({M.tolist()})",
 )
+def matrices(M: np.ndarray, form: Form = scalar_product) -> Check:
+    """Rk M = rk MMᵀ for every real matrix."""
+    gram = M * form(M.shape[1]) @ M.T
+    return equal(integer_rank(gram), integer_rank(M), rows=M.shape[0], columns=M.shape[1])
 
 
 @dataclass(frozen=True)
@@ -210,7 +166,18 @@ def computed_ranks(case: Offset) -> tuple[int, int]:
     )
 
 
-def _floating(case: Offset) -> Check:
+@statement(
+    "3.3 (floating point)",
+    lambda rng, draws: [Offset(k, precision) for precision, ks in BETWEEN.items() for k in ks],
+    control("well-separated inputs, k = 4: both ranks are 2", lambda: Offset(4, "float64")),
+    method="float64",
+    source="ours",
+    show=lambda case: f"x = np.array([[1.0], [1.0 + 2.0**-{case.k}]])  # {case.precision}",
+)
+def floating(case: Offset) -> Check:
+    """Computed with the usual threshold the two ranks differ: J keeps a singular value whose
+    square JJᵀ drops.
+    """
     rank, kernel = computed_ranks(case)
     exact = int(functional_dimension(LINE, THETA, case.x, exact=True))
     hypotheses = {
@@ -219,34 +186,7 @@ def _floating(case: Offset) -> Check:
         "exact rank": exact,
         "computed rank of J": rank,
     }
-    return Check(rank - kernel, 1, ">=", hypotheses=hypotheses)
-
-
-FLOATING = Statement(
-    paper=PAPER,
-    row="3.3",
-    id="3.3 (floating point)",
-    says="computed with the usual threshold the two ranks differ: J keeps a singular value whose "
-    "square JJᵀ drops",
-    method="float64",
-    cases=lambda rng, draws: [
-        Offset(k, precision) for precision, ks in BETWEEN.items() for k in ks
-    ],
-    measure=_floating,
-    control=Control(
-        "well-separated inputs, k = 4: both ranks are 2", case=lambda: Offset(4, "float64")
-    ),
-    exhaustive="f(x) = wx + b at 1 and 1 + 2^−k; float64: k = 25 … 47, float32: k = 11 … 19",
-    source="THEORY",
-    show=lambda case: f"x = np.array([[1.0], [1.0 + 2.0**-{case.k}]])  # {case.precision}",
-)
-
-
-def _monotonic(widths: Widths, examples: Mapping[Widths, bool] = ROUGHLY_MONOTONIC) -> Check:
-    printed = examples.get(widths, any(roughly(widths)))
-    return Check(
-        int(is_roughly_monotonic(widths)), int(printed), hypotheses={"layers": len(widths) - 1}
-    )
+    return at_least(rank - kernel, 1, hypotheses=hypotheses)
 
 
 def _monotonic_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
@@ -255,21 +195,19 @@ def _monotonic_cases(rng: np.random.Generator, draws: int) -> Iterator[Widths]:
     yield from (random_widths(rng, 5, 9) for _ in range(draws))
 
 
-MONOTONIC = Statement(
-    paper=PAPER,
-    row="Ass 3.1",
-    id="Ass 3.1",
-    says="roughly monotonic means n_l − 1 ≤ n_{l-1} for all l, or n_{l-1} − 1 ≤ n_l for all l; "
-    "(1, 5, 4, 3, 2 | 1) "
-    "is, (1, 5, 5, 5, 5 | 1) is not",
-    method="exact",
-    cases=_monotonic_cases,
-    measure=_monotonic,
-    control=Control(
+@statement(
+    "Ass 3.1",
+    _monotonic_cases,
+    control(
         "(1, 3 | 1), which rises by two and falls by two, taken for roughly monotonic",
-        case=lambda: (1, 3, 1),
-        breaks={"examples": {(1, 3, 1): True}},
+        lambda: (1, 3, 1),
+        examples={(1, 3, 1): True},
     ),
-    exhaustive="widths 1 to 5, one to four layers, and the two examples",
     show=lambda widths: f"nm.regions.is_roughly_monotonic({widths})",
 )
+def monotonic(widths: Widths, examples: Mapping[Widths, bool] = ROUGHLY_MONOTONIC) -> Check:
+    """Roughly monotonic means n_l − 1 ≤ n_{l-1} for all l, or n_{l-1} − 1 ≤ n_l for all l; (1, 5,
+    4, 3, 2 | 1) is, (1, 5, 5, 5, 5 | 1) is not.
+    """
+    printed = examples.get(widths, any(roughly(widths)))
+    return equal(int(is_roughly_monotonic(widths)), int(printed), layers=len(widths) - 1)

@@ -12,9 +12,9 @@ from jax.flatten_util import ravel_pytree
 
 from neuromanifold.dynamics.geometry_probes import snapshot
 from neuromanifold.dynamics.training import train
-from neuromanifold_papers.check import Check, Interval
+from neuromanifold_papers.check import Check, Interval, at_most
 from neuromanifold_papers.complexity import runs
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PRINTED = {"f2": 3.0, "g2": 4.0}
 """log₁₀ of the printed largest singular values, in the 1D and in the 2D experiments."""
@@ -59,8 +59,22 @@ def largest_singular_values(name: str, after: bool) -> np.ndarray:
     return np.linalg.norm(np.asarray(jacobians, np.float64), ord=2, axis=(1, 2))
 
 
-def _about(case: When, printed: Mapping[str, float] = PRINTED) -> Check:
-    """How far the mean of log₁₀ σ_max, with Student's 95 % interval, lies from the printed power
+def _moments(rng: np.random.Generator, draws: int) -> Iterator[When]:
+    yield from ((name, after) for name in PRINTED for after in (False, True))
+
+
+@statement(
+    "Sec 5 (σ_max)",
+    _moments,
+    control("10⁶ in place of 10³", lambda: ("f2", False), printed={"f2": 6.0}),
+    method="training",
+    show=lambda case: f"name, after = {case}",
+)
+def largest(case: When, printed: Mapping[str, float] = PRINTED) -> Check:
+    """The largest singular values were about 10³ in the 1D and 10⁴ in the 2D experiments, so that
+    values below about 0.01 and 0.1 count as zero (about: to half a power of ten).
+
+    How far the mean of log₁₀ σ_max, with Student's 95 % interval, lies from the printed power
     of ten.
     """
     name, after = case
@@ -69,33 +83,4 @@ def _about(case: When, printed: Mapping[str, float] = PRINTED) -> Check:
     off = abs(float(found.mean()) - printed[name])
     hypotheses = {"data": name, "epochs": EPOCHS[name] if after else 0}
     distance = Interval(off, max(0.0, off - half), off + half)
-    return Check(distance, NEAR, "<=", hypotheses=hypotheses, comparisons=len(found))
-
-
-def _moments(rng: np.random.Generator, draws: int) -> Iterator[When]:
-    yield from ((name, after) for name in PRINTED for after in (False, True))
-
-
-LARGEST = Statement(
-    paper="complexity",
-    row="setup",
-    id="Sec 5 (σ_max)",
-    says="the largest singular values were about 10³ in the 1D and 10⁴ in the 2D experiments, so "
-    "that values below about 0.01 and 0.1 "
-    "count as zero (about: to half a power of ten)",
-    method="training",
-    cases=_moments,
-    measure=_about,
-    control=Control(
-        "10⁶ in place of 10³", case=lambda: ("f2", False), breaks={"printed": {"f2": 6.0}}
-    ),
-    show=lambda case: f"name, after = {case}",
-    narrower="f2 and g2, before training and after 200 and 50 epochs, six runs",
-    worked="""
-The largest singular values are 32 to 178 on f1–f3 (five runs each, at every 200 of 2,000 epochs) and 94 to 249 on g1–g3 (two runs
-each, 1,000 epochs), at initialisation 17 to 174 and 26 to 623 (100 networks). Their squares, the largest eigenvalues of the NTK's Gram
-matrix, are what is printed: at the end of training about 10³ in one and 10⁴ in two dimensions. The threshold is then 4·10⁻⁵σ_max ≈ 0.002
-and 0.005.
-""",
-    missing="the number of epochs",
-)
+    return at_most(distance, NEAR, comparisons=len(found), hypotheses=hypotheses)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from neuromanifold_papers.check import Check, Interval
+from neuromanifold_papers.check import Check, Interval, at_least, at_most
 from neuromanifold_papers.complexity.claims import OVER_RUNS, OVER_SEEDS
 from neuromanifold_papers.complexity.statements.figures import (
     PAPER,
@@ -18,7 +18,7 @@ from neuromanifold_papers.complexity.statements.figures import (
     percent,
 )
 from neuromanifold_papers.recorded import Claims, StudyCases
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import Statement, control, statement
 
 INPUTS = {"Fig 5": 1, "Fig 6": 8}
 
@@ -48,7 +48,7 @@ def near(low: float, high: float) -> Measured:
 
 def correlation_check(case: Measured) -> Check:
     """Strong: the mean correlation along training is at least 0.7."""
-    return Check(case.value, STRONG, ">=", hypotheses=case.hypotheses)
+    return at_least(case.value, STRONG, hypotheses=case.hypotheses)
 
 
 def correlation_statement(figure: str, **more: Any) -> Statement:
@@ -65,24 +65,16 @@ def correlation_statement(figure: str, **more: Any) -> Statement:
                     f"{name}: mean Pearson correlation", Interval.read(text), lowest, found
                 )
 
-    return Statement(
-        paper=PAPER,
-        row="Fig 5,6",
-        id=f"{figure} (correlation)",
-        says="functional dimension and regions sampled are strongly correlated along training "
-        "(mean Pearson "
-        "correlation ≥ 0.7; 95 % intervals by the bootstrap over runs)",
-        method="training",
-        cases=StudyCases(PAPER, pick),
-        measure=correlation_check,
-        control=Control(
-            "a mean between 0.6 and 0.68",
-            case=lambda: near(0.6, 0.68),
-            passes=lambda: near(0.72, 0.8),
+    return statement(
+        f"{figure} (correlation)",
+        StudyCases(PAPER, pick),
+        control(
+            "a mean between 0.6 and 0.68", lambda: near(0.6, 0.68), passes=lambda: near(0.72, 0.8)
         ),
-        show=str,
+        says="functional dimension and regions sampled are strongly correlated along training (mean Pearson correlation ≥ 0.7; 95 % intervals by the bootstrap over runs)",
+        method="training",
         **more,
-    )
+    )(correlation_check)
 
 
 def bound_statement(figure: str) -> Statement:
@@ -94,27 +86,24 @@ def bound_statement(figure: str) -> Statement:
 
     def measure(found: dict[str, int]) -> Check:
         violations = found["violations"] + found["violations of Σ min"]
-        return Check(violations, 0, "<=", hypotheses={"inputs": n}, comparisons=found["snapshots"])
+        return at_most(violations, 0, comparisons=found["snapshots"], inputs=n)
 
-    return Statement(
-        paper=PAPER,
-        row="Fig 5,6",
-        id=f"{figure} (bound)",
+    return statement(
+        f"{figure} (bound)",
+        StudyCases(PAPER, pick),
+        control(
+            "a snapshot above the bound",
+            lambda: {"violations": 1, "violations of Σ min": 0, "snapshots": 1},
+        ),
         says=f"in all snapshots functional dimension ≤ ({n} + 1)·regions sampled, and ≤ Σ "
         f"min(samples in the region, {n} + 1)",
         method="training",
-        cases=StudyCases(PAPER, pick),
-        measure=measure,
-        control=Control(
-            "a snapshot above the bound",
-            case=lambda: {"violations": 1, "violations of Σ min": 0, "snapshots": 1},
-        ),
-    )
+    )(measure)
 
 
 def slack_check(case: Measured) -> Check:
     """Well below: a mean ratio of at most one half."""
-    return Check(case.value, WELL_BELOW, "<=", hypotheses=case.hypotheses)
+    return at_most(case.value, WELL_BELOW, hypotheses=case.hypotheses)
 
 
 def slack_statement(figure: str, **more: Any) -> Statement:
@@ -126,26 +115,20 @@ def slack_statement(figure: str, **more: Any) -> Statement:
             ratio = Interval.read(measured[OVER_SEEDS])
             yield Measured("mean of rank / bound", ratio, attained, {"inputs": INPUTS[figure]})
 
-    return Statement(
-        paper=PAPER,
-        row="Fig 5,6",
-        id=f"{figure} (well below)",
+    return statement(
+        f"{figure} (well below)",
+        StudyCases(PAPER, pick),
+        control(
+            "a mean between 0.52 and 0.6", lambda: near(0.52, 0.6), passes=lambda: near(0.4, 0.48)
+        ),
         says=f"the functional dimension is well below ({INPUTS[figure]} + 1)·regions (a mean "
         "ratio of at most one half; 95 % "
         "interval by the bootstrap over seeds)",
         method="training",
-        cases=StudyCases(PAPER, pick),
-        measure=slack_check,
-        control=Control(
-            "a mean between 0.52 and 0.6",
-            case=lambda: near(0.52, 0.6),
-            passes=lambda: near(0.4, 0.48),
-        ),
-        confirm=lambda case: Check(case.again, TYPICALLY, "<="),
+        confirm=lambda case: at_most(case.again, TYPICALLY),
         route="the share of snapshots that attain Σ min(samples in the region, n_0 + 1) exactly",
-        show=str,
         **more,
-    )
+    )(slack_check)
 
 
 def _more_regions(claims: Claims) -> Iterator[Measured]:
@@ -166,29 +149,21 @@ def _more_regions(claims: Claims) -> Iterator[Measured]:
         )
 
 
-def more_regions_check(case: Measured) -> Check:
-    """Typically: in more than half of the snapshots."""
-    return Check(case.value, TYPICALLY, ">=", hypotheses=case.hypotheses)
-
-
-MORE_REGIONS = Statement(
-    paper=PAPER,
-    row="Fig 5,6",
-    id="Fig 5 (more regions)",
-    says="with one input the number of intervals sampled is typically greater than the functional "
-    "dimension (in at "
-    "least half of the snapshots)",
+@statement(
+    "Fig 5 (more regions)",
+    StudyCases(PAPER, _more_regions),
+    control("never more regions than dimensions", lambda: Measured("", 0.0, 0.0)),
     method="training",
-    cases=StudyCases(PAPER, _more_regions),
-    measure=more_regions_check,
-    control=Control("never more regions than dimensions", case=lambda: Measured("", 0.0, 0.0)),
-    confirm=lambda case: Check(case.again, 1.0, ">="),
-    route="regions for each dimension, on average",
-    show=str,
-    worked="""In none of the 1,845 snapshots of f1–f3 are there more regions than dimensions. The mean of rank/(2·regions) is 0.908,
-so that there are 0.55 regions for each dimension: a region that holds two samples contributes two dimensions, nearly
-always. The interval is Hoeffding's for 15 seeds, each counted once: one seed starts a run on each of f1–f3.""",
+    confirm=lambda case: at_least(case.again, 1.0),
 )
+def more_regions(case: Measured) -> Check:
+    """With one input the number of intervals sampled is typically greater than the functional
+    dimension (in at least half of the snapshots).
+
+    Typically: in more than half of the snapshots.
+    """
+    return at_least(case.value, TYPICALLY, hypotheses=case.hypotheses)
+
 
 FIGURE_5 = (
     correlation_statement("Fig 5"),
@@ -199,6 +174,6 @@ FIGURE_5 = (
 min(samples in the region, 2) exactly: the bound is nearly an equality. It is slack with eight inputs (Fig 6: 0.14). The
 interval is the bootstrap's over the 15 seeds, each of which starts a run on each of f1–f3.""",
     ),
-    MORE_REGIONS,
+    more_regions,
 )
 FIGURE_6 = (correlation_statement("Fig 6"), bound_statement("Fig 6"), slack_statement("Fig 6"))

@@ -8,7 +8,7 @@ import numpy as np
 
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold.tangent.kernel.ntk import ntk
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.complexity.statements.cases import (
     Network,
     integer_rank,
@@ -18,7 +18,7 @@ from neuromanifold_papers.complexity.statements.cases import (
     staged,
 )
 from neuromanifold_papers.complexity.statements.setup import WAVES, printed_function
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 EPS = float(np.finfo(np.float64).eps)
@@ -30,17 +30,8 @@ def _gram(case: Network) -> np.ndarray:
     return J @ J.T
 
 
-def _nonnegative(case: Network) -> Check:
-    return Check(
-        int(_gram(case).min()),
-        0,
-        ">=",
-        hypotheses={"hidden layers": case.net.depth - 1, "samples": len(case.x)},
-    )
-
-
 def _least_in_floats(case: Network) -> Check:
-    return Check(float(np.asarray(ntk(case.net, case.params, case.x)).min()), 0.0, ">=")
+    return at_least(float(np.asarray(ntk(case.net, case.params, case.x)).min()), 0.0)
 
 
 def negative_kernel() -> Network:
@@ -57,8 +48,36 @@ def _kernels(rng: np.random.Generator, draws: int) -> Iterator[Network]:
     )
 
 
-def _semidefinite(case: Network, form: Callable[[Network], np.ndarray] = _gram) -> Check:
-    """The least of zᵀ(JJᵀ)z over unit vectors, e_1 − e_j and integer z: all Gram matrices are
+def _one_negative(case: Network) -> np.ndarray:
+    """The Gram matrix with the sign of its first entry changed."""
+    gram = _gram(case)
+    gram[0, 0] = -gram[0, 0]
+    return gram
+
+
+@statement(
+    "Sec 3.2 (values)",
+    _kernels,
+    control("the printed range, at f = 10 max(x + 20, 0), x = ±10", negative_kernel),
+    confirm=_least_in_floats,
+)
+def nonnegative(case: Network) -> Check:
+    """A kernel, the NTK being one, has values in ℝ_{≥0}."""
+    return at_least(
+        int(_gram(case).min()), 0, hidden_layers=case.net.depth - 1, samples=len(case.x)
+    )
+
+
+@statement(
+    "Sec 3.2 (values), amended",
+    _kernels,
+    control("k(x, x) with its sign changed at one x", negative_kernel, form=_one_negative),
+    amends="Sec 3.2 (values)",
+)
+def semidefinite(case: Network, form: Callable[[Network], np.ndarray] = _gram) -> Check:
+    """k(x, x) ≥ 0, and every Gram matrix of the NTK is positive semi-definite.
+
+    The least of zᵀ(JJᵀ)z over unit vectors, e_1 − e_j and integer z: all Gram matrices are
     positive semi-definite.
 
     Where x_1 = x_2 it is 0 at e_1 − e_2.
@@ -68,60 +87,19 @@ def _semidefinite(case: Network, form: Callable[[Network], np.ndarray] = _gram) 
     drawn = np.random.default_rng(len(gram)).integers(-9, 10, (len(gram), 20))
     z = np.hstack([units, units[:, :1] - units[:, 1:], drawn]).astype(object)
     least = min(np.diag(z.T @ gram @ z))
-    return Check(int(least), 0, ">=", hypotheses={"samples": len(gram)}, comparisons=z.shape[1])
-
-
-def _one_negative(case: Network) -> np.ndarray:
-    """The Gram matrix with the sign of its first entry changed."""
-    gram = _gram(case)
-    gram[0, 0] = -gram[0, 0]
-    return gram
-
-
-NONNEGATIVE = Statement(
-    paper=PAPER,
-    row="3.3",
-    id="Sec 3.2 (values)",
-    says="a kernel, the NTK being one, has values in ℝ_{≥0}",
-    method="exact",
-    cases=_kernels,
-    measure=_nonnegative,
-    control=Control("the printed range, at f = 10 max(x + 20, 0), x = ±10", case=negative_kernel),
-    show=str,
-    confirm=_least_in_floats,
-    route="the library's NTK in float64",
-    worked="""f(x) = v max(wx + b, 0) + c with v = 10, w = 1, b = 20, active at x = ±10. ∇f = (vx, v, wx + b, 1), so
-k(10, −10) = v²(1 − 100) + 30·10 + 1 = −9900 + 301 = −9599. What is not negative is k(x, x), and zᵀKz for every Gram
-matrix.""",
-    amended=Statement(
-        paper=PAPER,
-        row="3.3",
-        id="Sec 3.2 (values), amended",
-        says="k(x, x) ≥ 0, and every Gram matrix of the NTK is positive semi-definite",
-        method="exact",
-        cases=_kernels,
-        measure=_semidefinite,
-        control=Control(
-            "k(x, x) with its sign changed at one x",
-            case=negative_kernel,
-            breaks={"form": _one_negative},
-        ),
-        show=str,
-        proof="zᵀJJᵀz = ‖Jᵀz‖².",
-    ),
-)
+    return at_least(int(least), 0, comparisons=z.shape[1], samples=len(gram))
 
 
 def _positive(case: tuple[str, Fraction], shift: float = 1.5) -> Check:
     name, x = case
     value = float(printed_function(name, np.array([[float(x)]]))[0]) + shift - 1.5
-    return Check(value, 0.0, ">=", 64 * EPS, hypotheses={"function": name})
+    return at_least(value, 0.0, 64 * EPS, function=name)
 
 
 def _by_squares(case: tuple[str, Fraction]) -> Check:
     """f3(5/6) = 3/2 − (1/2 + 1/4 + 1/5)√3, and 9/4 < 3·(19/20)²."""
     q = sum(Fraction(amplitude).limit_denominator(10) / 2 for amplitude, _, _ in WAVES[case[0]])
-    return Check(Fraction(9, 4), 3 * q * q, ">=")
+    return at_least(Fraction(9, 4), 3 * q * q)
 
 
 def _formula(case: tuple[str, Fraction]) -> str:
@@ -139,44 +117,28 @@ def _values(names: tuple[str, ...]) -> list[tuple[str, Fraction]]:
     ]
 
 
-POSITIVE = Statement(
-    paper=PAPER,
-    row="setup",
-    id="Sec 5 (positive)",
-    says="the shift 1.5 makes f1, f2 and f3 strictly positive on [0, 1]",
+positive = statement(
+    "Sec 5 (positive)",
+    lambda rng, draws: _values(("f1", "f2", "f3")),
+    control("without the shift, f1 at ¾", lambda: ("f1", Fraction(3, 4)), shift=0.0),
     method="float64",
-    cases=lambda rng, draws: _values(("f1", "f2", "f3")),
-    measure=_positive,
-    control=Control(
-        "without the shift, f1 at ¾", case=lambda: ("f1", Fraction(3, 4)), breaks={"shift": 0.0}
-    ),
     show=_formula,
     confirm=_by_squares,
-    route="f3(5/6) = 3/2 − (19/20)√3 exactly: squares of both parts",
-    worked="""At x = 5/6, 2πx = 5π/3, and 4πx = 10π/3 and 16πx = 40π/3 are 4π/3 modulo 2π: all three sines are −√3/2. So
-f3(5/6) = 3/2 − (√3/2)(1 + 0.5 + 0.4) = 3/2 − 0.95√3 = −0.145.""",
-    amended=Statement(
-        paper=PAPER,
-        row="setup",
-        id="Sec 5 (positive), amended",
-        says="f1 and f2 are strictly positive on [0, 1], with least values ½ and 3/2 − 3√3/4",
-        method="float64",
-        cases=lambda rng, draws: _values(("f1", "f2")),
-        measure=_positive,
-        control=Control("f3 at 5/6", case=lambda: ("f3", Fraction(5, 6))),
-        show=_formula,
-        narrower="601 points",
-        proof="sin t + ½ sin 2t has the derivative cos t + cos 2t, zero at t = π and ±π/3, and "
-        "the least value −3√3/4 > −3/2.",
-    ),
-)
+    says="the shift 1.5 makes f1, f2 and f3 strictly positive on [0, 1]",
+)(_positive)
+
+sec_5_positive_amended = statement(
+    "Sec 5 (positive), amended",
+    lambda rng, draws: _values(("f1", "f2")),
+    control("f3 at 5/6", lambda: ("f3", Fraction(5, 6))),
+    amends="Sec 5 (positive)",
+    method="float64",
+    show=_formula,
+    says="f1 and f2 are strictly positive on [0, 1], with least values ½ and 3/2 − 3√3/4",
+)(_positive)
 
 SHAPES = {"univariate": (100, 361), "bivariate": (400, 371)}
 PRINTED_RANKS = {"univariate": 100, "bivariate": 400}
-
-
-def _largest_rank(name: str, printed: dict[str, int] = PRINTED_RANKS) -> Check:
-    return Check(min(SHAPES[name]), printed[name], hypotheses={"experiment": name})
 
 
 def _paper_network(name: str, seed: int) -> Network:
@@ -196,61 +158,42 @@ def _scalings(case: Network) -> int:
     return group.orbit_dimension(case.params) * (case.changes(group.fields) == 0)
 
 
-def _rank_and_scalings(case: Network, scalings: Callable[[Network], int] = _scalings) -> Check:
-    """min(samples, D − scalings in the kernel of J), or the rank of J where that is larger."""
-    bound = min(len(case.x), case.net.n_params - scalings(case))
-    stated = {1: 100, 2: 331}[case.net.widths[0]]
-    return Check(
-        max(bound, case.rank), stated, hypotheses={"samples": len(case.x), "rank": case.rank}
-    )
-
-
 def _rank_of_a_matrix(name: str) -> Check:
     """The rank of a random integer matrix of that shape."""
     matrix = np.random.default_rng(0).integers(-9, 10, SHAPES[name])
-    return Check(integer_rank(matrix), PRINTED_RANKS[name])
+    return equal(integer_rank(matrix), PRINTED_RANKS[name])
 
 
-LARGEST_RANK = Statement(
-    paper=PAPER,
-    row="setup",
-    id="Sec 5 (largest rank)",
-    says="the maximum possible rank of the Jacobian is 100 in the 1D and 400 in the 2D experiments",
-    method="exact",
-    cases=lambda rng, draws: list(SHAPES),
-    measure=_largest_rank,
-    control=Control(
-        "361 for the univariate data",
-        case=lambda: "univariate",
-        breaks={"printed": {"univariate": 361}},
-    ),
-    exhaustive="both experiments",
+@statement(
+    "Sec 5 (largest rank)",
+    lambda rng, draws: list(SHAPES),
+    control("361 for the univariate data", lambda: "univariate", printed={"univariate": 361}),
     confirm=_rank_of_a_matrix,
-    route="the rank of a random integer matrix of that shape, by FLINT",
-    worked="""In the 2D experiments J has 400 rows and D = 371 columns (Sec 5): its rank is at most 371. What enters the threshold is
-max(n, m), 361 and 400, which is no rank. Nor is 371 possible: the positive scalings of the 40 hidden neurons change no output, so that
-40 independent directions lie in the kernel of J.""",
-    amended=Statement(
-        paper=PAPER,
-        row="setup",
-        id="Sec 5 (largest rank), amended",
-        says="the rank of the Jacobian is at most 100 in the 1D and 331 = 371 − 40 in the 2D "
-        "experiments",
-        method="exact",
-        cases=_paper_networks,
-        measure=_rank_and_scalings,
-        control=Control(
-            "the scalings forgotten: 371",
-            case=lambda: _paper_network("bivariate", 0),
-            breaks={"scalings": lambda case: 0},
-        ),
-        show=str,
-        proof="λW_l, λb_l and W_{l+1}/λ, neuron by neuron, leave f as it is for every λ > 0; the "
-        "40 generators are independent where every neuron has a weight or a bias, and J times "
-        "each is 0. So rank J ≤ min(samples, D − 40). (The largest ranks found are 83 and 320; "
-        "that the bound is attained is not claimed.)",
-    ),
 )
+def largest_rank(name: str, printed: dict[str, int] = PRINTED_RANKS) -> Check:
+    """The maximum possible rank of the Jacobian is 100 in the 1D and 400 in the 2D experiments."""
+    return equal(min(SHAPES[name]), printed[name], experiment=name)
+
+
+@statement(
+    "Sec 5 (largest rank), amended",
+    _paper_networks,
+    control(
+        "the scalings forgotten: 371",
+        lambda: _paper_network("bivariate", 0),
+        scalings=lambda case: 0,
+    ),
+    amends="Sec 5 (largest rank)",
+)
+def rank_and_scalings(case: Network, scalings: Callable[[Network], int] = _scalings) -> Check:
+    """The rank of the Jacobian is at most 100 in the 1D and 331 = 371 − 40 in the 2D experiments.
+
+    min(samples, D − scalings in the kernel of J), or the rank of J where that is larger.
+    """
+    bound = min(len(case.x), case.net.n_params - scalings(case))
+    stated = {1: 100, 2: 331}[case.net.widths[0]]
+    return equal(max(bound, case.rank), stated, samples=len(case.x), rank=case.rank)
+
 
 Combination = tuple[Network, tuple[int, ...]]
 
@@ -287,7 +230,7 @@ def _combinations(rng: np.random.Generator, *, affine: bool) -> Iterator[Combina
 
 def _rows_combine(case: Combination) -> Check:
     hypotheses = {"inputs": case[0].net.widths[0], "points": len(case[1]), "Σ c": sum(case[1])}
-    return Check(int(np.count_nonzero(combined_rows(case))), 0, hypotheses=hypotheses)
+    return equal(int(np.count_nonzero(combined_rows(case))), 0, hypotheses=hypotheses)
 
 
 def _rows_in_floats(case: Combination) -> Check:
@@ -298,45 +241,29 @@ def _rows_in_floats(case: Combination) -> Check:
     with jax.enable_x64(True):
         rows = [jax.grad(lambda p, z=z: net(p, z[None])[0, 0])(params) for z in x]
         flat = [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(row)]) for row in rows]
-    return Check(
-        float(np.abs(np.array(case[1], float) @ flat[:-1] - flat[-1]).max()), 0.0, "=", 1e-9
-    )
+    return equal(float(np.abs(np.array(case[1], float) @ flat[:-1] - flat[-1]).max()), 0.0, 1e-9)
 
 
 def _show(case: Combination) -> str:
     return f"{case[0]}\nc = {case[1]}"
 
 
-COMBINE = Statement(
-    paper=PAPER,
-    row="4.6, C.3",
-    id="C.3 (proof)",
-    says="points of one cell: if z_{k+1} is a linear combination of z_1, …, z_k, the row of J at "
-    "z_{k+1} is that combination of their rows",
-    method="exact",
-    cases=lambda rng, draws: (
+combine = statement(
+    "C.3 (proof)",
+    lambda rng, draws: (
         case for part in ([doubled()], _combinations(rng, affine=False)) for case in part
     ),
-    measure=_rows_combine,
-    control=Control("z_2 = 2z_1 through one active neuron", case=doubled),
+    control("z_2 = 2z_1 through one active neuron", doubled),
     show=_show,
     confirm=_rows_in_floats,
-    route="float64, JAX's gradients",
-    worked="""f(x) = v max(wx + b, 0) + c with v = w = 1, b = 5, active at z_1 = 1 and z_2 = 2 = 2z_1. ∇f = (vx, v, wx + b, 1) is
-(1, 1, 6, 1) and (2, 1, 7, 1), and the second is not twice the first. On a cell f is affine in x and so is ∇f: affine
-combinations, Σc_i = 1, carry over, and n_0 + 1 points span them, which is what the proposition needs.""",
-    amended=Statement(
-        paper=PAPER,
-        row="4.6, C.3",
-        id="C.3 (proof), amended",
-        says="points of one cell: if z_{k+1} = Σc_i z_i with Σc_i = 1, the row of J at z_{k+1} is "
-        "Σc_i times the rows at z_i",
-        method="exact",
-        cases=lambda rng, draws: _combinations(rng, affine=True),
-        measure=_rows_combine,
-        control=Control("a combination with Σc_i = 2", case=doubled),
-        show=_show,
-        proof="With the activation pattern fixed, f_θ(z) = A(θ)z + c(θ), so ∇_θf(z) is an affine "
-        "function of z.",
-    ),
-)
+    says="points of one cell: if z_{k+1} is a linear combination of z_1, …, z_k, the row of J at z_{k+1} is that combination of their rows",
+)(_rows_combine)
+
+c_3_proof_amended = statement(
+    "C.3 (proof), amended",
+    lambda rng, draws: _combinations(rng, affine=True),
+    control("a combination with Σc_i = 2", doubled),
+    amends="C.3 (proof)",
+    show=_show,
+    says="points of one cell: if z_{k+1} = Σc_i z_i with Σc_i = 1, the row of J at z_{k+1} is Σc_i times the rows at z_i",
+)(_rows_combine)

@@ -19,9 +19,9 @@ from neuromanifold.models.losses import mse
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.tangent.rank.dimension import single_precision_rank
-from neuromanifold_papers.check import Check, inside
+from neuromanifold_papers.check import Check, at_least, at_most, equal, inside
 from neuromanifold_papers.complexity import runs
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PAPER = "complexity"
 EPS = float(np.finfo(np.float64).eps)
@@ -93,12 +93,25 @@ def grid_distance(x: np.ndarray) -> float:
     return float(np.abs(x[order] - wanted).max())
 
 
+@statement(
+    "setup (data)",
+    _data_cases,
+    control(
+        "f1's outputs against f3",
+        lambda: ("output noise", "f1"),
+        function=lambda name, x: printed_function("f3", x),
+    ),
+    method="float64",
+)
 def _data(case: tuple[str, str], function: Function = printed_function) -> Check:
+    """f1, f2, f3 at 100 equally spaced points with noise of mean 0 and std 0.01 on inputs and
+    outputs, g1, g2, g3 on the 20×20 grid without, energy 768×8 with two targets.
+    """
     what, name = case
     hypotheses = {"data": name, "checked": what}
     if name == "energy" and energy.find() is None:
-        return Check(
-            0, 0, hypotheses=hypotheses, drops=inside("the energy data are not on this machine")
+        return equal(
+            0, 0, drops=inside("the energy data are not on this machine"), hypotheses=hypotheses
         )
     found = data.load(name)
     if what == "shapes":
@@ -109,47 +122,21 @@ def _data(case: tuple[str, str], function: Function = printed_function) -> Check
                 (*found.x.shape, *found.y.shape), (samples, features, samples, targets), strict=True
             )
         )
-        return Check(wrong, 0, hypotheses=hypotheses)
+        return equal(wrong, 0, hypotheses=hypotheses)
     if what == "grid":
-        return Check(grid_distance(found.x), 0.0, "=", 64 * EPS, hypotheses=hypotheses)
+        return equal(grid_distance(found.x), 0.0, 64 * EPS, hypotheses=hypotheses)
     if what == "values":
         error = np.abs(found.y[:, 0] - function(name, found.x)).max()
-        return Check(float(error), 0.0, "=", 64 * EPS, hypotheses=hypotheses)
+        return equal(float(error), 0.0, 64 * EPS, hypotheses=hypotheses)
     noise = noise_of(name, function)[int(what.startswith("output"))]
     if what.endswith("mean"):
-        return Check(
-            float(noise.mean()) / NOISE, 0.0, "=", SIGMAS / noise.size**0.5, hypotheses=hypotheses
+        return equal(
+            float(noise.mean()) / NOISE, 0.0, SIGMAS / noise.size**0.5, hypotheses=hypotheses
         )
-    return Check(
-        float(noise.std()) / NOISE,
-        1.0,
-        "=",
-        SIGMAS / (2 * noise.size) ** 0.5,
-        hypotheses=hypotheses,
+    return equal(
+        float(noise.std()) / NOISE, 1.0, SIGMAS / (2 * noise.size) ** 0.5, hypotheses=hypotheses
     )
 
-
-DATA = Statement(
-    paper=PAPER,
-    row="setup",
-    id="setup (data)",
-    says="f1, f2, f3 at 100 equally spaced points with noise of mean 0 and std 0.01 on inputs and "
-    "outputs, g1, g2, g3 "
-    "on the 20×20 grid without, "
-    "energy 768×8 with two targets",
-    method="float64",
-    cases=_data_cases,
-    measure=_data,
-    control=Control(
-        "f1's outputs against f3",
-        case=lambda: ("output noise", "f1"),
-        breaks={"function": lambda name, x: printed_function("f3", x)},
-    ),
-    exhaustive="the seven data sets: shapes, grid, values; mean and standard deviation of inputs' "
-    "and outputs' noise, up to "
-    "five standard errors",
-    narrower="the energy data only where they are on this machine",
-)
 
 FAN_INS = (1, 2, 8, 10)
 """Of the experiments' layers."""
@@ -175,10 +162,22 @@ def printed_variance(fan_in: int) -> float:
     return 2 / fan_in
 
 
-def _distribution(
+@statement(
+    "setup (initialisation)",
+    lambda rng, draws: product(FAN_INS, range(3), _TESTS),
+    control(
+        "1/fan_in in place of 2/fan_in",
+        lambda: (10, 0, "mean square"),
+        variance=lambda fan_in: 1 / fan_in,
+    ),
+    method="float64",
+)
+def initialisation(
     case: tuple[int, int, str], variance: Callable[[int], float] = printed_variance
 ) -> Check:
-    """Standard normal after division: mean 0, mean square 1, √n times the Kolmogorov–Smirnov
+    """All weights and all biases of a layer are drawn from N(0, 2/fan_in).
+
+    Standard normal after division: mean 0, mean square 1, √n times the Kolmogorov–Smirnov
     distance at most 2.7.
 
     The last is exceeded once in a million.
@@ -188,37 +187,13 @@ def _distribution(
     values = found / variance(fan_in) ** 0.5
     hypotheses = {"fan_in": fan_in, "part": part, "test": test}
     if test == "mean":
-        return Check(
-            float(values.mean()), 0.0, "=", SIGMAS / values.size**0.5, hypotheses=hypotheses
-        )
+        return equal(float(values.mean()), 0.0, SIGMAS / values.size**0.5, hypotheses=hypotheses)
     if test == "mean square":
-        return Check(
-            float((values**2).mean()),
-            1.0,
-            "=",
-            SIGMAS * (2 / values.size) ** 0.5,
-            hypotheses=hypotheses,
+        return equal(
+            float((values**2).mean()), 1.0, SIGMAS * (2 / values.size) ** 0.5, hypotheses=hypotheses
         )
     distance = float(scipy.stats.kstest(values, "norm").statistic)
-    return Check(distance, 0.0, "=", 2.7 / values.size**0.5, hypotheses=hypotheses)
-
-
-INITIALISATION = Statement(
-    paper=PAPER,
-    row="setup",
-    id="setup (initialisation)",
-    says="all weights and all biases of a layer are drawn from N(0, 2/fan_in)",
-    method="float64",
-    cases=lambda rng, draws: product(FAN_INS, range(3), _TESTS),
-    measure=_distribution,
-    control=Control(
-        "1/fan_in in place of 2/fan_in",
-        case=lambda: (10, 0, "mean square"),
-        breaks={"variance": lambda fan_in: 1 / fan_in},
-    ),
-    exhaustive="fan_in 1, 2, 8, 10 and 5000, 5,000 to 50,000 numbers each; up to five standard "
-    "errors",
-)
+    return equal(distance, 0.0, 2.7 / values.size**0.5, hypotheses=hypotheses)
 
 
 def torch_adam(gradients: np.ndarray, start: np.ndarray, rate: float, decay: float) -> np.ndarray:
@@ -256,40 +231,36 @@ def decoupled_adam(
     return torch_adam(gradients, start, rate, 0.0) - rate * decay * start
 
 
-def _adam(case: Any, printed: Callable[..., np.ndarray] = torch_adam) -> Check:
+@statement(
+    "setup (optimiser)",
+    _adam_cases,
+    control(
+        "the decay apart from the moments (AdamW), 0.1",
+        lambda: list(_adam_cases(np.random.default_rng(0), 0))[-1],
+        printed=decoupled_adam,
+    ),
+    method="float64",
+    show=lambda case: f"adam_l2({case[2]}, {case[3]})",
+)
+def optimiser(case: Any, printed: Callable[..., np.ndarray] = torch_adam) -> Check:
+    """Adam with the weight decay as an L2 term in the gradient, as torch's Adam has it."""
     gradients, start, rate, decay = case
     error = np.abs(
         library_adam(gradients, start, rate, decay) - printed(gradients, start, rate, decay)
     ).max()
     scale = np.abs(start).max()
-    return Check(
-        float(error / scale),
-        0.0,
-        "<=",
-        64 * EPS * len(gradients),
-        hypotheses={"weight decay": decay},
-    )
+    return at_most(float(error / scale), 0.0, 64 * EPS * len(gradients), weight_decay=decay)
 
 
-OPTIMISER = Statement(
-    paper=PAPER,
-    row="setup",
-    id="setup (optimiser)",
-    says="Adam with the weight decay as an L2 term in the gradient, as torch's Adam has it",
-    method="float64",
-    cases=_adam_cases,
-    measure=_adam,
-    control=Control(
-        "the decay apart from the moments (AdamW), 0.1",
-        case=lambda: list(_adam_cases(np.random.default_rng(0), 0))[-1],
-        breaks={"printed": decoupled_adam},
-    ),
-    exhaustive="weight decay 0, 1e-4, 1e-3, 0.1; five steps on forty numbers",
-    show=lambda case: f"adam_l2({case[2]}, {case[3]})",
+@statement(
+    "setup (study)",
+    lambda rng, draws: [*PRINTED_TRAINING.items(), *PRINTED_RUNS.items()],
+    control("the sum instead of the mean of squares", lambda: ("loss of 1 and 3 against 0", 10.0)),
 )
-
-
-def _study(case: tuple[str, Any]) -> Check:
+def study(case: tuple[str, Any]) -> Check:
+    """Four hidden layers of 10, rate 0.01, weight decay 1e-4, batches of 16, MSE; runs / probe
+    interval 15/50, 10/25, 10/50, 20/25.
+    """
     name, printed = case
     ours = {
         "hidden widths": runs.HIDDEN,
@@ -298,26 +269,7 @@ def _study(case: tuple[str, Any]) -> Check:
         "batch": runs.BATCH,
         "loss of 1 and 3 against 0": float(mse(np.array([[1.0], [3.0]]), np.zeros((2, 1)))),
     } | {e.name: (e.runs, e.every) for e in runs.EXPERIMENTS["paper"]}
-    return Check(int(ours[name] == printed), 1, hypotheses={"constant": name})
-
-
-STUDY = Statement(
-    paper=PAPER,
-    row="setup",
-    id="setup (study)",
-    says="four hidden layers of 10, rate 0.01, weight decay 1e-4, batches of 16, MSE; runs / "
-    "probe interval 15/50, "
-    "10/25, 10/50, 20/25",
-    method="exact",
-    cases=lambda rng, draws: [*PRINTED_TRAINING.items(), *PRINTED_RUNS.items()],
-    measure=_study,
-    control=Control(
-        "the sum instead of the mean of squares", case=lambda: ("loss of 1 and 3 against 0", 10.0)
-    ),
-    exhaustive="every printed constant",
-    narrower="constants of the study; that batches are reshuffled every epoch is tested in "
-    "tests/dynamics",
-)
+    return equal(int(ours[name] == printed), 1, constant=name)
 
 
 def printed_threshold(rows: int, columns: int) -> float:
@@ -325,35 +277,27 @@ def printed_threshold(rows: int, columns: int) -> float:
     return max(rows, columns) * 2.0**-23
 
 
+@statement(
+    "setup (threshold)",
+    lambda rng, draws: [(2, 3), (100, 4)],
+    control(
+        "min(n, m) instead of max, 100×4",
+        lambda: (100, 4),
+        threshold=lambda rows, columns: min(rows, columns) * 2.0**-23,
+    ),
+    method="float64",
+)
 def _threshold(
     shape: tuple[int, int], threshold: Callable[[int, int], float] = printed_threshold
 ) -> Check:
+    """The reported rank counts singular values above max(n, m)·σ_max·1.19e-7 in float32."""
     rows, columns = shape
     rng = np.random.default_rng(list(shape))
     x = rng.standard_normal((rows, columns))
     rank = single_precision_rank(lambda params, x: x @ params, np.ones((columns, 1)), x)
     found = float(rank.threshold) / float(np.max(rank.spectrum))
     printed = threshold(rows, columns)
-    return Check(
-        found / printed, 1.0, "=", 4 * 2.0**-23, hypotheses={"rows": rows, "columns": columns}
-    )
-
-
-THRESHOLD = Statement(
-    paper=PAPER,
-    row="setup",
-    id="setup (threshold)",
-    says="the reported rank counts singular values above max(n, m)·σ_max·1.19e-7 in float32",
-    method="float64",
-    cases=lambda rng, draws: [(2, 3), (100, 4)],
-    measure=_threshold,
-    control=Control(
-        "min(n, m) instead of max, 100×4",
-        case=lambda: (100, 4),
-        breaks={"threshold": lambda rows, columns: min(rows, columns) * 2.0**-23},
-    ),
-    exhaustive="a wide and a tall Jacobian, 2×3 and 100×4",
-)
+    return equal(found / printed, 1.0, 4 * 2.0**-23, rows=rows, columns=columns)
 
 
 def variation(name: str) -> float:
@@ -370,35 +314,24 @@ def variation(name: str) -> float:
 
 def _more_complex(case: tuple[str, str]) -> Check:
     simple, complicated = case
-    return Check(
-        variation(complicated) / variation(simple),
-        1.0,
-        ">=",
-        hypotheses={"pair": f"{simple}, {complicated}"},
+    return at_least(
+        variation(complicated) / variation(simple), 1.0, pair=f"{simple}, {complicated}"
     )
 
 
-FIGURE_1 = Statement(
-    paper=PAPER,
-    row="Fig 1,7,8",
-    id="Fig 1",
+figure_1 = statement(
+    "Fig 1",
+    lambda rng, draws: [("f1", "f2"), ("f2", "f3")],
+    control("f3 before f1", lambda: ("f3", "f1"), passes=lambda: ("f1", "f1")),
+    method="float64",
     says="f1, f2, f3 are of increasing complexity (total variation on [0, 1])",
+)(_more_complex)
+figure_8 = statement(
+    "Fig 8",
+    lambda rng, draws: [("g1", "g2"), ("g2", "g3")],
+    control("g3 before g1", lambda: ("g3", "g1"), passes=lambda: ("g1", "g1")),
     method="float64",
-    cases=lambda rng, draws: [("f1", "f2"), ("f2", "f3")],
-    measure=_more_complex,
-    control=Control("f3 before f1", case=lambda: ("f3", "f1"), passes=lambda: ("f1", "f1")),
-    exhaustive="the three functions",
-)
-FIGURE_8 = Statement(
-    paper=PAPER,
-    row="Fig 1,7,8",
-    id="Fig 8",
     says="g1, g2, g3 are of increasing complexity (mean length of the gradient on [0, 1]²)",
-    method="float64",
-    cases=lambda rng, draws: [("g1", "g2"), ("g2", "g3")],
-    measure=_more_complex,
-    control=Control("g3 before g1", case=lambda: ("g3", "g1"), passes=lambda: ("g1", "g1")),
-    exhaustive="the three functions",
-)
+)(_more_complex)
 
-SETUP = (DATA, INITIALISATION, OPTIMISER, STUDY, THRESHOLD)
+SETUP = (_data, initialisation, optimiser, study, _threshold)

@@ -1,51 +1,5 @@
-"""invariant: every statement of the paper, in the order of its rows."""
+"""invariant: every statement of the paper."""
 
-from neuromanifold_papers.invariant.statements import (
-    closures,
-    connected,
-    conservation,
-    deep,
-    deep_laws,
-    generic,
-    leaves,
-    maps,
-    neurons,
-    orbits,
-    pseudogroup,
-    regularity,
-    sets,
-)
-from neuromanifold_papers.statement import Statement
+from neuromanifold_papers.statement import collect
 
-STATEMENTS: tuple[Statement, ...] = (
-    orbits.TWO_EXPONENTIALS,
-    orbits.GRADIENTS,
-    orbits.EQUIVALENT,
-    pseudogroup.EQ_6,
-    orbits.ONE_LOSS,
-    sets.SET_ALGEBRA,
-    sets.LINEAR,
-    maps.SHEARED,
-    maps.CIRCLE,
-    maps.NORMAL,
-    regularity.ONCE_DIFFERENTIABLE,
-    maps.INDUCED,
-    maps.LEAF,
-    maps.TANGENT,
-    *deep.P41,
-    *deep.THM42_GROUPS,
-    *deep.THM42_ZEROS,
-    *leaves.LEAVES,
-    *generic.GENERICITY,
-    *neurons.REMARKS,
-    *neurons.LEMMAS,
-    *closures.CLOSURES,
-    connected.CODIMENSION,
-    connected.CONNECTED,
-    closures.ORBITS,
-    conservation.TWO_LAYERS,
-    deep_laws.DEEP,
-    deep_laws.ONE_DIMENSION,
-    deep_laws.MORE,
-    conservation.PER_KINK,
-)
+STATEMENTS = collect(__name__)

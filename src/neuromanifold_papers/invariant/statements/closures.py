@@ -12,7 +12,7 @@ import numpy as np
 
 from neuromanifold.orbits.genericity import is_degenerate
 from neuromanifold.orbits.partition import InvariantLeaf, generic_point
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.invariant.statements.algebra import (
     Field,
     Neurons,
@@ -24,7 +24,6 @@ from neuromanifold_papers.invariant.statements.cases import (
     EPS,
     GENERIC,
     GENERIC_ODD,
-    PAPER,
     SUPPORTS,
     by_neuron,
     closure,
@@ -39,7 +38,7 @@ from neuromanifold_papers.invariant.statements.cases import (
 from neuromanifold_papers.invariant.statements.connected import Lattice
 from neuromanifold_papers.invariant.statements.generic import degenerate_as_printed
 from neuromanifold_papers.invariant.statements.orbits import ROUNDING, smallest_kept
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import Statement, control, statement
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,6 @@ def _show(case: At) -> str:
     return show_neurons(case.name, case.neurons)
 
 
-def _full(case: At) -> Check:
-    full = (case.d + 1) * len(case.neurons)
-    return Check(case.dimension(full), full, hypotheses=case.hypotheses)
-
-
 def _non_degenerate(rng: np.random.Generator, draws: int) -> Iterator[At]:
     for name, m in itertools.product(SUPPORTS, (1, 2)):
         for neurons in grid(m, 1, (-2, -1, 1, 2)):
@@ -111,35 +105,19 @@ def _non_degenerate(rng: np.random.Generator, draws: int) -> Iterator[At]:
         yield At(str(rng.choice(["exp", "tanh", "cos", "silu"])), neurons, True)
 
 
-COR51 = Statement(
-    paper=PAPER,
-    row="Cor 5.1–5.3",
-    id="Cor 5.1",
-    says="at non-degenerate θ dim Lie_θ = (d+1)m, for every analytic σ that is no polynomial",
-    method="exact",
-    cases=_non_degenerate,
-    measure=_full,
-    control=Control(
-        "the degenerate point w₁ = −w₂, a₁ = −a₂ of tanh",
-        case=lambda: At("tanh", ((1, 1), (-1, -1))),
+@statement(
+    "Cor 5.1",
+    _non_degenerate,
+    control(
+        "the degenerate point w₁ = −w₂, a₁ = −a₂ of tanh", lambda: At("tanh", ((1, 1), (-1, -1)))
     ),
     draws=6,
-    exhaustive="16 activations, m ≤ 2, d = 1, entries ±1, ±2; the library on an activation of "
-    "every class",
     show=_show,
 )
-
-
-def _perturbed(case: At) -> Check:
-    """dim Lie_θ, and −1 unless two flows from θ end at a non-degenerate point."""
-    net, params = two_layer(case.name, 0.5 * np.array(case.neurons))
-    rng = np.random.default_rng(len(case.neurons))
-    for _ in range(2):
-        params = trained(rng, net, params, samples=3).end(steps=2)
-    found = (
-        -1 if is_degenerate(net, params) else closure_dimension(SUPPORTS[case.name], case.neurons)
-    )
-    return Check(found, (case.d + 1) * len(case.neurons), hypotheses=case.hypotheses)
+def cor51(case: At) -> Check:
+    """At non-degenerate θ dim Lie_θ = (d+1)m, for every analytic σ that is no polynomial."""
+    full = (case.d + 1) * len(case.neurons)
+    return equal(case.dimension(full), full, hypotheses=case.hypotheses)
 
 
 def _apart(odd: bool) -> Callable[[np.random.Generator, int], Iterator[At]]:
@@ -162,28 +140,37 @@ def _apart(odd: bool) -> Callable[[np.random.Generator, int], Iterator[At]]:
     return cases
 
 
-COR52_GENERIC = Statement(
-    paper=PAPER,
-    row="Cor 5.1–5.3",
-    id="Cor 5.2 (i)",
-    says="generic σ, different neurons: the orbit holds a non-degenerate point, and dim Lie_θ = "
-    "(d+1)m",
+@statement(
+    "Cor 5.2 (i)",
+    _apart(False),
+    control("equal neurons", lambda: At("exp", ((1, 1), (1, 1)))),
     method="integration",
-    cases=_apart(False),
-    measure=_perturbed,
-    control=Control("equal neurons", case=lambda: At("exp", ((1, 1), (1, 1)))),
     draws=6,
-    narrower="entries −1, 0, 1 with m ≤ 2 and a seventh of m = 3, d = 1; random ones with m ≤ 3, "
-    "d ≤ 2. The dimension is exact",
     show=_show,
 )
+def cor52_generic(case: At) -> Check:
+    """Generic σ, different neurons: the orbit holds a non-degenerate point, and dim Lie_θ =
+    (d+1)m.
+
+    dim Lie_θ, and −1 unless two flows from θ end at a non-degenerate point.
+    """
+    net, params = two_layer(case.name, 0.5 * np.array(case.neurons))
+    rng = np.random.default_rng(len(case.neurons))
+    for _ in range(2):
+        params = trained(rng, net, params, samples=3).end(steps=2)
+    found = (
+        -1 if is_degenerate(net, params) else closure_dimension(SUPPORTS[case.name], case.neurons)
+    )
+    return equal(found, (case.d + 1) * len(case.neurons), hypotheses=case.hypotheses)
+
+
 COR52_ODD = replace(
-    COR52_GENERIC,
+    cor52_generic,
     id="Cor 5.2 (ii)",
     says="generic odd σ, neurons different up to sign and not zero: the orbit holds a "
     "non-degenerate point, and dim Lie_θ = (d+1)m",
     cases=_apart(True),
-    control=Control("a zero neuron", case=lambda: At("tanh", ((1, 1), (0, 0)))),
+    control=control("a zero neuron", lambda: At("tanh", ((1, 1), (0, 0)))),
     narrower="entries −1, 0, 1 with m ≤ 2 and a seventh of m = 3, d = 1; random ones with m ≤ 3, "
     "d ≤ 2. The dimension is exact. "
     "Read with i ≠ j for the sign +: as printed, for any i, j, (a_i, w_i) ≠ ±(a_j, w_j) fails at "
@@ -193,7 +180,7 @@ COR52_ODD = replace(
 
 def _of_the_leaf(case: At) -> Check:
     wanted = leaf_dimension(case.name, case.neurons)
-    return Check(case.dimension(wanted), wanted, hypotheses=case.hypotheses)
+    return equal(case.dimension(wanted), wanted, hypotheses=case.hypotheses)
 
 
 def _everywhere(rng: np.random.Generator, draws: int) -> Iterator[At]:
@@ -207,23 +194,16 @@ def _everywhere(rng: np.random.Generator, draws: int) -> Iterator[At]:
         yield At(str(rng.choice([*GENERIC, *GENERIC_ODD])), whole_neurons(rng, m, d))
 
 
-EXACT = Statement(
-    paper=PAPER,
-    row="Cor 5.1–5.3",
-    id="Cor 5.3",
-    says="generic or generic odd σ: dim Lie_θ = dim [θ] at every θ, degenerate ones included",
-    method="exact",
-    cases=_everywhere,
-    measure=_of_the_leaf,
-    control=Control(
-        "silu, σ(0) = 0 without parity, at a zero neuron",
-        case=lambda: At("silu", ((1, 1), (0, 0))),
+exact = statement(
+    "Cor 5.3",
+    _everywhere,
+    control(
+        "silu, σ(0) = 0 without parity, at a zero neuron", lambda: At("silu", ((1, 1), (0, 0)))
     ),
     draws=100,
-    exhaustive="entries −1, 0, 1; m ≤ 4 with d = 1, m ≤ 2 with d = 2; five activations with "
-    "different sets of σ⁽ⁿ⁾(0) ≠ 0",
     show=_show,
-)
+    says="generic or generic odd σ: dim Lie_θ = dim [θ] at every θ, degenerate ones included",
+)(_of_the_leaf)
 
 
 def _floating(rng: np.random.Generator, draws: int) -> Iterator[At]:
@@ -234,26 +214,22 @@ def _floating(rng: np.random.Generator, draws: int) -> Iterator[At]:
         yield At(str(rng.choice(["exp", "tanh"])), whole_neurons(rng, m, d, 1), True)
 
 
-FLOATING = Statement(
-    paper=PAPER,
-    row="Cor 5.1–5.3",
-    id="Cor 5.3 (library)",
-    says="the library's closure in float64 has the dimension of the leaf at every θ",
+cor_5_3_library = statement(
+    "Cor 5.3 (library)",
+    _floating,
+    control("cos, which is even, at w = 0", lambda: At("cos", ((1, 0), (2, 0)), True)),
     method="float64",
-    cases=_floating,
-    measure=_of_the_leaf,
-    control=Control("cos, which is even, at w = 0", case=lambda: At("cos", ((1, 0), (2, 0)), True)),
     draws=12,
-    exhaustive="entries 0 and 1; m ≤ 2, d = 1, exp and tanh; random ones with m ≤ 4",
     show=_show,
-)
+    says="the library's closure in float64 has the dimension of the leaf at every θ",
+)(_of_the_leaf)
 
 
 def _both_routes(case: At, depth: int = -1) -> Check:
     """Brackets at θ, as deep as needed, against transport along the orbit."""
     found = closure(case.name, case.neurons)
     assert found.along_orbit is not None
-    return Check(
+    return equal(
         int(found.by_depth[depth]),
         int(found.along_orbit),
         hypotheses=case.hypotheses | {"depth": found.depth},
@@ -261,15 +237,15 @@ def _both_routes(case: At, depth: int = -1) -> Check:
 
 
 BOTH_ROUTES = replace(
-    FLOATING,
+    cor_5_3_library,
     id="Cor 5.3 (both routes)",
     says="brackets at θ and transport along the orbit, on which the dimension is constant, give "
     "the same dimension",
     measure=_both_routes,
-    control=Control(
+    control=control(
         "the fields alone, without brackets, at w = 0",
-        case=lambda: At("tanh", ((1, 0), (2, 0))),
-        breaks={"depth": 0},
+        lambda: At("tanh", ((1, 0), (2, 0))),
+        depth=0,
     ),
 )
 
@@ -294,18 +270,6 @@ def full_grade(d: int, grade: int) -> int:
     return (d + 1) * comb(grade + 1 + d, d)
 
 
-def _fills(case: Graded) -> Check:
-    """Independent brackets of the grade, against all polynomial fields of it."""
-    highest = 20 if case.d == 1 else 8
-    fields = algebra(
-        case.d, SUPPORTS[case.name], highest if case.name in GENERIC_ODD else GENERIC_GRADE[case.d]
-    )
-    found = sum(_degree(X) == case.grade + 1 for X in fields)
-    return Check(
-        found, full_grade(case.d, case.grade), hypotheses={"activation": case.name, "d": case.d}
-    )
-
-
 def _degree(X: Field) -> int:
     return max(sum(exponents) for p in X for exponents in p)
 
@@ -321,24 +285,24 @@ def _grades(rng: np.random.Generator, draws: int) -> Iterator[Graded]:
         yield from (Graded(name, 2, 8) for _ in range(1 - sparse))
 
 
-FILLED = Statement(
-    paper=PAPER,
-    row="Cor 5.1–5.3",
-    id="Cor 5.3 (every θ)",
-    says="brackets make all polynomial fields of a neuron, for odd σ all of high odd degrees: "
-    "they take any values at "
-    "different (up to sign, nonzero) neurons, so dim Lie_θ = dim [θ] at every real θ",
-    method="exact",
-    cases=_grades,
-    measure=_fills,
-    control=Control(
-        "cos, which is even, d = 1, quadratic fields", case=lambda: Graded("cos", 1, 1)
-    ),
-    exhaustive="generic: degrees 0 to 7 with d = 1 (hence m ≤ 8), to 5 with d = 2 (m ≤ 6); odd: d "
-    "= 1, degrees 7, 9, …, 21 (m ≤ 8), "
-    "13, 17, 21 where only every fourth derivative is nonzero (m ≤ 3); d = 2, degree 9",
-    show=str,
+@statement(
+    "Cor 5.3 (every θ)",
+    _grades,
+    control("cos, which is even, d = 1, quadratic fields", lambda: Graded("cos", 1, 1)),
 )
+def filled(case: Graded) -> Check:
+    """Brackets make all polynomial fields of a neuron, for odd σ all of high odd degrees: they
+    take any values at different (up to sign, nonzero) neurons, so dim Lie_θ = dim [θ] at every
+    real θ.
+
+    Independent brackets of the grade, against all polynomial fields of it.
+    """
+    highest = 20 if case.d == 1 else 8
+    fields = algebra(
+        case.d, SUPPORTS[case.name], highest if case.name in GENERIC_ODD else GENERIC_GRADE[case.d]
+    )
+    found = sum(_degree(X) == case.grade + 1 for X in fields)
+    return equal(found, full_grade(case.d, case.grade), activation=case.name, d=case.d)
 
 
 @dataclass(frozen=True)
@@ -354,29 +318,6 @@ class OnLeaf:
         """The point of distinct whole values, as rows (a_i, w_i)."""
         order = by_neuron(self.leaf.net.widths[0], self.leaf.net.widths[1])
         return tuple(map(tuple, generic_point(self.leaf)[order].astype(int).tolist()))
-
-
-def _orbit_is_leaf(case: OnLeaf) -> Check:
-    """dim Lie_θ against dim [θ]; by the library also −1 where Lie_θ is not the tangent space of
-    the leaf.
-    """
-    hypotheses = {
-        "activation": case.name,
-        "m": case.leaf.net.widths[1],
-        "dimension": case.leaf.dimension,
-    }
-    if case.seed is None:
-        found = closure_dimension(SUPPORTS[case.name], case.neurons, case.leaf.dimension)
-        return Check(found, case.leaf.dimension, hypotheses=hypotheses)
-    params = case.leaf.sample(key=jax.random.key(case.seed))
-    rows = np.concatenate([params[1].weight.T, params[0].weight], axis=1)
-    found = closure(case.name, tuple(map(tuple, rows.tolist())))
-    outside = found.basis - (found.basis @ case.leaf.basis.T) @ case.leaf.basis
-    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
-    tangent = float(np.abs(outside).max(initial=0.0)) <= tolerance
-    return Check(
-        int(found.dimension) if tangent else -1, case.leaf.dimension, hypotheses=hypotheses
-    )
 
 
 def _leaves(rng: np.random.Generator, draws: int) -> Iterator[OnLeaf]:
@@ -405,29 +346,45 @@ def _even_leaf() -> OnLeaf:
     return OnLeaf("cos", leaf)
 
 
-ORBITS = Statement(
-    paper=PAPER,
-    row="Thm 5.1",
-    id="Thm 5.1",
-    says="generic or generic odd σ: the orbit of θ is its symmetry leaf [θ], so all SIMs are "
-    "symmetry-induced",
-    method="exact",
-    cases=_leaves,
-    measure=_orbit_is_leaf,
-    control=Control("cos, which is even, at w₁ = w₂ = 0", case=_even_leaf),
+@statement(
+    "Thm 5.1",
+    _leaves,
+    control("cos, which is even, at w₁ = w₂ = 0", _even_leaf),
     draws=12,
-    exhaustive="d = 1, m ≤ 4: the 1 + 2 + 5 + 15 leaves of exp and the 2 + 6 + 24 + 116 of tanh, "
-    "a whole point on each; "
-    "the library on m = 2",
     show=lambda case: f"{case.name}, leaf {case.leaf}",
 )
+def orbits(case: OnLeaf) -> Check:
+    """Generic or generic odd σ: the orbit of θ is its symmetry leaf [θ], so all SIMs are
+    symmetry-induced.
+
+    dim Lie_θ against dim [θ]; by the library also −1 where Lie_θ is not the tangent space of
+    the leaf.
+    """
+    hypotheses = {
+        "activation": case.name,
+        "m": case.leaf.net.widths[1],
+        "dimension": case.leaf.dimension,
+    }
+    if case.seed is None:
+        found = closure_dimension(SUPPORTS[case.name], case.neurons, case.leaf.dimension)
+        return equal(found, case.leaf.dimension, hypotheses=hypotheses)
+    params = case.leaf.sample(key=jax.random.key(case.seed))
+    rows = np.concatenate([params[1].weight.T, params[0].weight], axis=1)
+    found = closure(case.name, tuple(map(tuple, rows.tolist())))
+    outside = found.basis - (found.basis @ case.leaf.basis.T) @ case.leaf.basis
+    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
+    tangent = float(np.abs(outside).max(initial=0.0)) <= tolerance
+    return equal(
+        int(found.dimension) if tangent else -1, case.leaf.dimension, hypotheses=hypotheses
+    )
+
 
 CLOSURES: tuple[Statement, ...] = (
-    COR51,
-    COR52_GENERIC,
+    cor51,
+    cor52_generic,
     COR52_ODD,
-    EXACT,
-    FILLED,
-    FLOATING,
+    exact,
+    filled,
+    cor_5_3_library,
     BOTH_ROUTES,
 )

@@ -9,10 +9,10 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves
 from neuromanifold.orbits.partition import InvariantLeaf
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.invariant.statements.algebra import Neurons
-from neuromanifold_papers.invariant.statements.cases import ANALYTIC, PAPER
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.invariant.statements.cases import ANALYTIC
+from neuromanifold_papers.statement import control, statement
 
 
 @dataclass(frozen=True)
@@ -39,29 +39,18 @@ class Lattice:
         return float(drops[strict].min(initial=10**6))
 
 
-def _codimension(case: Lattice) -> Check:
-    return Check(
-        case.codimension, 2, ">=", hypotheses={"activation": case.name, "m": case.m, "d": case.d}
-    )
-
-
-CODIMENSION = Statement(
-    paper=PAPER,
-    row="Cor 5.4",
-    id="Cor 5.4",
-    says="generic or generic odd σ: each leaf is a linear space less spaces of codimension at "
-    "least 2 in it, hence connected",
-    method="exact",
-    cases=lambda rng, draws: [
+@statement(
+    "Cor 5.4",
+    lambda rng, draws: [
         Lattice(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
     ],
-    measure=_codimension,
-    control=Control(
-        "cos, even, d = 1: {w = 0} has codimension 1", case=lambda: Lattice("cos", 1, 1)
-    ),
-    exhaustive="d ≤ 3, m ≤ 3, every pair of leaves",
-    show=str,
+    control("cos, even, d = 1: {w = 0} has codimension 1", lambda: Lattice("cos", 1, 1)),
 )
+def codimension(case: Lattice) -> Check:
+    """Generic or generic odd σ: each leaf is a linear space less spaces of codimension at least 2
+    in it, hence connected.
+    """
+    return at_least(case.codimension, 2, activation=case.name, m=case.m, d=case.d)
 
 
 def differences(odd: bool, neurons: Neurons) -> np.ndarray:
@@ -124,10 +113,6 @@ def _same(u: np.ndarray, v: np.ndarray) -> bool:
     return bool((u.any(axis=1) == v.any(axis=1)).all())
 
 
-def _connected(case: Ends, path: Callable[[Ends], bool] = has_path) -> Check:
-    return Check(int(path(case)), 1, hypotheses={"odd": case.odd, "m": len(case.start)})
-
-
 def _ends(rng: np.random.Generator, draws: int) -> Iterator[Ends]:
     neurons = list(itertools.product((-1, 0, 1), repeat=2))
     for odd, m in ((False, 1), (True, 1), (False, 2), (True, 2)):
@@ -138,19 +123,15 @@ def _ends(rng: np.random.Generator, draws: int) -> Iterator[Ends]:
                 yield Ends(odd, p, q)
 
 
-CONNECTED = Statement(
-    paper=PAPER,
-    row="Cor 5.4",
-    id="Cor 5.4 (paths)",
-    says="any two points of a leaf are joined inside it by at most two segments",
-    method="exact",
-    cases=_ends,
-    measure=_connected,
-    control=Control(
+@statement(
+    "Cor 5.4 (paths)",
+    _ends,
+    control(
         "one segment, from a neuron of an odd σ to its opposite",
-        case=lambda: Ends(True, ((1, 0),), ((-1, 0),)),
-        breaks={"path": straight},
+        lambda: Ends(True, ((1, 0),), ((-1, 0),)),
+        path=straight,
     ),
-    exhaustive="d = 1, m ≤ 2, entries −1, 0, 1, all pairs of points on one leaf",
-    show=str,
 )
+def connected(case: Ends, path: Callable[[Ends], bool] = has_path) -> Check:
+    """Any two points of a leaf are joined inside it by at most two segments."""
+    return equal(int(path(case)), 1, odd=case.odd, m=len(case.start))

@@ -15,10 +15,9 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.orbits.closure import lie_closure
 from neuromanifold.regions.patterns import activation_patterns
-from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.check import Check, equal, outside
 from neuromanifold_papers.invariant.statements.algebra import PRIME, Field, Span, rank
-from neuromanifold_papers.invariant.statements.cases import PAPER
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 Widths = tuple[int, ...]
 ROW = "conservation"
@@ -122,14 +121,6 @@ def _hypotheses(case: Factors) -> dict[str, Any]:
     return {"n": case.n, "m": case.m, "r": case.r, "shared rows": case.shared}
 
 
-def _two_layers(case: Factors, count: Callable[[int, int, int], int] = printed_count) -> Check:
-    each, _ = case.full
-    drops = outside("U or V is not of full rank", when=not each)
-    return Check(
-        laws(case), count(case.n, case.m, case.r), hypotheses=_hypotheses(case), drops=drops
-    )
-
-
 def _shapes() -> list[tuple[int, int, int]]:
     sizes = range(1, 5)
     return sorted(itertools.product(sizes, sizes, sizes), key=lambda shape: (sum(shape), shape))
@@ -147,16 +138,6 @@ def _factors(rng: np.random.Generator, draws: int) -> Iterator[Factors]:
         yield Factors(n, m, r, bool(rng.integers(2)), int(rng.integers(1, 2**31)))
 
 
-def _stacked(case: Factors) -> Check:
-    """By matrices, and for the smallest and the random shapes by the library too."""
-    _, together = case.full
-    found, wanted = laws(case), printed_count(case.n, case.m, case.r)
-    if together and max(case.n, case.m, case.r) <= 2 and found == wanted:
-        found = library_laws(case)
-    drops = outside("(U; V) is not of full rank", when=not together)
-    return Check(found, wanted, hypotheses=_hypotheses(case), drops=drops)
-
-
 def _show(case: Factors) -> str:
     return (
         f"U, V = np.array({case.U.tolist()}, float), np.array({case.V.tolist()}, float)\n"
@@ -166,61 +147,50 @@ def _show(case: Factors) -> str:
     )
 
 
-STACKED = Statement(
-    paper=PAPER,
-    row=ROW,
-    id="conservation (two-layer linear)",
-    says="UVᵀ with (U; V), of n + m rows, of full rank conserves r(r+1)/2 functions when n + m ≥ "
-    "r, else (n+m)r − (n+m)(n+m−1)/2",
-    method="exact",
-    cases=_factors,
-    measure=_stacked,
-    control=Control(
-        "U = V = (1 0 0; 0 1 0): (U; V) has rank 2 of 3",
-        case=lambda: Factors(2, 2, 3, True),
-    ),
+@statement(
+    "conservation (two-layer linear), amended",
+    _factors,
+    control("U = V = (1 0 0; 0 1 0): (U; V) has rank 2 of 3", lambda: Factors(2, 2, 3, True)),
+    amends="conservation (two-layer linear)",
     draws=20,
-    exhaustive="n, m, r ≤ 4, with generic factors and with shared rows (where Δ = UᵀU − VᵀV is "
-    "degenerate)",
     show=_show,
-    proof="With Z = (U; V), N = n + m, the fields are Ż = MZ, M = ((0, A), (Aᵀ, 0)). For A = "
-    "e_if_jᵀ and B = e_kf_jᵀ "
-    "the bracket is e_ie_kᵀ − e_ke_iᵀ in the first block, likewise in the second: they generate "
-    "so(n, m) = {SJ : "
-    "S skew}, J = diag(1, −1). SJZ = 0 when S vanishes on the k = rank Z dimensions of JZ, so dim "
-    "Lie_θ = "
-    "N(N−1)/2 − (N−k)(N−k−1)/2 = Nk − k(k+1)/2, with k = min(N, r); the rest of Nr is conserved.",
 )
+def stacked(case: Factors) -> Check:
+    """UVᵀ with (U; V), of n + m rows, of full rank conserves r(r+1)/2 functions when n + m ≥ r,
+    else (n+m)r − (n+m)(n+m−1)/2.
 
-TWO_LAYERS = Statement(
-    paper=PAPER,
-    row=ROW,
-    id="conservation (two-layer linear)",
-    says="UVᵀ with U (n×r) and V (m×r) of full rank conserves r(r+1)/2 functions when n + m ≥ r, "
-    "else (n+m)r − (n+m)(n+m−1)/2",
-    method="exact",
-    cases=_factors,
-    measure=_two_layers,
-    control=Control(
+    By matrices, and for the smallest and the random shapes by the library too.
+    """
+    _, together = case.full
+    found, wanted = laws(case), printed_count(case.n, case.m, case.r)
+    if together and max(case.n, case.m, case.r) <= 2 and found == wanted:
+        found = library_laws(case)
+    drops = outside("(U; V) is not of full rank", when=not together)
+    return equal(found, wanted, drops=drops, hypotheses=_hypotheses(case))
+
+
+@statement(
+    "conservation (two-layer linear)",
+    _factors,
+    control(
         "r(r − 1)/2 functions, at n = m = r = 2",
-        case=lambda: Factors(2, 2, 2),
-        breaks={"count": lambda n, m, r: r * (r - 1) // 2},
+        lambda: Factors(2, 2, 2),
+        count=lambda n, m, r: r * (r - 1) // 2,
     ),
     draws=20,
-    exhaustive="n, m, r ≤ 4, with generic factors and with shared rows",
-    source="THEORY",
+    source="ours",
     show=_show,
-    confirm=lambda case: Check(library_laws(case), printed_count(case.n, case.m, case.r)),
-    route="brackets of the network's fields modulo a 61-bit prime, with transport along the orbit",
-    worked="""
-Let U = V = (1 0 0; 0 1 0), so n = m = 2, r = 3, both of full rank 2. With Z = (U; V) the fields are Ż = MZ, M = ((0, A), (Aᵀ, 0)), and
-they generate so(2, 2), of dimension 6. Z has rank 2: its columns span the plane P = {(p, p)}, and MZ = 0 for the M in so(2, 2) that vanish
-on P. With J = diag(1, 1, −1, −1), M = SJ with S skew; M vanishes on P when S vanishes on JP = {(p, −p)}, that is, S = c·v∧w on
-the orthogonal plane P: one dimension. So dim Lie_θ = 6 − 1 = 5, and 12 − 5 = 7 functions are conserved, not r(r+1)/2 = 6.
-What must have full rank is (U; V): on N×r matrices of rank k the orbits of so(n, m) have dimension Nk − k(k+1)/2.
-""",
-    amended=STACKED,
+    confirm=lambda case: equal(library_laws(case), printed_count(case.n, case.m, case.r)),
 )
+def two_layers(case: Factors, count: Callable[[int, int, int], int] = printed_count) -> Check:
+    """UVᵀ with U (n×r) and V (m×r) of full rank conserves r(r+1)/2 functions when n + m ≥ r, else
+    (n+m)r − (n+m)(n+m−1)/2.
+    """
+    each, _ = case.full
+    drops = outside("U or V is not of full rank", when=not each)
+    return equal(
+        laws(case), count(case.n, case.m, case.r), drops=drops, hypotheses=_hypotheses(case)
+    )
 
 
 @dataclass(frozen=True)
@@ -262,18 +232,6 @@ def kink_count(case: Kinked) -> int:
     )
 
 
-def _per_kink(case: Kinked, count: Callable[[Kinked], int] = kink_count) -> Check:
-    net, params, x = case.setting
-    found = net.n_params - int(lie_closure(net, params, key=jax.random.key(0), inputs=x).dimension)
-    hypotheses = {
-        "d": net.widths[0],
-        "r": net.widths[1],
-        "n": case.outputs,
-        "half of the inputs": case.half,
-    }
-    return Check(found, count(case), hypotheses=hypotheses)
-
-
 def _relus(rng: np.random.Generator, draws: int) -> Iterator[Kinked]:
     for r, n in itertools.product((1, 2, 3), (1, 2)):
         for positive in range(r + 1):
@@ -287,23 +245,28 @@ def _relus(rng: np.random.Generator, draws: int) -> Iterator[Kinked]:
         yield Kinked(tuple(map(tuple, W.tolist())), int(rng.integers(1, 3)))
 
 
-PER_KINK = Statement(
-    paper=PAPER,
-    row=ROW,
-    id="conservation (ReLU)",
-    says="for two-layer ReLU networks the count is per kink sampled: the linear count for each "
-    "set of neurons that the inputs do not tell "
-    "apart, one for each neuron where all are told apart",
-    method="float64",
-    cases=_relus,
-    measure=_per_kink,
-    control=Control(
+@statement(
+    "conservation (ReLU)",
+    _relus,
+    control(
         "one law for each neuron, where two are always active together",
-        case=lambda: Kinked(((1,), (2,)), 1),
-        breaks={"count": lambda case: len(case.W)},
+        lambda: Kinked(((1,), (2,)), 1),
+        count=lambda case: len(case.W),
     ),
+    method="float64",
     draws=4,
-    narrower="without biases, d ≤ 2, r ≤ 3, n ≤ 2; 120 inputs",
-    source="THEORY",
-    show=str,
+    source="ours",
 )
+def per_kink(case: Kinked, count: Callable[[Kinked], int] = kink_count) -> Check:
+    """For two-layer ReLU networks the count is per kink sampled: the linear count for each set of
+    neurons that the inputs do not tell apart, one for each neuron where all are told apart.
+    """
+    net, params, x = case.setting
+    found = net.n_params - int(lie_closure(net, params, key=jax.random.key(0), inputs=x).dimension)
+    hypotheses = {
+        "d": net.widths[0],
+        "r": net.widths[1],
+        "n": case.outputs,
+        "half of the inputs": case.half,
+    }
+    return equal(found, count(case), hypotheses=hypotheses)

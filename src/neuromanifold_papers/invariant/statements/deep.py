@@ -20,10 +20,10 @@ from neuromanifold.orbits.partition import leaf_of, template
 from neuromanifold.orbits.zeros import ZeroManifold, zero_blocks, zero_rows
 from neuromanifold.symmetry.groups.hadamard import unflatten
 from neuromanifold.symmetry.groups.monomial import Monomial, monomial
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.invariant.statements.cases import ANALYTIC, EPS, PAPER, Trained, trained
+from neuromanifold_papers.check import Check, at_most, equal
+from neuromanifold_papers.invariant.statements.cases import ANALYTIC, EPS, Trained, trained
 from neuromanifold_papers.invariant.statements.maps import signed_permutations
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 Widths = tuple[int, ...]
 Sets = tuple[tuple[int, ...], ...]
@@ -142,7 +142,7 @@ def _own(manifold: ZeroManifold) -> MLP:
 def _first_order(make: Make) -> Callable[..., Check]:
     def measure(case: Silenced, net: Callable[[ZeroManifold], MLP] = _own) -> Check:
         manifold, params = make(case)
-        return Check(
+        return equal(
             first_order_defect(manifold.flip, net(manifold), params),
             0.0,
             hypotheses=_hypotheses(case),
@@ -151,49 +151,34 @@ def _first_order(make: Make) -> Callable[..., Check]:
     return measure
 
 
-_HALF = {"net": lambda manifold: network((1, 2, 1), "sigmoid")}
+_HALF: dict[str, Any] = {"net": lambda manifold: network((1, 2, 1), "sigmoid")}
 """Breaks σ(0) = 0."""
-_SLOPED = {"net": lambda manifold: network((1, 2, 1), "tanh")}
+_SLOPED: dict[str, Any] = {"net": lambda manifold: network((1, 2, 1), "tanh")}
 """Breaks σ'(0) = 0."""
 
 
-P41 = (
-    Statement(
-        paper=PAPER,
-        row="P 4.1",
-        id="P 4.1 (i)",
-        says="σ(0) = 0: every sign flip of G_sign is infinitesimally invariant, D(F∘Λ) = DF at "
-        "its fixed points",
-        method="float64",
-        cases=lambda rng, draws: _hidden_sets(VANISHING, rng, draws, 1),
-        measure=_first_order(Silenced.blocks),
-        control=Control(
-            "sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF
-        ),
-        draws=10,
-        narrower="networks of two to four layers; the defect is zero in every bit",
-        show=str,
+p_4_1_i = statement(
+    "P 4.1 (i)",
+    lambda rng, draws: _hidden_sets(VANISHING, rng, draws, 1),
+    control("sigmoid(0) = ½", lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), **_HALF),
+    method="float64",
+    draws=10,
+    says="σ(0) = 0: every sign flip of G_sign is infinitesimally invariant, D(F∘Λ) = DF at its fixed points",
+)(_first_order(Silenced.blocks))
+
+
+p_4_1_ii = statement(
+    "P 4.1 (ii)",
+    lambda rng, draws: _hidden_sets(FLAT, rng, draws, 0),
+    control(
+        "the output row where the output is linear",
+        lambda: Silenced("cos", (1, 1, 1), ((), (0,))),
+        net=lambda manifold: MLP((1, 1, 1), _activation("cos")),
     ),
-    Statement(
-        paper=PAPER,
-        row="P 4.1",
-        id="P 4.1 (ii)",
-        says="σ'(0) = 0: the same for the flips of rows of G'_sign, the output row included",
-        method="float64",
-        cases=lambda rng, draws: _hidden_sets(FLAT, rng, draws, 0),
-        measure=_first_order(Silenced.rows),
-        control=Control(
-            "the output row where the output is linear",
-            case=lambda: Silenced("cos", (1, 1, 1), ((), (0,))),
-            breaks={"net": lambda manifold: MLP((1, 1, 1), _activation("cos"))},
-        ),
-        draws=10,
-        narrower="networks of two to four layers; the defect is zero in every bit. The proof sets "
-        "I_L = ∅, though G'_sign flips the "
-        "output too; what makes it true is σ at the output (Def 2.3)",
-        show=str,
-    ),
-)
+    method="float64",
+    draws=10,
+    says="σ'(0) = 0: the same for the flips of rows of G'_sign, the output row included",
+)(_first_order(Silenced.rows))
 
 
 @dataclass(frozen=True)
@@ -290,7 +275,7 @@ def _symmetry(
         "widths": str(case.widths),
         "dimension of Fix(g)": fixed.dimension,
     }
-    return Check(max(defects), 0.0, "<=", ROUNDING * EPS, hypotheses)
+    return at_most(max(defects), 0.0, ROUNDING * EPS, hypotheses=hypotheses)
 
 
 def _group_cases(
@@ -307,65 +292,50 @@ def _group_cases(
         yield Acting(name, widths, g, h, kind, int(rng.integers(2**31)))
 
 
-THM42_GROUPS = (
-    Statement(
-        paper=PAPER,
-        row="Thm 4.2 (i)–(iv)",
-        id="Thm 4.2 (i)",
-        says="permutations of the neurons of each layer are an orthogonal symmetry group, and "
-        "flows keep their fixed sets",
-        method="float64",
-        cases=lambda rng, draws: _group_cases(
-            "sigmoid", "permutations", rng, draws, ((1, 2, 1), (2, 3, 1), (1, 2, 2, 1))
-        ),
-        measure=_symmetry,
-        control=Control(
-            "incoming weights exchanged and outgoing weights not",
-            case=lambda: Acting("sigmoid", (1, 2, 1), (1,), (0,), "permutations"),
-            breaks={"action": half_action},
-        ),
-        draws=5,
-        narrower="sigmoid; one or two hidden layers of at most three neurons",
-        show=str,
+thm_4_2_i = statement(
+    "Thm 4.2 (i)",
+    lambda rng, draws: _group_cases(
+        "sigmoid", "permutations", rng, draws, ((1, 2, 1), (2, 3, 1), (1, 2, 2, 1))
     ),
-    Statement(
-        paper=PAPER,
-        row="Thm 4.2 (i)–(iv)",
-        id="Thm 4.2 (ii)",
-        says="for odd σ flips of neurons are too, and with permutations they generate (S_2 ≀ S_n) "
-        "for each layer",
-        method="float64",
-        cases=lambda rng, draws: _group_cases(
-            "tanh", "odd", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
-        ),
-        measure=_symmetry,
-        control=Control(
-            "the flip of a neuron of silu, which is not odd",
-            case=lambda: Acting("silu", (1, 1, 1), (1,), (0,), "odd"),
-        ),
-        draws=5,
-        narrower="tanh; one or two hidden layers of at most three neurons",
-        show=str,
+    control(
+        "incoming weights exchanged and outgoing weights not",
+        lambda: Acting("sigmoid", (1, 2, 1), (1,), (0,), "permutations"),
+        action=half_action,
     ),
-    Statement(
-        paper=PAPER,
-        row="Thm 4.2 (i)–(iv)",
-        id="Thm 4.2 (ii) (even)",
-        says="footnote 5: for even σ the same holds of flips of the incoming weights alone",
-        method="float64",
-        cases=lambda rng, draws: _group_cases(
-            "cos", "even", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
-        ),
-        measure=_symmetry,
-        control=Control(
-            "the flip of incoming weights of tanh, which is odd",
-            case=lambda: Acting("tanh", (1, 1, 1), (1,), (0,), "even"),
-        ),
-        draws=5,
-        narrower="cos; one or two hidden layers of at most three neurons",
-        show=str,
+    method="float64",
+    draws=5,
+    says="permutations of the neurons of each layer are an orthogonal symmetry group, and flows keep their fixed sets",
+)(_symmetry)
+
+
+thm_4_2_ii = statement(
+    "Thm 4.2 (ii)",
+    lambda rng, draws: _group_cases(
+        "tanh", "odd", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
     ),
-)
+    control(
+        "the flip of a neuron of silu, which is not odd",
+        lambda: Acting("silu", (1, 1, 1), (1,), (0,), "odd"),
+    ),
+    method="float64",
+    draws=5,
+    says="for odd σ flips of neurons are too, and with permutations they generate (S_2 ≀ S_n) for each layer",
+)(_symmetry)
+
+
+thm_4_2_ii_even = statement(
+    "Thm 4.2 (ii) (even)",
+    lambda rng, draws: _group_cases(
+        "cos", "even", rng, draws, ((1, 1, 1), (1, 2, 1), (1, 1, 1, 1))
+    ),
+    control(
+        "the flip of incoming weights of tanh, which is odd",
+        lambda: Acting("tanh", (1, 1, 1), (1,), (0,), "even"),
+    ),
+    method="float64",
+    draws=5,
+    says="footnote 5: for even σ the same holds of flips of the incoming weights alone",
+)(_symmetry)
 
 
 def _stays(make: Make) -> Callable[..., Check]:
@@ -377,7 +347,7 @@ def _stays(make: Make) -> Callable[..., Check]:
         end = run.flow(steps=2)
         moves = bool(np.linalg.norm(end - run.start) > 0)
         hypotheses = _hypotheses(case) | {"θ moves": moves}
-        return Check(manifold.distance(unflatten(params, end)), 0.0, hypotheses=hypotheses)
+        return equal(manifold.distance(unflatten(params, end)), 0.0, hypotheses=hypotheses)
 
     return measure
 
@@ -394,37 +364,21 @@ def _one_row(rng: np.random.Generator, draws: int) -> Iterator[Silenced]:
     yield from _some((case for case in cases if sum(map(len, case.sets)) == 1), FLAT[:3])
 
 
-THM42_ZEROS = (
-    Statement(
-        paper=PAPER,
-        row="Thm 4.2 (i)–(iv)",
-        id="Thm 4.2 (iii)",
-        says="σ(0) = 0: W_ij = 0 between chosen and other neurons, b_i = 0 and W_ij = c_ij, any "
-        "number, among chosen ones is a SIM",
-        method="integration",
-        cases=lambda rng, draws: _some(_hidden_sets(VANISHING, rng, draws, 1), VANISHING[:3]),
-        measure=_stays(Silenced.blocks),
-        control=Control(
-            "sigmoid(0) = ½", case=lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), breaks=_HALF
-        ),
-        draws=10,
-        narrower="networks of two to four layers; the distance is zero in every bit",
-        show=str,
-    ),
-    Statement(
-        paper=PAPER,
-        row="Thm 4.2 (i)–(iv)",
-        id="Thm 4.2 (iv)",
-        says="σ'(0) = 0: (W, b)_j⁽ˡ⁾ = 0 for one neuron of any layer, the output included, is a "
-        "SIM",
-        method="integration",
-        cases=_one_row,
-        measure=_stays(Silenced.rows),
-        control=Control(
-            "tanh'(0) = 1", case=lambda: Silenced("cos", (1, 2, 1), ((0,), ()), 1), breaks=_SLOPED
-        ),
-        draws=10,
-        narrower="networks of two to four layers; the distance is zero in every bit",
-        show=str,
-    ),
-)
+thm_4_2_iii = statement(
+    "Thm 4.2 (iii)",
+    lambda rng, draws: _some(_hidden_sets(VANISHING, rng, draws, 1), VANISHING[:3]),
+    control("sigmoid(0) = ½", lambda: Silenced("silu", (1, 2, 1), ((0,),), 1), **_HALF),
+    method="integration",
+    draws=10,
+    says="σ(0) = 0: W_ij = 0 between chosen and other neurons, b_i = 0 and W_ij = c_ij, any number, among chosen ones is a SIM",
+)(_stays(Silenced.blocks))
+
+
+thm_4_2_iv = statement(
+    "Thm 4.2 (iv)",
+    _one_row,
+    control("tanh'(0) = 1", lambda: Silenced("cos", (1, 2, 1), ((0,), ()), 1), **_SLOPED),
+    method="integration",
+    draws=10,
+    says="σ'(0) = 0: (W, b)_j⁽ˡ⁾ = 0 for one neuron of any layer, the output included, is a SIM",
+)(_stays(Silenced.rows))

@@ -11,19 +11,18 @@ import numpy as np
 from neuromanifold.models.activation import Activation, activation_named
 from neuromanifold.orbits.closure import lie_closure
 from neuromanifold.orbits.genericity import is_degenerate, is_generic, is_generic_odd
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.invariant.statements.algebra import Neurons, Support, field_dimension
 from neuromanifold_papers.invariant.statements.cases import (
     ANALYTIC,
     HIGHEST,
-    PAPER,
     SUPPORTS,
     grid,
     two_layer,
     whole_neurons,
 )
 from neuromanifold_papers.invariant.statements.leaves import show_points, times
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import Statement, control, statement
 
 
 def degenerate_as_printed(neurons: Neurons) -> bool:
@@ -31,14 +30,6 @@ def degenerate_as_printed(neurons: Neurons) -> bool:
     vanishing = any(n[0] == 0 or not any(n[1:]) for n in neurons)
     pairs = itertools.combinations(neurons, 2)
     return vanishing or any(one[1:] in (other[1:], times(-1, other[1:])) for one, other in pairs)
-
-
-def _degenerate(
-    neurons: Neurons, printed: Callable[[Neurons], bool] = degenerate_as_printed
-) -> Check:
-    library = is_degenerate(*two_layer("tanh", neurons))
-    wanted = printed(neurons)
-    return Check(int(library), int(wanted), hypotheses={"m": len(neurons), "degenerate": wanted})
 
 
 def _degenerate_points(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
@@ -51,23 +42,25 @@ def _degenerate_points(rng: np.random.Generator, draws: int) -> Iterator[Neurons
     )
 
 
-DEGENERATE = Statement(
-    paper=PAPER,
-    row="Def 5.1, 5.2",
-    id="Def 5.1",
-    says="θ is non-degenerate when all a_k ≠ 0, all w_k ≠ 0 and w_i ≠ ±w_j for i ≠ j",
-    method="exact",
-    cases=_degenerate_points,
-    measure=_degenerate,
-    control=Control(
+@statement(
+    "Def 5.1",
+    _degenerate_points,
+    control(
         "w₁ = −w₂ taken for non-degenerate",
-        case=lambda: ((1, 1), (2, -1)),
-        breaks={"printed": lambda neurons: False},
+        lambda: ((1, 1), (2, -1)),
+        printed=lambda neurons: False,
     ),
     draws=40,
-    exhaustive="entries −1, 0, 1 with (m, d) = (1, 1), (2, 1), (3, 1), (1, 2); −2 … 2 with (2, 1)",
     show=show_points,
 )
+def degenerate(
+    neurons: Neurons, printed: Callable[[Neurons], bool] = degenerate_as_printed
+) -> Check:
+    """θ is non-degenerate when all a_k ≠ 0, all w_k ≠ 0 and w_i ≠ ±w_j for i ≠ j."""
+    library = is_degenerate(*two_layer("tanh", neurons))
+    wanted = printed(neurons)
+    return equal(int(library), int(wanted), m=len(neurons), degenerate=wanted)
+
 
 POLYNOMIALS = ("identity", "power(2)", "power(3)")
 
@@ -120,34 +113,26 @@ def kind_as_printed(orders: Support) -> str:
     return "generic odd" if not polynomial and odd and 1 in orders else "neither"
 
 
-def _kind(name: str, printed: Callable[[Support], str] = kind_as_printed) -> Check:
+@statement(
+    "Def 5.2",
+    lambda rng, draws: [*ANALYTIC, *POLYNOMIALS],
+    control(
+        "silu, σ(0) = 0, taken for generic",
+        lambda: "silu",
+        printed=lambda orders: kind_as_printed((0, *orders)),
+    ),
+)
+def kinds(name: str, printed: Callable[[Support], str] = kind_as_printed) -> Check:
+    """Generic: analytic, no polynomial, neither odd nor even, σ(0) ≠ 0 ≠ σ'(0); generic odd:
+    analytic, no polynomial, odd, σ'(0) ≠ 0.
+    """
     sigma: Activation = ANALYTIC[name] if name in ANALYTIC else activation_named(name)
     library = (
         "generic" if is_generic(sigma) else "generic odd" if is_generic_odd(sigma) else "neither"
     )
     orders = tuple(n for n, c in enumerate(taylor(name)) if c)
     agrees = library == printed(orders) and orders == SUPPORTS.get(name, orders)
-    return Check(int(agrees), 1, hypotheses={"kind": library})
-
-
-KINDS = Statement(
-    paper=PAPER,
-    row="Def 5.1, 5.2",
-    id="Def 5.2",
-    says="generic: analytic, no polynomial, neither odd nor even, σ(0) ≠ 0 ≠ σ'(0); generic odd: "
-    "analytic, no polynomial, odd, σ'(0) ≠ 0",
-    method="exact",
-    cases=lambda rng, draws: [*ANALYTIC, *POLYNOMIALS],
-    measure=_kind,
-    control=Control(
-        "silu, σ(0) = 0, taken for generic",
-        case=lambda: "silu",
-        breaks={"printed": lambda orders: kind_as_printed((0, *orders))},
-    ),
-    narrower="16 analytic activations and three polynomials; parity and polynomials are read off "
-    "26 Taylor coefficients",
-    show=str,
-)
+    return equal(int(agrees), 1, kind=library)
 
 
 @dataclass(frozen=True)
@@ -157,20 +142,6 @@ class Weights:
     name: str
     weights: tuple[tuple[int, ...], ...]
     floating: bool = False
-
-
-def _independent(case: Weights) -> Check:
-    """The rank of {σ(w_i·x), σ'(w_i·x)x_j}: at a_i = 1 these are the fields; by the Taylor
-    series, or the library's fields.
-    """
-    neurons = tuple((1, *w) for w in case.weights)
-    m, d = len(case.weights), len(case.weights[0])
-    if case.floating:
-        net, params = two_layer(case.name, np.array(neurons) * np.array([1.0] + [0.5] * d))
-        found = int(lie_closure(net, params, key=jax.random.key(0), depth=1).by_depth[0])
-    else:
-        found = field_dimension(long_support(case.name, 2 * (d + 1) * m), neurons)
-    return Check(found, (d + 1) * m, hypotheses={"activation": case.name, "m": m, "d": d})
 
 
 def long_support(name: str, count: int) -> Support:
@@ -200,20 +171,27 @@ def _weights(rng: np.random.Generator, draws: int) -> Iterator[Weights]:
         )
 
 
-INDEPENDENT = Statement(
-    paper=PAPER,
-    row="Lem 5.1",
-    id="Lem 5.1",
-    says="for weights w_i ≠ 0, w_i ≠ ±w_j and σ with infinitely many σ⁽ⁿ⁾(0) ≠ 0 the functions "
-    "σ(w_i·x), σ'(w_i·x)x_j are independent",
-    method="exact",
-    cases=_weights,
-    measure=_independent,
-    control=Control("w₂ = −w₁ for tanh", case=lambda: Weights("tanh", ((1,), (-1,)))),
+@statement(
+    "Lem 5.1",
+    _weights,
+    control("w₂ = −w₁ for tanh", lambda: Weights("tanh", ((1,), (-1,)))),
     draws=10,
-    exhaustive="16 activations, d = 1, |w_i| ≤ 3 with alternating and equal signs; d = 2 with "
-    "pairs of five directions for exp, tanh, cos",
-    show=str,
 )
+def independent(case: Weights) -> Check:
+    """For weights w_i ≠ 0, w_i ≠ ±w_j and σ with infinitely many σ⁽ⁿ⁾(0) ≠ 0 the functions
+    σ(w_i·x), σ'(w_i·x)x_j are independent.
 
-GENERICITY: tuple[Statement, ...] = (DEGENERATE, KINDS, INDEPENDENT)
+    The rank of {σ(w_i·x), σ'(w_i·x)x_j}: at a_i = 1 these are the fields; by the Taylor
+    series, or the library's fields.
+    """
+    neurons = tuple((1, *w) for w in case.weights)
+    m, d = len(case.weights), len(case.weights[0])
+    if case.floating:
+        net, params = two_layer(case.name, np.array(neurons) * np.array([1.0] + [0.5] * d))
+        found = int(lie_closure(net, params, key=jax.random.key(0), depth=1).by_depth[0])
+    else:
+        found = field_dimension(long_support(case.name, 2 * (d + 1) * m), neurons)
+    return equal(found, (d + 1) * m, activation=case.name, m=m, d=d)
+
+
+GENERICITY: tuple[Statement, ...] = (degenerate, kinds, independent)

@@ -11,17 +11,16 @@ import numpy as np
 from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.lattice import invariant_leaves, leaf_count
 from neuromanifold.orbits.partition import invariant_leaf
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.invariant.statements.algebra import Neurons
 from neuromanifold_papers.invariant.statements.cases import (
     ANALYTIC,
-    PAPER,
     set_partitions,
     two_layer,
     whole_neurons,
 )
 from neuromanifold_papers.invariant.statements.maps import Stabilised
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import Statement, control, statement
 
 Blocks = tuple[tuple[int, ...], ...]
 Named = tuple[Blocks, tuple[int, ...]]
@@ -44,24 +43,6 @@ def in_printed_set(neurons: Neurons, blocks: Blocks, *, apart: bool = True) -> b
     )
 
 
-def _one_leaf(neurons: Neurons, apart: bool = True) -> Check:
-    """In how many of the sets M_P a point lies; 0 also where the library's leaf has other
-    blocks.
-    """
-    found = [
-        blocks
-        for blocks in partitions(len(neurons))
-        if in_printed_set(neurons, blocks, apart=apart)
-    ]
-    [library] = invariant_leaf(*two_layer("exp", neurons)).partition
-    same = len(found) == 1 and set(found[0]) == {block.neurons for block in library}
-    return Check(
-        len(found) if same or len(found) > 1 else 0,
-        1,
-        hypotheses={"m": len(neurons), "d": len(neurons[0]) - 1},
-    )
-
-
 def _points(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
     for m in (1, 2):
         yield from itertools.product(itertools.product((-1, 0, 1), repeat=2), repeat=m)
@@ -75,24 +56,35 @@ def show_points(neurons: Neurons) -> str:
     return f"neurons = np.array({[list(neuron) for neuron in neurons]})   # rows (a_i, w_i)"
 
 
-PARTITION = Statement(
-    paper=PAPER,
-    row="P 5.1, 5.2",
-    id="P 5.1",
-    says="the sets M_P of a partition P of the neurons, equal inside blocks and different across, "
-    "are the leaves of G_per",
-    method="exact",
-    cases=_points,
-    measure=_one_leaf,
-    control=Control(
+@statement(
+    "P 5.1",
+    _points,
+    control(
         "without the second condition, different across blocks",
-        case=lambda: ((1, 1), (1, 1)),
-        breaks={"apart": False},
+        lambda: ((1, 1), (1, 1)),
+        apart=False,
     ),
     draws=30,
-    exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
     show=show_points,
 )
+def partition(neurons: Neurons, apart: bool = True) -> Check:
+    """The sets M_P of a partition P of the neurons, equal inside blocks and different across, are
+    the leaves of G_per.
+
+    In how many of the sets M_P a point lies; 0 also where the library's leaf has other
+    blocks.
+    """
+    found = [
+        blocks
+        for blocks in partitions(len(neurons))
+        if in_printed_set(neurons, blocks, apart=apart)
+    ]
+    [library] = invariant_leaf(*two_layer("exp", neurons)).partition
+    same = len(found) == 1 and set(found[0]) == {block.neurons for block in library}
+    return equal(
+        len(found) if same or len(found) > 1 else 0, 1, m=len(neurons), d=len(neurons[0]) - 1
+    )
+
 
 BELL = (1, 2, 5, 15)
 TYPE_B = (2, 6, 24, 116)
@@ -126,31 +118,22 @@ class Family:
         return MLP((self.d, self.m, 1), ANALYTIC[self.name], bias=False)
 
 
-def _count(case: Family) -> Check:
-    """Leaves listed by the library against 1, 2, 5, 15 and 2, 6, 24, 116, and the recursions."""
+@statement(
+    "P 5.1, 5.2 (count)",
+    lambda rng, draws: [Family(name, 1, m) for name in ("exp", "tanh") for m in (1, 2, 3, 4)],
+    control("cos, which is even", lambda: Family("cos", 1, 2)),
+)
+def count(case: Family) -> Check:
+    """For m = 1, 2, 3, 4 there are 1, 2, 5, 15 leaves of G_per (Bell) and 2, 6, 24, 116 of
+    G_combine (type B).
+
+    Leaves listed by the library against 1, 2, 5, 15 and 2, 6, 24, 116, and the recursions.
+    """
     odd = case.name == "tanh"
     printed, formula = (TYPE_B if odd else BELL)[case.m - 1], (type_b if odd else bell)(case.m)
     listed = {leaf_count(case.net), len(invariant_leaves(case.net)), formula}
     left = listed.pop() if len(listed) == 1 else -1
-    return Check(left, printed, hypotheses={"activation": case.name, "m": case.m})
-
-
-COUNT = Statement(
-    paper=PAPER,
-    row="P 5.1, 5.2",
-    id="P 5.1, 5.2 (count)",
-    says="for m = 1, 2, 3, 4 there are 1, 2, 5, 15 leaves of G_per (Bell) and 2, 6, 24, 116 of "
-    "G_combine (type B)",
-    method="exact",
-    cases=lambda rng, draws: [Family(name, 1, m) for name in ("exp", "tanh") for m in (1, 2, 3, 4)],
-    measure=_count,
-    control=Control(
-        "cos, which is even",
-        case=lambda: Family("cos", 1, 2),
-    ),
-    exhaustive="m ≤ 4",
-    show=str,
-)
+    return equal(left, printed, activation=case.name, m=case.m)
 
 
 def leaf_dimension(odd: bool, d: int, s: int) -> int:
@@ -160,34 +143,28 @@ def leaf_dimension(odd: bool, d: int, s: int) -> int:
     return (d + 1) * (s - 1) if odd else (d + 1) * s
 
 
-def _dimensions(case: Family, dimension: Callable[[bool, int, int], int] = leaf_dimension) -> Check:
-    """How many leaves have another dimension than that of their blocks."""
+@statement(
+    "P 5.1, 5.2 (dimension)",
+    lambda rng, draws: [
+        Family(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
+    ],
+    control(
+        "(d+1)s for odd σ, at m = 1",
+        lambda: Family("tanh", 1, 1),
+        dimension=lambda odd, d, s: (d + 1) * s,
+    ),
+)
+def dimensions(case: Family, dimension: Callable[[bool, int, int], int] = leaf_dimension) -> Check:
+    """A leaf with s blocks has dimension (d+1)s; for odd σ, B_1 counted, (d+1)(s−1).
+
+    How many leaves have another dimension than that of their blocks.
+    """
     odd = case.name == "tanh"
     wrong = 0
     for leaf in invariant_leaves(case.net):
         s = sum(not block.zero for block in leaf.partition[0]) + odd
         wrong += len(leaf.basis) != dimension(odd, case.d, s)
-    return Check(wrong, 0, hypotheses={"activation": case.name, "m": case.m, "d": case.d})
-
-
-DIMENSIONS = Statement(
-    paper=PAPER,
-    row="P 5.1, 5.2",
-    id="P 5.1, 5.2 (dimension)",
-    says="a leaf with s blocks has dimension (d+1)s; for odd σ, B_1 counted, (d+1)(s−1)",
-    method="exact",
-    cases=lambda rng, draws: [
-        Family(name, d, m) for name in ("exp", "tanh") for d in (1, 2, 3) for m in (1, 2, 3)
-    ],
-    measure=_dimensions,
-    control=Control(
-        "(d+1)s for odd σ, at m = 1",
-        case=lambda: Family("tanh", 1, 1),
-        breaks={"dimension": lambda odd, d, s: (d + 1) * s},
-    ),
-    exhaustive="m ≤ 3, d ≤ 3, every leaf",
-    show=str,
-)
+    return equal(wrong, 0, activation=case.name, m=case.m, d=case.d)
 
 
 @lru_cache
@@ -251,11 +228,7 @@ def sets_with(neurons: Neurons, *, nonzero: bool, names: Names = signed_names) -
 def _signed(neurons: Neurons, *, nonzero: bool = False, names: Names = signed_names) -> Check:
     found = sets_with(neurons, nonzero=nonzero, names=names)
     zeros = sum(not any(neuron) for neuron in neurons)
-    return Check(
-        len(found),
-        1,
-        hypotheses={"m": len(neurons), "zero neurons": zeros, "d": len(neurons[0]) - 1},
-    )
+    return equal(len(found), 1, m=len(neurons), zero_neurons=zeros, d=len(neurons[0]) - 1)
 
 
 def _stabilisers(neurons: Neurons) -> Check:
@@ -267,11 +240,22 @@ def _stabilisers(neurons: Neurons) -> Check:
     points = itertools.product(values, repeat=len(neurons))
     inside = [point for point in points if in_signed_set(point, named, nonzero=False)]
     orders = {Stabilised("tanh", point).stabiliser.tobytes() for point in inside}
-    return Check(len(orders), 1)
+    return equal(len(orders), 1)
 
 
-def _library_leaf(neurons: Neurons, nonzero: bool = True) -> Check:
-    """The amended set that holds a point, against the blocks of the library's leaf."""
+@statement(
+    "P 5.2, amended",
+    _points,
+    control("without the condition, at θ = 0", lambda: ((0, 0),), nonzero=False),
+    amends="P 5.2",
+    draws=30,
+    show=show_points,
+)
+def repaired(neurons: Neurons, nonzero: bool = True) -> Check:
+    """With (a_i, w_i) ≠ 0 for i ∉ B_1 added, the sets M_{P,γ} are the leaves of G_combine.
+
+    The amended set that holds a point, against the blocks of the library's leaf.
+    """
     check = _signed(neurons, nonzero=nonzero)
     [(blocks, gamma), *_] = sets_with(neurons, nonzero=nonzero) or [(((),), ())]
     [library] = invariant_leaf(*two_layer("tanh", neurons)).partition
@@ -281,65 +265,26 @@ def _library_leaf(neurons: Neurons, nonzero: bool = True) -> Check:
     return (
         check
         if (set(blocks[0]), mine) == (zero, theirs)
-        else Check(0, 1, hypotheses=check.hypotheses)
+        else equal(0, 1, hypotheses=check.hypotheses)
     )
 
 
-REPAIRED = Statement(
-    paper=PAPER,
-    row="P 5.1, 5.2",
-    id="P 5.2",
-    says="with (a_i, w_i) ≠ 0 for i ∉ B_1 added, the sets M_{P,γ} are the leaves of G_combine",
-    method="exact",
-    cases=_points,
-    measure=_library_leaf,
-    control=Control(
-        "without the condition, at θ = 0", case=lambda: ((0, 0),), breaks={"nonzero": False}
-    ),
-    draws=30,
-    exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
-    show=show_points,
-    proof="θ determines B_1, its zero neurons, the other blocks, neurons equal up to sign, and γ "
-    "up to a sign for each "
-    "block: the sets are a partition. A signed permutation fixes θ when it keeps the blocks and "
-    "has the signs "
-    "γ_iγ_{π⁻¹(i)} outside B_1, any signs inside. Conversely the stabiliser shows B_1, the i "
-    "whose flip alone is "
-    "in it, the blocks, as those that it joins, and the products γ_iγ_j: one stabiliser, one set.",
-)
-
-SIGNED = Statement(
-    paper=PAPER,
-    row="P 5.1, 5.2",
-    id="P 5.2",
-    says="the sets M_{P,γ}, zero in B_1 (possibly empty), equal up to signs γ in the other "
-    "blocks, different up to sign across "
-    "blocks, are the leaves of G_combine",
-    method="exact",
-    cases=lambda rng, draws: itertools.chain([((0, 0),)], _points(rng, draws)),
-    measure=_signed,
-    control=Control(
+signed = statement(
+    "P 5.2",
+    lambda rng, draws: itertools.chain([((0, 0),)], _points(rng, draws)),
+    control(
         "γ = (1, 1) alone, at opposite neurons",
-        case=lambda: ((1, 1), (-1, -1)),
-        breaks={"names": lambda m: [named for named in signed_names(m) if min(named[1]) > 0]},
+        lambda: ((1, 1), (-1, -1)),
+        names=lambda m: [named for named in signed_names(m) if min(named[1]) > 0],
     ),
     draws=30,
-    exhaustive="neurons of {−1, 0, 1}² for m ≤ 2, of {0, 1}² for m = 3",
     show=lambda neurons: (
         "from neuromanifold_papers.invariant.statements.leaves import "
         f"sets_with\nlen(sets_with({neurons}, nonzero=False))"
     ),
     confirm=_stabilisers,
-    route="stabilisers of the points of one printed set, by trying every signed permutation",
-    worked="""
-Take one neuron, m = 1, and θ = 0. With B_1 = {1} the set is M = {0}. With B_1 = ∅ and B_2 = {1} no condition is left (nothing is in
-B_1, the block has one member, there are no two neurons to compare), so that M = ℝ^{d+1}, which holds 0 as well. The two sets overlap,
-hence the collection is no partition; and the second set holds points of two stabilisers, {1, −1} at 0 and {1} elsewhere, so it is no
-leaf. The proof says "(a_i, w_i) ≠ 0" for i ∈ B_l, l ≥ 2, which the definition does not ask: the third condition implies it only when
-B_1 is not empty. With this condition added the statement is true.
-""",
-    amended=REPAIRED,
-)
+    says="the sets M_{P,γ}, zero in B_1 (possibly empty), equal up to signs γ in the other blocks, different up to sign across blocks, are the leaves of G_combine",
+)(_signed)
 
 
-LEAVES: tuple[Statement, ...] = (PARTITION, SIGNED, COUNT, DIMENSIONS)
+LEAVES: tuple[Statement, ...] = (partition, signed, count, dimensions)

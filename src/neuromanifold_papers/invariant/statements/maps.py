@@ -17,7 +17,7 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.orbits.maps import InducedManifold, induces_invariant_manifold
 from neuromanifold.orbits.partition import invariant_leaf
 from neuromanifold.orbits.zeros import zero_blocks
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_most, equal
 from neuromanifold_papers.invariant.statements.algebra import (
     PRIME,
     Neurons,
@@ -28,13 +28,12 @@ from neuromanifold_papers.invariant.statements.algebra import (
 )
 from neuromanifold_papers.invariant.statements.cases import (
     EPS,
-    PAPER,
     SUPPORTS,
     grid,
     two_layer,
     whole_neurons,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 ROUNDING = 2**10
 
@@ -65,8 +64,20 @@ def _moved(g: Plane, point: tuple[float, float]) -> InducedManifold:
     )
 
 
-def _leaves_the_line(point: tuple[float, float], g: Plane = SHEAR) -> Check:
-    """F∘g = F in whole numbers and by the library; how far gradients leave the fixed line by the
+@statement(
+    "Ex 4.1",
+    lambda rng, draws: [(1.0, 0.0)],
+    control(
+        "the reflection (−θ₂, −θ₁), whose fixed set is a SIM", lambda: (1.0, -1.0), g=REFLECTION
+    ),
+    method="float64",
+    show=lambda point: f"θ = {point}",
+)
+def sheared(point: tuple[float, float], g: Plane = SHEAR) -> Check:
+    """g(θ) = (θ₁ + θ₂, 2θ₂) leaves F = (θ₁ − θ₂)x unchanged, yet its fixed set {θ₂ = 0} is no
+    SIM: gradients leave it at 45°.
+
+    F∘g = F in whole numbers and by the library; how far gradients leave the fixed line by the
     library and by hand.
     """
     found, by_hand = _moved(g, point), departure(np.array(g), DIFFERENCE)
@@ -75,26 +86,7 @@ def _leaves_the_line(point: tuple[float, float], g: Plane = SHEAR) -> Check:
     ].kind == "globally invariant"
     library = 0.0 if found else found.departure
     left = by_hand if unchanged and abs(library - by_hand) <= ROUNDING * EPS else float("nan")
-    return Check(left, np.sqrt(0.5), "=", ROUNDING * EPS, {"θ": str(point)})
-
-
-SHEARED = Statement(
-    paper=PAPER,
-    row="Ex 4.1",
-    id="Ex 4.1",
-    says="g(θ) = (θ₁ + θ₂, 2θ₂) leaves F = (θ₁ − θ₂)x unchanged, yet its fixed set {θ₂ = 0} is no "
-    "SIM: gradients leave it at 45°",
-    method="float64",
-    cases=lambda rng, draws: [(1.0, 0.0)],
-    measure=_leaves_the_line,
-    control=Control(
-        "the reflection (−θ₂, −θ₁), whose fixed set is a SIM",
-        case=lambda: (1.0, -1.0),
-        breaks={"g": REFLECTION},
-    ),
-    exhaustive="the example: the field is the same at every θ up to the factor x",
-    show=lambda point: f"θ = {point}",
-)
+    return equal(left, np.sqrt(0.5), ROUNDING * EPS, hypotheses={"θ": str(point)})
 
 
 def radial_gradient(
@@ -121,8 +113,24 @@ def _inverted() -> InducedManifold:
 Point = tuple[Fraction, Fraction]
 
 
-def _circle(point: Point, radius: Fraction = Fraction(1)) -> Check:
-    """Gradients at a rational point of the unit circle, exactly; at (3/5, 4/5) the library's
+def _circle_points(rng: np.random.Generator, draws: int) -> Iterator[Point]:
+    yield Fraction(3, 5), Fraction(4, 5)
+    for t in (0, 1, -1, 2, *(Fraction(int(p), int(q)) for p, q in rng.integers(1, 99, (draws, 2)))):
+        yield Fraction(1 - t * t) / (1 + t * t), Fraction(2 * t) / (1 + t * t)
+
+
+@statement(
+    "Ex 4.2",
+    _circle_points,
+    control("the circle of radius 2", lambda: (Fraction(2), Fraction(0)), radius=Fraction(2)),
+    draws=20,
+    show=lambda point: f"θ = ({point[0]}, {point[1]})",
+)
+def circle(point: Point, radius: Fraction = Fraction(1)) -> Check:
+    """Inversion θ/|θ|² leaves (r + 1/r + x)² unchanged and satisfies the tangent condition: the
+    unit circle is a SIM.
+
+    Gradients at a rational point of the unit circle, exactly; at (3/5, 4/5) the library's
     answer too.
     """
     x, y = point
@@ -140,34 +148,8 @@ def _circle(point: Point, radius: Fraction = Fraction(1)) -> Check:
             and not found.maps[0].linear
         )
         moved += 0 if good else 1
-    return Check(moved, 0, hypotheses={"θ": f"({x}, {y})"})
+    return equal(moved, 0, hypotheses={"θ": f"({x}, {y})"})
 
-
-def _circle_points(rng: np.random.Generator, draws: int) -> Iterator[Point]:
-    yield Fraction(3, 5), Fraction(4, 5)
-    for t in (0, 1, -1, 2, *(Fraction(int(p), int(q)) for p, q in rng.integers(1, 99, (draws, 2)))):
-        yield Fraction(1 - t * t) / (1 + t * t), Fraction(2 * t) / (1 + t * t)
-
-
-CIRCLE = Statement(
-    paper=PAPER,
-    row="Ex 4.2",
-    id="Ex 4.2",
-    says="inversion θ/|θ|² leaves (r + 1/r + x)² unchanged and satisfies the tangent condition: "
-    "the unit circle is a SIM",
-    method="exact",
-    cases=_circle_points,
-    measure=_circle,
-    control=Control(
-        "the circle of radius 2",
-        case=lambda: (Fraction(2), Fraction(0)),
-        breaks={"radius": Fraction(2)},
-    ),
-    draws=20,
-    narrower="rational points, and the library at (3/5, 4/5). The gradient vanishes on the "
-    "circle: each point of it is an orbit",
-    show=lambda point: f"θ = ({point[0]}, {point[1]})",
-)
 
 Matrices = tuple[tuple[tuple[int, ...], ...], ...]
 
@@ -213,26 +195,16 @@ def _random_normal(rng: np.random.Generator, size: int) -> tuple[tuple[int, ...]
     return tuple(map(tuple, (P @ circulant @ P.T).tolist()))
 
 
-def _normal(maps: Matrices) -> Check:
-    return Check(tangent_defect(maps), 0, hypotheses={"M": len(maps[0]), "maps": len(maps)})
-
-
-NORMAL = Statement(
-    paper=PAPER,
-    row="Rem 4.1",
-    id="Rem 4.1",
-    says="linear normal maps satisfy the tangent condition: ∩ ker(g_iᵀ − 1) = ∩ ker(g_i − 1)",
-    method="exact",
-    cases=_normal_families,
-    measure=_normal,
-    control=Control(
-        "the shear of example 4.1, which is not normal", case=lambda: (((1, 1), (0, 2)),)
-    ),
+@statement(
+    "Rem 4.1",
+    _normal_families,
+    control("the shear of example 4.1, which is not normal", lambda: (((1, 1), (0, 2)),)),
     draws=100,
-    exhaustive="normal matrices of −2 … 2 (2×2) and −1 … 1 (3×3), and pairs of those of −1 … 1 "
-    "(2×2)",
     show=lambda maps: f"maps = {[np.array(g).tolist() for g in maps]}",
 )
+def _normal(maps: Matrices) -> Check:
+    """Linear normal maps satisfy the tangent condition: ∩ ker(g_iᵀ − 1) = ∩ ker(g_i − 1)."""
+    return equal(tangent_defect(maps), 0, M=len(maps[0]), maps=len(maps))
 
 
 def _library_cases() -> dict[str, tuple[Any, Any, Any, int | None]]:
@@ -269,7 +241,7 @@ def _induced(name: str) -> Check:
     tolerance = (
         ROUNDING * EPS if found.maps[0].linear else 1e-5
     )  # the curved tangent space is known to a stride squared
-    return Check(left, 0.0, "<=", tolerance, {"map": name, "invariance": kind})
+    return at_most(left, 0.0, tolerance, map=name, invariance=kind)
 
 
 @dataclass(frozen=True)
@@ -318,9 +290,7 @@ def _averaged(case: Averaged) -> Check:
     """How many elements of the group move the gradient at a common fixed point."""
     v = case.gradient()
     moved = sum(int((np.array(g) @ v != v).any()) for g in case.group)
-    return Check(
-        moved, 0, hypotheses={"map": "signed permutations", "order of the group": len(case.group)}
-    )
+    return equal(moved, 0, map="signed permutations", order_of_the_group=len(case.group))
 
 
 def _thm41_cases(rng: np.random.Generator, draws: int) -> Iterator[str | Averaged]:
@@ -335,22 +305,18 @@ def _thm41_cases(rng: np.random.Generator, draws: int) -> Iterator[str | Average
 _SKEW = Averaged((((1, 0), (0, 1)), ((1, 1), (0, -1))), (1, 0), (0, 0), (1, 0))
 """g = ((1, 1), (0, −1)), g² = 1 but not orthogonal: ∇p = (1 + gᵀ)c leaves {θ₂ = 0}."""
 
-INDUCED = Statement(
-    paper=PAPER,
-    row="Thm 4.1",
-    id="Thm 4.1",
-    says="the fixed set of invariant maps, with tangent space ∩ ker(Dg_iᵀ − 1), is a SIM",
+
+@statement(
+    "Thm 4.1",
+    _thm41_cases,
+    control("an involution that is not normal: its tangent condition fails", lambda: _SKEW),
     method="float64",
-    cases=_thm41_cases,
-    measure=lambda case: _induced(case) if isinstance(case, str) else _averaged(case),
-    control=Control(
-        "an involution that is not normal: its tangent condition fails", case=lambda: _SKEW
-    ),
     draws=20,
-    narrower="by the library a flip that is infinitesimally invariant and an inversion; signed "
-    "permutations of ℝ³ in whole numbers",
     show=lambda case: case if isinstance(case, str) else f"group {case.group}, θ = {case.theta}",
 )
+def induced(case: Any) -> Check:
+    """The fixed set of invariant maps, with tangent space ∩ ker(Dg_iᵀ − 1), is a SIM."""
+    return _induced(case) if isinstance(case, str) else _averaged(case)
 
 
 @dataclass(frozen=True)
@@ -379,18 +345,6 @@ def fixed_dimension(case: Stabilised) -> int:
     return (len(case.neurons[0])) * int(np.trace(S, axis1=1, axis2=2).sum()) // len(S)
 
 
-def _leaf_dimension(
-    case: Stabilised, dimension: Callable[[Stabilised], int] = fixed_dimension
-) -> Check:
-    leaf = invariant_leaf(*two_layer(case.name, case.neurons))
-    hypotheses = {
-        "activation": case.name,
-        "m": len(case.neurons),
-        "order of S(θ)": len(case.stabiliser),
-    }
-    return Check(leaf.dimension, dimension(case), hypotheses=hypotheses)
-
-
 def _stabilised(rng: np.random.Generator, draws: int) -> Iterator[Stabilised]:
     for name, m in itertools.product(("exp", "tanh"), (1, 2)):
         yield from (Stabilised(name, neurons) for neurons in grid(m, 1))
@@ -399,24 +353,29 @@ def _stabilised(rng: np.random.Generator, draws: int) -> Iterator[Stabilised]:
         yield Stabilised(str(rng.choice(["exp", "tanh"])), whole_neurons(rng, m, d, 2))
 
 
-LEAF = Statement(
-    paper=PAPER,
-    row="Lem 4.1",
-    id="Lem 4.1 (leaf)",
-    says="the points with one stabiliser S are an open part of Fix(S), of dimension mean over S "
-    "of the trace",
-    method="exact",
-    cases=_stabilised,
-    measure=_leaf_dimension,
-    control=Control(
+@statement(
+    "Lem 4.1 (leaf)",
+    _stabilised,
+    control(
         "a group without signs at opposite neurons of tanh",
-        case=lambda: Stabilised("tanh", ((1, 1), (-1, -1))),
-        breaks={"dimension": lambda case: fixed_dimension(Stabilised("exp", case.neurons))},
+        lambda: Stabilised("tanh", ((1, 1), (-1, -1))),
+        dimension=lambda case: fixed_dimension(Stabilised("exp", case.neurons)),
     ),
     draws=40,
-    exhaustive="neurons of {−1, 0, 1}², m ≤ 2, permutations and signed permutations",
-    show=str,
 )
+def leaf_dimension(
+    case: Stabilised, dimension: Callable[[Stabilised], int] = fixed_dimension
+) -> Check:
+    """The points with one stabiliser S are an open part of Fix(S), of dimension mean over S of
+    the trace.
+    """
+    leaf = invariant_leaf(*two_layer(case.name, case.neurons))
+    hypotheses = {
+        "activation": case.name,
+        "m": len(case.neurons),
+        "order of S(θ)": len(case.stabiliser),
+    }
+    return equal(leaf.dimension, dimension(case), hypotheses=hypotheses)
 
 
 def moved_fields(group: np.ndarray, support: Support, neurons: Neurons) -> int:
@@ -430,38 +389,31 @@ def moved_fields(group: np.ndarray, support: Support, neurons: Neurons) -> int:
     return moved
 
 
-def _tangent(case: Stabilised, supports: Mapping[str, Support] = SUPPORTS) -> Check:
-    S = case.stabiliser
-    hypotheses = {"activation": case.name, "m": len(case.neurons), "order of S(θ)": len(S)}
-    return Check(
-        moved_fields(S, supports[case.name], case.neurons),
-        0,
-        hypotheses=hypotheses,
-        comparisons=len(S),
-    )
-
-
 def _grid_and_draws(rng: np.random.Generator, draws: int) -> Iterator[Stabilised]:
     for name, m in itertools.product(("exp", "tanh"), (1, 2, 3)):
         yield from (Stabilised(name, neurons) for neurons in grid(m, 1))
     yield from itertools.islice(_stabilised(rng, draws), 108, None)
 
 
-TANGENT = Statement(
-    paper=PAPER,
-    row="Lem 4.1",
-    id="Lem 4.1 (invariant)",
-    says="a finite orthogonal symmetry group partitions parameter space into SIMs: S(θ) fixes "
-    "every gradient at θ",
-    method="exact",
-    cases=_grid_and_draws,
-    measure=_tangent,
-    control=Control(
+@statement(
+    "Lem 4.1 (invariant)",
+    _grid_and_draws,
+    control(
         "the sign group for exp, of which it is no symmetry",
-        case=lambda: Stabilised("tanh", ((0, 0),)),
-        breaks={"supports": {"tanh": SUPPORTS["exp"]}},
+        lambda: Stabilised("tanh", ((0, 0),)),
+        supports={"tanh": SUPPORTS["exp"]},
     ),
     draws=40,
-    exhaustive="neurons of {−1, 0, 1}², m ≤ 3, permutations and signed permutations",
-    show=str,
 )
+def tangent(case: Stabilised, supports: Mapping[str, Support] = SUPPORTS) -> Check:
+    """A finite orthogonal symmetry group partitions parameter space into SIMs: S(θ) fixes every
+    gradient at θ.
+    """
+    S = case.stabiliser
+    hypotheses = {"activation": case.name, "m": len(case.neurons), "order of S(θ)": len(S)}
+    return equal(
+        moved_fields(S, supports[case.name], case.neurons),
+        0,
+        comparisons=len(S),
+        hypotheses=hypotheses,
+    )

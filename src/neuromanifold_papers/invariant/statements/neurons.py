@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_most, equal
 from neuromanifold_papers.invariant.statements.algebra import (
     PRIME,
     Neurons,
@@ -20,7 +20,6 @@ from neuromanifold_papers.invariant.statements.algebra import (
 from neuromanifold_papers.invariant.statements.cases import (
     CLASSES,
     EPS,
-    PAPER,
     SUPPORTS,
     by_neuron,
     closure,
@@ -29,7 +28,7 @@ from neuromanifold_papers.invariant.statements.cases import (
     trained,
     two_layer,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import Control, Statement, control, statement
 
 ROUNDING = 2**10
 LEFT = 1e-7
@@ -105,16 +104,6 @@ def departures(case: Elementary) -> int:
     return moved
 
 
-def _kept(case: Elementary) -> Check:
-    hypotheses = {"activation": case.name, "m": len(case.neurons), "i = j": case.i == case.j}
-    if case.seed is None:
-        return Check(departures(case), 0, "<=", hypotheses=hypotheses)
-    net, params = two_layer(case.name, 0.5 * np.array(case.neurons))
-    end = trained(np.random.default_rng(case.seed), net, params).flow(steps=4)
-    out = case.tie(end[by_neuron(net.widths[0], net.widths[1])])
-    return Check(float(np.abs(out).max()), 0.0, "<=", ROUNDING * EPS, hypotheses)
-
-
 def _elementary(part: str) -> Callable[[np.random.Generator, int], Iterator[Elementary]]:
     def cases(rng: np.random.Generator, draws: int) -> Iterator[Elementary]:
         names = [name for name in SUPPORTS if applies(part, SUPPORTS[name])]
@@ -152,52 +141,55 @@ def _outside(part: str, name: str) -> Callable[[], Elementary]:
     return lambda: Elementary(part, name, tied(part, ((1, 1), (2, 1)), 0, 1), 0, 1)
 
 
-REMARK = Statement(
-    paper=PAPER,
-    row="Rem 5.1 (i)–(v)",
-    id="Rem 5.1 (i)",
-    says="{(a_i, w_i) = (a_j, w_j)} is a SIM",
-    method="exact",
-    cases=_elementary("(i)"),
-    measure=_kept,
-    control=Control(
-        "w_i = w_j without a_i = a_j",
-        case=lambda: Elementary("(i)", "exp", ((1, 1), (2, 1)), 0, 1),
+@statement(
+    "Rem 5.1 (i)",
+    _elementary("(i)"),
+    control(
+        "w_i = w_j without a_i = a_j", lambda: Elementary("(i)", "exp", ((1, 1), (2, 1)), 0, 1)
     ),
     draws=8,
-    exhaustive="16 activations, neurons of {−1, 1} × {−1, 0, 1}, m ≤ 2, fields up to order 6; "
-    "flows on random points",
     show=_show,
 )
+def remark(case: Elementary) -> Check:
+    """{(a_i, w_i) = (a_j, w_j)} is a SIM."""
+    hypotheses = {"activation": case.name, "m": len(case.neurons), "i = j": case.i == case.j}
+    if case.seed is None:
+        return at_most(departures(case), 0, hypotheses=hypotheses)
+    net, params = two_layer(case.name, 0.5 * np.array(case.neurons))
+    end = trained(np.random.default_rng(case.seed), net, params).flow(steps=4)
+    out = case.tie(end[by_neuron(net.widths[0], net.widths[1])])
+    return at_most(float(np.abs(out).max()), 0.0, ROUNDING * EPS, hypotheses=hypotheses)
+
+
 REMARKS: tuple[Statement, ...] = (
-    REMARK,
+    remark,
     replace(
-        REMARK,
+        remark,
         id="Rem 5.1 (ii)",
         says="for odd σ, {(a_i, w_i) = −(a_j, w_j)} is a SIM, i = j included",
         cases=_elementary("(ii)"),
-        control=Control("silu, which is not odd", case=_outside("(ii)", "silu")),
+        control=control("silu, which is not odd", _outside("(ii)", "silu")),
     ),
     replace(
-        REMARK,
+        remark,
         id="Rem 5.1 (iii)",
         says="for even σ, {(a_i, w_i) = (a_j, −w_j)} is a SIM, i = j included",
         cases=_elementary("(iii)"),
-        control=Control("tanh, which is not even", case=_outside("(iii)", "tanh")),
+        control=control("tanh, which is not even", _outside("(iii)", "tanh")),
     ),
     replace(
-        REMARK,
+        remark,
         id="Rem 5.1 (iv)",
         says="for σ(0) = 0, {(a_i, w_i) = 0} is a SIM",
         cases=_elementary("(iv)"),
-        control=Control("exp, σ(0) = 1", case=_outside("(iv)", "exp")),
+        control=control("exp, σ(0) = 1", _outside("(iv)", "exp")),
     ),
     replace(
-        REMARK,
+        remark,
         id="Rem 5.1 (v)",
         says="for σ'(0) = 0, {w_i = 0} is a SIM",
         cases=_elementary("(v)"),
-        control=Control("tanh, σ'(0) = 1", case=_outside("(v)", "tanh")),
+        control=control("tanh, σ'(0) = 1", _outside("(v)", "tanh")),
     ),
 )
 
@@ -277,15 +269,6 @@ def contained_numerically(case: Coincidence) -> bool:
     return float(max(np.abs(forms @ basis.T).max(initial=0.0), np.abs(forms @ end).max())) < LEFT
 
 
-def _perturbation(case: Coincidence, kept: Callable[[Coincidence], bool] = condition) -> Check:
-    found = contained_numerically(case) if case.name else contained_exactly(case)
-    wanted = kept(case)
-    by = case.name or "Taylor series"
-    return Check(
-        int(found), int(wanted), hypotheses={"σ": by, "kept": wanted, "d": len(case.neurons[0]) - 1}
-    )
-
-
 Points = Callable[[int], Iterator[Neurons]]
 
 
@@ -331,34 +314,32 @@ def _coincidences(
 
 def _taken_for(broken: str, case: Coincidence, other: Support) -> Control:
     """The orbit of one activation against the condition of another."""
-    return Control(
-        broken,
-        case=lambda: case,
-        breaks={"kept": lambda case: condition(replace(case, support=other))},
-    )
+    return control(broken, lambda: case, kept=lambda case: condition(replace(case, support=other)))
 
 
-LEMMA = Statement(
-    paper=PAPER,
-    row="Lem 5.2 (i)–(iv)",
-    id="Lem 5.2 (i)",
-    says="where a_i = 0 the orbit stays in {a_i = 0} exactly when w_i = 0 and σ(0) = 0",
-    method="exact",
-    cases=_coincidences("(i)", _without_output),
-    measure=_perturbation,
-    control=_taken_for(
+@statement(
+    "Lem 5.2 (i)",
+    _coincidences("(i)", _without_output),
+    _taken_for(
         "exp for expm1", Coincidence("(i)", ((0, 0), (1, 1)), SUPPORTS["exp"]), SUPPORTS["exp"][1:]
     ),
     draws=6,
-    exhaustive="all 31 patterns of σ⁽ⁿ⁾(0) ≠ 0, n < 5, neurons of −1, 0, 1 (and 2), m = 2, d = 1 "
-    "and 2, by words of three "
-    "and two fields; the library on an activation of every class",
     show=lambda case: f"{case.name or case.support}, neurons (a, w) = {case.neurons}",
 )
+def lemma(case: Coincidence, kept: Callable[[Coincidence], bool] = condition) -> Check:
+    """Where a_i = 0 the orbit stays in {a_i = 0} exactly when w_i = 0 and σ(0) = 0."""
+    found = contained_numerically(case) if case.name else contained_exactly(case)
+    wanted = kept(case)
+    by = case.name or "Taylor series"
+    return equal(
+        int(found), int(wanted), hypotheses={"σ": by, "kept": wanted, "d": len(case.neurons[0]) - 1}
+    )
+
+
 LEMMAS: tuple[Statement, ...] = (
-    LEMMA,
+    lemma,
     replace(
-        LEMMA,
+        lemma,
         id="Lem 5.2 (ii)",
         says="where w_i = 0, a_i ≠ 0 the orbit stays in {w_i = 0} exactly when σ'(0) = 0",
         cases=_coincidences("(ii)", _without_input),
@@ -369,17 +350,17 @@ LEMMAS: tuple[Statement, ...] = (
         ),
     ),
     replace(
-        LEMMA,
+        lemma,
         id="Lem 5.2 (iii)",
         says="where w_i = w_j ≠ 0 the orbit stays in {w_i = w_j} exactly when a_i = a_j",
         cases=_coincidences("(iii)", _aligned(1)),
-        control=Control(
+        control=control(
             "neurons without input, w_i = w_j = 0, of cos",
-            case=lambda: Coincidence("(iii)", ((1, 0), (2, 0)), SUPPORTS["cos"]),
+            lambda: Coincidence("(iii)", ((1, 0), (2, 0)), SUPPORTS["cos"]),
         ),
     ),
     replace(
-        LEMMA,
+        lemma,
         id="Lem 5.2 (iv)",
         says="where w_i = −w_j ≠ 0 the orbit stays in {w_i = −w_j} exactly when a_i = −a_j and σ "
         "is odd, or a_i = a_j and σ is even",

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from neuromanifold.orbits.closure import LieClosure
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_most, equal
 from neuromanifold_papers.invariant.statements.algebra import (
     PRIME,
     Neurons,
@@ -22,7 +22,6 @@ from neuromanifold_papers.invariant.statements.algebra import (
 from neuromanifold_papers.invariant.statements.cases import (
     EPS,
     LOSSES,
-    PAPER,
     SLOPES,
     SUPPORTS,
     Trained,
@@ -35,7 +34,7 @@ from neuromanifold_papers.invariant.statements.cases import (
     two_layer,
     whole_neurons,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 ROUNDING = 2**10
 """Roundings between a gradient and its projection onto Lie_θ, in units of ε over the smallest
@@ -54,8 +53,23 @@ def exponential_dimension(neurons: Neurons) -> int:
     return 2 * condensed(neurons)
 
 
-def _two_exponentials(neurons: Neurons, name: str = "exp") -> Check:
-    """By polynomial fields modulo a prime, and by the library in float64 where no entry is
+def _pairs(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
+    yield from grid(2, 1)
+    yield from (whole_neurons(rng, 2, 1) for _ in range(draws))
+
+
+@statement(
+    "Ex 3.1",
+    _pairs,
+    control("tanh for exp at opposite neurons, off M", lambda: ((1, 1), (-1, -1)), name="tanh"),
+    draws=10,
+    show=lambda neurons: show_neurons("exp", neurons),
+)
+def two_exponentials(neurons: Neurons, name: str = "exp") -> Check:
+    """The SIMs of a₁e^{w₁x} + a₂e^{w₂x} are ℝ⁴, M = {equal neurons} and its complement: dim Lie_θ
+    is 2 on M and 4 off it.
+
+    By polynomial fields modulo a prime, and by the library in float64 where no entry is
     negative; the worse of the two.
     """
     wanted = exponential_dimension(neurons)
@@ -63,33 +77,7 @@ def _two_exponentials(neurons: Neurons, name: str = "exp") -> Check:
     if min(map(min, neurons)) >= 0:
         found.append(int(closure(name, neurons).dimension))
     worst = max(found, key=lambda dimension: abs(dimension - wanted))
-    return Check(worst, wanted, hypotheses={"on M": wanted == 2}, comparisons=len(found))
-
-
-def _pairs(rng: np.random.Generator, draws: int) -> Iterator[Neurons]:
-    yield from grid(2, 1)
-    yield from (whole_neurons(rng, 2, 1) for _ in range(draws))
-
-
-TWO_EXPONENTIALS = Statement(
-    paper=PAPER,
-    row="Ex 3.1",
-    id="Ex 3.1",
-    says="the SIMs of a₁e^{w₁x} + a₂e^{w₂x} are ℝ⁴, M = {equal neurons} and its complement: dim "
-    "Lie_θ is 2 on M and 4 off it",
-    method="exact",
-    cases=_pairs,
-    measure=_two_exponentials,
-    control=Control(
-        "tanh for exp at opposite neurons, off M",
-        case=lambda: ((1, 1), (-1, -1)),
-        breaks={"name": "tanh"},
-    ),
-    draws=10,
-    exhaustive="θ ∈ {−1, 0, 1}⁴ up to the order of the neurons, modulo a prime; {0, 1}⁴ also by "
-    "the library in float64",
-    show=lambda neurons: show_neurons("exp", neurons),
-)
+    return equal(worst, wanted, comparisons=len(found), on_M=wanted == 2)
 
 
 def smallest_kept(found: LieClosure) -> float:
@@ -113,23 +101,6 @@ def _gradient(run: Trained) -> np.ndarray:
     return run.field(run.start)
 
 
-def _gradients(case: Sample, gradient: Callable[[Trained], np.ndarray] = _gradient) -> Check:
-    """The largest part of a gradient outside Lie_θ, over every loss and data sets of 1, 2 and 7
-    samples.
-    """
-    found, rng = closure(case.name, case.neurons), np.random.default_rng(case.seed)
-    net, params = two_layer(case.name, case.neurons)
-    runs = [trained(rng, net, params, samples, loss) for samples in (1, 2, 7) for loss in LOSSES]
-    worst = max(found.residual(gradient(run)) for run in runs)
-    hypotheses = {
-        "activation": case.name,
-        "m": len(case.neurons),
-        "dimension": int(found.dimension),
-    }
-    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
-    return Check(worst, 0.0, "<=", tolerance, hypotheses, comparisons=len(runs))
-
-
 def _samples(rng: np.random.Generator, draws: int) -> Iterator[Sample]:
     corners = [
         ((1, 1), (1, 1)),
@@ -148,25 +119,36 @@ def _samples(rng: np.random.Generator, draws: int) -> Iterator[Sample]:
         )
 
 
-GRADIENTS = Statement(
-    paper=PAPER,
-    row="Thm 3.1",
-    id="Thm 3.1 (gradients)",
-    says="the gradient of every loss on every data set lies in Lie_θ, the tangent space of the "
-    "orbit",
-    method="float64",
-    cases=_samples,
-    measure=_gradients,
-    control=Control(
+@statement(
+    "Thm 3.1 (gradients)",
+    _samples,
+    control(
         "a direction that is no gradient: w₁ alone, at opposite neurons of tanh",
-        case=lambda: Sample("tanh", ((1, 1), (-1, -1)), 0),
-        breaks={"gradient": lambda run: np.array([1.0, 0.0, 0.0, 0.0])},
+        lambda: Sample("tanh", ((1, 1), (-1, -1)), 0),
+        gradient=lambda run: np.array([1.0, 0.0, 0.0, 0.0]),
     ),
+    method="float64",
     draws=10,
-    narrower="two-layer networks with two or three neurons, one input; five losses, one to seven "
-    "samples",
     show=lambda case: show_neurons(case.name, case.neurons),
 )
+def gradients(case: Sample, gradient: Callable[[Trained], np.ndarray] = _gradient) -> Check:
+    """The gradient of every loss on every data set lies in Lie_θ, the tangent space of the orbit.
+
+    The largest part of a gradient outside Lie_θ, over every loss and data sets of 1, 2 and 7
+    samples.
+    """
+    found, rng = closure(case.name, case.neurons), np.random.default_rng(case.seed)
+    net, params = two_layer(case.name, case.neurons)
+    runs = [trained(rng, net, params, samples, loss) for samples in (1, 2, 7) for loss in LOSSES]
+    worst = max(found.residual(gradient(run)) for run in runs)
+    hypotheses = {
+        "activation": case.name,
+        "m": len(case.neurons),
+        "dimension": int(found.dimension),
+    }
+    tolerance = ROUNDING * EPS / smallest_kept(found) if int(found.dimension) else 0.0
+    return at_most(worst, 0.0, tolerance, comparisons=len(runs), hypotheses=hypotheses)
+
 
 PLANES: dict[str, tuple[tuple[int, int], ...]] = {
     "any": (),
@@ -268,19 +250,6 @@ def holds_orbits(candidate: Candidate, rng: np.random.Generator) -> bool:
     return exactly and float(np.abs(candidate.forms @ basis.T).max(initial=0.0)) <= LEFT
 
 
-def _equivalent(
-    candidate: Candidate, structural: Callable[[Candidate], bool] = is_structural
-) -> Check:
-    """Invariance under all losses, under all fields, and under the brackets: how many of the
-    three differ from the second.
-    """
-    rng = np.random.default_rng(1)
-    under_fields = structural(candidate)
-    under_losses = all(keeps(candidate, loss, rng) for loss in LOSSES)
-    different = (under_losses != under_fields) + (holds_orbits(candidate, rng) != under_fields)
-    return Check(different, 0, hypotheses={"activation": candidate.name, "a SIM": under_fields})
-
-
 def _planes(names: tuple[str, ...]) -> Iterator[Candidate]:
     for name, a, w in itertools.product(names, PLANES, PLANES):
         yield Candidate(name, a, w)
@@ -297,45 +266,37 @@ def _drawn_plane(rng: np.random.Generator, names: tuple[str, ...]) -> Candidate:
     return Candidate(name, a, w, floating=True)
 
 
-EQUIVALENT = Statement(
-    paper=PAPER,
-    row="Thm 3.1",
-    id="Thm 3.1 (orbits)",
-    says="a set is invariant under all losses exactly when it is under all fields, exactly when "
-    "it is a union of orbits",
-    method="float64",
-    cases=_candidates,
-    draws=10,
-    measure=_equivalent,
-    control=Control(
+@statement(
+    "Thm 3.1 (orbits)",
+    _candidates,
+    control(
         "{a₁ = a₂} without w₁ = w₂, taken for invariant",
-        case=lambda: Candidate("exp", "₁ = ₂"),
-        breaks={"structural": lambda candidate: True},
+        lambda: Candidate("exp", "₁ = ₂"),
+        structural=lambda candidate: True,
     ),
-    narrower="two neurons, one input; the 36 linear spaces that conditions 0, = and = − on a and "
-    "on w make, for exp, tanh, cos and silu",
-    show=str,
+    method="float64",
+    draws=10,
 )
+def equivalent(
+    candidate: Candidate, structural: Callable[[Candidate], bool] = is_structural
+) -> Check:
+    """A set is invariant under all losses exactly when it is under all fields, exactly when it is
+    a union of orbits.
+
+    Invariance under all losses, under all fields, and under the brackets: how many of the
+    three differ from the second.
+    """
+    rng = np.random.default_rng(1)
+    under_fields = structural(candidate)
+    under_losses = all(keeps(candidate, loss, rng) for loss in LOSSES)
+    different = (under_losses != under_fields) + (holds_orbits(candidate, rng) != under_fields)
+    return equal(different, 0, activation=candidate.name, a_SIM=under_fields)
 
 
 def satisfies_p31(loss: str) -> bool:
     """∀s ∃t ∇ℓ₀(s, t) ≠ 0, on a grid with s = 0."""
     s, t = np.meshgrid(np.linspace(-3, 3, 25), np.linspace(-3, 3, 25))
     return bool((SLOPES[loss](s, t) != 0).any(axis=0).all())
-
-
-def _one_loss(candidate: Candidate, allowed: Callable[[str], bool] = satisfies_p31) -> Check:
-    """For how many single losses ℓ₀ invariance over all data differs from being a SIM."""
-    rng = np.random.default_rng(2)
-    chosen = [loss for loss in SLOPES if allowed(loss)]
-    different = sum(keeps(candidate, loss, rng) != is_structural(candidate) for loss in chosen)
-    kind = "linear space" if candidate.point is None else "point"
-    return Check(
-        different,
-        0,
-        hypotheses={"activation": candidate.name, "set": kind, "losses": len(chosen)},
-        comparisons=len(chosen),
-    )
 
 
 def _sets(rng: np.random.Generator, draws: int) -> Iterator[Candidate]:
@@ -346,22 +307,32 @@ def _sets(rng: np.random.Generator, draws: int) -> Iterator[Candidate]:
         yield _drawn_plane(rng, ("silu", "z - sin(z) + cos(z)"))
 
 
-ONE_LOSS = Statement(
-    paper=PAPER,
-    row="P 3.1",
-    id="P 3.1",
-    says="a manifold invariant under one loss ℓ₀ with ∇ℓ₀(s, ·) ≢ 0 for every s, over all data "
-    "sets, is a SIM",
-    method="float64",
-    cases=_sets,
-    measure=_one_loss,
-    control=Control(
-        "ℓ₀ = s²/2, whose slope is 0 at s = 0: the point a = (0, 0), w = (1, 1) stays, since F = "
-        "0, and is no SIM",
-        case=lambda: Candidate("exp", point=((0, 1), (0, 1))),
-        breaks={"allowed": lambda loss: loss == "s²/2"},
+@statement(
+    "P 3.1",
+    _sets,
+    control(
+        "ℓ₀ = s²/2, whose slope is 0 at s = 0: the point a = (0, 0), w = (1, 1) stays, since F = 0, and is no SIM",
+        lambda: Candidate("exp", point=((0, 1), (0, 1))),
+        allowed=lambda loss: loss == "s²/2",
     ),
+    method="float64",
     draws=10,
-    narrower="two neurons, one input; points and the 36 linear spaces; five losses",
-    show=str,
 )
+def one_loss(candidate: Candidate, allowed: Callable[[str], bool] = satisfies_p31) -> Check:
+    """A manifold invariant under one loss ℓ₀ with ∇ℓ₀(s, ·) ≢ 0 for every s, over all data sets,
+    is a SIM.
+
+    For how many single losses ℓ₀ invariance over all data differs from being a SIM.
+    """
+    rng = np.random.default_rng(2)
+    chosen = [loss for loss in SLOPES if allowed(loss)]
+    different = sum(keeps(candidate, loss, rng) != is_structural(candidate) for loss in chosen)
+    kind = "linear space" if candidate.point is None else "point"
+    return equal(
+        different,
+        0,
+        comparisons=len(chosen),
+        activation=candidate.name,
+        set=kind,
+        losses=len(chosen),
+    )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 
 Interval = tuple[Fraction, Fraction]
 
@@ -53,7 +53,7 @@ def _composable(case: tuple[Shift, Shift], domain: Domain) -> Check:
     """
     f, g = case
     wrong = sum(domain(f, g, x) != (g.defined(x) and f.defined(g(x))) for x in POINTS)
-    return Check(wrong, 0, hypotheses={"inverse pair": f == g.inverse}, comparisons=len(POINTS))
+    return equal(wrong, 0, comparisons=len(POINTS), inverse_pair=f == g.inverse)
 
 
 def _against_eq_7(case: tuple[Shift, Shift]) -> Check:
@@ -62,7 +62,7 @@ def _against_eq_7(case: tuple[Shift, Shift]) -> Check:
     """
     f = case[1]
     wrong = sum(printed_domain(f.inverse, f, x) != f.defined(x) for x in POINTS)
-    return Check(wrong, 0)
+    return equal(wrong, 0)
 
 
 def _shifts(rng: np.random.Generator, draws: int) -> Iterator[tuple[Shift, Shift]]:
@@ -71,43 +71,37 @@ def _shifts(rng: np.random.Generator, draws: int) -> Iterator[tuple[Shift, Shift
     yield from product(every, every)
 
 
-EQ_6 = Statement(
-    paper="invariant",
-    row="Thm 3.1",
-    id="Eq 6 (domain)",
-    says="local diffeomorphisms compose to f∘g on Dom(f) ∩ Dom(g)",
-    method="exact",
-    cases=_shifts,
-    measure=lambda case, domain=printed_domain: _composable(case, domain),
-    control=Control(
+@statement(
+    "Eq 6 (domain)",
+    _shifts,
+    control(
         "Dom(f) ∩ Dom(g), for a shift and its inverse",
-        case=lambda: (Shift(10, 11, -10), Shift(0, 1, 10)),
-        breaks={"domain": printed_domain},
+        lambda: (Shift(10, 11, -10), Shift(0, 1, 10)),
+        domain=printed_domain,
     ),
     confirm=_against_eq_7,
-    route="against Eq. 7 of the same page, f⁻¹∘f = id on Dom(f)",
-    worked="""g(x) = x + 10 on (0, 1) and its inverse f(x) = x − 10 on (10, 11): f∘g is defined on (0, 1), as Eq. 7 says, but
-Dom(f) ∩ Dom(g) is empty. The domain of f∘g is Dom(g) ∩ g⁻¹(Dom(f)); with it, the operation is associative and Eq. 7 and
-8 hold. Nothing else in the paper uses Eq. 6.""",
-    amended=Statement(
-        paper="invariant",
-        row="Thm 3.1",
-        id="Eq 6 (domain), amended",
-        says="f∘g is defined on Dom(g) ∩ g⁻¹(Dom(f)), and (f∘g)∘h and f∘(g∘h) have one domain",
-        method="exact",
-        cases=lambda rng, draws: (
-            (f, g, h)
-            for (f, g), h in product(list(_shifts(rng, draws)), (Shift(0, 3, 0), Shift(0, 1, 2)))
-        ),
-        measure=lambda case, domain=preimage_domain: _associative(case, domain),
-        control=Control(
-            "the printed domains",
-            case=lambda: (Shift(10, 11, -10), Shift(0, 1, 10), Shift(0, 1, 0)),
-            breaks={"domain": printed_domain},
-        ),
-        proof="Both are {x ∈ Dom(h) : h(x) ∈ Dom(g), g(h(x)) ∈ Dom(f)}.",
-    ),
 )
+def eq_6(case: Any, domain: Any = printed_domain) -> Check:
+    """Local diffeomorphisms compose to f∘g on Dom(f) ∩ Dom(g)."""
+    return _composable(case, domain)
+
+
+@statement(
+    "Eq 6 (domain), amended",
+    lambda rng, draws: (
+        (f, g, h)
+        for (f, g), h in product(list(_shifts(rng, draws)), (Shift(0, 3, 0), Shift(0, 1, 2)))
+    ),
+    control(
+        "the printed domains",
+        lambda: (Shift(10, 11, -10), Shift(0, 1, 10), Shift(0, 1, 0)),
+        domain=printed_domain,
+    ),
+    amends="Eq 6 (domain)",
+)
+def eq_6_domain_amended(case: Any, domain: Any = preimage_domain) -> Check:
+    """f∘g is defined on Dom(g) ∩ g⁻¹(Dom(f)), and (f∘g)∘h and f∘(g∘h) have one domain."""
+    return _associative(case, domain)
 
 
 def _associative(case: tuple[Shift, Shift, Shift], domain: Domain) -> Check:
@@ -120,4 +114,4 @@ def _associative(case: tuple[Shift, Shift, Shift], domain: Domain) -> Check:
         can: Any = h.defined(x) and g.defined(h(x)) and f.defined(g(h(x)))
         inner = domain(g, h, x) and domain(f, Shift(-99, 99, g.by + h.by), x)
         wrong += inner != can
-    return Check(wrong, 0, comparisons=len(POINTS))
+    return equal(wrong, 0, comparisons=len(POINTS))

@@ -15,9 +15,9 @@ from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.orbits.closure import LieClosure, lie_closure
 from neuromanifold.orbits.lattice import LeafLattice, invariant_leaves
 from neuromanifold.orbits.partition import invariant_leaf
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.invariant.statements.cases import ANALYTIC, PAPER, trained
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.invariant.statements.cases import ANALYTIC, trained
+from neuromanifold_papers.statement import control, statement
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,29 @@ def half_space(leaves: LeafLattice, params: Params) -> int:
     return int(params[1].weight[0, 0] > 0)
 
 
-def _algebra_of_sets(case: Start, place: Callable[[LeafLattice, Params], int] = leaf_of) -> Check:
-    """Over all pairs of unions of leaves: how often a complement, union or intersection holds
+def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
+    for name in ("exp", "tanh"):
+        yield from (Start(name, leaf, 0) for leaf in range(len(lattice(name))))
+    for _ in range(draws):
+        yield Start("tanh", int(rng.integers(6)), int(rng.integers(2**31)))
+
+
+@statement(
+    "3.2",
+    _starts,
+    control(
+        "{a₁ > 0} and its complement in place of the leaves: the flow crosses",
+        lambda: Start("exp", 0, 4),
+        place=half_space,
+    ),
+    method="integration",
+    draws=6,
+)
+def set_algebra(case: Start, place: Callable[[LeafLattice, Params], int] = leaf_of) -> Check:
+    """Complements, unions and intersections of structural invariant sets are structural invariant
+    sets, or empty.
+
+    Over all pairs of unions of leaves: how often a complement, union or intersection holds
     θ(0) but not θ(t), or the reverse.
     """
     leaves, rng = lattice(case.name), np.random.default_rng(case.seed)
@@ -60,40 +81,8 @@ def _algebra_of_sets(case: Start, place: Callable[[LeafLattice, Params], int] = 
     for A, B in itertools.combinations(sets, 2):
         broken += (j in (A | B).members) != (i in A.members or i in B.members)
         broken += (j in (A & B).members) != (i in A.members and i in B.members)
-    return Check(
-        broken,
-        0,
-        hypotheses={"activation": case.name, "leaves": len(leaves)},
-        comparisons=len(sets) ** 2,
-    )
+    return equal(broken, 0, comparisons=len(sets) ** 2, activation=case.name, leaves=len(leaves))
 
-
-def _starts(rng: np.random.Generator, draws: int) -> Iterator[Start]:
-    for name in ("exp", "tanh"):
-        yield from (Start(name, leaf, 0) for leaf in range(len(lattice(name))))
-    for _ in range(draws):
-        yield Start("tanh", int(rng.integers(6)), int(rng.integers(2**31)))
-
-
-SET_ALGEBRA = Statement(
-    paper=PAPER,
-    row="3.2",
-    id="3.2",
-    says="complements, unions and intersections of structural invariant sets are structural "
-    "invariant sets, or empty",
-    method="integration",
-    cases=_starts,
-    measure=_algebra_of_sets,
-    control=Control(
-        "{a₁ > 0} and its complement in place of the leaves: the flow crosses",
-        case=lambda: Start("exp", 0, 4),
-        breaks={"place": half_space},
-    ),
-    draws=6,
-    narrower="finite collections: all 4 unions of leaves of two exp neurons and all 64 of two "
-    "tanh neurons",
-    show=str,
-)
 
 FEATURES: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
     "powers": lambda x: [x[:, 0] ** k for k in range(4)],
@@ -122,11 +111,6 @@ class Features:
         )
 
 
-def _linear(case: Features) -> Check:
-    M = len(case.theta)
-    return Check(int(case.closure.dimension), M, hypotheses={"features": case.family, "M": M})
-
-
 def _linear_models(rng: np.random.Generator, draws: int) -> Iterator[Features]:
     families = [family for family in FEATURES if family != "dependent"]
     for M, family in itertools.product((1, 2, 3, 4), families):
@@ -137,19 +121,16 @@ def _linear_models(rng: np.random.Generator, draws: int) -> Iterator[Features]:
         yield Features(str(rng.choice(families)), tuple(rng.standard_normal(M).tolist()))
 
 
-LINEAR = Statement(
-    paper=PAPER,
-    row="3.3",
-    id="3.3",
-    says="a linear model Σ θ_i ψ_i(x) with independent analytic features has only the trivial "
-    "SIM: dim Lie_θ = M everywhere",
+@statement(
+    "3.3",
+    _linear_models,
+    control("the features sin², cos², 1", lambda: Features("dependent", (0.0, 0.0, 0.0))),
     method="float64",
-    cases=_linear_models,
-    measure=_linear,
-    control=Control(
-        "the features sin², cos², 1", case=lambda: Features("dependent", (0.0, 0.0, 0.0))
-    ),
     draws=6,
-    narrower="powers, exponentials, sines and products, M ≤ 4",
-    show=str,
 )
+def linear(case: Features) -> Check:
+    """A linear model Σ θ_i ψ_i(x) with independent analytic features has only the trivial SIM:
+    dim Lie_θ = M everywhere.
+    """
+    M = len(case.theta)
+    return equal(int(case.closure.dimension), M, features=case.family, M=M)

@@ -13,7 +13,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
 from neuromanifold.models.convolution import LinearConvNet, Shape, compose
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.riemann.statements.conserved import RUNNING, small_nets
 from neuromanifold_papers.riemann.statements.exact import (
     EPS,
@@ -27,7 +27,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import Statement, control, statement
 
 
 def convolution_matrix(w: np.ndarray, stride: Shape, output: Shape) -> np.ndarray:
@@ -55,8 +55,8 @@ def _eq_8(net: LinearConvNet, dilations: Any = None) -> Check:
     v = net.end_to_end(params) if dilations is None else compose(params, dilations)
     whole = composed_matrix(net, params, output)
     if v.shape != net.end_to_end_shape:
-        return Check(sum(a != b for a, b in zip(v.shape, net.end_to_end_shape, strict=True)), 0)
-    return Check(
+        return equal(sum(a != b for a, b in zip(v.shape, net.end_to_end_shape, strict=True)), 0)
+    return equal(
         differing(whole, convolution_matrix(v, net.end_to_end_stride, output)),
         0,
         hypotheses=hypotheses(net),
@@ -69,49 +69,34 @@ def _with_last_stride(nets: Any) -> list[LinearConvNet]:
     ]
 
 
-EQ_8 = Statement(
-    paper="riemann",
-    row="Eq 8, Lem 9",
-    id="Eq 8",
-    says="D = 1: composing convolutions is multiplying the polynomials π_{t_l}(w_l), t_l = "
-    "s_1⋯s_{l−1}; the stride of the whole is s_1⋯s_H",
-    method="exact",
-    cases=lambda rng, draws: _with_last_stride(
+eq_8 = statement(
+    "Eq 8",
+    lambda rng, draws: _with_last_stride(
         [
             *line_nets((2, 3, 4), (1, 2, 3), (1, 2)),
             *line_nets((2, 3), (1, 2, 3), (3,)),
             *line_nets((2,), (1, 2), (4,)),
         ]
     ),
-    measure=_eq_8,
-    control=Control(
-        "all t_l = 1 at strides (2, 1)", case=lambda: RUNNING, breaks={"dilations": ((1,), (1,))}
-    ),
-    exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), 2 (H = 4), inner strides 1–3; there for all "
-    "filters, as a polynomial identity",
-)
-LEM_9 = Statement(
-    paper="riemann",
-    row="Eq 8, Lem 9",
-    id="Lem 9",
-    says="the same for D-dimensional signals, axis by axis",
-    method="exact",
-    cases=lambda rng, draws: _with_last_stride(
+    control("all t_l = 1 at strides (2, 1)", lambda: RUNNING, dilations=((1,), (1,))),
+    says="D = 1: composing convolutions is multiplying the polynomials π_{t_l}(w_l), t_l = s_1⋯s_{l−1}; the stride of the whole is s_1⋯s_H",
+)(_eq_8)
+lem_9 = statement(
+    "Lem 9",
+    lambda rng, draws: _with_last_stride(
         [
             *tensor_nets([(2, 2), (1, 2), (3, 1)], [(1, 1), (2, 3)]),
             *tensor_nets([(2, 2)], [(1, 1), (1, 2)], (3,)),
             *tensor_nets([(2, 1, 2), (1, 2, 1)], [(1, 1, 1), (2, 1, 3)]),
         ]
     ),
-    measure=_eq_8,
-    control=Control(
+    control(
         "the strides of the two axes exchanged",
-        case=lambda: LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))),
-        breaks={"dilations": ((1, 1), (1, 2))},
+        lambda: LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))),
+        dilations=((1, 1), (1, 2)),
     ),
-    exhaustive="D = 2, 3, H = 2, 3, shapes up to 3, strides up to 3; there for all filters, as a "
-    "polynomial identity",
-)
+    says="the same for D-dimensional signals, axis by axis",
+)(_eq_8)
 
 
 def positive_solutions(squared: Any, delta: Any) -> int:
@@ -146,7 +131,7 @@ def _p_2(case: Any, squared: Callable[[Any], list[int]] = _squared) -> Check:
     net, params, delta = case
     signs = len(fs.rescale(net, params, [float(d) for d in delta]))
     counted = positive_solutions(squared(params), delta) * signs
-    return Check(counted, rescalings(net.depth), hypotheses=hypotheses(net, delta=str(list(delta))))
+    return equal(counted, rescalings(net.depth), hypotheses=hypotheses(net, delta=str(list(delta))))
 
 
 def _p_2_values(case: Any, rescale: Callable[..., Any] = fs.rescale) -> Check:
@@ -166,11 +151,8 @@ def _p_2_values(case: Any, rescale: Callable[..., Any] = fs.rescale) -> Check:
         tuple(np.round(np.concatenate([w.ravel() for w in theta]), 9)) for theta in found.all_params
     }
     worst = worst if len(flats) == rescalings(net.depth) else float("inf")
-    return Check(
-        worst,
-        0.0,
-        tolerance=64 * EPS * net.depth,
-        hypotheses=hypotheses(net, delta=str(list(delta))),
+    return equal(
+        worst, 0.0, 64 * EPS * net.depth, hypotheses=hypotheses(net, delta=str(list(delta)))
     )
 
 
@@ -196,19 +178,19 @@ def _unscaled(net: LinearConvNet, params: Any, delta: Any) -> Any:
     return SimpleNamespace(all_params=[params, tuple(-w for w in params)])
 
 
-_ZERO_FILTER = Control(
+_ZERO_FILTER = control(
     "a filter that is zero",
-    case=lambda: (
+    lambda: (
         LinearConvNet((2, 2), (1, 1)),
         (np.array([1, 1], object), np.array([1, 1], object)),
         (1,),
     ),
-    breaks={"squared": lambda params: [0, 4]},
+    squared=lambda params: [0, 4],
 )
-_UNSCALED = Control(
+_UNSCALED = control(
     "filters as they are, asked for δ = 0 although δ = 7",
-    case=lambda: (RUNNING, (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0])), (0,)),
-    breaks={"rescale": _unscaled},
+    lambda: (RUNNING, (np.array([1.0, 2.0, 2.0]), np.array([4.0, 0.0])), (0,)),
+    rescale=_unscaled,
 )
 
 
@@ -225,17 +207,14 @@ _TENSORS = [
 
 
 def _rescaling(id_: str, nets: Any, says: str, values: bool) -> Statement:
-    return Statement(
-        paper="riemann",
-        row="P 2, 12",
-        id=id_,
+    return statement(
+        id_,
+        _rescaling_cases(nets),
+        _UNSCALED if values else _ZERO_FILTER,
         says=says,
         method="float64" if values else "exact",
-        cases=_rescaling_cases(nets),
-        measure=_p_2_values if values else _p_2,
-        control=_UNSCALED if values else _ZERO_FILTER,
         show=show_filters,
-    )
+    )(_p_2_values if values else _p_2)
 
 
 P_2 = _rescaling(
@@ -272,38 +251,20 @@ def substituted(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
     )  # pyright: ignore[reportReturnType]
 
 
-def _obs_3(net: LinearConvNet, broken: bool = False) -> Check:
+@statement(
+    "Obs 3",
+    lambda rng, draws: small_nets(),
+    control("the blocks in the opposite order", lambda: LinearConvNet((2, 2), (2, 1)), broken=True),
+)
+def obs_3(net: LinearConvNet, broken: bool = False) -> Check:
+    """J = [J_1|…|J_H] with J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H)."""
     both = symbols([*net.filter_shapes, *net.filter_shapes])
     params, moved = both[: net.depth], both[net.depth :]
     J = fs.filter_jacobian(net, params)
     flat = np.concatenate([w.ravel() for w in (moved[::-1] if broken else moved)])
-    return Check(
+    return equal(
         differing(J @ flat, substituted(net, params, moved).ravel()), 0, hypotheses=hypotheses(net)
     )
-
-
-OBS_3 = Statement(
-    paper="riemann",
-    row="Obs 3",
-    id="Obs 3",
-    says="J = [J_1|…|J_H] with J_l ẇ_l = μ(w_1, …, ẇ_l, …, w_H)",
-    method="exact",
-    cases=lambda rng, draws: small_nets(),
-    measure=_obs_3,
-    control=Control(
-        "the blocks in the opposite order",
-        case=lambda: LinearConvNet((2, 2), (2, 1)),
-        breaks={"broken": True},
-    ),
-    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial "
-    "identity",
-)
-
-
-def _obs_3_derivative(case: Any, image: Callable[..., np.ndarray] = substituted) -> Check:
-    net, params, moved = case
-    exact = slope(net.end_to_end(tuple(along(w, d) for w, d in zip(params, moved, strict=True))))
-    return Check(differing(exact, image(net, params, moved).ravel()), 0, hypotheses=hypotheses(net))
 
 
 def _direction_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -320,28 +281,34 @@ def _one_direction() -> Any:
     return RUNNING, integer_filters(RUNNING, rng), integer_filters(RUNNING, rng)
 
 
-OBS_3_DERIVATIVE = Statement(
-    paper="riemann",
-    row="Obs 3",
-    id="Obs 3 (derivative)",
-    says="d_θμ(θ̇) = Σ_l μ(w_1, …, ẇ_l, …, w_H): the coefficient of ε in μ(θ + εθ̇)",
-    method="exact",
-    cases=_direction_cases,
-    measure=_obs_3_derivative,
-    control=Control(
+@statement(
+    "Obs 3 (derivative)",
+    _direction_cases,
+    control(
         "only the first layer moves",
-        case=_one_direction,
-        breaks={"image": lambda net, params, moved: net.end_to_end((moved[0], *params[1:]))},
+        _one_direction,
+        image=lambda net, params, moved: net.end_to_end((moved[0], *params[1:])),
     ),
     show=show_filters,
 )
+def obs_3_derivative(case: Any, image: Callable[..., np.ndarray] = substituted) -> Check:
+    """d_θμ(θ̇) = Σ_l μ(w_1, …, ẇ_l, …, w_H): the coefficient of ε in μ(θ + εθ̇)."""
+    net, params, moved = case
+    exact = slope(net.end_to_end(tuple(along(w, d) for w, d in zip(params, moved, strict=True))))
+    return equal(differing(exact, image(net, params, moved).ravel()), 0, hypotheses=hypotheses(net))
 
 
 # The degree of K_l in each other filter.
 DEGREE = 2
 
 
-def _obs_3_kernel(net: LinearConvNet, degree: int | None = None) -> Check:
+@statement(
+    "Obs 3 (kernel)",
+    lambda rng, draws: small_nets(),
+    control("degree 1 instead of 2", lambda: RUNNING, degree=1),
+)
+def obs_3_kernel(net: LinearConvNet, degree: int | None = None) -> Check:
+    """K = Σ_l K_l, K_l = J_lJ_lᵀ, free of w_l and homogeneous of degree 2 in every other filter."""
     params, power = symbols(net.filter_shapes), DEGREE if degree is None else degree
     J, blocks = fs.filter_jacobian(net, params), fs.filter_kernel_blocks(net, params)
     wrong = differing(J @ J.T, sum(blocks))
@@ -353,35 +320,12 @@ def _obs_3_kernel(net: LinearConvNet, degree: int | None = None) -> Check:
             differing(after, before if l == j else 3**power * before)
             for l, (before, after) in enumerate(zip(blocks, scaled, strict=True))
         )
-    return Check(wrong, 0, hypotheses=hypotheses(net))
-
-
-OBS_3_KERNEL = Statement(
-    paper="riemann",
-    row="Obs 3",
-    id="Obs 3 (kernel)",
-    says="K = Σ_l K_l, K_l = J_lJ_lᵀ, free of w_l and homogeneous of degree 2 in every other "
-    "filter",
-    method="exact",
-    cases=lambda rng, draws: small_nets(),
-    measure=_obs_3_kernel,
-    control=Control("degree 1 instead of 2", case=lambda: RUNNING, breaks={"degree": 1}),
-    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters, as a polynomial "
-    "identity",
-)
+    return equal(wrong, 0, hypotheses=hypotheses(net))
 
 
 def printed_dimension(sizes: Any) -> int:
     """Σ(k_l − 1) + 1."""
     return sum(k - 1 for k in sizes) + 1
-
-
-def _dim(case: Any) -> Check:
-    net, params = case
-    sizes = [k for (k,) in net.filter_shapes]
-    return Check(
-        exact_jacobian_rank(net, params), printed_dimension(sizes), hypotheses=hypotheses(net)
-    )
 
 
 def _dimension_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -394,33 +338,33 @@ def _dimension_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield net, integer_filters(net, rng, 10**4)
 
 
-DIM = Statement(
-    paper="riemann",
-    row="dim, sing",
-    id="dim",
-    says="D = 1, all k_l > 1: dim M = Σ(k_l − 1) + 1, the rank of dμ at generic filters",
-    method="exact",
-    cases=_dimension_cases,
-    measure=_dim,
-    control=Control(
+@statement(
+    "dim",
+    _dimension_cases,
+    control(
         "filters that share a factor: (1 + z²) and 1 + Z at stride 2",
-        case=lambda: (RUNNING, (np.array([1, 0, 1]), np.array([1, 1]))),
+        lambda: (RUNNING, (np.array([1, 0, 1]), np.array([1, 1]))),
     ),
-    exhaustive="sizes 2–5 (H ≤ 2) and 2–3 (H = 3), strides 1–3: the rank at one point is a lower "
-    "bound, the H − 1 rescalings "
-    "in the kernel an upper one",
     show=show_filters,
 )
+def dim(case: Any) -> Check:
+    """D = 1, all k_l > 1: dim M = Σ(k_l − 1) + 1, the rank of dμ at generic filters."""
+    net, params = case
+    sizes = [k for (k,) in net.filter_shapes]
+    return equal(
+        exact_jacobian_rank(net, params), printed_dimension(sizes), hypotheses=hypotheses(net)
+    )
+
 
 GROUP = (
-    EQ_8,
-    LEM_9,
+    eq_8,
+    lem_9,
     P_2,
     P_2_VALUES,
     P_12,
     P_12_VALUES,
-    OBS_3,
-    OBS_3_DERIVATIVE,
-    OBS_3_KERNEL,
-    DIM,
+    obs_3,
+    obs_3_derivative,
+    obs_3_kernel,
+    dim,
 )

@@ -2,16 +2,15 @@
 
 import re
 from collections.abc import Iterator
-from inspect import cleandoc
 from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.recorded import Claims, StudyCases
 from neuromanifold_papers.riemann.statements.table import SAME, drawn_delta, spread
 from neuromanifold_papers.riemann.table import CONVOLUTIONS
-from neuromanifold_papers.statement import NO_PROOF, Control, Statement
+from neuromanifold_papers.statement import NO_PROOF, control, statement
 
 # (architecture and dimension, strides, shapes, invariants) where the printed answer is the wrong
 # one, and what they have in common.
@@ -66,12 +65,8 @@ def _against(case: Any, answer: str) -> Check:
     label, _, distance = case
     covered = {"cell": ", ".join(label)}
     if answer == "yes":
-        return Check(distance, 0.0, tolerance=SAME, hypotheses=covered)
-    return Check(distance, SAME, ">=", hypotheses=covered)
-
-
-def _printed(case: Any) -> Check:
-    return _against(case, case[1])
+        return equal(distance, 0.0, SAME, hypotheses=covered)
+    return at_least(distance, SAME, hypotheses=covered)
 
 
 def corrected(label: Any, printed: str) -> str:
@@ -95,38 +90,35 @@ def _redrawn(case: Any) -> Check:
 _STUDY = StudyCases("riemann", cells)
 _UNBALANCED = ("convolution, D = 2", "all 1", "equal", "δ ≠ 0"), "yes", 0.95
 
-STUDY = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Table 1 (all cells)",
-    says="the study's 40 families of networks: the largest kernel distance over a fibre is 0 or "
-    "not as the table says",
+
+@statement(
+    "Table 1 (all cells)",
+    _STUDY,
+    control("a kernel distance of 0.95 where the table says yes", lambda: _UNBALANCED),
     method="training",
-    cases=_STUDY,
-    measure=_printed,
-    control=Control("a kernel distance of 0.95 where the table says yes", case=lambda: _UNBALANCED),
     confirm=_redrawn,
-    route="the same cell drawn afresh",
-    worked=cleandoc("""Ten of forty families differ from the table. One-dimensional, stride one, all sizes 2, δ = 0: independent, since
-    the tuples are the orders of filters of one norm. High-dimensional with like layers and δ ≠ 0 (three families)
-    and with one size above 1 per layer (four families): dependent. Dense with Δ = c·I or with hidden width 1:
-    independent. The first and the last but one are exceptions on a set of invariants of measure zero, which the
-    printed "generally" may exclude; the other eight are not."""),
-    amended=Statement(
-        paper="riemann",
-        row="Table 1",
-        id="Table 1 (all cells), amended",
-        says="the same with the ten exceptions reversed",
-        method="training",
-        cases=_STUDY,
-        measure=lambda case, answer=corrected: _against(case, answer(case[0], case[1])),
-        control=Control(
-            "the exception for like layers not made",
-            case=lambda: _UNBALANCED,
-            breaks={"answer": lambda label, printed: printed},
-        ),
-        proof=f"{NO_PROOF} of the table as a whole: it gathers 40 measurements. Dependence is "
-        "shown by the two tuples that were "
-        "found; where independence is proved, it is with the cell's own statement",
-    ),
 )
+def study(case: Any) -> Check:
+    """The study's 40 families of networks: the largest kernel distance over a fibre is 0 or not
+    as the table says.
+    """
+    return _against(case, case[1])
+
+
+@statement(
+    "Table 1 (all cells), amended",
+    _STUDY,
+    control(
+        "the exception for like layers not made",
+        lambda: _UNBALANCED,
+        answer=lambda label, printed: printed,
+    ),
+    amends="Table 1 (all cells)",
+    method="training",
+    proof=f"{NO_PROOF} of the table as a whole: it gathers 40 measurements. Dependence is "
+    "shown by the two tuples that were "
+    "found; where independence is proved, it is with the cell's own statement",
+)
+def table_1_all_cells_amended(case: Any, answer: Any = corrected) -> Check:
+    """The same with the ten exceptions reversed."""
+    return _against(case, answer(case[0], case[1]))

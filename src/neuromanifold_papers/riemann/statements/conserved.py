@@ -13,7 +13,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import join, split
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.riemann.statements.exact import (
     EPS,
     differing,
@@ -24,7 +24,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 RUNNING = LinearConvNet((3, 2), (2, 1))
 _RTOL = 1e-12
@@ -62,28 +62,16 @@ def rate(net: LinearConvNet, params: Any, moved: Any) -> np.ndarray:
     return fs.norm_differences(net, forward) - fs.norm_differences(net, back)
 
 
-def _eq_1(net: LinearConvNet, speeds: Any = None) -> Check:
+@statement(
+    "Eq 1",
+    lambda rng, draws: small_nets(),
+    control("a flow in which the first layer moves twice as fast", lambda: RUNNING, speeds=(2, 1)),
+)
+def eq_1(net: LinearConvNet, speeds: Any = None) -> Check:
+    """δ_l = ‖w_{l+1}‖² − ‖w_l‖² does not change along gradient flow, whatever the loss."""
     *params, gradient = symbols([*net.filter_shapes, (int(np.prod(net.end_to_end_shape)),)])
     rates = rate(net, params, velocity(net, params, gradient, speeds))
-    return Check(differing(rates, np.zeros(len(rates), int)), 0, hypotheses=hypotheses(net))
-
-
-EQ_1 = Statement(
-    paper="riemann",
-    row="Eq 1, 5",
-    id="Eq 1",
-    says="δ_l = ‖w_{l+1}‖² − ‖w_l‖² does not change along gradient flow, whatever the loss",
-    method="exact",
-    cases=lambda rng, draws: small_nets(),
-    measure=_eq_1,
-    control=Control(
-        "a flow in which the first layer moves twice as fast",
-        case=lambda: RUNNING,
-        breaks={"speeds": (2, 1)},
-    ),
-    exhaustive="86 architectures with D ≤ 3 and H ≤ 4; there for all filters and loss gradients, "
-    "as a polynomial identity",
-)
+    return equal(differing(rates, np.zeros(len(rates), int)), 0, hypotheses=hypotheses(net))
 
 
 def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -105,15 +93,6 @@ def data_loss(net: LinearConvNet, rng: np.random.Generator) -> fs.FilterLoss:
     n = int(np.prod(net.end_to_end_shape))
     x = rng.normal(size=(n, *net.signal_shape((1,) * net.dimension))) / np.sqrt(n)
     return fs.filter_loss(net, x, rng.normal(size=(n, *(1,) * net.dimension)) / np.sqrt(n))
-
-
-def _eq_1_flow(case: Any, follow: Callable[..., Any] = fs.parameter_flow) -> Check:
-    net, params, loss = case
-    flow = follow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
-    rounding = flow.evaluations * _RTOL * sum(float(np.sum(w * w)) for w in params)
-    return Check(
-        flow.drift, 0.0, tolerance=rounding, hypotheses=hypotheses(net, flows="Gaussian start")
-    )
 
 
 def _integrated(field: Callable[..., Any], start: np.ndarray) -> tuple[np.ndarray, int]:
@@ -139,23 +118,24 @@ def warped_flow(net: LinearConvNet, params: Any, *, loss: fs.FilterLoss, **optio
     return SimpleNamespace(drift=float(drift), evaluations=evaluations)
 
 
-EQ_1_FLOW = Statement(
-    paper="riemann",
-    row="Eq 1, 5",
-    id="Eq 1 (flow)",
-    says="δ_l stays constant along integrated gradient flows of the squared error",
-    method="integration",
-    cases=_flow_cases,
-    measure=_eq_1_flow,
-    control=Control(
+@statement(
+    "Eq 1 (flow)",
+    _flow_cases,
+    control(
         "a flow in which the first layer moves twice as fast",
-        case=lambda: next(_flow_cases(np.random.default_rng(1), 1)),
-        breaks={"follow": warped_flow},
+        lambda: next(_flow_cases(np.random.default_rng(1), 1)),
+        follow=warped_flow,
     ),
+    method="integration",
     draws=10,
     show=lambda case: show_filters(case[:2]),
-    narrower="flows up to t = 1",
 )
+def eq_1_flow(case: Any, follow: Callable[..., Any] = fs.parameter_flow) -> Check:
+    """δ_l stays constant along integrated gradient flows of the squared error."""
+    net, params, loss = case
+    flow = follow(net, params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    rounding = flow.evaluations * _RTOL * sum(float(np.sum(w * w)) for w in params)
+    return equal(flow.drift, 0.0, rounding, hypotheses=hypotheses(net, flows="Gaussian start"))
 
 
 def dense_velocity(matrices: Any, gradient: np.ndarray, speeds: Any = None) -> list[np.ndarray]:
@@ -172,17 +152,6 @@ def shapes_of(widths: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(b, a) for a, b in zip(widths, widths[1:], strict=False)]
 
 
-def _eq_5(widths: tuple[int, ...], speeds: Any = None) -> Check:
-    *params, gradient = symbols([*shapes_of(widths), (widths[-1], widths[0])])
-    moved = dense_velocity(params, gradient, speeds)
-    forward, back = ([W + sign * d for W, d in zip(params, moved, strict=True)] for sign in (1, -1))
-    changed = sum(
-        differing(a - b, np.zeros(a.shape, int))
-        for a, b in zip(fs.gram_differences(forward), fs.gram_differences(back), strict=True)
-    )
-    return Check(changed, 0, hypotheses={"widths": str(widths), "H": len(widths) - 1})
-
-
 def _widths(rng: Any = None, draws: int = 0) -> list[tuple[int, ...]]:
     """All widths up to 3 with two layers and up to 2 with three, the smallest first."""
     return sorted(
@@ -190,33 +159,25 @@ def _widths(rng: Any = None, draws: int = 0) -> list[tuple[int, ...]]:
     )
 
 
-EQ_5 = Statement(
-    paper="riemann",
-    row="Eq 1, 5",
-    id="Eq 5",
-    says="Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ does not change along gradient flow of dense linear "
-    "networks, whatever the loss",
-    method="exact",
-    cases=_widths,
-    measure=_eq_5,
-    control=Control(
-        "a flow in which the first layer moves twice as fast",
-        case=lambda: (1, 2, 1),
-        breaks={"speeds": (2, 1)},
+@statement(
+    "Eq 5",
+    _widths,
+    control(
+        "a flow in which the first layer moves twice as fast", lambda: (1, 2, 1), speeds=(2, 1)
     ),
-    exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights and loss gradients, as a "
-    "polynomial identity",
 )
-
-
-def _eq_5_flow(case: Any, follow: Callable[..., Any] = fs.dense_parameter_flow) -> Check:
-    params, loss = case
-    flow = follow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
-    # The integrator takes several hundred steps, each with a relative error of _RTOL.
-    rounding = 1e3 * _RTOL * sum(float(np.sum(W * W)) for W in params)
-    return Check(
-        flow.drift, 0.0, tolerance=rounding, hypotheses={"widths": str([W.shape for W in params])}
+def eq_5(widths: tuple[int, ...], speeds: Any = None) -> Check:
+    """Δ_l = W_{l+1}ᵀW_{l+1} − W_lW_lᵀ does not change along gradient flow of dense linear
+    networks, whatever the loss.
+    """
+    *params, gradient = symbols([*shapes_of(widths), (widths[-1], widths[0])])
+    moved = dense_velocity(params, gradient, speeds)
+    forward, back = ([W + sign * d for W, d in zip(params, moved, strict=True)] for sign in (1, -1))
+    changed = sum(
+        differing(a - b, np.zeros(a.shape, int))
+        for a, b in zip(fs.gram_differences(forward), fs.gram_differences(back), strict=True)
     )
+    return equal(changed, 0, widths=str(widths), H=len(widths) - 1)
 
 
 def _dense_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -246,23 +207,25 @@ def warped_dense_flow(params: Any, *, loss: fs.FilterLoss, **options: Any) -> An
 _TWO_BY_TWO = (np.array([[1.0, 2.0], [0.5, -1.0]]), np.array([[0.3, 1.0], [1.0, 0.2]]))
 
 
-EQ_5_FLOW = Statement(
-    paper="riemann",
-    row="Eq 1, 5",
-    id="Eq 5 (flow)",
-    says="Δ_l stays constant along integrated gradient flows of dense linear networks",
-    method="integration",
-    cases=_dense_cases,
-    measure=_eq_5_flow,
-    control=Control(
+@statement(
+    "Eq 5 (flow)",
+    _dense_cases,
+    control(
         "a flow in which the first layer moves twice as fast",
-        case=lambda: (_TWO_BY_TWO, fs.FilterLoss(np.eye(4), np.eye(2))),
-        breaks={"follow": warped_dense_flow},
+        lambda: (_TWO_BY_TWO, fs.FilterLoss(np.eye(4), np.eye(2))),
+        follow=warped_dense_flow,
     ),
+    method="integration",
     draws=8,
     show=lambda case: repr([W.tolist() for W in case[0]]),
-    narrower="flows up to t = 1, of ‖W − T‖²",
 )
+def eq_5_flow(case: Any, follow: Callable[..., Any] = fs.dense_parameter_flow) -> Check:
+    """Δ_l stays constant along integrated gradient flows of dense linear networks."""
+    params, loss = case
+    flow = follow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    # The integrator takes several hundred steps, each with a relative error of _RTOL.
+    rounding = 1e3 * _RTOL * sum(float(np.sum(W * W)) for W in params)
+    return equal(flow.drift, 0.0, rounding, widths=str([W.shape for W in params]))
 
 
 def printed_kernel(matrices: Any) -> np.ndarray:
@@ -283,26 +246,15 @@ def printed_kernel(matrices: Any) -> np.ndarray:
     return J @ J.T
 
 
-def _eq_7(widths: tuple[int, ...], broken: bool = False) -> Check:
+@statement("Eq 7", _widths, control("the kernel taken twice", lambda: (1, 1, 1), broken=True))
+def eq_7(widths: tuple[int, ...], broken: bool = False) -> Check:
+    """The NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯), for Z
+    shaped like W (printed: Z of shape d_H × d_H, which fits only when d_0 = d_H).
+    """
     params = symbols(shapes_of(widths))
     K = fs.dense_kernel(params).matrix
     wrong = differing(2 * K if broken else K, printed_kernel(params))
-    return Check(wrong, 0, hypotheses={"widths": str(widths), "H": len(widths) - 1})
-
-
-EQ_7 = Statement(
-    paper="riemann",
-    row="Eq 6, 7",
-    id="Eq 7",
-    says="the NTK of a dense linear network acts by Σ_l (W_H⋯W_{l+1})(⋯)ᵀ Z (W_{l−1}⋯W_1)ᵀ(⋯), "
-    "for Z shaped like W "
-    "(printed: Z of shape d_H × d_H, which fits only when d_0 = d_H)",
-    method="exact",
-    cases=_widths,
-    measure=_eq_7,
-    control=Control("the kernel taken twice", case=lambda: (1, 1, 1), breaks={"broken": True}),
-    exhaustive="all widths ≤ 3 (H = 2) and ≤ 2 (H = 3); for all weights, as a polynomial identity",
-)
+    return equal(wrong, 0, widths=str(widths), H=len(widths) - 1)
 
 
 def balanced(
@@ -316,20 +268,6 @@ def balanced(
     root = rng.uniform(0.5, 2.0, rank)
     frames = [V, *(np.linalg.qr(rng.normal(size=(d, d)))[0][:, :rank] for d in widths[1:-1]), U]
     return tuple((frames[l + 1] * root) @ frames[l].T for l in range(depth))
-
-
-def _eq_6(case: Any) -> Check:
-    params, widths, rank = case
-    depth, W = len(params), fs.end_to_end_matrix(params)
-    K, A = fs.dense_kernel(params).matrix, fs.balanced_operator(W, depth).matrix
-    # A zero singular value is computed as about eps, and A_W raises it to the powers 2/H, 4/H, …
-    exponent = 1.0 if rank == max(W.shape) else min(1.0, 2 / depth)
-    return Check(
-        fs.kernel_distance(K, A),
-        0.0,
-        tolerance=64 * EPS**exponent,
-        hypotheses={"widths": str(widths), "rank": rank},
-    )
 
 
 def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -351,32 +289,21 @@ def _unbalanced() -> tuple[np.ndarray, ...]:
     return 2 * first, second / 2
 
 
-EQ_6 = Statement(
-    paper="riemann",
-    row="Eq 6, 7",
-    id="Eq 6",
-    says="at balanced weights the NTK is A_W, a function of the product W alone",
+@statement(
+    "Eq 6",
+    _balanced_cases,
+    control("the first layer doubled, the second halved", lambda: (_unbalanced(), (2, 2, 2), 2)),
     method="float64",
-    cases=_balanced_cases,
-    measure=_eq_6,
-    control=Control(
-        "the first layer doubled, the second halved", case=lambda: (_unbalanced(), (2, 2, 2), 2)
-    ),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
-
-
-def _eq_6_flow(case: Any) -> Check:
-    params, loss = case
-    down = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
-    up = fs.balanced_flow(
-        fs.end_to_end_matrix(params), len(params), loss=loss, t1=_TIME, times=6, rtol=_RTOL
-    )
-    distance = float(np.linalg.norm(down.W - up.W, axis=(1, 2)).max())
-    rounding = 1e4 * _RTOL * float(np.linalg.norm(down.W[0]))
-    return Check(
-        distance, 0.0, tolerance=rounding, hypotheses={"d": params[0].shape[0], "H": len(params)}
-    )
+def eq_6(case: Any) -> Check:
+    """At balanced weights the NTK is A_W, a function of the product W alone."""
+    params, widths, rank = case
+    depth, W = len(params), fs.end_to_end_matrix(params)
+    K, A = fs.dense_kernel(params).matrix, fs.balanced_operator(W, depth).matrix
+    # A zero singular value is computed as about eps, and A_W raises it to the powers 2/H, 4/H, …
+    exponent = 1.0 if rank == max(W.shape) else min(1.0, 2 / depth)
+    return equal(fs.kernel_distance(K, A), 0.0, 64 * EPS**exponent, widths=str(widths), rank=rank)
 
 
 def _balanced_flows(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -388,21 +315,27 @@ def _balanced_flows(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         )
 
 
-EQ_6_FLOW = Statement(
-    paper="riemann",
-    row="Eq 6, 7",
-    id="Eq 6 (flow)",
-    says="from balanced weights the product follows Ẇ = −A_W(∇ℓ(W))",
-    method="integration",
-    cases=_balanced_flows,
-    measure=_eq_6_flow,
-    control=Control(
+@statement(
+    "Eq 6 (flow)",
+    _balanced_flows,
+    control(
         "the first layer doubled, the second halved",
-        case=lambda: (_unbalanced(), fs.FilterLoss(np.eye(4), np.eye(2))),
+        lambda: (_unbalanced(), fs.FilterLoss(np.eye(4), np.eye(2))),
     ),
+    method="integration",
     draws=3,
     show=lambda case: repr([W.tolist() for W in case[0]]),
-    narrower="invertible square W, up to t = 1",
 )
+def eq_6_flow(case: Any) -> Check:
+    """From balanced weights the product follows Ẇ = −A_W(∇ℓ(W))."""
+    params, loss = case
+    down = fs.dense_parameter_flow(params, loss=loss, t1=_TIME, times=6, rtol=_RTOL)
+    up = fs.balanced_flow(
+        fs.end_to_end_matrix(params), len(params), loss=loss, t1=_TIME, times=6, rtol=_RTOL
+    )
+    distance = float(np.linalg.norm(down.W - up.W, axis=(1, 2)).max())
+    rounding = 1e4 * _RTOL * float(np.linalg.norm(down.W[0]))
+    return equal(distance, 0.0, rounding, d=params[0].shape[0], H=len(params))
 
-GROUP = (EQ_1, EQ_1_FLOW, EQ_5, EQ_5_FLOW, EQ_6, EQ_6_FLOW, EQ_7)
+
+GROUP = (eq_1, eq_1_flow, eq_5, eq_5_flow, eq_6, eq_6_flow, eq_7)

@@ -11,7 +11,7 @@ import numpy as np
 
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold_papers.check import Check, inside
+from neuromanifold_papers.check import Check, at_least, equal, inside
 from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
 from neuromanifold_papers.riemann import flows
 from neuromanifold_papers.riemann.statements.algebra import composed_matrix
@@ -25,7 +25,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     rank,
     show_filters,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 
 def data_nets() -> list[LinearConvNet]:
@@ -59,7 +59,19 @@ def _data_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
             yield net, integer_filters(net, rng), x, y
 
 
-def _quadratic(case: Any, shift: float = 0.0) -> Check:
+@statement(
+    "ℓ_{A,u}",
+    _data_cases,
+    control(
+        "half of the loss added", lambda: next(_data_cases(np.random.default_rng(0), 0)), shift=0.5
+    ),
+    method="float64",
+    show=lambda case: show_filters(case[:2]),
+)
+def quadratic(case: Any, shift: float = 0.0) -> Check:
+    """N ≥ k: the squared error of the network is (v − u)ᵀA(v − u) plus a constant of the data, v
+    the end-to-end filter.
+    """
     net, params, x, y = case
     output = y.shape[1]
     predicted = x.astype(object) @ composed_matrix(net, params, (output,)).T
@@ -67,67 +79,32 @@ def _quadratic(case: Any, shift: float = 0.0) -> Check:
     loss = fs.filter_loss(net, x, y)
     v = np.asarray(net.end_to_end(params), float)
     spectrum = np.linalg.eigvalsh(loss.A)
-    return Check(
+    return equal(
         (loss(v) + shift * direct) / direct,
         1.0,
-        tolerance=64 * EPS * float(spectrum[-1] / spectrum[0]),
+        64 * EPS * float(spectrum[-1] / spectrum[0]),
         hypotheses=hypotheses(
             net, samples="k" if len(x) == net.end_to_end_shape[0] else "k + 4", outputs=output
         ),
     )
 
 
-LOSS = Statement(
-    paper="riemann",
-    row="Lem 18, ℓ_{A,u}",
-    id="ℓ_{A,u}",
-    says="N ≥ k: the squared error of the network is (v − u)ᵀA(v − u) plus a constant of the "
-    "data, v the end-to-end filter",
-    method="float64",
-    cases=_data_cases,
-    measure=_quadratic,
-    control=Control(
-        "half of the loss added",
-        case=lambda: next(_data_cases(np.random.default_rng(0), 0)),
-        breaks={"shift": 0.5},
+@statement(
+    "ℓ_{A,u} (definite)",
+    _data_cases,
+    control(
+        "N = k − 1 samples with one output",
+        lambda: (RUNNING, None, *integer_data(RUNNING, np.random.default_rng(0), 4, 1)),
     ),
     show=lambda case: show_filters(case[:2]),
 )
-
-
-def _definite(case: Any) -> Check:
+def definite(case: Any) -> Check:
+    """N ≥ k: for almost all inputs A is positive definite."""
     net, _, x, y = case
-    return Check(
+    return equal(
         rank(patches(net, x, y.shape[1])),
         net.end_to_end_shape[0],
         hypotheses=hypotheses(net, N=len(x)),
-    )
-
-
-DEFINITE = Statement(
-    paper="riemann",
-    row="Lem 18, ℓ_{A,u}",
-    id="ℓ_{A,u} (definite)",
-    says="N ≥ k: for almost all inputs A is positive definite",
-    method="exact",
-    cases=_data_cases,
-    measure=_definite,
-    control=Control(
-        "N = k − 1 samples with one output",
-        case=lambda: (RUNNING, None, *integer_data(RUNNING, np.random.default_rng(0), 4, 1)),
-    ),
-    exhaustive="sizes 2–4 (H ≤ 2), 2–3 (H = 3), inner strides 1–3, N = k and k + 4: full rank at "
-    "one data set is full rank at almost all",
-    show=lambda case: show_filters(case[:2]),
-)
-
-
-def paired(case: Any) -> Check:
-    """Whether J_θᵀAu = J_θᵀPᵀy, P the patches, has an entry that is not zero."""
-    net, params, x, y = case
-    w = patches(net, x, y.shape[1]).T @ y.astype(object).ravel()
-    return Check(
-        int((fs.filter_jacobian(net, params).T @ w).any()), 1, hypotheses=hypotheses(net, N=len(x))
     )
 
 
@@ -145,17 +122,22 @@ def _zero_filters() -> Any:
     return RUNNING, (np.zeros(3, object), np.zeros(2, object)), x, y
 
 
-LEM_18 = Statement(
-    paper="riemann",
-    row="Lem 18, ℓ_{A,u}",
-    id="Lem 18",
-    says="nonzero filters, N ≥ k: for almost all data Au is not orthogonal to the image of d_θμ",
-    method="exact",
-    cases=_theta_cases,
-    measure=paired,
-    control=Control("both filters zero", case=_zero_filters),
+@statement(
+    "Lem 18",
+    _theta_cases,
+    control("both filters zero", _zero_filters),
     show=lambda case: show_filters(case[:2]),
 )
+def lem_18(case: Any) -> Check:
+    """Nonzero filters, N ≥ k: for almost all data Au is not orthogonal to the image of d_θμ.
+
+    Whether J_θᵀAu = J_θᵀPᵀy, P the patches, has an entry that is not zero.
+    """
+    net, params, x, y = case
+    w = patches(net, x, y.shape[1]).T @ y.astype(object).ravel()
+    return equal(
+        int((fs.filter_jacobian(net, params).T @ w).any()), 1, hypotheses=hypotheses(net, N=len(x))
+    )
 
 
 def pairing_matrix(net: LinearConvNet, w: np.ndarray) -> np.ndarray:
@@ -165,15 +147,6 @@ def pairing_matrix(net: LinearConvNet, w: np.ndarray) -> np.ndarray:
     (k1,), (k2,) = net.filter_shapes
     t = net.dilations[1][0]
     return np.array([[w[i + t * j] for j in range(k2)] for i in range(k1)], object)
-
-
-def _uniform(case: Any) -> Check:
-    net, w = case
-    return Check(
-        rank(pairing_matrix(net, w)),
-        min(k for (k,) in net.filter_shapes),
-        hypotheses=hypotheses(net),
-    )
 
 
 def _uniform_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -196,28 +169,28 @@ def normal(v: np.ndarray) -> np.ndarray:
     )
 
 
-LEM_18_UNIFORM = Statement(
-    paper="riemann",
-    row="Lem 18, ℓ_{A,u}",
-    id="Lem 18 (all θ)",
-    says="as the proof of P 8 uses it: for almost all data Au is orthogonal to the image of d_θμ "
-    "for no θ with nonzero filters",
-    method="exact",
-    cases=_uniform_cases,
-    measure=_uniform,
-    control=Control(
+@statement(
+    "Lem 18 (all θ)",
+    _uniform_cases,
+    control(
         "a normal vector of M in place of Au",
-        case=lambda: (
+        lambda: (
             RUNNING,
             normal(RUNNING.end_to_end((np.array([1, 2, 3]), np.array([1, 10])))),
         ),
     ),
-    exhaustive="two layers, sizes 2–5, strides 1–3: (a, b) exists exactly when the pairing matrix "
-    "has rank below both sizes, and full "
-    "rank at one data set is full rank at almost all",
-    narrower="two layers",
     show=lambda case: f"nm.{case[0]!r}, np.array({case[1].tolist()})",
 )
+def lem_18_uniform(case: Any) -> Check:
+    """As the proof of P 8 uses it: for almost all data Au is orthogonal to the image of d_θμ for
+    no θ with nonzero filters.
+    """
+    net, w = case
+    return equal(
+        rank(pairing_matrix(net, w)),
+        min(k for (k,) in net.filter_shapes),
+        hypotheses=hypotheses(net),
+    )
 
 
 def _limit_cases(nets: Any) -> Any:
@@ -232,23 +205,12 @@ def _limit_cases(nets: Any) -> Any:
 Limits = Callable[[LinearConvNet, Any, fs.FilterLoss], flows.Limit]
 
 
-def _ends(case: Any, limit: Limits = flows.flow_limit) -> Check:
-    """‖∇L‖ at the limit relative to ‖J‖‖∇ℓ(0)‖: where J has rank dim M it vanishes exactly where
-    v is critical on M.
-    """
-    net, params, loss = case
-    J, slope = fs.filter_jacobian(net, params), loss.gradient(net.end_to_end(params)).ravel()
-    at_zero = loss.gradient(np.zeros(net.end_to_end_shape))
-    start = float(np.linalg.norm(J.T @ slope) / (np.linalg.norm(J) * np.linalg.norm(at_zero)))
-    return _critical(limit(net, params, loss), start, hypotheses(net, N="k"))
-
-
 def _critical(
     limit: flows.Limit, start: float = 1.0, covered: dict[str, Any] | None = None
 ) -> Check:
     """Not a number where the limit is not a smooth point of M."""
     gradient = limit.gradient if limit.smooth else float("nan")
-    return Check(gradient, 0.0, tolerance=_SETTLED * max(start, 1.0), hypotheses=covered or {})
+    return equal(gradient, 0.0, _SETTLED * max(start, 1.0), hypotheses=covered or {})
 
 
 # The flow is stopped when the gradient has fallen by ten orders from its start; J may have shrunk
@@ -269,26 +231,33 @@ def _zero_targets() -> flows.Limit:
     return flows.control_limit()
 
 
-_ZERO_TARGETS = Control(
+_ZERO_TARGETS = control(
     "all targets zero: the flow ends at the zero filter",
-    case=lambda: next(_limit_cases([RUNNING])(np.random.default_rng(0), 1)),
-    breaks={"limit": lambda net, params, loss: _zero_targets()},
+    lambda: next(_limit_cases([RUNNING])(np.random.default_rng(0), 1)),
+    limit=lambda net, params, loss: _zero_targets(),
 )
-THM_7 = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="Thm 7",
-    says="D = 1, inner strides above one, N ≥ k, generic data and start: the flow ends at a "
-    "smooth point of M that is critical for "
-    "the loss on M",
+
+
+@statement(
+    "Thm 7",
+    _limit_cases(_STRIDED),
+    _ZERO_TARGETS,
     method="integration",
-    cases=_limit_cases(_STRIDED),
-    measure=_ends,
-    control=_ZERO_TARGETS,
     draws=4,
     show=lambda case: show_filters(case[:2]),
-    narrower="flows from Gaussian filters until the gradient has fallen by ten orders",
 )
+def thm_7(case: Any, limit: Limits = flows.flow_limit) -> Check:
+    """D = 1, inner strides above one, N ≥ k, generic data and start: the flow ends at a smooth
+    point of M that is critical for the loss on M.
+
+    ‖∇L‖ at the limit relative to ‖J‖‖∇ℓ(0)‖: where J has rank dim M it vanishes exactly where
+    v is critical on M.
+    """
+    net, params, loss = case
+    J, slope = fs.filter_jacobian(net, params), loss.gradient(net.end_to_end(params)).ravel()
+    at_zero = loss.gradient(np.zeros(net.end_to_end_shape))
+    start = float(np.linalg.norm(J.T @ slope) / (np.linalg.norm(J) * np.linalg.norm(at_zero)))
+    return _critical(limit(net, params, loss), start, hypotheses(net, N="k"))
 
 
 def _measured(figure: str) -> Any:
@@ -305,10 +274,10 @@ def _of_all(measured: str) -> Check:
     """'60 of 60 flows': both numbers."""
     found = re.match(r"(\d+) of (\d+) flows", measured)
     if found is None:
-        return Check(0, 0, drops=inside(_NOT_MEASURED))
+        return equal(0, 0, drops=inside(_NOT_MEASURED))
     good, total = map(int, found.groups())
     drops = inside(_NOT_MEASURED, when=total == 0)
-    return Check(good, total, hypotheses={"flows": total}, cases=total, drops=drops)
+    return equal(good, total, cases=total, drops=drops, flows=total)
 
 
 def _note(figure: str, pattern: str) -> str:
@@ -335,47 +304,37 @@ def _study_of_zero_targets() -> str:
     return f"{int(size > _NOT_ZERO)} of 1 flows"
 
 
-THM_7_STUDY = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="Thm 7 (many flows)",
-    says="in the study, every flow of five networks with strides above one ends at a smooth "
-    "nonzero critical point",
+thm_7_study = statement(
+    "Thm 7 (many flows)",
+    StudyCases("riemann", _measured("Thm 7, Prop 8")),
+    control("strides of one, where some limits drop rank", _stride_one),
     method="training",
-    cases=StudyCases("riemann", _measured("Thm 7, Prop 8")),
-    measure=_of_all,
-    control=Control("strides of one, where some limits drop rank", case=_stride_one),
-)
+    says="in the study, every flow of five networks with strides above one ends at a smooth nonzero critical point",
+)(_of_all)
 
 
-def _ends_away_from_zero(case: Any, limit: Limits = flows.flow_limit) -> Check:
-    net, params, loss = case
-    return Check(limit(net, params, loss).size, _NOT_ZERO, ">=", hypotheses=hypotheses(net, N="k"))
-
-
-P_8 = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="P 8",
-    says="D = 1, any strides, N ≥ k, generic data and start: the flow does not end at the zero "
-    "filter",
+@statement(
+    "P 8",
+    _limit_cases(_ANY),
+    _ZERO_TARGETS,
     method="integration",
-    cases=_limit_cases(_ANY),
-    measure=_ends_away_from_zero,
-    control=_ZERO_TARGETS,
     draws=3,
     show=lambda case: show_filters(case[:2]),
-    narrower="flows from Gaussian filters until the gradient has fallen by ten orders",
 )
-P_8_STUDY = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="P 8 (many flows)",
-    says="in the study, every flow of two networks with stride one ends away from the zero filter",
-    method="training",
-    cases=StudyCases("riemann", _measured("Prop 8")),
-    measure=_of_all,
-    control=Control("all targets zero: the flow ends at zero", case=_study_of_zero_targets),
-)
+def p_8(case: Any, limit: Limits = flows.flow_limit) -> Check:
+    """D = 1, any strides, N ≥ k, generic data and start: the flow does not end at the zero
+    filter.
+    """
+    net, params, loss = case
+    return at_least(limit(net, params, loss).size, _NOT_ZERO, hypotheses=hypotheses(net, N="k"))
 
-GROUP = (LOSS, DEFINITE, LEM_18, LEM_18_UNIFORM, THM_7, THM_7_STUDY, P_8, P_8_STUDY)
+
+p_8_study = statement(
+    "P 8 (many flows)",
+    StudyCases("riemann", _measured("Prop 8")),
+    control("all targets zero: the flow ends at zero", _study_of_zero_targets),
+    method="training",
+    says="in the study, every flow of two networks with stride one ends away from the zero filter",
+)(_of_all)
+
+GROUP = (quadratic, definite, lem_18, lem_18_uniform, thm_7, thm_7_study, p_8, p_8_study)

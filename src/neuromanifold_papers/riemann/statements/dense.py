@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from inspect import cleandoc
 from itertools import product
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax
 import numpy as np
 
 from neuromanifold import functionspace as fs
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.riemann.statements.conserved import balanced, shapes_of
 from neuromanifold_papers.riemann.statements.exact import (
     along,
@@ -20,7 +19,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     slope,
     symbols,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 _HALF = Fraction(1, 2)
 V_20 = (np.array([[1, 0], [0, _HALF]], object), np.array([[1, 0], [0, 2]], object))
@@ -28,28 +27,22 @@ U_20 = (np.array([[0, 1], [_HALF, 0]], object), np.array([[0, 2], [1, 0]], objec
 DELTA_20 = [[0, 0], [0, Fraction(15, 4)]]
 
 
-def _printed_20(pair: Any) -> Check:
-    """Product I, Δ = diag(0, 15/4) for both tuples; how many conditions fail, or the kernels
+@statement(
+    "Ex 20 (matrices)",
+    lambda rng, draws: [(U_20, V_20)],
+    control("V twice: the kernels are equal", lambda: (V_20, V_20)),
+    show=lambda pair: repr([[W.tolist() for W in p] for p in pair]),
+)
+def ex_20(pair: Any) -> Check:
+    """U and V: product I, Δ_1 = diag(0, 15/4), different kernels.
+
+    Product I, Δ = diag(0, 15/4) for both tuples; how many conditions fail, or the kernels
     being equal.
     """
     wrong = sum(differing(fs.end_to_end_matrix(p), np.eye(2, dtype=int)) for p in pair)
     wrong += sum(differing(fs.gram_differences(p)[0], np.array(DELTA_20, object)) for p in pair)
     first, second = (fs.dense_kernel(p).matrix for p in pair)
-    return Check(wrong + int(differing(first, second) == 0), 0)
-
-
-EX_20 = Statement(
-    paper="riemann",
-    row="Ex 15, 16, 17, 19, 20",
-    id="Ex 20 (matrices)",
-    says="U and V: product I, Δ_1 = diag(0, 15/4), different kernels",
-    method="exact",
-    cases=lambda rng, draws: [(U_20, V_20)],
-    measure=_printed_20,
-    control=Control("V twice: the kernels are equal", case=lambda: (V_20, V_20)),
-    exhaustive="the printed matrices",
-    show=lambda pair: repr([[W.tolist() for W in p] for p in pair]),
-)
+    return equal(wrong + int(differing(first, second) == 0), 0)
 
 
 def freedom(matrices: Any) -> int:
@@ -80,32 +73,24 @@ def integer_matrices(
     return tuple(rng.integers(1, size, s) * rng.choice([-1, 1], s) for s in shapes_of(widths))
 
 
-def _varies(case: Any) -> Check:
-    matrices, widths = case
-    return Check(
-        min(freedom(matrices), 1), 1, ">=", hypotheses={"widths": str(widths), "H": len(matrices)}
-    )
-
-
 def _generic_levels(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for _ in range(draws):
         yield integer_matrices((2, 2, 2), rng), (2, 2, 2)
 
 
-EX_20_GENERIC = Statement(
-    paper="riemann",
-    row="Ex 15, 16, 17, 19, 20",
-    id="Ex 20 (almost all Δ)",
-    says="2 × 2, two layers: for almost all Δ_1 the NTK depends on more than W and Δ_1",
-    method="exact",
-    cases=_generic_levels,
-    measure=_varies,
-    control=Control(
+@statement(
+    "Ex 20 (almost all Δ)",
+    _generic_levels,
+    control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
+        lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
     ),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
+def ex_20_generic(case: Any) -> Check:
+    """2 × 2, two layers: for almost all Δ_1 the NTK depends on more than W and Δ_1."""
+    matrices, widths = case
+    return at_least(min(freedom(matrices), 1), 1, widths=str(widths), H=len(matrices))
 
 
 def generalised(width: int, depth: int) -> tuple[Any, Any]:
@@ -126,16 +111,6 @@ def generalised(width: int, depth: int) -> tuple[Any, Any]:
     return tuple(first), tuple(L @ W @ R for L, W, R in zip(left, second, right, strict=True))
 
 
-def _any_width(case: Any, draw: Callable[..., tuple[np.ndarray, ...]] = integer_matrices) -> Check:
-    """The largest rank by which the kernel varies over a generic level set: the printed claim
-    asks for at least 1.
-    """
-    width, depth = case
-    rng = np.random.default_rng([width, depth])
-    matrices = draw((width,) * (depth + 1), rng)
-    return Check(min(freedom(matrices), 1), 1, ">=", hypotheses={"width": width, "depth": depth})
-
-
 def scalar_kernels(case: Any) -> Check:
     """Width 1: K is a function of W and Δ, since K² = Δ² + 4W² (two layers); checked as a
     polynomial identity, else by P 2.
@@ -148,22 +123,11 @@ def scalar_kernels(case: Any) -> Check:
             fs.end_to_end_matrix(pair),
             fs.gram_differences(pair)[0],
         )
-        return Check(differing(K * K, D * D + 4 * W * W), 1, ">=")
+        return at_least(differing(K * K, D * D + 4 * W * W), 1)
     weights = integer_matrices((1,) * (depth + 1), np.random.default_rng(depth))
     mates = fs.level_set_sample(tuple(W.astype(float) for W in weights), 4)
     K = fs.dense_kernel(weights).matrix
-    return Check(max(fs.kernel_distance(K, fs.dense_kernel(m).matrix) for m in mates), 1e-6, ">=")
-
-
-def _widened(case: Any, pair: Callable[[int, int], tuple[Any, Any]] = generalised) -> Check:
-    first, second = pair(*case)
-    wrong = differing(fs.end_to_end_matrix(first), fs.end_to_end_matrix(second))
-    wrong += sum(
-        differing(a, b)
-        for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True)
-    )
-    equal = differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) == 0
-    return Check(wrong + int(equal), 0, hypotheses={"width": case[0], "depth": case[1]})
+    return at_least(max(fs.kernel_distance(K, fs.dense_kernel(m).matrix) for m in mates), 1e-6)
 
 
 def _not_permuted(width: int, depth: int) -> tuple[Any, Any]:
@@ -172,53 +136,47 @@ def _not_permuted(width: int, depth: int) -> tuple[Any, Any]:
     return first, tuple(diagonal([W[1, 1], W[0, 0]]) for W in first)
 
 
-EX_20_WIDTH = Statement(
-    paper="riemann",
-    row="Ex 15, 16, 17, 19, 20",
-    id="Ex 20 (any width)",
-    says="the example generalises to any depth (two layers or more) and width",
-    method="exact",
-    cases=lambda rng, draws: sorted(product((1, 2, 3), (2, 3))),
-    measure=_any_width,
-    control=Control(
+@statement(
+    "Ex 20 (any width)",
+    lambda rng, draws: sorted(product((1, 2, 3), (2, 3))),
+    control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        case=lambda: (2, 2),
-        breaks={
-            "draw": lambda widths, rng: (np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]]))
-        },
+        lambda: (2, 2),
+        draw=lambda widths, rng: (np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])),
     ),
     confirm=scalar_kernels,
-    route="entries in which K² differs from Δ² + 4W², as polynomials",
-    worked=cleandoc("""Width 1, two layers: W = w_2w_1, Δ = w_2² − w_1², and the kernel is the number K = w_2² + w_1². But (w_2² +
-    w_1²)² = (w_2² − w_1²)² + 4(w_2w_1)², so K = √(Δ² + 4W²) is a function of W and Δ. For more layers of width 1
-    Proposition 2 says the same: W and the δ_l fix the weights up to signs. From width 2 on the claim is true: see
-    `generalised`, which extends U and V."""),
     show=lambda case: f"width, depth = {case[0]}, {case[1]}",
-    amended=Statement(
-        paper="riemann",
-        row="Ex 15, 16, 17, 19, 20",
-        id="Ex 20 (any width), amended",
-        says="for any depth H ≥ 2 and width ≥ 2 there are two tuples with product I, the same Δ "
-        "and different kernels",
-        method="exact",
-        cases=lambda rng, draws: product(range(2, 6), range(2, 7)),
-        measure=_widened,
-        control=Control(
-            "without the permutation of the hidden space",
-            case=lambda: (2, 2),
-            breaks={"pair": _not_permuted},
-        ),
-        exhaustive="widths 2–5, depths 2–6, by explicit rational matrices; wider and deeper ones "
-        "are padded with ones in the same way",
-        proof="Take diag(a_l, b_l, 1, …) with a = (1, 1, …), b = (½, 2, 1, …), and the same with "
-        "a and b exchanged and "
-        "the hidden spaces permuted back. Both products are I; the exchange exchanges the first "
-        "two entries of "
-        "Δ_l, and the permutations undo it without a change of K. On the entry (1, 1) K is Σ_l "
-        "Π_{m≠l} w_m², that"
-        " is H for a and Σ 1/b_l² = 17/4 + H − 2 for b.",
-    ),
 )
+def ex_20_width(case: Any, draw: Callable[..., tuple[np.ndarray, ...]] = integer_matrices) -> Check:
+    """The example generalises to any depth (two layers or more) and width.
+
+    The largest rank by which the kernel varies over a generic level set: the printed claim
+    asks for at least 1.
+    """
+    width, depth = case
+    rng = np.random.default_rng([width, depth])
+    matrices = draw((width,) * (depth + 1), rng)
+    return at_least(min(freedom(matrices), 1), 1, width=width, depth=depth)
+
+
+@statement(
+    "Ex 20 (any width), amended",
+    lambda rng, draws: product(range(2, 6), range(2, 7)),
+    control("without the permutation of the hidden space", lambda: (2, 2), pair=_not_permuted),
+    amends="Ex 20 (any width)",
+)
+def widened(case: Any, pair: Callable[[int, int], tuple[Any, Any]] = generalised) -> Check:
+    """For any depth H ≥ 2 and width ≥ 2 there are two tuples with product I, the same Δ and
+    different kernels.
+    """
+    first, second = pair(*case)
+    wrong = differing(fs.end_to_end_matrix(first), fs.end_to_end_matrix(second))
+    wrong += sum(
+        differing(a, b)
+        for a, b in zip(fs.gram_differences(first), fs.gram_differences(second), strict=True)
+    )
+    same = differing(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix) == 0
+    return equal(wrong + int(same), 0, width=case[0], depth=case[1])
 
 
 def rational_rotation(size: int, rng: np.random.Generator) -> np.ndarray:
@@ -255,18 +213,6 @@ def rational_balanced(size: int, depth: int, rng: np.random.Generator) -> tuple[
     return rotated(inner, [rational_rotation(size, rng) for _ in range(depth - 1)])
 
 
-def _stays(case: Any) -> Check:
-    """A rotated balanced tuple is balanced and has the same product and kernel: entries that
-    differ.
-    """
-    matrices, rotations = case
-    moved = rotated(matrices, rotations)
-    wrong = differing(fs.end_to_end_matrix(matrices), fs.end_to_end_matrix(moved))
-    wrong += sum(differing(D, np.zeros(D.shape, int)) for D in fs.gram_differences(moved))
-    wrong += differing(fs.dense_kernel(matrices).matrix, fs.dense_kernel(moved).matrix)
-    return Check(wrong, 0, hypotheses={"d": len(matrices[0]), "H": len(matrices)})
-
-
 def _orbit_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     sizes = list(product((1, 2, 3), (2, 3, 4)))
     for index in range(len(sizes) + draws // 4):
@@ -281,44 +227,34 @@ def _show(case: Any) -> str:
     return repr([[[str(e) for e in row] for row in W] for W in case[0]])
 
 
-THM_14_ORBIT = Statement(
-    paper="riemann",
-    row="Thm 14",
-    id="Thm 14 (⊃)",
-    says="square invertible layers: orthogonal changes of the hidden spaces keep balance, product "
-    "and NTK",
-    method="exact",
-    cases=_orbit_cases,
-    measure=_stays,
-    control=Control(
+@statement(
+    "Thm 14 (⊃)",
+    _orbit_cases,
+    control(
         "a shear instead of a rotation",
-        case=lambda: (
+        lambda: (
             rational_balanced(2, 2, np.random.default_rng(0)),
             [np.array([[1, 1], [0, 1]], object)],
         ),
     ),
     show=_show,
 )
-_FOUND = 1e-11
+def thm_14_orbit(case: Any) -> Check:
+    """Square invertible layers: orthogonal changes of the hidden spaces keep balance, product and
+    NTK.
 
-
-def _connected(case: Any) -> Check:
-    """Another balanced factorisation of the same product, found by least squares: are the
-    connecting G_l orthogonal?
+    A rotated balanced tuple is balanced and has the same product and kernel: entries that
+    differ.
     """
-    matrices, mate = case
-    gauge = fs.gauge_between(matrices, mate)
-    worst = max(float(np.linalg.cond(W)) for W in matrices)
-    size = max(float(np.linalg.norm(W)) for W in matrices)
-    # `level_set_sample` meets the equations to 1e-11; solving with up to H − 1 factors multiplies
-    # by their condition numbers.
-    tolerance = 8 * _FOUND * max(size, 1.0) ** 2 * worst ** (len(matrices) - 1)
-    return Check(
-        max(gauge.orthogonality, gauge.residual),
-        0.0,
-        tolerance=tolerance,
-        hypotheses={"d": len(matrices[0]), "H": len(matrices)},
-    )
+    matrices, rotations = case
+    moved = rotated(matrices, rotations)
+    wrong = differing(fs.end_to_end_matrix(matrices), fs.end_to_end_matrix(moved))
+    wrong += sum(differing(D, np.zeros(D.shape, int)) for D in fs.gram_differences(moved))
+    wrong += differing(fs.dense_kernel(matrices).matrix, fs.dense_kernel(moved).matrix)
+    return equal(wrong, 0, d=len(matrices[0]), H=len(matrices))
+
+
+_FOUND = 1e-11
 
 
 def _mates(matrices: Any, count: int, rng: np.random.Generator) -> Iterator[Any]:
@@ -335,22 +271,39 @@ def _connected_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield from _mates(balanced((size,) * (depth + 1), size, rng), 1, rng)
 
 
-THM_14_CONNECTED = Statement(
-    paper="riemann",
-    row="Thm 14",
-    id="Thm 14 (⊂)",
-    says="square invertible layers: any two balanced factorisations of W are connected by "
-    "orthogonal G_1, …, G_{H−1}",
-    method="float64",
-    cases=_connected_cases,
-    measure=_connected,
-    control=Control(
+@statement(
+    "Thm 14 (⊂)",
+    _connected_cases,
+    control(
         "the identity as I·I and as diag(½, 1)·diag(2, 1), which is not balanced",
-        case=lambda: ((np.eye(2), np.eye(2)), (np.diag([2.0, 1.0]), np.diag([0.5, 1.0]))),
+        lambda: ((np.eye(2), np.eye(2)), (np.diag([2.0, 1.0]), np.diag([0.5, 1.0]))),
     ),
+    method="float64",
     draws=12,
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
+def thm_14_connected(case: Any) -> Check:
+    """Square invertible layers: any two balanced factorisations of W are connected by orthogonal
+    G_1, …, G_{H−1}.
 
-EXAMPLE_20 = (EX_20, EX_20_GENERIC, EX_20_WIDTH)
-THEOREM_14 = (THM_14_ORBIT, THM_14_CONNECTED)
+    Another balanced factorisation of the same product, found by least squares: are the
+    connecting G_l orthogonal?
+    """
+    matrices, mate = case
+    gauge = fs.gauge_between(matrices, mate)
+    worst = max(float(np.linalg.cond(W)) for W in matrices)
+    size = max(float(np.linalg.norm(W)) for W in matrices)
+    # `level_set_sample` meets the equations to 1e-11; solving with up to H − 1 factors multiplies
+    # by their condition numbers.
+    tolerance = 8 * _FOUND * max(size, 1.0) ** 2 * worst ** (len(matrices) - 1)
+    return equal(
+        max(gauge.orthogonality, gauge.residual),
+        0.0,
+        tolerance,
+        d=len(matrices[0]),
+        H=len(matrices),
+    )
+
+
+EXAMPLE_20 = (ex_20, ex_20_generic, ex_20_width)
+THEOREM_14 = (thm_14_orbit, thm_14_connected)

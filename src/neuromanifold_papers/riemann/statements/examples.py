@@ -9,12 +9,12 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.roots import projective_roots
 from neuromanifold.functionspace.smoothness import exact_jacobian_rank
-from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.check import Check, equal, outside
 from neuromanifold_papers.riemann.statements.conserved import RUNNING
 from neuromanifold_papers.riemann.statements.exact import EPS, differing, rank, symbols
-from neuromanifold_papers.riemann.statements.running import IDENTITY, ROW, printed_scale
+from neuromanifold_papers.riemann.statements.running import IDENTITY, printed_scale
 from neuromanifold_papers.riemann.statements.strided import STRIDE_ONE, condition
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 PRINTED_16 = (
     [[5, 0, 4, 0, 0], [0, 4, 0, 2, 0], [4, 0, 10, 0, 4], [0, 2, 0, 1, 0], [0, 0, 4, 0, 5]],
@@ -27,31 +27,36 @@ def _pair(index: int) -> tuple[np.ndarray, ...]:
     return tuple(np.array(w, object) for w in PAIR_16[index])
 
 
-def _printed_16(case: Any) -> Check:
+@statement(
+    "Ex 16 (kernels)",
+    lambda rng, draws: enumerate(PRINTED_16),
+    control("the printed kernels exchanged", lambda: (0, PRINTED_16[1])),
+)
+def ex_16(case: Any) -> Check:
+    """(1, 0, 2), (2, 1) and (2, 0, 1), (1, 2): one filter, δ = 0, and the two printed kernels."""
     index, printed = case
     params = _pair(index)
     wrong = differing(fs.filter_kernel(RUNNING, params), np.array(printed, object))
     wrong += differing(RUNNING.end_to_end(params), [2, 0, 5, 0, 2]) + abs(
         int(fs.norm_differences(RUNNING, params)[0])
     )
-    return Check(wrong, 0)
+    return equal(wrong, 0)
 
 
-EX_16 = Statement(
-    paper="riemann",
-    row=ROW,
-    id="Ex 16 (kernels)",
-    says="(1, 0, 2), (2, 1) and (2, 0, 1), (1, 2): one filter, δ = 0, and the two printed kernels",
-    method="exact",
-    cases=lambda rng, draws: enumerate(PRINTED_16),
-    measure=_printed_16,
-    control=Control("the printed kernels exchanged", case=lambda: (0, PRINTED_16[1])),
-    exhaustive="both printed matrices, all entries",
+@statement(
+    "Ex 16 (ranks)",
+    lambda rng, draws: (
+        ([a0, 0, a2], [b0, b1])
+        for a0, a2, b0, b1 in product((-2, -1, 0, 1, 2), repeat=4)
+        if (a0 or a2) and (b0 or b1) and (a0, a2) <= (b0, b1)
+    ),
+    control("a_1 = 1: one tuple although independent", lambda: ([1, 1, 2], [2, 1])),
 )
+def ex_16_ranks(case: Any) -> Check:
+    """(a_0, 0, a_2), (b_0, b_1): two tuples and rank 4 when independent, one tuple and a rank
+    below 4 when dependent.
 
-
-def _ranks(case: Any) -> Check:
-    """Rank and number of tuples at (a_0, 0, a_2), (b_0, b_1): 4 and 2 when independent, below 4
+    Rank and number of tuples at (a_0, 0, a_2), (b_0, b_1): 4 and 2 when independent, below 4
     and 1 when dependent.
     """
     a, b = (np.array(w, object) for w in case)
@@ -59,40 +64,7 @@ def _ranks(case: Any) -> Check:
     full = exact_jacobian_rank(RUNNING, (a, b)) == 4 == rank(fs.filter_kernel(RUNNING, (a, b)))
     tuples = fs.fiber(RUNNING, RUNNING.end_to_end((a, b))).factorisations
     wrong = int(full == dependent) + int(tuples != (1 if dependent else 2))
-    return Check(wrong, 0, hypotheses={"dependent": dependent})
-
-
-EX_16_RANKS = Statement(
-    paper="riemann",
-    row=ROW,
-    id="Ex 16 (ranks)",
-    says="(a_0, 0, a_2), (b_0, b_1): two tuples and rank 4 when independent, one tuple and a rank "
-    "below 4 when dependent",
-    method="exact",
-    cases=lambda rng, draws: (
-        ([a0, 0, a2], [b0, b1])
-        for a0, a2, b0, b1 in product((-2, -1, 0, 1, 2), repeat=4)
-        if (a0 or a2) and (b0 or b1) and (a0, a2) <= (b0, b1)
-    ),
-    measure=_ranks,
-    control=Control("a_1 = 1: one tuple although independent", case=lambda: ([1, 1, 2], [2, 1])),
-)
-
-
-def _entry(case: Any) -> Check:
-    a, b, delta, other = case
-    v = RUNNING.end_to_end((a, b))
-    K, L = (fs.filter_kernel(RUNNING, fs.fiber(RUNNING, v, d)[0]) for d in (delta, other))
-    closed = printed_scale(a, b, delta) * a[0] * a[1]
-    # Distinct δ must give distinct entries, in the order that a decreasing λ² gives.
-    ordered = (K[1, 0] - L[1, 0]) * (a[0] * a[1]) * (other - delta) > 0
-    return Check(
-        float((K[1, 0] - closed) / np.abs(K).max()) if ordered else float("nan"),
-        0.0,
-        tolerance=64 * EPS * condition(RUNNING, fs.rescale(RUNNING, (a, b), [delta]).params),
-        hypotheses={"δ": "0" if delta == 0 else "> 0" if delta > 0 else "< 0"},
-        drops=outside("v_0 = 0 or v_1 = 0", when=not (v[0] and v[1])),
-    )
+    return equal(wrong, 0, dependent=dependent)
 
 
 def _delta_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -107,21 +79,33 @@ def _delta_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         )
 
 
-EX_17 = Statement(
-    paper="riemann",
-    row=ROW,
-    id="Ex 17",
-    says="v_0, v_1 ≠ 0: the entry (2, 1) of K^(δ)(v) is λ²a_0a_1, strictly monotone in δ, so "
-    "different δ give different kernels",
-    method="float64",
-    cases=_delta_cases,
-    measure=_entry,
-    control=Control(
+@statement(
+    "Ex 17",
+    _delta_cases,
+    control(
         "v_0 = 0, where the entry does not depend on δ",
-        case=lambda: (np.array([0.0, 2.0, 3.0]), np.array([1.0, 10.0]), 0.0, 5.0),
+        lambda: (np.array([0.0, 2.0, 3.0]), np.array([1.0, 10.0]), 0.0, 5.0),
     ),
+    method="float64",
     show=lambda case: f"{case[0].tolist()}, {case[1].tolist()}, δ = {case[2]}, {case[3]}",
 )
+def ex_17(case: Any) -> Check:
+    """v_0, v_1 ≠ 0: the entry (2, 1) of K^(δ)(v) is λ²a_0a_1, strictly monotone in δ, so
+    different δ give different kernels.
+    """
+    a, b, delta, other = case
+    v = RUNNING.end_to_end((a, b))
+    K, L = (fs.filter_kernel(RUNNING, fs.fiber(RUNNING, v, d)[0]) for d in (delta, other))
+    closed = printed_scale(a, b, delta) * a[0] * a[1]
+    # Distinct δ must give distinct entries, in the order that a decreasing λ² gives.
+    ordered = (K[1, 0] - L[1, 0]) * (a[0] * a[1]) * (other - delta) > 0
+    return equal(
+        float((K[1, 0] - closed) / np.abs(K).max()) if ordered else float("nan"),
+        0.0,
+        64 * EPS * condition(RUNNING, fs.rescale(RUNNING, (a, b), [delta]).params),
+        drops=outside("v_0 = 0 or v_1 = 0", when=not (v[0] and v[1])),
+        hypotheses={"δ": "0" if delta == 0 else "> 0" if delta > 0 else "< 0"},
+    )
 
 
 def printed_kernel_19(a: Any, b: Any) -> list[list[Any]]:
@@ -145,26 +129,19 @@ def printed_kernel_19(a: Any, b: Any) -> list[list[Any]]:
     ]
 
 
-def _kernel_19(case: Any) -> Check:
-    net, wanted = case
-    params = symbols(net.filter_shapes)
-    return Check(differing(fs.filter_kernel(net, params), np.array(wanted(*params), object)), 0)
-
-
-EX_19_FORMULA = Statement(
-    paper="riemann",
-    row=ROW,
-    id="Ex 19 (formula)",
-    says="the kernel of sizes (3, 2) at stride one, as printed",
-    method="exact",
-    cases=lambda rng, draws: [(STRIDE_ONE, printed_kernel_19)],
-    measure=_kernel_19,
-    control=Control(
-        "b read backwards", case=lambda: (STRIDE_ONE, lambda a, b: printed_kernel_19(a, b[::-1]))
-    ),
+@statement(
+    "Ex 19 (formula)",
+    lambda rng, draws: [(STRIDE_ONE, printed_kernel_19)],
+    control("b read backwards", lambda: (STRIDE_ONE, lambda a, b: printed_kernel_19(a, b[::-1]))),
     exhaustive=IDENTITY,
     show=lambda case: repr(case[0]),
 )
+def ex_19_formula(case: Any) -> Check:
+    """The kernel of sizes (3, 2) at stride one, as printed."""
+    net, wanted = case
+    params = symbols(net.filter_shapes)
+    return equal(differing(fs.filter_kernel(net, params), np.array(wanted(*params), object)), 0)
+
 
 PRINTED_19 = (  # a, 2^{1/2}·(scale of a)², b, 2^{1/2}·(scale of b)², √2·K
     ((0, 1, 0), 2, (1, 1), 1, [[1, 1, 0, 0], [1, 4, 1, 0], [0, 1, 4, 1], [0, 0, 1, 1]]),
@@ -173,8 +150,15 @@ PRINTED_19 = (  # a, 2^{1/2}·(scale of a)², b, 2^{1/2}·(scale of b)², √2·
 )
 
 
-def _printed_19(case: Any) -> Check:
-    """√2·K = s_b K_1(b) + s_a K_2(a) in integers; the product, balance, and that the fibre
+@statement(
+    "Ex 19 (factorisations)",
+    lambda rng, draws: PRINTED_19,
+    control("the kernel of another factorisation", lambda: (*PRINTED_19[0][:4], PRINTED_19[1][4])),
+)
+def ex_19(case: Any) -> Check:
+    """x²y + xy²: the three printed balanced factorisations and their kernels.
+
+    √2·K = s_b K_1(b) + s_a K_2(a) in integers; the product, balance, and that the fibre
     contains such a kernel.
     """
     a, sa, b, sb, printed = case
@@ -189,22 +173,7 @@ def _printed_19(case: Any) -> Check:
         for p in fs.fiber(STRIDE_ONE, np.array([0, 1, 1, 0])).up_to_signs
     ]
     met = any(np.abs(K - np.array(printed)).max() < 64 * EPS for K in kernels)
-    return Check(wrong + int(not met) + int(sa * sb != 2), 0)
-
-
-EX_19 = Statement(
-    paper="riemann",
-    row=ROW,
-    id="Ex 19 (factorisations)",
-    says="x²y + xy²: the three printed balanced factorisations and their kernels",
-    method="exact",
-    cases=lambda rng, draws: PRINTED_19,
-    measure=_printed_19,
-    control=Control(
-        "the kernel of another factorisation", case=lambda: (*PRINTED_19[0][:4], PRINTED_19[1][4])
-    ),
-    exhaustive="all three factorisations, all entries",
-)
+    return equal(wrong + int(not met) + int(sa * sb != 2), 0)
 
 
 def real_roots(v: Any) -> list[int]:
@@ -220,35 +189,30 @@ def real_roots(v: Any) -> list[int]:
 PRINTED_COUNTS = {1: 1, 3: 3}
 
 
-def _cubic(v: Any, printed: Mapping[int, int] = PRINTED_COUNTS) -> Check:
-    """One distinct real root: one factorisation; three: three. Every cubic has one."""
-    distinct = len(real_roots(v))
-    found = fs.fiber(STRIDE_ONE, np.array(v, object)).factorisations
-    wanted = printed.get(distinct, max(found, 1))
-    return Check(found, wanted, hypotheses={"distinct real roots": distinct})
-
-
-EX_19_CUBICS = Statement(
-    paper="riemann",
-    row=ROW,
-    id="Ex 19 (cubics)",
-    says="every real cubic factors, so M = ℝ⁴; with one real root in one way up to scaling, with "
-    "three distinct real roots in three",
-    method="exact",
-    cases=lambda rng, draws: (
+@statement(
+    "Ex 19 (cubics)",
+    lambda rng, draws: (
         v
         for v in (
             *(v for v in product((-1, 0, 1, 2), repeat=4) if any(v)),
             *(tuple(v) for v in rng.integers(-99, 100, (draws, 4)).tolist() if any(v)),
         )
     ),
-    measure=_cubic,
-    control=Control(
-        "x²(x + y): two distinct real roots, asked for one",
-        case=lambda: (1, 1, 0, 0),
-        breaks={"printed": {2: 1}},
+    control(
+        "x²(x + y): two distinct real roots, asked for one", lambda: (1, 1, 0, 0), printed={2: 1}
     ),
     show=lambda v: f"v = {v}",
 )
+def ex_19_cubics(v: Any, printed: Mapping[int, int] = PRINTED_COUNTS) -> Check:
+    """Every real cubic factors, so M = ℝ⁴; with one real root in one way up to scaling, with
+    three distinct real roots in three.
 
-GROUP = (EX_16, EX_16_RANKS, EX_17, EX_19_FORMULA, EX_19, EX_19_CUBICS)
+    One distinct real root: one factorisation; three: three. Every cubic has one.
+    """
+    distinct = len(real_roots(v))
+    found = fs.fiber(STRIDE_ONE, np.array(v, object)).factorisations
+    wanted = printed.get(distinct, max(found, 1))
+    return equal(found, wanted, distinct_real_roots=distinct)
+
+
+GROUP = (ex_16, ex_16_ranks, ex_17, ex_19_formula, ex_19, ex_19_cubics)

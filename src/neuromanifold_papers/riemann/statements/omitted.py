@@ -4,17 +4,16 @@ layer of size 1.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from inspect import cleandoc
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from neuromanifold.models.convolution import compose
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.riemann.statements.algebra import convolution_matrix
 from neuromanifold_papers.riemann.statements.exact import differing, symbols
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 
 @dataclass(frozen=True)
@@ -74,35 +73,25 @@ def unequal(left: np.ndarray, right: np.ndarray) -> int:
     return differing(left, right) if left.shape == right.shape else max(left.size, right.size)
 
 
-def _last_stride(case: tuple[Layers, int], place: int = -1) -> Check:
+@statement(
+    "Eq 8 (last stride)",
+    lambda rng, draws: ((layers, 5) for layers in all_layers((1, 2, 3))),
+    control(
+        "the first stride changed instead of the last", lambda: (Layers((3, 2), (2, 1)), 1), place=0
+    ),
+    show=lambda case: str(case[0]),
+)
+def eq_8_last(case: tuple[Layers, int], place: int = -1) -> Check:
+    """The last stride does not enter μ."""
     layers, other = case
     strides = list(layers.strides)
     strides[place] = other
     changed, params = replace(layers, strides=tuple(strides)), layers.params
-    return Check(
+    return equal(
         unequal(layers.end_to_end(params), changed.end_to_end(params)),
         0,
         hypotheses=layers.hypotheses,
     )
-
-
-EQ_8_LAST = Statement(
-    paper="riemann",
-    row="Eq 8, Lem 9",
-    id="Eq 8 (last stride)",
-    says="the last stride does not enter μ",
-    method="exact",
-    cases=lambda rng, draws: ((layers, 5) for layers in all_layers((1, 2, 3))),
-    measure=_last_stride,
-    control=Control(
-        "the first stride changed instead of the last",
-        case=lambda: (Layers((3, 2), (2, 1)), 1),
-        breaks={"place": 0},
-    ),
-    exhaustive="sizes 1–3, strides 1–3, H ≤ 3, the last stride made 5; there for all filters, as "
-    "a polynomial identity",
-    show=lambda case: str(case[0]),
-)
 
 
 def dropped_with_stride(layers: Layers, at: int) -> Layers:
@@ -144,7 +133,7 @@ def _omitted(case: tuple[Layers, int], omit: Omit, *, spread: bool = False) -> C
     if spread and at == 0:
         rest = spread_out(rest, layers.strides[0])
     wrong = unequal(layers.end_to_end(params), params[at][0] * rest)
-    return Check(wrong, 0, hypotheses=layers.hypotheses | {"position": at})
+    return equal(wrong, 0, hypotheses=layers.hypotheses | {"position": at})
 
 
 def _omitted_by_signals(case: tuple[Layers, int]) -> Check:
@@ -152,7 +141,7 @@ def _omitted_by_signals(case: tuple[Layers, int]) -> Check:
     layers, at = case
     params = layers.params
     without = dropped_with_stride(layers, at).matrix([w for l, w in enumerate(params) if l != at])
-    return Check(unequal(layers.matrix(params), params[at][0] * without), 0)
+    return equal(unequal(layers.matrix(params), params[at][0] * without), 0)
 
 
 _NUMBER = Layers((2, 1, 2), (1, 2, 1), ((1, 2), (7,), (3, 5)))
@@ -165,45 +154,30 @@ def _with_a_number(rng: np.random.Generator, draws: int) -> Iterator[tuple[Layer
         yield from ((layers, at) for at, k in enumerate(layers.sizes) if k == 1)
 
 
-EQ_8_IRRELEVANT = Statement(
-    paper="riemann",
-    row="Eq 8, Lem 9",
-    id="Eq 8 (irrelevant)",
-    says="a layer of size 1 can be omitted: μ is its number times μ of the network without it",
-    method="exact",
-    cases=_with_a_number,
-    measure=lambda case, omit=dropped_with_stride: _omitted(case, omit),
-    control=Control("a layer of size 2 omitted", case=lambda: (Layers((2, 2), (1, 1)), 0)),
+@statement(
+    "Eq 8 (irrelevant)",
+    _with_a_number,
+    control("a layer of size 2 omitted", lambda: (Layers((2, 2), (1, 1)), 0)),
     show=lambda case: str(case[0]),
     confirm=_omitted_by_signals,
-    route="the maps of signals, layer after layer by Eq 2",
-    worked=cleandoc("""Sizes (2, 1, 2), strides (1, 2, 1), filters (1, 2), 7, (3, 5): the layer of size 1 keeps every second entry, so the
-    third filter is dilated by 2. By Eq 8, μ = 7(x + 2y)(3x² + 5y²) = (21, 42, 35, 70). Without the layer the third
-    filter is not dilated: 7(x + 2y)(3x + 5y) = (21, 77, 70). The paper goes on to assume k_l > 1 for all layers. That
-    loses nothing when the stride of the omitted layer is passed to the layer before it; a first layer of size 1 and
-    stride s puts s − 1 zeros between the entries of the rest."""),
-    amended=Statement(
-        paper="riemann",
-        row="Eq 8, Lem 9",
-        id="Eq 8 (irrelevant), amended",
-        says="a layer of size 1 can be omitted when its stride multiplies that of the layer "
-        "before it; if it is the first, with stride s, "
-        "π_1(μ) = w_1·π_s(μ'), μ' that of the rest",
-        method="exact",
-        cases=_with_a_number,
-        measure=lambda case, omit=stride_passed_on: _omitted(case, omit, spread=True),
-        control=Control(
-            "the stride omitted with the layer",
-            case=lambda: (_NUMBER, 1),
-            breaks={"omit": dropped_with_stride},
-        ),
-        show=lambda case: str(case[0]),
-        exhaustive="sizes 1–3, strides 1–3, H = 2, 3, every position; there for all filters, as a "
-        "polynomial identity",
-        proof="By Eq 8 the factor of layer l is its number, and t_m = s_1⋯s_{m−1} is unchanged "
-        "for m > l when s_{l−1} takes the "
-        "factor s_l; for l = 1 every other t_m has the factor s_1.",
-    ),
 )
+def eq_8_irrelevant(case: Any, omit: Any = dropped_with_stride) -> Check:
+    """A layer of size 1 can be omitted: μ is its number times μ of the network without it."""
+    return _omitted(case, omit)
 
-GROUP = (EQ_8_IRRELEVANT, EQ_8_LAST)
+
+@statement(
+    "Eq 8 (irrelevant), amended",
+    _with_a_number,
+    control("the stride omitted with the layer", lambda: (_NUMBER, 1), omit=dropped_with_stride),
+    amends="Eq 8 (irrelevant)",
+    show=lambda case: str(case[0]),
+)
+def eq_8_irrelevant_amended(case: Any, omit: Any = stride_passed_on) -> Check:
+    """A layer of size 1 can be omitted when its stride multiplies that of the layer before it; if
+    it is the first, with stride s, π_1(μ) = w_1·π_s(μ'), μ' that of the rest.
+    """
+    return _omitted(case, omit, spread=True)
+
+
+GROUP = (eq_8_irrelevant, eq_8_last)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from neuromanifold import functionspace as fs
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.riemann.statements.conserved import balanced
 from neuromanifold_papers.riemann.statements.exact import EPS, differing, rank
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 
 def small_matrices(rng: np.random.Generator, draws: int) -> Iterator[np.ndarray]:
@@ -56,14 +56,6 @@ def padded(block: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return found
 
 
-def _image(case: Any) -> Check:
-    W, widths = case
-    wrong = differing(fs.end_to_end_matrix(factored(W, widths)), W)
-    return Check(
-        wrong, 0, hypotheses={"rank": rank(W) if W.any() else 0, "hidden widths": str(widths)}
-    )
-
-
 def _image_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for W in small_matrices(rng, draws):
         q = rank(W) if W.any() else 0
@@ -72,23 +64,22 @@ def _image_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
                 yield W, widths
 
 
-IMAGE = Statement(
-    paper="riemann",
-    row="Eq 6, 7",
-    id="Sec 1.1 (rank ≤ r)",
-    says="the products W_H⋯W_1 are all matrices of rank at most r = min(d_0, …, d_H) (called a "
-    "manifold: it is one only for the largest r)",
-    method="exact",
-    cases=_image_cases,
-    measure=_image,
-    control=Control(
+@statement(
+    "Sec 1.1 (rank ≤ r)",
+    _image_cases,
+    control(
         "the identity of ℝ² through one hidden neuron",
-        case=lambda: (np.eye(2, dtype=int).astype(object), (1,)),
+        lambda: (np.eye(2, dtype=int).astype(object), (1,)),
     ),
     show=lambda case: f"{case[0].tolist()}, hidden widths {case[1]}",
-    proof="rank(W_H⋯W_1) ≤ min d_l; conversely W = CR with C its pivot columns, and identities "
-    "padded by zeros between.",
 )
+def image(case: Any) -> Check:
+    """The products W_H⋯W_1 are all matrices of rank at most r = min(d_0, …, d_H) (called a
+    manifold: it is one only for the largest r).
+    """
+    W, widths = case
+    wrong = differing(fs.end_to_end_matrix(factored(W, widths)), W)
+    return equal(wrong, 0, rank=rank(W) if W.any() else 0, hidden_widths=str(widths))
 
 
 def tangent_span(W: np.ndarray, r: int) -> int:
@@ -112,41 +103,32 @@ def tangent_span(W: np.ndarray, r: int) -> int:
     return rank(np.array([v.ravel() for v in velocities], object))
 
 
-def _singular(case: Any) -> Check:
-    """Whether velocities span more than dim M = r(m + n − r) dimensions, against whether the
-    rank is below r.
-    """
-    W, r = case
-    q = rank(W) if W.any() else 0
-    singular = tangent_span(W, r) > r * (sum(W.shape) - r)
-    return Check(int(singular), int(q < r), hypotheses={"shape": str(W.shape), "r": r, "rank": q})
-
-
 def _singular_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for W in small_matrices(rng, draws):
         q = rank(W) if W.any() else 0
         yield from ((W, r) for r in range(max(q, 1), min(W.shape)))
 
 
-SINGULAR = Statement(
-    paper="riemann",
-    row="dim, sing",
-    id="sing (dense)",
-    says="among matrices of rank at most r, r not the largest possible, exactly those of rank at "
-    "most r − 1 are singular",
-    method="exact",
-    cases=_singular_cases,
-    measure=_singular,
-    control=Control(
+@statement(
+    "sing (dense)",
+    _singular_cases,
+    control(
         "r = 2 among 2 × 2 matrices, the largest possible",
-        case=lambda: (np.zeros((2, 2), int).astype(object), 2),
+        lambda: (np.zeros((2, 2), int).astype(object), 2),
     ),
     show=lambda case: f"{case[0].tolist()}, r = {case[1]}",
-    proof="At rank r, ẆV + UV̇ spans r(m + n − r) dimensions, and (U, V) ↦ UV has constant rank "
-    "nearby. At rank q < r "
-    "every W + tE_ij has rank ≤ "
-    "q + 1 ≤ r: a manifold through W would have all matrices for its tangent space.",
 )
+def _singular(case: Any) -> Check:
+    """Among matrices of rank at most r, r not the largest possible, exactly those of rank at most
+    r − 1 are singular.
+
+    Whether velocities span more than dim M = r(m + n − r) dimensions, against whether the
+    rank is below r.
+    """
+    W, r = case
+    q = rank(W) if W.any() else 0
+    singular = tangent_span(W, r) > r * (sum(W.shape) - r)
+    return equal(int(singular), int(q < r), shape=str(W.shape), r=r, rank=q)
 
 
 def tangents(W: np.ndarray, r: int) -> np.ndarray:
@@ -166,19 +148,6 @@ def everything(W: np.ndarray, r: int) -> np.ndarray:
     return np.eye(W.size)
 
 
-def _invertible(case: Any, space: Callable[[np.ndarray, int], np.ndarray] = tangents) -> Check:
-    """The least eigenvalue of A_W on T_W M_r, relative to the largest."""
-    W, depth, r = case
-    basis = space(W, r)
-    values = np.linalg.eigvalsh(basis.T @ fs.balanced_operator(W, depth).matrix @ basis)
-    return Check(
-        float(values[0] / values[-1]),
-        1e-4,
-        ">=",
-        hypotheses={"shape": str(W.shape), "rank": r, "H": depth},
-    )
-
-
 def _low_rank(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for m, n, depth in product((1, 2, 3), (1, 2, 3), (2, 3, 4)):
         for r in range(1, min(m, n) + 1):
@@ -186,41 +155,27 @@ def _low_rank(rng: np.random.Generator, draws: int) -> Iterator[Any]:
             yield from ((scale * W, depth, r) for scale in (1.0, 1e-4))
 
 
-INVERTIBLE = Statement(
-    paper="riemann",
-    row="Eq 6, 7",
-    id="Eq 6 (invertible)",
-    says="the restriction of A_W to the tangent space of the matrices of rank r is invertible, "
-    "and positive: its inverse is a metric",
-    method="float64",
-    cases=_low_rank,
-    measure=_invertible,
-    control=Control(
+@statement(
+    "Eq 6 (invertible)",
+    _low_rank,
+    control(
         "on all matrices, at a matrix of rank 1",
-        case=lambda: (np.diag([1.0, 0.0]), 2, 1),
-        breaks={"space": everything},
+        lambda: (np.diag([1.0, 0.0]), 2, 1),
+        space=everything,
     ),
+    method="float64",
     show=lambda case: f"{case[0].tolist()}, H = {case[1]}",
-    proof="u_iv_jᵀ is an eigenvector of A_W with value Σ_l σ_i^{2(H−l)/H}σ_j^{2(l−1)/H}, which is "
-    "positive when i ≤ r (l "
-    "= 1) or j ≤ r (l = H).",
 )
+def invertible(case: Any, space: Callable[[np.ndarray, int], np.ndarray] = tangents) -> Check:
+    """The restriction of A_W to the tangent space of the matrices of rank r is invertible, and
+    positive: its inverse is a metric.
 
-
-def _powers(case: Any, shift: int = 1) -> Check:
-    """(W_H⋯W_j)(W_H⋯W_j)ᵀ against (WWᵀ)^{(H−j+1)/H}, for all j."""
-    params, widths, r = case
-    depth, W = len(params), fs.end_to_end_matrix(params)
-    U, s, _ = np.linalg.svd(W)
-    gaps = []
-    for j in range(1, depth + 1):
-        tail = fs.end_to_end_matrix(params[j - 1 :])
-        power = (U[:, :r] * s[:r] ** (2 * (depth - j + shift) / depth)) @ U[:, :r].T
-        gaps.append(np.abs(tail @ tail.T - power).max() / np.abs(power).max())
-    hypotheses = {"widths": str(widths), "rank": r}
-    return Check(
-        float(max(gaps)), 0.0, tolerance=1e3 * EPS, hypotheses=hypotheses, comparisons=depth
-    )
+    The least eigenvalue of A_W on T_W M_r, relative to the largest.
+    """
+    W, depth, r = case
+    basis = space(W, r)
+    values = np.linalg.eigvalsh(basis.T @ fs.balanced_operator(W, depth).matrix @ basis)
+    return at_least(float(values[0] / values[-1]), 1e-4, shape=str(W.shape), rank=r, H=depth)
 
 
 def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -232,22 +187,33 @@ def _balanced_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield balanced(widths, min(widths), rng), widths, min(widths)
 
 
-POWERS = Statement(
-    paper="riemann",
-    row="Thm 14",
-    id="Thm 14 (powers)",
-    says="balanced weights of product W: W_H⋯W_j(W_H⋯W_j)ᵀ = (WWᵀ)^{(H−j+1)/H} for every j",
-    method="float64",
-    cases=_balanced_cases,
-    measure=_powers,
-    control=Control(
+@statement(
+    "Thm 14 (powers)",
+    _balanced_cases,
+    control(
         "the exponent (H − j)/H",
-        case=lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
-        breaks={"shift": 0},
+        lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
+        shift=0,
     ),
+    method="float64",
     show=lambda case: repr([W.tolist() for W in case[0]]),
     draws=20,
 )
+def powers(case: Any, shift: int = 1) -> Check:
+    """Balanced weights of product W: W_H⋯W_j(W_H⋯W_j)ᵀ = (WWᵀ)^{(H−j+1)/H} for every j.
+
+    (W_H⋯W_j)(W_H⋯W_j)ᵀ against (WWᵀ)^{(H−j+1)/H}, for all j.
+    """
+    params, widths, r = case
+    depth, W = len(params), fs.end_to_end_matrix(params)
+    U, s, _ = np.linalg.svd(W)
+    gaps = []
+    for j in range(1, depth + 1):
+        tail = fs.end_to_end_matrix(params[j - 1 :])
+        power = (U[:, :r] * s[:r] ** (2 * (depth - j + shift) / depth)) @ U[:, :r].T
+        gaps.append(np.abs(tail @ tail.T - power).max() / np.abs(power).max())
+    hypotheses = {"widths": str(widths), "rank": r}
+    return equal(float(max(gaps)), 0.0, 1e3 * EPS, comparisons=depth, hypotheses=hypotheses)
 
 
 def jacobian(params: Any) -> np.ndarray:
@@ -277,8 +243,26 @@ def balance_equations(params: Any) -> np.ndarray:
     return np.array(rows)
 
 
-def _quotient(case: Any, factor: float = 1.0) -> Check:
-    """K⁻¹ on T_W against ‖θ̇‖² of the shortest θ̇ ∈ T_θΘ_0 over Ẇ: the quotient of the Euclidean
+@statement(
+    "Thm 14 (metric)",
+    lambda rng, draws: (
+        (balanced((d,) * (H + 1), d, rng), (d,) * (H + 1), d)
+        for d, H in product((1, 2, 3), (2, 3))
+        for _ in range(2)
+    ),
+    control(
+        "twice the pushforward",
+        lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
+        factor=2.0,
+    ),
+    method="float64",
+    show=lambda case: repr([W.tolist() for W in case[0]]),
+)
+def quotient(case: Any, factor: float = 1.0) -> Check:
+    """At balanced weights the inverse of the NTK is the Euclidean metric of Θ_0 pushed forward:
+    the quotient metric of the orthogonal action.
+
+    K⁻¹ on T_W against ‖θ̇‖² of the shortest θ̇ ∈ T_θΘ_0 over Ẇ: the quotient of the Euclidean
     metric by the orthogonal action.
     """
     params, widths, r = case
@@ -289,32 +273,4 @@ def _quotient(case: Any, factor: float = 1.0) -> Check:
     lifts = level @ np.linalg.lstsq(J @ level, basis, rcond=1e-9)[0]
     inverse = np.linalg.inv(basis.T @ fs.dense_kernel(params).matrix @ basis)
     gap = np.linalg.norm(factor * lifts.T @ lifts - inverse) / np.linalg.norm(inverse)
-    return Check(float(gap), 0.0, tolerance=1e-9, hypotheses={"widths": str(widths), "rank": r})
-
-
-QUOTIENT = Statement(
-    paper="riemann",
-    row="Thm 14",
-    id="Thm 14 (metric)",
-    says="at balanced weights the inverse of the NTK is the Euclidean metric of Θ_0 pushed "
-    "forward: the quotient metric "
-    "of the orthogonal action",
-    method="float64",
-    cases=lambda rng, draws: (
-        (balanced((d,) * (H + 1), d, rng), (d,) * (H + 1), d)
-        for d, H in product((1, 2, 3), (2, 3))
-        for _ in range(2)
-    ),
-    measure=_quotient,
-    control=Control(
-        "twice the pushforward",
-        case=lambda: (balanced((2, 2, 2), 2, np.random.default_rng(0)), (2, 2, 2), 2),
-        breaks={"factor": 2.0},
-    ),
-    show=lambda case: repr([W.tolist() for W in case[0]]),
-    proof="The shortest lift is orthogonal to ker dμ ∋ (…, W_{l+1}X, −XW_l, …), so "
-    "W_{l+1}ᵀẆ_{l+1} = Ẇ_lW_lᵀ; this is "
-    "tangent to Θ_0, whose "
-    "equations are the symmetric part of it, and orthogonal to the orbit of O(d), the "
-    "antisymmetric X.",
-)
+    return equal(float(gap), 0.0, 1e-9, widths=str(widths), rank=r)

@@ -10,7 +10,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.numerics.precision import arithmetic
-from neuromanifold_papers.check import Check, outside
+from neuromanifold_papers.check import Check, equal, outside
 from neuromanifold_papers.riemann.statements.algebra import convolution_matrix
 from neuromanifold_papers.riemann.statements.conserved import RUNNING
 from neuromanifold_papers.riemann.statements.dense import DELTA_20, U_20, V_20
@@ -23,23 +23,13 @@ from neuromanifold_papers.riemann.statements.exact import (
     symbols,
 )
 from neuromanifold_papers.riemann.statements.tensors import SQUARE
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 
 def _filters(shape: tuple[int, ...]) -> Iterator[np.ndarray]:
     for entries in product((-1, 0, 1), repeat=int(np.prod(shape))):
         if any(entries):
             yield np.array(entries, object).reshape(shape)
-
-
-def _full_rank(case: Any) -> Check:
-    w, stride, output = case
-    size = int(np.prod(output))
-    return Check(
-        rank(convolution_matrix(w, stride, output)),
-        size,
-        hypotheses={"shape": str(w.shape), "stride": str(stride)},
-    )
 
 
 def _layers(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -49,19 +39,19 @@ def _layers(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield from ((w, s, (2, 2)) for w in _filters((2, 2)))
 
 
-RANK = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (rank)",
-    says="a convolutional layer is zero or a linear map of full rank",
-    method="exact",
-    cases=_layers,
-    measure=_full_rank,
-    control=Control("the zero filter", case=lambda: (np.zeros(2, object), (1,), (3,))),
-    exhaustive="filters with entries −1, 0, 1 of sizes 1–4 (D = 1, strides 1–3) and 2 × 2 "
-    "(strides (1, 1), (2, 1))",
+@statement(
+    "Sec 5 (rank)",
+    _layers,
+    control("the zero filter", lambda: (np.zeros(2, object), (1,), (3,))),
     show=lambda case: f"{case[0].tolist()}, stride {case[1]}, output {case[2]}",
 )
+def full_rank(case: Any) -> Check:
+    """A convolutional layer is zero or a linear map of full rank."""
+    w, stride, output = case
+    size = int(np.prod(output))
+    return equal(
+        rank(convolution_matrix(w, stride, output)), size, shape=str(w.shape), stride=str(stride)
+    )
 
 
 def layer(w: np.ndarray, stride: Any, x: np.ndarray) -> np.ndarray:
@@ -91,7 +81,7 @@ def _keeping(case: Any, linear: bool = False) -> Check:
     same = sum(
         bool(np.abs(relu_net(net, mate, x, linear) - target).max() <= 1e-7 * size) for mate in over
     )
-    return Check(same, 1, hypotheses=hypotheses(net, linear_tuples=len(over)))
+    return equal(same, 1, hypotheses=hypotheses(net, linear_tuples=len(over)))
 
 
 _NETS = [
@@ -131,55 +121,52 @@ def _same_outputs(case: Any) -> Check:
     units = [np.eye(int(np.prod(k)), dtype=int).reshape(-1, *k) for k in net.filter_shapes]
     target = relu_net(net, tuple(w.astype(int) for w in params), x)
     same = [bool((relu_net(net, pair, x) == target).all()) for pair in product(*units)]
-    return Check(sum(same), 1)
+    return equal(sum(same), 1)
 
 
-UNIQUE = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (CNN)",
-    says="strides above one: a nonzero shallow ReLU convolutional network has one parameter tuple "
-    "for its function and δ",
-    method="float64",
-    cases=lambda rng, draws: (
+unique = statement(
+    "Sec 5 (CNN)",
+    lambda rng, draws: (
         _shifted(RUNNING),
         _shifted(_PLANE),
         *(case for case in _unique_cases(rng, draws) if min(case[0].strides[0]) > 1),
     ),
-    measure=_keeping,
-    control=Control(
+    control(
         "without the ReLU",
-        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
-        breaks={"linear": True},
+        lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        linear=True,
     ),
+    method="float64",
     show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
     confirm=_same_outputs,
-    route="exact: tuples of unit filters with the same outputs at integer signals",
-    worked="""Sizes (3, 2), strides (2, 1). a = (0, 0, 1), b = (1, 0) computes ReLU(x_2), and so do a = (1, 0, 0), b = (0, 1): the first
-layer reads x_2 in its first window or in its second. Both have δ = 0. The same works in two dimensions with strides (2, 2), sizes 3 × 3 and
-2 × 2. Such a v is a singular point of M; at smooth v (almost every tuple) the sentence is right.""",
-    amended=Statement(
-        paper="riemann",
-        row="Sec 5",
-        id="Sec 5 (CNN, almost every)",
-        says="almost every shallow ReLU convolutional network has one parameter tuple for its "
-        "function and δ",
-        method="float64",
-        cases=_unique_cases,
-        measure=_keeping,
-        control=Control(
-            "one entry in each filter, where v is singular", case=lambda: _shifted(RUNNING)
-        ),
-        show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
-        proof="f(x) − f(−x) is the linear network, so f gives v: the tuples are among the finitely "
-        "many over (v, δ). That the ReLU tells them apart for almost every tuple is checked, "
-        "not proved.",
-    ),
+    says="strides above one: a nonzero shallow ReLU convolutional network has one parameter tuple for its function and δ",
+)(_keeping)
+
+sec_5_cnn_almost_every = statement(
+    "Sec 5 (CNN, almost every)",
+    _unique_cases,
+    control("one entry in each filter, where v is singular", lambda: _shifted(RUNNING)),
+    amends="Sec 5 (CNN)",
+    method="float64",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+    says="almost every shallow ReLU convolutional network has one parameter tuple for its function and δ",
+)(_keeping)
+
+
+_SILENT = (RUNNING, (np.array([1.0, 2.0, 3.0]), np.zeros(2)), 0)
+
+
+@statement(
+    "Sec 5 (sign)",
+    lambda rng, draws: (_SILENT, *_unique_cases(rng, draws)),
+    control("a second layer that is zero", lambda: _SILENT),
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
+def flipped(case: Any) -> Check:
+    """The signs of the two layers cannot be flipped without changing a nonzero ReLU network's
+    function.
 
-
-def _flipped(case: Any) -> Check:
-    """Whether some output changes when both signs are flipped, at signals of both signs of the
+    Whether some output changes when both signs are flipped, at signals of both signs of the
     first layer.
     """
     net, params, seed = case
@@ -187,22 +174,7 @@ def _flipped(case: Any) -> Check:
     filters = tuple(np.round(10 * w).astype(int) for w in params)
     changed = np.any(relu_net(net, filters, x) != relu_net(net, tuple(-w for w in filters), x))
     drops = outside("a filter is zero", when=any(not w.any() for w in filters))
-    return Check(int(changed), 1, hypotheses=hypotheses(net), drops=drops)
-
-
-_SILENT = (RUNNING, (np.array([1.0, 2.0, 3.0]), np.zeros(2)), 0)
-SIGN = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (sign)",
-    says="the signs of the two layers cannot be flipped without changing a nonzero ReLU network's "
-    "function",
-    method="exact",
-    cases=lambda rng, draws: (_SILENT, *_unique_cases(rng, draws)),
-    measure=_flipped,
-    control=Control("a second layer that is zero", case=lambda: _SILENT),
-    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
-)
+    return equal(int(changed), 1, drops=drops, hypotheses=hypotheses(net))
 
 
 @cache
@@ -243,43 +215,53 @@ def positive_signals(
     return np.linalg.lstsq(matrix, wanted, rcond=None)[0].T.reshape(8, *shape)
 
 
-def _open_set(case: Any, sign: float = 1.0) -> Check:
-    """On those signals the ReLU network's outputs and NTK are the linear network's."""
-    net, params, seed = case
-    x = positive_signals(net, params, np.random.default_rng(seed), sign)
-    J, L = np.concatenate(relu_jacobian(net, params, x), axis=1), linear_jacobian(net, params, x)
-    linear = relu_net(net, params, x, linear=True)
-    outputs = float(np.abs(relu_net(net, params, x) - linear).max() / np.abs(linear).max())
-    gap = max(outputs, fs.kernel_distance(J @ J.T, L @ L.T))
-    return Check(gap, 0.0, tolerance=64 * EPS, hypotheses=hypotheses(net))
-
-
 def _open_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     for index in range(max(draws // 2, 2)):
         net = (RUNNING, SQUARE)[index % 2]
         yield net, gaussian_filters(net, rng), int(rng.integers(1 << 31))
 
 
-OPEN = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (open set)",
-    says="on an open set of signals a nonzero shallow ReLU convolutional network is the linear "
-    "one, with its NTK",
-    method="float64",
-    cases=_open_cases,
-    measure=_open_set,
-    control=Control(
+@statement(
+    "Sec 5 (open set)",
+    _open_cases,
+    control(
         "signals that the first layer maps into the negative orthant",
-        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
-        breaks={"sign": -1.0},
+        lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        sign=-1.0,
     ),
+    method="float64",
     show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
 )
+def open(case: Any, sign: float = 1.0) -> Check:
+    """On an open set of signals a nonzero shallow ReLU convolutional network is the linear one,
+    with its NTK.
+
+    On those signals the ReLU network's outputs and NTK are the linear network's.
+    """
+    net, params, seed = case
+    x = positive_signals(net, params, np.random.default_rng(seed), sign)
+    J, L = np.concatenate(relu_jacobian(net, params, x), axis=1), linear_jacobian(net, params, x)
+    linear = relu_net(net, params, x, linear=True)
+    outputs = float(np.abs(relu_net(net, params, x) - linear).max() / np.abs(linear).max())
+    gap = max(outputs, fs.kernel_distance(J @ J.T, L @ L.T))
+    return equal(gap, 0.0, 64 * EPS, hypotheses=hypotheses(net))
 
 
-def _relu_rate(case: Any, speeds: tuple[float, float] = (1.0, 1.0)) -> Check:
-    """½ dδ/dt = −(⟨w_2, J_2ᵀg⟩ − ⟨w_1, J_1ᵀg⟩), g any gradient in the outputs, relative to the
+@statement(
+    "Sec 5 (δ)",
+    _open_cases,
+    control(
+        "the first layer twice as fast",
+        lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
+        speeds=(2.0, 1.0),
+    ),
+    method="float64",
+    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
+)
+def relu_delta(case: Any, speeds: tuple[float, float] = (1.0, 1.0)) -> Check:
+    """δ is conserved by gradient flow of shallow ReLU convolutional networks.
+
+    ½ dδ/dt = −(⟨w_2, J_2ᵀg⟩ − ⟨w_1, J_1ᵀg⟩), g any gradient in the outputs, relative to the
     terms.
     """
     net, params, seed = case
@@ -291,24 +273,7 @@ def _relu_rate(case: Any, speeds: tuple[float, float] = (1.0, 1.0)) -> Check:
         s * float(w.ravel() @ (J.T @ g)) for w, J, s in zip(params, blocks, speeds, strict=True)
     ]
     size = float(np.abs(values).ravel() @ np.abs(g))
-    return Check((terms[1] - terms[0]) / size, 0.0, tolerance=64 * EPS, hypotheses=hypotheses(net))
-
-
-RELU_DELTA = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (δ)",
-    says="δ is conserved by gradient flow of shallow ReLU convolutional networks",
-    method="float64",
-    cases=_open_cases,
-    measure=_relu_rate,
-    control=Control(
-        "the first layer twice as fast",
-        case=lambda: (RUNNING, (np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0])), 0),
-        breaks={"speeds": (2.0, 1.0)},
-    ),
-    show=lambda case: f"nm.{case[0]!r}, {[w.tolist() for w in case[1]]}",
-)
+    return equal((terms[1] - terms[0]) / size, 0.0, 64 * EPS, hypotheses=hypotheses(net))
 
 
 def relu_mlp(params: Any, x: np.ndarray) -> np.ndarray:
@@ -332,54 +297,31 @@ def relu_kernel(params: Any, x: np.ndarray) -> np.ndarray:
     return J @ J.T
 
 
-def _mlp(case: Any) -> Check:
-    """Outputs that differ, conserved quantities that differ from diag(0, 15/4), or equal
-    kernels.
-    """
-    x, pair = case
-    wrong = differing(relu_mlp(pair[0], x), relu_mlp(pair[1], x))
-    for W1, W2 in pair:
-        wrong += differing(np.diag(W2.T @ W2 - W1 @ W1.T), np.diag(np.array(DELTA_20, object)))
-    equal = differing(relu_kernel(pair[0], x), relu_kernel(pair[1], x)) == 0
-    return Check(wrong + int(equal), 0, hypotheses={"inputs": len(x)})
-
-
 def _positive_inputs(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     yield np.array([[1, 1]], object), (U_20, V_20)
     for _ in range(max(draws // 4, 2)):
         yield rng.integers(1, 10, (int(rng.integers(1, 5)), 2)).astype(object), (U_20, V_20)
 
 
-MLP = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (MLP)",
-    says="the ReLU networks U and V of Ex 20 agree on positive inputs and in diag(Δ), and have "
-    "different NTKs",
-    method="exact",
-    cases=_positive_inputs,
-    measure=_mlp,
-    control=Control("V twice", case=lambda: (np.array([[1, 1]], object), (V_20, V_20))),
+@statement(
+    "Sec 5 (MLP)",
+    _positive_inputs,
+    control("V twice", lambda: (np.array([[1, 1]], object), (V_20, V_20))),
     show=lambda case: f"x = {case[0].tolist()}",
 )
+def mlp(case: Any) -> Check:
+    """The ReLU networks U and V of Ex 20 agree on positive inputs and in diag(Δ), and have
+    different NTKs.
 
-
-def _mlp_rates(case: Any, off_diagonal: bool = False) -> Check:
-    """The rate of diag(W_2ᵀW_2 − W_1W_1ᵀ) under gradient flow with output gradients g, in
-    integers: entries that are not zero.
+    Outputs that differ, conserved quantities that differ from diag(0, 15/4), or equal
+    kernels.
     """
-    (W1, W2), x, g = case
-    hidden = x @ W1.T
-    active = np.where(hidden > 0, hidden, 0)
-    back = np.where(hidden > 0, g @ W2, 0)
-    first, second = back.T @ x, g.T @ active
-    rate = W2.T @ second + second.T @ W2 - W1 @ first.T - first @ W1.T
-    entries = rate[~np.eye(len(rate), dtype=bool)] if off_diagonal else np.diag(rate)
-    return Check(
-        int(np.count_nonzero(entries)),
-        0,
-        hypotheses={"widths": str((W1.shape[1], *W2.shape[::-1]))},
-    )
+    x, pair = case
+    wrong = differing(relu_mlp(pair[0], x), relu_mlp(pair[1], x))
+    for W1, W2 in pair:
+        wrong += differing(np.diag(W2.T @ W2 - W1 @ W1.T), np.diag(np.array(DELTA_20, object)))
+    same = differing(relu_kernel(pair[0], x), relu_kernel(pair[1], x)) == 0
+    return equal(wrong + int(same), 0, inputs=len(x))
 
 
 def _rate_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -396,50 +338,50 @@ def _rate_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         )
 
 
-MLP_CONSERVED = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (MLP, conserved)",
-    says="diag(W_2ᵀW_2 − W_1W_1ᵀ) is conserved by gradient flow of shallow ReLU networks",
-    method="exact",
-    cases=_rate_cases,
-    measure=_mlp_rates,
-    control=Control(
+@statement(
+    "Sec 5 (MLP, conserved)",
+    _rate_cases,
+    control(
         "the entries off the diagonal",
-        case=lambda: list(_rate_cases(np.random.default_rng(0), 0))[1],
-        breaks={"off_diagonal": True},
+        lambda: list(_rate_cases(np.random.default_rng(0), 0))[1],
+        off_diagonal=True,
     ),
     show=lambda case: repr([W.tolist() for W in case[0]]),
 )
+def mlp_conserved(case: Any, off_diagonal: bool = False) -> Check:
+    """diag(W_2ᵀW_2 − W_1W_1ᵀ) is conserved by gradient flow of shallow ReLU networks.
+
+    The rate of diag(W_2ᵀW_2 − W_1W_1ᵀ) under gradient flow with output gradients g, in
+    integers: entries that are not zero.
+    """
+    (W1, W2), x, g = case
+    hidden = x @ W1.T
+    active = np.where(hidden > 0, hidden, 0)
+    back = np.where(hidden > 0, g @ W2, 0)
+    first, second = back.T @ x, g.T @ active
+    rate = W2.T @ second + second.T @ W2 - W1 @ first.T - first @ W1.T
+    entries = rate[~np.eye(len(rate), dtype=bool)] if off_diagonal else np.diag(rate)
+    return equal(int(np.count_nonzero(entries)), 0, widths=str((W1.shape[1], *W2.shape[::-1])))
 
 
 def _low_rank(r: np.ndarray) -> np.ndarray:
     return np.stack([r, -3 * r])
 
 
-def _misses(rows: int, layer: Callable[[np.ndarray], np.ndarray] = _low_rank) -> Check:
-    """A layer with rows r and −c·r: c(Wx)_1 + (Wx)_2 = 0 for all x, so Wx is never positive in
+@statement(
+    "Sec 5 (MLP, range)",
+    lambda rng, draws: (1, 2, 3),
+    control("rows r and 3r, which do not miss it", lambda: 1, layer=lambda r: np.stack([r, 3 * r])),
+)
+def mlp_range(rows: int, layer: Callable[[np.ndarray], np.ndarray] = _low_rank) -> Check:
+    """A fully connected layer of low rank can miss the positive orthant.
+
+    A layer with rows r and −c·r: c(Wx)_1 + (Wx)_2 = 0 for all x, so Wx is never positive in
     both.
     """
     (r, x) = symbols([(rows,), (rows,)])
     y = layer(r) @ x
-    return Check(differing([3 * y[0] + y[1]], [0]), 0, hypotheses={"inputs": rows})
+    return equal(differing([3 * y[0] + y[1]], [0]), 0, inputs=rows)
 
 
-MLP_RANGE = Statement(
-    paper="riemann",
-    row="Sec 5",
-    id="Sec 5 (MLP, range)",
-    says="a fully connected layer of low rank can miss the positive orthant",
-    method="exact",
-    cases=lambda rng, draws: (1, 2, 3),
-    measure=_misses,
-    control=Control(
-        "rows r and 3r, which do not miss it",
-        case=lambda: 1,
-        breaks={"layer": lambda r: np.stack([r, 3 * r])},
-    ),
-    exhaustive="layers with rows r and −3r, 1–3 inputs; for all r and x, as a polynomial identity",
-)
-
-GROUP = (RANK, OPEN, UNIQUE, SIGN, RELU_DELTA, MLP, MLP_CONSERVED, MLP_RANGE)
+GROUP = (full_rank, open, unique, flipped, relu_delta, mlp, mlp_conserved, mlp_range)

@@ -12,7 +12,7 @@ from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import split
 from neuromanifold.functionspace.smoothness import stride_one_runs
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, equal
 from neuromanifold_papers.riemann.statements.conserved import RUNNING, small_nets
 from neuromanifold_papers.riemann.statements.exact import (
     Symbol,
@@ -26,7 +26,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     symbols,
 )
 from neuromanifold_papers.riemann.statements.locus import complex_tuples
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 
 def _losses(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -64,38 +64,31 @@ def gradient_by_entries(
     return tuple(found)
 
 
-def _chain(
-    case: Any, kernel: Callable[[LinearConvNet, Any], np.ndarray] = fs.filter_kernel
-) -> Check:
-    net, params, A, Au = case
-    gradient = gradient_by_entries(net, params, A, Au)
-    moved = tuple(along(w, -g) for w, g in zip(params, gradient, strict=True))
-    v = net.end_to_end(params).ravel()
-    expected = -(kernel(net, params) @ (2 * (A @ v - Au)))
-    return Check(differing(slope(net.end_to_end(moved)), expected), 0, hypotheses=hypotheses(net))
-
-
-CHAIN = Statement(
-    paper="riemann",
-    row="Eq 6, 7",
-    id="Eq 3 (function space)",
-    says="along gradient flow dμ(θ(t))/dt = −JJᵀ∇ℓ(μ(θ(t)))",
-    method="exact",
-    cases=_losses,
-    measure=_chain,
-    control=Control(
+@statement(
+    "Eq 3 (function space)",
+    _losses,
+    control(
         "the kernel taken twice",
-        case=lambda: (
+        lambda: (
             RUNNING,
             (np.array([1, 2, 3], object), np.array([1, 10], object)),
             np.eye(5, dtype=int).astype(object),
             np.ones(5, int).astype(object),
         ),
-        breaks={"kernel": lambda net, params: 2 * fs.filter_kernel(net, params)},
+        kernel=lambda net, params: 2 * fs.filter_kernel(net, params),
     ),
     show=lambda case: show_filters(case[:2]),
-    narrower="quadratic losses with integer coefficients at integer filters",
 )
+def chain(
+    case: Any, kernel: Callable[[LinearConvNet, Any], np.ndarray] = fs.filter_kernel
+) -> Check:
+    """Along gradient flow dμ(θ(t))/dt = −JJᵀ∇ℓ(μ(θ(t)))."""
+    net, params, A, Au = case
+    gradient = gradient_by_entries(net, params, A, Au)
+    moved = tuple(along(w, -g) for w, g in zip(params, gradient, strict=True))
+    v = net.end_to_end(params).ravel()
+    expected = -(kernel(net, params) @ (2 * (A @ v - Au)))
+    return equal(differing(slope(net.end_to_end(moved)), expected), 0, hypotheses=hypotheses(net))
 
 
 def _with_zeros(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -105,22 +98,6 @@ def _with_zeros(rng: np.random.Generator, draws: int) -> Iterator[Any]:
             for zero in combinations(range(net.depth), count):
                 theta = tuple(0 * w if l in zero else w for l, w in enumerate(params))
                 yield net, theta, A, Au, integer_filters(net, rng)
-
-
-def _saddle(case: Any) -> Check:
-    """L − L(θ) along w_l ↦ ±τc_l for one zero filter, the other zero filters having left 0: −2τg
-    + τ²q takes both signs.
-    """
-    net, theta, A, Au, c = case
-    zero = [l for l, w in enumerate(theta) if not w.any()]
-    near = tuple(c[l] if l in zero else w for l, w in enumerate(theta))
-    v = net.end_to_end(near).ravel()
-    q, g = int(v @ (A @ v)), int(v @ Au)
-    tau = Fraction(g, q) if g else Fraction(1)
-    values = [-2 * t * g + t * t * q for t in (tau, -tau)]
-    return Check(
-        int(min(values) < 0 < max(values)), 1, hypotheses=hypotheses(net, zero_filters=len(zero))
-    )
 
 
 def _no_targets() -> Any:
@@ -135,24 +112,29 @@ def _no_targets() -> Any:
     )
 
 
-ZERO = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="Sec 1.2 (zero)",
-    says="generic data: over the zero function the loss takes larger and smaller values "
-    "arbitrarily near, so that a "
-    "critical point there is a "
-    "saddle (printed: unless all Y_i are 0)",
-    method="exact",
-    cases=_with_zeros,
-    measure=_saddle,
-    control=Control("all targets zero", case=_no_targets),
+@statement(
+    "Sec 1.2 (zero)",
+    _with_zeros,
+    control("all targets zero", _no_targets),
     show=lambda case: show_filters(case[:2]),
-    proof="Let w_l = 0. With other zero filters moved off 0 by any amount, the loss along w_l = "
-    "τc is L(θ) − 2τg + τ²q, q > 0, and g = "
-    "μ(…, c, …)ᵀAu is not 0 for almost all data; for small τ of either sign the linear term "
-    "decides.",
 )
+def saddle(case: Any) -> Check:
+    """Generic data: over the zero function the loss takes larger and smaller values arbitrarily
+    near, so that a critical point there is a saddle (printed: unless all Y_i are 0).
+
+    L − L(θ) along w_l ↦ ±τc_l for one zero filter, the other zero filters having left 0: −2τg
+    + τ²q takes both signs.
+    """
+    net, theta, A, Au, c = case
+    zero = [l for l, w in enumerate(theta) if not w.any()]
+    near = tuple(c[l] if l in zero else w for l, w in enumerate(theta))
+    v = net.end_to_end(near).ravel()
+    q, g = int(v @ (A @ v)), int(v @ Au)
+    tau = Fraction(g, q) if g else Fraction(1)
+    values = [-2 * t * g + t * t * q for t in (tau, -tau)]
+    return equal(
+        int(min(values) < 0 < max(values)), 1, hypotheses=hypotheses(net, zero_filters=len(zero))
+    )
 
 
 def expected_tuples(net: LinearConvNet) -> int:
@@ -163,13 +145,6 @@ def expected_tuples(net: LinearConvNet) -> int:
     return prod(factorial(sum(run)) // prod(map(factorial, run)) for run in runs)
 
 
-def _fibres(case: Any, expected: Callable[[LinearConvNet], int] = expected_tuples) -> Check:
-    net, params = case
-    sizes, strides = tuple(k for (k,) in net.filter_shapes), tuple(s for (s,) in net.strides)
-    found = complex_tuples(sizes, strides, np.asarray(net.end_to_end(params), float))
-    return Check(found, expected(net), hypotheses=hypotheses(net))
-
-
 def _joined(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     """Nets of which some inner stride is one."""
     for net in [*line_nets((2, 3, 4), (1,), (2,)), *line_nets((2, 3), (1, 2), (3,))]:
@@ -177,32 +152,38 @@ def _joined(rng: np.random.Generator, draws: int) -> Iterator[Any]:
             yield net, integer_filters(net, rng, 50)
 
 
-FIBRES = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Sec 2.3 (fibres)",
-    says="D = 1, some inner stride one: over a generic v lie finitely many tuples up to scaling, "
-    "and more than one; read over ℂ, as "
-    "'birational' is (over ℝ a cubic with one real root has one, as Ex 19 says): a multinomial "
-    "coefficient for each run of strides one",
-    method="float64",
-    cases=_joined,
-    measure=_fibres,
-    control=Control(
+@statement(
+    "Sec 2.3 (fibres)",
+    _joined,
+    control(
         "one tuple expected",
-        case=lambda: (LinearConvNet((3, 2), (1, 1)), (np.array([0, 1, 0]), np.array([1, 1]))),
-        breaks={"expected": lambda net: 1},
+        lambda: (LinearConvNet((3, 2), (1, 1)), (np.array([0, 1, 0]), np.array([1, 1]))),
+        expected=lambda net: 1,
     ),
+    method="float64",
     show=show_filters,
-    proof="At stride one π_{t_l}(w_l) and π_{t_{l+1}}(w_{l+1}) are forms in the same two "
-    "variables; over ℂ both split into linear factors, "
-    "which for a generic v are distinct and can be dealt to the layers in (Σd)!/Πd! ways, d = k − "
-    "1 ≥ 1: at least 2.",
 )
+def fibres(case: Any, expected: Callable[[LinearConvNet], int] = expected_tuples) -> Check:
+    """D = 1, some inner stride one: over a generic v lie finitely many tuples up to scaling, and
+    more than one; read over ℂ, as 'birational' is (over ℝ a cubic with one real root has one,
+    as Ex 19 says): a multinomial coefficient for each run of strides one.
+    """
+    net, params = case
+    sizes, strides = tuple(k for (k,) in net.filter_shapes), tuple(s for (s,) in net.strides)
+    found = complex_tuples(sizes, strides, np.asarray(net.end_to_end(params), float))
+    return equal(found, expected(net), hypotheses=hypotheses(net))
 
 
-def _two_zeros(net: LinearConvNet, shift: int = 0) -> Check:
-    """Σ_{i=k}^{l−1} δ_i at symbols with w_k = w_l = 0, for every pair of layers."""
+@statement(
+    "P 8 (two zero filters)",
+    lambda rng, draws: line_nets((2, 3), (2,), (2, 3, 4)),
+    control("summed up to l", lambda: LinearConvNet((2, 2, 2), (2, 2, 1)), shift=1),
+)
+def two_zeros(net: LinearConvNet, shift: int = 0) -> Check:
+    """If w_k = w_l = 0 then Σ_{i=k}^{l−1} δ_i = 0 (printed up to l, a misprint).
+
+    Σ_{i=k}^{l−1} δ_i at symbols with w_k = w_l = 0, for every pair of layers.
+    """
     wrong = 0
     for k, l in combinations(range(net.depth), 2):
         params = tuple(
@@ -213,22 +194,7 @@ def _two_zeros(net: LinearConvNet, shift: int = 0) -> Check:
             0,
         )
         wrong += differing([total], [0])
-    return Check(wrong, 0, hypotheses=hypotheses(net))
-
-
-TWO_ZEROS = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="P 8 (two zero filters)",
-    says="if w_k = w_l = 0 then Σ_{i=k}^{l−1} δ_i = 0 (printed up to l, a misprint)",
-    method="exact",
-    cases=lambda rng, draws: line_nets((2, 3), (2,), (2, 3, 4)),
-    measure=_two_zeros,
-    control=Control(
-        "summed up to l", case=lambda: LinearConvNet((2, 2, 2), (2, 2, 1)), breaks={"shift": 1}
-    ),
-    exhaustive="sizes 2–3, H = 2, 3, 4; there for all filters, as a polynomial identity",
-)
+    return equal(wrong, 0, hypotheses=hypotheses(net))
 
 
 def second_derivative(
@@ -256,28 +222,16 @@ def printed_blocks(
     return int(2 * (total - sum(put(i, j) @ Au for i in layers for j in layers if i != j)))
 
 
-def _blocks(case: Any, blocks: Callable[..., int] = printed_blocks) -> Check:
-    net, theta, A, Au, direction = case
-    found = second_derivative(net, theta, direction, A, Au)
-    return Check(found, blocks(net, theta, direction, A, Au), hypotheses=hypotheses(net))
-
-
 def _one_zero(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     return (case for case in _with_zeros(rng, draws) if sum(not w.any() for w in case[1]) == 1)
 
 
-BLOCKS = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="P 8 (Hessian)",
-    says="where one filter is zero, the Hessian's blocks are 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i, "
-    "ẇ_j)ᵀAu)",
-    method="exact",
-    cases=_one_zero,
-    measure=_blocks,
-    control=Control(
+@statement(
+    "P 8 (Hessian)",
+    _one_zero,
+    control(
         "where no filter is zero, the residual enters",
-        case=lambda: (
+        lambda: (
             RUNNING,
             (np.array([1, 2, 3], object), np.array([1, 10], object)),
             np.eye(5, dtype=int).astype(object),
@@ -286,8 +240,14 @@ BLOCKS = Statement(
         ),
     ),
     show=lambda case: show_filters(case[:2]),
-    proof="d²L = 2(μ_iᵀAμ_j + μ_{i,j}ᵀA(μ(θ) − u)), and μ(θ) = 0.",
 )
+def _blocks(case: Any, blocks: Callable[..., int] = printed_blocks) -> Check:
+    """Where one filter is zero, the Hessian's blocks are 2(μ_i(ẇ_i)ᵀAμ_j(ẇ_j) − μ_{i,j}(ẇ_i,
+    ẇ_j)ᵀAu).
+    """
+    net, theta, A, Au, direction = case
+    found = second_derivative(net, theta, direction, A, Au)
+    return equal(found, blocks(net, theta, direction, A, Au), hypotheses=hypotheses(net))
 
 
 def hessian(net: LinearConvNet, theta: Any, A: np.ndarray, Au: np.ndarray) -> np.ndarray:
@@ -305,8 +265,16 @@ def hessian(net: LinearConvNet, theta: Any, A: np.ndarray, Au: np.ndarray) -> np
     )
 
 
-def _strict(case: Any) -> Check:
-    """Whether vᵀHv < 0 for some v = αe_s + e_t with t in the zero filter and s in another, α
+@statement(
+    "P 8 (strict saddle)",
+    _one_zero,
+    control("all targets zero", _no_targets),
+    show=lambda case: show_filters(case[:2]),
+)
+def strict(case: Any) -> Check:
+    """Generic data, exactly one filter zero: the Hessian has a negative eigenvalue.
+
+    Whether vᵀHv < 0 for some v = αe_s + e_t with t in the zero filter and s in another, α
     large and of the right sign.
     """
     net, theta, A, Au, _ = case
@@ -319,22 +287,7 @@ def _strict(case: Any) -> Check:
         for t in np.flatnonzero(inside_zero)
         for s in np.flatnonzero(~inside_zero)
     ]
-    return Check(int(min(found) < 0), 1, hypotheses=hypotheses(net))
+    return equal(int(min(found) < 0), 1, hypotheses=hypotheses(net))
 
 
-STRICT = Statement(
-    paper="riemann",
-    row="Thm 7, P 8",
-    id="P 8 (strict saddle)",
-    says="generic data, exactly one filter zero: the Hessian has a negative eigenvalue",
-    method="exact",
-    cases=_one_zero,
-    measure=_strict,
-    control=Control("all targets zero", case=_no_targets),
-    show=lambda case: show_filters(case[:2]),
-    proof="With w_l = 0 the blocks without l vanish, so vᵀHv = 2αH_st + H_tt on v = αe_s + e_t; "
-    "some H_st ≠ 0 by Lemma 18 "
-    "for the other layers.",
-)
-
-ZERO_FILTERS = (ZERO, TWO_ZEROS, BLOCKS, STRICT)
+ZERO_FILTERS = (saddle, two_zeros, _blocks, strict)

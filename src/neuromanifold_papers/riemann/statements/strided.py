@@ -10,7 +10,7 @@ from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.metric import level_set_tangents
 from neuromanifold.functionspace.search import search_fiber
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold_papers.check import Check, Drops, outside
+from neuromanifold_papers.check import Check, Drops, at_most, equal, outside
 from neuromanifold_papers.riemann.statements.algebra import rescalings
 from neuromanifold_papers.riemann.statements.conserved import RUNNING, data_loss
 from neuromanifold_papers.riemann.statements.exact import (
@@ -24,7 +24,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     signed_filters,
 )
 from neuromanifold_papers.riemann.statements.locus import is_singular
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 STRIDE_ONE = LinearConvNet((3, 2), (1, 1))
 CUBIC = (np.array([0, 1, 0]), np.array([1, 1]))
@@ -88,29 +88,25 @@ def not_smooth(net: LinearConvNet, v: np.ndarray) -> Drops:
     return outside("v is not smooth", when=is_singular(net, v))
 
 
-def _count(case: Any) -> Check:
-    net, params, delta = case
-    v = net.end_to_end(params)
-    return Check(
-        len(fs.fiber(net, v, delta)),
-        rescalings(net.depth),
-        hypotheses=_covered(net, delta),
-        drops=not_smooth(net, v),
-    )
-
-
-THM_4_COUNT = Statement(
-    paper="riemann",
-    row="Thm 4",
-    id="Thm 4 (count)",
-    says="D = 1, inner strides above one: over a smooth v and any δ lie exactly 2^{H−1} parameter "
-    "tuples",
+@statement(
+    "Thm 4 (count)",
+    fibre_cases,
+    control("stride one: x²y + xy², δ = 0", lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     method="float64",
-    cases=fibre_cases,
-    measure=_count,
-    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     show=show_filters,
 )
+def thm_4_count(case: Any) -> Check:
+    """D = 1, inner strides above one: over a smooth v and any δ lie exactly 2^{H−1} parameter
+    tuples.
+    """
+    net, params, delta = case
+    v = net.end_to_end(params)
+    return equal(
+        len(fs.fiber(net, v, delta)),
+        rescalings(net.depth),
+        drops=not_smooth(net, v),
+        hypotheses=_covered(net, delta),
+    )
 
 
 def condition(net: LinearConvNet, params: Any) -> float:
@@ -138,36 +134,25 @@ def kernel_check(case: Any, hypotheses: dict[str, Any]) -> Check:
     """Whether all tuples over (μ(θ), δ) have the kernel of one of them."""
     net, params, delta = case
     planted = fs.rescale(net, params, delta).params
-    return Check(
+    return equal(
         kernel_gap(net, params, delta),
         0.0,
-        tolerance=64 * EPS * condition(net, planted),
-        hypotheses=hypotheses,
+        64 * EPS * condition(net, planted),
         drops=not_smooth(net, net.end_to_end(params)),
+        hypotheses=hypotheses,
     )
 
 
-def _kernel(case: Any) -> Check:
-    return kernel_check(case, _covered(case[0], case[2]))
-
-
-THM_4_KERNEL = Statement(
-    paper="riemann",
-    row="Thm 4",
-    id="Thm 4 (kernel)",
-    says="D = 1, inner strides above one: all parameters over a smooth v and δ have the same NTK",
+@statement(
+    "Thm 4 (kernel)",
+    fibre_cases,
+    control("stride one: x²y + xy², δ = 0", lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     method="float64",
-    cases=fibre_cases,
-    measure=_kernel,
-    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     show=show_filters,
 )
-
-
-def _searched(case: Any) -> Check:
-    net, params, delta = case
-    found = search_fiber(net, net.end_to_end(params), delta, starts=24)
-    return Check(len(found), rescalings(net.depth), hypotheses=_covered(net, delta))
+def thm_4_kernel(case: Any) -> Check:
+    """D = 1, inner strides above one: all parameters over a smooth v and δ have the same NTK."""
+    return kernel_check(case, _covered(case[0], case[2]))
 
 
 def _search_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -182,19 +167,21 @@ def _search_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield net, gaussian_filters(net, rng), rng.normal(size=net.depth - 1)
 
 
-THM_4_SEARCH = Statement(
-    paper="riemann",
-    row="Thm 4",
-    id="Thm 4 (search)",
-    says="least squares from many starts, which knows no algebra, finds the same 2^{H−1} tuples "
-    "over (v, δ)",
+@statement(
+    "Thm 4 (search)",
+    _search_cases,
+    control("stride one: x²y + xy², δ = 0", lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     method="float64",
-    cases=_search_cases,
-    measure=_searched,
-    control=Control("stride one: x²y + xy², δ = 0", case=lambda: (STRIDE_ONE, CUBIC, np.zeros(1))),
     draws=6,
     show=show_filters,
 )
+def thm_4_search(case: Any) -> Check:
+    """Least squares from many starts, which knows no algebra, finds the same 2^{H−1} tuples over
+    (v, δ).
+    """
+    net, params, delta = case
+    found = search_fiber(net, net.end_to_end(params), delta, starts=24)
+    return equal(len(found), rescalings(net.depth), hypotheses=_covered(net, delta))
 
 
 def _flow(case: Any) -> Check:
@@ -210,9 +197,7 @@ def _flow(case: Any) -> Check:
         params=params,
     )
     rounding = 1e-12 * (down.evaluations + up.evaluations) * float(np.abs(down.v[0]).max())
-    return Check(
-        float(np.abs(down.v - up.v).max()), 0.0, tolerance=rounding, hypotheses=_covered(net, [1.0])
-    )
+    return equal(float(np.abs(down.v - up.v).max()), 0.0, rounding, hypotheses=_covered(net, [1.0]))
 
 
 def _flow_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -248,46 +233,30 @@ def _velocities(case: Any) -> Check:
     for theta in (params, start):
         J = fs.filter_jacobian(net, tuple(w.astype(int).astype(object) for w in theta))
         rates.append(J @ (J.T @ away))
-    return Check(max(abs(rates[0] - rates[1])), 0)
+    return equal(max(abs(rates[0] - rates[1])), 0)
 
 
-THM_4_FLOW = Statement(
-    paper="riemann",
-    row="Thm 4",
-    id="Thm 4 (flow)",
-    says="D = 1, inner strides above one: gradient flow is a Riemannian gradient flow on function "
-    "space, given by v and δ, regardless of the initialisation",
+thm_4_flow = statement(
+    "Thm 4 (flow)",
+    lambda rng, draws: (_SHEETS, *_flow_cases(rng, draws)),
+    control("stride one, two tuples over one (v, δ)", _parting),
     method="integration",
-    cases=lambda rng, draws: (_SHEETS, *_flow_cases(rng, draws)),
-    measure=_flow,
-    control=Control("stride one, two tuples over one (v, δ)", case=_parting),
     draws=2,
     show=lambda case: show_filters((case[0], case[1])) + f", {[w.tolist() for w in case[3]]}",
-    narrower="flows up to t = 0.5",
     confirm=_velocities,
-    route="exact: −K∇ℓ(v) of both tuples",
-    worked="""Sizes (3, 2), strides (2, 1), ℓ(v) = |v − u|² with u = (1, −3, 2, −1, 1). The tuples a = (1, 0, 2), b = (2, 1) and a = (2, 0, 1),
-b = (1, 2) have the same v = (2, 0, 5, 0, 2) and δ = 0, but ∇ℓ(v) = 2(1, 3, 3, 1, 1) is moved to v̇_2 = −2(4·3 + 2·1) = −28 by the kernel
-of the first and to −2(1·3 + 2·1) = −10 by that of the second (their kernels are printed in Ex 16): the two flows part at once. v is a
-singular point, where two sheets of M cross. Starts with smooth v reach it as well: ȧ_1 = −14 and −10 there, so that both flows come from
-points with a_1 ≠ 0, which are smooth. The singular points have codimension one in M, and generic flows cross them.""",
-    amended=Statement(
-        paper="riemann",
-        row="Thm 4",
-        id="Thm 4 (flow on one sheet)",
-        says="D = 1, inner strides above one: as long as v(t) is smooth, gradient flow is given by v "
-        "and δ; where it crosses the singular locus it stays on the sheet of M that θ names",
-        method="integration",
-        cases=_flow_cases,
-        measure=_flow,
-        control=Control("two tuples over a singular v, and the same δ", case=lambda: _SHEETS),
-        draws=2,
-        show=lambda case: show_filters(case[:2]),
-        narrower="flows up to t = 0.5",
-        proof="v̇ = −K_θ∇ℓ(v), and by Thm 4 K_θ is K^{(δ)}(v) at smooth v. θ(t) is one smooth curve "
-        "through a singular point too.",
-    ),
-)
+    says="D = 1, inner strides above one: gradient flow is a Riemannian gradient flow on function space, given by v and δ, regardless of the initialisation",
+)(_flow)
+
+thm_4_flow_on_one_sheet = statement(
+    "Thm 4 (flow on one sheet)",
+    _flow_cases,
+    control("two tuples over a singular v, and the same δ", lambda: _SHEETS),
+    amends="Thm 4 (flow)",
+    method="integration",
+    draws=2,
+    show=lambda case: show_filters(case[:2]),
+    says="D = 1, inner strides above one: as long as v(t) is smooth, gradient flow is given by v and δ; where it crosses the singular locus it stays on the sheet of M that θ names",
+)(_flow)
 
 
 def level_set_rows(net: LinearConvNet, params: Any) -> np.ndarray:
@@ -298,17 +267,6 @@ def level_set_rows(net: LinearConvNet, params: Any) -> np.ndarray:
         parts[l], parts[l + 1] = -params[l].ravel(), params[l + 1].ravel()
         rows.append(np.concatenate(parts))
     return np.array(rows, object).reshape(net.depth - 1, net.n_params)
-
-
-def _bijection(case: Any) -> Check:
-    """dμ is injective on T_θΘ_δ exactly when J and the equations of T_θΘ_δ together have rank Σ
-    k_l.
-    """
-    net, params = case
-    J = fs.filter_jacobian(net, params)
-    stacked = np.concatenate([J, level_set_rows(net, params)])
-    drops = not_smooth(net, net.end_to_end(params))
-    return Check(rank(stacked), net.n_params, hypotheses=hypotheses(net), drops=drops)
 
 
 def integer_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -330,43 +288,41 @@ def _lemma_5_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
     yield from integer_cases(rng, draws)
 
 
-LEM_5 = Statement(
-    paper="riemann",
-    row="Lem 5, Cor 6",
-    id="Lem 5",
-    says="D = 1, inner strides above one: d_θμ restricted to T_θΘ_δ is a bijection onto T_vM for "
-    "every θ over a smooth v",
-    method="exact",
-    cases=_lemma_5_cases,
-    measure=_bijection,
-    control=Control("filters that share a factor, where v is singular", case=lambda: _SHARED),
+@statement(
+    "Lem 5",
+    _lemma_5_cases,
+    control("filters that share a factor, where v is singular", lambda: _SHARED),
     show=show_filters,
 )
+def lem_5(case: Any) -> Check:
+    """D = 1, inner strides above one: d_θμ restricted to T_θΘ_δ is a bijection onto T_vM for
+    every θ over a smooth v.
+
+    dμ is injective on T_θΘ_δ exactly when J and the equations of T_θΘ_δ together have rank Σ
+    k_l.
+    """
+    net, params = case
+    J = fs.filter_jacobian(net, params)
+    stacked = np.concatenate([J, level_set_rows(net, params)])
+    drops = not_smooth(net, net.end_to_end(params))
+    return equal(rank(stacked), net.n_params, drops=drops, hypotheses=hypotheses(net))
 
 
-def _level_set(case: Any) -> Check:
+@statement(
+    "Lem 5 (Θ_δ)",
+    integer_cases,
+    control("both filters zero", lambda: (RUNNING, (np.zeros(3, object), np.zeros(2, object)))),
+    show=show_filters,
+)
+def lem_5_level(case: Any) -> Check:
+    """Θ_δ is a manifold of dimension dim M with the tangent spaces of Eq 9."""
     net, params = case
     tangents = level_set_tangents(net, tuple(np.asarray(w, float) for w in params)).shape[1]
     equations = rank(level_set_rows(net, params)) if net.depth > 1 else 0
     wrong = abs(tangents - fs.neuromanifold_dimension(net)) + abs(
         net.n_params - equations - fs.neuromanifold_dimension(net)
     )
-    return Check(wrong, 0, hypotheses=hypotheses(net))
-
-
-LEM_5_LEVEL = Statement(
-    paper="riemann",
-    row="Lem 5, Cor 6",
-    id="Lem 5 (Θ_δ)",
-    says="Θ_δ is a manifold of dimension dim M with the tangent spaces of Eq 9",
-    method="exact",
-    cases=integer_cases,
-    measure=_level_set,
-    control=Control(
-        "both filters zero", case=lambda: (RUNNING, (np.zeros(3, object), np.zeros(2, object)))
-    ),
-    show=show_filters,
-)
+    return equal(wrong, 0, hypotheses=hypotheses(net))
 
 
 def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
@@ -381,48 +337,34 @@ def pushforward(net: LinearConvNet, over: Any, basis: np.ndarray) -> np.ndarray:
     return total / len(over)
 
 
-def metric_gap(case: Any, factor: float = 1.0) -> Check:
-    """K⁻¹ on T_vM against the pushforward of the Euclidean metric of Θ_δ."""
+@statement(
+    "Cor 6",
+    fibre_cases,
+    control(
+        "the sum over the fibre instead of the average",
+        lambda: (RUNNING, SMOOTH, np.ones(1)),
+        factor=2.0,
+    ),
+    method="float64",
+    show=show_filters,
+)
+def cor_6(case: Any, factor: float = 1.0) -> Check:
+    """D = 1, inner strides above one: the Euclidean metric of Θ_δ pushed forward by μ is K⁻¹ on
+    T_vM.
+
+    K⁻¹ on T_vM against the pushforward of the Euclidean metric of Θ_δ.
+    """
     net, params, delta = case
     v = net.end_to_end(params)
     if drops := not_smooth(net, v):
-        return Check(0.0, 0.0, hypotheses=_covered(net, delta), drops=drops)
+        return equal(0.0, 0.0, drops=drops, hypotheses=_covered(net, delta))
     over = fs.fiber(net, v, delta)
     J = fs.filter_jacobian(net, over[0])
     basis = np.linalg.svd(J)[0][:, : fs.neuromanifold_dimension(net)]
     inverse = np.linalg.inv(basis.T @ fs.filter_kernel(net, over[0]) @ basis)
     pushed = factor * pushforward(net, over, basis)
     gap = float(np.linalg.norm(inverse - pushed) / np.linalg.norm(inverse))
-    return Check(
-        gap, 0.0, tolerance=64 * EPS * condition(net, over[0]) ** 2, hypotheses=_covered(net, delta)
-    )
-
-
-COR_6 = Statement(
-    paper="riemann",
-    row="Lem 5, Cor 6",
-    id="Cor 6",
-    says="D = 1, inner strides above one: the Euclidean metric of Θ_δ pushed forward by μ is K⁻¹ "
-    "on T_vM",
-    method="float64",
-    cases=fibre_cases,
-    measure=metric_gap,
-    control=Control(
-        "the sum over the fibre instead of the average",
-        case=lambda: (RUNNING, SMOOTH, np.ones(1)),
-        breaks={"factor": 2.0},
-    ),
-    show=show_filters,
-)
-
-
-def _metric_itself(case: Any, metric: Callable[..., Any] = fs.metric) -> Check:
-    net, params, delta = case
-    v = net.end_to_end(params)
-    if drops := not_smooth(net, v):
-        return Check(0.0, 0.0, hypotheses=_covered(net, delta), drops=drops)
-    g = metric(net, v, delta)
-    return Check(lost_digits(g.matrix), _DIGITS, "<=", hypotheses=_covered(net, delta))
+    return equal(gap, 0.0, 64 * EPS * condition(net, over[0]) ** 2, hypotheses=_covered(net, delta))
 
 
 def lost_digits(matrix: np.ndarray) -> float:
@@ -447,30 +389,35 @@ def _degenerate(net: LinearConvNet, v: np.ndarray, delta: Any) -> Any:
     return SimpleNamespace(matrix=basis.T @ K @ basis)
 
 
-COR_6_METRIC = Statement(
-    paper="riemann",
-    row="Lem 5, Cor 6",
-    id="Cor 6 (metric)",
-    says="for every δ, K^(δ)(v)⁻¹ is positive definite on T_vM at every smooth v",
-    method="float64",
-    cases=fibre_cases,
-    measure=_metric_itself,
-    control=Control(
+@statement(
+    "Cor 6 (metric)",
+    fibre_cases,
+    control(
         "the kernel of a filter at which dμ drops rank",
-        case=lambda: (RUNNING, SMOOTH, np.ones(1)),
-        breaks={"metric": _degenerate},
+        lambda: (RUNNING, SMOOTH, np.ones(1)),
+        metric=_degenerate,
     ),
+    method="float64",
     show=show_filters,
     draws=10,
 )
+def cor_6_metric(case: Any, metric: Callable[..., Any] = fs.metric) -> Check:
+    """For every δ, K^(δ)(v)⁻¹ is positive definite on T_vM at every smooth v."""
+    net, params, delta = case
+    v = net.end_to_end(params)
+    if drops := not_smooth(net, v):
+        return equal(0.0, 0.0, drops=drops, hypotheses=_covered(net, delta))
+    g = metric(net, v, delta)
+    return at_most(lost_digits(g.matrix), _DIGITS, hypotheses=_covered(net, delta))
+
 
 GROUP = (
-    THM_4_COUNT,
-    THM_4_KERNEL,
-    THM_4_SEARCH,
-    THM_4_FLOW,
-    LEM_5,
-    LEM_5_LEVEL,
-    COR_6,
-    COR_6_METRIC,
+    thm_4_count,
+    thm_4_kernel,
+    thm_4_search,
+    thm_4_flow,
+    lem_5,
+    lem_5_level,
+    cor_6,
+    cor_6_metric,
 )

@@ -1,7 +1,6 @@
 """`riemann`, Table 1: when is the NTK independent of the parameters, for fixed δ or Δ?"""
 
 from collections.abc import Iterator
-from inspect import cleandoc
 from itertools import product
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.smoothness import stride_one_runs
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.riemann.statements.conserved import balanced
 from neuromanifold_papers.riemann.statements.dense import freedom, integer_matrices, scalar_kernels
 from neuromanifold_papers.riemann.statements.exact import (
@@ -25,23 +24,12 @@ from neuromanifold_papers.riemann.statements.exact import (
 from neuromanifold_papers.riemann.statements.tensors import LINE, SQUARE
 from neuromanifold_papers.riemann.statements.theorem13 import FIRST_13, equal_norms
 from neuromanifold_papers.riemann.table import CONVOLUTIONS
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 # Root finding and factoring give filters to about 1e-10 for well-conditioned v; kernels of
 # different tuples are 1e-3 apart.
 SAME = 1e-7
 APART = 1e-4
-
-
-def _dense_pair(case: Any) -> Check:
-    first, second = case
-    distance = fs.kernel_distance(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix)
-    return Check(
-        distance,
-        0.0,
-        tolerance=64 * EPS * len(first),
-        hypotheses={"widths": str([W.shape for W in first])},
-    )
 
 
 def _balanced_pairs(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -68,17 +56,18 @@ def _unbalanced_pair() -> Any:
     return first, fs.level_set_sample(first, 1)[0]
 
 
-DENSE_BALANCED = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Table 1 (dense, balanced)",
-    says="fully connected, Δ = 0: the NTK is parameter independent",
+@statement(
+    "Table 1 (dense, balanced)",
+    _balanced_pairs,
+    control("generic Δ", _unbalanced_pair),
     method="float64",
-    cases=_balanced_pairs,
-    measure=_dense_pair,
-    control=Control("generic Δ", case=_unbalanced_pair),
     show=lambda pair: repr([[W.tolist() for W in p] for p in pair]),
 )
+def dense_balanced(case: Any) -> Check:
+    """Fully connected, Δ = 0: the NTK is parameter independent."""
+    first, second = case
+    distance = fs.kernel_distance(fs.dense_kernel(first).matrix, fs.dense_kernel(second).matrix)
+    return equal(distance, 0.0, 64 * EPS * len(first), widths=str([W.shape for W in first]))
 
 
 def segments(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -94,20 +83,6 @@ def segments(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
 def depends(widths: tuple[int, ...]) -> bool:
     """Whether some segment has two layers or more and is not (1, h, 1)."""
     return any(len(s) > 2 and not (len(s) == 3 and s[0] == s[2] == 1) for s in segments(widths))
-
-
-def _dense_dependent(case: Any) -> Check:
-    matrices, widths = case
-    return Check(
-        min(freedom(matrices), 1), 1, ">=", hypotheses={"widths": str(widths), "H": len(matrices)}
-    )
-
-
-def _dense_law(case: Any) -> Check:
-    matrices, widths = case
-    return Check(
-        min(freedom(matrices), 1), int(depends(widths)), hypotheses={"widths": str(widths)}
-    )
 
 
 def _widths(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -135,7 +110,7 @@ def hourglass() -> int:
 
 def _dense_closed_form(case: Any) -> Check:
     _, widths = case
-    return Check(hourglass(), 1, ">=") if widths == (1, 2, 1) else scalar_kernels((1, 2))
+    return at_least(hourglass(), 1) if widths == (1, 2, 1) else scalar_kernels((1, 2))
 
 
 def _simplest(case: Any) -> list[Any]:
@@ -164,49 +139,42 @@ other neuron having one input or output of its own; R turns the two. Then S ≠ 
 ≠ 0. For h > p + q a rotation of the hidden layer leaves p + q neurons with weights. *If, otherwise:* no proof; exact ranks only."""
 
 
-DENSE_UNBALANCED = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Table 1 (dense, unbalanced)",
-    says="fully connected, two layers or more, generic Δ: the NTK depends on more than W and Δ, "
-    "for all widths",
-    method="exact",
-    cases=_widths,
-    measure=_dense_dependent,
-    control=Control(
+@statement(
+    "Table 1 (dense, unbalanced)",
+    _widths,
+    control(
         "a balanced point: W_1 = M, W_2 = Mᵀ",
-        case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
+        lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
     ),
     smaller=_simplest,
     confirm=_dense_closed_form,
-    route="entries in which K² differs from Δ² + 4W², as polynomials",
-    worked=cleandoc("""Widths (1, 1, 1): K = w_2² + w_1² with W = w_2w_1, Δ = w_2² − w_1², so K² = Δ² + 4W². The same happens for (1,
-    h, 1) with any h: with u = W_2ᵀ and v = W_1 the kernel is ‖u‖² + ‖v‖², Δ = uuᵀ − vvᵀ has the trace ‖u‖² − ‖v‖²
-    and the second elementary symmetric function of eigenvalues −(‖u‖²‖v‖² − W²), so K² = (tr Δ)² + 4(W² − e_2(Δ));
-    and for every net that falls into such pieces and single layers where a hidden width is 1. For all other widths up
-    to 3 the kernel varies on the level sets of (W, Δ)."""),
     show=_show_dense,
-    amended=Statement(
-        paper="riemann",
-        row="Table 1",
-        id="Table 1 (dense, unbalanced), amended",
-        says="cut at the hidden layers of width 1, generic Δ: the NTK varies over (W, Δ) exactly "
-        "when some piece has two "
-        "layers or more and is not (1, h, 1)",
-        method="exact",
-        cases=_widths,
-        measure=_dense_law,
-        control=Control(
-            "a balanced point: W_1 = M, W_2 = Mᵀ",
-            case=lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
-        ),
-        exhaustive="widths 1–3 with H = 2, and with H = 3 and sum ≤ 7, at generic integer "
-        "weights: whether dK vanishes on ker(dW, dΔ), "
-        "by exact ranks",
-        show=_show_dense,
-        proof=_DENSE_PROOF,
-    ),
 )
+def dense_unbalanced(case: Any) -> Check:
+    """Fully connected, two layers or more, generic Δ: the NTK depends on more than W and Δ, for
+    all widths.
+    """
+    matrices, widths = case
+    return at_least(min(freedom(matrices), 1), 1, widths=str(widths), H=len(matrices))
+
+
+@statement(
+    "Table 1 (dense, unbalanced), amended",
+    _widths,
+    control(
+        "a balanced point: W_1 = M, W_2 = Mᵀ",
+        lambda: ((np.array([[1, 2], [3, 5]]), np.array([[1, 3], [2, 5]])), (2, 2, 2)),
+    ),
+    amends="Table 1 (dense, unbalanced)",
+    show=_show_dense,
+    proof=_DENSE_PROOF,
+)
+def dense_law(case: Any) -> Check:
+    """Cut at the hidden layers of width 1, generic Δ: the NTK varies over (W, Δ) exactly when
+    some piece has two layers or more and is not (1, h, 1).
+    """
+    matrices, widths = case
+    return equal(min(freedom(matrices), 1), int(depends(widths)), widths=str(widths))
 
 
 def spread(
@@ -244,13 +212,13 @@ def _cell(net: LinearConvNet, delta: np.ndarray) -> dict[str, Any]:
 def _independent(case: Any) -> Check:
     net, delta, seed = case
     found = spread(net, np.random.default_rng(seed), delta)
-    return Check(found, 0.0, tolerance=SAME, hypotheses=_cell(net, delta))
+    return equal(found, 0.0, SAME, hypotheses=_cell(net, delta))
 
 
 def _dependent(case: Any) -> Check:
     net, delta, seed = case
     found = spread(net, np.random.default_rng(seed), delta, 8, enough=APART)
-    return Check(found, APART, ">=", hypotheses=_cell(net, delta))
+    return at_least(found, APART, hypotheses=_cell(net, delta))
 
 
 def _family(dimension: int, printed: str) -> list[LinearConvNet]:
@@ -275,39 +243,31 @@ def _line_yes(rng: np.random.Generator, draws: int) -> Iterator[Any]:
             yield net, drawn_delta(net, rng, zero), int(rng.integers(1 << 31))
 
 
-LINE_YES = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Table 1 (D = 1, strides > 1)",
-    says="one-dimensional, all inner strides above one: parameter independent for all δ",
+line_yes = statement(
+    "Table 1 (D = 1, strides > 1)",
+    _line_yes,
+    control("stride one", lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)),
     method="float64",
-    cases=_line_yes,
-    measure=_independent,
-    control=Control("stride one", case=lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)),
     show=_show,
-)
+    says="one-dimensional, all inner strides above one: parameter independent for all δ",
+)(_independent)
 
 
 def _stride_one_nets() -> list[LinearConvNet]:
     return [*line_nets((2, 3), (1,), (2,)), *_family(1, "no"), LinearConvNet((2, 2, 3), (1, 2, 1))]
 
 
-LINE_NO = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Table 1 (D = 1, stride 1, δ ≠ 0)",
-    says="one-dimensional, some inner stride one, generic δ: some v has tuples with different NTKs",
-    method="float64",
-    cases=lambda rng, draws: (
+line_no = statement(
+    "Table 1 (D = 1, stride 1, δ ≠ 0)",
+    lambda rng, draws: (
         (net, drawn_delta(net, rng, False), int(rng.integers(1 << 31)))
         for net in _stride_one_nets()
     ),
-    measure=_dependent,
-    control=Control(
-        "strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.ones(1), 1)
-    ),
+    control("strides above one", lambda: (LinearConvNet((3, 2), (2, 1)), np.ones(1), 1)),
+    method="float64",
     show=_show,
-)
+    says="one-dimensional, some inner stride one, generic δ: some v has tuples with different NTKs",
+)(_dependent)
 
 
 def _equal_norms_exactly(case: Any) -> Check:
@@ -318,8 +278,8 @@ def _equal_norms_exactly(case: Any) -> Check:
     filters = (np.array([1, 2], object), np.array([2, 1], object), np.array([2, -1], object))[
         : net.depth
     ]
-    return Check(
-        differing(fs.filter_kernel(net, filters), fs.filter_kernel(net, filters[::-1])), 1, ">="
+    return at_least(
+        differing(fs.filter_kernel(net, filters), fs.filter_kernel(net, filters[::-1])), 1
     )
 
 
@@ -329,10 +289,6 @@ def larger_in_run(net: LinearConvNet) -> bool:
         len(run) > 1 and max(net.filter_shapes[l][0] for l in run) > 2
         for run in stride_one_runs(net)
     )
-
-
-def _balanced_law(case: Any) -> Check:
-    return _dependent(case) if larger_in_run(case[0]) else _independent(case)
 
 
 def _balanced_line(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -351,41 +307,31 @@ factors, lies over the same v. Let φ be evaluation at the root ρ of ℓ, a sim
 right side tends to 0 and the left does not: near there the kernels differ, on an open set."""
 
 
-LINE_NO_BALANCED = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Table 1 (D = 1, stride 1, δ = 0)",
-    says="one-dimensional, some inner stride one, δ = 0: some v has tuples with different NTKs",
+line_no_balanced = statement(
+    "Table 1 (D = 1, stride 1, δ = 0)",
+    _balanced_line,
+    control("strides above one", lambda: (LinearConvNet((3, 2), (2, 1)), np.zeros(1), 1)),
     method="float64",
-    cases=_balanced_line,
-    measure=_dependent,
-    control=Control(
-        "strides above one", case=lambda: (LinearConvNet((3, 2), (2, 1)), np.zeros(1), 1)
-    ),
     confirm=_equal_norms_exactly,
-    route="entries in which the integer kernels of the two orders differ",
-    worked=cleandoc("""Sizes (2, 2), stride one, δ = 0. The tuples over a product of two different real linear forms are its two
-    orders, up to signs. δ = 0 gives both forms the same norm, so the second tuple is the first with its filters
-    exchanged, and the exchange leaves M_aM_aᵀ + M_bM_bᵀ alone. For instance (1, 2), (2, 1) and (2, 1), (1, 2) over
-    v = (2, 5, 2). The printed "generally" may be read to exclude δ = 0; for δ ≠ 0 the kernels differ."""),
     show=_show,
-    amended=Statement(
-        paper="riemann",
-        row="Table 1",
-        id="Table 1 (D = 1, stride 1, δ = 0), amended",
-        says="δ = 0: where layers joined by stride one include a size above 2, an open set of v "
-        "has tuples with different NTKs; else "
-        "almost every v has one NTK",
-        method="float64",
-        cases=_balanced_line,
-        measure=_balanced_law,
-        control=Control(
-            "δ = 1 for sizes (2, 2)", case=lambda: (LinearConvNet((2, 2), (1, 1)), np.ones(1), 1)
-        ),
-        show=_show,
-        proof=_BALANCED_PROOF,
-    ),
+    says="one-dimensional, some inner stride one, δ = 0: some v has tuples with different NTKs",
+)(_dependent)
+
+
+@statement(
+    "Table 1 (D = 1, stride 1, δ = 0), amended",
+    _balanced_line,
+    control("δ = 1 for sizes (2, 2)", lambda: (LinearConvNet((2, 2), (1, 1)), np.ones(1), 1)),
+    amends="Table 1 (D = 1, stride 1, δ = 0)",
+    method="float64",
+    show=_show,
+    proof=_BALANCED_PROOF,
 )
+def balanced_law(case: Any) -> Check:
+    """δ = 0: where layers joined by stride one include a size above 2, an open set of v has
+    tuples with different NTKs; else almost every v has one NTK.
+    """
+    return _dependent(case) if larger_in_run(case[0]) else _independent(case)
 
 
 def _wide(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -407,49 +353,35 @@ def _exact_kernels(case: Any) -> Check:
                 LINE, (np.array(a, object)[:, None], np.array(b, object)[:, None])
             )
             kernels.append(sb * blocks[0] + sa * blocks[1])
-        return Check(differing(*kernels), 0)
+        return equal(differing(*kernels), 0)
     mate = (FIRST_13[1] // 2, 2 * FIRST_13[0])
-    return Check(differing(fs.filter_kernel(SQUARE, FIRST_13), fs.filter_kernel(SQUARE, mate)), 0)
+    return equal(differing(fs.filter_kernel(SQUARE, FIRST_13), fs.filter_kernel(SQUARE, mate)), 0)
 
 
 def _thick(net: LinearConvNet) -> bool:
     return all(sum(k > 1 for k in shape) >= 2 for shape in net.filter_shapes)
 
 
-WIDE = Statement(
-    paper="riemann",
-    row="Table 1",
-    id="Table 1 (D > 1)",
-    says="high-dimensional: parameter independent for all δ and all strides",
+wide = statement(
+    "Table 1 (D > 1)",
+    _wide,
+    control("D = 1, stride one", lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)),
     method="float64",
-    cases=_wide,
-    measure=_independent,
-    control=Control(
-        "D = 1, stride one", case=lambda: (LinearConvNet((3, 2), (1, 1)), np.zeros(1), 1)
-    ),
     confirm=_exact_kernels,
-    route="entries in which two integer kernels over the same (v, δ) differ",
-    worked=cleandoc("""Filters 3 × 1 and 2 × 1 on two-dimensional signals see one axis only: this is Example 19 again, v = x²y + xy²
-    with three balanced tuples and three kernels. Table 1 and Section 1.2 leave out the hypothesis of Theorem 13,
-    two sizes above 1 in every layer. With that hypothesis the table still fails for layers of the same space and δ
-    ≠ 0: see Theorem 13."""),
     show=_show,
-    amended=Statement(
-        paper="riemann",
-        row="Table 1",
-        id="Table 1 (D > 1), amended",
-        says="high-dimensional, two sizes above 1 in every layer: parameter independent for all "
-        "strides and all δ with "
-        "Σ_{i=l}^{L−1} δ_i = 0 between layers of the same space",
-        method="float64",
-        cases=lambda rng, draws: (
-            case for case in _wide(rng, draws) if _thick(case[0]) and equal_norms(case[0], case[1])
-        ),
-        measure=_independent,
-        control=Control("like layers, δ = 6", case=lambda: (SQUARE, np.array([6.0]), 1)),
-        show=_show,
-        proof="Thm 13 (kernel), amended.",
-    ),
-)
+    says="high-dimensional: parameter independent for all δ and all strides",
+)(_independent)
 
-GROUP = (DENSE_BALANCED, DENSE_UNBALANCED, LINE_YES, LINE_NO, LINE_NO_BALANCED, WIDE)
+table_1_d_1_amended = statement(
+    "Table 1 (D > 1), amended",
+    lambda rng, draws: (
+        case for case in _wide(rng, draws) if _thick(case[0]) and equal_norms(case[0], case[1])
+    ),
+    control("like layers, δ = 6", lambda: (SQUARE, np.array([6.0]), 1)),
+    amends="Table 1 (D > 1)",
+    method="float64",
+    show=_show,
+    says="high-dimensional, two sizes above 1 in every layer: parameter independent for all strides and all δ with Σ_{i=l}^{L−1} δ_i = 0 between layers of the same space",
+)(_independent)
+
+GROUP = (dense_balanced, dense_unbalanced, line_yes, line_no, line_no_balanced, wide)

@@ -4,7 +4,6 @@ can be exchanged.
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from inspect import cleandoc
 from itertools import combinations, product
 from math import factorial, prod
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.polynomial import factor_exactly
 from neuromanifold.models.convolution import LinearConvNet
-from neuromanifold_papers.check import Check, Drops, outside
+from neuromanifold_papers.check import Check, Drops, at_least, equal, outside
 from neuromanifold_papers.riemann.statements.exact import (
     differing,
     hypotheses,
@@ -24,7 +23,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     symbols,
     tensor_nets,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 SQUARE = LinearConvNet(((2, 2), (2, 2)), ((1, 1), (1, 1)))
 THIN = LinearConvNet(((2, 2, 1), (2, 2, 1)), ((1, 1, 2), (1, 1, 1)))
@@ -75,57 +74,37 @@ def not_generic(net: LinearConvNet, v: np.ndarray) -> Drops:
     )
 
 
-def _factorisations(case: Any) -> Check:
-    net, params = case
-    v = net.end_to_end(params)
-    return Check(
-        fs.fiber(net, v).factorisations,
-        orders(net),
-        hypotheses=hypotheses(net, like_layers=orders(net) > 1),
-        drops=not_generic(net, v),
-    )
-
-
 LINE_CUBIC = (np.array([[0], [1], [0]], object), np.array([[1], [1]], object))
 """x²y + xy² in layers 3 × 1 and 2 × 1."""
 
-COR_10 = Statement(
-    paper="riemann",
-    row="Cor 10, Obs 11",
-    id="Cor 10",
-    says="D > 1, two sizes above 1 in every layer: almost every v in M has one factorisation up "
-    "to scalars and reordering of layers",
-    method="exact",
-    cases=_generic,
-    measure=_factorisations,
-    control=Control(
-        "one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", case=lambda: (LINE, LINE_CUBIC)
-    ),
+
+@statement(
+    "Cor 10",
+    _generic,
+    control("one size above 1: x²y + xy² in layers 3 × 1 and 2 × 1", lambda: (LINE, LINE_CUBIC)),
     show=show_filters,
     draws=20,
 )
-
-
-def _ordering(case: Any) -> Check:
+def cor_10(case: Any) -> Check:
+    """D > 1, two sizes above 1 in every layer: almost every v in M has one factorisation up to
+    scalars and reordering of layers.
+    """
     net, params = case
-    several = fs.fiber(net, net.end_to_end(params)).factorisations > 1
-    like = any(space(net, l) == space(net, m) for l, m in combinations(range(net.depth), 2))
-    drops = not_generic(net, net.end_to_end(params))
-    return Check(int(several), int(like), hypotheses=hypotheses(net, like_layers=like), drops=drops)
+    v = net.end_to_end(params)
+    return equal(
+        fs.fiber(net, v).factorisations,
+        orders(net),
+        drops=not_generic(net, v),
+        hypotheses=hypotheses(net, like_layers=orders(net) > 1),
+    )
 
 
-OBS_11_A = Statement(
-    paper="riemann",
-    row="Cor 10, Obs 11",
-    id="Obs 11 (a)",
-    says="in Cor 10 the order of the filters is not determined exactly when two layers have the "
-    "same space of polynomials",
-    method="exact",
-    cases=_generic,
-    measure=_ordering,
-    control=Control(
+@statement(
+    "Obs 11 (a)",
+    _generic,
+    control(
         "filters that are not generic: (1 + y_1)(1 + y_2) in a layer",
-        case=lambda: (
+        lambda: (
             LinearConvNet(((2, 2), (3, 2)), ((1, 1),) * 2),
             (np.array([[1, 1], [1, 1]], object), np.array([[1, 2], [3, 6], [2, 4]], object)),
         ),
@@ -133,6 +112,15 @@ OBS_11_A = Statement(
     show=show_filters,
     draws=0,
 )
+def obs_11_a(case: Any) -> Check:
+    """In Cor 10 the order of the filters is not determined exactly when two layers have the same
+    space of polynomials.
+    """
+    net, params = case
+    several = fs.fiber(net, net.end_to_end(params)).factorisations > 1
+    like = any(space(net, l) == space(net, m) for l, m in combinations(range(net.depth), 2))
+    drops = not_generic(net, net.end_to_end(params))
+    return equal(int(several), int(like), drops=drops, hypotheses=hypotheses(net, like_layers=like))
 
 
 def _pairs(nets: Any) -> Iterator[Any]:
@@ -152,14 +140,7 @@ def _unlike(case: Any) -> Drops:
     return outside("the two layers have different spaces", when=space(net, l) != space(net, m))
 
 
-_UNLIKE = Control("unlike layers", case=lambda: (LinearConvNet((2, 2), (2, 1)), 0, 1))
-
-
-def _requires(case: Any) -> Check:
-    """Where the spaces coincide: is t_l = t_L?"""
-    net, l, m = case
-    same = net.dilations[l] == net.dilations[m]
-    return Check(int(same), 1, hypotheses=hypotheses(net), drops=_unlike(case))
+_UNLIKE = control("unlike layers", lambda: (LinearConvNet((2, 2), (2, 1)), 0, 1))
 
 
 def _requires_by_product(case: Any) -> Check:
@@ -169,16 +150,7 @@ def _requires_by_product(case: Any) -> Check:
     net, l, m = case
     params = symbols(net.filter_shapes)
     changed = differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m)))
-    return Check(changed if net.dilations[l] != net.dilations[m] else 1, 1, ">=")
-
-
-def _where_seen(case: Any) -> Check:
-    net, l, m = case
-    seen = [k > 1 for k in net.filter_shapes[l]]
-    same = all(
-        a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide
-    )
-    return Check(int(same), 1, hypotheses=hypotheses(net), drops=_unlike(case))
+    return at_least(changed if net.dilations[l] != net.dilations[m] else 1, 1)
 
 
 _THREE = [
@@ -186,122 +158,101 @@ _THREE = [
     THIN,
 ]
 
-OBS_11_REQUIRES = Statement(
-    paper="riemann",
-    row="Cor 10, Obs 11",
-    id="Obs 11 (a, t)",
-    says="exchanging two layers' filters (11) requires t_l = t_L",
-    method="exact",
-    cases=lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
-    measure=_requires,
-    control=_UNLIKE,
+
+@statement(
+    "Obs 11 (a, t)",
+    lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
+    _UNLIKE,
     confirm=_requires_by_product,
-    route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
-    worked=cleandoc("""Two layers of shape 1 × 2 × 2 with strides (2, 1, 1): t_1 = (1, 1, 1) and t_2 = (2, 1, 1) differ. But no filter
-    sees the first axis, so both spaces are ℝ[x_2, y_2, x_3, y_3]_{(1,1)}, the exchange leaves μ alone, and (11)
-    holds. Part c) states the condition correctly."""),
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
-    amended=Statement(
-        paper="riemann",
-        row="Cor 10, Obs 11",
-        id="Obs 11 (a, t), amended",
-        says="exchanging two layers' filters requires t_l^(m) = t_L^(m) on the axes m where the "
-        "size exceeds 1",
-        method="exact",
-        cases=lambda rng, draws: _pairs(
-            [*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]
-        ),
-        measure=_where_seen,
-        control=_UNLIKE,
-        exhaustive="two layers, shapes up to 3 × 2 (D = 2) and of sizes 1–2 (D = 3), strides 1–2",
-        proof="On an axis m where the size of layer l exceeds 1, the least positive exponent of "
-        "x_m among the "
-        "polynomials of layer l is t_l^(m); filters that can be exchanged have the same "
-        "polynomials.",
-    ),
 )
+def obs_11_requires(case: Any) -> Check:
+    """Exchanging two layers' filters (11) requires t_l = t_L.
 
-
-def _only_higher(case: Any) -> Check:
+    Where the spaces coincide: is t_l = t_L?
+    """
     net, l, m = case
-    drops = outside("t_l ≠ t_L", when=net.dilations[l] != net.dilations[m])
-    return Check(net.dimension, 2, ">=", hypotheses=hypotheses(net), drops=drops)
+    same = net.dilations[l] == net.dilations[m]
+    return equal(int(same), 1, drops=_unlike(case), hypotheses=hypotheses(net))
+
+
+@statement(
+    "Obs 11 (a, t), amended",
+    lambda rng, draws: _pairs([*tensor_nets([(2, 2), (3, 2)], [(1, 1), (2, 1)]), *_THREE]),
+    _UNLIKE,
+    amends="Obs 11 (a, t)",
+)
+def where_seen(case: Any) -> Check:
+    """Exchanging two layers' filters requires t_l^(m) = t_L^(m) on the axes m where the size
+    exceeds 1.
+    """
+    net, l, m = case
+    seen = [k > 1 for k in net.filter_shapes[l]]
+    same = all(
+        a == b for a, b, wide in zip(net.dilations[l], net.dilations[m], seen, strict=True) if wide
+    )
+    return equal(int(same), 1, drops=_unlike(case), hypotheses=hypotheses(net))
 
 
 def _only_higher_by_product(case: Any) -> Check:
     """In one dimension the exchange should change μ: entries that it changes, as polynomials."""
     net, l, m = case
     params = symbols(net.filter_shapes)
-    return Check(differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m))), 1, ">=")
+    return at_least(differing(net.end_to_end(params), net.end_to_end(swapped(params, l, m))), 1)
 
 
-def _strides_apart(case: Any) -> Check:
-    net, l, m = case
-    return Check(int(net.dilations[l] != net.dilations[m]), 1, hypotheses=hypotheses(net))
-
-
-OBS_11_LINE = Statement(
-    paper="riemann",
-    row="Cor 10, Obs 11",
-    id="Obs 11 (a, D)",
-    says="t_l = t_L with l < L can only happen if D > 1",
-    method="exact",
-    cases=lambda rng, draws: _pairs(
+@statement(
+    "Obs 11 (a, D)",
+    lambda rng, draws: _pairs(
         [*line_nets((2, 3), (1, 2), (2, 3)), *tensor_nets([(2, 2)], [(1, 1), (2, 1)])]
     ),
-    measure=_only_higher,
-    control=Control("D = 1, t_1 = t_2 = 1", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
+    control("D = 1, t_1 = t_2 = 1", lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
     confirm=_only_higher_by_product,
-    route="entries of μ(w_1, w_2) − μ(w_2, w_1), as polynomials",
-    worked=cleandoc("""D = 1, sizes (2, 2), stride s_1 = 1: t_1 = 1 and t_2 = s_1 = 1 are equal, and (a_0x + a_1y)(b_0x + b_1y) does
-    not depend on the order. In one dimension it happens whenever the strides between the two layers are all one,
-    which Section 2.3 studies."""),
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
-    amended=Statement(
-        paper="riemann",
-        row="Cor 10, Obs 11",
-        id="Obs 11 (a, D), amended",
-        says="D = 1 and inner strides above one: t_l ≠ t_L for l < L",
-        method="exact",
-        cases=lambda rng, draws: _pairs(line_nets((2, 3), (2, 3), (2, 3, 4))),
-        measure=_strides_apart,
-        control=Control("stride one", case=lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
-        exhaustive="sizes 2–3, strides 2–3, H ≤ 4",
-        proof="t_L/t_l = s_l⋯s_{L−1} > 1.",
-    ),
 )
+def obs_11_line(case: Any) -> Check:
+    """t_l = t_L with l < L can only happen if D > 1."""
+    net, l, m = case
+    drops = outside("t_l ≠ t_L", when=net.dilations[l] != net.dilations[m])
+    return at_least(net.dimension, 2, drops=drops, hypotheses=hypotheses(net))
 
 
-def _swap(case: Any) -> Check:
-    """Entries of μ and of K that the exchange changes, as polynomials."""
+@statement(
+    "Obs 11 (a, D), amended",
+    lambda rng, draws: _pairs(line_nets((2, 3), (2, 3), (2, 3, 4))),
+    control("stride one", lambda: (LinearConvNet((2, 2), (1, 1)), 0, 1)),
+    amends="Obs 11 (a, D)",
+)
+def strides_apart(case: Any) -> Check:
+    """D = 1 and inner strides above one: t_l ≠ t_L for l < L."""
+    net, l, m = case
+    return equal(int(net.dilations[l] != net.dilations[m]), 1, hypotheses=hypotheses(net))
+
+
+@statement(
+    "Obs 11 (b)",
+    lambda rng, draws: (
+        case
+        for case in _pairs([*wide_nets(), THIN, *line_nets((2, 3), (1, 2), (2, 3))])
+        if space(case[0], case[1]) == space(case[0], case[2])
+    ),
+    control(
+        "equal shapes, but stride 2 between them",
+        lambda: (LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1),
+    ),
+    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
+)
+def obs_11_b(case: Any) -> Check:
+    """Exchanging the filters of two layers with the same space changes neither μ nor the NTK.
+
+    Entries of μ and of K that the exchange changes, as polynomials.
+    """
     net, l, m = case
     params = symbols(net.filter_shapes)
     other = swapped(params, l, m)
     wrong = differing(net.end_to_end(params), net.end_to_end(other))
     wrong += differing(fs.filter_kernel(net, params), fs.filter_kernel(net, other))
-    return Check(wrong, 0, hypotheses=hypotheses(net))
-
-
-OBS_11_B = Statement(
-    paper="riemann",
-    row="Cor 10, Obs 11",
-    id="Obs 11 (b)",
-    says="exchanging the filters of two layers with the same space changes neither μ nor the NTK",
-    method="exact",
-    cases=lambda rng, draws: (
-        case
-        for case in _pairs([*wide_nets(), THIN, *line_nets((2, 3), (1, 2), (2, 3))])
-        if space(case[0], case[1]) == space(case[0], case[2])
-    ),
-    measure=_swap,
-    control=Control(
-        "equal shapes, but stride 2 between them",
-        case=lambda: (LinearConvNet(((2, 2), (2, 2)), ((2, 1), (1, 1))), 0, 1),
-    ),
-    exhaustive="the like pairs of layers of 27 networks with D = 2, 3 and 40 with D = 1; there "
-    "for all filters, as a polynomial identity",
-    show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
-)
+    return equal(wrong, 0, hypotheses=hypotheses(net))
 
 
 def coincide(net: LinearConvNet, l: int, m: int) -> bool:
@@ -320,39 +271,30 @@ def one_on_all_axes(net: LinearConvNet, l: int, m: int) -> bool:
     )
 
 
-def _spaces(case: Any, rule: Callable[[LinearConvNet, int, int], bool] = coincide) -> Check:
-    net, l, m = case
-    same = space(net, l) == space(net, m)
-    wrong = int(same != rule(net, l, m)) + int(same != fs.swappable(net, l, m))
-    return Check(wrong, 0, hypotheses={"D": net.dimension, "H": net.depth, "coincide": same})
-
-
 def _all_shapes(D: int, largest: int) -> list[tuple[int, ...]]:
     return [shape for shape in product(range(1, largest + 1), repeat=D) if prod(shape) > 1]
 
 
-OBS_11_C = Statement(
-    paper="riemann",
-    row="Cor 10, Obs 11",
-    id="Obs 11 (c)",
-    says="two layers' spaces coincide exactly when k_l = k_L and, on axes with a size above 1, "
-    "the strides between them are one",
-    method="exact",
-    cases=lambda rng, draws: _pairs(
+@statement(
+    "Obs 11 (c)",
+    lambda rng, draws: _pairs(
         [
             *line_nets((2, 3, 4), (1, 2, 3), (2, 3)),
             *tensor_nets(_all_shapes(2, 3), [(1, 1), (1, 2), (2, 1), (2, 2)]),
             *tensor_nets(_all_shapes(3, 2), list(product((1, 2), repeat=3))),
         ]
     ),
-    measure=_spaces,
-    control=Control(
-        "the strides asked to be one on all axes",
-        case=lambda: (THIN, 0, 1),
-        breaks={"rule": one_on_all_axes},
-    ),
-    exhaustive="sizes up to 4 and strides up to 3 (D = 1, H ≤ 3), up to 3 and 2 (D = 2), up to 2 "
-    "(D = 3)",
+    control("the strides asked to be one on all axes", lambda: (THIN, 0, 1), rule=one_on_all_axes),
     show=lambda case: f"nm.{case[0]!r}, {case[1]}, {case[2]}",
 )
-GROUP = (COR_10, OBS_11_A, OBS_11_REQUIRES, OBS_11_LINE, OBS_11_B, OBS_11_C)
+def obs_11_c(case: Any, rule: Callable[[LinearConvNet, int, int], bool] = coincide) -> Check:
+    """Two layers' spaces coincide exactly when k_l = k_L and, on axes with a size above 1, the
+    strides between them are one.
+    """
+    net, l, m = case
+    same = space(net, l) == space(net, m)
+    wrong = int(same != rule(net, l, m)) + int(same != fs.swappable(net, l, m))
+    return equal(wrong, 0, D=net.dimension, H=net.depth, coincide=same)
+
+
+GROUP = (cor_10, obs_11_a, obs_11_requires, obs_11_line, obs_11_b, obs_11_c)

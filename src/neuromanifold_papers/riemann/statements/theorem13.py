@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold import functionspace as fs
 from neuromanifold.functionspace.search import search_fiber
 from neuromanifold.models.convolution import LinearConvNet, compose
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, equal
 from neuromanifold_papers.riemann.statements.algebra import rescalings
 from neuromanifold_papers.riemann.statements.exact import (
     EPS,
@@ -21,7 +21,7 @@ from neuromanifold_papers.riemann.statements.exact import (
     show_filters,
     signed_filters,
 )
-from neuromanifold_papers.riemann.statements.strided import kernel_check, metric_gap, not_smooth
+from neuromanifold_papers.riemann.statements.strided import cor_6, kernel_check, not_smooth
 from neuromanifold_papers.riemann.statements.tensors import (
     LINE,
     LINE_CUBIC,
@@ -30,7 +30,7 @@ from neuromanifold_papers.riemann.statements.tensors import (
     space,
     wide_nets,
 )
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 
 FIRST_13 = (np.array([[0, 1], [1, 0]], object), np.array([[2, 0], [0, 2]], object))
 
@@ -58,11 +58,11 @@ def _count_13(case: Any, multiple: bool = False) -> Check:
     net, params, delta = case
     v = net.end_to_end(params)
     wanted = rescalings(net.depth) * (orders(net) if multiple else 1)
-    return Check(
+    return equal(
         len(fs.fiber(net, v, delta)),
         wanted,
-        hypotheses=_covered(net, delta),
         drops=not_smooth(net, v),
+        hypotheses=_covered(net, delta),
     )
 
 
@@ -84,7 +84,7 @@ def _count_13_exactly(case: Any) -> Check:
     net, params, delta = case
     mate = exchanged_exactly(net, params) if net.depth == 2 and orders(net) > 1 else None
     if mate is None:
-        return Check(
+        return equal(
             len(search_fiber(net, net.end_to_end(params), delta, starts=40)), rescalings(net.depth)
         )
     tuples = [params, tuple(-w for w in params), mate, tuple(-w for w in mate)]
@@ -94,7 +94,7 @@ def _count_13_exactly(case: Any) -> Check:
         if not differing(net.end_to_end(t), net.end_to_end(params))
         and fs.norm_differences(net, t)[0] == int(delta[0])
     }
-    return Check(len(good), rescalings(net.depth))
+    return equal(len(good), rescalings(net.depth))
 
 
 _WORKED_13 = cleandoc("""Two 2 × 2 layers of stride one, δ = 6. The filters w_1 = y_1 + y_2, w_2 = 2 + 2y_1y_2 and w_1' = 1 + y_1y_2,
@@ -106,44 +106,37 @@ _WORKED_13 = cleandoc("""Two 2 × 2 layers of stride one, δ = 6. The filters w_
     The proof takes the exchange of like layers to keep δ. It turns δ into −δ; scaling back to δ multiplies the
     filters by √(‖w_2‖²/‖w_1‖²) and its inverse, and the kernel changes unless the norms agree.""")
 
-THM_13_COUNT = Statement(
-    paper="riemann",
-    row="Thm 13",
-    id="Thm 13 (count)",
-    says="D > 1, two sizes above 1 in every layer: over a smooth v and any δ lie exactly 2^{H−1} "
-    "parameter tuples",
+thm_13_count = statement(
+    "Thm 13 (count)",
+    _thirteen,
+    control("a net with like layers", lambda: (SQUARE, FIRST_13, np.zeros(1))),
     method="float64",
-    cases=_thirteen,
-    measure=_count_13,
-    control=Control("a net with like layers", case=lambda: (SQUARE, FIRST_13, np.zeros(1))),
     confirm=_count_13_exactly,
-    route="tuples written down in integers",
     worked=_WORKED_13,
     show=show_filters,
     draws=6,
-    amended=Statement(
-        paper="riemann",
-        row="Thm 13",
-        id="Thm 13 (count), amended",
-        says="over a smooth v and any δ lie 2^{H−1} times as many tuples as there are "
-        "permutations of layers with the same space",
-        method="float64",
-        cases=_thirteen,
-        measure=lambda case, multiple=True: _count_13(case, multiple=multiple),
-        control=Control(
-            "a net with like layers, asked for 2^{H−1}",
-            case=lambda: (SQUARE, FIRST_13, np.zeros(1)),
-            breaks={"multiple": False},
-        ),
-        show=show_filters,
-        draws=6,
-        proof="A smooth v has one tuple up to scalars and permutations of layers with the same "
-        "space (proof of Theorem 13). Two "
-        "permutations give the same tuple up to scalars only when two such layers have "
-        "proportional filters; then dμ drops "
-        "rank and v is singular. Each permuted tuple has 2^{H−1} rescalings over δ (Prop 12).",
+    says="D > 1, two sizes above 1 in every layer: over a smooth v and any δ lie exactly 2^{H−1} parameter tuples",
+)(_count_13)
+
+
+@statement(
+    "Thm 13 (count), amended",
+    _thirteen,
+    control(
+        "a net with like layers, asked for 2^{H−1}",
+        lambda: (SQUARE, FIRST_13, np.zeros(1)),
+        multiple=False,
     ),
+    amends="Thm 13 (count)",
+    method="float64",
+    show=show_filters,
+    draws=6,
 )
+def thm_13_count_amended(case: Any, multiple: Any = True) -> Check:
+    """Over a smooth v and any δ lie 2^{H−1} times as many tuples as there are permutations of
+    layers with the same space.
+    """
+    return _count_13(case, multiple=multiple)
 
 
 def _kernel_13(case: Any) -> Check:
@@ -154,8 +147,8 @@ def _kernel_13_exactly(case: Any) -> Check:
     net, params, _ = case
     mate = exchanged_exactly(net, params)
     if mate is None:
-        return Check(0, 0)
-    return Check(differing(fs.filter_kernel(net, params), fs.filter_kernel(net, mate)), 0)
+        return equal(0, 0)
+    return equal(differing(fs.filter_kernel(net, params), fs.filter_kernel(net, mate)), 0)
 
 
 def equal_norms(net: LinearConvNet, delta: np.ndarray) -> bool:
@@ -170,7 +163,7 @@ def equal_norms(net: LinearConvNet, delta: np.ndarray) -> bool:
 EVERY_PAIR = "every pair of 2 × 2 filters over −1, 0, 1, up to sign"
 
 
-def exchange_law(equal: Callable[[LinearConvNet, np.ndarray], bool]) -> Check:
+def exchange_law(exchangeable: Callable[[LinearConvNet, np.ndarray], bool]) -> Check:
     """How many pairs contradict the law, exactly, over SQUARE.
 
     K(θ) = K_1 + K_2 with K_1 = M(w_2)M(w_2)ᵀ, M(w) the multiplication by w, and n_1n_2 K(θ') =
@@ -187,8 +180,10 @@ def exchange_law(equal: Callable[[LinearConvNet, np.ndarray], bool]) -> Check:
     for i, j in pairs:
         before = norms[i] * norms[j] * (kernels[i] + kernels[j])
         after = norms[i] ** 2 * kernels[j] + norms[j] ** 2 * kernels[i]
-        wrong += bool((before == after).all()) != equal(SQUARE, np.array([norms[j] - norms[i]]))
-    return Check(wrong, 0, hypotheses={"filters": EVERY_PAIR}, cases=len(pairs))
+        wrong += bool((before == after).all()) != exchangeable(
+            SQUARE, np.array([norms[j] - norms[i]])
+        )
+    return equal(wrong, 0, cases=len(pairs), filters=EVERY_PAIR)
 
 
 def amended_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
@@ -202,102 +197,78 @@ def amended_cases(rng: np.random.Generator, draws: int) -> Iterator[Any]:
         yield net, integer_filters(net, rng, 9), np.diff(squared)
 
 
-def _kernel_law(
-    case: Any, equal: Callable[[LinearConvNet, np.ndarray], bool] = equal_norms
+thm_13_kernel = statement(
+    "Thm 13 (kernel)",
+    _thirteen,
+    control(
+        "one size above 1: x²y + xy² in layers 3 × 1, 2 × 1",
+        lambda: (LINE, LINE_CUBIC, np.zeros(1)),
+    ),
+    method="float64",
+    confirm=_kernel_13_exactly,
+    worked=_WORKED_13,
+    show=show_filters,
+    draws=6,
+    says="D > 1, two sizes above 1 in every layer: all parameters over a smooth v and any δ have the same NTK",
+)(_kernel_13)
+
+
+@statement(
+    "Thm 13 (kernel), amended",
+    lambda rng, draws: (EVERY_PAIR, *amended_cases(rng, draws)),
+    control(
+        "like layers, δ = 6, taken for filters of equal norm",
+        lambda: (SQUARE, FIRST_13, np.array([6.0])),
+        exchangeable=lambda net, delta: True,
+    ),
+    amends="Thm 13 (kernel)",
+    method="float64",
+    show=lambda case: case if case == EVERY_PAIR else show_filters(case),
+    draws=6,
+)
+def kernel_law(
+    case: Any, exchangeable: Callable[[LinearConvNet, np.ndarray], bool] = equal_norms
 ) -> Check:
-    """One kernel exactly when interchangeable filters have equal norms."""
+    """They have the same NTK exactly when layers with the same space have filters of equal norm:
+    Σ_{i=l}^{L−1} δ_i = 0.
+
+    One kernel exactly when interchangeable filters have equal norms.
+    """
     if case == EVERY_PAIR:
-        return exchange_law(equal)
+        return exchange_law(exchangeable)
     net, _, delta = case
     check = _kernel_13(case)
-    if equal(net, delta):
+    if exchangeable(net, delta):
         return check
-    return Check(check.left, 1e-6, ">=", hypotheses=check.hypotheses, drops=check.drops)
+    return at_least(check.left, 1e-6, drops=check.drops, hypotheses=check.hypotheses)
 
 
-THM_13_KERNEL = Statement(
-    paper="riemann",
-    row="Thm 13",
-    id="Thm 13 (kernel)",
-    says="D > 1, two sizes above 1 in every layer: all parameters over a smooth v and any δ have "
-    "the same NTK",
-    method="float64",
-    cases=_thirteen,
-    measure=_kernel_13,
-    control=Control(
-        "one size above 1: x²y + xy² in layers 3 × 1, 2 × 1",
-        case=lambda: (LINE, LINE_CUBIC, np.zeros(1)),
-    ),
-    confirm=_kernel_13_exactly,
-    route="entries in which two integer kernels over the same (v, δ) differ",
-    worked=_WORKED_13,
-    show=show_filters,
-    draws=6,
-    amended=Statement(
-        paper="riemann",
-        row="Thm 13",
-        id="Thm 13 (kernel), amended",
-        says="they have the same NTK exactly when layers with the same space have filters of "
-        "equal norm: Σ_{i=l}^{L−1} δ_i = 0",
-        method="float64",
-        cases=lambda rng, draws: (EVERY_PAIR, *amended_cases(rng, draws)),
-        measure=_kernel_law,
-        control=Control(
-            "like layers, δ = 6, taken for filters of equal norm",
-            case=lambda: (SQUARE, FIRST_13, np.array([6.0])),
-            breaks={"equal": lambda net, delta: True},
-        ),
-        show=lambda case: case if case == EVERY_PAIR else show_filters(case),
-        draws=6,
-        proof="If: filters of equal norm can be exchanged without rescaling, which changes "
-        "neither δ nor the NTK (Obs 11 b). "
-        "Only if: let layers a, b have the space S and ρ = ‖w_a‖/‖w_b‖ ≠ 1. The tuple with ρw_b "
-        "and w_a/ρ in their places lies over "
-        "the same (v, δ). K_l = M(P_l)M(P_l)ᵀ with M(p): S_l → pS_l and P_l the product of the "
-        "other filters, so K_l stays for l ≠ a, b, "
-        "and K_a, K_b become ρ⁻²K_b, ρ²K_a: K' − K = (ρ² − 1)(K_a − ρ⁻²K_b). Were it 0, K_a and "
-        "K_b had one image, w_bS = w_aS; as 1 "
-        "is in S, each filter would be a multiple of the other, by constants, and then dμ drops "
-        "rank and v is singular.",
-    ),
-)
-
-
-THM_13_METRIC = Statement(
-    paper="riemann",
-    row="Thm 13",
-    id="Thm 13 (metric)",
-    says="D > 1, two sizes above 1 in every layer: for fixed δ the NTKs are a Riemannian metric, "
-    "the pushforward from Θ_δ",
-    method="float64",
-    cases=_thirteen,
-    measure=metric_gap,
-    control=Control(
+thm_13_metric = statement(
+    "Thm 13 (metric)",
+    _thirteen,
+    control(
         "the sum over the fibre instead of the average",
-        case=lambda: (SQUARE, FIRST_13, np.zeros(1)),
-        breaks={"factor": 2.0},
+        lambda: (SQUARE, FIRST_13, np.zeros(1)),
+        factor=2.0,
     ),
+    method="float64",
     confirm=_kernel_13_exactly,
-    route="entries in which two integer kernels over the same (v, δ) differ",
     worked=_WORKED_13,
     show=show_filters,
     draws=6,
-    amended=Statement(
-        paper="riemann",
-        row="Thm 13",
-        id="Thm 13 (metric), amended",
-        says="for δ with Σ_{i=l}^{L−1} δ_i = 0 between layers of the same space, K⁻¹ is the "
-        "pushforward of the metric of Θ_δ",
-        method="float64",
-        cases=lambda rng, draws: (
-            case for case in amended_cases(rng, draws) if equal_norms(case[0], case[2])
-        ),
-        measure=metric_gap,
-        control=Control("like layers, δ = 6", case=lambda: (SQUARE, FIRST_13, np.array([6.0]))),
-        show=show_filters,
-        draws=6,
-        proof="All tuples over (v, δ) have one NTK by Thm 13 (kernel), amended, and at each K⁻¹ "
-        "is the pushforward by Lem 5, as in Cor 6.",
+    says="D > 1, two sizes above 1 in every layer: for fixed δ the NTKs are a Riemannian metric, the pushforward from Θ_δ",
+)(cor_6.measure)
+
+thm_13_metric_amended = statement(
+    "Thm 13 (metric), amended",
+    lambda rng, draws: (
+        case for case in amended_cases(rng, draws) if equal_norms(case[0], case[2])
     ),
-)
-GROUP = (THM_13_COUNT, THM_13_KERNEL, THM_13_METRIC)
+    control("like layers, δ = 6", lambda: (SQUARE, FIRST_13, np.array([6.0]))),
+    amends="Thm 13 (metric)",
+    method="float64",
+    show=show_filters,
+    draws=6,
+    says="for δ with Σ_{i=l}^{L−1} δ_i = 0 between layers of the same space, K⁻¹ is the pushforward of the metric of Θ_δ",
+)(cor_6.measure)
+GROUP = (thm_13_count, thm_13_kernel, thm_13_metric)

@@ -19,8 +19,8 @@ from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.tangent.kernel.ntk import ntk
 from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 
 _EPS = float(np.finfo(np.float64).eps)
 SAMPLES, OUTPUTS = 5, 2
@@ -111,80 +111,52 @@ def classical(kernel: np.ndarray, y: np.ndarray) -> float:
 Signal = Callable[[Problem, np.ndarray, np.ndarray], np.ndarray]
 
 
-def modified_alignment(case: Problem, of: Signal = signal) -> Check:
-    """The library's A, by one vector–Jacobian product, against the quadratic form of the dense
+_TANH = Problem("tanh", "squared error / 2n", 1.0, 0)
+
+
+@statement(
+    "Eq 28",
+    problems,
+    control("y in place of f", lambda: _TANH, of=lambda case, prediction, target: target),
+    method="float64",
+    draws=20,
+)
+def eq_28(case: Problem, of: Signal = signal) -> Check:
+    """A = fᵀΘf/‖f‖² with f = ∂C/∂F (definition): one vector–Jacobian product gives it.
+
+    The library's A, by one vector–Jacobian product, against the quadratic form of the dense
     kernel.
     """
     params, x, y = drawn(case)
     kernel = case.lr * ntk(case.net, params, x)
     ours = alignment(case.net, params, x, y, loss=LOSSES[case.loss], lr=case.lr)
     theirs = modified(kernel, of(case, case.net(params, x), y))
-    return Check(ours / theirs, 1.0, "=", 1e4 * _EPS, case.hypotheses)
+    return equal(ours / theirs, 1.0, 1e4 * _EPS, hypotheses=case.hypotheses)
 
 
-_TANH = Problem("tanh", "squared error / 2n", 1.0, 0)
-
-
-EQ_28 = Statement(
-    paper="teleport",
-    row="Eq 26, 28",
-    id="Eq 28",
-    says="A = fᵀΘf/‖f‖² with f = ∂C/∂F (definition): one vector–Jacobian product gives it",
+@statement(
+    "Eq 26",
+    lambda rng, count: (case for case in problems(rng, count) if case.loss == "cross-entropy"),
+    control("Frobenius norm", lambda: _TANH, norm="frobenius"),
     method="float64",
-    cases=problems,
-    measure=modified_alignment,
-    control=Control(
-        "y in place of f",
-        case=lambda: _TANH,
-        breaks={"of": lambda case, prediction, target: target},
-    ),
     draws=20,
 )
+def eq_26(case: Problem, norm: str = "spectral") -> Check:
+    """A_o = yᵀΘy/(‖y‖²‖Θ‖) (definition), with the spectral norm.
 
-
-def classical_alignment(case: Problem, norm: str = "spectral") -> Check:
-    """The library's A_o, by Lanczos, against the dense kernel; the learning rate cancels."""
+    The library's A_o, by Lanczos, against the dense kernel; the learning rate cancels.
+    """
     params, x, y = drawn(case)
     ours = kernel_alignment(case.net, params, x, y, norm=norm)
     theirs = classical(case.lr * ntk(case.net, params, x), y)
-    return Check(ours / theirs, 1.0, "=", 1e5 * _EPS, {"activation": case.activation, "η": case.lr})
-
-
-EQ_26 = Statement(
-    paper="teleport",
-    row="Eq 26, 28",
-    id="Eq 26",
-    says="A_o = yᵀΘy/(‖y‖²‖Θ‖) (definition), with the spectral norm",
-    method="float64",
-    cases=lambda rng, count: (
-        case for case in problems(rng, count) if case.loss == "cross-entropy"
-    ),
-    measure=classical_alignment,
-    control=Control("Frobenius norm", case=lambda: _TANH, breaks={"norm": "frobenius"}),
-    draws=20,
-)
+    return equal(
+        ours / theirs, 1.0, 1e5 * _EPS, hypotheses={"activation": case.activation, "η": case.lr}
+    )
 
 
 def normalised(case: Problem, at: float, f: np.ndarray) -> float:
     """‖f‖²A/(η|X|²), which P 5.1 says is ‖∇L‖²."""
     return float((f**2).sum()) * at / (case.lr * SAMPLES**2)
-
-
-def gradient_is_alignment(
-    case: Problem, formula: Callable[[Problem, float, np.ndarray], float] = normalised
-) -> Check:
-    """‖∇L‖² by differentiating the loss of the network, against the library's A and f by hand."""
-    params, x, y = drawn(case)
-    loss = LOSSES[case.loss]
-    at = alignment(case.net, params, x, y, loss=loss, lr=case.lr)
-    f = signal(case, case.net(params, x), y)
-    return Check(
-        _squared_gradient(case, params, x, y) / formula(case, at, f),
-        1.0,
-        "=",
-        1e4 * _EPS,
-        case.hypotheses,
-    )
 
 
 def _squared_gradient(case: Problem, params: Any, x: np.ndarray, y: np.ndarray) -> float:
@@ -199,21 +171,34 @@ def _squared_norm(net: MLP, loss: Any, params: Any, x: Any, y: Any) -> Any:
     return gradient @ gradient
 
 
-P_5_1 = Statement(
-    paper="teleport",
-    row="P 5.1",
-    id="P 5.1",
-    says="‖∇L‖² = ‖f‖²A/(η|X|²)",
-    method="float64",
-    cases=problems,
-    measure=gradient_is_alignment,
-    control=Control(
+@statement(
+    "P 5.1",
+    problems,
+    control(
         "|X| in place of |X|²",
-        case=lambda: _TANH,
-        breaks={"formula": lambda case, at, f: SAMPLES * normalised(case, at, f)},
+        lambda: _TANH,
+        formula=lambda case, at, f: SAMPLES * normalised(case, at, f),
     ),
+    method="float64",
     draws=20,
 )
+def p_5_1(
+    case: Problem, formula: Callable[[Problem, float, np.ndarray], float] = normalised
+) -> Check:
+    """‖∇L‖² = ‖f‖²A/(η|X|²).
+
+    ‖∇L‖² by differentiating the loss of the network, against the library's A and f by hand.
+    """
+    params, x, y = drawn(case)
+    loss = LOSSES[case.loss]
+    at = alignment(case.net, params, x, y, loss=loss, lr=case.lr)
+    f = signal(case, case.net(params, x), y)
+    return equal(
+        _squared_gradient(case, params, x, y) / formula(case, at, f),
+        1.0,
+        1e4 * _EPS,
+        hypotheses=case.hypotheses,
+    )
 
 
 def rescaled(case: Problem, params: Any) -> Any:
@@ -221,8 +206,22 @@ def rescaled(case: Problem, params: Any) -> Any:
     return S.ScalingGroup(case.net).sample(key=jax.random.key(case.seed))(params)
 
 
-def proportional(case: Problem, move: Callable[[Problem, Any], Any] = rescaled) -> Check:
-    """On the orbit of a symmetry f stays, so ‖∇L‖² and A grow by one factor: here of ReLU
+@statement(
+    "P 5.1 (∝)",
+    lambda rng, count: (case for case in problems(rng, count) if case.activation == "relu"),
+    control(
+        "two unrelated networks, whose f differ",
+        lambda: Problem("relu", "cross-entropy", 1.0, 0),
+        move=lambda case, params: drawn(replace(case, seed=1))[0],
+    ),
+    method="float64",
+    draws=20,
+)
+def p_5_1_orbit(case: Problem, move: Callable[[Problem, Any], Any] = rescaled) -> Check:
+    """‖∇L‖² ∝ A among the parameters that symmetries lead to: maximising one is maximising the
+    other.
+
+    On the orbit of a symmetry f stays, so ‖∇L‖² and A grow by one factor: here of ReLU
     scalings.
     """
     params, x, y = drawn(case)
@@ -232,25 +231,7 @@ def proportional(case: Problem, move: Callable[[Problem, Any], Any] = rescaled) 
         / alignment(case.net, p, x, y, loss=LOSSES[case.loss], lr=case.lr)
         for p in (params, moved)
     )
-    return Check(second / first, 1.0, "=", 1e5 * _EPS, case.hypotheses)
+    return equal(second / first, 1.0, 1e5 * _EPS, hypotheses=case.hypotheses)
 
 
-P_5_1_ORBIT = Statement(
-    paper="teleport",
-    row="P 5.1",
-    id="P 5.1 (∝)",
-    says="‖∇L‖² ∝ A among the parameters that symmetries lead to: maximising one is maximising "
-    "the other",
-    method="float64",
-    cases=lambda rng, count: (case for case in problems(rng, count) if case.activation == "relu"),
-    measure=proportional,
-    control=Control(
-        "two unrelated networks, whose f differ",
-        case=lambda: Problem("relu", "cross-entropy", 1.0, 0),
-        breaks={"move": lambda case, params: drawn(replace(case, seed=1))[0]},
-    ),
-    draws=20,
-    narrower="scalings of ReLU neurons",
-)
-
-ALIGNMENT = (EQ_26, EQ_28, P_5_1, P_5_1_ORBIT)
+ALIGNMENT = (eq_26, eq_28, p_5_1, p_5_1_orbit)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, at_most, equal
+from neuromanifold_papers.statement import control, statement
 
 _EPS = float(np.finfo(np.float64).eps)
 Rows = tuple[tuple[int, ...], ...]
@@ -49,74 +49,49 @@ def stretches(rng: np.random.Generator, count: int) -> Iterator[Stretch]:
         yield from (Stretch(gradients, factors) for factors in product((1, 2, 10), repeat=2))
 
 
-def bounded_by(
-    case: Stretch, allowed: Callable[[Stretch], Fraction] = lambda case: case.least_c
-) -> Check:
-    """‖Γ‖² ≤ C², with the least C that Eq. 17 allows."""
-    return Check(max(c * c for c in case.factors), allowed(case), "<=", hypotheses=case.hypotheses)
-
-
 def _by_singular_values(case: Stretch) -> Check:
     gamma, rows = np.diag(np.array(case.factors, float)), np.array(case.gradients, float)
     ratios = np.linalg.norm(rows @ gamma, axis=1) / np.linalg.norm(rows, axis=1)
-    return Check(float(np.linalg.norm(gamma, 2)), float(ratios.max()), "<=", 16 * _EPS)
+    return at_most(float(np.linalg.norm(gamma, 2)), float(ratios.max()), 16 * _EPS)
 
 
-def implied(case: Stretch, factor: int = 1) -> Check:
-    """‖Γ∇F‖² ≤ ‖Γ‖²‖∇F‖² for every input."""
-    return Check(
-        factor * case.least_c, max(c * c for c in case.factors), "<=", hypotheses=case.hypotheses
-    )
-
-
-EQ_18 = Statement(
-    paper="teleport",
-    row="Eq 15, 16, 22, 24",
-    id="Eq 18",
-    says="‖Γ∇F‖ ≤ C‖∇F‖ for all inputs (Eq. 17) requires ‖Γ‖ ≤ C",
-    method="exact",
-    cases=stretches,
-    measure=bounded_by,
-    control=Control(
+@statement(
+    "Eq 18",
+    stretches,
+    control(
         "C halved where Γ = 2 and every parameter is seen",
-        case=lambda: Stretch(((1, 1),), (2, 2)),
-        breaks={"allowed": lambda case: case.least_c / 4},
+        lambda: Stretch(((1, 1),), (2, 2)),
+        allowed=lambda case: case.least_c / 4,
     ),
     confirm=_by_singular_values,
-    route="float64, singular values",
-    worked="""F = θ_1x on all x, with a second parameter that F does not see (the outgoing weight of a dead ReLU neuron is one).
-Γ = diag(1, 10) leaves ∇F = (x, 0) as it is, so Eq. 17 holds with C = 1, and ‖Γ‖ = 10. Eq. 17 bounds Γ along the
-gradients only. Eq. 18 implies Eq. 17; it is what Theorem 4.1 uses.""",
-    amended=Statement(
-        paper="teleport",
-        row="Eq 15, 16, 22, 24",
-        id="Eq 18 (amended)",
-        says="‖Γ‖ ≤ C implies ‖Γ∇F‖ ≤ C‖∇F‖ for all inputs",
-        method="exact",
-        cases=stretches,
-        measure=implied,
-        control=Control(
-            "twice ‖Γ∇F‖", case=lambda: Stretch(((1, 1),), (2, 2)), breaks={"factor": 4}
-        ),
-        proof="The definition of the spectral norm.",
-    ),
 )
+def eq_18(
+    case: Stretch, allowed: Callable[[Stretch], Fraction] = lambda case: case.least_c
+) -> Check:
+    """‖Γ∇F‖ ≤ C‖∇F‖ for all inputs (Eq. 17) requires ‖Γ‖ ≤ C.
+
+    ‖Γ‖² ≤ C², with the least C that Eq. 17 allows.
+    """
+    return at_most(max(c * c for c in case.factors), allowed(case), hypotheses=case.hypotheses)
+
+
+@statement(
+    "Eq 18 (amended)",
+    stretches,
+    control("twice ‖Γ∇F‖", lambda: Stretch(((1, 1),), (2, 2)), factor=4),
+    amends="Eq 18",
+)
+def implied(case: Stretch, factor: int = 1) -> Check:
+    """‖Γ‖ ≤ C implies ‖Γ∇F‖ ≤ C‖∇F‖ for all inputs.
+
+    ‖Γ∇F‖² ≤ ‖Γ‖²‖∇F‖² for every input.
+    """
+    return at_most(
+        factor * case.least_c, max(c * c for c in case.factors), hypotheses=case.hypotheses
+    )
+
 
 Pair = tuple[Rows, Rows]
-
-
-def norms(case: Pair, power: int = 2) -> Check:
-    """‖ΓᵀHΓ‖ ≤ ‖Γ‖²‖H‖, spectral norms."""
-    H, gamma = (np.array(rows, float) for rows in case)
-    left = float(np.linalg.norm(gamma.T @ H @ gamma, 2))
-    right = float(np.linalg.norm(gamma, 2) ** power * np.linalg.norm(H, 2))
-    return Check(
-        left,
-        right,
-        "<=",
-        64 * _EPS * (1 + right),
-        hypotheses={"rank of Γ": int(np.linalg.matrix_rank(gamma))},
-    )
 
 
 def _pairs(rng: np.random.Generator, count: int) -> Iterator[Pair]:
@@ -125,21 +100,27 @@ def _pairs(rng: np.random.Generator, count: int) -> Iterator[Pair]:
             yield from ((((a, b), (b, c)), ((k * p, k * q), (k * r, k * s))) for k in (1, 3))
 
 
-EQ_23 = Statement(
-    paper="teleport",
-    row="Eq 19",
-    id="Eq 23",
-    says="‖ΓᵀHΓ‖ ≤ C²‖H‖ for ‖Γ‖ ≤ C (spectral norms; that the print leaves out the absolute "
-    "value in sup vᵀHv is Eq 19 (sup))",
+@statement(
+    "Eq 23",
+    _pairs,
+    control("C in place of C²", lambda: (((1, 0), (0, 1)), ((1, 1), (1, 1))), power=1),
     method="float64",
-    cases=_pairs,
-    measure=norms,
-    control=Control(
-        "C in place of C²", case=lambda: (((1, 0), (0, 1)), ((1, 1), (1, 1))), breaks={"power": 1}
-    ),
-    exhaustive="2 × 2, all symmetric H and all Γ with entries −1, 0, 1 and three times them",
-    proof="|vᵀΓᵀHΓv| ≤ ‖H‖‖Γv‖².",
 )
+def eq_23(case: Pair, power: int = 2) -> Check:
+    """‖ΓᵀHΓ‖ ≤ C²‖H‖ for ‖Γ‖ ≤ C (spectral norms; that the print leaves out the absolute value in
+    sup vᵀHv is Eq 19 (sup)).
+
+    ‖ΓᵀHΓ‖ ≤ ‖Γ‖²‖H‖, spectral norms.
+    """
+    H, gamma = (np.array(rows, float) for rows in case)
+    left = float(np.linalg.norm(gamma.T @ H @ gamma, 2))
+    right = float(np.linalg.norm(gamma, 2) ** power * np.linalg.norm(H, 2))
+    return at_most(
+        left,
+        right,
+        64 * _EPS * (1 + right),
+        hypotheses={"rank of Γ": int(np.linalg.matrix_rank(gamma))},
+    )
 
 
 @dataclass(frozen=True)
@@ -210,7 +191,7 @@ def kernels(case: Twin, rates: Rates) -> tuple[np.ndarray, np.ndarray]:
 def same_kernel(case: Twin, rates: Rates) -> Check:
     ntk, standard = kernels(case, rates)
     gap = float(np.abs(ntk - standard).max() / np.abs(ntk).max())
-    return Check(gap, 0.0, "=", 1e3 * _EPS, hypotheses=case.hypotheses)
+    return equal(gap, 0.0, 1e3 * _EPS, hypotheses=case.hypotheses)
 
 
 def _by_hand(case: Twin) -> Check:
@@ -220,7 +201,7 @@ def _by_hand(case: Twin) -> Check:
     """
     n, v = 4, 1
     ntk = Fraction(n * (2 * v) ** 2 * 2, n) + 1 + 1
-    return Check(ntk, Fraction(n * v * v * 2 + n + 1, n))
+    return equal(ntk, Fraction(n * v * v * 2 + n + 1, n))
 
 
 def _twins(rng: np.random.Generator, count: int) -> list[Twin]:
@@ -228,78 +209,62 @@ def _twins(rng: np.random.Generator, count: int) -> list[Twin]:
 
 
 _PROOF = "W = θ/√n_l has ∂F/∂θ = ∂F/∂W/√n_l, so that the rate 1 on θ is 1/n_l on W."
-A_6 = Statement(
-    paper="teleport",
-    row="Eq 19",
-    id="A.6 (parametrisations)",
-    says="the standard parametrisation with learning rate 1/n (Eqs. 31, 32) and the NTK "
-    "parametrisation with rate 1 (Eqs. 34, 35) give the same kernel",
-    method="float64",
-    cases=_twins,
-    measure=lambda case, rates=one_rate: same_kernel(case, rates),
-    control=Control(
+
+
+@statement(
+    "A.6 (parametrisations)",
+    _twins,
+    control(
         "the rate 1 for all, three inputs",
-        case=lambda: Twin(3, 20, 0),
-        breaks={"rates": lambda widths: ([1.0] * 3, [1.0] * 3)},
+        lambda: Twin(3, 20, 0),
+        rates=lambda widths: ([1.0] * 3, [1.0] * 3),
     ),
+    method="float64",
     confirm=_by_hand,
-    route="exact: four linear neurons, one input, all weights 1",
-    worked="""F = Σ v_i(w_i x + b_i) + c with n = 4 linear neurons at x = 1, w_i = 1, b_i = 0, v_i = 1; in NTK parametrisation
-V_i = √n v_i = 2. The NTK kernel is (1/n)ΣV_i²(x² + 1) + (1/n)Σ(w_i x + b_i)² + 1 = 8 + 1 + 1 = 10. With η = 1/n for all standard
-parameters it is (1/n)(Σv_i²(x² + 1) + Σ(w_i x + b_i)² + 1) = (8 + 4 + 1)/4 = 13/4: the first layer and all biases move n times too
-slowly. The paper's parenthesis, that "in some cases" several learning rates are needed, is what the example itself needs.""",
-    amended=Statement(
-        paper="teleport",
-        row="Eq 19",
-        id="A.6 (a rate for each layer)",
-        says="the same, with the rate 1/n_l for the weights that read layer l and 1 for biases",
-        method="float64",
-        cases=_twins,
-        measure=lambda case, rates=rate_by_layer: same_kernel(case, rates),
-        control=Control(
-            "one rate 1/n for all, three inputs",
-            case=lambda: Twin(3, 20, 0),
-            breaks={"rates": one_rate},
-        ),
-        proof=_PROOF,
-    ),
 )
+def a_6(case: Any, rates: Any = one_rate) -> Check:
+    """The standard parametrisation with learning rate 1/n (Eqs. 31, 32) and the NTK
+    parametrisation with rate 1 (Eqs. 34, 35) give the same kernel.
+    """
+    return same_kernel(case, rates)
+
+
+@statement(
+    "A.6 (a rate for each layer)",
+    _twins,
+    control("one rate 1/n for all, three inputs", lambda: Twin(3, 20, 0), rates=one_rate),
+    amends="A.6 (parametrisations)",
+    method="float64",
+    proof=_PROOF,
+)
+def a_6_a_rate_for_each_layer(case: Any, rates: Any = rate_by_layer) -> Check:
+    """The same, with the rate 1/n_l for the weights that read layer l and 1 for biases."""
+    return same_kernel(case, rates)
 
 
 def _variances(case: tuple[int, int], divisor: int = 1) -> Check:
     """Of the first pre-activation at |x|² = 1: 1/n_0 in standard, 1/n_k in NTK parametrisation."""
-    return Check(Fraction(1, case[divisor]), Fraction(1, case[0]), hypotheses={"n_0": case[0]})
+    return equal(Fraction(1, case[divisor]), Fraction(1, case[0]), hypotheses={"n_0": case[0]})
 
 
 _WIDTHS = lambda rng, count: [(a, b) for a in (1, 2, 3) for b in (4, 5)]  # noqa: E731
-EQ_33 = Statement(
-    paper="teleport",
-    row="Eq 19",
-    id="Eq 33",
-    says="in NTK parametrisation the first layer is divided by √n_1, which with θ ~ 1 gives the "
-    "network of Eq. 31, whose first weights are of size 1/√n_0",
-    method="exact",
-    cases=_WIDTHS,
-    measure=_variances,
-    control=Control("n_1 = 2n_0", case=lambda: (2, 4)),
-    confirm=lambda case: Check(
-        float(np.random.default_rng(0).normal(size=10**5).var() / case[1]),
-        1 / case[0],
-        "=",
-        0.05,
+eq_33 = statement(
+    "Eq 33",
+    _WIDTHS,
+    control("n_1 = 2n_0", lambda: (2, 4)),
+    confirm=lambda case: equal(
+        float(np.random.default_rng(0).normal(size=10**5).var() / case[1]), 1 / case[0], 0.05
     ),
-    route="float64: the variance of 10⁵ draws",
-    worked="""One input, four neurons, x = 1: standard weights of size 1/√n_0 = 1 give a pre-activation of variance 1, and
-θx/√n_1 with θ ~ 1 one of variance 1/4. n_0 is meant: the later layers are divided by the width that they read.""",
-    amended=Statement(
-        paper="teleport",
-        row="Eq 19",
-        id="Eq 33 (amended)",
-        says="divided by √n_0 the first pre-activation has the same distribution in both",
-        method="exact",
-        cases=_WIDTHS,
-        measure=lambda case, divisor=0: _variances(case, divisor),
-        control=Control("divided by √n_1", case=lambda: (2, 4), breaks={"divisor": 1}),
-        proof="θ/√n_0 with θ ~ 1 is of size 1/√n_0.",
-    ),
+    says="in NTK parametrisation the first layer is divided by √n_1, which with θ ~ 1 gives the network of Eq. 31, whose first weights are of size 1/√n_0",
+)(_variances)
+
+
+@statement(
+    "Eq 33 (amended)",
+    _WIDTHS,
+    control("divided by √n_1", lambda: (2, 4), divisor=1),
+    amends="Eq 33",
 )
+def eq_33_amended(case: Any, divisor: Any = 0) -> Check:
+    """Divided by √n_0 the first pre-activation has the same distribution in both."""
+    return _variances(case, divisor)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.check import Check, inside
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, at_least, at_most, inside
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements.exact import rationals
 
 ROW = "Eq 87"
@@ -124,25 +124,6 @@ def decrease(case: Step) -> Any:
     return case.value(after) - case.value(before)
 
 
-def printed(case: Step, change: Callable[[Step], Any] = decrease) -> Check:
-    """L(s+1) − L(s) ≤ −fᵀΘf."""
-    return Check(
-        change(case),
-        -case.form(),
-        "<=",
-        case.tolerance * (1 + abs(float(case.form()))),
-        case.hypotheses,
-    )
-
-
-def reversed_bound(case: Step) -> Check:
-    """L(s+1) − L(s) ≥ −fᵀΘf/|X|: a convex function lies above its tangents."""
-    bound = -case.form() / len(case.outputs)
-    return Check(
-        decrease(case), bound, ">=", case.tolerance * (1 + abs(float(bound))), case.hypotheses
-    )
-
-
 def _by_jax(case: Step, count: int) -> tuple[list[np.ndarray], list[np.ndarray], list[float]]:
     """Outputs, signals (by JAX's gradient of the loss) and losses along the run, in float64."""
     import jax
@@ -171,47 +152,51 @@ def _by_jax(case: Step, count: int) -> tuple[list[np.ndarray], list[np.ndarray],
 def _printed_by_jax(case: Step) -> Check:
     _, signals, values = _by_jax(case, 1)
     form = float(signals[0] @ np.array(case.kernel, float) @ signals[0])
-    return Check(values[1] - values[0], -form, "<=", 1e-10)
+    return at_most(values[1] - values[0], -form, 1e-10)
 
 
-_DECREASE = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 87 (amended)",
-    says="L(s+1) − L(s) ≥ −f(s)ᵀΘf(s)/|X| for every differentiable convex loss: the reverse, and "
-    "with the 1/|X| of Eq. 10",
-    method="exact",
-    cases=steps,
-    measure=reversed_bound,
-    control=Control(
+@statement(
+    "Eq 87 (amended)",
+    steps,
+    control(
         "a concave loss, −F²/2, on two samples",
-        case=lambda: Step("−F²/2", (ONE, 0 * ONE), ((ONE, 0 * ONE), (0 * ONE, ONE))),
+        lambda: Step("−F²/2", (ONE, 0 * ONE), ((ONE, 0 * ONE), (0 * ONE, ONE))),
     ),
-    show=str,
-    proof="A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f(s), ΔF⟩/|X| with ΔF = "
-    "−Θf(s).",
+    amends=("Eq 87", "Eq 87 (initial decrease)"),
 )
+def _decrease(case: Step) -> Check:
+    """L(s+1) − L(s) ≥ −f(s)ᵀΘf(s)/|X| for every differentiable convex loss: the reverse, and with
+    the 1/|X| of Eq. 10.
 
-EQ_87 = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 87",
-    says="L(s+1) − L(s) ≤ −f(s)ᵀΘf(s) for every differentiable convex loss",
-    method="exact",
-    cases=steps,
-    measure=printed,
-    control=Control(
+    L(s+1) − L(s) ≥ −fᵀΘf/|X|: a convex function lies above its tangents.
+    """
+    bound = -case.form() / len(case.outputs)
+    return at_least(
+        decrease(case), bound, case.tolerance * (1 + abs(float(bound))), hypotheses=case.hypotheses
+    )
+
+
+@statement(
+    "Eq 87",
+    steps,
+    control(
         "a step uphill, linear loss",
-        case=lambda: Step("F", (ONE,), ((ONE,),)),
-        breaks={"change": lambda case: -decrease(case)},
+        lambda: Step("F", (ONE,), ((ONE,),)),
+        change=lambda case: -decrease(case),
     ),
-    show=str,
     confirm=_printed_by_jax,
-    route="float64, JAX's gradient of the loss",
-    worked="""One sample, C = F²/2, Θ = 1, F = 1: f = 1, F(1) = F − Θf = 0, so L falls from ½ to 0, by ½; the print says by 1 at least.
-A convex function lies above its tangents: L(s+1) ≥ L(s) + ⟨f, ΔF⟩. Equality holds for the linear loss C = F alone.""",
-    amended=_DECREASE,
 )
+def eq_87(case: Step, change: Callable[[Step], Any] = decrease) -> Check:
+    """L(s+1) − L(s) ≤ −f(s)ᵀΘf(s) for every differentiable convex loss.
+
+    L(s+1) − L(s) ≤ −fᵀΘf.
+    """
+    return at_most(
+        change(case),
+        -case.form(),
+        case.tolerance * (1 + abs(float(case.form()))),
+        hypotheses=case.hypotheses,
+    )
 
 
 def contraction(case: Step, curvature: Any = None) -> Check:
@@ -224,7 +209,7 @@ def contraction(case: Step, curvature: Any = None) -> Check:
     left, right = min(
         ((lefts[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1]
     )
-    return Check(left, right, ">=", case.tolerance, case.hypotheses, comparisons=3)
+    return at_least(left, right, case.tolerance, comparisons=3, hypotheses=case.hypotheses)
 
 
 def _contraction_by_jax(case: Step) -> Check:
@@ -234,7 +219,7 @@ def _contraction_by_jax(case: Step) -> Check:
     left, right = min(
         ((norms[s], (1 - a) ** (2 * s)) for s in (1, 2, 3)), key=lambda pair: pair[0] - pair[1]
     )
-    return Check(left, right, ">=", 1e-10)
+    return at_least(left, right, 1e-10)
 
 
 def quadratic_steps(rng: np.random.Generator, count: int) -> Iterator[Step]:
@@ -242,46 +227,26 @@ def quadratic_steps(rng: np.random.Generator, count: int) -> Iterator[Step]:
     return (case for case in steps(rng, 4 * count) if case.loss in CURVATURES)
 
 
-EQ_87_CONTRACTION = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 87 (contraction)",
-    says="for every differentiable convex loss f contracts no faster than (1 − A)^s: ‖f(s)‖² ≥ (1 "
-    "− A)^{2s}‖f(0)‖², as in Eq. 84",
-    method="exact",
-    cases=steps,
-    measure=contraction,
-    control=Control(
-        "(1 − A/2)^s for C = F²/2, Θ = ½",
-        case=lambda: Step("F²/2", (ONE,), ((HALF,),)),
-        breaks={"curvature": HALF},
+eq_87_contraction = statement(
+    "Eq 87 (contraction)",
+    steps,
+    control(
+        "(1 − A/2)^s for C = F²/2, Θ = ½", lambda: Step("F²/2", (ONE,), ((HALF,),)), curvature=HALF
     ),
-    show=str,
-    narrower="s ≤ 3",
     confirm=_contraction_by_jax,
-    route="float64, JAX's gradient of the loss",
-    worked="""One sample, C = F², Θ = ½, F = 1: f = 2F = 2, so A = ½, and F(1) = 1 − ½·2 = 0, f(1) = 0 < (1 − ½)·2. Jensen's argument needs
-f(s+1) = (I − Θ)f(s), that is C'' = 1. A bound C'' ≤ 1 does not help with several samples: f(s+1) = (I − MΘ)f(s) with M diagonal between
-0 and 1, and MΘ is not symmetric.""",
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Eq 87 (contraction, amended)",
-        says="for C = κ‖F − y‖²/2, f contracts no faster than |1 − κA|^s",
-        method="exact",
-        cases=quadratic_steps,
-        measure=lambda case, curvatures=CURVATURES: contraction(case, curvatures[case.loss]),
-        control=Control(
-            "κ = 1 for C = F²",
-            case=lambda: Step("F²", (ONE,), ((HALF,),)),
-            breaks={"curvatures": {"F²": ONE}},
-        ),
-        show=str,
-        proof="f(s) = (I − κΘ)^s f(0): with p_i the shares of ‖f(0)‖² on the eigenvectors of Θ, "
-        "‖f(s)‖²/‖f(0)‖² = Σ p_i(1 − κλ_i)^{2s} ≥ "
-        "(Σ p_i(1 − κλ_i))^{2s} = (1 − κA)^{2s}, as t ↦ t^{2s} is convex; also for A > 1.",
-    ),
+    says="for every differentiable convex loss f contracts no faster than (1 − A)^s: ‖f(s)‖² ≥ (1 − A)^{2s}‖f(0)‖², as in Eq. 84",
+)(contraction)
+
+
+@statement(
+    "Eq 87 (contraction, amended)",
+    quadratic_steps,
+    control("κ = 1 for C = F²", lambda: Step("F²", (ONE,), ((HALF,),)), curvatures={"F²": ONE}),
+    amends="Eq 87 (contraction)",
 )
+def eq_87_contraction_amended(case: Any, curvatures: Any = CURVATURES) -> Check:
+    """For C = κ‖F − y‖²/2, f contracts no faster than |1 − κA|^s."""
+    return contraction(case, curvatures[case.loss])
 
 
 def first_step(a: Any) -> Any:
@@ -289,47 +254,34 @@ def first_step(a: Any) -> Any:
     return 1 - 2 * a
 
 
-def initial_decrease(case: Step, bound: Callable[[Any], Any] = first_step) -> Check:
-    """L(1)/L(0) ≥ 1 − 2A, the bound of Proposition F.1 at the first step."""
-    before, after = (case.value(outputs) for outputs in case.run(1))
-    if before <= 0:
-        return Check(
-            0,
-            0,
-            ">=",
-            hypotheses=case.hypotheses,
-            drops=inside("L(0) ≤ 0, where the ratio says nothing"),
-        )
-    return Check(after / before, bound(case.alignment), ">=", case.tolerance, case.hypotheses)
-
-
 def _decrease_by_jax(case: Step) -> Check:
     _, signals, values = _by_jax(case, 1)
     a = float(signals[0] @ np.array(case.kernel, float) @ signals[0] / (signals[0] @ signals[0]))
-    return Check(values[1] / values[0], 1 - 2 * a, ">=", 1e-10)
+    return at_least(values[1] / values[0], 1 - 2 * a, 1e-10)
 
 
-EQ_87_RATE = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 87 (initial decrease)",
-    says="for every differentiable convex loss the first step obeys the bound of Proposition F.1, "
-    "L(1)/L(0) ≥ 1 − 2A",
-    method="exact",
-    cases=steps,
-    measure=initial_decrease,
-    control=Control(
-        "1 − A for C = F²/2, Θ = ½",
-        case=lambda: Step("F²/2", (ONE,), ((HALF,),)),
-        breaks={"bound": lambda a: 1 - a},
+@statement(
+    "Eq 87 (initial decrease)",
+    steps,
+    control(
+        "1 − A for C = F²/2, Θ = ½", lambda: Step("F²/2", (ONE,), ((HALF,),)), bound=lambda a: 1 - a
     ),
-    show=str,
-    narrower="where L(0) > 0",
     confirm=_decrease_by_jax,
-    route="float64, JAX's gradient of the loss",
-    worked="""One sample, C = F², Θ = ¼, F = 1: f = 2, A = ¼, F(1) = ½, so L falls from 1 to ¼, while 1 − 2A = ½. Convexity bounds the
-absolute decrease, by A‖f‖²/|X| = 1; relative to L it is 2A only where ‖f‖² = 2|X|L, as for squared errors ½F².""",
-    amended=_DECREASE,
 )
+def eq_87_rate(case: Step, bound: Callable[[Any], Any] = first_step) -> Check:
+    """For every differentiable convex loss the first step obeys the bound of Proposition F.1,
+    L(1)/L(0) ≥ 1 − 2A.
 
-CONVEX = (EQ_87, EQ_87_CONTRACTION, EQ_87_RATE)
+    L(1)/L(0) ≥ 1 − 2A, the bound of Proposition F.1 at the first step.
+    """
+    before, after = (case.value(outputs) for outputs in case.run(1))
+    if before <= 0:
+        return at_least(
+            0, 0, drops=inside("L(0) ≤ 0, where the ratio says nothing"), hypotheses=case.hypotheses
+        )
+    return at_least(
+        after / before, bound(case.alignment), case.tolerance, hypotheses=case.hypotheses
+    )
+
+
+CONVEX = (eq_87, eq_87_contraction, eq_87_rate)

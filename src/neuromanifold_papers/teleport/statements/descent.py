@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.tangent.prediction.alignment import alignment
-from neuromanifold_papers.check import Check, inside
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, at_least, at_most, equal, inside
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements.exact import rationals
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -93,55 +93,34 @@ def line(a: Fraction, s: int) -> Fraction:
 def worst(lefts: Sequence[Any], rights: Sequence[Any], case: Descent) -> Check:
     """left ≥ right at every step: the step with the least slack, exactly."""
     left, right = min(zip(lefts, rights, strict=True), key=lambda pair: pair[0] - pair[1])
-    return Check(left, right, ">=", hypotheses=case.hypotheses, comparisons=len(STEPS))
+    return at_least(left, right, comparisons=len(STEPS), hypotheses=case.hypotheses)
 
 
 _HALF = Descent(((Fraction(1, 2),),), (Fraction(1),))
 
 
-def above_floor(case: Descent, bound: Callable[[Fraction, int], Fraction] = floor) -> Check:
+@statement(
+    "P F.1 (1)",
+    spectra,
+    control("(1 − A/2)^{2s} at Θ = ½", lambda: _HALF, bound=lambda a, s: floor(a / 2, s)),
+)
+def p_f_1(case: Descent, bound: Callable[[Fraction, int], Fraction] = floor) -> Check:
+    """L(s)/L(0) ≥ (1 − A)^{2s} for f(s+1) = (I − Θ)f(s), whatever the spectrum of Θ."""
     return worst(ratios(case), [bound(case.alignment, s) for s in STEPS], case)
 
 
-def above_line(case: Descent, bound: Callable[[Fraction, int], Fraction] = line) -> Check:
+@statement(
+    "P F.1 (2)",
+    spectra,
+    control(
+        "1 − sA in place of 1 − 2sA at A = ½, s = 1", lambda: _HALF, bound=lambda a, s: 1 - s * a
+    ),
+)
+def p_f_1_line(case: Descent, bound: Callable[[Fraction, int], Fraction] = line) -> Check:
+    """(1 − A)^{2s} ≥ 1 − 2sA, for A ≥ 1 too."""
     return worst(
         [floor(case.alignment, s) for s in STEPS], [bound(case.alignment, s) for s in STEPS], case
     )
-
-
-P_F_1 = Statement(
-    paper="teleport",
-    row="P F.1",
-    id="P F.1 (1)",
-    says="L(s)/L(0) ≥ (1 − A)^{2s} for f(s+1) = (I − Θ)f(s), whatever the spectrum of Θ",
-    method="exact",
-    cases=spectra,
-    measure=above_floor,
-    control=Control(
-        "(1 − A/2)^{2s} at Θ = ½",
-        case=lambda: _HALF,
-        breaks={"bound": lambda a, s: floor(a / 2, s)},
-    ),
-    show=str,
-    narrower="rational kernels, s ≤ 6",
-)
-
-P_F_1_LINE = Statement(
-    paper="teleport",
-    row="P F.1",
-    id="P F.1 (2)",
-    says="(1 − A)^{2s} ≥ 1 − 2sA, for A ≥ 1 too",
-    method="exact",
-    cases=spectra,
-    measure=above_line,
-    control=Control(
-        "1 − sA in place of 1 − 2sA at A = ½, s = 1",
-        case=lambda: _HALF,
-        breaks={"bound": lambda a, s: 1 - s * a},
-    ),
-    show=str,
-    narrower="rational A, s ≤ 6",
-)
 
 
 def rate_bound(a: float) -> float:
@@ -149,66 +128,52 @@ def rate_bound(a: float) -> float:
     return float(-2 * np.log1p(-a))
 
 
-def rate(case: Descent, bound: Callable[[float], float] = rate_bound) -> Check:
-    """−ln(L(s)/L(0))/s at the step where it is largest; where A ≥ 1 the bound is not defined,
+@statement(
+    "P F.1 (3)",
+    spectra,
+    control(
+        "ln(1/(1 − A)), half of it, for Θ = f = ½", lambda: _HALF, bound=lambda a: rate_bound(a) / 2
+    ),
+    method="float64",
+)
+def p_f_1_rate(case: Descent, bound: Callable[[float], float] = rate_bound) -> Check:
+    """The exponential rate −ln(L(s)/L(0))/s is at most 2 ln(1/(1 − A)), for A < 1.
+
+    −ln(L(s)/L(0))/s at the step where it is largest; where A ≥ 1 the bound is not defined,
     where L = 0 the rate is infinite.
     """
     found, a = ratios(case), float(case.alignment)
     if case.alignment >= 1:
-        return Check(
+        return at_most(
             0.0,
             0.0,
-            "<=",
-            hypotheses=case.hypotheses,
             drops=inside("A ≥ 1, where the bound is not defined"),
+            hypotheses=case.hypotheses,
         )
     rates = [
         -float(np.log(float(value))) / s if value else np.inf for s, value in enumerate(found) if s
     ]
     tolerance = float(16 * _EPS * (1 + rate_bound(a)))
-    return Check(max(rates), bound(a), "<=", tolerance, case.hypotheses, comparisons=len(rates))
+    return at_most(
+        max(rates), bound(a), tolerance, comparisons=len(rates), hypotheses=case.hypotheses
+    )
 
 
-P_F_1_RATE = Statement(
-    paper="teleport",
-    row="P F.1",
-    id="P F.1 (3)",
-    says="the exponential rate −ln(L(s)/L(0))/s is at most 2 ln(1/(1 − A)), for A < 1",
-    method="float64",
-    cases=spectra,
-    measure=rate,
-    control=Control(
-        "ln(1/(1 − A)), half of it, for Θ = f = ½",
-        case=lambda: _HALF,
-        breaks={"bound": lambda a: rate_bound(a) / 2},
-    ),
-    show=str,
-    narrower="A < 1: the print does not say so, but beyond it the logarithm is not defined",
-)
-
-
-def expansion(a: float, slope: float = 2.0) -> Check:
-    """|2 ln(1/(1 − A)) − 2A| ≤ A²/(1 − A): what O(A²) means."""
-    return Check(abs(rate_bound(a) - slope * a) / a**2, 1 / (1 - a), "<=", 64 * _EPS / a, {"A": a})
-
-
-P_F_1_EXPANSION = Statement(
-    paper="teleport",
-    row="P F.1",
-    id="P F.1 (4)",
-    says="2 ln(1/(1 − A)) = 2A + O(A²)",
-    method="float64",
-    cases=lambda rng, count: [
+@statement(
+    "P F.1 (4)",
+    lambda rng, count: [
         *(2.0**-k for k in range(1, 21)),
         *rng.uniform(0.0, 0.99, count).tolist(),
     ],
-    measure=expansion,
-    control=Control(
-        "A + O(A²) at A = 1/1024",
-        case=lambda: 2.0**-10,
-        breaks={"slope": 1.0},
-    ),
+    control("A + O(A²) at A = 1/1024", lambda: 2.0**-10, slope=1.0),
+    method="float64",
 )
+def p_f_1_expansion(a: float, slope: float = 2.0) -> Check:
+    """2 ln(1/(1 − A)) = 2A + O(A²).
+
+    |2 ln(1/(1 − A)) − 2A| ≤ A²/(1 − A): what O(A²) means.
+    """
+    return at_most(abs(rate_bound(a) - slope * a) / a**2, 1 / (1 - a), 64 * _EPS / a, A=a)
 
 
 def weighted_mean(case: Descent) -> Any:
@@ -221,16 +186,6 @@ def plain_mean(case: Descent) -> Any:
     return case.matrix.trace() / len(case.start)
 
 
-def exact_alignment(case: Descent, mean: Callable[[Descent], Any] = weighted_mean) -> Check:
-    """The library's A, of the linear model whose kernel is Θ, against the rational one."""
-    values, vectors = np.linalg.eigh(case.matrix.astype(float))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    f = np.array(case.start, float)[:, None]
-    found = alignment(_linear, np.zeros(root.shape[1]), root, -f, loss=_half)
-    scale = 1 + float(case.alignment)
-    return Check(found / scale, float(mean(case)) / scale, "=", 1e3 * _EPS, case.hypotheses)
-
-
 def _linear(params: Any, x: Any) -> Any:
     return (x @ params)[:, None]
 
@@ -239,23 +194,29 @@ def _half(prediction: Any, target: Any) -> Any:
     return ((prediction - target) ** 2).sum() / 2
 
 
-P_F_1_A = Statement(
-    paper="teleport",
-    row="P F.1",
-    id="P F.1 (A)",
-    says="Σ w_i λ_i with w_i = v_i²/‖v‖² is A (Eq. 83), which the library computes",
-    method="float64",
-    cases=lambda rng, count: (case for case in spectra(rng, count) if len(case.start) <= 2),
-    measure=exact_alignment,
-    control=Control(
+@statement(
+    "P F.1 (A)",
+    lambda rng, count: (case for case in spectra(rng, count) if len(case.start) <= 2),
+    control(
         "the unweighted mean of the eigenvalues 0 and 3, f = (1, 3)",
-        case=lambda: Descent(
+        lambda: Descent(
             ((Fraction(0), Fraction(0)), (Fraction(0), Fraction(3))), (Fraction(1), Fraction(3))
         ),
-        breaks={"mean": plain_mean},
+        mean=plain_mean,
     ),
-    show=str,
+    method="float64",
 )
+def p_f_1_a(case: Descent, mean: Callable[[Descent], Any] = weighted_mean) -> Check:
+    """Σ w_i λ_i with w_i = v_i²/‖v‖² is A (Eq. 83), which the library computes.
+
+    The library's A, of the linear model whose kernel is Θ, against the rational one.
+    """
+    values, vectors = np.linalg.eigh(case.matrix.astype(float))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    f = np.array(case.start, float)[:, None]
+    found = alignment(_linear, np.zeros(root.shape[1]), root, -f, loss=_half)
+    scale = 1 + float(case.alignment)
+    return equal(found / scale, float(mean(case)) / scale, 1e3 * _EPS, hypotheses=case.hypotheses)
 
 
 @dataclass(frozen=True)
@@ -299,13 +260,13 @@ def kernel_step(case: Setup, samples: int) -> np.ndarray:
 
 def setup_check(case: Setup, samples: int, step: Callable[[Setup], np.ndarray]) -> Check:
     difference = max(abs(v) for v in step(case) - kernel_step(case, samples))
-    return Check(difference, 0, hypotheses={"|X|": len(case.start)})
+    return equal(difference, 0, hypotheses={"|X|": len(case.start)})
 
 
-_NO_STEP = Control(
+_NO_STEP = control(
     "no step at all",
-    case=lambda: Setup(((Fraction(1),),), (Fraction(1),)),
-    breaks={"step": lambda case: np.array(case.start, object)},
+    lambda: Setup(((Fraction(1),),), (Fraction(1),)),
+    step=lambda case: np.array(case.start, object),
 )
 
 
@@ -321,39 +282,21 @@ def _setup_in_floats(case: Setup) -> Check:
         gradient = jax.grad(lambda p: _half(_linear(p, rows), -f) / len(f))(zero)
         moved = np.asarray(_linear(zero - gradient, rows) + f)
     kernel = ntk(_linear, np.zeros(rows.shape[1]), rows)
-    return Check(float(np.abs(moved - (f - kernel @ f)).max()), 0.0, "=", 1e-12)
+    return equal(float(np.abs(moved - (f - kernel @ f)).max()), 0.0, 1e-12)
 
 
-P_F_1_SETUP = Statement(
-    paper="teleport",
-    row="P F.1",
-    id="P F.1 (setup)",
-    says="with the setup of Section 2.2, training in the linear limit is f(s+1) = (I − Θ)f(s) "
-    "(Eq. 74)",
-    method="exact",
-    cases=setups,
-    measure=lambda case, step=gradient_step: setup_check(case, 1, step),
-    control=_NO_STEP,
-    show=str,
-    confirm=_setup_in_floats,
-    route="float64, JAX's gradient and the library's kernel",
-    worked="""F = θ on two equal samples, f = (1, 1), learning rate 1: L = (f₁² + f₂²)/4, ∇L = ½(f₁ + f₂) = 1, so θ falls by 1
-and f(1) = (0, 0). Θ = (1 1; 1 1), and (I − Θ)f = (−1, −1). The factor 1/|X| of Eq. 14 is missing in Eq. 74; with it,
-(I − Θ/2)f = (0, 0). Proposition F.1 is right for the dynamics it prints; for gradient descent on Eq. 75 it holds with A/|X|.""",
-    amended=Statement(
-        paper="teleport",
-        row="P F.1",
-        id="P F.1 (setup, amended)",
-        says="training in the linear limit is f(s+1) = (I − Θ/|X|)f(s), as Eq. 14 has it",
-        method="exact",
-        cases=setups,
-        measure=lambda case, step=gradient_step: setup_check(case, len(case.start), step),
-        control=_NO_STEP,
-        show=str,
-        proof="For L = ‖f‖²/(2|X|) a step moves θ by −η∇F f/|X|, and the linear F by −η∇Fᵀ∇F "
-        "f/|X| = −Θf/|X|; y does "
-        "not move.",
-    ),
-)
+@statement("P F.1 (setup)", setups, _NO_STEP, confirm=_setup_in_floats)
+def p_f_1_setup(case: Any, step: Any = gradient_step) -> Check:
+    """With the setup of Section 2.2, training in the linear limit is f(s+1) = (I − Θ)f(s) (Eq.
+    74).
+    """
+    return setup_check(case, 1, step)
 
-SPEED = (P_F_1, P_F_1_LINE, P_F_1_RATE, P_F_1_EXPANSION, P_F_1_A, P_F_1_SETUP)
+
+@statement("P F.1 (setup, amended)", setups, _NO_STEP, amends="P F.1 (setup)")
+def p_f_1_setup_amended(case: Any, step: Any = gradient_step) -> Check:
+    """Training in the linear limit is f(s+1) = (I − Θ/|X|)f(s), as Eq. 14 has it."""
+    return setup_check(case, len(case.start), step)
+
+
+SPEED = (p_f_1, p_f_1_line, p_f_1_rate, p_f_1_expansion, p_f_1_a, p_f_1_setup)

@@ -13,8 +13,8 @@ import numpy as np
 from neuromanifold import symmetry as S
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.groups.hadamard import Extended, Reparametrization, flatten
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements import exact
 from neuromanifold_papers.teleport.statements.exact import (
     HALF,
@@ -113,39 +113,34 @@ def extended_outputs(case: Extension, factors: np.ndarray, theta: Any) -> list[A
     return exact.outputs(case.net, exact.layers(case.net, product), case.x)
 
 
-def unchanged(case: Extension, move: Callable[[Extension], Extended] = extended) -> Check:
-    """F̃(Γ, Γ⁻¹θ) = F(θ)."""
-    moved = move(case)
-    new = extended_outputs(case, moved.factors, moved.params)
-    old = exact.outputs(case.net, exact.layers(case.net, exact.rationals(case.theta)), case.x)
-    return Check(
-        largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=case.hypotheses
-    )
-
-
 def _first_matrix() -> Extension:
     return next(matrix_cases(np.random.default_rng(0), 0))
 
 
-APP_C = Statement(
-    paper="teleport",
-    row="App C",
-    id="App C",
-    says="every invertible Γ is a symmetry (I, θ) ↦ (Γ, Γ⁻¹θ) of the extension F̃(Γ̃, θ) = F(Γ̃θ)",
-    method="exact",
-    cases=matrix_cases,
-    measure=unchanged,
-    control=Control(
+@statement(
+    "App C",
+    matrix_cases,
+    control(
         "Γ̃ changed, θ left",
-        case=_first_matrix,
-        breaks={"move": lambda case: Extended(case.factors, exact.rationals(case.theta))},
+        _first_matrix,
+        move=lambda case: Extended(case.factors, exact.rationals(case.theta)),
     ),
-    show=str,
-    narrower="rational matrices; networks with 2 or 4 parameters",
 )
+def app_c(case: Extension, move: Callable[[Extension], Extended] = extended) -> Check:
+    """Every invertible Γ is a symmetry (I, θ) ↦ (Γ, Γ⁻¹θ) of the extension F̃(Γ̃, θ) = F(Γ̃θ).
+
+    F̃(Γ, Γ⁻¹θ) = F(θ).
+    """
+    moved = move(case)
+    new = extended_outputs(case, moved.factors, moved.params)
+    old = exact.outputs(case.net, exact.layers(case.net, exact.rationals(case.theta)), case.x)
+    return equal(
+        largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=case.hypotheses
+    )
+
 
 APP_C_HADAMARD = replace(
-    APP_C,
+    app_c,
     id="App C (Hadamard)",
     says="every vector c without zeros is a symmetry (1, θ) ↦ (c, c⁻¹ ⊙ θ) of F̃(c̃, θ) = F(c̃ ⊙ θ)",
     cases=vector_cases,
@@ -159,7 +154,7 @@ def extended_gradient(case: Extension, law: Callable[[np.ndarray], np.ndarray]) 
     old = exact.outputs(case.net, exact.layers(case.net, exact.variables(case.theta)), case.x)
     matrix = law(case.factors)
     differences = [largest(b.slope - matrix @ a.slope) for a, b in zip(old, new, strict=True)]
-    return Check(max(differences), 0, hypotheses=case.hypotheses)
+    return equal(max(differences), 0, hypotheses=case.hypotheses)
 
 
 def _extended_gradient_by_jax(case: Extension) -> Check:
@@ -172,7 +167,7 @@ def _extended_gradient_by_jax(case: Extension) -> Check:
             np.stack([flatten(row) for row in _rows(f, p, x)])
             for f, p in ((case.net, exact.layers(case.net, theta)), (moved, start))
         )
-    return Check(float(np.abs(new - old @ case.factors.astype(float).T).max()), 0.0, "=", 1e-10)
+    return equal(float(np.abs(new - old @ case.factors.astype(float).T).max()), 0.0, 1e-10)
 
 
 def _rows(f: Any, params: Any, x: np.ndarray) -> list[Any]:
@@ -182,41 +177,23 @@ def _rows(f: Any, params: Any, x: np.ndarray) -> list[Any]:
     ]
 
 
-_LEFT_OUT = Control(
+_LEFT_OUT = control(
     "Γ left out",
-    case=_first_matrix,
-    breaks={"law": lambda factors: exact.rationals(np.eye(len(factors), dtype=int))},
+    _first_matrix,
+    law=lambda factors: exact.rationals(np.eye(len(factors), dtype=int)),
 )
 
 
-APP_C_GRADIENT = Statement(
-    paper="teleport",
-    row="App C",
-    id="App C (Γ)",
-    says="the Γ of this symmetry is the transformation Jacobian of Eq. 15, so that ∇F becomes Γ∇F",
-    method="exact",
-    cases=matrix_cases,
-    measure=lambda case, law=lambda factors: factors: extended_gradient(case, law),
-    control=_LEFT_OUT,
-    show=str,
-    confirm=_extended_gradient_by_jax,
-    route="float64, the library's MatrixGroup and JAX's gradients",
-    worked="""F(θ) = θ₁θ₂ (one linear neuron, x = 1) at θ = (1, 3), Γ = (1 1; 0 1). Then F(Γθ) = (θ₁ + θ₂)θ₂, taken at Γ⁻¹θ = (−2, 3), is 3
-as before. Its gradient there is (θ₂, θ₁ + 2θ₂) = (3, 4). With ∇F = (3, 1): Γᵀ∇F = (3, 4), right; Γ∇F = (4, 1), wrong. Eq. 15 puts
-∂g_β/∂θ_α into Γ⁻¹_{αβ}, the transpose of the derivative; θ ↦ Γ⁻¹θ has that derivative itself.""",
-    amended=Statement(
-        paper="teleport",
-        row="App C",
-        id="App C (Γ, amended)",
-        says="the transformation Jacobian of (I, θ) ↦ (Γ, Γ⁻¹θ) is Γᵀ: ∇F becomes Γᵀ∇F",
-        method="exact",
-        cases=matrix_cases,
-        measure=lambda case, law=lambda factors: factors.T: extended_gradient(case, law),
-        control=_LEFT_OUT,
-        show=str,
-        proof="The chain rule: ∇_θ F(Γθ) = Γᵀ(∇F)(Γθ), at Γ⁻¹θ.",
-    ),
-)
+@statement("App C (Γ)", matrix_cases, _LEFT_OUT, confirm=_extended_gradient_by_jax)
+def app_c_gradient(case: Any, law: Any = lambda factors: factors) -> Check:
+    """The Γ of this symmetry is the transformation Jacobian of Eq. 15, so that ∇F becomes Γ∇F."""
+    return extended_gradient(case, law)
+
+
+@statement("App C (Γ, amended)", matrix_cases, _LEFT_OUT, amends="App C (Γ)")
+def app_c_amended(case: Any, law: Any = lambda factors: factors.T) -> Check:
+    """The transformation Jacobian of (I, θ) ↦ (Γ, Γ⁻¹θ) is Γᵀ: ∇F becomes Γᵀ∇F."""
+    return extended_gradient(case, law)
 
 
 def hadamard_factors(before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -225,21 +202,6 @@ def hadamard_factors(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 Factors = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-def same_derivatives(case: Move, factors: Factors = hadamard_factors) -> Check:
-    """Value, gradient and Hessian of F at g(θ), and of F(c ⊙ ·) at c⁻¹ ⊙ θ."""
-    theta, there = exact.rationals(case.theta), exact.rationals(exact.moved(case))
-    c = factors(theta, there)
-    jets = exact.variables(there.tolist())
-    real, general = (
-        exact.outputs(case.net, exact.layers(case.net, at), case.x) for at in (jets, c * jets)
-    )
-    return Check(
-        max(_distance(a, b) for a, b in zip(real, general, strict=True)),
-        0,
-        hypotheses=case.hypotheses,
-    )
 
 
 def _distance(a: Jet, b: Jet) -> Fraction:
@@ -259,23 +221,31 @@ def _one_factor_missing(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return c
 
 
-APP_C_2 = Statement(
-    paper="teleport",
-    row="App C",
-    id="App C (C.2)",
-    says="the network after a neuron scaling, and its extension after the generalised symmetry, "
-    "have the same derivatives",
-    method="exact",
-    cases=scalings,
-    measure=same_derivatives,
-    control=Control(
-        "the last factor left out of c",
-        case=lambda: exact.small_moves()[0],
-        breaks={"factors": _one_factor_missing},
+@statement(
+    "App C (C.2)",
+    scalings,
+    control(
+        "the last factor left out of c", lambda: exact.small_moves()[0], factors=_one_factor_missing
     ),
-    show=str,
     draws=16,
-    narrower="values, first and second derivatives; rational parameters",
 )
+def app_c_2(case: Move, factors: Factors = hadamard_factors) -> Check:
+    """The network after a neuron scaling, and its extension after the generalised symmetry, have
+    the same derivatives.
 
-EXTENSION = (APP_C, APP_C_HADAMARD, APP_C_GRADIENT, APP_C_2)
+    Value, gradient and Hessian of F at g(θ), and of F(c ⊙ ·) at c⁻¹ ⊙ θ.
+    """
+    theta, there = exact.rationals(case.theta), exact.rationals(exact.moved(case))
+    c = factors(theta, there)
+    jets = exact.variables(there.tolist())
+    real, general = (
+        exact.outputs(case.net, exact.layers(case.net, at), case.x) for at in (jets, c * jets)
+    )
+    return equal(
+        max(_distance(a, b) for a, b in zip(real, general, strict=True)),
+        0,
+        hypotheses=case.hypotheses,
+    )
+
+
+EXTENSION = (app_c, APP_C_HADAMARD, app_c_gradient, app_c_2)

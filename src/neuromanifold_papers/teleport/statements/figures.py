@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from neuromanifold_papers.check import Check, Interval, inside
+from neuromanifold_papers.check import Check, Interval, at_least, at_most, equal, inside
 from neuromanifold_papers.recorded import Claims, StudyCases, read_claims
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements.limit import RATE
 
 PRINTED_R = -0.76
@@ -38,33 +38,22 @@ def interval(estimate: dict[str, Any]) -> Interval:
 def falls(case: dict[str, Any], which: str = "slope") -> Check:
     """The interval reaches −1/2 or below: the error is O(width^{−1/2}) as far as it can be seen."""
     found = case[which]
-    return Check(
-        found["low"], RATE, "<=", hypotheses={"network": case["kind"], "points": found["points"]}
-    )
+    return at_most(found["low"], RATE, network=case["kind"], points=found["points"])
 
 
-FIG_1 = Statement(
-    paper="teleport",
-    row="Fig 1, 3",
-    id="Fig 1",
-    says="the RMSE between network and linearised network falls like width^{−1/2}, standard and "
-    "transformed",
-    method="training",
-    cases=StudyCases("teleport", slopes),
-    measure=falls,
-    control=Control(
+fig_1 = statement(
+    "Fig 1",
+    StudyCases("teleport", slopes),
+    control(
         "at the end of training, far from the early phase",
-        case=lambda: slopes(read_claims("teleport"))[0],
-        breaks={"which": "slope_at_the_end"},
+        lambda: slopes(read_claims("teleport"))[0],
+        which="slope_at_the_end",
     ),
+    method="training",
     show=lambda case: f"{case['kind']}: slope {_interval(case['slope'])} at batch {case['batch']}",
     confirm=lambda case: falls(case, "slope_at_the_end"),
-    route="the slope at the end of training",
-    worked="""At the study's small scale (widths 32 to 256) the slopes are −0.28, standard and transformed: these widths are not yet in the
-kernel regime. At the paper's widths, 100 to 1,500, they are −0.53 and −0.54.""",
-    narrower="read as O(width^{−1/2}): the lower end of the 95 % interval; the transformed "
-    "network's lies wholly below −1/2, by 0.006",
-)
+    says="the RMSE between network and linearised network falls like width^{−1/2}, standard and transformed",
+)(falls)
 
 
 def pairs(claims: Claims) -> list[dict[str, Any]]:
@@ -72,37 +61,33 @@ def pairs(claims: Claims) -> list[dict[str, Any]]:
     return [found] if len(found) == 2 else []
 
 
-def same(case: dict[str, Any]) -> Check:
-    """The slopes differ by no more than the half-widths of their intervals together."""
-    one, two = case["standard"], case["transformed"]
-    halves = sum(e["high"] - e["value"] for e in (one, two))
-    return Check(one["value"], two["value"], "=", halves, {"points": one["points"]})
-
-
 def _other(case: dict[str, Any]) -> Check:
     one, two = case["standard"], case["transformed"]
-    return Check(max(one["low"], two["low"]), min(one["high"], two["high"]), "<=")
+    return at_most(max(one["low"], two["low"]), min(one["high"], two["high"]))
 
 
-FIG_1_SAME = Statement(
-    paper="teleport",
-    row="Fig 1, 3",
-    id="Fig 1 (preserved)",
-    says="the transformation leaves the rate as it is",
-    method="training",
-    cases=StudyCases("teleport", pairs),
-    measure=same,
-    control=Control(
+@statement(
+    "Fig 1 (preserved)",
+    StudyCases("teleport", pairs),
+    control(
         "slopes −1/2 and 0",
-        case=lambda: {
+        lambda: {
             "standard": {"value": -0.5, "low": -0.515, "high": -0.485, "points": 0},
             "transformed": {"value": 0.0, "low": -0.015, "high": 0.015, "points": 0},
         },
     ),
+    method="training",
     show=lambda case: ", ".join(f"{kind} {_interval(slope)}" for kind, slope in case.items()),
     confirm=_other,
-    route="whether the intervals overlap",
 )
+def fig_1_same(case: dict[str, Any]) -> Check:
+    """The transformation leaves the rate as it is.
+
+    The slopes differ by no more than the half-widths of their intervals together.
+    """
+    one, two = case["standard"], case["transformed"]
+    halves = sum(e["high"] - e["value"] for e in (one, two))
+    return equal(one["value"], two["value"], halves, points=one["points"])
 
 
 def speeds(claims: Claims) -> list[dict[str, Any]]:
@@ -111,22 +96,20 @@ def speeds(claims: Claims) -> list[dict[str, Any]]:
 
 def earlier(standard: int, transformed: int) -> Check:
     """By at least one reading."""
-    return Check(transformed, standard - 1, "<=")
+    return at_most(transformed, standard - 1)
 
 
-FIG_3 = Statement(
-    paper="teleport",
-    row="Fig 1, 3",
-    id="Fig 3",
-    says="the transformed network reaches the accuracy (65 %) at an earlier batch",
+@statement(
+    "Fig 3",
+    StudyCases("teleport", speeds),
+    control("a tie", lambda: {"batches": {"standard": 416, "transformed": 416}}),
     method="training",
-    cases=StudyCases("teleport", speeds),
-    measure=lambda case: earlier(**case["batches"]),
-    control=Control("a tie", case=lambda: {"batches": {"standard": 416, "transformed": 416}}),
     show=lambda case: f"batches {case['batches']}",
-    confirm=lambda case: Check(case["speed_up"], 1.0, ">="),
-    route="the ratio of the batches",
+    confirm=lambda case: at_least(case["speed_up"], 1.0),
 )
+def fig_3(case: Any) -> Check:
+    """The transformed network reaches the accuracy (65 %) at an earlier batch."""
+    return earlier(**case["batches"])
 
 
 def searches(claims: Claims) -> list[dict[str, Any]]:
@@ -151,26 +134,18 @@ def _after(steps: str) -> dict[str, Any]:
     )
 
 
-FIG_3_CAUSE = Statement(
-    paper="teleport",
-    row="Fig 1, 3",
-    id="Fig 3 (cause)",
-    says="the factors c that the search as printed finds (Adam 0.01, penalty 0.1‖c − 1‖²) are "
-    "larger than one on average",
+@statement(
+    "Fig 3 (cause)",
+    StudyCases("teleport", searches),
+    control("1.01 in place of 1, after one step", lambda: _after("1"), least=1.01),
     method="training",
-    cases=StudyCases("teleport", searches),
-    measure=lambda case, least=1.0: Check(
-        case["mean"], least, ">=", hypotheses={"steps": case["steps"]}
-    ),
-    control=Control(
-        "1.01 in place of 1, after one step", case=lambda: _after("1"), breaks={"least": 1.01}
-    ),
     show=_show_search,
-    worked="""With the penalty as a sum over the parameters, as printed, the mean of c is 1.0037 after one step, 0.9969 after two,
-0.9994 after ten and 1.00001 after a hundred: Adam's first step of 0.01 leaves 1 upwards, and the penalty brings c back.
-With its mean instead, which our figures use, c is 1.008 on average after four steps.""",
-    missing="the number of steps of the search, the loss",
 )
+def fig_3_cause(case: Any, least: Any = 1.0) -> Check:
+    """The factors c that the search as printed finds (Adam 0.01, penalty 0.1‖c − 1‖²) are larger
+    than one on average.
+    """
+    return at_least(case["mean"], least, steps=case["steps"])
 
 
 @lru_cache
@@ -190,8 +165,20 @@ def both_sides(claims: Claims) -> Iterator[dict[str, Any]]:
     )
 
 
-def leaves(case: dict[str, Any]) -> Check:
-    """The largest |c − 1| on both sides of 1 where the least was recorded; a step or two of Adam
+@statement(
+    "Fig 3 (App E)",
+    StudyCases("teleport", both_sides),
+    control(
+        "a search that takes some c to 0.9 and none above 1",
+        lambda: {"steps": "after 100 steps", "least": 0.9, "mean": 0.99, "largest": 1.0},
+    ),
+    method="training",
+    show=_show_search,
+)
+def fig_3_search(case: dict[str, Any]) -> Check:
+    """The search for c as printed (Adam 0.01, penalty 0.1‖c − 1‖²) stays within 5 % of 1.
+
+    The largest |c − 1| on both sides of 1 where the least was recorded; a step or two of Adam
     at 0.01 cannot leave 5 %.
     """
     deviation = max(abs(case[side] - 1) for side in ("least", "largest") if side in case)
@@ -200,26 +187,7 @@ def leaves(case: dict[str, Any]) -> Check:
         when=case["steps"] in ("after 1 steps", "after 2 steps"),
     )
     hypotheses = {"steps": case["steps"], "sides": "both" if "least" in case else "above"}
-    return Check(deviation, WITHIN, "<=", hypotheses=hypotheses, drops=few)
-
-
-FIG_3_SEARCH = Statement(
-    paper="teleport",
-    row="Fig 1, 3",
-    id="Fig 3 (App E)",
-    says="the search for c as printed (Adam 0.01, penalty 0.1‖c − 1‖²) stays within 5 % of 1",
-    method="training",
-    cases=StudyCases("teleport", both_sides),
-    measure=leaves,
-    control=Control(
-        "a search that takes some c to 0.9 and none above 1",
-        case=lambda: {"steps": "after 100 steps", "least": 0.9, "mean": 0.99, "largest": 1.0},
-    ),
-    show=_show_search,
-    narrower="after 10 and 100 steps (the number is not printed); of the recorded run on "
-    "Fashion-MNIST the mean and the largest c, of "
-    "searches on the images of this machine at width 32 the least too",
-)
+    return at_most(deviation, WITHIN, drops=few, hypotheses=hypotheses)
 
 
 def correlations(claims: Claims) -> list[dict[str, Any]]:
@@ -236,41 +204,29 @@ def _show(case: dict[str, Any]) -> str:
 
 def anticorrelated(case: dict[str, Any], which: str = "r_whole_epochs") -> Check:
     """r with its interval, against 0."""
-    return Check(
-        interval(case[which]),
-        0.0,
-        "<=",
-        hypotheses={"loss": case["loss"], "networks": case["networks"]},
-    )
+    return at_most(interval(case[which]), 0.0, loss=case["loss"], networks=case["networks"])
 
 
-FIG_2 = Statement(
-    paper="teleport",
-    row="Fig 2",
-    id="Fig 2",
-    says="alignment at initialisation and the loss-halving epoch are anticorrelated, for every "
-    "loss",
-    method="training",
-    cases=StudyCases("teleport", correlations),
-    measure=anticorrelated,
-    control=Control(
+fig_2 = statement(
+    "Fig 2",
+    StudyCases("teleport", correlations),
+    control(
         "1/A in place of A, interpolated",
-        case=lambda: correlations(read_claims("teleport"))[0],
-        breaks={"which": "r_interpolated_with_1_over_A"},
+        lambda: correlations(read_claims("teleport"))[0],
+        which="r_interpolated_with_1_over_A",
     ),
+    method="training",
     show=_show,
     confirm=lambda case: anticorrelated(case, "r_interpolated"),
-    route="halving times interpolated between readings",
-)
+    says="alignment at initialisation and the loss-halving epoch are anticorrelated, for every loss",
+)(anticorrelated)
 
 
 def contains(case: dict[str, Any], which: str) -> Check:
     """How far the printed r lies outside the interval; 0 within it."""
     found = case[which]
     outside = max(found["low"] - PRINTED_R, PRINTED_R - found["high"], 0.0)
-    return Check(
-        outside, 0.0, "<=", hypotheses={"loss": case["loss"], "networks": case["networks"]}
-    )
+    return at_most(outside, 0.0, loss=case["loss"], networks=case["networks"])
 
 
 def nearest(claims: Claims) -> list[dict[str, Any]]:
@@ -279,28 +235,23 @@ def nearest(claims: Claims) -> list[dict[str, Any]]:
     return sorted(found, key=lambda case: contains(case, "r_whole_epochs").left)[:1]
 
 
-FIG_2_VALUE = Statement(
-    paper="teleport",
-    row="Fig 2",
-    id="Fig 2 (r)",
-    says="the correlation is r ≈ −0.76, for at least one of the three usual losses (the paper "
-    "does not name its own)",
-    method="training",
-    cases=StudyCases("teleport", nearest),
-    measure=lambda case, which="r_whole_epochs": contains(case, which),
-    control=Control(
+@statement(
+    "Fig 2 (r)",
+    StudyCases("teleport", nearest),
+    control(
         "1/A in place of A",
-        case=lambda: nearest(read_claims("teleport"))[0],
-        breaks={"which": "r_interpolated_with_1_over_A"},
+        lambda: nearest(read_claims("teleport"))[0],
+        which="r_interpolated_with_1_over_A",
     ),
+    method="training",
     show=_show,
     confirm=lambda case: contains(case, "r_interpolated"),
-    route="halving times interpolated between readings",
-    worked="""1,000 networks of width 1,024 give, with the halving epoch read as a whole number as printed, −0.53 [−0.57, −0.48] for
-cross-entropy, −0.47 [−0.52, −0.42] for ‖r‖²/2n and −0.89 [−0.90, −0.87] for ‖r‖²/2n·o; interpolated, −0.67, −0.90 and −0.89. The printed
-−0.76 lies between, in none of these intervals: its size depends on loss and reading, its sign does not.""",
-    missing="the loss",
 )
+def fig_2_value(case: Any, which: Any = "r_whole_epochs") -> Check:
+    """The correlation is r ≈ −0.76, for at least one of the three usual losses (the paper does
+    not name its own).
+    """
+    return contains(case, which)
 
 
 def own(claims: Claims) -> list[dict[str, Any]]:
@@ -312,22 +263,22 @@ def own(claims: Claims) -> list[dict[str, Any]]:
     ]
 
 
-FIG_2_OWN = Statement(
-    paper="teleport",
-    row="Fig 2",
-    id="Fig 2 (alignment itself)",
-    says="alignment is a good metric of the rate: it predicts the halving time also among "
-    "networks of equal initial loss",
-    method="training",
-    cases=StudyCases("teleport", own),
-    measure=lambda case: Check(interval(case), 0.0, "<=", hypotheses={"loss": case["loss"]}),
-    control=Control(
+@statement(
+    "Fig 2 (alignment itself)",
+    StudyCases("teleport", own),
+    control(
         "the correlation of alignment and initial loss",
-        case=lambda: {"loss": "", "value": 0.52, "low": 0.47, "high": 0.57},
+        lambda: {"loss": "", "value": 0.52, "low": 0.47, "high": 0.57},
     ),
+    method="training",
     show=lambda case: f"{case['loss']}: partial rank correlation {_interval(case)}",
-    confirm=lambda case: Check(case["value"], 0.0, "<="),
-    route="the value itself",
+    confirm=lambda case: at_most(case["value"], 0.0),
 )
+def fig_2_own(case: Any) -> Check:
+    """Alignment is a good metric of the rate: it predicts the halving time also among networks of
+    equal initial loss.
+    """
+    return at_most(interval(case), 0.0, loss=case["loss"])
 
-FIGURES = (FIG_1, FIG_1_SAME, FIG_3, FIG_3_CAUSE, FIG_3_SEARCH, FIG_2, FIG_2_VALUE, FIG_2_OWN)
+
+FIGURES = (fig_1, fig_1_same, fig_3, fig_3_cause, fig_3_search, fig_2, fig_2_value, fig_2_own)

@@ -11,9 +11,9 @@ from neuromanifold.models.activation import Activation, activation_named, power
 from neuromanifold.models.mlp import MLP
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold.tangent.curvature import output_hessian_norm
-from neuromanifold_papers.check import Check
+from neuromanifold_papers.check import Check, at_least, at_most, equal
 from neuromanifold_papers.recorded import Claims, StudyCases
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements import exact
 from neuromanifold_papers.teleport.statements.limit import RATE, lower_end
 from neuromanifold_papers.teleport.statistics import log_slope
@@ -114,22 +114,7 @@ def standard_norms(case: Layer1) -> np.ndarray:
     return np.array(found)
 
 
-_STANDARD = Control(
-    "standard scaling, tanh", case=lambda: Layer1("tanh", 0.0, 0), breaks={"norms": standard_norms}
-)
-
-
-def scaled_norm_grows(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
-    """O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard
-    errors below.
-    """
-    found = norms(case).ravel()
-    growth = (
-        lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), found))
-        if np.ptp(found)
-        else 0.0
-    )
-    return Check(growth, 0.0, "<=", 1e-12, case.hypotheses)
+_STANDARD = control("standard scaling, tanh", lambda: Layer1("tanh", 0.0, 0), norms=standard_norms)
 
 
 def tail(shape: Shape, t: float) -> float:
@@ -148,7 +133,7 @@ def _unbounded(case: Layer1) -> Check:
     """
     p = tail(SHAPES[case.activation], 10.0)
     n = 10.0 * np.log(2.0) / p if p else 0.0
-    return Check(float(np.exp(-n * p)), 0.5, ">=")
+    return at_least(float(np.exp(-n * p)), 0.5)
 
 
 def bound(case: Layer1, n: int) -> float:
@@ -167,50 +152,42 @@ def exponential_norms(case: Layer1) -> np.ndarray:
     return np.array([[block_norm(grows, w, v).max() for w, v in row] for row in drawn])
 
 
+@statement("Eq 19", shallow, _STANDARD, method="float64", confirm=_unbounded)
+def eq_19(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
+    """‖∇²F‖ = O(n^{−1/2}) in NTK scaling, within any fixed radius of the initialisation.
+
+    O(n^{−1/2}) would keep √n‖H‖ from growing: the slope of its logarithm, four standard
+    errors below.
+    """
+    found = norms(case).ravel()
+    growth = (
+        lower_end(log_slope(np.repeat(np.array(WIDTHS, float), TRIALS), found))
+        if np.ptp(found)
+        else 0.0
+    )
+    return at_most(growth, 0.0, 1e-12, hypotheses=case.hypotheses)
+
+
+@statement(
+    "Eq 19 (amended)",
+    shallow,
+    control(
+        "σ = exp against the bound for a bounded σ''",
+        lambda: Layer1("sin", 0.0, 0),
+        norms=exponential_norms,
+    ),
+    amends="Eq 19",
+    method="float64",
+)
 def logarithmic(case: Layer1, norms: Callable[[Layer1], np.ndarray] = drawn_norms) -> Check:
-    """The largest √n‖H‖ over its bound, over widths and trials."""
+    """Normal weights and |σ''(z)| ≤ K max(1, |z|)^q: ‖∇²F‖ = O((ln n)^{(q+1)/2} n^{−1/2}), so
+    O(√(ln n / n)) where σ'' is bounded; O(n^{−1/2}) where σ'' = 0 and σ' is bounded.
+
+    The largest √n‖H‖ over its bound, over widths and trials.
+    """
     bounds = np.array([bound(case, n) for n in WIDTHS])
     ratio = (norms(case) / bounds[:, None]).max()
-    return Check(float(ratio), 1.0, "<=", 1e-12, case.hypotheses, cases=len(WIDTHS) * TRIALS)
-
-
-EQ_19 = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 19",
-    says="‖∇²F‖ = O(n^{−1/2}) in NTK scaling, within any fixed radius of the initialisation",
-    method="float64",
-    cases=shallow,
-    measure=scaled_norm_grows,
-    control=_STANDARD,
-    confirm=_unbounded,
-    route="probability that no neuron exceeds 10, by quadrature, for n = 10 ln 2/P(one exceeds it)",
-    worked="""F = Σ v_i w_i²/√n, x = 1. The Hessian splits into neurons' blocks (2v_i 2w_i; 2w_i 0)/√n, so √n‖H‖ ≥ 2 max|v_i|. With normal
-weights max|v_i| grows like √(2 ln n): whatever t, P(√n‖H‖ ≤ t) ≤ (1 − P(2|v| > t))^n → 0. So √n‖H‖ is not O(1), for any σ with σ'' ≠ 0
-and normal weights (the paper's source, Liu et al., has the logarithm in its Õ). Where σ'' = 0, as for ReLU, and for bounded weights,
-the print is right. For cubes √n‖H‖ ≥ 6 max|v_i w_i| grows like ln n, for fourth powers faster, and for exp faster than every power of
-ln n: one logarithm under the root is enough exactly where σ'' is bounded.""",
-    narrower="one hidden layer, one sample, random points at distance 0 and 10",
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Eq 19 (amended)",
-        says="normal weights and |σ''(z)| ≤ K max(1, |z|)^q: ‖∇²F‖ = O((ln n)^{(q+1)/2} "
-        "n^{−1/2}), so O(√(ln n / n)) where σ'' is bounded; O(n^{−1/2}) where σ'' = 0 and σ' is "
-        "bounded",
-        method="float64",
-        cases=shallow,
-        measure=logarithmic,
-        control=Control(
-            "σ = exp against the bound for a bounded σ''",
-            case=lambda: Layer1("sin", 0.0, 0),
-            breaks={"norms": exponential_norms},
-        ),
-        proof="One hidden layer: the Hessian splits into neurons' blocks (vσ'' σ'; σ' 0)/√n, of "
-        "norm at most (|v||σ''| + |σ'|)/√n, and "
-        "max|v_i|, max|w_i| ≤ 2√(ln n) + R but with probability 4/n. Deeper networks: no proof.",
-    ),
-)
+    return at_most(float(ratio), 1.0, 1e-12, cases=len(WIDTHS) * TRIALS, hypotheses=case.hypotheses)
 
 
 @dataclass(frozen=True)
@@ -288,30 +265,23 @@ def _placed(case: Deep, net: MLP, rng: np.random.Generator) -> Any:
     return params
 
 
-def deep_slope(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> Check:
-    norms = deep_norms(case, scaling)
-    slope = log_slope(np.repeat(np.array(DEEP_WIDTHS, float), DEEP_TRIALS), norms.ravel())
-    return Check(lower_end(slope), RATE, "<=", hypotheses={"where": case.where})
-
-
-EQ_19_RELU = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 19 (ReLU)",
-    says="the same for the paper's networks, two hidden ReLU layers, also after a bounded "
-    "symmetry (Eq. 23)",
-    method="float64",
-    cases=lambda rng, count: (
+@statement(
+    "Eq 19 (ReLU)",
+    lambda rng, count: (
         Deep(where, int(rng.integers(2**31))) for where in ("initialisation", "R = 3", "scaled")
     ),
-    measure=deep_slope,
-    control=Control(
-        "normal weights without the scaling",
-        case=lambda: Deep("initialisation", 0),
-        breaks={"scaling": "standard"},
+    control(
+        "normal weights without the scaling", lambda: Deep("initialisation", 0), scaling="standard"
     ),
-    narrower="widths 32 to 512, one sample, by Lanczos; slope up to 4 standard errors",
+    method="float64",
 )
+def eq_19_relu(case: Deep, scaling: Literal["ntk", "standard"] = "ntk") -> Check:
+    """The same for the paper's networks, two hidden ReLU layers, also after a bounded symmetry
+    (Eq. 23).
+    """
+    norms = deep_norms(case, scaling)
+    slope = log_slope(np.repeat(np.array(DEEP_WIDTHS, float), DEEP_TRIALS), norms.ravel())
+    return at_most(lower_end(slope), RATE, where=case.where)
 
 
 def study_slopes(claims: Claims) -> list[dict[str, Any]]:
@@ -324,33 +294,29 @@ def study_slopes(claims: Claims) -> list[dict[str, Any]]:
     ]
 
 
-EQ_19_STUDY = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 19 (study)",
-    says="the slope of ‖∇²F‖ against width is −1/2 on Fashion-MNIST, standard and transformed",
+@statement(
+    "Eq 19 (study)",
+    StudyCases("teleport", study_slopes),
+    control(
+        "no dependence on the width", lambda: {"kind": "", "points": 0, "value": 0.0, "high": 0.04}
+    ),
     method="training",
-    cases=StudyCases("teleport", study_slopes),
-    measure=lambda case: Check(
-        case["value"],
-        RATE,
-        "=",
-        case["high"] - case["value"],
-        {"network": case["kind"], "points": case["points"]},
-    ),
-    control=Control(
-        "no dependence on the width",
-        case=lambda: {"kind": "", "points": 0, "value": 0.0, "high": 0.04},
-    ),
     show=lambda case: (
         f"{case['kind']}: slope {case['value']:.3f} [{case['low']:.3f}, {case['high']:.3f}]"
     ),
     confirm=lambda case: (
-        Check(case["low"], RATE, "<=") if case["value"] > RATE else Check(case["high"], RATE, ">=")
+        at_most(case["low"], RATE) if case["value"] > RATE else at_least(case["high"], RATE)
     ),
-    route="the other end of the interval",
-    narrower="the study's small scale, widths 32 to 256",
 )
+def eq_19_study(case: Any) -> Check:
+    """The slope of ‖∇²F‖ against width is −1/2 on Fashion-MNIST, standard and transformed."""
+    return equal(
+        case["value"],
+        RATE,
+        case["high"] - case["value"],
+        network=case["kind"],
+        points=case["points"],
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,46 +364,39 @@ def supremum(
     norm = size_of(case.hessian)
     found = np.abs(values).max() if absolute else values.max()
     size = max(norm, 1.0)
-    return Check(
-        float(found) / size, norm / size, "=", 1e-14 * 16, {"activation": str(case.activation)}
-    )
+    return equal(float(found) / size, norm / size, 1e-14 * 16, activation=str(case.activation))
 
 
-EQ_19_SUP = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 19 (sup)",
-    says="‖H‖ = sup vᵀHv over unit vectors v",
-    method="float64",
-    cases=curved,
-    measure=lambda case, size_of=spectral_norm: supremum(case, absolute=False, size_of=size_of),
-    control=Control(
+@statement(
+    "Eq 19 (sup)",
+    curved,
+    control(
         "twice the norm, H = (0 1; 1 0)",
-        case=lambda: Curved(activation_named("identity"), (1, 1)),
-        breaks={"size_of": lambda hessian: 2 * spectral_norm(hessian)},
+        lambda: Curved(activation_named("identity"), (1, 1)),
+        size_of=lambda hessian: 2 * spectral_norm(hessian),
     ),
-    show=str,
-    confirm=lambda case: Check(case.hessian.trace(), 0, ">="),
-    route="exact: of the two eigenvalues the positive one is the larger in size exactly when the "
-    "trace is not negative",
-    worked="""F = vw² at (w, v) = (1, −1), x = 1: H = (2v 2w; 2w 0) = (−2 2; 2 0) has eigenvalues −1 ± √5: sup vᵀHv = √5 − 1 ≈ 1.24
-but ‖H‖ = √5 + 1 ≈ 3.24. The spectral norm of an indefinite matrix is sup |vᵀHv|; Eq. 23 needs the absolute value too.""",
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Eq 19 (sup, amended)",
-        says="‖H‖ = sup |vᵀHv| over unit vectors v",
-        method="float64",
-        cases=curved,
-        measure=lambda case, absolute=True: supremum(case, absolute=absolute),
-        control=Control(
-            "the absolute value left out, H = (−2 2; 2 0)",
-            case=lambda: Curved(power(2), (1, -1)),
-            breaks={"absolute": False},
-        ),
-        show=str,
-        proof="H is symmetric: both are the largest |eigenvalue|.",
-    ),
+    method="float64",
+    confirm=lambda case: at_least(case.hessian.trace(), 0),
 )
+def eq_19_sup(case: Any, size_of: Any = spectral_norm) -> Check:
+    """‖H‖ = sup vᵀHv over unit vectors v."""
+    return supremum(case, absolute=False, size_of=size_of)
 
-HESSIAN = (EQ_19, EQ_19_RELU, EQ_19_STUDY, EQ_19_SUP)
+
+@statement(
+    "Eq 19 (sup, amended)",
+    curved,
+    control(
+        "the absolute value left out, H = (−2 2; 2 0)",
+        lambda: Curved(power(2), (1, -1)),
+        absolute=False,
+    ),
+    amends="Eq 19 (sup)",
+    method="float64",
+)
+def eq_19_sup_amended(case: Any, absolute: Any = True) -> Check:
+    """‖H‖ = sup |vᵀHv| over unit vectors v."""
+    return supremum(case, absolute=absolute)
+
+
+HESSIAN = (eq_19, eq_19_relu, eq_19_study, eq_19_sup)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, at_least, at_most
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements.wide import Family, measured
 from neuromanifold_papers.teleport.statistics import Estimate, log_slope
 
@@ -156,9 +156,9 @@ def decays(case: Quadratic | Family, name: str, *, rate: float, run: Run = quadr
     """`name` is O(m^p) with p = 1 for rate −½ and 0 for rate 0; m = width^{−1/2} for networks."""
     if isinstance(case, Quadratic):
         power = rate / RATE
-        return Check(exponent(case, name, run), power, ">=", 1e-2, case.hypotheses)
+        return at_least(exponent(case, name, run), power, 1e-2, hypotheses=case.hypotheses)
     slope = measured(case).slope(name)
-    return Check(lower_end(slope), rate, "<=", 0.0, {"family": case.name, "symmetry": case.kind})
+    return at_most(lower_end(slope), rate, family=case.name, symmetry=case.kind)
 
 
 def growing_run(case: Quadratic, m: float) -> dict[str, float]:
@@ -166,41 +166,38 @@ def growing_run(case: Quadratic, m: float) -> dict[str, float]:
     return {"distance": float(np.tanh(1.0)) / m, "outputs": float(np.tanh(1.0)) / m**2}
 
 
-SLOW_HESSIAN = Control(
+SLOW_HESSIAN = control(
     "a Hessian that falls like √m",
-    case=lambda: Quadratic(5, 3, 0),
-    breaks={"run": lambda case, m: quadratic_run(case, m**0.5)},
+    lambda: Quadratic(5, 3, 0),
+    run=lambda case, m: quadratic_run(case, m**0.5),
 )
-_GROWING = Control(
-    "a gradient that is not normalised, F = θ/m",
-    case=lambda: Quadratic(1, 1, 0),
-    breaks={"run": growing_run},
+_GROWING = control(
+    "a gradient that is not normalised, F = θ/m", lambda: Quadratic(1, 1, 0), run=growing_run
 )
 
 
-LAZY = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Lem 3.1 (lazy)",
-    says="‖θ − θ₀‖ = O(1)",
+@statement(
+    "Lem 3.1 (lazy)",
+    lemma_cases("tanh, two layers", "relu", "tanh"),
+    _GROWING,
     method="float64",
-    cases=lemma_cases("tanh, two layers", "relu", "tanh"),
-    measure=lambda case, run=quadratic_run: decays(case, "distance", rate=0.0, run=run),
-    control=_GROWING,
     draws=20,
 )
+def lazy(case: Any, run: Any = quadratic_run) -> Check:
+    """‖θ − θ₀‖ = O(1)."""
+    return decays(case, "distance", rate=0.0, run=run)
 
-BOUNDED = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Lem 3.1 (outputs)",
-    says="F and f stay O(1), F(θ₀) being so",
+
+@statement(
+    "Lem 3.1 (outputs)",
+    lemma_cases("tanh, two layers", "relu", "tanh"),
+    _GROWING,
     method="float64",
-    cases=lemma_cases("tanh, two layers", "relu", "tanh"),
-    measure=lambda case, run=quadratic_run: decays(case, "outputs", rate=0.0, run=run),
-    control=_GROWING,
     draws=20,
 )
+def bounded(case: Any, run: Any = quadratic_run) -> Check:
+    """F and f stay O(1), F(θ₀) being so."""
+    return decays(case, "outputs", rate=0.0, run=run)
 
 
 @dataclass(frozen=True)
@@ -219,15 +216,6 @@ class Line:
         return "F = lambda theta: theta; C = lambda F: (1 + F**2) ** 0.5; theta, lr = 3/4, 5/4"
 
 
-def loss_gradient_moves(case: Line | Quadratic | Family, run: Run = quadratic_run) -> Check:
-    """‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n), as printed; with H = 0 it would have to vanish."""
-    if isinstance(case, Line):
-        before = case.slope(case.start)
-        after = case.slope(case.start - case.lr * before)
-        return Check(abs(after - before), 0, "<=", hypotheses={"family": "linear"})
-    return decays(case, "loss_gradient", rate=RATE, run=run)
-
-
 def _line_by_jax(case: Line) -> Check:
     import jax
 
@@ -235,7 +223,7 @@ def _line_by_jax(case: Line) -> Check:
         gradient = jax.grad(lambda t: (1 + t**2) ** 0.5)
         theta = float(case.start)
         after = float(gradient(theta - float(case.lr) * gradient(theta)))
-        return Check(abs(after - float(gradient(theta))), 0.0, "<=", 1e-12)
+        return at_most(abs(after - float(gradient(theta))), 0.0, 1e-12)
 
 
 def _gradient_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
@@ -243,39 +231,31 @@ def _gradient_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
     yield from lemma_cases(*SMOOTH)(rng, count)
 
 
-GRADIENT = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Lem 3.1 (gradient)",
-    says="‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n) and ‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) (Eq. 50)",
-    method="exact",
-    cases=_gradient_cases,
-    measure=loss_gradient_moves,
-    control=SLOW_HESSIAN,
-    show=str,
+@statement("Lem 3.1 (gradient)", _gradient_cases, SLOW_HESSIAN, draws=20, confirm=_line_by_jax)
+def loss_gradient_moves(case: Line | Quadratic | Family, run: Run = quadratic_run) -> Check:
+    """‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n) and ‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) (Eq. 50).
+
+    ‖∇L(θ(s)) − ∇L(θ₀)‖ = O(m_n), as printed; with H = 0 it would have to vanish.
+    """
+    if isinstance(case, Line):
+        before = case.slope(case.start)
+        after = case.slope(case.start - case.lr * before)
+        return at_most(abs(after - before), 0, family="linear")
+    return decays(case, "loss_gradient", rate=RATE, run=run)
+
+
+@statement(
+    "Lem 3.1 (gradient, amended)",
+    lemma_cases(*SMOOTH),
+    SLOW_HESSIAN,
+    amends="Lem 3.1 (gradient)",
+    method="float64",
     draws=20,
-    confirm=_line_by_jax,
-    route="float64, JAX's gradient of the loss",
-    worked="""F(θ) = θ has H = 0, so m_n may be any sequence. Loss √(1 + F²), convex, smooth, Lipschitz; at θ = ¾, ∇L = ¾/√(1 + 9/16) = 3/5.
-With learning rate 5/4 the next θ is ¾ − ¾ = 0, where ∇L = 0. ∇L moved by 3/5, which is not O(m_n): it changes because F does,
-through C'(F). Eq. 57 takes the Hessian of L for that of F. ∇F does not move here, and in general by O(m_n); the lemma's
-conclusion needs no more.""",
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Lem 3.1 (gradient, amended)",
-        says="‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) for smooth networks; ∇L moves by O(1)",
-        method="float64",
-        cases=lemma_cases(*SMOOTH),
-        measure=lambda case, run=quadratic_run: decays(
-            case, "function_gradient", rate=RATE, run=run
-        ),
-        control=SLOW_HESSIAN,
-        draws=20,
-        proof="As in Lem 3.1 (amended): ‖θ(s) − θ₀‖ ≤ r_s, fixed in n, and ‖∇²F‖ = O(m_n) on that "
-        "ball.",
-    ),
 )
+def lem_3_1_gradient_amended(case: Any, run: Any = quadratic_run) -> Check:
+    """‖∇F(θ(s)) − ∇F(θ₀)‖ = O(m_n) for smooth networks; ∇L moves by O(1)."""
+    return decays(case, "function_gradient", rate=RATE, run=run)
+
 
 QUARTER = -0.25
 
@@ -283,7 +263,7 @@ QUARTER = -0.25
 def kinked(case: Family, rate: float, name: str) -> Check:
     """‖∇F(θ(s)) − ∇F(θ₀)‖ of ReLU networks against width^rate."""
     slope = measured(case).slope(name)
-    return Check(lower_end(slope), rate, "<=", 0.0, {"activation": "relu", "symmetry": case.kind})
+    return at_most(lower_end(slope), rate, activation="relu", symmetry=case.kind)
 
 
 def flipped(n: int, rng: np.random.Generator, step: float = 1.0) -> float:
@@ -310,67 +290,42 @@ def _flips_by_hand(case: Family) -> Check:
     """One step of one-sample networks up to a million neurons, without the library."""
     rng, widths = np.random.default_rng(case.seed), np.array([10**3, 10**4, 10**5, 10**6], float)
     found = np.array([[flipped(int(n), rng) for _ in range(5)] for n in widths])
-    return Check(lower_end(log_slope(np.repeat(widths, 5), found.ravel())), RATE, "<=")
+    return at_most(lower_end(log_slope(np.repeat(widths, 5), found.ravel())), RATE)
 
 
-_OUTPUTS = Control(
-    "‖F‖ in place of ‖∇F − ∇F₀‖",
-    case=lambda: Family("relu", "standard"),
-    breaks={"name": "outputs"},
-)
+_OUTPUTS = control("‖F‖ in place of ‖∇F − ∇F₀‖", lambda: Family("relu", "standard"), name="outputs")
 
 
-KINKS = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Lem 3.1 (ReLU)",
-    says="the proof carries over to networks with kinks by the barycentric mean value (App. A.1, "
-    "D.1): ‖∇F − ∇F₀‖ = O(n^{−1/2})",
+@statement(
+    "Lem 3.1 (ReLU)",
+    kinked_cases,
+    _OUTPUTS,
     method="float64",
-    cases=kinked_cases,
     draws=20,
-    measure=lambda case, name="function_gradient": kinked(case, RATE, name),
-    control=_OUTPUTS,
     show=lambda case: (
         "from neuromanifold_papers.teleport.statements.wide import Family, measured\n"
         f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('function_gradient')"
     ),
     confirm=_flips_by_hand,
-    route="float64, one step of networks of up to a million ReLU neurons, by hand",
-    worked="""F = Σ v_i max(w_i, 0)/√n with standard normal v, w, at x = 1 and f = 1, one step of size 1: w_i falls by v_i/√n where w_i > 0.
-A neuron with 0 < w_i < v_i/√n is switched off, with probability v_i/√(2πn) for v_i > 0, and ∂F/∂w_i falls from v_i/√n to 0. So
-‖∇F − ∇F₀‖² is about n·E[v₊/√(2πn)·v²/n] = E[v₊³]/√(2πn) = 1/(π√n), and its root falls like n^{−1/4}. The corollary needs a
-continuous function; ∇F jumps at a kink. (F itself is continuous, and its linearisation error keeps the rate n^{−1/2}: Lem 3.1,
-Thm 4.1, Fig 1.)""",
-    narrower="one hidden layer, widths 256 to 12288",
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Lem 3.1 (ReLU, amended)",
-        says="ReLU networks with one hidden layer: ‖∇F − ∇F₀‖ = O(n^{−1/4}) in probability",
-        method="float64",
-        cases=kinked_cases,
-        draws=20,
-        measure=lambda case, name="function_gradient": kinked(case, QUARTER, name),
-        control=_OUTPUTS,
-        narrower="widths 256 to 12288",
-        proof="F(x) = Σ v_i max(w_i·x, 0)/√n, normal weights, finitely many samples and steps, a "
-        "loss of bounded slope; C is a "
-        "constant that may grow from line to line. A step moves v_i and w_i by C(|v_i| + "
-        "|w_i|)/√n at most, so all steps move "
-        "them by r_i = CM_i/√n, M_i = |v_i| + |w_i| at the start. At a sample x, n‖∇F − ∇F₀‖² ≤ "
-        "3|x|² Σ r_i² + 2|x|² Σ v_i² "
-        "1{w_i·x changes sign}. The first sum is O(1). A sign changes only where the part u of "
-        "w_i along x has |u| ≤ r_i ≤ "
-        "C(|u| + |w_i^⊥| + |v_i|)/√n, so |u| ≤ 2C(|w_i^⊥| + |v_i|)/√n for large n. u is standard "
-        "normal and independent of "
-        "w_i^⊥ and v_i, so the probability given them is at most that number, and the second sum "
-        "has an expectation of at most "
-        "n·2C E[v²(|w^⊥| + |v|)]/√n = O(√n). By Markov's inequality ‖∇F − ∇F₀‖² = O(n^{−1/2}). "
-        "Bounded factors at the weights "
-        "change C alone.",
-    ),
 )
+def kinks(case: Any, name: Any = "function_gradient") -> Check:
+    """The proof carries over to networks with kinks by the barycentric mean value (App. A.1,
+    D.1): ‖∇F − ∇F₀‖ = O(n^{−1/2}).
+    """
+    return kinked(case, RATE, name)
+
+
+@statement(
+    "Lem 3.1 (ReLU, amended)",
+    kinked_cases,
+    _OUTPUTS,
+    amends="Lem 3.1 (ReLU)",
+    method="float64",
+    draws=20,
+)
+def lem_3_1_relu_amended(case: Any, name: Any = "function_gradient") -> Check:
+    """ReLU networks with one hidden layer: ‖∇F − ∇F₀‖ = O(n^{−1/4}) in probability."""
+    return kinked(case, QUARTER, name)
 
 
 def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
@@ -382,4 +337,4 @@ def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
     )
 
 
-LIMIT = (LAZY, GRADIENT, KINKS, BOUNDED)
+LIMIT = (lazy, loss_gradient_moves, kinks, bounded)

@@ -7,8 +7,8 @@ from itertools import combinations, product
 
 import numpy as np
 
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 
 Piece = tuple[Fraction, Fraction]
 
@@ -68,20 +68,6 @@ def points(knots: Sequence[Fraction]) -> list[Fraction]:
     return [(left + right) / 2 for left, right in zip(knots, knots[1:], strict=False)]
 
 
-def barycentric(
-    case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weights
-) -> Check:
-    """(f(b) − f(a))/(b − a) against Σ λ_j f'(c_j), with λ_j > 0, Σ λ_j = 1 and c_j inside."""
-    shares, places = of(case.knots), points(case.knots)
-    inside = all(case.knots[0] < c < case.knots[-1] for c in places)
-    proper = min(shares) > 0 and sum(shares) == 1 and inside
-    mean = sum(case.ends()) / (case.knots[-1] - case.knots[0])
-    found = sum(
-        share * case.slope(k, c) for k, (share, c) in enumerate(zip(shares, places, strict=True))
-    )
-    return Check(found - mean if proper else Fraction(1), 0, hypotheses={"kinks": len(shares) - 1})
-
-
 _ABSOLUTE = Broken(
     (Fraction(-1), Fraction(0), Fraction(2)),
     ((Fraction(0), Fraction(-1)), (Fraction(0), Fraction(1))),
@@ -89,20 +75,26 @@ _ABSOLUTE = Broken(
 """|t| on [−1, 2], whose mean slope is 1/3."""
 
 
-G_1 = Statement(
-    paper="teleport",
-    row="G.1",
-    id="G.1",
-    says="the mean slope of a continuous function with finitely many kinks is Σ λ_j f'(c_j), with "
-    "λ_j > 0 and Σ λ_j = 1",
-    method="exact",
-    cases=functions,
-    measure=barycentric,
-    control=Control(
+@statement(
+    "G.1",
+    functions,
+    control(
         "both pieces with equal weights, for |t| on [−1, 2]",
-        case=lambda: _ABSOLUTE,
-        breaks={"of": lambda knots: [Fraction(1, len(knots) - 1)] * (len(knots) - 1)},
+        lambda: _ABSOLUTE,
+        of=lambda knots: [Fraction(1, len(knots) - 1)] * (len(knots) - 1),
     ),
-    show=str,
-    narrower="piecewise straight lines and parabolas, over the rationals",
 )
+def g_1(case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weights) -> Check:
+    """The mean slope of a continuous function with finitely many kinks is Σ λ_j f'(c_j), with λ_j
+    > 0 and Σ λ_j = 1.
+
+    (f(b) − f(a))/(b − a) against Σ λ_j f'(c_j), with λ_j > 0, Σ λ_j = 1 and c_j inside.
+    """
+    shares, places = of(case.knots), points(case.knots)
+    inside = all(case.knots[0] < c < case.knots[-1] for c in places)
+    proper = min(shares) > 0 and sum(shares) == 1 and inside
+    mean = sum(case.ends()) / (case.knots[-1] - case.knots[0])
+    found = sum(
+        share * case.slope(k, c) for k, (share, c) in enumerate(zip(shares, places, strict=True))
+    )
+    return equal(found - mean if proper else Fraction(1), 0, kinks=len(shares) - 1)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.symmetry.groups.hadamard import flatten
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, at_most
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements import exact
 from neuromanifold_papers.teleport.statements.exact import Jet, Move
 from neuromanifold_papers.teleport.statements.symmetry import Draw, compared, draws, float_law
@@ -49,8 +49,27 @@ def _losses(case: Move) -> tuple[exact.Law, Jet, Jet]:
     return found, exact.half_square(found.before), exact.half_square(found.after)
 
 
-def hessians(case: Move | Draw, law: Callable[..., np.ndarray] = transformed_hessian) -> Check:
-    """The Hessian of L at g(θ), from both terms."""
+def _first_move() -> Move:
+    return next(exact.nonlinear_moves())
+
+
+@statement(
+    "Eq 67",
+    nonlinear_cases,
+    control(
+        "the first term alone, (w, v) ↦ (wv², 1/v) at (1, 2)",
+        _first_move,
+        law=lambda g, second, hessian, gradient: g @ hessian @ g.T,
+    ),
+    method="float64",
+    draws=16,
+)
+def eq_67(case: Move | Draw, law: Callable[..., np.ndarray] = transformed_hessian) -> Check:
+    """A nonlinear symmetry turns the Hessian of L into Γ_{αμ}Γ_{βν}H_{μν} +
+    Γ_{αμ}(∂_μΓ_{βν})∂_νL.
+
+    The Hessian of L at g(θ), from both terms.
+    """
     if isinstance(case, Move):
         found, old, new = _losses(case)
         return compared(case, law(found.gamma, found.second, old.curve, old.slope), new.curve)
@@ -61,35 +80,24 @@ def hessians(case: Move | Draw, law: Callable[..., np.ndarray] = transformed_hes
     return compared(case, formula, both.after[2], both.tolerance)
 
 
-def _first_move() -> Move:
-    return next(exact.nonlinear_moves())
-
-
-EQ_67 = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 67",
-    says="a nonlinear symmetry turns the Hessian of L into Γ_{αμ}Γ_{βν}H_{μν} + "
-    "Γ_{αμ}(∂_μΓ_{βν})∂_νL",
-    method="float64",
-    cases=nonlinear_cases,
-    measure=hessians,
-    control=Control(
-        "the first term alone, (w, v) ↦ (wv², 1/v) at (1, 2)",
-        case=_first_move,
-        breaks={"law": lambda g, second, hessian, gradient: g @ hessian @ g.T},
-    ),
-    show=str,
-    draws=16,
-    narrower="L = ½Σ(F − 1)²; four kinds of nonlinear symmetry, three of them over the rationals",
-)
-
-
 Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def gamma_derivatives(case: Move | Draw, law: Law = derivative_of_gamma) -> Check:
-    """Eq. 72 against the inverse map: Γ_{βν}(θ) = ∂(g⁻¹)_ν/∂θ'_β at θ' = g(θ), so ∂_μΓ_{βν} =
+@statement(
+    "Eq 72",
+    nonlinear_cases,
+    control(
+        "the first Γ transposed",
+        _first_move,
+        law=lambda g, second: -np.einsum("rb,mrs,sn->mbn", g, second, g),
+    ),
+    method="float64",
+    draws=16,
+)
+def eq_72(case: Move | Draw, law: Law = derivative_of_gamma) -> Check:
+    """∂_μΓ_{βν} = −Γ_{βρ}T_{μρσ}Γ_{σν} with T_{μρσ} = ∂_μ∂_ρ g_σ.
+
+    Eq. 72 against the inverse map: Γ_{βν}(θ) = ∂(g⁻¹)_ν/∂θ'_β at θ' = g(θ), so ∂_μΓ_{βν} =
     Γ⁻¹_{μκ} ∂_κ∂_β(g⁻¹)_ν.
     """
     if isinstance(case, Move):
@@ -103,24 +111,6 @@ def gamma_derivatives(case: Move | Draw, law: Law = derivative_of_gamma) -> Chec
     assert both.back.second is not None
     expected = np.einsum("mk,kbn->mbn", np.linalg.inv(both.law.gamma), both.back.second)
     return compared(case, law(both.law.gamma, both.law.second), expected, both.tolerance)
-
-
-EQ_72 = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 72",
-    says="∂_μΓ_{βν} = −Γ_{βρ}T_{μρσ}Γ_{σν} with T_{μρσ} = ∂_μ∂_ρ g_σ",
-    method="float64",
-    cases=nonlinear_cases,
-    measure=gamma_derivatives,
-    control=Control(
-        "the first Γ transposed",
-        case=_first_move,
-        breaks={"law": lambda g, second: -np.einsum("rb,mrs,sn->mbn", g, second, g)},
-    ),
-    show=str,
-    draws=16,
-)
 
 
 def size(array: np.ndarray) -> Fraction | float:
@@ -158,7 +148,7 @@ def deviation(case: Move | Draw, *, after: bool, constant: Constant) -> Check:
     bound = constant(g) * size(contracted)
     term = size(second_term(g, second, gradient))
     largest_side = max(term, bound) or 1
-    return Check(term / largest_side, bound / largest_side, "<=", tolerance, hypotheses)
+    return at_most(term / largest_side, bound / largest_side, tolerance, hypotheses=hypotheses)
 
 
 def _deviation_by_differences(case: Move) -> Check:
@@ -172,7 +162,7 @@ def _deviation_by_differences(case: Move) -> Check:
     gamma = np.linalg.inv(_first_difference(g, theta))
     term = _second_difference(loss, there) - gamma @ _second_difference(loss, theta) @ gamma.T
     contracted = _second_difference(g, theta) @ _first_difference(loss, theta)
-    return Check(float(size(term)), float(size(gamma) ** 3 * size(contracted)), "<=", 1e-5)
+    return at_most(float(size(term)), float(size(gamma) ** 3 * size(contracted)), 1e-5)
 
 
 def _first_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
@@ -188,43 +178,23 @@ def _second_difference(f: Any, t: np.ndarray, step: float = 1e-4) -> np.ndarray:
     )
 
 
-_NO_CONSTANT = Control(
-    "a constant of 1/1000 at (w, v) ↦ (wv², 1/v)",
-    case=_first_move,
-    breaks={"constant": lambda g: Fraction(1, 1000)},
+_NO_CONSTANT = control(
+    "a constant of 1/1000 at (w, v) ↦ (wv², 1/v)", _first_move, constant=lambda g: Fraction(1, 1000)
 )
 
 
-EQ_73 = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Eq 73",
-    says="the second term is, up to a constant that depends on ‖Γ‖ alone, at most ‖T·∇L‖",
-    method="exact",
-    cases=nonlinear_cases,
-    measure=lambda case, constant=sixth_power: deviation(case, after=False, constant=constant),
-    control=_NO_CONSTANT,
-    show=str,
-    draws=16,
-    confirm=_deviation_by_differences,
-    route="float64, central differences of L and of g",
-    worked="""Two linear neurons, F = (w₁v₁ + w₂v₂)x, x = 1, L = ½(F − 1)², at w = (1, 0), v = (2, 0): by (w₁, w₂, v₁, v₂)
-∇L = (2, 0, 1, 0). Invert the first neuron, (w₁, v₁) ↦ (w₁v₁², 1/v₁), and exchange the two: g = (w₂, w₁v₁², v₂, 1/v₁). Only g₂
-and g₄ are nonlinear, and ∂L vanishes at both places, so T·∇L = 0. Yet at g(θ) = (0, 4, 0, ½) the exchanged neuron carries
-the gradient: Γ∇L = (0, ½, 0, 4), and T·Γ∇L ≠ 0. The factor Γ in Eq. 72 that stands next to ∇L cannot be drawn out of the norm.""",
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Eq 73 (amended)",
-        says="the second term is at most C²‖T·Γ∇L‖: the gradient is that after the symmetry",
-        method="float64",
-        cases=nonlinear_cases,
-        measure=lambda case, constant=fourth_power: deviation(case, after=True, constant=constant),
-        control=_NO_CONSTANT,
-        show=str,
-        draws=16,
-        proof="By Eq 72 the term is −Γ_{αμ}Γ_{βρ}T_{μρσ}(Γ∇L)_σ, that is −Γ(T·Γ∇L)Γᵀ, and ‖Γ‖ ≤ C.",
-    ),
-)
+@statement("Eq 73", nonlinear_cases, _NO_CONSTANT, draws=16, confirm=_deviation_by_differences)
+def eq_73(case: Any, constant: Any = sixth_power) -> Check:
+    """The second term is, up to a constant that depends on ‖Γ‖ alone, at most ‖T·∇L‖."""
+    return deviation(case, after=False, constant=constant)
 
-NONLINEAR_LAWS = (EQ_67, EQ_72, EQ_73)
+
+@statement(
+    "Eq 73 (amended)", nonlinear_cases, _NO_CONSTANT, amends="Eq 73", method="float64", draws=16
+)
+def eq_73_amended(case: Any, constant: Any = fourth_power) -> Check:
+    """The second term is at most C²‖T·Γ∇L‖: the gradient is that after the symmetry."""
+    return deviation(case, after=True, constant=constant)
+
+
+NONLINEAR_LAWS = (eq_67, eq_72, eq_73)

@@ -11,8 +11,8 @@ import numpy as np
 from neuromanifold import symmetry as S
 from neuromanifold.models.activation import Activation, power
 from neuromanifold.models.mlp import MLP
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements import exact
 from neuromanifold_papers.teleport.statements.exact import HALF, POSITIVE, REAL, TWO, largest
 
@@ -76,38 +76,25 @@ def scaled_outputs(case: Scaling, factor: Callable[[Any, int], Any] = out_factor
         "bias": case.net.bias,
         "sign of c": "−" if any(c < 0 for layer in case.factors for c in layer) else "+",
     }
-    return Check(largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=hypotheses)
+    return equal(largest(np.array(new, object) - np.array(old, object)), 0, hypotheses=hypotheses)
 
 
-EQ_5 = Statement(
-    paper="teleport",
-    row="Eq 5",
-    id="Eq 5",
-    says="activations with φ(cr) = c^d φ(r): incoming weights and bias × c, outgoing × c^{−d} "
-    "leave F, for c ≠ 0, in any combination",
-    method="exact",
-    cases=scaling_cases((-1, 1), REAL),
-    measure=scaled_outputs,
-    control=Control(
+eq_5 = statement(
+    "Eq 5",
+    scaling_cases((-1, 1), REAL),
+    control(
         "outgoing weights × c^{−1} where d = 2",
-        case=lambda: Scaling(MLP((1, 1, 1), power(2), bias=False), ((TWO,),), 0),
-        breaks={"factor": lambda c, d: c},
+        lambda: Scaling(MLP((1, 1, 1), power(2), bias=False), ((TWO,),), 0),
+        factor=lambda c, d: c,
     ),
-    narrower="degrees 1, 2, 3 (identity and powers); rational parameters",
-)
+    says="activations with φ(cr) = c^d φ(r): incoming weights and bias × c, outgoing × c^{−d} leave F, for c ≠ 0, in any combination",
+)(scaled_outputs)
 
-EQ_5_POSITIVE = Statement(
-    paper="teleport",
-    row="Eq 5",
-    id="Eq 5 (c > 0)",
+eq_5_positive = statement(
+    "Eq 5 (c > 0)",
+    scaling_cases((1,), POSITIVE),
+    control("c = −2 with ReLU", lambda: Scaling(MLP((1, 1, 1), "relu", bias=False), ((-TWO,),), 0)),
     says="the same for activations homogeneous for c > 0 only, such as ReLU",
-    method="exact",
-    cases=scaling_cases((1,), POSITIVE),
-    measure=scaled_outputs,
-    control=Control(
-        "c = −2 with ReLU", case=lambda: Scaling(MLP((1, 1, 1), "relu", bias=False), ((-TWO,),), 0)
-    ),
-    narrower="relu, leaky_relu and abs; rational parameters",
-)
+)(scaled_outputs)
 
-SCALINGS = (EQ_5, EQ_5_POSITIVE)
+SCALINGS = (eq_5, eq_5_positive)

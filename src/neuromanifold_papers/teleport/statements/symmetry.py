@@ -15,8 +15,8 @@ from neuromanifold.models.init import Layer
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic, promote
 from neuromanifold.symmetry.groups.hadamard import flatten
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, equal
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements import exact
 from neuromanifold_papers.teleport.statements.exact import Move, largest
 
@@ -159,34 +159,14 @@ def compared(case: Move | Draw, left: Any, right: Any, tolerance: float = 0.0) -
     """
     difference = largest(np.asarray(left) - np.asarray(right))
     if isinstance(case, Move):
-        return Check(difference, 0, "=", hypotheses=case.hypotheses)
+        return equal(difference, 0, hypotheses=case.hypotheses)
     hypotheses = {"symmetry": case.group, "arithmetic": "float64"}
-    return Check(
+    return equal(
         float(difference),
         0.0,
-        "=",
         tolerance * float(max(largest(left), largest(right))),
-        hypotheses,
+        hypotheses=hypotheses,
     )
-
-
-def gamma(case: Move | Draw, inverse: Callable[[np.ndarray], np.ndarray] = np.linalg.inv) -> Check:
-    """The library's Γ against the inverse of ∂g_β/∂θ_α, exact, or read off g column by column
-    where g is linear.
-    """
-    if isinstance(case, Move):
-        derivative, _ = exact.derivatives(case.net, case.act, case.theta)
-        assert case.element is not None
-        params = exact.rounded(exact.layers(case.net, exact.rationals(case.theta)))
-        found = S.transformation(exact.rounded(case.element), params).gamma
-        expected = exact.inverse(derivative).astype(np.float64)
-        difference = np.abs(found - expected).max() / np.abs(expected).max()
-        tolerance = float(64 * len(found) * _EPS * np.linalg.cond(expected))
-        return Check(
-            float(difference), 0.0, "=", tolerance, {**case.hypotheses, "arithmetic": "float64"}
-        )
-    both = float_law(case)
-    return compared(case, inverse(both.law.gamma), both.columns, both.tolerance)
 
 
 def _gamma_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
@@ -198,22 +178,38 @@ def _gamma_cases(rng: np.random.Generator, count: int) -> Iterator[Move | Draw]:
     yield from draws(rng, count, LINEAR_GROUPS)
 
 
-EQ_15 = Statement(
-    paper="teleport",
-    row="Eq 15, 16, 22, 24",
-    id="Eq 15",
-    says="Γ⁻¹_{αβ} = ∂g_β/∂θ_α (definition): the library's Γ is its inverse for every group",
-    method="float64",
-    cases=_gamma_cases,
-    measure=gamma,
-    control=Control(
+@statement(
+    "Eq 15",
+    _gamma_cases,
+    control(
         "Γ⁻¹_{αβ} = ∂g_α/∂θ_β, for GL(3)",
-        case=lambda: Draw("general linear", 1),
-        breaks={"inverse": lambda g: np.linalg.inv(g).T},
+        lambda: Draw("general linear", 1),
+        inverse=lambda g: np.linalg.inv(g).T,
     ),
-    narrower="linear symmetries, whose Γ⁻¹ can be read off g(θ + e_α) − g(θ); Eq 67 and 72 use Γ "
-    "of nonlinear ones",
+    method="float64",
 )
+def eq_15(case: Move | Draw, inverse: Callable[[np.ndarray], np.ndarray] = np.linalg.inv) -> Check:
+    """Γ⁻¹_{αβ} = ∂g_β/∂θ_α (definition): the library's Γ is its inverse for every group.
+
+    The library's Γ against the inverse of ∂g_β/∂θ_α, exact, or read off g column by column
+    where g is linear.
+    """
+    if isinstance(case, Move):
+        derivative, _ = exact.derivatives(case.net, case.act, case.theta)
+        assert case.element is not None
+        params = exact.rounded(exact.layers(case.net, exact.rationals(case.theta)))
+        found = S.transformation(exact.rounded(case.element), params).gamma
+        expected = exact.inverse(derivative).astype(np.float64)
+        difference = np.abs(found - expected).max() / np.abs(expected).max()
+        tolerance = float(64 * len(found) * _EPS * np.linalg.cond(expected))
+        return equal(
+            float(difference),
+            0.0,
+            tolerance,
+            hypotheses={**case.hypotheses, "arithmetic": "float64"},
+        )
+    both = float_law(case)
+    return compared(case, inverse(both.law.gamma), both.columns, both.tolerance)
 
 
 def gradient_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
@@ -224,33 +220,25 @@ def gradient_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
 Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def gradients(case: Move | Draw, law: Law = gradient_law) -> Check:
+@statement(
+    "Eq 16",
+    all_cases,
+    control(
+        "Γ left out, scaling of one linear neuron by 2",
+        lambda: exact.small_moves()[0],
+        law=lambda g, jacobian: jacobian,
+    ),
+    method="float64",
+    draws=24,
+)
+def eq_16(case: Move | Draw, law: Law = gradient_law) -> Check:
+    """After a symmetry ∇F becomes Γ∇F."""
     if isinstance(case, Move):
         found = exact.law(case)
         old, new = (np.stack([jet.slope for jet in side]) for side in (found.before, found.after))
         return compared(case, law(found.gamma, old), new)
     both = float_law(case)
     return compared(case, law(both.law.gamma, both.before[0]), both.after[0], both.tolerance)
-
-
-EQ_16 = Statement(
-    paper="teleport",
-    row="Eq 15, 16, 22, 24",
-    id="Eq 16",
-    says="after a symmetry ∇F becomes Γ∇F",
-    method="float64",
-    cases=all_cases,
-    measure=gradients,
-    control=Control(
-        "Γ left out, scaling of one linear neuron by 2",
-        case=lambda: exact.small_moves()[0],
-        breaks={"law": lambda g, jacobian: jacobian},
-    ),
-    show=str,
-    draws=24,
-    narrower="rational arithmetic for polynomial and piecewise linear networks, float64 for tanh "
-    "and for the library's groups",
-)
 
 
 def printed_hessian(g: np.ndarray, hessian: np.ndarray) -> np.ndarray:
@@ -273,7 +261,7 @@ def hessian_check(formula: Callable[[Any, Any], Any], case: Move | Draw) -> Chec
             largest(formula(found.gamma, a.curve) - b.curve)
             for a, b in zip(found.before, found.after, strict=True)
         ]
-        return Check(max(differences), 0, hypotheses=case.hypotheses)
+        return equal(max(differences), 0, hypotheses=case.hypotheses)
     both = float_law(case)
     return compared(case, formula(both.law.gamma, both.before[3]), both.after[3], both.tolerance)
 
@@ -290,7 +278,7 @@ def _hessian_by_jax(case: Move) -> Check:
             np.asarray(_hessian(case.net, promote(p, np.float64), jnp.asarray(x)))
             for p in (params, g(params))
         )
-    return Check(float(np.abs(printed_hessian(law.gamma, old) - new).max()), 0.0, "=", 1e-10)
+    return equal(float(np.abs(printed_hessian(law.gamma, old) - new).max()), 0.0, 1e-10)
 
 
 @jax.jit(static_argnums=0)
@@ -299,48 +287,23 @@ def _hessian(net: MLP, params: Any, x: Any) -> Any:
     return jax.hessian(lambda theta: net(unravel(theta), x)[0, 0])(start)
 
 
-_HALVED = Control(
+_HALVED = control(
     "half of ΓHΓᵀ, where Γ is diagonal",
-    case=lambda: exact.small_moves()[0],
-    breaks={"formula": lambda g, hessian: indexed_hessian(g, hessian) / 2},
+    lambda: exact.small_moves()[0],
+    formula=lambda g, hessian: indexed_hessian(g, hessian) / 2,
 )
 
 
-EQ_22 = Statement(
-    paper="teleport",
-    row="Eq 15, 16, 22, 24",
-    id="Eq 22",
-    says="after a linear symmetry the Hessian H of F becomes ΓᵀHΓ",
-    method="exact",
-    cases=linear_cases,
-    measure=lambda case, formula=printed_hessian: hessian_check(formula, case),
-    control=_HALVED,
-    show=str,
-    draws=24,
-    confirm=_hessian_by_jax,
-    route="float64, the library's Γ and JAX's Hessians",
-    worked="""Two neurons, F = v₁(w₁x)² + v₂(w₂x)², x = 1, θ = (w₁, w₂, v₁, v₂) = (1, 2, 3, 1). Swap them and multiply the new first
-neuron by 2: g(θ) = (2w₂, w₁, v₂/4, v₁) = (4, 1, ¼, 3), and F = 3·1 + 1·4 = 7 = ¼·16 + 3·1. Here ∂²F/∂v₁∂w₁ = 2w₁, which at g(θ) is 8.
-From Γ⁻¹_{αβ} = ∂g_β/∂θ_α: Γ_{12} = ½, Γ_{21} = 1, Γ_{34} = 4, Γ_{43} = 1. Entry (w₁, v₁) of ΓHΓᵀ is ½·4·H_{w₂v₂} = 2·4 = 8, right;
-of ΓᵀHΓ it is Γ_{21}Γ_{43}H_{w₂v₂} = 4, wrong. They agree where Γ is symmetric, as for neuron scalings and swaps.
-(App. C moves θ by Γ⁻¹ itself, so that its Γ is the transpose of this one; there H ↦ ΓᵀHΓ is right and ∇F ↦ Γ∇F is not.)""",
-    amended=Statement(
-        paper="teleport",
-        row="Eq 15, 16, 22, 24",
-        id="Eq 22 (amended)",
-        says="after a linear symmetry the Hessian H of F becomes ΓHΓᵀ, as the indices of Eq. 67 "
-        "have it",
-        method="float64",
-        cases=linear_cases,
-        measure=lambda case, formula=indexed_hessian: hessian_check(formula, case),
-        control=_HALVED,
-        show=str,
-        draws=24,
-        proof="F∘g = F for all θ. By Eq 15 ∂_α = Γ⁻¹_{αβ}∂'_β, so ∂' = Γ∂; for a linear g, Γ is "
-        "constant, and ∂'∂' F = "
-        "Γ H Γᵀ.",
-    ),
-)
+@statement("Eq 22", linear_cases, _HALVED, draws=24, confirm=_hessian_by_jax)
+def eq_22(case: Any, formula: Any = printed_hessian) -> Check:
+    """After a linear symmetry the Hessian H of F becomes ΓᵀHΓ."""
+    return hessian_check(formula, case)
+
+
+@statement("Eq 22 (amended)", linear_cases, _HALVED, amends="Eq 22", method="float64", draws=24)
+def eq_22_amended(case: Any, formula: Any = indexed_hessian) -> Check:
+    """After a linear symmetry the Hessian H of F becomes ΓHΓᵀ, as the indices of Eq. 67 have it."""
+    return hessian_check(formula, case)
 
 
 def kernel_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
@@ -348,7 +311,19 @@ def kernel_law(g: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     return jacobian @ g.T @ g @ jacobian.T
 
 
-def kernels(case: Move | Draw, law: Law = kernel_law) -> Check:
+@statement(
+    "Eq 24",
+    all_cases,
+    control(
+        "ΓΓᵀ in place of ΓᵀΓ, a shear of two linear neurons",
+        lambda: next(move for move in exact.small_moves() if move.kind == "general linear"),
+        law=lambda g, jacobian: kernel_law(g.T, jacobian),
+    ),
+    method="float64",
+    draws=24,
+)
+def eq_24(case: Move | Draw, law: Law = kernel_law) -> Check:
+    """After a symmetry the kernel η∇Fᵀ∇F becomes η∇FᵀΓᵀΓ∇F."""
     if isinstance(case, Move):
         found = exact.law(case)
         old, new = (np.stack([jet.slope for jet in side]) for side in (found.before, found.after))
@@ -359,22 +334,4 @@ def kernels(case: Move | Draw, law: Law = kernel_law) -> Check:
     )
 
 
-EQ_24 = Statement(
-    paper="teleport",
-    row="Eq 15, 16, 22, 24",
-    id="Eq 24",
-    says="after a symmetry the kernel η∇Fᵀ∇F becomes η∇FᵀΓᵀΓ∇F",
-    method="float64",
-    cases=all_cases,
-    measure=kernels,
-    control=Control(
-        "ΓΓᵀ in place of ΓᵀΓ, a shear of two linear neurons",
-        case=lambda: next(move for move in exact.small_moves() if move.kind == "general linear"),
-        breaks={"law": lambda g, jacobian: kernel_law(g.T, jacobian)},
-    ),
-    show=str,
-    draws=24,
-    narrower="η = 1, which is a factor on both sides",
-)
-
-LAWS = (EQ_15, EQ_16, EQ_22, EQ_24)
+LAWS = (eq_15, eq_16, eq_22, eq_24)

@@ -5,16 +5,14 @@ Lipschitz but whose slope need not be.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from inspect import cleandoc
 from typing import Any
 
 import numpy as np
 
-from neuromanifold_papers.check import Check
-from neuromanifold_papers.statement import Control, Statement
+from neuromanifold_papers.check import Check, at_least
+from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements.limit import (
     RATE,
-    ROW,
     SLOW_HESSIAN,
     Quadratic,
     decays,
@@ -111,7 +109,7 @@ def _error_by_jax(case: Climb) -> Check:
 
     with jax.enable_x64(True):
         errors = [run(j) for j in (5, 8)]
-    return Check(float(np.log(errors[0] / errors[1]) / np.log(8.0**3)), 1.0, ">=", 1e-2)
+    return at_least(float(np.log(errors[0] / errors[1]) / np.log(8.0**3)), 1.0, 1e-2)
 
 
 def linearises(
@@ -119,7 +117,7 @@ def linearises(
 ) -> Check:
     """‖F − F_lin‖ = O(m^p) with p = 1."""
     if isinstance(case, Climb):
-        return Check(exponent(case), 1.0, ">=", 1e-2, case.hypotheses)
+        return at_least(exponent(case), 1.0, 1e-2, hypotheses=case.hypotheses)
     return decays(case, "error", rate=RATE, run=run)
 
 
@@ -128,50 +126,25 @@ def _printed_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
     yield from lemma_cases("tanh, two layers", "relu", "tanh")(rng, count)
 
 
-LEMMA = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Lem 3.1",
-    says="‖H‖ = O(m_n), a normalised gradient, a twice differentiable Lipschitz loss: after any "
-    "fixed number of steps "
-    "‖F − F_lin‖ = O(m_n)",
+lemma = statement(
+    "Lem 3.1",
+    _printed_cases,
+    SLOW_HESSIAN,
     method="float64",
-    cases=_printed_cases,
-    measure=linearises,
-    control=SLOW_HESSIAN,
     draws=20,
-    show=str,
-    narrower="quadratic models after 6 steps, three losses and rates; tanh and ReLU networks "
-    "after 8 steps, slope up to 4 errors",
     confirm=_error_by_jax,
-    route="float64, JAX's gradients of loss and model",
-    worked=cleandoc("""One loss for all n: C'(z) = Σ_j 2^{−j} s(8^j(z − j)) with a smooth step s from 0 to 1 on [0, 1]. C' increases from 0
-    to 1, so C is convex, Lipschitz and twice differentiable; but it rises by 2^{−j} within 8^{−j} of z = j. Take F = j + 1 −
-    2^{−j} + θ + ½mθ² with m = 4·8^{−j}, θ₀ = 0, learning rate 1: ∇F = 1, H = m. At F(θ₀) the slope is c = 1 − 2^{−j}. After
-    one step F_lin = j, at the foot of the j-th rise, and F = j + ½mc² ≥ j + 8^{−j}, on top of it: F and F_lin differ by 2·8^{−j}
-    or less, their slopes by 2^{−j}. After the second step F and F_lin differ by 2^{−j} up to O(m), which is m^{1/3}, not O(m).
-    The proof calls bounded outputs (Eq. 51) the trivial base case; F(θ₀) = O(1) is nowhere assumed, and C'' is not bounded."""),
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Lem 3.1 (amended)",
-        says="the same, if C'' is bounded; where it is bounded on bounded sets only, if "
-        "F(θ₀) = O(1) too",
-        method="float64",
-        cases=lemma_cases("tanh, two layers", "relu", "tanh"),
-        measure=linearises,
-        control=Control("F(θ₀) not bounded, the loss of the counterexample", case=Climb),
-        draws=20,
-        show=str,
-        narrower="quadratic models after 6 steps, three losses and rates; tanh and ReLU networks "
-        "after 8 steps, slope up to 4 errors",
-        proof=cleandoc("""Measure θ in units of √η: then ‖∇F(θ₀)‖ ≤ G, ‖∇²F‖ ≤ cm on every fixed ball, and the rate is 1. |C'| ≤ Λ, so the
-        step is at most Λ(G + cmr) at distance r: after s steps r ≤ r_s, fixed in n, hence ‖∇F(θ(s)) − ∇F(θ₀)‖ ≤ cmr_s. By
-        Taylor F(θ(s+1)) − F(θ(s)) = −Θ₀f(s)/|X| + O(m), while F_lin moves by −Θ₀f_lin(s)/|X|. With |C''| ≤ K,
-        e(s+1) ≤ (1 + G²K)e(s) + O(m) and e(0) = 0. Both F and F_lin move by O(1), so that K may be the bound on a bounded set
-        where F(θ₀) = O(1)."""),
-    ),
-)
+    says="‖H‖ = O(m_n), a normalised gradient, a twice differentiable Lipschitz loss: after any fixed number of steps ‖F − F_lin‖ = O(m_n)",
+)(linearises)
+
+lem_3_1_amended = statement(
+    "Lem 3.1 (amended)",
+    lemma_cases("tanh, two layers", "relu", "tanh"),
+    control("F(θ₀) not bounded, the loss of the counterexample", Climb),
+    amends="Lem 3.1",
+    method="float64",
+    draws=20,
+    says="the same, if C'' is bounded; where it is bounded on bounded sets only, if F(θ₀) = O(1) too",
+)(linearises)
 
 
 @dataclass(frozen=True)
@@ -218,7 +191,7 @@ def keeps_the_limit(
         return decays(case, "error", rate=RATE)
     (one, m), (other, finer) = errors(case)
     p = float(np.log(float(one / other)) / np.log(float(m / finer)))
-    return Check(p, 1.0, ">=", 1e-2, {"family": "one linear neuron", "c": str(case.factor)})
+    return at_least(p, 1.0, 1e-2, family="one linear neuron", c=str(case.factor))
 
 
 def _moved_by_jax(case: Scaled) -> Check:
@@ -246,7 +219,7 @@ def _moved_by_jax(case: Scaled) -> Check:
 
     with jax.enable_x64(True):
         errors = [run(j) for j in (3, 6)]
-    return Check(float(np.log(errors[0] / errors[1]) / np.log(8.0**3)), 1.0, ">=", 1e-2)
+    return at_least(float(np.log(errors[0] / errors[1]) / np.log(8.0**3)), 1.0, 1e-2)
 
 
 def _theorem_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
@@ -254,48 +227,24 @@ def _theorem_cases(rng: np.random.Generator, count: int) -> Iterator[Any]:
     yield from move_cases(rng, count)
 
 
-THEOREM = Statement(
-    paper="teleport",
-    row=ROW,
-    id="Thm 4.1",
-    says="in the setup of Lem 3.1, after a symmetry with ‖Γ‖ ≤ C, at any step, ‖F − F_lin‖ is "
-    "still O(m_n)",
+theorem = statement(
+    "Thm 4.1",
+    _theorem_cases,
+    control("a symmetry whose ‖Γ‖ grows with the width", lambda: Family("tanh", "unbounded")),
     method="float64",
-    cases=_theorem_cases,
-    measure=keeps_the_limit,
-    control=Control(
-        "a symmetry whose ‖Γ‖ grows with the width", case=lambda: Family("tanh", "unbounded")
-    ),
-    show=str,
-    narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up to 4 "
-    "standard errors",
     draws=20,
     confirm=_moved_by_jax,
-    route="float64, JAX's gradients of model and loss",
-    worked=cleandoc("""The loss of Lem 3.1, and one linear neuron: F = z + m(uv − 1/m²) at u = v = 1/m, with learning rate ½ and m = 8·8^{−j}.
-    ∇F = m(v, u) is O(1), η∇²F = m/2, and u ↦ cu, v ↦ v/c is the scaling symmetry of Eq. 5. The kernel is (c² + c⁻²)/2: 1 before,
-    17/8 after c = 2. Let z = j + 17c₀/8, where C' = c₀ = 1 − 2^{−j−2}. Without the symmetry F and F_lin pass j + 9c₀/8, where C' is
-    flat: their difference is O(m). With it F_lin lands on j, at the foot of a rise of C', and F on j + mc₀²/4 ≥ j + 8^{−j}, on top of
-    it: the next step takes them 17/8·2^{−j} = O(m^{1/3}) apart. So the limit holds before the symmetry and not after it. What is
-    missing is the same as in Lem 3.1."""),
-    amended=Statement(
-        paper="teleport",
-        row=ROW,
-        id="Thm 4.1 (amended)",
-        says="the same, if C'' is bounded; where it is bounded on bounded sets only, if "
-        "F(θ₀) = O(1) too",
-        method="float64",
-        cases=move_cases,
-        measure=keeps_the_limit,
-        control=Control(
-            "F(θ₀) not bounded, the loss of the counterexample, c = 2",
-            case=lambda: Scaled(Fraction(2)),
-        ),
-        show=str,
-        narrower="scalings and generalised diagonal symmetries, factors within [½, 2]; slope up "
-        "to 4 standard errors",
-        draws=20,
-        proof="A linear symmetry keeps F, turns ∇F into Γ∇F and ∇²F into Γ∇²FΓᵀ, so that "
-        "Eqs. 20 and 21 hold after it with C²m_n and C·O(1): Lem 3.1 (amended) applies.",
+    says="in the setup of Lem 3.1, after a symmetry with ‖Γ‖ ≤ C, at any step, ‖F − F_lin‖ is still O(m_n)",
+)(keeps_the_limit)
+
+thm_4_1_amended = statement(
+    "Thm 4.1 (amended)",
+    move_cases,
+    control(
+        "F(θ₀) not bounded, the loss of the counterexample, c = 2", lambda: Scaled(Fraction(2))
     ),
-)
+    amends="Thm 4.1",
+    method="float64",
+    draws=20,
+    says="the same, if C'' is bounded; where it is bounded on bounded sets only, if F(θ₀) = O(1) too",
+)(keeps_the_limit)
