@@ -5,6 +5,7 @@ wrote.
 import contextlib
 import importlib.metadata
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -206,7 +207,7 @@ def inspect_network(
         for path in () if timeline is None else write_timeline(timeline, out):
             typer.echo(f"wrote {path}")
         page = (
-            write(inspection, out, timeline=timeline)
+            write(inspection, out, timeline=timeline, command=_command())
             if form == "html"
             else write_markdown(inspection, out)
         )
@@ -215,6 +216,10 @@ def inspect_network(
             webbrowser.open(page.resolve().as_uri())
         if inspection.interrupted:
             raise KeyboardInterrupt("what was finished is above and in the report.")
+
+
+def _command() -> str:
+    return shlex.join(["neuromanifold", *sys.argv[1:]])
 
 
 def _over_training(

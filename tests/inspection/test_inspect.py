@@ -234,8 +234,8 @@ def test_the_page_is_self_contained_and_escapes_names(inspected, tmp_path):
     assert 'src="http' not in page
     assert "@import" not in page
     drawings = (
-        1 + 4 + len(inspection.layers)
-    )  # the bar; growth, spectrum, bottleneck and function; a map for each layer
+        2 + 1 + 4 + len(inspection.layers)
+    )  # before and after; the bar; growth, spectrum, bottleneck and function; a map for each layer
     assert page.count('<svg class="inner"') == page.count('class="plot"') == 4
     assert page.count('role="img"') == drawings
     assert inspection.headline in re.sub(r"<[^>]*>", "", page)

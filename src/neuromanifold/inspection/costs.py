@@ -62,6 +62,17 @@ def units_seconds(s: Subject) -> float:
     return compiling(s, 2) + passes(s, 2) / s.samples * leading_axis(s.given)
 
 
+def blocks_seconds(s: Subject) -> float:
+    """Seconds of the Jacobian and the decompositions of its blocks, or of a few products."""
+    m = min(s.rows, s.columns)
+    return compiling(s, 2) + passes(s, 30) + min(s.rows * s.columns, 2**22) * m * _FACTORED
+
+
+def blocks_bytes(s: Subject) -> int:
+    """Bytes of a few rows of the Jacobian's size, twice."""
+    return 8 * 24 * s.columns
+
+
 def closed_seconds(s: Subject) -> float:
     """Seconds of following which parameters an open path runs through."""
     if not s.exactly:

@@ -36,6 +36,18 @@ class Part:
     left_out: str = ""
 
 
+@dataclass(frozen=True)
+class Block:
+    """The parameters of one layer: the rank of the Jacobian's columns that belong to them (None
+    where the Jacobian is large), and their share of the tangent kernel's trace.
+    """
+
+    name: str
+    parameters: int
+    rank: int | None
+    share: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Inspection:
     """What a network's parameters do on a sample. `print` it for a table; `nm.report.write` makes
@@ -46,7 +58,7 @@ class Inspection:
     parameters no open path runs through. `regions` belongs to piecewise-linear networks, `layers`
     to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons;
     `account` is that of exact graphs, `reduction` goes by neurons or channels and holds on
-    `n_reduced` samples. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
+    `n_reduced` samples. `blocks` are the parameters by layer. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
     alignment and learning rate. `program` says what the network is as a program, `tensors` names
     its parameters. What was not computed is `None`, and `parts` says why.
     """
@@ -79,6 +91,7 @@ class Inspection:
     conserved: ConservedQuantities | None = None
     reduction: Reduction | None = None
     n_reduced: int = 0
+    blocks: tuple[Block, ...] | None = None
     bottleneck: BottleneckStructure | None = None
 
     @property
@@ -139,6 +152,11 @@ class Inspection:
             ("change the function", used),
             *((name, count) for name, count in self.account.rows[1:] if count),
         )
+
+    @property
+    def units(self) -> str:
+        """What is counted in `layers`: units, channels or features."""
+        return kinds_of(self.layers or ())
 
     def plot(self) -> Any:
         """A figure: the rank against samples, the singular values with what counts, and where

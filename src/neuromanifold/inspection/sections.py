@@ -17,6 +17,8 @@ from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     LANCZOS_COUNT,
     account_seconds,
+    blocks_bytes,
+    blocks_seconds,
     bottleneck_seconds,
     closed_seconds,
     curvature_seconds,
@@ -38,13 +40,14 @@ from neuromanifold.inspection.costs import (
     units_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
+from neuromanifold.inspection.inspection import Block
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import first_rows
 from neuromanifold.numerics.precision import arithmetic, is_floating
-from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount, account_of
 from neuromanifold.symmetry.conservation.balances import Scalings
@@ -57,6 +60,7 @@ from neuromanifold.tangent.rank.dimension import (
     single_precision_rank,
 )
 from neuromanifold.tangent.rank.geometry import Geometry
+from neuromanifold.tangent.rank.jacobian import jacobian
 
 _LARGEST_ACCOUNT = (
     5_000  # parameters; generators of wide linear layers number the square of their width
@@ -146,6 +150,48 @@ def _closed(s: Subject) -> int:
 
 def _widened(leaf: Any) -> Any:
     return np.asarray(leaf, np.float64) if is_floating(leaf) else leaf
+
+
+_PROBES = 8  # random rows that shares of the kernel's trace are estimated from
+
+
+def _blocks(s: Subject) -> tuple[Block, ...]:
+    """Layer by layer, the rank of J_l and ‖J_l‖²/‖J‖²: of J itself where it is small, else from
+    E‖J_lᵀv‖² = ‖J_l‖² over random v.
+    """
+    names = [name.rpartition(".")[0] or name for name in s.graph.parameters]
+    if perceptron(s.f):
+        names = [f"layer {int(name) + 1}" for name in names]
+    sizes = [int(np.size(leaf)) for leaf in jax.tree.leaves(s.params)]
+    members = {name: [k for k, other in enumerate(names) if other == name] for name in names}
+    small = not _cheap(s)
+    with arithmetic():
+        params, x = jax.tree.map(_widened, (s.params, s.x))
+        rows = np.asarray(jacobian(s.f, params, x)) if small else _probed(s, params, x)
+    parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
+    grouped = {
+        name: np.concatenate([parts[k] for k in mine], axis=1) for name, mine in members.items()
+    }
+    whole = float((rows**2).sum()) or 1.0
+    return tuple(
+        Block(name, J.shape[1], _rank_of(J) if small else None, float((J**2).sum()) / whole)
+        for name, J in grouped.items()
+        if J.shape[1]
+    )
+
+
+def _probed(s: Subject, params: Any, x: Any) -> np.ndarray:
+    """Some rows Jᵀv for random v."""
+    values, pull = jax.vjp(lambda p: called(s.f, p, x), params)
+    rng = np.random.default_rng(0)
+    moved = [pull(rng.normal(size=values.shape))[0] for _ in range(_PROBES)]
+    return np.stack(
+        [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(row)]) for row in moved]
+    )
+
+
+def _rank_of(J: np.ndarray) -> int:
+    return int(rank_from_spectrum(np.linalg.svd(J, compute_uv=False), J.shape))
 
 
 def _growth(s: Subject) -> np.ndarray:
@@ -286,6 +332,7 @@ SECTIONS = (
         "closed", "parameters without effect", _closed, lambda s: "",
         closed_seconds, deciding_bytes, "regions",
     ),
+    Section("blocks", "parameters by layer", _blocks, lambda s: "", blocks_seconds, blocks_bytes),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
     Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float32_seconds),
     Section("descent", "alignment and learning rate", _descent, lambda s: "", curvature_seconds),
