@@ -190,7 +190,128 @@ def training() -> Iterator[dict[str, Any]]:
         }
 
 
+Blocks = tuple[tuple[int, int, int], ...]
+RESNET: Blocks = (
+    (64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1),
+    (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1),
+)  # fmt: skip
+
+
+def resnet(params: Any, x: Any) -> Any:
+    """ResNet-18 as torchvision has it, in evaluation: convolutions with a scale and a shift."""
+
+    def layer(name: str, h: Any, stride: int) -> Any:
+        kernel, scale, shift = params[name]
+        pad = [(kernel.shape[2] // 2,) * 2] * 2
+        h = jax.lax.conv_general_dilated(h, kernel, (stride, stride), pad)
+        return h * scale[:, None, None] + shift[:, None, None]
+
+    h = jax.nn.relu(layer("stem", x, 2))
+    window, strides, pads = (1, 1, 3, 3), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 1), (1, 1))
+    h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, window, strides, pads)
+    for i, (_, _, stride) in enumerate(RESNET):
+        inner = jax.nn.relu(layer(f"{i}.first", h, stride))
+        short = layer(f"{i}.short", h, stride) if f"{i}.short" in params else h
+        h = jax.nn.relu(layer(f"{i}.second", inner, 1) + short)
+    return h.mean((2, 3)) @ params["head"]
+
+
+def resnet_params() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+
+    def layer(into: int, out: int, side: int) -> tuple[Any, ...]:
+        kernel = rng.standard_normal((out, into, side, side)) * np.sqrt(2 / (out * side**2))
+        shift = 0.1 * rng.standard_normal(out)
+        return tuple(a.astype(np.float32) for a in (kernel, np.ones(out), shift))
+
+    params: dict[str, Any] = {"stem": layer(3, 64, 7)}
+    for i, (into, out, stride) in enumerate(RESNET):
+        params |= {f"{i}.first": layer(into, out, 3), f"{i}.second": layer(out, out, 3)}
+        params |= {f"{i}.short": layer(into, out, 1)} if stride > 1 else {}
+    return params | {"head": (rng.standard_normal((512, 10)) / 22.6).astype(np.float32)}
+
+
+def density() -> Iterator[dict[str, Any]]:
+    """How the eigenvalues of ResNet-18's kernel on 10,000 images are distributed."""
+    params = jax.tree.map(jnp.asarray, resnet_params())
+    for n in (24,) if SMALL else (1_000, 10_000):
+        x = np.random.default_rng(1).standard_normal((n, 3, 32, 32), dtype=np.float32)
+        began = time.perf_counter()
+        found = nm.tangent.spectral_density(
+            resnet, params, jnp.asarray(x), probes=2 if SMALL else 8, steps=4 if SMALL else 40
+        )
+        yield {"n": n, "seconds": time.perf_counter() - began} | {
+            "trace": found.trace,
+            "largest": found.eigenvalues.tolist(),
+            "stable_rank": found.stable_rank,
+            "effective_rank": found.effective_rank,
+            "above": {f"1e-{i}": found.epsilon_rank(10.0**-i) for i in (1, 2, 3, 4)},
+        }
+
+
+WORDS, WIDTH, DEPTH, HEADS, LENGTH, LOGITS = (
+    (97, 24, 2, 2, 8, 3) if SMALL else (50_257, 768, 12, 12, 64, 8)
+)
+
+
+def gpt(params: Any, tokens: Any) -> Any:
+    """GPT-2 with its tied head: the first logits after the last token."""
+
+    def norm(h: Any, gain: Any, shift: Any) -> Any:
+        centred = h - h.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain + shift
+
+    n, T = tokens.shape
+    h = params["words"][tokens] + params["places"][:T]
+    mask = jnp.where(np.tri(T, dtype=bool), 0.0, -jnp.inf)
+    for b in params["blocks"]:
+        parts = norm(h, *b["norm1"]) @ b["qkv"][0] + b["qkv"][1]
+        q, k, v = (part.reshape(n, T, HEADS, -1).swapaxes(1, 2) for part in jnp.split(parts, 3, -1))
+        weights = jax.nn.softmax(q @ k.swapaxes(2, 3) / np.sqrt(WIDTH // HEADS) + mask)
+        h = h + (weights @ v).swapaxes(1, 2).reshape(n, T, WIDTH) @ b["out"][0] + b["out"][1]
+        inner = jax.nn.gelu(norm(h, *b["norm2"]) @ b["up"][0] + b["up"][1])
+        h = h + inner @ b["down"][0] + b["down"][1]
+    return norm(h[:, -1], *params["norm"]) @ params["words"][:LOGITS].T
+
+
+def gpt_params() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+
+    def weight(*shape: int) -> Any:
+        return 0.02 * rng.standard_normal(shape, dtype=np.float32)
+
+    def dense(into: int, out: int) -> tuple[Any, Any]:
+        return weight(into, out), weight(out)
+
+    def norm() -> tuple[Any, Any]:
+        return 1 + weight(WIDTH), weight(WIDTH)
+
+    blocks = [
+        {
+            "norm1": norm(), "qkv": dense(WIDTH, 3 * WIDTH), "out": dense(WIDTH, WIDTH),
+            "norm2": norm(), "up": dense(WIDTH, 4 * WIDTH), "down": dense(4 * WIDTH, WIDTH),
+        }
+        for _ in range(DEPTH)
+    ]  # fmt: skip
+    table = {"words": weight(WORDS, WIDTH), "places": weight(LENGTH, WIDTH)}
+    return table | {"blocks": blocks, "norm": norm()}
+
+
+def language() -> Iterator[dict[str, Any]]:
+    """The kernel of GPT-2 (124 million parameters), all pairs of eight logits."""
+    params = jax.tree.map(jnp.asarray, gpt_params())
+    for n in (2, 3) if SMALL else (8, 16, 32):
+        tokens = jnp.asarray(np.random.default_rng(1).integers(0, WORDS, (n, LENGTH)))
+        plan = nm.tangent.kernel_plan(gpt, params, tokens)
+        first, took, _ = seconds(lambda tokens=tokens: nm.ntk(gpt, params, tokens), 2)
+        yield {"n": n, "first_s": first, "seconds": took, "routes": plan.headline()} | {
+            "megabytes_a_sample": 4e-6 * plan.per_sample
+        }
+
+
 PARTS = {
+    "density": density,
+    "language": language,
     "products": product_rates,
     "eager": eager,
     "trace": trace_kernel,

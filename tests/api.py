@@ -75,6 +75,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "tangent.single_precision_rank": lambda f, p, x, y, folder: nm.tangent.single_precision_rank(
         f, p, x
     ),
+    "tangent.spectral_density": lambda f, p, x, y, folder: nm.tangent.spectral_density(f, p, x),
     "tangent.spectrum": lambda f, p, x, y, folder: nm.spectrum(f, p, x),
     "dynamics.gradient_flow": lambda f, p, x, y, folder: nm.gradient_flow(
         f, p, x, y, t1=0.1, rtol=1e-4, atol=1e-4

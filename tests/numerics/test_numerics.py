@@ -2,6 +2,9 @@
 relies on them.
 """
 
+import re
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +49,14 @@ def test_the_budget_is_what_was_asked_for(
 def test_the_default_budget_is_at_most_two_gibibytes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("NEUROMANIFOLD_MEMORY", raising=False)
     assert 2**24 < memory_budget() <= 2**31
+
+
+@pytest.mark.parametrize("bad", [[1], 1j, True, {"G": 2}])
+def test_what_is_no_budget_is_refused(bad: Any):
+    message = f"`memory` is {bad!r}; pass a number of bytes, or a string such as '512M' or '2G'."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        memory_budget(bad)
+    assert memory_budget(np.int64(2**20)) == memory_budget(np.float32(2**20)) == 2**20
 
 
 @pytest.mark.parametrize("bad", [0, -1, "much", "", "-1G", "1X"])

@@ -10,6 +10,7 @@ import pytest
 import cast
 import naive
 import neuromanifold as nm
+from neuromanifold.regions.problem import Problem
 
 
 def expected_patterns(member: cast.Member, params, x: np.ndarray) -> np.ndarray:
@@ -201,3 +202,67 @@ def test_networks_without_linear_regions_are_refused(member: cast.Member, rng: n
     for verb in (nm.activation_patterns, nm.sampled_regions, nm.fixed_neurons):
         with pytest.raises(ValueError, match=r"so it has no linear regions; use relu"):
             verb(member.model, params, x)
+
+
+def hidden(params, x):
+    """Six ReLUs of which the first is off everywhere, two outputs."""
+    z = jnp.maximum(x @ params["in"] + params["offset"], 0.0)
+    return z, z @ params["out"]
+
+
+def masked(params, x):
+    """The largest of the units that a mask of −∞ lets pass."""
+    z, y = hidden(params, x)
+    kept = jnp.where(x[:, :1] > 0, z, jnp.where(jnp.arange(6) < 3, z, -jnp.inf))
+    return y + kept.max(axis=-1, keepdims=True)
+
+
+ENDS = {
+    "sigmoid": lambda params, x: jax.nn.sigmoid(hidden(params, x)[1]),
+    "softmax": lambda params, x: jax.nn.softmax(hidden(params, x)[1]),
+    "log_softmax": lambda params, x: jax.nn.log_softmax(hidden(params, x)[1]),
+    "normalised": lambda params, x: (
+        hidden(params, x)[1] / jnp.linalg.norm(1 + hidden(params, x)[0], axis=-1, keepdims=True)
+    ),
+}
+
+
+@pytest.fixture(name="dead_first")
+def _dead_first(rng):
+    shapes = {"in": (4, 6), "offset": (6,), "out": (6, 2)}
+    params = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    params["offset"][0] = -1e3
+    return params, rng.standard_normal((40, 4))
+
+
+@pytest.mark.parametrize("end", ["sigmoid", "softmax", "log_softmax"])
+def test_what_comes_after_the_last_bend_takes_nothing_away(end, dead_first):
+    """The largest entry that softmax subtracts is no bend of f: without it there are as many
+    regions.
+    """
+    params, x = dead_first
+    regions = [
+        nm.sampled_regions(f, params, x, exact=exact)
+        for f in (lambda params, x: hidden(params, x)[1], ENDS[end])
+        for exact in (False, True)
+    ]
+    assert len(set(regions)) == 1 < regions[0]
+    fixed = nm.fixed_neurons(ENDS[end], params, x)
+    assert [layer.tolist() for layer in fixed.inactive] == [[True] + 5 * [False]]
+
+
+@pytest.mark.parametrize("f", [*ENDS.values(), masked], ids=[*ENDS, "mask"])
+def test_parameters_without_effect_need_no_exact_values(f, dead_first):
+    """The first unit's four weights, offset and two outgoing weights, and nothing else; the
+    numerical Jacobian has zero columns there.
+    """
+    params, x = dead_first
+    problem = Problem.of(f, params, x, require_exact=False)
+    dead = jax.tree.map(np.zeros_like, params)
+    dead["in"][:, 0] = dead["offset"][0] = dead["out"][0] = 1
+    expected = np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(dead)]) == 1
+    np.testing.assert_array_equal(problem.zero_columns, expected)
+    J = np.asarray(nm.jacobian(f, params, x))
+    np.testing.assert_array_equal((J == 0).all(axis=0), expected)
+    with pytest.raises(ValueError, match="rational operations, and `f` uses"):
+        Problem.of(f, params, x)

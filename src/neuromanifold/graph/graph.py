@@ -15,7 +15,7 @@ import numpy as np
 
 from neuromanifold.graph.axes import Labels, axis_labels
 from neuromanifold.graph.bends import Deciding, Gated
-from neuromanifold.graph.dataflow import forward
+from neuromanifold.graph.dataflow import backward, forward
 from neuromanifold.graph.interpret import interpret
 from neuromanifold.graph.polynomial_degree import Degree, degrees, join
 from neuromanifold.graph.primitives import Kind
@@ -38,7 +38,7 @@ class Units:
     padding of a pooling. `channels` is the axis along which the parameters before them differ,
     where it is one: channels, in whatever layout, or features. `exact` says whether they can be
     proved: nothing smooth comes before them. `orders`: they compare entries that are sorted.
-    `endless`: they compare with an infinity, as the maximum inside a softmax does.
+    `stopped`: no derivative passes them, as with the largest entry that softmax subtracts.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Units:
     channels: int | None = None
     exact: bool = True
     orders: bool = False
-    endless: bool = False
+    stopped: bool = False
 
     @property
     def size(self) -> int:
@@ -59,9 +59,9 @@ class Units:
     @property
     def switches(self) -> bool:
         """Whether each of them is on or off: they are no places of a maximum, order nothing, and
-        compare with something finite.
+        derivatives pass them.
         """
-        return self.candidates is None and not (self.orders or self.endless)
+        return self.candidates is None and not (self.orders or self.stopped)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,9 +158,21 @@ class Graph(Shown):
         return tuple(filter(self.program.bends, self.program.nodes))
 
     @cached_property
+    def felt(self) -> tuple[Node, ...]:
+        """The bends that a derivative passes; the others are those of constants, so to speak."""
+        start = dict.fromkeys(self.program.outputs, True)
+        passed = backward(
+            self.program,
+            start,
+            lambda n, given: [any(given) and not n.primitive.stops] * len(n.inputs),
+            or_,
+        )
+        return tuple(n for n in self.bending if any(passed.get(o) for o in n.outputs))
+
+    @cached_property
     def deciding(self) -> frozenset[int]:
-        """The values that decisions depend on."""
-        return self.program.needed([i for node in self.bending for i in node.inputs])
+        """The values that the decisions of `felt` depend on."""
+        return self.program.needed([i for node in self.felt for i in node.inputs])
 
     def before_output(self) -> "Graph":
         """The graph without the functions of one number that its outputs pass through last: they
@@ -188,7 +200,7 @@ class Graph(Shown):
                         self._channels(node, shape),
                         all(self.degrees[i].exact for i in node.inputs),
                         node.primitive.bend is not None and node.primitive.bend.orders,
-                        self._endless(node),
+                        not any(node is other for other in self.felt),
                     )
                 )
                 at += 1
@@ -221,10 +233,6 @@ class Graph(Shown):
         """Which of the units each bending node asks about."""
         stops = np.cumsum([0, *map(self._questions, self.bending)]).tolist()
         return [tuple(range(a, b)) for a, b in itertools.pairwise(stops)]
-
-    def _endless(self, node: Node) -> bool:
-        constants = [self.program.constants[i] for i in node.inputs if i in self.program.constants]
-        return any(np.isinf(np.asarray(a, np.float64)).all() for a in constants)
 
     def _signal(self, node: Node) -> int | None:
         """What a maximum, a minimum or a clamp with constants bends."""
@@ -300,9 +308,11 @@ class Graph(Shown):
         found = [self._origins[i] for i in node.inputs]
         return max([(k, name) for k, name, own in found if not own], default=(-1, "input"))[1]
 
-    def decide(self, params: Any, sample: Any) -> tuple[Any, ...]:
-        """The gates of all bends at one sample, in JAX."""
-        ask = Deciding()
+    def decide(self, params: Any, sample: Any, known: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The gates of all bends at one sample, in JAX; those in `known` that are not None are
+        taken as they are.
+        """
+        ask = Deciding(known)
         interpret(self.program, [*jax.tree.leaves(params), *jax.tree.leaves(sample)], ask)
         return tuple(ask.gates)
 

@@ -20,7 +20,8 @@ class Degree:
 
     `lowest` is the lowest degree in the data of any term: 0 where there may be a constant one.
     The others say what the value went through: `bends`, a decision; `divides`, a division by
-    something that varies; `smooth`, a function without an exact value; `jumps`, one that jumps.
+    something that varies; `smooth`, a function without an exact value; `jumps`, one that jumps;
+    `infinite`, a choice between numbers and an infinite constant, as masks have it.
     """
 
     data: int = 0
@@ -30,6 +31,7 @@ class Degree:
     divides: bool = False
     smooth: bool = False
     jumps: bool = False
+    infinite: bool = False
 
     @property
     def constant(self) -> bool:
@@ -39,7 +41,7 @@ class Degree:
     @property
     def exact(self) -> bool:
         """Whether the value at rational numbers is one."""
-        return not (self.smooth or self.jumps)
+        return not (self.smooth or self.jumps or self.infinite)
 
 
 _DISCRETE = Degree(lowest=_CURVED)
@@ -61,7 +63,8 @@ def degrees(program: Program, parameters: int) -> dict[int, Degree]:
 
     def constant(i: int) -> Degree:
         zero = not (values[i].real and np.any(program.constants[i]))
-        return Degree(lowest=_CURVED if zero else 0)
+        infinite = values[i].real and not np.isfinite(program.constants[i]).all()
+        return Degree(lowest=_CURVED if zero else 0, infinite=bool(infinite))
 
     return forward(program, start, constant, lambda node, given: _carry(program, node, given))
 
@@ -76,6 +79,7 @@ def join(a: Degree, b: Degree) -> Degree:
         a.divides or b.divides,
         a.smooth or b.smooth,
         a.jumps or b.jumps,
+        a.infinite or b.infinite,
     )
 
 

@@ -81,6 +81,7 @@ class Primitive:
     - `entrywise`: entry i of the result depends on the entries i of the operands.
     - `rounds`: float64 may not hold its values at float64 constants.
     - `several`: it gives a list of values.
+    - `stops`: no derivative passes.
     - `control`, `layer`: see there.
     - `fused_on_gpu`: XLA makes it part of a less exact operation there.
     """
@@ -102,6 +103,7 @@ class Primitive:
     entrywise: bool = False
     rounds: bool = False
     several: bool = False
+    stops: bool = False
     control: Control | None = None
     layer: Layer | None = None
     fused_on_gpu: bool = False
@@ -276,7 +278,8 @@ PRIMITIVES: dict[str, Primitive] = {
     **_move("copy_p", map=_unchanged, carries=True, entrywise=True),
     **_move("convert_element_type", map=_unchanged, arithmetic=rules.convert, carries=True,
             entrywise=True, layer=Layer.COPY),
-    **_move("stop_gradient", "device_put", "sharding_constraint", "reduce_precision", "name",
+    **_move("stop_gradient", map=_unchanged, axes=axis_rules.entrywise, stops=True),
+    **_move("device_put", "sharding_constraint", "reduce_precision", "name",
             map=_unchanged, axes=axis_rules.entrywise),
     **_move("optimization_barrier", map=lambda options, *arrays: arrays, several=True,
             axes=axis_rules.each,

@@ -34,6 +34,23 @@ def decisions(graph: Graph, n: int) -> Program:
 
 
 @lru_cache(maxsize=64)
+def exact_decisions(graph: Graph, n: int) -> Program:
+    """(params, x) ↦ those gates at n samples that can be proved."""
+    return _exact_units(graph, decisions(graph, n))
+
+
+@lru_cache(maxsize=64)
+def exact_quantities(graph: Graph, n: int) -> Program:
+    """(params, x, gates) ↦ what each decision was about that can be proved, at n samples."""
+    return _exact_units(graph, quantities(graph, n))
+
+
+def _exact_units(graph: Graph, program: Program) -> Program:
+    pairs = zip(graph.units, program.outputs, strict=True)
+    return program.slice([value for units, value in pairs if units.exact])
+
+
+@lru_cache(maxsize=64)
 def values(graph: Graph, n: int) -> Program:
     """(params, x, gates) ↦ f at n samples."""
     with jax.enable_x64(True):

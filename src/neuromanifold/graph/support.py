@@ -3,7 +3,7 @@ whatever the weights on the paths.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,9 @@ class Open(NamedTuple):
 
 
 class Support(Arithmetic):
-    """Sums are open where a term is, products where both factors are."""
+    """Sums are open where a term is, products where both factors are, smooth functions
+    everywhere.
+    """
 
     name = "supports"
 
@@ -49,6 +51,9 @@ class Support(Arithmetic):
 
     def sum(self, a: Open, axes: tuple[int, ...]) -> Open:
         return Open(np.asarray(a.flags.any(axis=axes)))
+
+    def smooth(self, primitive: Any, options: Any, *values: Open) -> Open:
+        return Open(np.ones(np.broadcast_shapes(*(v.flags.shape for v in values)), bool))
 
     def scatter_add(self, base: Open, index: np.ndarray, updates: Open) -> Open:
         flags = base.flags.copy()

@@ -99,7 +99,11 @@ class _Builder:
         return self.add(Node(primitive, tuple(inputs), outputs, options, evaluate, source))
 
     def add(self, node: Node) -> list[int]:
-        """Keep the node, or compute it now where all its inputs are constants."""
+        """Keep the node, or compute it now where all its inputs are constants, or pass on its
+        signal where it is held back by an infinite bound only.
+        """
+        if (signal := self.unbounded(node)) is not None:
+            return [signal]
         if all(i in self.constants for i in node.inputs):
             folded = fold(
                 node,
@@ -111,6 +115,19 @@ class _Builder:
         else:
             self.nodes.append(node)
         return list(node.outputs)
+
+    def unbounded(self, node: Node) -> int | None:
+        """x of max(x, −∞) and min(x, ∞), which softmax and masked maxima have."""
+        bend = node.primitive.bend
+        if bend is None or not bend.commutes or len(bend.clips) != 1:
+            return None
+        bound = -np.inf if bend.clips == ("below",) else np.inf
+        shape = self.values[node.outputs[0]].shape
+        for signal, other in (node.inputs, node.inputs[::-1]):
+            held = self.constants.get(other)
+            if held is not None and self.values[signal].shape == shape and np.all(held == bound):
+                return signal
+        return None
 
     def scan(self, equation: Any, inputs: list[int]) -> list[int]:
         """Unrolled: carry and slices of the stacked inputs go through the body once for each

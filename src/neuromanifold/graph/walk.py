@@ -61,10 +61,18 @@ def refuse_inexact(graph: Graph, what: str) -> None:
     node = next(
         n
         for n in program.nodes
-        if not known[n.outputs[0]].exact and all(known[i].exact for i in n.inputs)
+        if not known[n.outputs[0]].exact
+        and all(known[i].exact or i in program.constants for i in n.inputs)
     )
     where = f" ({node.source})" if node.source else ""
-    kind = "jumps" if known[node.outputs[0]].jumps else "has no exact value at rational numbers"
+    found = known[node.outputs[0]]
+    kind = (
+        "jumps"
+        if found.jumps
+        else "has no exact value at rational numbers"
+        if found.smooth
+        else "takes an infinite constant (a mask of −∞, say)"
+    )
     raise NoExactAnswer(
         f"{what} rational operations, and `f` uses {node.operation}{where}, which {kind}; "
         "pass `exact=False` where the function takes it, or a network of rational operations and "

@@ -2,6 +2,7 @@
 what it costs.
 """
 
+import contextlib
 import re
 import warnings
 from collections.abc import Callable
@@ -49,6 +50,7 @@ from neuromanifold.numerics.elimination import first_rows
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.validation import leading_axis
+from neuromanifold.regions.patterns import require_piecewise_linear
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount, account_of
 from neuromanifold.symmetry.conservation.balances import Scalings
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities, conserved_quantities
@@ -92,16 +94,23 @@ class Section:
     needs: str = ""
 
 
-def switching(s: Subject) -> str:
+def bent(s: Subject) -> str:
     """Why a network has no units that are on or off, where it has none."""
     units = any(unit.switches for unit in s.graph.units)
     return "" if units else "the network has no units that switch, as ReLU does"
 
 
-def bent(s: Subject) -> str:
-    """Why a network has no linear regions, where it has none."""
-    smooth = "" if s.graph.piecewise_linear else "the network is not piecewise linear"
-    return switching(s) or smooth
+def _linear_regions(s: Subject) -> str:
+    try:
+        require_piecewise_linear(s.graph)
+    except ValueError as refusal:
+        return _without_lines(str(refusal).partition(";")[0])
+    return bent(s)
+
+
+def _without_lines(reason: str) -> str:
+    """Without lines of our own code, which a user of another library did not write."""
+    return re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", reason)
 
 
 def _exactly(s: Subject) -> str:
@@ -109,8 +118,10 @@ def _exactly(s: Subject) -> str:
         refuse_inexact(s.graph, "it needs")
     except NoExactAnswer as refusal:
         operation = str(refusal).partition("`f` uses ")[2].partition(";")[0]
-        where = re.sub(r" \(\S*neuromanifold\S* \(\w+\)\)", "", operation)
-        return f"exact arithmetic is that of fractions, and the network uses {where}"
+        return (
+            "exact arithmetic is that of fractions, and the network uses "
+            f"{_without_lines(operation)}"
+        )
     return "" if s.exactly else "no exact arithmetic was asked for"
 
 
@@ -135,11 +146,11 @@ def _regions(s: Subject) -> int:
 
 
 def _closed(s: Subject) -> int:
-    """How many columns of J are zero: exactly, else those where Jᵀv is 0.0 for a random v, which
-    no rounding makes zero unless every path is shut.
+    """How many columns of J are zero: by the decided bends, else those where Jᵀv is 0.0 for a random
+    v, which no rounding makes zero unless every path is shut.
     """
-    if s.exactly:
-        return int(s.problem.zero_columns.sum())
+    with contextlib.suppress(NoExactAnswer):
+        return int(s.geometry.decided.zero_columns.sum())
     with arithmetic():
         params, x = jax.tree.map(_widened, (s.params, s.x))
         values, pull = jax.vjp(lambda p: called(s.f, p, x), params)
@@ -302,7 +313,7 @@ def _reduction_obstacle(s: Subject) -> str:
     """
     if perceptron(s.f):
         return _exactly(s)
-    if not all(map(is_floating, jax.tree.leaves(s.x))):
+    if any(a.dtype.kind in "iu" for a in jax.tree.leaves(s.x)):
         return "its inputs are whole numbers (tokens), and channels are tried at real ones"
     if s.columns > _MOST_REDUCED:
         return f"channels are tried up to {_MOST_REDUCED:,} parameters: call nm.reduce_width"
@@ -321,9 +332,9 @@ def _bottleneck(s: Subject) -> BottleneckStructure:
 
 SECTIONS = (
     Section("fit", "fit", _fit, lambda s: "", lambda s: 0.1 + passes(s, 1)),
-    Section("regions", "linear regions", _regions, bent, deciding_seconds, deciding_bytes),
+    Section("regions", "linear regions", _regions, _linear_regions, deciding_seconds, deciding_bytes),
     Section(
-        "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns, s.other_patterns()), switching,
+        "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns, s.other_patterns()), bent,
         units_seconds, deciding_bytes, "regions",
     ),
     Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),

@@ -2,6 +2,7 @@
 computed once.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
+from neuromanifold.graph.walk import NoExactAnswer
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
@@ -126,8 +128,10 @@ class Subject:
         """Which units of each layer are on at each sample: decided exactly where that is
         possible.
         """
-        if self.exactly:
-            return pattern_columns(self.f, self.graph, self.problem.decisions.gates, self.samples)
+        if self.exactly or not self.graph.exact:
+            with contextlib.suppress(NoExactAnswer):
+                gates = self.geometry.decided.decisions.gates
+                return pattern_columns(self.f, self.graph, gates, self.samples)
         return self._rounded_patterns(self.x)
 
     def _rounded_patterns(self, x: Any) -> list[np.ndarray]:

@@ -1,6 +1,7 @@
 """Checks at the public boundary: one clear sentence each, nothing computed yet."""
 
 import re
+from numbers import Number
 from typing import Any
 
 import jax
@@ -94,7 +95,7 @@ def check_sample(x: Any, name: str = "x") -> Any:
 def sample_arrays(x: Any, name: str = "x") -> Any:
     """The sample as arrays, its shapes and dtypes checked."""
     if not isinstance(x, dict) and not (
-        isinstance(x, tuple) and any(isinstance(leaf, jax.Array | np.ndarray) for leaf in x)
+        isinstance(x, tuple) and any(not isinstance(leaf, list | tuple | Number) for leaf in x)
     ):
         return _checked_array(x, name)
     found = jax.tree_util.tree_map_with_path(

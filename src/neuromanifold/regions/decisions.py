@@ -1,9 +1,11 @@
-"""On which side of every bend a network is: decided by proof, never by rounding.
+"""On which side of every bend a network is: decided by proof, never by rounding, wherever nothing
+smooth comes before the bend.
 
 A walk in float64 with a running error bound decides nearly everything. Samples with an open
 decision are walked again in balls of growing precision, until each ball excludes zero or lies below
 the separation bound of its height, which proves a tie; and where that would take too many bits,
-over the rationals.
+over the rationals. Bends behind a function without exact values are decided in float64, as JAX
+computes it, and not said to be proved.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,12 +33,13 @@ _AT_ONCE, _BALLS_AT_ONCE = 256, 16
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """The gates of a graph at every sample, proved.
+    """The gates of a graph at every sample.
 
-    `gates[k]` belongs to `graph.units[k]`: truth values, or places of the largest candidate.
-    `ties[k]` marks decisions about a quantity that is exactly zero, `kinks[k]` those of them at
-    which f is not differentiable in θ: the two sides are different functions of θ. The other ties
-    are harmless, whichever way they are decided. `escalated` samples needed balls.
+    `gates[k]` belongs to `graph.units[k]`: truth values, or places of the largest candidate; they
+    are proved where `graph.units[k].exact`, else those of float64. `ties[k]` marks decisions about
+    a quantity that is exactly zero, `kinks[k]` those of them at which f is not differentiable in θ:
+    the two sides are different functions of θ. The other ties are harmless, whichever way they are
+    decided. `escalated` samples needed balls.
     """
 
     graph: Graph
@@ -76,8 +79,8 @@ class Decisions:
 def decide(
     graph: Graph, params: Any, x: Any, *, balls_only: bool = False, memory: int | str | None = None
 ) -> Decisions:
-    """The side of every bend at float parameters and float data, proved. `balls_only` skips
-    float64: the independent route.
+    """The side of every bend at float parameters and float data, proved where nothing smooth comes
+    before it. `balls_only` skips float64: the independent route.
 
     As many samples are walked at once as the `memory` budget allows, at least one.
     """
@@ -87,20 +90,50 @@ def decide(
     if not graph.units:
         return Decisions(graph, (), (), (), 0)
     gates, records = _empty(graph, n)
+    ties = [np.zeros(gate.shape, bool) for gate in gates]
+    exact = [k for k, units in enumerate(graph.units) if units.exact]
     size, budget = footprint(graph), memory_budget(memory)
-    most = min(_AT_ONCE, size.samples(budget))
-    undecided = (
-        np.ones(n, bool) if balls_only else _by_bounds(graph, leaves, data, gates, records, most)
-    )
-    rows = np.flatnonzero(undecided)
-    _by_balls(
-        graph, leaves, data, rows, gates, records, lambda bits: size.samples(budget, bits=bits)
-    )
-    ties = tuple(_tied(units, record) for units, record in zip(graph.units, records, strict=True))
-    found = Decisions(graph, tuple(gates), ties, ties, len(rows))
+    most, rows = min(_AT_ONCE, size.samples(budget)), np.arange(0)
+    if exact:
+        given = graph, leaves, data
+        kept = [gates[k] for k in exact], [records[k] for k in exact]
+        undecided = np.ones(n, bool) if balls_only else _by_bounds(*given, *kept, most)
+        rows = np.flatnonzero(undecided)
+        _by_balls(*given, rows, *kept, lambda bits: size.samples(budget, bits=bits))
+        for k in exact:
+            ties[k] = _tied(graph.units[k], records[k])
+    if len(exact) < len(gates):
+        _by_floats(graph, leaves, data, gates, most)
+    found = Decisions(graph, tuple(gates), tuple(ties), tuple(ties), len(rows))
     return (
         found if not any(t.any() for t in ties) else _without_harmless(found, records, data, most)
     )
+
+
+def _by_floats(
+    graph: Graph,
+    leaves: Sequence[np.ndarray],
+    data: Sequence[np.ndarray],
+    gates: list[np.ndarray],
+    most: int,
+) -> None:
+    """Fill in what cannot be proved, as float64 has it."""
+    wide = [np.asarray(a, np.float64) if a.dtype.kind == "f" else a for a in leaves]
+    with jax.enable_x64(True):
+        for part, block in _blocks([*data, *gates], most):
+            x = [a.astype(np.float64) if a.dtype.kind == "f" else a for a in block[: len(data)]]
+            known = [
+                gate if units.exact else None
+                for units, gate in zip(graph.units, block[len(data) :], strict=True)
+            ]
+            for gate, found in zip(gates, _float_gates(graph, wide, x, known), strict=True):
+                gate[part] = _kept(np.asarray(found), part)
+
+
+@jax.jit(static_argnums=0)
+def _float_gates(graph: Graph, params: Any, x: Any, known: Sequence[Any]) -> tuple[Any, ...]:
+    """The gates at every sample, in JAX; those in `known` that are not None stay as they are."""
+    return jax.vmap(graph.decide, (None, 0, 0))(params, x, known)
 
 
 def _empty(graph: Graph, n: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -124,7 +157,7 @@ def _walked(
         *(A.lift(a) for a in leaves),
         *(A.lift(a) if a.dtype.kind == "f" else a for a in data),
     ]
-    found = walk(programs.decisions(graph, len(data[0])), A, inputs, record)
+    found = walk(programs.exact_decisions(graph, len(data[0])), A, inputs, record)
     return found, record
 
 
@@ -224,10 +257,11 @@ def _without_harmless(
             *(A.lift(a[at]) if a.dtype.kind == "f" else a[at] for a in data),
             *(g[at] for g in found.gates),
         ]
-        moved = walk(programs.quantities(graph, len(at)), A, inputs)
-        for k, (units, quantity) in enumerate(zip(graph.units, moved, strict=True)):
+        moved = walk(programs.exact_quantities(graph, len(at)), A, inputs)
+        exact = [k for k, units in enumerate(graph.units) if units.exact]
+        for k, quantity in zip(exact, moved, strict=True):
             differs = quantity.values != 0
-            if units.candidates is not None:
+            if graph.units[k].candidates is not None:
                 differs = (differs & records[k][at]).any(axis=-1)
             kinks[k][at] = found.ties[k][at] & differs
     return Decisions(graph, found.gates, found.ties, tuple(kinks), found.escalated)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, UInt32
 
-from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.graph import Graph, Units, trace
 from neuromanifold.models.activation import per_neuron
 from neuromanifold.models.arguments import check_model, check_rows, output_size
 from neuromanifold.models.model_kind import perceptron
@@ -84,14 +84,15 @@ def require_piecewise_linear(graph: Graph) -> None:
     """
     for node in graph.program.nodes:
         found = graph.degrees[node.outputs[0]]
-        if node.outputs[0] in graph.deciding and not (found.exact and found.data <= 1):
+        curved = found.smooth or found.jumps or found.data > 1
+        if node.outputs[0] in graph.deciding and curved:
             where = f" ({node.source})" if node.source else ""
             raise ValueError(
                 f"`f` uses {node.operation}{where} before a bend, so it is not piecewise linear "
                 "and has no linear regions; "
                 "use relu, leaky_relu, abs, max-pooling and linear layers."
             )
-    if not graph.bending and not graph.before_output().piecewise_linear:
+    if not graph.felt and not graph.before_output().piecewise_linear:
         raise ValueError(
             "`f` has no bends and is not linear, so it has no linear regions; use relu, "
             "leaky_relu, abs or max-pooling."
@@ -102,9 +103,7 @@ def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
     """Gates as columns, one array for each layer of a perceptron (neurons without a kink always
     on), else for each bend.
     """
-    asked = iter(
-        [_flat(units.candidates, gate, n) for units, gate in zip(graph.units, gates, strict=True)]
-    )
+    asked = iter([_flat(units, gate, n) for units, gate in zip(graph.units, gates, strict=True)])
     if (net := perceptron(f)) is None:
         return list(asked) or [np.empty((n, 0), bool)]
     return [
@@ -113,11 +112,14 @@ def pattern_columns(f: Any, graph: Graph, gates: Any, n: int) -> list[Any]:
     ] or [np.empty((n, 0), bool)]
 
 
-def _flat(candidates: int | None, gate: Any, n: int) -> Any:
-    if candidates is None:
+def _flat(units: Units, gate: Any, n: int) -> Any:
+    """One column for each unit or candidate; none for what no derivative passes."""
+    if units.stopped:
+        return gate.reshape(n, -1)[:, :0] > 0
+    if units.candidates is None:
         return gate.reshape(n, -1)
     library = np if isinstance(gate, np.ndarray) else jnp
-    return (gate[..., None] == library.arange(candidates)).reshape(n, -1)
+    return (gate[..., None] == library.arange(units.candidates)).reshape(n, -1)
 
 
 def _layer(entry: Any, width: int, asked: Any, n: int) -> Any:

@@ -39,8 +39,9 @@ _ENTRIES_AT_ONCE = 2**21
 class Problem:
     """The exact Jacobian, implicitly: leaves and data as NumPy arrays, the gates proved.
 
-    What several questions share (signs, status of neurons, columns that vanish) is made when first
-    asked for, and kept.
+    Of a network with smooth operations (`require_exact=False`) only what needs no values is
+    answered: the gates, and the columns that no open path reaches. What several questions share
+    (signs, status of neurons, columns that vanish) is made when first asked for, and kept.
     """
 
     model: Model
@@ -60,6 +61,7 @@ class Problem:
         wrt: Any = None,
         balls_only: bool = False,
         before_output: bool = False,
+        require_exact: bool = True,
         memory: int | str | None = None,
     ) -> "Problem":
         """Trace, refuse what has no exact answer, decide. `before_output` leaves out functions
@@ -67,7 +69,8 @@ class Problem:
         """
         graph = trace(f, params, x)
         graph = graph.before_output() if before_output else graph
-        refuse_inexact(graph, "exact arithmetic needs")
+        if require_exact:
+            refuse_inexact(graph, "exact arithmetic needs")
         leaves = tuple(_real(leaf) for leaf in jax.tree.leaves(params))
         data = tuple(_real(leaf) for leaf in jax.tree.leaves(x))
         found = decide(graph, leaves, data, balls_only=balls_only, memory=memory)

@@ -6,10 +6,10 @@ import os
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import jax
-import jaxlib
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -36,14 +36,15 @@ def keep_sums_right() -> None:
     there, right in float64 and in 0.10.1. XLA reads its flags before the first computation; after
     it there is only a warning.
     """
-    version = tuple(int(part) for part in jaxlib.__version__.split(".")[:3] if part.isdigit())
+    installed = version("jaxlib")
+    number = tuple(int(part) for part in installed.split(".")[:3] if part.isdigit())
     flags = os.environ.get("XLA_FLAGS", "")
-    if not _WRONG_SINCE <= version < _NOT_KNOWN_FROM or _FUSED_SUMS in flags:
+    if not _WRONG_SINCE <= number < _NOT_KNOWN_FROM or _FUSED_SUMS in flags:
         return
     os.environ["XLA_FLAGS"] = f"{flags} --{_FUSED_SUMS}=-reduce".strip()
     if _computed_before() and jax.default_backend() == "cpu":
         warnings.warn(
-            f"JAX {jaxlib.__version__} computed before neuromanifold was imported, and its float32 "
+            f"JAX {installed} computed before neuromanifold was imported, and its float32 "
             "sums on a CPU may be wrong; import neuromanifold first, or set "
             f"XLA_FLAGS=--{_FUSED_SUMS}=-reduce.",
             WrongSums,

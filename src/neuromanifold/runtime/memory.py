@@ -3,9 +3,11 @@
 import ctypes
 import functools
 import math
+import numbers
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -31,6 +33,10 @@ def memory_budget(memory: int | float | str | None = None, *, device: bool = Fal
     )
     if given is None:
         return (accelerator_memory() // 4 if device else 0) or min(2 * _GIB, machine_memory() // 4)
+    if isinstance(given, bool) or not isinstance(given, str | numbers.Real):
+        raise TypeError(
+            f"`{name}` is {given!r}; pass a number of bytes, or a string such as '512M' or '2G'."
+        )
     budget = _parse(given)
     if budget <= 0:
         raise ValueError(
@@ -40,9 +46,11 @@ def memory_budget(memory: int | float | str | None = None, *, device: bool = Fal
     return budget
 
 
-def _parse(given: int | float | str) -> int:
-    if isinstance(given, (int, float)):
-        return int(given) if math.isfinite(given) else -1
+def _parse(given: Any) -> int:
+    if isinstance(given, numbers.Integral):
+        return int(given)
+    if isinstance(given, numbers.Real):
+        return int(float(given)) if math.isfinite(given) else -1
     text = given.strip().upper().removesuffix("IB").removesuffix("B")
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text else (text, "")
     try:

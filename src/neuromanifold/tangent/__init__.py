@@ -19,6 +19,7 @@ from neuromanifold.tangent.infinite import (
     monte_carlo_kernels,
     nngp,
 )
+from neuromanifold.tangent.kernel.density import SpectralDensity, spectral_density
 from neuromanifold.tangent.kernel.gram import Gram, gram
 from neuromanifold.tangent.kernel.ntk import empirical_nngp, ntk
 from neuromanifold.tangent.kernel.operator import ntk_operator
@@ -51,6 +52,7 @@ __all__ = [
     "Plan",
     "Posterior",
     "Quadrature",
+    "SpectralDensity",
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
@@ -78,5 +80,6 @@ __all__ = [
     "output_hessian_norm",
     "sharpness",
     "single_precision_rank",
+    "spectral_density",
     "spectrum",
 ]

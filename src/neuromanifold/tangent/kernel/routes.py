@@ -148,6 +148,13 @@ def columns_together() -> int | None:
     return None if devices()[0].platform == "cpu" else 16
 
 
+def kept_numbers(graph: Graph) -> int:
+    """How many numbers of a sample a backward pass keeps at most: all that depend on its data."""
+    program = graph.program
+    found = program.depending(program.inputs[len(graph.parameters) :])
+    return max(1, sum(math.prod(program.values[i].shape) for i in found))
+
+
 def _sizes(
     graph: Graph, routes: Sequence[Route], direct: Sequence[int], o: int, kind: str
 ) -> tuple[float, float, float]:
@@ -155,12 +162,8 @@ def _sizes(
     pair, and of the factors alone.
     """
     program = graph.program
-    kept = sum(
-        math.prod(program.values[i].shape)
-        for i in program.depending(program.inputs[len(graph.parameters) :])
-    )
     passes, pair = (
-        float(kept) * (1 + min(o, 4)),
+        float(kept_numbers(graph)) * (1 + min(o, 4)),
         (o * o if kind == "all" else o if kind == "diagonal" else 1.0),
     )
     pair, held, formed = 3.0 * pair, 0.0, 0.0

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from neuromanifold.graph.graph import Graph, trace
+from neuromanifold.graph.walk import refuse_inexact
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.regions.problem import Problem
@@ -31,10 +32,16 @@ class Geometry:
         """The network as a program."""
         return trace(self.f, self.params, self.x)
 
-    @cached_property
+    @property
     def problem(self) -> Problem:
-        """The exact Jacobian, every bend decided."""
-        return Problem.of(self.f, self.params, self.x, memory=self.memory)
+        """The exact Jacobian, every bend decided by proof."""
+        refuse_inexact(self.graph, "exact arithmetic needs")
+        return self.decided
+
+    @cached_property
+    def decided(self) -> Problem:
+        """Any network with every bend decided: by proof where nothing smooth comes before it."""
+        return Problem.of(self.f, self.params, self.x, require_exact=False, memory=self.memory)
 
     @cached_property
     def rank(self) -> Rank:
