@@ -19,8 +19,7 @@ from neuromanifold.models.adapters.torch.program_writer import (
 )
 from neuromanifold.models.adapters.torch.tensors import tensors_in
 from neuromanifold.models.files.factory import module_with_factory
-from neuromanifold.models.model_kind import perceptron
-from neuromanifold.models.stack import LinearStack
+from neuromanifold.models.model_kind import perceptron, with_all_biases
 from neuromanifold.models.storage import layer_names
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.runtime.files import check_output, write_atomically
@@ -57,9 +56,7 @@ def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> t
             f"`--out` is {str(out)!r}; pass a file that ends in .safetensors, .pt or .pth (.pt2 "
             "with --factory)."
         )
-    loaded, params = load(model, **reading)
-    if isinstance(loaded, LinearStack):
-        loaded, params = loaded.with_zeros(params)
+    loaded, params = with_all_biases(*load(model, **reading))
     if (net := perceptron(loaded)) is None:
         raise ValueError(
             f"`MODEL` is {model!r}, which is no stack of linear layers; pass `--factory "

@@ -72,7 +72,6 @@ _BATCHES = 6  # of inputs that seek regions beyond the sample's
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
 _LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
 _LONGEST_PASS = 1.0  # seconds of a pass over all samples that a reduction may hold on
-_MOST_REDUCED = 200_000  # parameters of a network whose channels are tried one after another
 
 
 class LeftOut(Exception):
@@ -308,16 +307,8 @@ def _reduction(s: Subject) -> Reduction:
 
 
 def _reduction_obstacle(s: Subject) -> str:
-    """Perceptrons are reduced exactly, others by their channels, which are tried one after
-    another.
-    """
-    if perceptron(s.f):
-        return _exactly(s)
-    if any(a.dtype.kind in "iu" for a in jax.tree.leaves(s.x)):
-        return "its inputs are whole numbers (tokens), and channels are tried at real ones"
-    if s.columns > _MOST_REDUCED:
-        return f"channels are tried up to {_MOST_REDUCED:,} parameters: call nm.reduce_width"
-    return ""
+    """Perceptrons are reduced exactly, others by their channels."""
+    return _exactly(s) if perceptron(s.f) else ""
 
 
 def _bottleneck(s: Subject) -> BottleneckStructure:
