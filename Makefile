@@ -19,7 +19,7 @@ help:
 	@echo 'make test-browser  the pages in headless Chromium, where there is one'
 	@echo 'make test-docs     the built documentation, every tutorial, the wheel in an empty environment'
 	@echo 'make test-types    the whole test suite, with the types and shapes of all annotations executed'
-	@echo 'make acceptance    the same with ten times the random draws'
+	@echo 'make acceptance    the same with forty times the random draws'
 	@echo 'make verify        every statement of the papers on all of its cases'
 	@echo 'make defects       plant twenty defects in the core; each must be noticed by a test'
 	@echo 'make lint          ruff and pyright'

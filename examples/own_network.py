@@ -31,7 +31,7 @@ def main() -> None:
         "dense": rng.normal(size=(8, 3)),
     }
     x = rng.random((20, 4, 4, 1))
-    print(nm.trace(network, params, x))
+    print(nm.graph.trace(network, params, x))
     rank = nm.functional_dimension(network, params, x, exact=True)
     print(
         f"\nfunctional dimension {int(rank)} of {sum(a.size for a in params.values())} "

@@ -43,7 +43,7 @@ DESCRIBED = {"orbits.leaf_distance"}
 """Probes of a description, which they do not call."""
 
 VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
-    "graph.trace": lambda f, p, x, y, folder: nm.trace(f, p, x),
+    "graph.trace": lambda f, p, x, y, folder: nm.graph.trace(f, p, x),
     "regions.activation_patterns": lambda f, p, x, y, folder: nm.activation_patterns(f, p, x),
     "regions.dimension_bounds": lambda f, p, x, y, folder: nm.dimension_bounds(f, p, x),
     "regions.fixed_neurons": lambda f, p, x, y, folder: nm.fixed_neurons(f, p, x, exact=True),
@@ -54,7 +54,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x, y, k=2, kind="hessian"
     ),
     "tangent.describe": lambda f, p, x, y, folder: described(f, p, x),
-    "tangent.empirical_nngp": lambda f, p, x, y, folder: nm.empirical_nngp(f, p, x),
+    "tangent.empirical_nngp": lambda f, p, x, y, folder: nm.tangent.empirical_nngp(f, p, x),
     "tangent.functional_dimension": lambda f, p, x, y, folder: nm.functional_dimension(
         f, p, x, exact=True
     ),
@@ -67,7 +67,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "tangent.linearize": lambda f, p, x, y, folder: nm.linearize(f, p)(p, x),
     "tangent.ntk": lambda f, p, x, y, folder: nm.ntk(f, p, x, check=True),
     "tangent.ntk_operator": lambda f, p, x, y, folder: nm.ntk_operator(f, p, x).mv(y.ravel()),
-    "tangent.output_hessian_norm": lambda f, p, x, y, folder: nm.output_hessian_norm(f, p, x),
+    "tangent.output_hessian_norm": lambda f, p, x, y, folder: nm.tangent.output_hessian_norm(
+        f, p, x
+    ),
     "tangent.gauss_newton_curvature": lambda f, p, x, y, folder: nm.tangent.gauss_newton_curvature(
         f, p, x, y
     ),
@@ -92,7 +94,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "orbits.induces_invariant_manifold": lambda f, p, x, y, folder: nm.induces_invariant_manifold(
         f, lambda p: p, p, features=2, points=1, samples=2
     ),
-    "orbits.invariance_residual": lambda f, p, x, y, folder: nm.invariance_residual(
+    "orbits.invariance_residual": lambda f, p, x, y, folder: nm.orbits.invariance_residual(
         f,
         p,
         lambda p: 0.0,
@@ -132,12 +134,14 @@ def descriptions(array: Callable[[Any], Any]) -> dict[str, Callable[[], Any]]:
     space, cost = nm.functionspace, nm.bottleneck
     flow = {"loss": quadratic, "t1": 0.1, "times": 3, "rtol": 1e-4, "atol": 1e-4}
     return {
-        "regions.exact_signs": lambda: nm.exact_signs(NET, params, x),
-        "tangent.ensemble_flow": lambda: nm.ensemble_flow(NET, x, y, other=other).at(1.0),
-        "tangent.gp_posterior": lambda: nm.gp_posterior(NET, x, y, other, noise_std=0.1),
-        "tangent.infinite_kernels": lambda: nm.infinite_kernels(NET, x),
+        "regions.exact_signs": lambda: nm.regions.exact_signs(NET, params, x),
+        "tangent.ensemble_flow": lambda: nm.infinite.ensemble_flow(NET, x, y, other=other).at(1.0),
+        "tangent.gp_posterior": lambda: nm.infinite.gp_posterior(NET, x, y, other, noise_std=0.1),
+        "tangent.infinite_kernels": lambda: nm.infinite.infinite_kernels(NET, x),
         "tangent.infinite_ntk": lambda: nm.infinite_ntk(NET, x),
-        "tangent.monte_carlo_kernels": lambda: nm.monte_carlo_kernels(NET, x, key=KEY, runs=4),
+        "tangent.monte_carlo_kernels": lambda: nm.infinite.monte_carlo_kernels(
+            NET, x, key=KEY, runs=4
+        ),
         "tangent.nngp": lambda: nm.nngp(NET, x),
         "symmetry.conserved_quantities": lambda: nm.conserved_quantities(NET, params),
         "symmetry.teleport": lambda: nm.teleport(NET, params, x, y, steps=2),

@@ -30,7 +30,7 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "alignment": lambda f, params, x: nm.alignment(f, params, x, Y),
     "dimension_account": nm.dimension_account,
     "dimension_bounds": nm.dimension_bounds,
-    "exact_signs": nm.exact_signs,
+    "exact_signs": nm.regions.exact_signs,
     "fixed_neurons": nm.fixed_neurons,
     "functional_dimension": nm.functional_dimension,
     "functional_dimension, exact": lambda f, params, x: nm.functional_dimension(

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import threading
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -61,7 +62,7 @@ LINE: Any = {"w": jnp.ones((3, 2))}
 
 def units(f: Any, params: Any, x: Any) -> Any:
     [layer] = statuses(
-        f, nm.trace(f, params, x), [np.asarray(nm.activation_patterns(f, params, x))]
+        f, nm.graph.trace(f, params, x), [np.asarray(nm.activation_patterns(f, params, x))]
     )
     return layer
 
@@ -191,7 +192,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: nm.train(lambda p, x: line(p, x[0]), LINE, (np.eye(3), np.eye(3)), Y[:3], key=KEYS[0], epochs=1),
         "`x` is a tuple of 2 arrays, and `train` takes one",
     ),
-    "a list to trace": (lambda: nm.trace(line, LINE, [["a"]]), "`x` has dtype"),
+    "a list to trace": (lambda: nm.graph.trace(line, LINE, [["a"]]), "`x` has dtype"),
     "a tracker under jit": (lambda: jax.jit(lambda p: nm.Tracker(line, np.eye(3))(0, p))(LINE), "`Tracker` needs concrete values"),
     "an inspection under jit": (lambda: jax.jit(lambda p: nm.inspect(line, p, np.eye(3)))(LINE), "`inspect` needs concrete values"),
     "a training under jit": (
@@ -241,7 +242,7 @@ def test_results_are_pickled_and_copied_with_their_evidence():
         == net.n_params
     )
     with pytest.raises(TypeError, match="part of a `Graph`"):
-        pickle.dumps(nm.trace(net, params, x).before_output())
+        pickle.dumps(nm.graph.trace(net, params, x).before_output())
 
 
 def test_a_pipe_is_written_to_and_a_link_stays_one(tmp_path):
@@ -313,3 +314,12 @@ def test_a_section_that_fails_does_not_cost_the_others(monkeypatch):
         found = nm.inspect(line, LINE, np.eye(3))
     assert found.spectrum is None and int(found.dimension or 0) == 6
     assert "RuntimeError: of no foreseen kind" in str(found)
+
+
+def test_names_of_the_last_version_say_where_they_are_now():
+    assert len([name for name in nm.__all__ if not isinstance(getattr(nm, name), ModuleType)]) <= 55
+    for name, home in nm._MOVED.items():
+        with pytest.warns(DeprecationWarning, match=f"is now `nm.{home}.{name}`"):
+            assert getattr(nm, name) is getattr(getattr(nm, home), name)
+    with pytest.raises(AttributeError, match="has no attribute 'papers'"):
+        _ = nm.papers

@@ -29,6 +29,7 @@ MODULES = {
     "models.init": "init",
     "models.layers": "layers",
     "models.losses": "losses",
+    "tangent.infinite": "infinite",
     "inspection.probes": "probes",
 }
 
@@ -106,11 +107,12 @@ def table() -> str:
     """The names on `nm` itself, each linked to its documentation."""
     import neuromanifold as nm
 
+    pages = {**MODULES, **{room: room for room in ROOMS}}
     homes = {
-        name: (room, path)
-        for room in ROOMS
-        for name, path in exports(room).items()
-        if hasattr(nm, name)
+        name: (page, path)
+        for module, page in pages.items()
+        for name, path in exports(module).items()
+        if name in nm.__all__
     }
     rows = ["| name | what it is |", "|---|---|"]
     for name in sorted(nm.__all__, key=str.lower):
@@ -118,7 +120,7 @@ def table() -> str:
         if isinstance(value, ModuleType):
             target = f"{name}.md"
         else:
-            room, path = homes[name]
-            target = f"{room}.md#{path}"
+            page, path = homes[name]
+            target = f"{page}.md#{path}"
         rows.append(f"| [`nm.{name}`]({target}) | {summary(value).replace('|', chr(92) + '|')} |")
     return "\n".join(rows)

@@ -61,10 +61,10 @@ def measured(build):
     """
     net = build(1)
     x = np.random.default_rng(0).standard_normal((3, *net.input_shape))
-    limit = nm.infinite_kernels(net, x)
+    limit = nm.infinite.infinite_kernels(net, x)
     rows = []
     for n, runs in RUNS.items():
-        found = nm.monte_carlo_kernels(build(n), x, key=jax.random.key(n), runs=runs)
+        found = nm.infinite.monte_carlo_kernels(build(n), x, key=jax.random.key(n), runs=runs)
         numbers = {
             kind: [
                 getattr(found, kind).deviation(getattr(limit, kind)),

@@ -34,7 +34,7 @@ training = nm.train(
     *(net, params, x, y),
     key=jax.random.key(1),
     epochs=3000,
-    optimizer=nm.adam_l2(3e-3, 2e-3),
+    optimizer=nm.dynamics.adam_l2(3e-3, 2e-3),
     probes=(nm.probes.weight_norm, nm.probes.loss(nm.losses.mse)),
     every=100,
 )

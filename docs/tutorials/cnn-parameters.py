@@ -38,7 +38,7 @@ start = {
     "shift": jnp.zeros(3),
 }
 print("parameters", sum(leaf.size for leaf in start.values()))
-graph = nm.trace(network, start, images[:2])
+graph = nm.graph.trace(network, start, images[:2])
 print("piecewise linear", graph.piecewise_linear, "· exact arithmetic", graph.exact)
 
 # %%

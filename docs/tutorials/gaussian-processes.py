@@ -2,7 +2,7 @@
 # # Infinite width and Gaussian processes
 #
 # At infinite width a network with random weights is a Gaussian process, and so is an infinite ensemble of such networks at every time of training.
-# Both have closed forms: `nm.nngp` and `nm.infinite_ntk` give the kernels, `nm.gp_posterior` and `nm.ensemble_flow` the predictions.
+# Both have closed forms: `nm.nngp` and `nm.infinite_ntk` give the kernels, `nm.infinite.gp_posterior` and `nm.infinite.ensemble_flow` the predictions.
 
 # %%
 import jax
@@ -23,8 +23,8 @@ net = nm.MLP((1, 1, 1, 1), "relu")  # the hidden widths do not matter here
 
 # %%
 options = {"weight_std": 2.0, "bias_std": 1.0}
-posterior = nm.gp_posterior(net, x, y, line, noise_std=0.1, **options)
-flow = nm.ensemble_flow(
+posterior = nm.infinite.gp_posterior(net, x, y, line, noise_std=0.1, **options)
+flow = nm.infinite.ensemble_flow(
     net, x, y, loss=nm.losses.half_squared_error, other=line, ridge=0.01, **options
 )
 bands = {"Bayes": (posterior.mean[:, 0], posterior.standard_deviation)}
@@ -49,7 +49,7 @@ with jax.enable_x64(True):
 
     def evidence(log_std):
         weight, bias = jax.numpy.exp(log_std)
-        return nm.log_marginal_likelihood(
+        return nm.infinite.log_marginal_likelihood(
             net, x, y, noise_std=0.1, weight_std=weight, bias_std=bias
         )
 

@@ -43,7 +43,7 @@ def regime(width, seed):
 def curvature(width):
     net = nm.MLP((2, width, width, 1), "tanh", scaling="ntk")
     params = net.init(key=jax.random.key(0), scheme=nm.init.ntk, dtype="float64")
-    return np.mean(nm.output_hessian_norm(net, params, x[:4], rtol=1e-3))
+    return np.mean(nm.tangent.output_hessian_norm(net, params, x[:4], rtol=1e-3))
 
 
 widths = (8, 32, 128)

@@ -2,6 +2,9 @@
 carry their proof.
 """
 
+import warnings
+from typing import TYPE_CHECKING, Any
+
 from neuromanifold import (
     bottleneck,
     data,
@@ -17,9 +20,8 @@ from neuromanifold import (
     symmetry,
     tangent,
 )
-from neuromanifold.dynamics import adam_l2, gradient_flow, train
-from neuromanifold.graph import Graph, trace
-from neuromanifold.inspection import Inspection, Tracker, inspect, probes
+from neuromanifold.dynamics import gradient_flow, train
+from neuromanifold.inspection import Tracker, inspect, probes
 from neuromanifold.models import (
     MLP,
     Activation,
@@ -45,7 +47,6 @@ from neuromanifold.numerics import Rank
 from neuromanifold.orbits import (
     condensation,
     induces_invariant_manifold,
-    invariance_residual,
     invariant_leaf,
     invariant_leaves,
     lie_bracket,
@@ -54,7 +55,6 @@ from neuromanifold.orbits import (
 from neuromanifold.regions import (
     activation_patterns,
     dimension_bounds,
-    exact_signs,
     fixed_neurons,
     sampled_regions,
 )
@@ -67,30 +67,21 @@ from neuromanifold.symmetry import (
     teleport,
 )
 from neuromanifold.tangent import (
-    Quadrature,
     alignment,
-    describe,
-    empirical_nngp,
-    ensemble_flow,
     functional_dimension,
-    gp_posterior,
     gram,
-    infinite_kernels,
-    infinite_ntk,
+    infinite,
     jacobian,
     kernel_alignment,
     kernel_flow,
     largest_stable_lr,
     linearize,
-    log_marginal_likelihood,
-    monte_carlo_kernels,
-    nngp,
     ntk,
     ntk_operator,
-    output_hessian_norm,
     sharpness,
     spectrum,
 )
+from neuromanifold.tangent.infinite import describe, infinite_ntk, nngp
 
 __version__ = "0.2.0.dev0"
 
@@ -98,17 +89,13 @@ __all__ = [
     "MLP",
     "Activation",
     "FunctionModel",
-    "Graph",
-    "Inspection",
     "Layer",
     "LinearConvNet",
     "Mixed",
-    "Quadrature",
     "Rank",
     "Sequential",
     "Tracker",
     "activation_patterns",
-    "adam_l2",
     "alignment",
     "bottleneck",
     "condensation",
@@ -118,9 +105,6 @@ __all__ = [
     "dimension_account",
     "dimension_bounds",
     "dynamics",
-    "empirical_nngp",
-    "ensemble_flow",
-    "exact_signs",
     "fixed_neurons",
     "from_equinox",
     "from_flax",
@@ -128,18 +112,16 @@ __all__ = [
     "from_torch",
     "functional_dimension",
     "functionspace",
-    "gp_posterior",
     "gradient_flow",
     "gram",
     "graph",
     "hidden_equivalence",
     "induces_invariant_manifold",
-    "infinite_kernels",
+    "infinite",
     "infinite_ntk",
     "init",
     "inspect",
     "inspection",
-    "invariance_residual",
     "invariant_leaf",
     "invariant_leaves",
     "jacobian",
@@ -152,16 +134,13 @@ __all__ = [
     "lie_closure",
     "linearize",
     "load",
-    "log_marginal_likelihood",
     "losses",
     "models",
-    "monte_carlo_kernels",
     "nngp",
     "ntk",
     "ntk_operator",
     "numerics",
     "orbits",
-    "output_hessian_norm",
     "power",
     "probes",
     "reduce_width",
@@ -176,6 +155,33 @@ __all__ = [
     "tangent",
     "teleport",
     "to_torch",
-    "trace",
     "train",
 ]
+
+# The names of version 0.1 that have moved, and the module that has each; they go with version 0.3.
+_MOVED = {
+    "adam_l2": "dynamics",
+    "empirical_nngp": "tangent",
+    "ensemble_flow": "infinite",
+    "exact_signs": "regions",
+    "gp_posterior": "infinite",
+    "Graph": "graph",
+    "infinite_kernels": "infinite",
+    "Inspection": "inspection",
+    "invariance_residual": "orbits",
+    "log_marginal_likelihood": "infinite",
+    "monte_carlo_kernels": "infinite",
+    "output_hessian_norm": "tangent",
+    "Quadrature": "infinite",
+    "trace": "graph",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MOVED:
+            raise AttributeError(f"module 'neuromanifold' has no attribute {name!r}")
+        home = _MOVED[name]
+        message = f"`nm.{name}` is now `nm.{home}.{name}`; the old name goes with version 0.3"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(globals()[home], name)

@@ -15,6 +15,7 @@ from neuromanifold_papers.check import (
 from neuromanifold_papers.errata import errata_page, write_errata
 from neuromanifold_papers.evidence import KINDS, Dropped, Evidence, kind
 from neuromanifold_papers.examination import examine, seen_to_fail, thinned
+from neuromanifold_papers.index import Coverage, Entry, coverage, entries, flaws, paper_text
 from neuromanifold_papers.ledger import (
     PAPERS,
     default_workers,
@@ -29,7 +30,6 @@ from neuromanifold_papers.ledger import (
     write_evidence,
     write_verdicts,
 )
-from neuromanifold_papers.printed import Coverage, PrintedClaim, coverage, flaws, printed_claims
 from neuromanifold_papers.recorded import StudyCases, read_claims, reading
 from neuromanifold_papers.statement import (
     NO_PROOF,
@@ -50,9 +50,9 @@ __all__ = [
     "Coverage",
     "Drop",
     "Dropped",
+    "Entry",
     "Evidence",
     "Interval",
-    "PrintedClaim",
     "Statement",
     "StudyCases",
     "at_least",
@@ -60,6 +60,7 @@ __all__ = [
     "control",
     "coverage",
     "default_workers",
+    "entries",
     "equal",
     "errata_page",
     "examine",
@@ -69,7 +70,7 @@ __all__ = [
     "kind",
     "merge",
     "outside",
-    "printed_claims",
+    "paper_text",
     "read_claims",
     "read_evidence",
     "reading",

@@ -113,6 +113,14 @@ def verify_statements(
     errata: Annotated[
         Path | None, typer.Option(help="Write the Errata page here, from the recorded verdicts.")
     ] = None,
+    coverage: Annotated[
+        bool,
+        typer.Option(
+            "--coverage",
+            help="Only count: the sentences of each paper, its assertions, and how many of them are "
+            "executed, undecidable, and not executed yet.",
+        ),
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -130,6 +138,10 @@ def verify_statements(
     from neuromanifold_papers.ledger_page import write_ledger
     from neuromanifold_papers.terminal import examined, print_facts
 
+    if coverage:
+        for paper in papers.PAPERS if key is None else (key.lower(),):
+            typer.echo(f"{paper}: {papers.coverage(paper)}")
+        return
     if resume and json is None:
         raise ValueError("`--resume` needs `--json FILE`: the file to continue.")
     for path, name in ((json, "--json"), (html, "--html"), (errata, "--errata")):

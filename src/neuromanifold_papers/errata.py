@@ -2,22 +2,28 @@
 all verdicts.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from neuromanifold.runtime.files import write_text
-from neuromanifold_papers.evidence import FAILS, NOT_REPRODUCED, TRUE_INSTEAD
+from neuromanifold_papers.evidence import FAILS, NOT_REPRODUCED, TRUE_INSTEAD, UNDECIDED
 from neuromanifold_papers.examination import failure
+from neuromanifold_papers.index import coverage
 from neuromanifold_papers.ledger import PAPERS, Verdicts, recorded_verdicts, statements
-from neuromanifold_papers.statement import NO_PROOF, Statement
+from neuromanifold_papers.statement import NO_PROOF, SEVERITIES, Statement
 
 _HEADER = """# Errata
 
-Every statement of the five papers is executed by `neuromanifold verify`. This page lists those that fail as printed, each with its
-smallest counterexample, worked by hand and confirmed by a second computation, and with our proof of what is true instead where there is
-one; those that we could not reproduce, with what the print leaves out; then the verdict on every statement.
-It is generated from `src/neuromanifold_papers` by `neuromanifold verify --errata docs/errata.md`. The counterexamples need
+{assertions} assertions were read in five papers, from the first line to the last, proofs, captions and footnotes included.
+`neuromanifold verify` executes {executed} of them by {statements} statements; {undecidable} no computation can decide, and
+{waiting} are not executed yet. Most of what is executed stands.
+What fails as printed is listed here by how grave it is, each with its smallest counterexample, worked by hand and confirmed by a
+second computation, and with what is true instead, where we found it; every paper's results are worth having after these repairs.
+Then comes what we could not reproduce, with what the print leaves out, and the verdict on every statement. The texts were read by machine: where a
+formula looked misread we held it against its neighbours and its proof. If a failure is our misreading, please tell us.
+The page is generated from `src/neuromanifold_papers` by `neuromanifold verify --errata docs/errata.md`. The counterexamples need
 
 ```python
 import jax
@@ -36,7 +42,7 @@ def errata_page(listed: Iterable[Statement], recorded: Verdicts) -> str:
     """The page in Markdown, from the statements and the recorded verdicts."""
     listed = tuple(listed)
     failing = [s for s in listed if "counterexample" in _entry(s, recorded)]
-    parts = [_HEADER]
+    parts = [_header(len(listed)), _stands(listed, recorded), _sorted(failing, recorded)]
     for paper in PAPERS:
         chapters = [_chapter(s, _entry(s, recorded)) for s in failing if s.paper == paper]
         if chapters:
@@ -47,6 +53,49 @@ def errata_page(listed: Iterable[Statement], recorded: Verdicts) -> str:
     parts += ["## Not reproduced\n", *missed] if missed else []
     parts += ["## All verdicts\n", _table(listed, recorded)]
     return "\n".join(parts)
+
+
+def _header(statements: int) -> str:
+    """The first lines, with the counts of all papers' indices."""
+    counts = [coverage(paper) for paper in PAPERS]
+    return _HEADER.format(
+        statements=statements,
+        assertions=sum(count.assertions for count in counts),
+        executed=sum(count.executed for count in counts),
+        undecidable=sum(count.undecidable for count in counts),
+        waiting=sum(count.waiting for count in counts),
+    )
+
+
+def _stands(listed: Iterable[Statement], recorded: Verdicts) -> str:
+    """Of each paper, how many statements stand, and how many fail how gravely."""
+    rows = [["paper", "stands", *SEVERITIES, "not reproduced or undecided"]]
+    for paper in PAPERS:
+        found = Counter(_outcome(s, _entry(s, recorded)) for s in listed if s.paper == paper)
+        rows += [[paper, *(str(found[name]) for name in ("stands", *SEVERITIES, "open"))]]
+    return _markdown(rows)
+
+
+def _outcome(statement: Statement, entry: dict[str, Any]) -> str:
+    verdict = entry["verdict"]
+    if verdict in (FAILS, TRUE_INSTEAD):
+        return statement.severity
+    return "open" if verdict in (NOT_REPRODUCED, UNDECIDED) else "stands"
+
+
+def _sorted(failing: Iterable[Statement], recorded: Verdicts) -> str:
+    """What fails, the gravest first, with what is true instead."""
+    rows = [["how grave", "paper", "where", "true instead"]]
+    for s in sorted(failing, key=lambda s: (SEVERITIES.index(s.severity), PAPERS.index(s.paper))):
+        entry = _entry(s, recorded)
+        true = entry["amended"] if entry["verdict"] == TRUE_INSTEAD else "–"
+        rows += [[s.severity, s.paper, s.id, true]]
+    return _markdown(rows)
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]) + "\n"
 
 
 def _not_reproduced(statement: Statement) -> str:
@@ -114,17 +163,10 @@ def _scope(statement: Statement, dropped: Iterable[str]) -> str:
 
 
 def _table(listed: Iterable[Statement], recorded: Verdicts) -> str:
-    rows = ["| paper | id | statement | source | verdict | checked |", "|---|---|---|---|---|---|"]
+    rows = [["paper", "id", "statement", "source", "verdict", "checked"]]
     for s in listed:
         entry = _entry(s, recorded)
+        verdict = f"**{shown_verdict(s, entry['verdict'])}**"
         scope = f"{s.method}: {_scope(s, entry.get('dropped', ()))}"
-        cells = (
-            s.paper,
-            s.id,
-            s.says,
-            s.source,
-            f"**{shown_verdict(s, entry['verdict'])}**",
-            scope,
-        )
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows) + "\n"
+        rows += [[s.paper, s.id, s.says, s.source, verdict, scope]]
+    return _markdown(rows)

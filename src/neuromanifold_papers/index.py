@@ -19,19 +19,21 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from neuromanifold.runtime.files import write_text
+from neuromanifold_papers.ledger import PAPERS
 from neuromanifold_papers.reading import Unit, units
 from neuromanifold_papers.statement import Statement
 
-Kind = Literal["unread", "assertion", "definition", "citation", "motivation", "prose"]
+Kind = Literal["unread", "assertion", "definition", "citation", "motivation", "prose", "part"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+"""`part` continues the unit before it: the texts are OCR, which breaks displays into pieces."""
 TEXTS = "NEUROMANIFOLD_PAPERS"
 """The environment variable that names a folder with the papers' texts, `<paper>.txt`."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What one unit is. `by` names the statements that execute an assertion; without them `why`
-    says why no computation can decide it.
+    """What one unit is. `by` names the statements that execute an assertion, or `why` says why no
+    computation can decide it; an assertion with neither is not executed yet.
     """
 
     number: int
@@ -45,10 +47,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of a paper is read, asserted, executed and undecidable.
+    """How much of a paper is read, asserted, executed, undecidable and not executed yet.
 
-    >>> print(Coverage("complexity", 437, 0, 210, 200, 10))
-    437 numbered units: 210 assertions, 200 executed (95.2 %), 10 undecidable
+    >>> print(Coverage("complexity", 437, 0, 210, 200, 6))
+    437 numbered units: 210 assertions, 200 executed (95 %), 6 undecidable, 4 not executed yet
     """
 
     paper: str
@@ -58,19 +60,31 @@ class Coverage:
     executed: int
     undecidable: int
 
+    @property
+    def waiting(self) -> int:
+        """How many assertions are neither executed nor called undecidable."""
+        return self.assertions - self.executed - self.undecidable
+
+    @property
+    def share(self) -> str:
+        """The executed share of the assertions in percent, rounded down."""
+        return f"{100 * self.executed // max(self.assertions, 1)} %"
+
     def __str__(self) -> str:
-        share = f" ({self.executed / self.assertions:.1%})".replace("%", " %")
         return (
             f"{self.numbers} numbered units: "
-            + f"{self.unread} unread, " * bool(self.unread)
-            + f"{self.assertions} assertions, {self.executed} executed"
-            + share * bool(self.assertions)
-            + f", {self.undecidable} undecidable"
+            + f"{self.unread} not yet read, " * bool(self.unread)
+            + f"{self.assertions} assertions, {self.executed} executed ({self.share}), "
+            f"{self.undecidable} undecidable"
+            + f", {self.waiting} not executed yet"
+            * bool(self.waiting)
         )
 
 
 def entries(paper: str) -> tuple[Entry, ...]:
     """The index of one paper, in the order of its numbers."""
+    if paper not in PAPERS:
+        raise ValueError(f"`KEY` is {paper!r}; the papers are {', '.join(PAPERS)}.")
     text = (files(f"neuromanifold_papers.{paper}") / "index.jsonl").read_text(encoding="utf-8")
     return tuple(_entry(json.loads(line)) for line in text.splitlines())
 
@@ -84,14 +98,13 @@ def coverage(paper: str, listed: Iterable[Entry] | None = None) -> Coverage:
     """The numbers of one paper's index."""
     listed = entries(paper) if listed is None else tuple(listed)
     asserted = [entry for entry in listed if entry.kind == "assertion"]
-    executed = sum(bool(entry.by) for entry in asserted)
     return Coverage(
         paper,
         len({entry.number for entry in listed}),
         sum(entry.kind == "unread" for entry in listed),
         len(asserted),
-        executed,
-        len(asserted) - executed,
+        sum(bool(entry.by) for entry in asserted),
+        sum(bool(entry.why) for entry in asserted),
     )
 
 
@@ -121,8 +134,8 @@ def _flaws_of(entry: Entry, known: dict[str, Statement]) -> Iterator[str]:
     elif entry.kind == "assertion":
         if not entry.says:
             yield "is an assertion without our words"
-        if bool(entry.by) == bool(entry.why):
-            yield "must name the statements that execute it, or say why none can decide it"
+        if entry.by and entry.why:
+            yield "names statements and also says why none can decide it; it is one or the other"
         yield from (f"names {id!r}, which is no statement" for id in entry.by if id not in known)
 
 
@@ -182,8 +195,8 @@ _READ = re.compile(r"(\d+)(?:-(\d+))?\s+(\w+)(?:\s+(.*))?$")
 
 def merged(listed: Sequence[Entry], reading: str) -> list[Entry]:
     """The index with a reading taken over: lines `12 prose`, `13-18 citation`, `19 assertion our
-    words => id; id` or `20 assertion our words =/ why no computation decides it`; several lines
-    with one number are several assertions. Lines that begin with # are notes.
+    words => id; id` or `20 assertion our words =/ why no computation decides it`, without either
+    when it is not executed yet; several lines with one number are several assertions. Lines that begin with # are notes.
 
     >>> [entry] = merged([Entry(1, "Sec 1", "ab")], "1 assertion rank J = rank JJᵀ => 3.3; count")
     >>> entry.kind, entry.says, entry.by
@@ -235,7 +248,11 @@ def shown(listed: Iterable[Entry], text: Iterable[Unit], first: int, last: int) 
         if first <= unit.number <= last:
             yield f"{unit.number} {unit.place} [{unit.form}] {unit.text}"
             for entry in known.get(unit.number, ()):
-                tail = f" => {'; '.join(entry.by)}" if entry.by else f" =/ {entry.why}"
+                tail = (
+                    f" => {'; '.join(entry.by)}"
+                    if entry.by
+                    else f" =/ {entry.why}" * bool(entry.why)
+                )
                 said = f" {entry.says}{tail}" if entry.kind == "assertion" else ""
                 yield f"    {entry.kind}{said}"
 

@@ -10,7 +10,7 @@ from typing import Any
 from neuromanifold.report.page import head
 from neuromanifold.report.style import STYLE
 from neuromanifold.runtime.files import write_text
-from neuromanifold_papers import NO_PROOF, PAPERS, Dropped, Evidence, coverage, printed_claims
+from neuromanifold_papers import NO_PROOF, PAPERS, Dropped, Evidence, coverage, entries
 
 # Column widths are fixed and words may break, so that no column is pushed out of the page; below
 # 45rem every row is a card.
@@ -153,14 +153,14 @@ def _section(paper: str, pairs: Sequence[tuple[Evidence, str]]) -> str:
 
 
 def _unexecuted(paper: str) -> str:
-    """The claims that cannot be executed, each with its place and the reason."""
-    listed = [claim for claim in printed_claims(paper) if claim.not_executable]
+    """The assertions that no statement executes, each with its place and the reason."""
+    listed = [entry for entry in entries(paper) if entry.kind == "assertion" and not entry.by]
     items = "".join(
-        f"<li>{html.escape(f'{claim.id} ({claim.place}): {claim.says}')} "
-        f"<small>{html.escape(claim.not_executable)}</small></li>"
-        for claim in listed
+        f"<li>{html.escape(f'{entry.number} ({entry.place}): {entry.says}')} "
+        f"<small>{html.escape(entry.why or 'not executed yet')}</small></li>"
+        for entry in listed
     )
-    return f"<details><summary>not executable</summary><ul>{items}</ul></details>" if listed else ""
+    return f"<details><summary>not executed</summary><ul>{items}</ul></details>" if listed else ""
 
 
 def _table(pairs: Sequence[tuple[Evidence, str]]) -> str:

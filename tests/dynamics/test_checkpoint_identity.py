@@ -50,8 +50,8 @@ PAIRS = {
         {"optimizer": optax.adam(optax.cosine_decay_schedule(0.1, 20))},
     ),
     "schedule of adam_l2": (
-        {"optimizer": nm.adam_l2(optax.cosine_decay_schedule(0.1, 10))},
-        {"optimizer": nm.adam_l2(optax.cosine_decay_schedule(0.1, 20))},
+        {"optimizer": nm.dynamics.adam_l2(optax.cosine_decay_schedule(0.1, 10))},
+        {"optimizer": nm.dynamics.adam_l2(optax.cosine_decay_schedule(0.1, 20))},
     ),
     "lambda as a model": ({"f": scaled(1.0)}, {"f": scaled(2.0)}),
     "lambda as a loss": (

@@ -31,7 +31,7 @@ ATTENTION = {"qkv": np.ones((E, 3 * H * D)), "b": np.ones(3 * H * D), "out": np.
 
 
 def labelled(f, params, x) -> tuple[Labels, dict[str, list[list[Place]]]]:
-    graph = nm.trace(f, params, x)
+    graph = nm.graph.trace(f, params, x)
     labels = axis_labels(graph.program)
     places = [list(map(labels.places, axes)) for axes in labels.inputs]
     return labels, dict(zip(graph.parameters, places, strict=False))

@@ -23,22 +23,22 @@ def test_the_windows_of_a_convolution_are_counted():
     params, x = {"w": np.ones((5, 2, 3, 3))}, np.ones((4, 2, 6, 6))
     windows = 4 * 4 * 2 * 9  # places × channels × offsets
     signal, output = 2 * 6 * 6, 5 * 4 * 4
-    assert live_entries(nm.trace(_conv, params, x)) >= windows + signal + output
-    assert live_entries(nm.trace(_conv, params, x)) <= 2 * (windows + signal + output)
+    assert live_entries(nm.graph.trace(_conv, params, x)) >= windows + signal + output
+    assert live_entries(nm.graph.trace(_conv, params, x)) <= 2 * (windows + signal + output)
 
 
 def test_values_of_parameters_alone_do_not_count():
     def f(params, x):
         return x * jnp.sum(params @ params)
 
-    graph = nm.trace(f, np.ones((50, 50)), np.ones((3, 1)))
+    graph = nm.graph.trace(f, np.ones((50, 50)), np.ones((3, 1)))
     assert live_entries(graph) < 50
 
 
 def test_decisions_do_not_depend_on_the_memory(monkeypatch, rng):
     net = nm.MLP((3, 8, 8, 1))
     params, x = net.init(key=jax.random.key(0)), rng.normal(size=(10, 3))
-    graph, sizes, original = nm.trace(net, params, x), [], decisions._walked
+    graph, sizes, original = nm.graph.trace(net, params, x), [], decisions._walked
 
     def walked(graph, arithmetic, leaves, data):
         sizes.append(len(data[0]))
@@ -64,7 +64,7 @@ def f(params, x):
 
 rng = np.random.default_rng(0)
 params, x = [rng.normal(size=(8, 8, 3, 3)) for _ in range(2)], rng.normal(size=(8, 8, 48, 48))
-graph, peak = nm.trace(f, params, x), lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+graph, peak = nm.graph.trace(f, params, x), lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 decide(graph, params, x[:1], memory="96M")
 before = peak()
 decide(graph, params, x, memory="96M")

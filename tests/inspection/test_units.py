@@ -18,7 +18,7 @@ PARAMS = {
 
 
 def _statuses(f):
-    graph = nm.trace(f, PARAMS, X)
+    graph = nm.graph.trace(f, PARAMS, X)
     gates = decide(graph, PARAMS, X + 1e-3).gates
     return statuses(f, graph, pattern_columns(f, graph, gates, len(X)))
 

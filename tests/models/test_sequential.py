@@ -169,7 +169,7 @@ def test_its_graph_holds_nothing_but_the_network(key):
     net = nm.Sequential(Dense(3), "relu", Dense(1), input_shape=(2,))
     params = net.init(key=key)
     fresh = nm.Sequential(*net.layers, input_shape=(2,))
-    assert nm.trace(fresh, params, np.ones((2, 2))).piecewise_linear
+    assert nm.graph.trace(fresh, params, np.ones((2, 2))).piecewise_linear
 
 
 def test_drawn_parameters_have_the_deviations_they_say(key):

@@ -100,3 +100,62 @@ def test_a_network_without_redundant_channels_keeps_them(kind, rng):
     f, params = nm.from_torch(module, example=x)
     small = nm.reduce_width(f, params, x, everywhere=True, rtol=1e-6)
     assert small.neurons_saved == 0 and {r.what for r in small.removed} <= {"parameter"}
+
+
+def shaken(module: nn.Module) -> nn.Module:
+    """The module at generic parameters."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return module.eval()
+
+
+def test_the_rules_of_a_transformer_are_all_its_directions():
+    """Queries and keys, values and outputs GL(3) of 2 heads each; key biases fall out of softmax,
+    value biases go into the output's; gains and offsets fold; LayerNorm removes the ones direction
+    of what writes the stream and of what reads it. Together they are the kernel of J, by its rank.
+    """
+    rng = np.random.default_rng(0)
+    f, params = nm.from_torch(shaken(GPT(9, 6, 2, 1, 5)), example=rng.integers(0, 9, (2, 5)))
+    x = rng.integers(0, 9, (60, 5))
+    found = nm.symmetry.structural_symmetries(f, params, x)
+    ones = 5 + (6 + 1) + (24 + 1) + 18 + 24
+    assert list(found.kinds.values()) == [4 * 6, 2 * 2 * 3**2, 6, 6, ones]
+    rank = nm.functional_dimension(f, params, x)
+    assert float(rank.gap) > 1e6
+    assert found.exact and found.orbit == found.parameters - int(rank)
+    assert found.deviation < 1e-13 and not found.left_out
+
+
+def test_rules_of_a_transformer_grow_with_its_width():
+    """The closed forms at another odd width, and that its control, a head with an activation on its
+    values, loses the values' matrices.
+    """
+
+    class Bent(nn.Module):
+        def __init__(self, bend: bool) -> None:
+            super().__init__()
+            self.qkv, self.proj, self.bend = nn.Linear(10, 45), nn.Linear(15, 4), bend
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            n, t, _ = x.shape
+            q, k, v = (
+                part.view(n, t, 3, 5).transpose(1, 2) for part in self.qkv(x).split(15, dim=2)
+            )
+            v = torch.tanh(v) if self.bend else v
+            y = nn.functional.scaled_dot_product_attention(q, k, v)
+            return self.proj(y.transpose(1, 2).reshape(n, t, 15))
+
+    x = np.random.default_rng(0).normal(size=(3, 6, 10))
+    counts = []
+    for bend in (False, True):
+        f, params = nm.from_torch(shaken(Bent(bend).double()), example=x)
+        counts.append(nm.symmetry.structural_symmetries(f, params, x).kinds)
+    heads = "GL(5) of each of 3 heads"
+    assert counts[0] == {
+        heads: 2 * 3 * 5**2,
+        "a shift that softmax removes": 15,
+        "a shift that the next shift takes over": 15,
+    }
+    assert counts[1] == {heads: 3 * 5**2, "a shift that softmax removes": 15}

@@ -155,7 +155,7 @@ def test_bounds_on_a_box_hold_at_random_inputs(bend, rng):
 
     f = lambda p, x: (jnp.where(x @ p["w"] > 0.3, bend(x @ p["w"]), x @ p["w"] - 1.0)) @ p["v"]  # noqa: E731
     params = {"w": rng.normal(size=(3, 4)), "v": rng.normal(size=(4, 2))}
-    graph = nm.trace(f, params, np.ones((1, 3)))
+    graph = nm.graph.trace(f, params, np.ones((1, 3)))
     box = Box.of((-1.0, np.array([0.5, 1.0, 2.0])), graph)
     [out] = graph.program.outputs
     leaves = [params["v"], params["w"]]

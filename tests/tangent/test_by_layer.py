@@ -66,12 +66,14 @@ def test_empirical_nngp_is_the_mean_product_of_outputs_and_approaches_the_limit(
         rng.standard_normal((2, 3)),
     )
     np.testing.assert_allclose(
-        nm.empirical_nngp(net, params, x1, x2), net(params, x1) @ net(params, x2).T / 4, rtol=1e-13
+        nm.tangent.empirical_nngp(net, params, x1, x2),
+        net(params, x1) @ net(params, x2).T / 4,
+        rtol=1e-13,
     )
-    follows = nm.empirical_nngp(net, params, jnp.asarray(x1))
+    follows = nm.tangent.empirical_nngp(net, params, jnp.asarray(x1))
     assert isinstance(follows, jax.Array) == x64
     wide = nm.MLP((3, 4096, 4096), "relu", scaling="ntk")
-    found = nm.empirical_nngp(wide, wide.init(key=key), x1.astype(np.float32))
+    found = nm.tangent.empirical_nngp(wide, wide.init(key=key), x1.astype(np.float32))
     limit = nm.nngp(wide, x1)
     # Both the outputs' and the hidden layer's average over 4096 copies.
     assert np.abs(found - limit).max() < 6 * np.sqrt(2 / 4096) * limit.max()
@@ -80,6 +82,6 @@ def test_empirical_nngp_is_the_mean_product_of_outputs_and_approaches_the_limit(
 
 def test_outputs_in_several_arrays_count_together(rng):
     x = rng.standard_normal((3, 2))
-    found = nm.empirical_nngp(lambda p, x: (p * x[:, :1], x[:, 1:]), 2.0, x)
+    found = nm.tangent.empirical_nngp(lambda p, x: (p * x[:, :1], x[:, 1:]), 2.0, x)
     y = np.stack([2 * x[:, 0], x[:, 1]], axis=1)
     np.testing.assert_allclose(found, y @ y.T / 2, rtol=1e-13)

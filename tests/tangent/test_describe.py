@@ -27,7 +27,9 @@ def test_descriptions_survive_their_graph(name, scaling, key, rng):
     )
     params, x = given.init(key=key), rng.standard_normal((3, *given.input_shape))
     if scaling == "standard":
-        leaves = zip(nm.trace(given, params, x).parameters, jax.tree.leaves(params), strict=True)
+        leaves = zip(
+            nm.graph.trace(given, params, x).parameters, jax.tree.leaves(params), strict=True
+        )
         leaf_std = {
             n: 0.5 if n.endswith("bias") else 1.2 / np.sqrt(fan_in(n, leaf)) for n, leaf in leaves
         }
@@ -72,7 +74,9 @@ def test_a_network_of_ones_own(key, rng):
     assert [type(layer).__name__ for layer in found.layers] == [
         type(layer).__name__ for layer in same.layers
     ]
-    for one, two in zip(nm.infinite_kernels(found, x), nm.infinite_kernels(same, x), strict=True):
+    for one, two in zip(
+        nm.infinite.infinite_kernels(found, x), nm.infinite.infinite_kernels(same, x), strict=True
+    ):
         np.testing.assert_allclose(one, two, rtol=1e-10)
     other = nm.infinite_ntk(
         nm.Sequential(*same.layers[:-2], "sin", same.layers[-1], input_shape=(4, 4, 2)), x

@@ -161,7 +161,7 @@ def everything(member: cast.Member, rng: np.random.Generator) -> None:
     nm.kernel_alignment(member.model, params, x, y)
     nm.functional_dimension(member.model, params, x)
     if member is cast.OUTPUTS:
-        nm.output_hessian_norm(member.model, params, x)
+        nm.tangent.output_hessian_norm(member.model, params, x)
         nm.sharpness(member.model, params, x, y)
         nm.functional_dimension(member.model, params, x, exact=True)
         nm.activation_patterns(member.model, params, x)

@@ -14,8 +14,8 @@ import neuromanifold as nm
 from neuromanifold.models import losses
 from neuromanifold.models.layers import Conv, Dense, GlobalAvgPool
 from neuromanifold.tangent.infinite import infinite_kernels, infinite_ntk, nngp
-from neuromanifold.tangent.prediction.ensemble import EnsembleFlow, ensemble_flow
-from neuromanifold.tangent.prediction.gaussian_process import (
+from neuromanifold.tangent.infinite.ensemble import EnsembleFlow, ensemble_flow
+from neuromanifold.tangent.infinite.gaussian_process import (
     BlockedKernel,
     gp_posterior,
     log_marginal_likelihood,
@@ -116,7 +116,7 @@ def test_training_only_the_last_layer_is_the_posterior(data):
     """
     x, y, other = data
     prior, cross = nngp(NET, x, **OPTIONS), nngp(NET, other, x, **OPTIONS)
-    kernels = nm.tangent.InfiniteKernels(prior, prior), nm.tangent.InfiniteKernels(cross, cross)
+    kernels = nm.infinite.InfiniteKernels(prior, prior), nm.infinite.InfiniteKernels(cross, cross)
     flow = EnsembleFlow(kernels[0], y, losses.mse, kernels[1], nngp(NET, other, **OPTIONS))
     posterior = gp_posterior(NET, x, y, other, **OPTIONS)
     np.testing.assert_allclose(flow.limit().other.mean, posterior.mean, rtol=0, atol=1e-8)

@@ -33,13 +33,13 @@ def attention(n):
 
 
 @pytest.mark.parametrize("build", [convolutional, residual, attention])
-def test_finite_networks_approach_the_limit(build, key, rng):
+def test_finite_networks_approach_the_limit(build, key, rng, draws):
     """One network's tangent kernel deviates with slope −½; the means lie within five errors and
     a bias of a few over the width.
     """
     x = rng.standard_normal((2, *build(1).input_shape))
     limit, widths = infinite_kernels(build(1), x), (16, 256)
-    found = [monte_carlo_kernels(build(n), x, key=key, runs=400) for n in widths]
+    found = [monte_carlo_kernels(build(n), x, key=key, runs=draws(400)) for n in widths]
     deviations = [estimate.ntk.deviation(limit.ntk) for estimate in found]
     assert np.log(deviations[1] / deviations[0]) / np.log(widths[1] / widths[0]) == pytest.approx(
         -0.5, abs=0.1

@@ -105,7 +105,7 @@ def axis_labels(program: Program) -> Labels:
     """The labels of a program's axes.
 
     >>> net = nm.MLP((2, 3, 1))
-    >>> labels = axis_labels(nm.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2))).program)
+    >>> labels = axis_labels(nm.graph.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2))).program)
     >>> W, b, V = labels.inputs[:3]
     >>> W[0] == b[0] == V[1], W[1] == V[1]
     (True, False)

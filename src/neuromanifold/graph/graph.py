@@ -455,7 +455,7 @@ def trace(
     differentiates them as their author says.
 
     >>> net = nm.MLP((2, 3, 1))
-    >>> graph = nm.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2)))
+    >>> graph = nm.graph.trace(net, net.init(key=jax.random.key(0)), np.ones((5, 2)))
     >>> graph.piecewise_linear, graph.polynomial, [unit.size for unit in graph.units]
     (True, False, [3])
     """

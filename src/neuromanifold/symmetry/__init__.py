@@ -4,6 +4,11 @@ quantities, teleportation, reduction.
 
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount, dimension_account
 from neuromanifold.symmetry.account.equivalence import HiddenEquivalence, hidden_equivalence
+from neuromanifold.symmetry.account.rules import (
+    StructuralSymmetries,
+    SymmetryRule,
+    structural_symmetries,
+)
 from neuromanifold.symmetry.conservation.balances import Balance, Scalings, channel_scalings
 from neuromanifold.symmetry.conservation.conserved import (
     ConservedQuantities,
@@ -81,7 +86,9 @@ __all__ = [
     "Scalings",
     "SignGroup",
     "SignedPermutationGroup",
+    "StructuralSymmetries",
     "SymmetryGroup",
+    "SymmetryRule",
     "Teleportation",
     "Transformation",
     "TransformedModel",
@@ -94,6 +101,7 @@ __all__ = [
     "gamma_norm",
     "hidden_equivalence",
     "reduce_width",
+    "structural_symmetries",
     "symmetry_group",
     "teleport",
     "teleporting",

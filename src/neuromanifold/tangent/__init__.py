@@ -2,22 +2,13 @@
 linearisation, infinite width.
 """
 
+from neuromanifold.tangent import infinite
 from neuromanifold.tangent.curvature import (
     curvatures,
     gauss_newton_curvature,
     largest_stable_lr,
     output_hessian_norm,
     sharpness,
-)
-from neuromanifold.tangent.infinite import (
-    InfiniteKernels,
-    KernelOptions,
-    Quadrature,
-    describe,
-    infinite_kernels,
-    infinite_ntk,
-    monte_carlo_kernels,
-    nngp,
 )
 from neuromanifold.tangent.kernel.density import SpectralDensity, spectral_density
 from neuromanifold.tangent.kernel.gram import Gram, gram
@@ -26,12 +17,6 @@ from neuromanifold.tangent.kernel.operator import ntk_operator
 from neuromanifold.tangent.kernel.routes import Plan, kernel_plan
 from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
 from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
-from neuromanifold.tangent.prediction.ensemble import EnsembleFlow, ensemble_flow
-from neuromanifold.tangent.prediction.gaussian_process import (
-    Posterior,
-    gp_posterior,
-    log_marginal_likelihood,
-)
 from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, kernel_flow
 from neuromanifold.tangent.prediction.linearize import linearize
 from neuromanifold.tangent.rank.certificate import JacobianCertificate
@@ -43,38 +28,26 @@ from neuromanifold.tangent.rank.dimension import (
 from neuromanifold.tangent.rank.jacobian import jacobian
 
 __all__ = [
-    "EnsembleFlow",
     "Gram",
-    "InfiniteKernels",
     "JacobianCertificate",
     "KernelFlow",
-    "KernelOptions",
     "Plan",
-    "Posterior",
-    "Quadrature",
     "SpectralDensity",
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
     "curvatures",
-    "describe",
     "empirical_nngp",
-    "ensemble_flow",
     "functional_dimension",
     "gauss_newton_curvature",
-    "gp_posterior",
     "gram",
-    "infinite_kernels",
-    "infinite_ntk",
+    "infinite",
     "jacobian",
     "kernel_alignment",
     "kernel_flow",
     "kernel_plan",
     "largest_stable_lr",
     "linearize",
-    "log_marginal_likelihood",
-    "monte_carlo_kernels",
-    "nngp",
     "ntk",
     "ntk_operator",
     "output_hessian_norm",

@@ -122,7 +122,7 @@ def test_the_hessian_of_one_hidden_layer_is_its_blocks(rng):
     w, v = rng.standard_normal((2, width))
     params = (nm.Layer(w[:, None]), nm.Layer(v[None]))
     closed = hessian.block_norm(hessian.SHAPES["tanh"], w, v).max() / np.sqrt(width)
-    assert nm.output_hessian_norm(net, params, np.ones((1, 1)))[0] == pytest.approx(
+    assert nm.tangent.output_hessian_norm(net, params, np.ones((1, 1)))[0] == pytest.approx(
         closed, rel=1e-5
     )
     assert hessian.tail(hessian.SHAPES["power(2)"], 4.0) == pytest.approx(0.04550026, rel=1e-4)

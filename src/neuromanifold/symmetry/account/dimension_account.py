@@ -29,10 +29,16 @@ from neuromanifold.symmetry.account.equivalence import CLOSED, INACTIVE, HiddenE
 from neuromanifold.symmetry.account.linear_segments import looked_at, stretched_directions
 from neuromanifold.symmetry.account.named_directions import exact_directions, groups_by_name
 from neuromanifold.symmetry.account.relations import Blocks, related_directions
+from neuromanifold.symmetry.account.rules import StructuralSymmetries, symmetries_of
 from neuromanifold.symmetry.discovery.named_groups import NamedGroup
+from neuromanifold.symmetry.discovery.statistics import opened
+from neuromanifold.tangent.rank.dimension import functional_dimension
 from neuromanifold.tangent.rank.geometry import Geometry
 
 FEW = "too few samples in a region"
+UNSEEN = "not seen on the sample"
+LARGEST = 5_000
+"""Parameters of networks whose kernel is enumerated; larger ones are accounted for by rules."""
 RELATED = "relations between patterns"
 STRETCHED = "linear stretches"
 CONFINED = ("confined in one unit", "confined in one layer", "confined in two layers")
@@ -55,6 +61,10 @@ class DimensionAccount(Result):
     the sample alone, `refuted` counts generators that were offered and found to change f,
     `left_out` says what was too large to look at. Exact numbers are modulo a random 61-bit prime,
     r_S certified; otherwise float64, and `gap` is the smallest one in the spectra behind the chain.
+
+    Of networks of more than 5,000 parameters the kernel is not enumerated: `rules` are the
+    symmetries by structure, r_∞ is D less these, an upper bound of what any input shows, r_R the
+    same without parameters that have no effect on the sample, and r_R − r_S has no name.
     """
 
     parameters: int
@@ -70,6 +80,12 @@ class DimensionAccount(Result):
     left_out: tuple[str, ...]
     gap: float
     equivalence: HiddenEquivalence | None
+    rules: StructuralSymmetries | None = None
+
+    @property
+    def _last(self) -> str:
+        """What the step from the sample to generic inputs is called."""
+        return FEW if self.rules is None else UNSEEN
 
     @property
     def exact(self) -> bool:
@@ -86,7 +102,7 @@ class DimensionAccount(Result):
         """What each source explains, everywhere and on the sample's regions together."""
         parts = [
             (*self.everywhere.items(), *self.on_regions.items()),
-            ((FEW, self.chain[1] - self.chain[0]),),
+            ((self._last, self.chain[1] - self.chain[0]),),
         ]
         found: dict[str, int] = {}
         for name, count in (entry for part in parts for entry in part):
@@ -100,7 +116,7 @@ class DimensionAccount(Result):
         """
         if self.equivalence is not None:
             return int(self.equivalence.orbit_dimension())
-        named = (RELATED, STRETCHED, *CONFINED, FEW)
+        named = (RELATED, STRETCHED, *CONFINED, FEW, UNSEEN)
         return sum(count for name, count in self.explained.items() if name not in named)
 
     @property
@@ -173,6 +189,11 @@ class DimensionAccount(Result):
             f"{r_R:,} on its {self.regions:,} regions ≤ {r_all:,} (at least) on {self.reached:,} "
             "regions reached"
         )
+        if self.rules is not None:
+            open_ = (
+                f"{r_R:,} without parameters that have no effect on it ≤ " if r_R < r_all else ""
+            )
+            steps = f"{open_}{r_all:,} without the directions that have a rule"
         head = f"{few}rank {r_S:,} on the sample ≤ {steps} ≤ {D:,} parameters"
         names = list(dict.fromkeys([*self.everywhere, *self.on_regions]))
         table = [("functional dimension", r_S, "")]
@@ -180,7 +201,10 @@ class DimensionAccount(Result):
             (name, *_counts(self.everywhere.get(name, 0), self.on_regions.get(name, 0)))
             for name in names
         ]
-        table += [(FEW, r_R - r_S, "")]
+        if self.rules is not None:
+            evidence = {rule.kind: rule.evidence for rule in self.rules.rules}
+            table = [(name, n, evidence.get(name, "on the sample")) for name, n, _ in table]
+        table += [(self._last, r_R - r_S, "")]
         table += [
             ("unexplained", *_counts(self.unexplained_everywhere, self.unexplained_on_regions))
         ]
@@ -216,7 +240,8 @@ def dimension_account(
     where none are given, those that other networks of at most 400 parameters have by name),
     features or signals that are confined to a subspace in one unit, one layer, two layers in a row,
     and linear stretches between rectified units that switch. Every direction is tested before it
-    counts. `key` draws the wide inputs behind r_∞.
+    counts. `key` draws the wide inputs behind r_∞. With more than 5,000 parameters and no `groups`
+    the sources are the symmetries by structure (`structural_symmetries`), at any size.
 
     >>> net = nm.MLP((1, 2, 1))
     >>> params = (nm.Layer(np.ones((2, 1)), np.array([0.0, -1.0])), nm.Layer(np.ones((1, 2)), np.zeros(1)))
@@ -231,6 +256,8 @@ def dimension_account(
     with boundary(params, x):
         checked(f, params, x)
     geometry = Geometry(f, params, x)
+    if groups is None and sum(np.size(leaf) for leaf in jax.tree.leaves(params)) > LARGEST:
+        return account_by_rules(geometry, functional_dimension(f, params, x), key=key)
     if geometry.graph.exact:
         return account_of(geometry, groups=groups, key=key)
     names, left_out = groups_by_name(f, params, x) if groups is None else ((), ())
@@ -323,6 +350,38 @@ def account_of(
     offered = ({**everywhere, **named}, {**here, **named})
     return _account(
         chain, functional, problem.graph, offered, problem.samples, limit, equivalence, left_out
+    )
+
+
+def account_by_rules(geometry: Geometry, functional: Rank, *, key: Any = None) -> DimensionAccount:
+    """The account of a network of any size whose rank on the sample is known: D ≥ D − (parameters
+    without effect and directions by rules) ≥ r_S.
+    """
+    graph, left_out = geometry.graph, ()
+    closed = geometry.problem.zero_columns if graph.exact else None
+    if closed is None:
+        left_out = ("parameters without effect: f is not made of rational operations",)
+    network = opened(geometry.f, geometry.params, geometry.x)
+    rules, beside = symmetries_of(network, host_generator(key), closed)
+    D, rank = rules.parameters, int(functional)
+    idle = 0 if closed is None else int(closed.sum())
+    most, here = D - rules.orbit, D - idle - beside
+    samples = len(jax.tree.leaves(geometry.x)[0])
+    return DimensionAccount(
+        parameters=D,
+        functional=functional,
+        chain=(rank, here, most, D),
+        everywhere=rules.kinds,
+        on_regions={} if closed is None else {CLOSED: most - here},
+        sample_limit=min(samples * graph.outputs, D),
+        samples=(samples, graph.outputs),
+        regions=0,
+        reached=0,
+        refuted=0,
+        left_out=(*left_out, *(f"the channels of {each}" for each in rules.left_out)),
+        gap=float(functional.gap),
+        equivalence=None,
+        rules=rules,
     )
 
 

@@ -26,8 +26,9 @@ from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.uses import Leaf, Use, entries, leaves
 from neuromanifold.models.arguments import Model
 from neuromanifold.numerics.precision import arithmetic
+from neuromanifold.symmetry.discovery.channels import Arrays, Slot
+from neuromanifold.symmetry.discovery.dependence import Exit
 
-Arrays = list[np.ndarray]
 _MOVES = (
     "broadcast_in_dim",
     "reshape",
@@ -399,6 +400,25 @@ def absorbed(folding: Folding, arrays: Arrays, node: Node, given: Sequence[Any])
     size = np.abs(target).max(initial=0.0)
     fits = np.abs(folding.affine(after, found)[1] - target) <= _SAME * size
     return found if fits.all() else None
+
+
+def taken_over(
+    folding: Folding, arrays: Arrays, exit: Exit, constants: np.ndarray
+) -> Arrays | None:
+    """The parameters where the shift after a sum over channels takes over what these add to it,
+    (channels, places of each) of constants; None where there is no such shift.
+    """
+    place, shape = exit.place, folding.graph.program.values[exit.value].shape
+    slot = Slot(0, 0, place.before, place.size, place.after, place.start)
+    vector = [np.zeros(shape[exit.axis])]
+    if slot.slices(vector).shape != constants.shape:
+        return None
+    slot.put(vector, constants)
+    lengths = [-1 if d == exit.axis else 1 for d in range(len(shape))]
+    constant = np.broadcast_to(vector[0].reshape(lengths), shape)
+    reader = folding.parameter(exit.partner, arrays)
+    given = [constant if i == exit.value else reader for i in exit.node.inputs]
+    return absorbed(folding, arrays, exit.node, given)
 
 
 @dataclass(frozen=True, eq=False)

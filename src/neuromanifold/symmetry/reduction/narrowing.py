@@ -38,7 +38,7 @@ from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, sl
 from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, described_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, WithStatistics, opened
 from neuromanifold.symmetry.reduction.box import Box, read_box
-from neuromanifold.symmetry.reduction.folding import Folded, Folding, absorbed, fold_scales
+from neuromanifold.symmetry.reduction.folding import Folded, Folding, fold_scales, taken_over
 from neuromanifold.symmetry.reduction.readings import Data, Readings, read_channels
 from neuromanifold.symmetry.reduction.rewriting import Removal
 
@@ -332,18 +332,11 @@ class _Work:
         """The leaves where the shift after an exit takes over constants of channels; None where
         there is no such shift.
         """
-        place, shape = _places(exit), self.network.graph.program.values[exit.value].shape
-        vector = [np.zeros(shape[exit.axis])]
-        slices = place.slices(vector).copy()
+        slices = np.zeros((exit.place.size, exit.place.before * exit.place.after))
         for channel, value in constants:
             slices[channel] = value
-        place.put(vector, slices)
-        lengths = [-1 if d == exit.axis else 1 for d in range(len(shape))]
-        constant = np.broadcast_to(vector[0].reshape(lengths), shape)
         with arithmetic():
-            reader = self.folding.parameter(exit.partner, arrays)
-            given = [constant if i == exit.value else reader for i in exit.node.inputs]
-            return absorbed(self.folding, arrays, exit.node, given)
+            return taken_over(self.folding, arrays, exit, slices)
 
     def taking(self, steps: Sequence[Step], arrays: Arrays, plain: Arrays) -> "_Work":
         """The work after steps that were confirmed."""

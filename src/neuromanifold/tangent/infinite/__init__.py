@@ -1,8 +1,12 @@
-"""Infinitely wide networks: their covariance, their tangent kernel, and the arithmetic of
-covariances behind both.
-"""
+"""Infinitely wide networks: their covariance, their tangent kernel, and what both predict."""
 
 from neuromanifold.tangent.infinite.description import describe
+from neuromanifold.tangent.infinite.ensemble import EnsembleFlow, ensemble_flow
+from neuromanifold.tangent.infinite.gaussian_process import (
+    Posterior,
+    gp_posterior,
+    log_marginal_likelihood,
+)
 from neuromanifold.tangent.infinite.kernels import (
     InfiniteKernels,
     KernelOptions,
@@ -14,14 +18,19 @@ from neuromanifold.tangent.infinite.monte_carlo import Estimate, MonteCarlo, mon
 from neuromanifold.tangent.infinite.quadrature import Quadrature
 
 __all__ = [
+    "EnsembleFlow",
     "Estimate",
     "InfiniteKernels",
     "KernelOptions",
     "MonteCarlo",
+    "Posterior",
     "Quadrature",
     "describe",
+    "ensemble_flow",
+    "gp_posterior",
     "infinite_kernels",
     "infinite_ntk",
+    "log_marginal_likelihood",
     "monte_carlo_kernels",
     "nngp",
 ]

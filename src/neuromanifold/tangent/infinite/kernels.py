@@ -37,7 +37,7 @@ class KernelOptions(TypedDict, total=False):
     - `scaling`: `"ntk"` or `"standard"`, instead of the network's own. In standard scaling
       derivatives are by parameters that carry their deviations, and each layer's weights count
       fan_in times. The NNGP is the same in both.
-    - `quadrature`: an `nm.Quadrature`, for activations without closed form.
+    - `quadrature`: an `nm.infinite.Quadrature`, for activations without closed form.
     - `diagonal`: only K(x, x) for each sample (and position, where the output has any): shape (n,
       *positions), in the time and memory of n pairs, and without covariances between different
       positions where no layer needs them.

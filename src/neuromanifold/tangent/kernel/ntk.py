@@ -170,7 +170,7 @@ def empirical_nngp(f: Model, params: Any, x1: Any, x2: Any = None) -> Float[Any,
     """The mean over the o outputs of f_a(x1_i) f_a(x2_j): one network's estimate of `nm.nngp`, off
     by a relative 1/√o and 1/√width.
 
-    >>> nm.empirical_nngp(lambda params, x: params * x, 2.0, np.array([[1.0, 3.0]])).tolist()      # (2² + 6²)/2
+    >>> nm.tangent.empirical_nngp(lambda params, x: params * x, 2.0, np.array([[1.0, 3.0]])).tolist()      # (2² + 6²)/2
     [[20.0]]
     """
     with boundary(params, x1, x2) as leave:

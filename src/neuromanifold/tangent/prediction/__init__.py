@@ -1,3 +1,3 @@
-"""What the kernel predicts: linearisation, gradient flow in the kernel regime, Gaussian
-processes, alignment.
+"""What the kernel of a network predicts: linearisation, gradient flow in the kernel regime,
+alignment.
 """

@@ -258,7 +258,7 @@ def kernel_flow(
     are predicted along.
 
     With `kernel=nm.infinite_ntk` the flow starts at the same outputs but follows the kernel that f,
-    an `nm.MLP` or `nm.Sequential`, has at infinite width; `nm.ensemble_flow` is the mean and
+    an `nm.MLP` or `nm.Sequential`, has at infinite width; `nm.infinite.ensemble_flow` is the mean and
     covariance over all starts.
 
     >>> squared = lambda prediction, target: ((prediction - target) ** 2).sum() / 2

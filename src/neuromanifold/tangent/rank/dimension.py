@@ -59,7 +59,7 @@ def functional_dimension(
     this. A wide Jacobian beyond `memory` is sketched and the result says so.
 
     `exact=True`: the rank of the exact rational matrix J at float parameters and float data, with
-    its certificate, for every network made of rational operations and bends (`nm.trace(f, params,
+    its certificate, for every network made of rational operations and bends (`nm.graph.trace(f, params,
     x).exact`): dense, convolutional, residual, pooled, normalised in evaluation mode, with linear
     attention. `prove=True` insists on a proof where a failure probability (typically 1e-13) would
     do, at the price of a few hundred primes. Host only.

@@ -115,3 +115,36 @@ def _associative(case: tuple[Shift, Shift, Shift], domain: Domain) -> Check:
         inner = domain(g, h, x) and domain(f, Shift(-99, 99, g.by + h.by), x)
         wrong += inner != can
     return equal(wrong, 0, comparisons=len(POINTS))
+
+
+def _composed(f: Shift, g: Shift, domain: Domain) -> tuple[frozenset[Fraction], int]:
+    """The points of the grid where f·g is defined, and its shift."""
+    return frozenset(x for x in POINTS if domain(f, g, x)), f.by + g.by
+
+
+@statement(
+    "Eq 6 (monoid)",
+    lambda rng, draws: [(f, g) for f, g in _shifts(rng, draws)],
+    control(
+        "domains as printed, Dom(f) ∩ Dom(g)",
+        lambda: (Shift(10, 11, -10), Shift(0, 1, 10)),
+        domain=printed_domain,
+    ),
+)
+def eq_6_monoid(case: tuple[Shift, Shift], domain: Domain = preimage_domain) -> Check:
+    """Composition where it is defined is associative with the identity of M as its unit, and f⁻¹·f is
+    that identity only when Dom(f) = M: only global diffeomorphisms have an inverse.
+    """
+    f, g = case
+    unit = Shift(-99, 99, 0)
+    wrong = _composed(f, unit, domain) != _composed(unit, f, domain)
+    wrong += _composed(f, unit, domain)[0] != frozenset(x for x in POINTS if f.defined(x))
+    inverse, by = _composed(f.inverse, f, domain)
+    wrong += inverse != frozenset(x for x in POINTS if f.defined(x)) or by != 0
+    wrong += len(inverse) == len(POINTS)
+    for x in POINTS:
+        # (f·g)·f and f·(g·f) at x, each step by its own domain
+        left = f.defined(x) and domain(f, g, f(x))
+        right = domain(g, f, x) and f.defined(g(f(x)))
+        wrong += left != right
+    return equal(int(wrong), 0, comparisons=4 + len(POINTS))

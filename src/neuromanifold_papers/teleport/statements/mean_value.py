@@ -98,3 +98,31 @@ def g_1(case: Broken, of: Callable[[Sequence[Fraction]], list[Fraction]] = weigh
         share * case.slope(k, c) for k, (share, c) in enumerate(zip(shares, places, strict=True))
     )
     return equal(found - mean if proper else Fraction(1), 0, kinks=len(shares) - 1)
+
+
+@statement(
+    "G.1 (proof)",
+    functions,
+    control("the left ends for the middles", lambda: _CURVED, at=lambda knots: list(knots[:-1])),
+)
+def g_1_proof(case: Broken, at: Callable[[Sequence[Fraction]], list[Fraction]] = points) -> Check:
+    """On every piece some c_j has the mean slope of the piece, the weights are positive and sum to
+    1, and the weighted sum telescopes to (f(b) − f(a))/(b − a) (Eqs 94 to 98).
+    """
+    shares, places = weights(case.knots), at(case.knots)
+    gaps = [right - left for left, right in zip(case.knots, case.knots[1:], strict=False)]
+    wrong = sum(
+        case.slope(k, c) != end / gap
+        for k, (c, end, gap) in enumerate(zip(places, case.ends(), gaps, strict=True))
+    )
+    wrong += sum(shares) != 1 or min(shares) <= 0
+    steps = sum(
+        (share * end / gap for share, end, gap in zip(shares, case.ends(), gaps, strict=True)),
+        Fraction(0),
+    )
+    wrong += steps != sum(case.ends()) / (case.knots[-1] - case.knots[0])
+    return equal(wrong, 0, comparisons=len(gaps) + 2, kinks=len(shares) - 1)
+
+
+_CURVED = Broken((Fraction(0), Fraction(4)), ((Fraction(-1), Fraction(2)),))
+"""2t − t² on [0, 4], whose slope at 0 is 2 and whose mean slope is −2."""

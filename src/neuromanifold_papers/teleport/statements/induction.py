@@ -1,0 +1,464 @@
+"""[teleport] on the proof of Lemma 3.1, equation by equation.   App. D.1, Eq. 53–65
+
+One output F(θ) = g·θ + θᵀQθ/2 in rational numbers: its gradient is g + Qθ, its Hessian Q, and a
+mean value is taken at the middle of a segment. Linear models (Q = 0) have m_n = 0: an error of
+O(m_n) is 0 for them, whatever the constant.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from neuromanifold.numerics.precision import arithmetic
+from neuromanifold_papers.check import Check, at_most, equal
+from neuromanifold_papers.statement import control, statement
+
+Vector = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A quadratic model, two parameters and a learning rate."""
+
+    g: Vector
+    Q: tuple[Vector, ...]
+    start: Vector
+    end: Vector
+    rate: Fraction = Fraction(1)
+
+    @property
+    def step(self) -> Vector:
+        """θ − θ₀."""
+        return tuple(b - a for a, b in zip(self.start, self.end, strict=True))
+
+    @property
+    def middle(self) -> Vector:
+        return tuple((a + b) / 2 for a, b in zip(self.start, self.end, strict=True))
+
+    def bent(self, theta: Vector) -> Vector:
+        """Qθ."""
+        return tuple(_dot(row, theta) for row in self.Q)
+
+    def value(self, theta: Vector) -> Fraction:
+        return _dot(self.g, theta) + _dot(theta, self.bent(theta)) / 2
+
+    def gradient(self, theta: Vector) -> Vector:
+        return tuple(a + b for a, b in zip(self.g, self.bent(theta), strict=True))
+
+    def __str__(self) -> str:
+        names = ("g", "Q", "start", "end", "rate")
+        shown = [np.array(getattr(self, name), float).tolist() for name in names]
+        return "; ".join(f"{name} = {value}" for name, value in zip(names, shown, strict=True))
+
+
+def _dot(a: Vector, b: Vector) -> Fraction:
+    return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
+
+
+def _fractions(values: object) -> Vector:
+    return tuple(Fraction(int(v)) for v in np.asarray(values).ravel())
+
+
+def segments(rng: np.random.Generator, draws: int) -> Iterator[Segment]:
+    """One parameter, small integers, then two and three parameters at random."""
+    for g, q, a, b, rate in product((1, 2), (0, 1), (0, 1), (2, 3), (1, 2)):
+        one = ((Fraction(q),),)
+        yield Segment(_fractions(g), one, _fractions(a), _fractions(b), Fraction(1, rate))
+    for _ in range(draws):
+        size = int(rng.integers(2, 4))
+        half = rng.integers(-3, 4, (size, size))
+        rows = tuple(_fractions(row) for row in half + half.T)
+        g, a, b = (_fractions(rng.integers(-4, 5, size)) for _ in range(3))
+        yield Segment(g, rows, a, b, Fraction(1, int(rng.integers(1, 5))))
+
+
+def _jax(case: Segment) -> tuple[Callable[[jax.Array], jax.Array], jax.Array, jax.Array]:
+    """The model and both parameters for JAX, which knows nothing of g and Q."""
+    g, Q = jnp.asarray(np.array(case.g, float)), jnp.asarray(np.array(case.Q, float))
+    start, end = (jnp.asarray(np.array(v, float)) for v in (case.start, case.end))
+    return lambda theta: g @ theta + theta @ Q @ theta / 2, start, end
+
+
+_LINEAR = lambda: Segment(  # noqa: E731
+    _fractions(1), ((Fraction(1),),), _fractions(0), _fractions(3)
+)
+
+
+def _by_jax_57(case: Segment) -> Check:
+    with arithmetic():
+        F, start, end = _jax(case)
+        left = jax.grad(F)(end) - jax.grad(F)(start)
+        right = jax.hessian(F)((start + end) / 2)[0]
+        return equal(float(left[0]), float(right[0]), 1e-12)
+
+
+@statement(
+    "Eq 57",
+    segments,
+    control("a step of 3 for the step of 1 that would make it true", _LINEAR),
+    confirm=_by_jax_57,
+)
+def eq_57(case: Segment) -> Check:
+    """With L = F, the mean value θ' has v·(∇L(θ) − ∇L(θ₀)) = vᵀH(θ')/η, H = η∇²L, without the
+    displacement; v the first unit vector.
+    """
+    left = case.gradient(case.end)[0] - case.gradient(case.start)[0]
+    return equal(left, case.Q[0][0], parameters=len(case.g))
+
+
+@statement(
+    "Eq 57 (amended)",
+    segments,
+    control("the displacement reversed", _LINEAR, sign=-1),
+    amends="Eq 57",
+)
+def eq_57_amended(case: Segment, sign: int = 1) -> Check:
+    """v·(∇L(θ) − ∇L(θ₀)) = vᵀ∇²L(θ')(θ − θ₀) at some θ' of the segment."""
+    left = case.gradient(case.end)[0] - case.gradient(case.start)[0]
+    return equal(left, sign * _dot(case.Q[0], case.step), parameters=len(case.g))
+
+
+def _norm1(vector: Vector) -> Fraction:
+    return sum((abs(x) for x in vector), Fraction(0))
+
+
+def _bend(case: Segment) -> Fraction:
+    """A bound of ‖∇²F‖: the largest row sum of |Q|."""
+    return max(_norm1(row) for row in case.Q)
+
+
+def _by_jax_61(case: Segment) -> Check:
+    with arithmetic():
+        F, _, end = _jax(case)
+        hessian = jnp.abs(jax.hessian(F)(end)).sum(axis=1).max()
+        distance = float(_norm1(case.step))
+        return at_most(float(jnp.abs(jax.grad(F)(end)).sum()), distance * float(hessian), 1e-12)
+
+
+@statement(
+    "Eq 61",
+    segments,
+    control("a gradient at θ₀ ten times as large", lambda: _scaled(10)),
+    confirm=_by_jax_61,
+)
+def eq_61(case: Segment) -> Check:
+    """‖∇F(θ)‖ = O(m_n) within a fixed radius: at most ‖∇²F‖ times the distance to θ₀, printed
+    without the difference of gradients.
+    """
+    bound = _bend(case) * _norm1(case.step)
+    return at_most(_norm1(case.gradient(case.end)), bound, parameters=len(case.g))
+
+
+def _scaled(factor: int) -> Segment:
+    return Segment(_fractions(factor), ((Fraction(1),),), _fractions(0), _fractions(1))
+
+
+@statement(
+    "Eq 61 (amended)",
+    segments,
+    control("the sum of the gradients for their difference", _LINEAR, sign=1),
+    amends="Eq 61",
+)
+def eq_61_amended(case: Segment, sign: int = -1) -> Check:
+    """‖∇F(θ) − ∇F(θ₀)‖ is at most ‖∇²F‖ times the distance to θ₀."""
+    ends = zip(case.gradient(case.end), case.gradient(case.start), strict=True)
+    left = _norm1(tuple(a + sign * b for a, b in ends))
+    return at_most(left, _bend(case) * _norm1(case.step), parameters=len(case.g))
+
+
+def _remainder(case: Segment, rate: Fraction, sign: int) -> Fraction:
+    """F(θ) − F(θ₀) − rate·sign·∇F(θ₀)·(θ − θ₀)."""
+    moved = case.value(case.end) - case.value(case.start)
+    return moved - rate * sign * _dot(case.gradient(case.start), case.step)
+
+
+def _mean_value(case: Segment) -> Fraction:
+    """(∇F(θ') − ∇F(θ₀))·(θ − θ₀) at the middle θ' of the segment."""
+    difference = zip(case.gradient(case.middle), case.gradient(case.start), strict=True)
+    return _dot(tuple(a - b for a, b in difference), case.step)
+
+
+def _by_jax_63(case: Segment) -> Check:
+    with arithmetic():
+        F, start, end = _jax(case)
+        tangent = jax.jvp(F, (start,), (start - end,))[1]
+        left = F(end) - F(start) - float(case.rate) * tangent
+        bent = jax.grad(F)((start + end) / 2) - jax.grad(F)(start)
+        return equal(float(left), float(bent @ (end - start)), 1e-12)
+
+
+@statement(
+    "Eq 63",
+    segments,
+    control("a step of 3", _LINEAR),
+    confirm=_by_jax_63,
+)
+def eq_63(case: Segment) -> Check:
+    """Some θ' has F(θ) − F(θ₀) − η∇F(θ₀)·(θ₀ − θ) = (∇F(θ') − ∇F(θ₀))·(θ − θ₀)."""
+    left = _remainder(case, case.rate, -1)
+    return equal(left, _mean_value(case), parameters=len(case.g))
+
+
+@statement(
+    "Eq 63 (amended)",
+    segments,
+    control("θ₀ − θ for θ − θ₀", _LINEAR, sign=-1),
+    amends="Eq 63",
+)
+def eq_63_amended(case: Segment, sign: int = 1) -> Check:
+    """Some θ' has F(θ) − F(θ₀) − ∇F(θ₀)·(θ − θ₀) = (∇F(θ') − ∇F(θ₀))·(θ − θ₀)."""
+    left = _remainder(case, Fraction(1), sign)
+    return equal(left, _mean_value(case), parameters=len(case.g))
+
+
+def _by_jax_64(case: Segment) -> Check:
+    with arithmetic():
+        F, start, end = _jax(case)
+        left = F(end) - F(start) - jax.jvp(F, (start,), (start - end,))[1]
+        hessian = jnp.abs(jax.hessian(F)(end)).sum(axis=1).max()
+        bound = float(hessian) * float(_norm1(case.step)) ** 2
+        return at_most(abs(float(left)), bound, 1e-12)
+
+
+@statement(
+    "Eq 64",
+    segments,
+    control("a gradient at θ₀ ten times as large", lambda: _scaled(10)),
+    confirm=_by_jax_64,
+)
+def eq_64(case: Segment) -> Check:
+    """|F(θ) − F(θ₀) − ∇F(θ₀)·(θ₀ − θ)| = O(m_n): at most ‖∇²F‖‖θ − θ₀‖²."""
+    bound = _bend(case) * _norm1(case.step) ** 2
+    return at_most(abs(_remainder(case, Fraction(1), -1)), bound, parameters=len(case.g))
+
+
+@statement(
+    "Eq 64 (amended)",
+    segments,
+    control("θ₀ − θ for θ − θ₀", lambda: _scaled(10), sign=-1),
+    amends="Eq 64",
+)
+def eq_64_amended(case: Segment, sign: int = 1) -> Check:
+    """|F(θ) − F(θ₀) − ∇F(θ₀)·(θ − θ₀)| is at most ‖∇²F‖‖θ − θ₀‖²/2."""
+    bound = _bend(case) * _norm1(case.step) ** 2 / 2
+    return at_most(abs(_remainder(case, Fraction(1), sign)), bound, parameters=len(case.g))
+
+
+@dataclass(frozen=True)
+class Descent:
+    """F(θ) = θ·k in one parameter, C = (F − y)²/2, so many steps of gradient descent."""
+
+    k: int
+    start: int
+    target: int
+    rate: Fraction
+    steps: int
+
+    def outputs(self) -> list[Fraction]:
+        """F(θ(0)), …, F(θ(s)), from the parameters."""
+        theta, found = Fraction(self.start), []
+        for _ in range(self.steps + 1):
+            found.append(self.k * theta)
+            theta -= self.rate * self.k * (self.k * theta - self.target)
+        return found
+
+    @property
+    def kernel(self) -> Fraction:
+        """Θ₀ = η∇F∇F.   [teleport, Eq. 8]"""
+        return self.rate * self.k**2
+
+
+def descents(rng: np.random.Generator, draws: int) -> Iterator[Descent]:
+    for k, start, target, rate, steps in product((1, 2), (1, 3), (0, 2), (2, 5), (1, 2, 3)):
+        yield Descent(k, start, target, Fraction(1, 2 * rate), steps)
+    for _ in range(draws):
+        k, start, target = (int(n) for n in rng.integers(1, 9, 3))
+        yield Descent(k, start, target, Fraction(1, int(rng.integers(1, 90))), 2)
+
+
+def _by_jax_65(case: Descent) -> Check:
+    with arithmetic():
+        loss = lambda theta: (case.k * theta - case.target) ** 2 / 2  # noqa: E731
+        theta = before = float(case.start)
+        for _ in range(case.steps):
+            before, theta = theta, theta - float(case.rate) * float(jax.grad(loss)(theta))
+        error = case.k * before - case.target
+        printed = case.k * case.start - float(case.rate) * float(case.kernel) * error
+        return equal(case.k * theta, printed, 1e-12)
+
+
+_TWO_STEPS = lambda: Descent(1, 1, 0, Fraction(1, 2), 2)  # noqa: E731
+
+
+@statement(
+    "Eq 65",
+    descents,
+    control("two steps", _TWO_STEPS),
+    confirm=_by_jax_65,
+)
+def eq_65(case: Descent) -> Check:
+    """For a linear model F(θ(s)) = F(θ₀) − (η/|X|)Θ₀f(s − 1), from F(θ₀) at every step, with the
+    rate beside a kernel that holds it.
+    """
+    outputs = case.outputs()
+    printed = outputs[0] - case.rate * case.kernel * (outputs[-2] - case.target)
+    return equal(outputs[-1], printed, steps=case.steps)
+
+
+@statement(
+    "Eq 65 (amended)",
+    descents,
+    control("from F(θ₀) at every step", _TWO_STEPS, before=0),
+    amends="Eq 65",
+)
+def eq_65_amended(case: Descent, before: int = -2) -> Check:
+    """For a linear model F(θ(s)) = F(θ(s − 1)) − Θ₀f(s − 1)/|X|."""
+    outputs = case.outputs()
+    moved = outputs[before] - case.kernel * (outputs[-2] - case.target)
+    return equal(outputs[-1], moved, steps=case.steps)
+
+
+@dataclass(frozen=True)
+class Wide:
+    """n parameters ±1 in F(θ) = Σ θ_i/√n, at F = 0: ‖∇F‖ = 1, ∇²F = 0, one step of rate 1 with
+    C'(F) = −1; n is an even square.
+    """
+
+    width: int
+
+    def moved(self) -> tuple[Fraction, Fraction]:
+        """‖θ(1)‖² and ‖θ(1) − θ₀‖²."""
+        root = Fraction(1, int(self.width**0.5))
+        signs = [1, -1] * (self.width // 2)
+        return sum((s + root) ** 2 for s in signs) + Fraction(0), self.width * root**2
+
+
+def _by_numpy_55(case: Wide) -> Check:
+    signs = np.resize([1.0, -1.0], case.width)
+    return at_most(float(np.sum((signs + 1 / np.sqrt(case.width)) ** 2)), 5.0, 1e-9)
+
+
+@statement(
+    "Eq 55",
+    lambda rng, draws: [Wide((2 * k) ** 2) for k in range(1, 20)],
+    control("a width of 10⁴", lambda: Wide(10_000)),
+    confirm=_by_numpy_55,
+)
+def eq_55(case: Wide) -> Check:
+    """θ = θ(s − 1) − η∇L = O(1): ‖θ‖² at any width is at most that at the smallest, 5."""
+    return at_most(case.moved()[0], Wide(4).moved()[0], width=case.width)
+
+
+@statement(
+    "Eq 55 (amended)",
+    lambda rng, draws: [Wide((2 * k) ** 2) for k in range(1, 20)],
+    control("‖θ‖² for ‖θ − θ₀‖²", lambda: Wide(10_000), which=0),
+    amends="Eq 55",
+)
+def eq_55_amended(case: Wide, which: int = 1) -> Check:
+    """‖θ(s) − θ₀‖ = O(1): here it is at most 1."""
+    return at_most(case.moved()[which], 1, width=case.width)
+
+
+@statement(
+    "Eq 42",
+    lambda rng, draws: list(product((1, 2, 3), (1, 2, 3))),
+    control("three neurons before one output", lambda: (3, 1)),
+    confirm=lambda case: equal(len(range(case[0])), len(np.zeros(case[1])), 0.0),
+)
+def eq_42(case: tuple[int, int]) -> Check:
+    """The sum over outputs in Eq 42 has n_L terms, n_L the width of the last hidden layer."""
+    return equal(case[0], case[1], hypotheses={"n_L": case[0], "outputs": case[1]})
+
+
+@statement(
+    "Eq 42 (amended)",
+    lambda rng, draws: list(product((1, 2, 3), (1, 2, 3))),
+    control("n_L terms", lambda: (3, 1), which=0),
+    amends="Eq 42",
+)
+def eq_42_amended(case: tuple[int, int], which: int = 1) -> Check:
+    """The sum has n_{L+1} terms, as many as there are outputs."""
+    return equal(case[which], case[1])
+
+
+def _kernels(rng: np.random.Generator, draws: int) -> Iterator[tuple[Vector, ...]]:
+    yield tuple(_fractions(row) for row in ((1,), (1,)))
+    for _ in range(draws):
+        rows, columns = (int(n) for n in rng.integers(1, 4, 2))
+        yield tuple(_fractions(row) for row in rng.integers(-3, 4, (rows, columns)))
+
+
+def _determinant(gram: list[list[Fraction]]) -> Fraction:
+    """By Laplace's expansion."""
+    if not gram:
+        return Fraction(1)
+    minors = ([row[:k] + row[k + 1 :] for row in gram[1:]] for k in range(len(gram)))
+    return sum(
+        ((-1) ** k * gram[0][k] * _determinant(minor) for k, minor in enumerate(minors)),
+        Fraction(0),
+    )
+
+
+def _gram(rows: tuple[Vector, ...]) -> list[list[Fraction]]:
+    return [[_dot(a, b) for b in rows] for a in rows]
+
+
+def _least(rows: tuple[Vector, ...]) -> float:
+    return float(np.linalg.eigvalsh(np.array(_gram(rows), float))[0])
+
+
+@statement(
+    "Eq 78",
+    _kernels,
+    control("the same sample three times", lambda: tuple(_fractions([2]) for _ in range(3))),
+    confirm=lambda rows: at_most(1e-9, _least(rows)),
+)
+def eq_78(rows: tuple[Vector, ...]) -> Check:
+    """Every eigenvalue of the kernel Θ = JJᵀ is positive, so that its determinant is not 0."""
+    return equal(int(_determinant(_gram(rows)) == 0), 0, samples=len(rows))
+
+
+@statement(
+    "Eq 78 (amended)",
+    _kernels,
+    control("−JJᵀ", lambda: tuple(_fractions(v) for v in ([2, 1], [1, 3])), sign=-1),
+    amends="Eq 78",
+    method="float64",
+)
+def eq_78_amended(rows: tuple[Vector, ...], sign: int = 1) -> Check:
+    """Every eigenvalue of the kernel is non-negative, and that is all that the proof uses."""
+    values = sign * np.linalg.eigvalsh(np.array(_gram(rows), float))
+    size = float(np.abs(values).max(initial=1.0))
+    return at_most(-float(values.min()), 0.0, len(rows) * size * 1e-15, samples=len(rows))
+
+
+def _convex(case: tuple[int, Fraction], power: int = 0) -> Check:
+    """g''(λ) of g = (1 − λ)^{2s} from its coefficients against the printed one, which is ≥ 0."""
+    steps, at = case
+    coefficients = [Fraction(1)]
+    for _ in range(2 * steps):
+        down = [Fraction(0), *coefficients]
+        up = [*coefficients, Fraction(0)]
+        coefficients = [a - b for a, b in zip(up, down, strict=True)]
+    found = sum(
+        (n * (n - 1) * c * at ** (n - 2) for n, c in enumerate(coefficients) if n > 1), Fraction(0)
+    )
+    printed = 2 * steps * (2 * steps - 1) * (1 - at) ** (2 * steps - 2 + power)
+    return equal(found if printed >= 0 else Fraction(-1), printed, steps=steps)
+
+
+@statement(
+    "Eq 81",
+    lambda rng, draws: list(product(range(1, 6), (Fraction(n, 3) for n in range(-3, 10)))),
+    control("the power 2s − 1", lambda: (2, Fraction(1, 3)), power=1),
+    exhaustive="s = 1 to 5 at λ = −1, −2/3, …, 3",
+)
+def eq_81(case: tuple[int, Fraction], power: int = 0) -> Check:
+    """(1 − λ)^{2s} has the second derivative 2s(2s − 1)(1 − λ)^{2s−2} ≥ 0."""
+    return _convex(case, power)
