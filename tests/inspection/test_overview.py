@@ -17,7 +17,7 @@ X = np.linspace(-2.0, 2.0, 30)[:, None]
 
 
 @pytest.fixture(scope="module")
-def found() -> nm.Inspection:
+def found() -> nm.inspection.Inspection:
     params = NET.init(key=jax.random.key(1), scheme=nm.init.he_bias)
     dead = params[0]._replace(bias=params[0].bias.at[0].set(-99.0))
     return nm.inspect(NET, (dead, *params[1:]), X)

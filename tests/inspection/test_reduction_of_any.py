@@ -71,7 +71,8 @@ def test_a_network_of_tokens_is_reduced_too(rng):
     params["w"][:, 1] = 2 * params["w"][:, 2]  # a multiple of another
     found = nm.inspect(f, params, x).reduction
     assert found.neurons_saved == plain.neurons_saved + 1
-    np.testing.assert_allclose(found.net(found.params, x), f(params, x), rtol=1e-10)
+    eps = np.finfo(np.float32).eps  # of JAX outside x64, in sums of four products
+    np.testing.assert_allclose(found.net(found.params, x), f(params, x), rtol=64 * eps)
 
 
 @pytest.mark.parametrize("both", [False, True])

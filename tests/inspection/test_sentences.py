@@ -11,7 +11,7 @@ import pytest
 import neuromanifold as nm
 from inspection.zoo import KINDS, networks
 
-Inspected = dict[tuple[str, str], tuple[object, object, object, nm.Inspection]]
+Inspected = dict[tuple[str, str], tuple[object, object, object, nm.inspection.Inspection]]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def _numbers(text: str, pattern: str) -> list[int]:
     return [] if found is None else [int(group.replace(",", "")) for group in found.groups()]
 
 
-def contradictions(found: nm.Inspection) -> list[str]:
+def contradictions(found: nm.inspection.Inspection) -> list[str]:
     """What the sentences and the table of an inspection say against each other."""
     rows = {name.strip(): (value, remark) for name, value, remark in found.rows}
     text = " ".join(found.verdict)
