@@ -296,7 +296,7 @@ def _refusal(error: Exception, torch: Any) -> str:
         return (
             "`module` computes something else for other numbers of samples than that of "
             f"`example` ({place}); "
-            "write it so that the first axis may have any length."
+            "write it so that the first axis may have any length (x.shape[0], not len(x))."
         )
     return (
         f"`module` cannot be exported ({kind} at {place}: {first}); see that `module(example)` "
