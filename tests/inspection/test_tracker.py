@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import neuromanifold as nm
+from dynamics.compilations import compilations
 from neuromanifold.inspection import checkpoints, recorder
 from neuromanifold.inspection.checkpoints import numbered
 from neuromanifold.inspection.events import crc32c
 from neuromanifold.inspection.inspect import SectionFailed
+from neuromanifold.models.adapters.model import AdaptedModel
 
 NET = nm.MLP((1, 4, 4, 1))
 X = np.linspace(-2.0, 2.0, 40)[:, None]
@@ -348,3 +350,43 @@ def test_classes_are_targets_of_the_cross_entropy(shape, rng):
         nm.alignment(f, params, x, np.full_like(y, 3), loss=loss)
     with pytest.raises(ValueError, match=r"`y` has shape"):  # another loss compares numbers
         nm.alignment(f, params, x, y)
+
+
+def test_statistics_that_move_compile_nothing_after_the_second_record(key):
+    """Values are those of the network with the statistics of the step; the control takes other
+    statistics.
+    """
+
+    def apply(params, state, x):
+        h = x @ params["in"]
+        return jnp.tanh((h - state["mean"]) / jnp.sqrt(state["var"] + 1e-5)) @ params["out"]
+
+    def at(step):
+        state = {"mean": np.full(5, 0.1 * step), "var": np.full(5, 1.0 + step), "fixed": np.ones(2)}
+        return AdaptedModel(apply, state, "normalised", "by hand")
+
+    params = {
+        "in": np.asarray(jax.random.normal(key, (3, 5)), np.float64),
+        "out": np.asarray(jax.random.normal(key, (5, 2)), np.float64),
+    }
+    x = np.asarray(jax.random.normal(key, (20, 3)), np.float64)
+    targets = x[:, :2] ** 2
+    taken = recorder.Recorder(x, targets)
+    first = np.asarray(nm.ntk(at(0), params, x, trace=True))
+    for step in range(4):
+        with compilations() as compiled:
+            taken.add(step, at(step), params)
+        found, f = taken.timeline.data.sel(step=step), at(step)
+        kernel = np.asarray(nm.ntk(f, params, x, trace=True))
+        drift = np.linalg.norm(kernel - first) / np.linalg.norm(first)
+        np.testing.assert_allclose(float(found["kernel_drift"]), drift, rtol=1e-9, atol=1e-12)
+        for name, verb in (("sharpness", nm.sharpness), ("alignment", nm.alignment)):
+            value = float(verb(f, params, x, targets))
+            np.testing.assert_allclose(float(found[name]), value, rtol=1e-5)
+            other = float(verb(at(step + 1), params, x, targets))
+            assert abs(other - value) > 1e-3 * abs(value)
+        assert int(found["functional_dimension"]) == int(nm.functional_dimension(f, params, x))
+        np.testing.assert_allclose(
+            float(found["loss"]), float(nm.losses.mse(f(params, x), targets)), rtol=1e-9
+        )
+    assert compiled == []

@@ -36,13 +36,8 @@ REFUSED = {
         r"dropout in training mode\); call `module\.eval",
     ),
     "aten.dropout.default": ((np.ones(3), 0.5, True), "dropout in training mode"),
-    "aten._native_batch_norm_legit.no_stats": ((), "standardises by the batch"),
-    "aten._native_batch_norm_legit.default": ((), "standardises by the batch"),
-    "aten._native_batch_norm_legit_functional.default": ((), "standardises by the batch"),
-    "aten.batch_norm.default": (
-        (np.ones((2, 3)), None, None, None, None, True),
-        "standardises by the batch",
-    ),
+    "aten._native_batch_norm_legit.default": ((), "changes its running statistics"),
+    "aten._native_batch_norm_legit_functional.default": ((), "changes its running statistics"),
     "aten.repeat_interleave.self_Tensor": (
         (np.ones(3), np.ones(3, int)),
         "counts that are themselves data",

@@ -116,14 +116,21 @@ def test_a_callback_of_hugging_face_tracks_a_classifier():
     )
 
     class Watch(hf.TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            tracker.record(state.global_step)
+
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             tracker(state.global_step)
 
     model.train()
+    Watch().on_train_begin(None, hf.TrainerState(global_step=0), None, model=model)
+    with torch.no_grad():
+        model.classifier.weight.mul_(2.0)
     for step in (1, 2):
         Watch().on_step_end(None, hf.TrainerState(global_step=step), None, model=model)
     assert model.training
-    assert tracker.timeline.steps.tolist() == [2]
+    assert tracker.timeline.steps.tolist() == [0, 2]
+    assert [drift > 0 for drift in tracker.timeline.data["kernel_drift"].values] == [False, True]
     with torch.no_grad():
         expected = float(model.eval()(**x, labels=labels).loss)
-    np.testing.assert_allclose(float(tracker.timeline.data["loss"][0]), expected, rtol=1e-5)
+    np.testing.assert_allclose(float(tracker.timeline.data["loss"][1]), expected, rtol=1e-5)

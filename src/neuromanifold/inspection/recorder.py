@@ -3,7 +3,7 @@
 import hashlib
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -25,8 +25,10 @@ from neuromanifold.inspection.sections import LeftOut, bent, conserved, float64_
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.inspection.units import statuses
+from neuromanifold.models.adapters.model import AdaptedModel
+from neuromanifold.models.arguments import spare_rows
 from neuromanifold.models.losses import Loss, mse
-from neuromanifold.numerics.precision import boundary
+from neuromanifold.numerics.precision import boundary, full_products, is_traced
 from neuromanifold.numerics.validation import check_param_types, refuse_tracers
 from neuromanifold.runtime.pickling import ByName
 from neuromanifold.symmetry.conservation.balances import Scalings
@@ -45,9 +47,55 @@ class Reference:
     """
 
     kernel: np.ndarray | None = None
+    network: "_Restated | None" = None
     scalings: Scalings | None = None
     conserved: np.ndarray | None = None
     labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def restated(self, s: Subject) -> Subject:
+        """The same network on the same sample, as a function that serves all steps: statistics
+        that have moved are arguments of what was compiled, not part of it.
+        """
+        if not isinstance(s.f, AdaptedModel):
+            return s
+        leaves = jax.tree.leaves(s.f.state)
+        known = self.network or _Restated(s.f, ())
+        first = jax.tree.leaves(known.f.state)
+        moved = tuple(
+            i
+            for i, (now, then) in enumerate(zip(leaves, first, strict=True))
+            if i in known.moving or not np.array_equal(now, then)
+        )
+        if self.network is None or moved != known.moving:
+            self.network = _Restated(known.f, moved)
+        rows = [np.broadcast_to(leaves[i], (s.samples, *np.shape(leaves[i]))) for i in moved]
+        return replace(s, f=self.network, x=(s.x, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Restated:
+    """A network with those leaves of its state that move beside the samples: the same row for
+    every sample.
+    """
+
+    f: AdaptedModel
+    moving: tuple[int, ...]
+
+    def __call__(self, params: Any, x: Any) -> Any:
+        """f_θ(x), with the state that comes beside x."""
+        if not is_traced((params, x)):
+            return _jitted(self, params, x)
+        own, rows = x
+        leaves, structure = jax.tree.flatten(self.f.state)
+        for i, row in zip(self.moving, rows, strict=True):
+            leaves[i] = row[0]
+        with full_products():
+            return self.f.apply(params, structure.unflatten(leaves), own)
+
+
+@jax.jit(static_argnums=0)
+def _jitted(network: _Restated, params: Any, x: Any) -> Any:
+    return network(params, x)
 
 
 @dataclass(frozen=True)
@@ -68,6 +116,7 @@ def _targets(s: Subject) -> str:
 
 
 def _loss(s: Subject, reference: Reference) -> Values:
+    s = reference.restated(s)
     with boundary(s.params, s.x):
         return {"loss": float(s.loss(s.values, np.asarray(s.y, np.float64)))}
 
@@ -76,7 +125,7 @@ def _dimension(s: Subject, reference: Reference) -> Values:
     """Exactly where the network allows it, else by singular values with their gap."""
     if s.exactly:
         return {"functional_dimension": int(s.rank)}
-    found = float64_rank(s)
+    found = float64_rank(reference.restated(s))
     return {"functional_dimension": int(found), "gap": float(found.gap)}
 
 
@@ -106,16 +155,19 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
 
 
 def _alignment(s: Subject, reference: Reference) -> Values:
+    s = reference.restated(s)
     return {"alignment": alignment(s.f, s.params, s.x, s.y, loss=s.loss)}
 
 
 def _sharpness(s: Subject, reference: Reference) -> Values:
+    s = reference.restated(s)
     found = sharpness(s.f, s.params, s.x, s.y, loss=s.loss, rtol=_SHARPNESS_RTOL)
     return {"sharpness": found}
 
 
 def _kernel_drift(s: Subject, reference: Reference) -> Values:
     """‖Θ − Θ₀‖_F / ‖Θ₀‖_F, Θ the tangent kernel summed over outputs."""
+    s = reference.restated(s)
     params = jax.tree.map(lambda a: np.asarray(a, np.float64), s.params)
     kernel = np.asarray(ntk(s.f, params, s.x, trace=True, memory=s.budget))
     if reference.kernel is None:
@@ -193,7 +245,7 @@ class Recorder(ByName):
             dict[int, Values](),
             dict[str, str](),
         )
-        self._prints = dict[int, bytes]()
+        self._prints, self._fits = dict[int, bytes](), set[str]()
 
     def add(self, step: int, f: Any, params: Any) -> bool:
         """Measure at this step, unless these parameters were measured at it: loops that accumulate
@@ -214,6 +266,8 @@ class Recorder(ByName):
                 stacklevel=4,
             )
         self._prints[step] = own
+        if self._reference.network is not None:
+            spare_rows(f, self._reference.network.f)
         if all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in leaves):
             self._records[step] = self._measured(
                 subject_of(f, params, self._x, self._y, **self._options)
@@ -240,11 +294,19 @@ class Recorder(ByName):
         for measure in MEASURES:
             if measure.title in self._left_out:
                 continue
-            if why := measure.obstacle(subject) or too_much(measure, subject, self._patience):
+            why = "" if measure.title in self._fits else self._obstacle(measure, subject)
+            if why:
                 self._left_out[measure.title] = why
             else:
                 found |= self._tried(measure, subject)
         return found
+
+    def _obstacle(self, measure: Measure, subject: Subject) -> str:
+        """Why it cannot be measured; asked once, since shapes do not change."""
+        why = measure.obstacle(subject) or too_much(measure, subject, self._patience)
+        if not why:
+            self._fits.add(measure.title)
+        return why
 
     def _tried(self, measure: Measure, subject: Subject) -> Values:
         """A loop that trains must not end because a number overflows, or something fails that

@@ -172,6 +172,14 @@ def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> No
 _SEPARATE: dict[Any, bool] = {}
 
 
+def spare_rows(new: Model, old: Model) -> None:
+    """Take the rows of `new` as compared where those of `old` were: the same program with other
+    constants.
+    """
+    for _, *shapes in [key for key in _SEPARATE if key[0] is old]:
+        _SEPARATE[(new, *shapes)] = True
+
+
 def _compare_rows(f: Model, params: Any, x: Any, remedy: str) -> None:
     error, scale = map(float, compiled()(lambda *arguments: _row_error(f, *arguments))(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
