@@ -1,5 +1,6 @@
 """What the page shows first agrees with the inspection: numbers, drawing, ranks by layer, steps."""
 
+import dataclasses
 import re
 import xml.etree.ElementTree as ET
 
@@ -36,6 +37,13 @@ def test_the_drawing_has_a_circle_for_each_unit_before_and_after(found):
     assert after.count("<circle") == 11 - found.reduction.neurons_saved < 11
     assert before.count('<circle class="off"') == sum(s.off for s in found.layers)
     assert after.count('<circle class="off"') == 0
+
+
+def test_what_is_left_is_not_drawn_where_a_removal_has_no_layer(found):
+    removed = tuple(dataclasses.replace(r, layer="elsewhere") for r in found.reduction.removed)
+    other = dataclasses.replace(found.reduction, removed=removed)
+    drawn = network_figure(dataclasses.replace(found, reduction=other))
+    assert drawn.count("<svg") == 1 and "equivalent smaller network" not in drawn
 
 
 def test_a_wide_network_is_drawn_as_bars(found):

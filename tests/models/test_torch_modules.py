@@ -152,6 +152,11 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
     "grid_sample": (lambda: Function(resampled), sequences),
     "linear algebra": (lambda: Function(factorised), sequences),
     "generated causal mask": (Decoder, sequences),
+    "histogram": (
+        lambda: Function(lambda w, x: (x @ w) * torch.histc(torch.arange(4.0), 4, 0, 4).to(x)),
+        sequences,
+    ),
+    "random slopes": (lambda: nn.Sequential(nn.Linear(4, 3), nn.RReLU()), sequences),
     "bags": (
         lambda: nn.Sequential(nn.EmbeddingBag(7, 3, mode="mean", padding_idx=1), nn.Linear(3, 2)),
         bags,

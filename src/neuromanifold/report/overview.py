@@ -10,6 +10,7 @@ from itertools import pairwise
 from neuromanifold.inspection import Inspection, LayerStatus
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.palette import LIGHT, gathered
+from neuromanifold.numerics.results import counted
 
 _STATES = (
     ("switching", "s3", "#0072b2"), ("always on, so linear", "on", "#00805d"), ("constant", "c5", "#56b4e9"),
@@ -142,9 +143,11 @@ def _after(found: Inspection, before: Sequence[_Column]) -> list[_Column]:
     statuses = found.layers or ()
     if net is not None and len(net.widths) - 2 != len(before):
         return [_Column(f"layer {k}", (0, w, 0, 0, 0)) for k, w in enumerate(net.widths[1:-1], 1)]
+    fewer = [sum(_removed(found, k, status).values()) for k, status in enumerate(statuses, 1)]
+    if sum(fewer) != found.reduction.neurons_saved:
+        return []  # a removal names weights that no drawn layer is named after
     columns = []
-    for index, (column, status) in enumerate(zip(before, statuses, strict=True), start=1):
-        gone = sum(_removed(found, index, status).values())
+    for column, gone in zip(before, fewer, strict=True):
         kept = list(column.counts)
         for state in (4, 3, 2, 1, 0):
             taken = min(gone, kept[state])
@@ -310,8 +313,8 @@ def share_image(found: Inspection, title: str) -> str:
         f'<text x="60" y="86" font-size="38" font-weight="700">{html.escape(title)}</text>'
         f'<text x="60" y="126" font-size="22" fill="#555">{html.escape(model)}</text>{numbers}'
         f"{''.join(parts)}{''.join(keys)}"
-        f'<text x="60" y="600" font-size="20" fill="#555">neuromanifold · {found.n_samples:,} samples × '
-        f"{found.n_outputs:,} outputs</text></svg>\n"
+        f'<text x="60" y="600" font-size="20" fill="#555">neuromanifold · '
+        f"{counted(found.n_samples, 'sample')} × {counted(found.n_outputs, 'output')}</text></svg>\n"
     )
 
 

@@ -281,7 +281,7 @@ def _refusal(error: Exception, torch: Any) -> str:
             f"`module` decides by the values of its data at {place}; use torch.where, so that one "
             "graph serves all values."
         )
-    if any("_functorch" in f.filename for f in traceback.extract_tb(error.__traceback__)):
+    if any("eager_transforms" in f.filename for f in traceback.extract_tb(error.__traceback__)):
         return (
             f"`module` differentiates itself at {place} in forward mode (as torch.func.hessian "
             "does), which PyTorch cannot record for any number of samples; use torch.func.jacrev "
@@ -296,7 +296,7 @@ def _refusal(error: Exception, torch: Any) -> str:
         return (
             "`module` computes something else for other numbers of samples than that of "
             f"`example` ({place}); "
-            "write it so that the first axis may have any length."
+            "write it so that the first axis may have any length (x.shape[0], not len(x))."
         )
     return (
         f"`module` cannot be exported ({kind} at {place}: {first}); see that `module(example)` "

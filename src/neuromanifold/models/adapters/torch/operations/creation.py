@@ -126,7 +126,7 @@ CREATION: Table = (
             "sym_size.int": lambda x, dim: x.shape[dim],
             "sym_numel.default": lambda x: math.prod(x.shape),
             "arange.default arange.start arange.start_step": arange,
-            "zeros.default full.default _efficientzerotensor.default": full,
+            "zeros.default full.default": full,
             "ones.default": ones,
             "zeros_like.default full_like.default": full_like,
             "ones_like.default": lambda x, dtype=None: full_like(x, 1),

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from neuromanifold.models.adapters.torch.operations.base import Refusal, Table, table
+from neuromanifold.models.adapters.torch.operations.base import Table, table
 
 
 def _success(a: Any) -> Any:
@@ -18,16 +18,12 @@ def inverse(a: Any, check_errors: bool = False) -> tuple[Any, Any]:
     return jnp.linalg.inv(a), _success(a)
 
 
-def solve(
-    a: Any, b: Any, left: bool = True, check_errors: bool = False
-) -> tuple[Any, None, None, Any]:
+def solve(a: Any, b: Any, *, left: bool = True) -> Any:
     """x of a x = b, or of x a = b; one vector for each matrix where the shapes say so."""
     vectors = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = b[..., None] if vectors else b
-    if not left:
-        return jnp.linalg.solve(a.mT, right.mT).mT, None, None, _success(a)
-    x = jnp.linalg.solve(a, right)
-    return (x[..., 0] if vectors else x), None, None, _success(a)
+    x = jnp.linalg.solve(a, right) if left else jnp.linalg.solve(a.mT, right.mT).mT
+    return x[..., 0] if vectors else x
 
 
 def cholesky(a: Any, upper: bool = False, check_errors: bool = False) -> tuple[Any, Any]:
@@ -75,38 +71,22 @@ def pseudoinverse(a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = 
     return jnp.linalg.pinv(a, rtol=rtol, hermitian=hermitian)
 
 
-def grouped_product(
-    a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None
-) -> Any:
-    """Rows of a (t, k) times the matrix of b (groups, k, n) that they belong to: group g ends
-    before row offs[g].
-    """
-    if a.ndim != 2 or b.ndim != 3 or offs is None:
-        raise Refusal("groups other axes than the rows of a matrix; use torch.matmul")
-    group = jnp.searchsorted(offs, jnp.arange(len(a)), side="right")
-    mine = jax.nn.one_hot(group, len(b), dtype=a.dtype)
-    return jnp.einsum("tg,tk,gkn->tn", mine, a, b)
-
-
 MATRICES: Table = table(
     {
         "linalg_inv_ex.default": inverse,
-        "inverse.default linalg_inv.default": lambda a: inverse(a)[0],
-        "linalg_solve.default": lambda a, b, *, left=True: solve(a, b, left)[0],
-        "linalg_solve_ex.default _linalg_solve_ex.default": solve,
+        "linalg_inv.default": lambda a: inverse(a)[0],
+        "linalg_solve.default": solve,
         "linalg_cholesky_ex.default": cholesky,
-        "cholesky.default linalg_cholesky.default": lambda a, upper=False: cholesky(a, upper)[0],
+        "linalg_cholesky.default": lambda a, upper=False: cholesky(a, upper)[0],
         "cholesky_solve.default": cholesky_solve,
         "linalg_solve_triangular.default": triangular_solve,
         "_linalg_svd.default": singular,
-        "linalg_svdvals.default": lambda a, driver=None: singular(a, compute_uv=False)[1],
         "_linalg_eigh.default": symmetric_eigen,
-        "linalg_pinv.atol_rtol_tensor linalg_pinv.default": pseudoinverse,
+        "linalg_pinv.atol_rtol_tensor": pseudoinverse,
         "linalg_matrix_exp.default": jax.scipy.linalg.expm,
         "_linalg_slogdet.default": lambda a: (*jnp.linalg.slogdet(a), None, None),
         "_linalg_det.default": lambda a: (jnp.linalg.det(a), None, None),
         "linalg_det.default": jnp.linalg.det,
         "linalg_qr.default": lambda a, mode="reduced": jnp.linalg.qr(a, mode),
-        "_grouped_mm.default": grouped_product,
     }
 )

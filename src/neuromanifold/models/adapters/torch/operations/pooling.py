@@ -300,6 +300,6 @@ POOLING: Table = table(
         "upsample_nearest2d.vec": nearest,
         "upsample_nearest1d.vec": functools.partial(nearest, space=1),
         "upsample_bilinear2d.vec": bilinear,
-        "grid_sampler.default grid_sampler_2d.default grid_sampler_3d.default": sample_at,
+        "grid_sampler_2d.default": sample_at,
     }
 )
