@@ -130,7 +130,8 @@ def test_a_callback_of_hugging_face_tracks_a_classifier():
         Watch().on_step_end(None, hf.TrainerState(global_step=step), None, model=model)
     assert model.training
     assert tracker.timeline.steps.tolist() == [0, 2]
-    assert [drift > 0 for drift in tracker.timeline.data["kernel_drift"].values] == [False, True]
+    before, after = tracker.timeline.data["loss"].values
+    assert before != after
     with torch.no_grad():
         expected = float(model.eval()(**x, labels=labels).loss)
-    np.testing.assert_allclose(float(tracker.timeline.data["loss"][1]), expected, rtol=1e-5)
+    np.testing.assert_allclose(float(after), expected, rtol=1e-5)
