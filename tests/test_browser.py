@@ -106,6 +106,7 @@ def test_hovering_reads_the_values(opened: Any) -> None:
 
 def test_a_term_shows_its_definition_and_leads_to_it(opened: Any) -> None:
     page = opened("perceptron")
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     link = page.locator("#numbers a.term", has_text="functional dimension").first
     link.focus()
     assert "the rank of the Jacobian" in page.locator(TIP).inner_text()

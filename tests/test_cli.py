@@ -111,7 +111,7 @@ def test_npz_weights_need_an_activation(saved, tmp_path):
     [
         (["inspect", "missing.safetensors", "f2"], "which does not exist"),
         (["inspect", "{saved}"], "`DATA` is missing"),
-        (["inspect", "{saved}", "f2"], "`x` has 1 features but the network takes 2"),
+        (["inspect", "{saved}", "f2"], "samples have 1 feature; the network takes 2"),
         (["inspect", "{saved}", "f2", "--format", "pdf"], "`--format` is 'pdf'; pass html or md"),
         (["inspect", "{saved}", "nothing.npy"], "does not exist"),
         (["data", "fetch", "nothing"], "the data sets are f1, f2"),

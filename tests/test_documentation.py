@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import neuromanifold as nm
+from neuromanifold.report.terms import TERMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,3 +51,14 @@ def test_the_path_through_the_pages_is_complete():
     listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     scripts = {f"tutorials/{path.stem}.md" for path in (ROOT / "docs" / "tutorials").glob("*.py")}
     assert {path.relative_to(ROOT / "docs").as_posix() for path in PAGES[1:]} | scripts == listed
+
+
+SOUGHT = (
+    "pruning", "compression", "overparameterization", "lossless", "identifiability", "glossary", "dead neurons",
+)  # fmt: skip
+
+
+def test_the_glossary_has_the_words_people_search_for_and_those_of_the_report():
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    assert [word for word in SOUGHT if word not in page.lower()] == []
+    assert [term for term, text in TERMS.items() if f"- **{term}**: {text}." not in page] == []

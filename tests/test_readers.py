@@ -197,7 +197,7 @@ def test_one_is_not_counted_as_many():
         nm.Layer(np.array([[1.0], [-1.0], [1.0]]), np.array([0.1, 0.2, -9.0])),
         nm.Layer(np.ones((1, 3)), np.zeros(1)),
     )
-    assert "1 of 3 units is off on the whole sample" in nm.inspect(net, params, X).verdict[-1]
+    assert "1 of 3 units is off on all " in nm.inspect(net, params, X).verdict[-1]
     assert str(nm.reduce_width(net, params, X)).startswith("1 hidden neuron and 3 parameters saved")
 
 

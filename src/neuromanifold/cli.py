@@ -5,9 +5,13 @@ wrote.
 import contextlib
 import importlib.metadata
 import os
+import shlex
+import signal
 import sys
+import threading
 import tomllib
 import warnings
+import webbrowser
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +20,16 @@ import typer
 import typer.core
 
 
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
 class _Group(typer.core.TyperGroup):
-    """The commands; Ctrl-C says what is on disk."""
+    """The commands; Ctrl-C says what is on disk, and so does SIGTERM (Slurm, `timeout`)."""
 
     def invoke(self, ctx: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _interrupt)
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
@@ -61,7 +71,7 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Show the version and leave."
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
@@ -112,8 +122,12 @@ def inspect_network(
         ),
     ] = None,
     loss: Annotated[
-        str, typer.Option(help="The loss that alignment and learning rate are about.")
-    ] = "mse",
+        str | None,
+        typer.Option(
+            help="The loss that alignment and learning rate are about, with --targets; mse when "
+            "absent."
+        ),
+    ] = None,
     checkpoints: Annotated[
         Path | None,
         typer.Option(
@@ -135,6 +149,7 @@ def inspect_network(
         float, typer.Option(help="Leave out sections estimated to take longer, in seconds.", min=0)
     ] = 600,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("report"),
+    browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     form: Annotated[
         str, typer.Option("--format", help="html (a page with figures) or md (the table).")
     ] = "html",
@@ -145,7 +160,7 @@ def inspect_network(
     seed: Annotated[int, typer.Option(help="Seed of the example.")] = 0,
 ) -> None:
     """The geometry of a network on data: a table here, a self-contained page in OUT. Ctrl-C
-    keeps what is done.
+    and SIGTERM keep what is done.
     """
     from neuromanifold.inspection import inspect, opening
     from neuromanifold.inspection.checkpoints import numbered
@@ -162,7 +177,11 @@ def inspect_network(
     with numbers(json, model, data, targets) as write_numbers:
         if form not in ("html", "md"):
             raise ValueError(f"`--format` is {form!r}; pass html or md.")
-        objective = opening.loss_named(loss)
+        if browse and form != "html":
+            raise ValueError(
+                "`--open` shows the page, and `--format` is md; leave one of them out."
+            )
+        objective = opening.loss_named(loss or "mse")
         reading = {"activation": activation, "batchnorm": batchnorm, "factory": factory}
         if checkpoints is not None:
             numbered(checkpoints)
@@ -171,6 +190,7 @@ def inspect_network(
         else:
             with _notes():
                 net, params, x, y = opening.opened(model, data, targets, reading)
+        opening.check_loss_fits(loss, y)
         options: Any = {
             "loss": objective,
             "samples": samples,
@@ -187,13 +207,19 @@ def inspect_network(
         for path in () if timeline is None else write_timeline(timeline, out):
             typer.echo(f"wrote {path}")
         page = (
-            write(inspection, out, timeline=timeline)
+            write(inspection, out, timeline=timeline, command=_command())
             if form == "html"
             else write_markdown(inspection, out)
         )
         typer.echo(f"wrote {page}")
+        if browse:
+            webbrowser.open(page.resolve().as_uri())
         if inspection.interrupted:
             raise KeyboardInterrupt("what was finished is above and in the report.")
+
+
+def _command() -> str:
+    return shlex.join(["neuromanifold", *sys.argv[1:]])
 
 
 def _over_training(

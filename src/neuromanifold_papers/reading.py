@@ -30,7 +30,8 @@ class Unit:
 def units(text: str) -> tuple[Unit, ...]:
     """The units of a text, numbered from 1.
 
-    >>> [(unit.form, unit.place) for unit in units("## 2 A\\n\\nOne. Two, e.g. three.\\n\\n$$x$$")]
+    >>> found = units("## 2 Results\\n\\nOne is odd. Two, e.g. three.\\n\\n$$x$$")
+    >>> [(unit.form, unit.place) for unit in found]
     [('heading', 'Sec 2'), ('sentence', 'Sec 2'), ('sentence', 'Sec 2'), ('display', 'Sec 2')]
     """
     place = _Place()

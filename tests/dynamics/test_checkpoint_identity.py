@@ -109,6 +109,21 @@ def test_a_step_that_calls_python_is_refused_with_a_checkpoint(tmp_path: Path):
     train(shouting, START, X, Y, key=jax.random.key(0), epochs=1)
 
 
+def test_other_flags_of_the_compiler_are_refused_and_those_without_effect_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Under another optimisation level every number ends elsewhere."""
+    ours = os.environ.get("XLA_FLAGS", "")
+    run(tmp_path / "c")
+    monkeypatch.setenv("XLA_FLAGS", f"{ours} --xla_backend_optimization_level=0")
+    with pytest.raises(
+        ValueError, match=r"compiler flags: .* there, .*--xla_backend_optimization_level=0.* here"
+    ):
+        run(tmp_path / "c", epochs=2)
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_force_host_platform_device_count=2 {ours}")
+    assert run(tmp_path / "c", epochs=2).history.attrs["epochs"] == 2
+
+
 def test_other_digits_are_refused_with_the_way_out(tmp_path: Path, monkeypatch):
     """Stands for another processor or number of threads: the step is the same, its rounding is
     not.

@@ -106,9 +106,10 @@ def test_wide_jacobians_have_a_curve_too(rng):
     expected = [int(nm.functional_dimension(net, params, x[:n], exact=True)) for n in range(1, 10)]
     assert inspection.growth.tolist() == expected
     assert inspection.saturated_at == 6
-    assert (
-        "The first 6 samples already show all of it; the other 3 add nothing." in inspection.verdict
-    )
+    alone = dataclasses.replace(inspection, account=None)
+    assert "The last 3 samples added nothing; samples of another kind still may." in alone.verdict
+    enough = inspection.account.chain[1]
+    assert f"would show {enough}." in inspection.verdict[1] and enough > int(inspection.exact)
 
 
 def test_a_rank_that_stood_still_for_one_sample_has_not_settled(rng):
@@ -116,7 +117,9 @@ def test_a_rank_that_stood_still_for_one_sample_has_not_settled(rng):
     x = rng.normal(size=(25, 2))
     inspection = nm.inspect(net, net.init(key=jax.random.key(0)), np.concatenate([x, x[-1:]]))
     assert (inspection.saturated_at, inspection.n_samples, int(inspection.exact)) == (25, 26, 25)
-    assert "The rank still grows with sample 25 of 26: more may show more." in inspection.verdict
+    alone = dataclasses.replace(inspection, account=None)
+    assert "The rank still grew at sample 25 of 26: more samples may show more." in alone.verdict
+    assert "too late to say that it has settled" in str(inspection)
 
 
 def test_the_fit_of_classes_is_an_accuracy_and_the_table_names_the_loss(rng):
@@ -133,13 +136,17 @@ def test_the_fit_of_classes_is_an_accuracy_and_the_table_names_the_loss(rng):
     assert other.fit_name == "r²" and other.fit < 0.75 and "of huber" in str(other)
 
 
-def test_the_headline_begins_with_what_the_sample_allows(rng):
+def test_the_headline_begins_with_what_says_something(rng):
     net = nm.MLP((2, 8, 1))
     inspection = nm.inspect(net, net.init(key=jax.random.key(0)), rng.normal(size=(3, 2)))
-    assert inspection.headline.startswith(
-        "3 samples × 1 output can show at most 3 of 33 parameter directions, and all 3"
-    )
-    assert "the sample is the limit" in inspection.headline
+    rank = inspection.spectrum.effective_rank
+    assert inspection.headline.startswith(f"On these 3 samples about {rank:.1f} directions carry")
+    limit = "3 samples × 1 output can show 3 of 33 parameter directions at most, and all of these"
+    assert limit in inspection.headline
+    names = [name for name, *_ in inspection.rows]
+    assert names.index("NTK largest eigenvalue") < names.index("functional dimension")
+    alone = dataclasses.replace(inspection, spectrum=None)
+    assert alone.headline.endswith("the sample is the limit.")
 
 
 def test_a_large_sample_is_thinned_and_the_table_says_so(inspected, rng):
@@ -227,8 +234,8 @@ def test_the_page_is_self_contained_and_escapes_names(inspected, tmp_path):
     assert 'src="http' not in page
     assert "@import" not in page
     drawings = (
-        1 + 4 + len(inspection.layers)
-    )  # the bar; growth, spectrum, bottleneck and function; a map for each layer
+        2 + 1 + 4 + len(inspection.layers)
+    )  # before and after; the bar; growth, spectrum, bottleneck and function; a map for each layer
     assert page.count('<svg class="inner"') == page.count('class="plot"') == 4
     assert page.count('role="img"') == drawings
     assert inspection.headline in re.sub(r"<[^>]*>", "", page)

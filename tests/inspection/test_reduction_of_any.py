@@ -57,13 +57,22 @@ def test_planted_channels_go_and_the_page_offers_the_weights(rng):
     }
 
 
-def test_tokens_and_large_networks_are_left_out_with_the_reason(rng):
-    params = {"e": rng.normal(size=(5, 3))}
-    found = nm.inspect(lambda p, x: p["e"][x].sum(axis=1), params, rng.integers(0, 5, (6, 2)))
-    assert found.reduction is None
-    assert "its inputs are whole numbers (tokens), and channels are tried at real ones" in {
-        part.left_out for part in found.parts
+def test_a_network_of_tokens_is_reduced_too(rng):
+    def f(p: Any, x: Any) -> Any:
+        return jax.nn.relu(p["e"][x].sum(axis=1) @ p["w"]) @ p["v"]
+
+    params = {
+        "e": rng.normal(size=(5, 3)),
+        "w": rng.normal(size=(3, 4)),
+        "v": rng.normal(size=(4, 2)),
     }
+    x = rng.integers(0, 5, (12, 2))
+    plain = nm.inspect(f, params, x).reduction
+    params["w"][:, 1] = 2 * params["w"][:, 2]  # a multiple of another
+    found = nm.inspect(f, params, x).reduction
+    assert found.neurons_saved == plain.neurons_saved + 1
+    eps = np.finfo(np.float32).eps  # of JAX outside x64, in sums of four products
+    np.testing.assert_allclose(found.net(found.params, x), f(params, x), rtol=64 * eps)
 
 
 @pytest.mark.parametrize("both", [False, True])

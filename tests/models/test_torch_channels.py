@@ -136,12 +136,13 @@ def test_rules_of_a_transformer_grow_with_its_width():
     class Bent(nn.Module):
         def __init__(self, bend: bool) -> None:
             super().__init__()
-            self.qkv, self.proj, self.bend = nn.Linear(10, 45), nn.Linear(15, 4), bend
+            self.q, self.k, self.v = (nn.Linear(10, 15) for _ in range(3))
+            self.proj, self.bend = nn.Linear(15, 4), bend
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             n, t, _ = x.shape
             q, k, v = (
-                part.view(n, t, 3, 5).transpose(1, 2) for part in self.qkv(x).split(15, dim=2)
+                part(x).view(n, t, 3, 5).transpose(1, 2) for part in (self.q, self.k, self.v)
             )
             v = torch.tanh(v) if self.bend else v
             y = nn.functional.scaled_dot_product_attention(q, k, v)

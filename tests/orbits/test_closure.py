@@ -386,6 +386,10 @@ def test_bad_input(key):
     with unchecked():
         with pytest.raises(ValueError, match="`depth` is 0; pass a positive whole number"):
             lie_closure(net, params, key=key, depth=0)
+        with pytest.raises(
+            ValueError, match="`depth` is 1000000000000, and each depth takes three"
+        ):
+            lie_closure(net, params, key=key, depth=10**12)
         with pytest.raises(TypeError, match="`key` is 3; pass a JAX key"):
             lie_closure(net, params, key=3)
         with pytest.raises(

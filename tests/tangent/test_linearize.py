@@ -85,6 +85,12 @@ def test_bad_arguments(network):
         linearize(net, ())
 
 
+def test_orders_without_end_are_refused():
+    with pytest.raises(ValueError, match="`order` is 1000000000000, and each order doubles"):
+        linearize(lambda params, x: params * x, 1.0, order=10**12)
+    linearize(lambda params, x: params * x, 1.0, order=16)
+
+
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 4])
 def test_taylor_models_of_any_order(network, key, order):
     """The remainder falls like the next power of the step; a network that is a polynomial of

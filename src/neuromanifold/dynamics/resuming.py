@@ -48,6 +48,9 @@ def checkpoint_file(path: str | Path) -> Path:
     )
 
 
+_NO_DIGITS = ("--xla_force_host_platform_device_count", "--xla_dump")
+
+
 def identity(job: Job, fresh: Course, params: Any, every: int | None) -> dict[str, str]:
     """What two trainings must have in common for one to continue the other."""
     learners, recipe = fresh.learners[0], job.recipe
@@ -227,7 +230,18 @@ def _parts(thing: Any) -> tuple[Any, ...]:
 def platform(device: Any) -> dict[str, str]:
     """Where the digits come from, as far as it has a name."""
     versions = f"{jax.__version__}, jaxlib {version('jaxlib')}"
-    return {"platform": f"{device.platform} ({device.device_kind})", "jax": versions}
+    place = f"{device.platform} ({device.device_kind})"
+    return {"platform": place, "jax": versions, "compiler flags": compiler_flags()}
+
+
+def compiler_flags() -> str:
+    """What XLA is told that changes digits: `XLA_FLAGS` but for the number of simulated devices
+    and what is written for a reader, and JAX's switch for optimisations.
+    """
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    told = sorted(flag for flag in flags if not flag.startswith(_NO_DIGITS))
+    few = ["few optimizations"] if jax.config.read("jax_disable_most_optimizations") else []
+    return " ".join([*told, *few])
 
 
 def pool_size() -> int:

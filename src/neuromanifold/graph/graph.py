@@ -58,8 +58,10 @@ class Units:
 
     @property
     def switches(self) -> bool:
-        """Whether each of them is on or off: they are no places of a maximum, and order nothing."""
-        return self.candidates is None and not self.orders
+        """Whether each of them is on or off: they are no places of a maximum, order nothing, and
+        derivatives pass them.
+        """
+        return self.candidates is None and not (self.orders or self.stopped)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

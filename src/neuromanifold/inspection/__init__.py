@@ -6,12 +6,13 @@ from neuromanifold.inspection import probes
 from neuromanifold.inspection.checkpoints import checkpoints
 from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.inspect import inspect
-from neuromanifold.inspection.inspection import Inspection, Part
+from neuromanifold.inspection.inspection import Block, Inspection, Part
 from neuromanifold.inspection.timeline import Timeline
 from neuromanifold.inspection.tracker import Tracker
 from neuromanifold.inspection.units import LayerStatus
 
 __all__ = [
+    "Block",
     "Descent",
     "Inspection",
     "LayerStatus",

@@ -8,6 +8,7 @@ import numpy as np
 from neuromanifold.graph.footprint import FIRST_BITS, footprint
 from neuromanifold.inspection.subject import Subject, exact_bytes
 from neuromanifold.models.model_kind import filters, perceptron
+from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.symmetry.reduction.narrowing import PROBES
 
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
@@ -54,8 +55,28 @@ def deciding_seconds(s: Subject) -> float:
     )
 
 
+def units_seconds(s: Subject) -> float:
+    """Seconds of a pass over the samples that were given and not chosen."""
+    if leading_axis(s.given) == s.samples:
+        return 0.0
+    return compiling(s, 2) + passes(s, 2) / s.samples * leading_axis(s.given)
+
+
+def blocks_seconds(s: Subject) -> float:
+    """Seconds of the Jacobian and the decompositions of its blocks, or of a few products."""
+    m = min(s.rows, s.columns)
+    return compiling(s, 2) + passes(s, 30) + min(s.rows * s.columns, 2**22) * m * _FACTORED
+
+
+def blocks_bytes(s: Subject) -> int:
+    """Bytes of a few rows of the Jacobian's size, twice."""
+    return 8 * 24 * s.columns
+
+
 def closed_seconds(s: Subject) -> float:
     """Seconds of following which parameters an open path runs through."""
+    if not s.exactly:
+        return compiling(s, 2) + passes(s, 3)
     return 0.05 + s.samples * s.columns * ENTRY / 4
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.inspection.inspection import INTERRUPTED, Inspection, Part
-from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section
+from neuromanifold.inspection.sections import SECTIONS, LeftOut, Section, reduced_on
 from neuromanifold.inspection.subject import MOST_ROWS, Subject, default_samples, thinned
 from neuromanifold.models.arguments import Model, check_model, check_target, checked
 from neuromanifold.models.function import output_shape, restricted
@@ -91,9 +91,10 @@ def inspect(
         model=repr(f) if perceptron(f) else getattr(whole, "__name__", type(whole).__name__),
         n_params=subject.columns,
         n_samples=subject.samples,
-        n_given=subject.given,
+        n_given=leading_axis(subject.given),
         n_outputs=subject.outputs,
         n_inputs=subject.graph.inputs,
+        n_reduced=leading_axis(reduced_on(subject)),
         affine_dimension=subject.graph.affine_dimension if found.get("regions") else 0,
         program=_program(subject.graph),
         tensors=_tensors(subject.graph),
@@ -136,11 +137,11 @@ def subject_of(
     outputs = int(np.prod(output_shape(f, params, x), dtype=int))
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(params)]
     n = min(given, samples or default_samples(outputs, shapes, budget, most_rows))
-    x, y = thinned(x, n), None if y is None else thinned(np.asarray(y), n)
+    whole, x, y = x, thinned(x, n), None if y is None else thinned(np.asarray(y), n)
     with boundary(params, x):
         checked(f, params, x)
     exactly = trace(f, params, x).exact if exact is None else exact
-    return Subject(f, params, x, y, given, exactly, budget, loss)
+    return Subject(f, params, x, y, whole, exactly, budget, loss)
 
 
 def too_much(section: Any, subject: Subject, patience: float | int) -> str:

@@ -11,11 +11,12 @@ import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.descent import Descent
-from neuromanifold.inspection.units import LayerStatus
+from neuromanifold.inspection.units import LayerStatus, kinds_of
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import counted
-from neuromanifold.symmetry.account.dimension_account import DimensionAccount
+from neuromanifold.symmetry.account.dimension_account import FEW, DimensionAccount
+from neuromanifold.symmetry.account.equivalence import INACTIVE
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduction.reduce import Reduction
 from neuromanifold.tangent.kernel.spectrum import Spectrum
@@ -35,6 +36,18 @@ class Part:
     left_out: str = ""
 
 
+@dataclass(frozen=True)
+class Block:
+    """The parameters of one layer: the rank of the Jacobian's columns that belong to them (None
+    where the Jacobian is large), and their share of the tangent kernel's trace.
+    """
+
+    name: str
+    parameters: int
+    rank: int | None
+    share: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Inspection:
     """What a network's parameters do on a sample. `print` it for a table; `nm.report.write` makes
@@ -42,9 +55,10 @@ class Inspection:
 
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a
     numerical rank says, `growth` the exact rank on the first 1, …, n samples, `closed` how many
-    parameters no open path runs through. `regions` and `layers` belong to piecewise-linear
-    networks, `bottleneck` to perceptrons; `account` is that of exact graphs, `reduction` goes by
-    neurons or channels. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
+    parameters no open path runs through. `regions` belongs to piecewise-linear networks, `layers`
+    to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons;
+    `account` is that of exact graphs, `reduction` goes by neurons or channels and holds on
+    `n_reduced` samples. `blocks` are the parameters by layer. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
     alignment and learning rate. `program` says what the network is as a program, `tensors` names
     its parameters. What was not computed is `None`, and `parts` says why.
     """
@@ -76,6 +90,8 @@ class Inspection:
     account: DimensionAccount | None = None
     conserved: ConservedQuantities | None = None
     reduction: Reduction | None = None
+    n_reduced: int = 0
+    blocks: tuple[Block, ...] | None = None
     bottleneck: BottleneckStructure | None = None
 
     @property
@@ -137,6 +153,11 @@ class Inspection:
             *((name, count) for name, count in self.account.rows[1:] if count),
         )
 
+    @property
+    def units(self) -> str:
+        """What is counted in `layers`: units, channels or features."""
+        return kinds_of(self.layers or ())
+
     def plot(self) -> Any:
         """A figure: the rank against samples, the singular values with what counts, and where
         the parameters went.
@@ -148,40 +169,59 @@ class Inspection:
     @property
     def rows(self) -> tuple[Row, ...]:
         """(quantity, value, remark) for a table."""
-        parts = (
-            self._size_rows(), self._rank_rows(), self._account_rows(), self._region_rows(), self._kernel_rows(),
-            self._descent_rows(), self._bottleneck_rows(), self._left_out_rows(),
-        )  # fmt: skip
-        return tuple(row for part in parts for row in part)
+        ranks = [*self._rank_rows(), *self._account_rows(), *self._region_rows()]
+        kernel = self._kernel_rows()
+        limited = self.dimension is not None and int(self.dimension) == self.rows_of_jacobian
+        return (
+            *self._size_rows(),
+            *([*kernel, *ranks] if limited else [*ranks, *kernel]),
+            *self._descent_rows(),
+            *self._bottleneck_rows(),
+            *self._left_out_rows(),
+        )
 
     @property
     def headline(self) -> str:
-        """The finding in one sentence, which begins with what the sample allows."""
+        """The finding in one sentence: how many directions matter on the sample, and whether other
+        inputs would reveal more.
+        """
         rows, D = self.rows_of_jacobian, self.n_params
-        allowed = (
-            f"{counted(self.n_samples, 'sample')} × {counted(self.n_outputs, 'output')} can show "
-            f"at most {min(rows, D):,}"
-        )
-        seen = f"{allowed} of {counted(D, 'parameter direction')}"
+        allowed = f"{counted(self.n_samples, 'sample')} × {counted(self.n_outputs, 'output')}"
+        whole = counted(D, "parameter direction")
         if self.dimension is None:
-            return f"{seen}; the rank was not computed."
-        found = int(self.dimension)
+            return f"{allowed} can show at most {min(rows, D):,} of {whole}; the rank was not computed."
+        here, found = self._here(self.n_samples), int(self.dimension)
         if found == D:
-            return f"{seen}, and all of them change the function."
+            return f"{here} all of the {whole} change the function."
         if found == rows:
+            return self._limited(here, allowed, whole)
+        return f"{here} {found:,} of {whole} change the function{self._elsewhere(found)}"
+
+    def _here(self, n: int) -> str:
+        return "On this one sample" if n == 1 else f"On these {n:,} samples"
+
+    def _limited(self, here: str, allowed: str, whole: str) -> str:
+        """The headline where the rank is all that the sample can show: what still says something
+        comes first.
+        """
+        limit = f"{allowed} can show {self.rows_of_jacobian:,} of {whole} at most, and all of these show"
+        if self.spectrum is None or np.isnan(self.spectrum.effective_rank):
+            return f"{limit}: the sample is the limit."
+        rank = f"about {self.spectrum.effective_rank:.1f}"
+        return f"{here} {rank} directions carry the tangent kernel (its effective rank); {limit}."
+
+    def _elsewhere(self, found: int) -> str:
+        """The end of the headline: what inputs beyond the sample would reveal."""
+        if self.account is None:
+            free = self.n_params - found
             return (
-                f"{seen}, and all {found:,} of these are seen: the sample is the limit, and more "
-                "samples may show more."
+                f", and the other {free:,} ({_percent(free, self.n_params)}) change nothing there."
             )
-        if rows < D and not self._settled():
-            return (
-                f"{seen}; {found:,} change the function on the sample, {rows - found:,} fewer "
-                "than it could show."
-            )
-        free = D - found
+        reached = self.account.chain[2]
         return (
-            f"{seen}; {found:,} change the function on the sample, and {free:,} "
-            f"({_percent(free, D)}) change nothing there."
+            f"; other inputs would reveal at least {reached:,}."
+            if reached > found
+            else "; no other input that was tried reveals more."
         )
 
     @property
@@ -189,7 +229,7 @@ class Inspection:
         """The finding in about three sentences: the dimension, whether more samples would raise
         it, and what could go.
         """
-        sentences = (self._saturation() or self._reason(), self._surplus() or self._kept())
+        sentences = (self._more() or self._reason(), self._surplus() or self._kept())
         return (self.headline, *(sentence for sentence in sentences if sentence))
 
     def _reason(self) -> str:
@@ -215,22 +255,30 @@ class Inspection:
             else ""
         )
 
-    def _saturation(self) -> str:
+    def _more(self) -> str:
+        """Whether more samples would show more: known where there is an account, else as far as
+        the rank's growth tells.
+        """
+        if self.dimension is None or int(self.dimension) == self.n_params:
+            return ""
+        if self.account is not None:
+            return self._in_the_same_regions(self.account)
         at, n = self.saturated_at, self.n_samples
-        if (
-            at is None
-            or self.dimension is None
-            or int(self.dimension) in (self.rows_of_jacobian, self.n_params)
-        ):
+        if at is None or int(self.dimension) == self.rows_of_jacobian:
             return ""
         if self._settled():
-            shown = (
-                f"The first {counted(at, 'sample')} already {'show' if at > 1 else 'shows'} all "
-                "of it"
-            )
-            return f"{shown}; the other {n - at:,} add nothing."
-        last = f"the last of the {n:,} samples" if at == n else f"sample {at:,} of {n:,}"
-        return f"The rank still grows with {last}: more may show more."
+            last = "The last sample" if n - at == 1 else f"The last {n - at:,} samples"
+            return f"{last} added nothing; samples of another kind still may."
+        return f"The rank still grew at sample {at:,} of {n:,}: more samples may show more."
+
+    def _in_the_same_regions(self, account: DimensionAccount) -> str:
+        if self.regions is None:
+            return ""
+        found, enough = account.chain[:2]
+        where = f"More samples in the same {counted(account.regions, 'linear region')}"
+        return (
+            f"{where} would show {enough:,}." if enough > found else f"{where} would show no more."
+        )
 
     def _settled(self) -> bool:
         """Whether the rank is known to have stood still over the last samples."""
@@ -240,17 +288,19 @@ class Inspection:
         )
 
     def _surplus(self) -> str:
-        if self.layers is None:
-            return ""
-        dead, width = sum(s.inactive for s in self.layers), sum(s.width for s in self.layers)
-        text = f"{dead:,} of {width:,} units {'is' if dead == 1 else 'are'} off on the whole sample"
-        if self.reduction is not None and self.reduction.neurons_saved:
-            saved = (
-                f"a network with {counted(self.reduction.parameters_saved, 'parameter')} fewer "
-                "computes the same there"
-            )
-            return f"{text}; {saved}."
-        return f"{text}."
+        """Which units are off, and the smaller network, each with the samples it holds on."""
+        parts = []
+        if self.layers:
+            off, cells = sum(s.off for s in self.layers), sum(s.cells for s in self.layers)
+            verb = "is" if off == 1 else "are"
+            units = kinds_of(self.layers)
+            parts.append(f"{off:,} of {cells:,} {units} {verb} off {_all_of(self.n_given)}")
+        if self.reduction is not None and self.reduction.parameters_saved:
+            left = self.n_params - self.reduction.parameters_saved
+            same = f"a network with {left:,} of the {self.n_params:,} parameters computes the same "
+            parts.append(same + (_all_of(self.n_reduced) if self.n_reduced else "everywhere"))
+        text = "; ".join(parts)
+        return f"{text[0].upper()}{text[1:]}." if text else ""
 
     def _size_rows(self) -> list[Row]:
         size, few = self.rows_of_jacobian, self.n_samples < self.n_given
@@ -285,12 +335,8 @@ class Inspection:
             )
             rows.append(("functional dimension", f"{int(self.dimension):,}", f"numerical, {how}"))
         if self.saturated_at is not None and int(self.dimension or 0) < self.rows_of_jacobian:
-            rest = (
-                "the others add nothing"
-                if self.saturated_at < self.n_samples
-                else "the last one still adds"
-            )
-            remark = f"of {self.n_samples:,} samples, in the order given; {rest}"
+            late = "" if self._settled() else "; too late to say that it has settled"
+            remark = f"of {self.n_samples:,} samples, in the order given{late}"
             rows.append(("  reached after", f"{self.saturated_at:,}", remark))
         if self.exact is not None and self.float64 is not None:
             rows.append(("  float64 would say", f"{int(self.float64):,}", _gap(self.float64)))
@@ -301,27 +347,74 @@ class Inspection:
     def _account_rows(self) -> list[Row]:
         rows: list[Row] = []
         if self.closed is not None:
-            remark = "their derivative is zero at every sample: units that are off shut every path"
+            zero = "zero" if self.exact is not None else "0.0 in float64"
+            remark = f"their derivative is {zero} at every sample: no path through them is open"
             rows.append(("parameters without effect", f"{self.closed:,}", remark))
         if self.account is not None:
-            explained = ", ".join(
-                f"{count:,} {name}" for name, count in self.account.rows[1:] if count
-            )
             free = self.n_params - int(self.account.functional)
-            rows.append(("directions that change nothing", f"{free:,}", explained))
+            rows.append(
+                ("directions that change nothing", f"{free:,}", self._reasons(self.account))
+            )
         if self.conserved is not None:
             count = len(self.conserved)
-            rows.append(
-                (
-                    "conserved quantities",
-                    f"{count:,}",
-                    "what gradient flow keeps, whatever the data and the loss",
-                )
+            remark = (
+                "what gradient flow keeps, whatever the data and the loss"
+                if count
+                else "no scaling or rotation of units is known to leave such a network unchanged"
             )
+            rows.append(("conserved quantities", f"{count:,}", remark))
         if self.reduction is not None:
             size = f"{self.n_params - self.reduction.parameters_saved:,}"
-            rows.append(("equivalent smaller network", size, _reduction_remark(self.reduction)))
+            rows.append(
+                ("equivalent smaller network", size, self._reduction_remark(self.reduction))
+            )
         return rows
+
+    def _reasons(self, account: DimensionAccount) -> str:
+        """Directions by the reason why they change nothing: at every input tried first, as they
+        are counted first.
+        """
+        few = account.chain[1] - account.chain[0]
+        parts = (
+            ("at every input tried", account.everywhere, account.unexplained_everywhere),
+            ("on the sample's regions only", account.on_regions, account.unexplained_on_regions),
+            ("on the sample only", {FEW: few}, 0),
+        )
+        texts = []
+        for where, counts, unexplained in parts:
+            named = [(name, count) for name, count in counts.items() if count]
+            named += [("unexplained", unexplained)] if unexplained else []
+            if named:
+                listed = ", ".join(f"{count:,} {self._called(name)}" for name, count in named)
+                texts.append(f"{where}: {listed}")
+        return "; ".join(texts)
+
+    def _called(self, name: str) -> str:
+        """A source of the account as the end of "182 directions …"."""
+        if name == INACTIVE and self.layers:
+            units = counted(sum(s.inactive for s in self.layers), "inactive unit")
+            return f"directions of {units}"
+        if name == FEW:
+            return "for want of samples in a region"
+        return name if name.startswith(("confined", "unexplained")) else f"of {name}"
+
+    def _reduction_remark(self, reduction: Reduction) -> str:
+        """What went, and how far the outputs moved."""
+        where = f"on {counted(self.n_reduced, 'sample')}" if self.n_reduced else "everywhere"
+        if not reduction.parameters_saved:
+            unseen = ", ".join(reduction.left_out)
+            besides = f"; not looked at: the channels of {unseen}" if unseen else ""
+            return f"no smaller one found: no unit or channel is off, constant or a copy {where}{besides}"
+        net = perceptron(reduction.net)
+        noun = "channel" if net is None else "neuron"
+        fewer = (
+            f"{counted(reduction.neurons_saved, noun)} fewer"
+            if reduction.neurons_saved
+            else "no channel fewer, but scales and shifts folded into the weights beside them"
+        )
+        widths = "" if net is None else f" in {'-'.join(map(str, net.widths))}"
+        deviation = f"deviation {reduction.deviation:.0e}" if reduction.deviation else "equal"
+        return f"parameters{widths}: {fewer}, {deviation} {where}"
 
     def _region_rows(self) -> list[Row]:
         rows: list[Row] = []
@@ -329,32 +422,22 @@ class Inspection:
             bound = self.affine_dimension * self.regions * self.n_outputs
             binding = bound < min(self.rows_of_jacobian, self.n_params)
             allowed = (
-                f"they allow a functional dimension of at most {bound:,}"
+                f"with enough samples in each they would allow a functional dimension of {bound:,}"
                 if binding
                 else "patterns of units on and off"
             )
             rows.append(("linear regions sampled", f"{self.regions:,}", allowed))
         if self.layers:
-            of = f"{sum(s.width for s in self.layers):,}"
+            of, units = f"{sum(s.cells for s in self.layers):,}", kinds_of(self.layers)
+            over = (
+                f"; on all {self.n_given:,} samples given" if self.n_given > self.n_samples else ""
+            )
             for kind, counts in (
-                ("active", [s.active for s in self.layers]),
-                ("inactive", [s.inactive for s in self.layers]),
+                ("active", [s.on for s in self.layers]),
+                ("inactive", [s.off for s in self.layers]),
             ):
-                rows.append(
-                    (
-                        f"always-{kind} units",
-                        f"{sum(counts):,} of {of}",
-                        f"by layer: {_listed(counts)}",
-                    )
-                )
-            channels = [s for s in self.layers if s.channels]
-            if channels:
-                dead, total = (
-                    sum(s.dead_channels for s in channels),
-                    sum(s.channels for s in channels),
-                )
-                by = f"by layer: {_listed(s.dead_channels for s in channels)}"
-                rows.append(("  dead channels", f"{dead:,} of {total:,}", by))
+                remark = f"by layer: {_listed(counts)}{over}"
+                rows.append((f"always-{kind} {units}", f"{sum(counts):,} of {of}", remark))
         return rows
 
     def _kernel_rows(self) -> list[Row]:
@@ -414,11 +497,15 @@ class Inspection:
             f"squared parameters sum to {found.squared_norm:.4g}, and must to "
             f"{found.norm_bound:.4g} at least for this function"
         )
-        if not found.layers or not found.rank:
-            return [
-                ("bottleneck", "none", f"no layer has its singular values near 0 and 1; {norm}")
-            ]
-        layers = f"layer{'s' if len(found.layers) > 1 else ''} {_listed(found.layers)}"
+        narrower = [l for l in found.layers if found.rank < min(found.net.widths[l - 1 : l + 1])]
+        if not narrower or not found.rank:
+            why = (
+                f"only layers that have no more than {counted(found.rank, 'singular value')} look like one"
+                if found.layers and found.rank
+                else "no layer has its singular values near 0 and 1"
+            )
+            return [("bottleneck", "none", f"{why}; {norm}")]
+        layers = f"layer{'s' if len(narrower) > 1 else ''} {_listed(narrower)}"
         where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
@@ -465,16 +552,5 @@ def _listed(counts: Iterable[int]) -> str:
     return ", ".join(f"{count:,}" for count in counts)
 
 
-def _reduction_remark(reduction: Reduction) -> str:
-    if not reduction.neurons_saved and reduction.left_out:
-        return f"none found; not looked at: the channels of {', '.join(reduction.left_out)}"
-    if not reduction.neurons_saved:
-        return "none found: no neuron or channel is redundant on the sample"
-    deviation = f"deviation {reduction.deviation:.0e}" if reduction.deviation else "equal"
-    if (net := perceptron(reduction.net)) is None:
-        return f"parameters: {reduction.neurons_saved} channels fewer, {deviation} on the sample"
-    widths = "-".join(str(w) for w in net.widths)
-    return (
-        f"parameters in {widths}: {reduction.neurons_saved} neurons fewer, {deviation} on the "
-        "sample"
-    )
+def _all_of(n: int) -> str:
+    return "on the one sample" if n == 1 else f"on all {n:,} samples"

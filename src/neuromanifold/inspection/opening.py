@@ -2,6 +2,7 @@
 is trained where nothing is given.
 """
 
+import re
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from neuromanifold.models import MLP, load, losses
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.init import he_bias
 from neuromanifold.models.losses import Loss
+from neuromanifold.numerics.results import counted
 from neuromanifold.numerics.validation import leading_axis
 
 _EXAMPLE_WIDTHS = (1, 10, 10, 10, 10, 1)
@@ -31,10 +33,25 @@ def opened(
             f"`DATA` is missing: say on which samples to inspect {model}, for example f2, "
             "samples.npy or table.csv."
         )
-    shape = output_shape(net, params, x)
+    shape = fitting_shape(net, params, x)
     if targets is not None:
         return net, params, x, fitting(read(targets), shape, leading_axis(x))
     return net, params, x, y if y is not None and shape == y.shape[1:] else None
+
+
+def fitting_shape(f: Any, params: Any, x: Any) -> tuple[int, ...]:
+    """The shape of one output, where the network takes samples of the shape of `x`."""
+    try:
+        return output_shape(f, params, x)
+    except (TypeError, ValueError) as error:
+        found = re.search(r"takes (?:\(n, )?(\d+)\b(?!,)", str(error))
+        if found is not None and np.ndim(x) == 2 and not isinstance(x, dict | tuple):
+            raise ValueError(
+                f"`DATA` does not fit: samples have {counted(x.shape[1], 'feature')}; the network "
+                f"takes {found[1]}."
+            ) from None
+        error.args = (str(error).replace("`x`", "`DATA`", 1),)
+        raise
 
 
 def example_of(reading: dict[str, Any], x: Any) -> Any:
@@ -66,6 +83,20 @@ def fitting(y: Any, shape: tuple[int, ...], n: int) -> np.ndarray:
         f"`--targets` has shape {y.shape} but the outputs have {(n, *shape)}; pass one row a "
         "sample, or one class 0, 1, … each."
     )
+
+
+def check_loss_fits(name: str | None, y: Any) -> None:
+    """Refuse a loss that was asked for where there are no targets, or where it is always 0."""
+    if name is not None and y is None:
+        raise ValueError(
+            f"`--loss` is {name!r} and there is nothing to measure it against; pass `--targets`, "
+            "or leave `--loss` out."
+        )
+    if name == "cross_entropy" and y.shape[-1] == 1:
+        raise ValueError(
+            "`--loss` is cross_entropy and the network has 1 output; it needs one for each class: "
+            "pass mse, or another network."
+        )
 
 
 def loss_named(name: str) -> Loss:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neuromanifold.inspection.opening import samples
+from neuromanifold.inspection.opening import fitting_shape, samples
 from neuromanifold.models import load, save
 from neuromanifold.models.adapters.torch.conversion import from_torch, save_graph, to_torch
 from neuromanifold.models.adapters.torch.program_writer import (
@@ -19,7 +19,7 @@ from neuromanifold.models.adapters.torch.program_writer import (
 )
 from neuromanifold.models.adapters.torch.tensors import tensors_in
 from neuromanifold.models.files.factory import module_with_factory
-from neuromanifold.models.model_kind import perceptron
+from neuromanifold.models.model_kind import perceptron, with_all_biases
 from neuromanifold.models.storage import layer_names
 from neuromanifold.numerics.precision import is_floating
 from neuromanifold.runtime.files import check_output, write_atomically
@@ -56,13 +56,16 @@ def reduced_layers(model: str, data: str | None, out: Path, **reading: Any) -> t
             f"`--out` is {str(out)!r}; pass a file that ends in .safetensors, .pt or .pth (.pt2 "
             "with --factory)."
         )
-    loaded, params = load(model, **reading)
+    loaded, params = with_all_biases(*load(model, **reading))
     if (net := perceptron(loaded)) is None:
         raise ValueError(
             f"`MODEL` is {model!r}, which is no stack of linear layers; pass `--factory "
             "package.module:function` that builds it."
         )
-    found = reduce_width(net, params, None if data is None else samples(data)[0])
+    x = None if data is None else samples(data)[0]
+    if x is not None:
+        fitting_shape(net, params, x)
+    found = reduce_width(net, params, x)
     names = layer_names(model) if found.net.depth == net.depth else None
     said = f"{'-'.join(map(str, net.widths))} → {'-'.join(map(str, found.net.widths))}\n{found}"
     return said, save(out, found.net, found.params, names=names)
@@ -80,6 +83,7 @@ def reduced_program(model: str, data: str | None, out: Path, **reading: Any) -> 
             "ends in .pt2."
         )
     (f, params), x = load(model, statistics=True, **reading), samples(str(data))[0]
+    fitting_shape(f, params, x)
     found = reduce_width(f, params, x)
     whole, small = program_module(f, params), found.to_torch(example=x)
     moved = _moved(outputs_in_torch(f, whole, x), outputs_in_torch(f, small, x))

@@ -2,6 +2,7 @@
 what it costs.
 """
 
+import contextlib
 import re
 import warnings
 from collections.abc import Callable
@@ -12,10 +13,13 @@ import jax
 import numpy as np
 
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
+from neuromanifold.graph.reading import called
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     LANCZOS_COUNT,
     account_seconds,
+    blocks_bytes,
+    blocks_seconds,
     bottleneck_seconds,
     closed_seconds,
     curvature_seconds,
@@ -34,14 +38,18 @@ from neuromanifold.inspection.costs import (
     scalings_seconds,
     spectrum_bytes,
     spectrum_seconds,
+    units_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
+from neuromanifold.inspection.inspection import Block
 from neuromanifold.inspection.subject import Subject
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
 from neuromanifold.numerics.elimination import first_rows
-from neuromanifold.numerics.rank import Rank
+from neuromanifold.numerics.precision import arithmetic, is_floating
+from neuromanifold.numerics.rank import Rank, rank_from_spectrum
+from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.patterns import require_piecewise_linear
 from neuromanifold.symmetry.account.dimension_account import DimensionAccount, account_of
 from neuromanifold.symmetry.conservation.balances import Scalings
@@ -53,6 +61,8 @@ from neuromanifold.tangent.rank.dimension import (
     functional_dimension,
     single_precision_rank,
 )
+from neuromanifold.tangent.rank.geometry import Geometry
+from neuromanifold.tangent.rank.jacobian import jacobian
 
 _LARGEST_ACCOUNT = (
     5_000  # parameters; generators of wide linear layers number the square of their width
@@ -61,7 +71,7 @@ _LONGEST_ACCOUNT = 90.0  # seconds
 _BATCHES = 6  # of inputs that seek regions beyond the sample's
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
 _LARGE = 2**25  # entries of a Jacobian that residues are computed of in passing
-_MOST_REDUCED = 200_000  # parameters of a network whose channels are tried one after another
+_LONGEST_PASS = 1.0  # seconds of a pass over all samples that a reduction may hold on
 
 
 class LeftOut(Exception):
@@ -85,7 +95,8 @@ class Section:
 
 def bent(s: Subject) -> str:
     """Why a network has no units that are on or off, where it has none."""
-    return "" if s.graph.units else "the network has no bends (ReLU, maximum, absolute value)"
+    units = any(unit.switches for unit in s.graph.units)
+    return "" if units else "the network has no units that switch, as ReLU does"
 
 
 def _linear_regions(s: Subject) -> str:
@@ -134,10 +145,63 @@ def _regions(s: Subject) -> int:
 
 
 def _closed(s: Subject) -> int:
-    try:
+    """How many columns of J are zero: by the decided bends, else those where Jᵀv is 0.0 for a random
+    v, which no rounding makes zero unless every path is shut.
+    """
+    with contextlib.suppress(NoExactAnswer):
         return int(s.geometry.decided.zero_columns.sum())
-    except NoExactAnswer as refusal:
-        raise LeftOut(_without_lines(str(refusal).partition(";")[0])) from None
+    with arithmetic():
+        params, x = jax.tree.map(_widened, (s.params, s.x))
+        values, pull = jax.vjp(lambda p: called(s.f, p, x), params)
+        direction = np.random.default_rng(0).normal(size=values.shape)
+        (moved,) = pull(direction)
+        return sum(int((np.asarray(leaf) == 0).sum()) for leaf in jax.tree.leaves(moved))
+
+
+def _widened(leaf: Any) -> Any:
+    return np.asarray(leaf, np.float64) if is_floating(leaf) else leaf
+
+
+_PROBES = 8  # random rows that shares of the kernel's trace are estimated from
+
+
+def _blocks(s: Subject) -> tuple[Block, ...]:
+    """Layer by layer, the rank of J_l and ‖J_l‖²/‖J‖²: of J itself where it is small, else from
+    E‖J_lᵀv‖² = ‖J_l‖² over random v.
+    """
+    names = [name.rpartition(".")[0] or name for name in s.graph.parameters]
+    if perceptron(s.f):
+        names = [f"layer {int(name) + 1}" for name in names]
+    sizes = [int(np.size(leaf)) for leaf in jax.tree.leaves(s.params)]
+    members = {name: [k for k, other in enumerate(names) if other == name] for name in names}
+    small = not _cheap(s)
+    with arithmetic():
+        params, x = jax.tree.map(_widened, (s.params, s.x))
+        rows = np.asarray(jacobian(s.f, params, x)) if small else _probed(s, params, x)
+    parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
+    grouped = {
+        name: np.concatenate([parts[k] for k in mine], axis=1) for name, mine in members.items()
+    }
+    whole = float((rows**2).sum()) or 1.0
+    return tuple(
+        Block(name, J.shape[1], _rank_of(J) if small else None, float((J**2).sum()) / whole)
+        for name, J in grouped.items()
+        if J.shape[1]
+    )
+
+
+def _probed(s: Subject, params: Any, x: Any) -> np.ndarray:
+    """Some rows Jᵀv for random v."""
+    values, pull = jax.vjp(lambda p: called(s.f, p, x), params)
+    rng = np.random.default_rng(0)
+    moved = [pull(rng.normal(size=values.shape))[0] for _ in range(_PROBES)]
+    return np.stack(
+        [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(row)]) for row in moved]
+    )
+
+
+def _rank_of(J: np.ndarray) -> int:
+    return int(rank_from_spectrum(np.linalg.svd(J, compute_uv=False), J.shape))
 
 
 def _growth(s: Subject) -> np.ndarray:
@@ -211,7 +275,11 @@ def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantiti
         return conserved_quantities(
             net, jax.tree.map(lambda a: np.asarray(a, np.float64), s.params)
         )
-    if not len(found := scalings().quantities(s.params)):
+    try:
+        found = scalings().quantities(s.params)
+    except ArithmeticError as error:
+        raise LeftOut(str(error).removesuffix(".")) from None
+    if not len(found):
         unseen = scalings().left_out
         besides = f" (not looked at: the channels of {', '.join(unseen)})" if unseen else ""
         raise LeftOut(
@@ -221,24 +289,26 @@ def conserved(s: Subject, scalings: Callable[[], Scalings]) -> ConservedQuantiti
     return found
 
 
+def reduced_on(s: Subject) -> Any:
+    """The samples that the smaller network agrees on: all that were given where one pass over
+    them is short.
+    """
+    short = passes(s, 1) / s.samples * leading_axis(s.given) <= _LONGEST_PASS
+    return s.given if short else s.x
+
+
 def _reduction(s: Subject) -> Reduction:
     try:
-        return reduction_of(s.geometry)
+        whole = reduced_on(s)
+        geometry = s.geometry if whole is s.x else Geometry(s.f, s.params, whole, memory=s.budget)
+        return reduction_of(geometry)
     except ValueError as refusal:
         raise LeftOut(str(refusal).partition(";")[0]) from None
 
 
 def _reduction_obstacle(s: Subject) -> str:
-    """Perceptrons are reduced exactly, others by their channels, which are tried one after
-    another.
-    """
-    if perceptron(s.f):
-        return _exactly(s)
-    if any(a.dtype.kind in "iu" for a in jax.tree.leaves(s.x)):
-        return "its inputs are whole numbers (tokens), and channels are tried at real ones"
-    if s.columns > _MOST_REDUCED:
-        return f"channels are tried up to {_MOST_REDUCED:,} parameters: call nm.reduce_width"
-    return ""
+    """Perceptrons are reduced exactly, others by their channels."""
+    return _exactly(s) if perceptron(s.f) else ""
 
 
 def _bottleneck(s: Subject) -> BottleneckStructure:
@@ -255,7 +325,8 @@ SECTIONS = (
     Section("fit", "fit", _fit, lambda s: "", lambda s: 0.1 + passes(s, 1)),
     Section("regions", "linear regions", _regions, _linear_regions, deciding_seconds, deciding_bytes),
     Section(
-        "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns), bent, lambda s: 0.0, deciding_bytes, "regions"
+        "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns, s.other_patterns()), bent,
+        units_seconds, deciding_bytes, "regions",
     ),
     Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
@@ -263,6 +334,7 @@ SECTIONS = (
         "closed", "parameters without effect", _closed, lambda s: "",
         closed_seconds, deciding_bytes, "regions",
     ),
+    Section("blocks", "parameters by layer", _blocks, lambda s: "", blocks_seconds, blocks_bytes),
     Section("float64", "float64 rank", float64_rank, lambda s: _cheap(s) if s.exactly else "", float64_seconds, float64_bytes),
     Section("float32", "float32 rank", lambda s: single_precision_rank(s.f, s.params, s.x), _cheap, float32_seconds),
     Section("descent", "alignment and learning rate", _descent, lambda s: "", curvature_seconds),

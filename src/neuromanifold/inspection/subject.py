@@ -2,8 +2,9 @@
 computed once.
 """
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.selection import select
+from neuromanifold.graph.walk import NoExactAnswer
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.function import output_shape
 from neuromanifold.models.losses import Loss, cross_entropy, mse
@@ -25,7 +27,7 @@ from neuromanifold.numerics.precision import arithmetic, is_floating, promote, w
 from neuromanifold.numerics.rank import Rank
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.decisions import Decisions
-from neuromanifold.regions.patterns import pattern_columns, patterns_by_layer
+from neuromanifold.regions.patterns import pattern_columns, unit_patterns
 from neuromanifold.regions.problem import Problem
 from neuromanifold.symmetry.conservation.balances import Scalings, channel_scalings
 from neuromanifold.tangent.kernel.routes import Plan, plan
@@ -33,19 +35,18 @@ from neuromanifold.tangent.rank.geometry import Geometry
 from neuromanifold.tangent.rank.jacobian import n_columns
 
 MOST_ROWS = 5_000
+_BATCH = 1_000
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network on a sample. `given` counts the samples that this one was chosen from; `budget`
-    is in bytes.
-    """
+    """A network on a sample `x`, which was chosen from the samples `given`; `budget` is in bytes."""
 
     f: Model
     params: Any
     x: Any
     y: Any
-    given: int
+    given: Any
     exactly: bool
     budget: int
     loss: Loss = mse
@@ -128,9 +129,23 @@ class Subject:
         possible.
         """
         if self.exactly or not self.graph.exact:
-            gates = self.geometry.decided.decisions.gates
-            return pattern_columns(self.f, self.graph, gates, self.samples)
-        return [np.asarray(a) for a in patterns_by_layer(self.f, self.params, self.x, exact=False)]
+            with contextlib.suppress(NoExactAnswer):
+                gates = self.geometry.decided.decisions.gates
+                return pattern_columns(self.f, self.graph, gates, self.samples)
+        return self._rounded_patterns(self.x)
+
+    def _rounded_patterns(self, x: Any) -> list[np.ndarray]:
+        return [np.asarray(a) for a in unit_patterns(self.f, self.params, x)]
+
+    def other_patterns(self) -> Iterator[list[np.ndarray]]:
+        """The patterns of the samples that were given and not chosen, in batches of one size."""
+        n = leading_axis(self.given)
+        others = np.setdiff1d(np.arange(n), chosen_samples(n, self.samples))
+        size = min(max(1, self.budget // (64 * self.activations)), _BATCH)
+        for start in range(0, len(others), size):
+            batch = np.resize(others[start : start + size], size)
+            found = self._rounded_patterns(jax.tree.map(lambda a, b=batch: a[b], self.given))
+            yield [a[: len(others) - start] for a in found]
 
     @cached_property
     def scalings(self) -> Scalings:
@@ -219,5 +234,9 @@ def default_samples(
 def thinned(tree: Any, samples: int) -> Any:
     """That many samples, evenly spaced, the first one among them."""
     n = leading_axis(tree)
-    chosen = np.arange(samples) * n // samples
-    return tree if samples >= n else jax.tree.map(lambda a: a[chosen], tree)
+    return tree if samples >= n else jax.tree.map(lambda a: a[chosen_samples(n, samples)], tree)
+
+
+def chosen_samples(n: int, samples: int) -> np.ndarray:
+    """Which of n samples are taken, evenly spaced."""
+    return np.arange(samples) * n // samples

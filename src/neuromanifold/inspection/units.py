@@ -2,7 +2,8 @@
 switching.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,14 +45,40 @@ class LayerStatus:
         return tuple(map(int, np.flatnonzero(self.shares == 0)))
 
     @property
+    def cells(self) -> int:
+        """How many units, channels or features (`kind`) the layer has."""
+        return len(self.shares)
+
+    @property
+    def on(self) -> int:
+        """How many of them are on at every sample and every place."""
+        return int((self.shares == 1).sum())
+
+    @property
+    def off(self) -> int:
+        """How many of them are off at every sample and every place."""
+        return len(self.dead)
+
+    @property
     def switching(self) -> int:
         """Units that are on at some samples and off at others."""
         return self.width - self.active - self.inactive
 
 
-def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[LayerStatus, ...]:
-    """From the activation pattern (samples, units) of each layer. Places in the windows of a
-    maximum are not counted: one always wins.
+def kinds_of(layers: Sequence[LayerStatus]) -> str:
+    """What the cells of the layers are, in the plural: units, channels, features."""
+    found = list(dict.fromkeys(f"{status.kind}s" for status in layers))
+    return " and ".join(found)
+
+
+def statuses(
+    f: Any,
+    graph: Graph,
+    patterns: Sequence[np.ndarray],
+    others: Iterable[Sequence[np.ndarray]] = (),
+) -> tuple[LayerStatus, ...]:
+    """From the activation pattern (samples, units) of each layer, and those of `others`, further
+    batches of samples. Places in the windows of a maximum are not counted: one always wins.
 
     A unit that bends twice, as that of ReLU6, is one unit, which is on where it passes its signal.
     """
@@ -61,10 +88,14 @@ def statuses(f: Any, graph: Graph, patterns: Sequence[np.ndarray]) -> tuple[Laye
         if len(patterns) == len(graph.units) and not perceptron(f)
         else [(i,) for i in range(len(patterns))]
     )
+    shown = [mine for mine in stages if named[mine[0]][3] and patterns[mine[0]].shape[1]]
+    counts, n = [np.zeros(patterns[mine[0]].shape[1], int) for mine in shown], 0
+    for batch in itertools.chain((patterns,), others):
+        n += len(batch[0])
+        for count, mine in zip(counts, shown, strict=True):
+            count += np.logical_and.reduce([batch[i] for i in mine]).sum(axis=0)
     return tuple(
-        _status(np.logical_and.reduce([patterns[i] for i in mine]), *named[mine[0]][:3])
-        for mine in stages
-        if named[mine[0]][3] and patterns[mine[0]].shape[1]
+        _status(count, n, *named[mine[0]][:3]) for count, mine in zip(counts, shown, strict=True)
     )
 
 
@@ -86,14 +117,15 @@ def _named(f: Any, graph: Graph, count: int) -> list[tuple[str, tuple[int, ...],
 
 
 def _status(
-    pattern: np.ndarray, name: str, shape: tuple[int, ...], axis: int | None
+    count: np.ndarray, n: int, name: str, shape: tuple[int, ...], axis: int | None
 ) -> LayerStatus:
-    on, off = np.asarray(pattern.all(axis=0)), ~np.asarray(pattern.any(axis=0))
+    """Of the number of samples, of `n`, at which each unit is on."""
+    on, off = count == n, count == 0
     channels = shape[axis] if len(shape) == 3 and axis is not None else 0
     dead = int(_by(axis or 0, off, shape).all(axis=1).sum()) if channels else 0
-    kind, shares = _shares(pattern.mean(axis=0), shape, axis)
+    kind, shares = _shares(count / n, shape, axis)
     return LayerStatus(
-        pattern.shape[1], int(on.sum()), int(off.sum()), name, channels, dead, kind, shares
+        len(count), int(on.sum()), int(off.sum()), name, channels, dead, kind, shares
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from neuromanifold.models.convolution import LinearConvNet
 from neuromanifold.models.mlp import MLP
+from neuromanifold.models.stack import LinearStack
 from neuromanifold.numerics.validation import indefinite
 
 
@@ -17,6 +18,13 @@ def perceptron(f: Any) -> MLP | None:
 def filters(f: Any) -> LinearConvNet | None:
     """The model itself where it is a described linear convolutional network."""
     return f if isinstance(f, LinearConvNet) else None
+
+
+def with_all_biases(f: Any, params: Any) -> tuple[Any, Any]:
+    """Linear layers of which some have a bias as an `nm.MLP` with zeros for the others; any other
+    model as it is.
+    """
+    return f.with_zeros(params) if isinstance(f, LinearStack) else (f, params)
 
 
 def require_perceptron(net: Any, why: str) -> MLP:

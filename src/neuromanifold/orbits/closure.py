@@ -377,6 +377,11 @@ def _checked(
         raise ValueError(
             f"`depth` is {depth!r}; pass a positive whole number, or None to go as deep as needed."
         )
+    if depth is not None and depth > _DEEPEST:
+        raise ValueError(
+            f"`depth` is {depth}, and each depth takes three times as many products; pass at most "
+            f"{_DEEPEST}, or None to go as deep as needed."
+        )
     if not 0 <= bracket_rtol < 1:
         raise ValueError(
             f"`bracket_rtol` is {bracket_rtol}; pass a fraction, at least 0 and below 1."

@@ -2,6 +2,7 @@
 it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +43,20 @@ def jnp_or_np_concatenate(layers: list[Any]) -> Any:
 
 
 def patterns_by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
-    """The pattern's columns, one array for each layer or bend."""
+    """The pattern's columns of a piecewise-linear network, one array for each layer or bend."""
+    return _columns(f, params, x, exact, require_piecewise_linear)
+
+
+def unit_patterns(f: Any, params: Any, x: Any) -> list[Any]:
+    """The same of any network, whatever comes before its bends; signs are those of floating
+    point.
+    """
+    return _columns(f, params, x, False, lambda graph: None)
+
+
+def _columns(
+    f: Any, params: Any, x: Any, exact: bool, require: Callable[[Graph], None]
+) -> list[Any]:
     check_params(params)
     x = check_sample(x)
     if exact:
@@ -54,7 +68,7 @@ def patterns_by_layer(f: Any, params: Any, x: Any, exact: bool) -> list[Any]:
         output_size(f, params, x)
         check_rows(f, params, x)
         graph = trace(f, params, x, dtype=dtype)
-        require_piecewise_linear(graph)
+        require(graph)
         gates = decide(graph, params, x).gates if exact else _gates(graph, params, x)
         return leave(pattern_columns(f, graph, gates, jax.tree.leaves(x)[0].shape[0]))
 

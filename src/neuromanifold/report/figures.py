@@ -2,16 +2,18 @@
 
 import html
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from neuromanifold.inspection import Inspection, Timeline
+from neuromanifold.inspection import Block, Inspection, Timeline
 from neuromanifold.numerics.palette import colour_and_texture, gathered
 from neuromanifold.report.chart import Chart, Rule, Series, figure
 from neuromanifold.report.terms import named
 
 _LEAST_WIDTH = 2.0
+_MOST_BLOCKS = 30
 _LEAST_LOG = 30.0  # from the smallest value to the largest, where the scale is to be logarithmic
 _TEXTURES = (
     '<defs><pattern id="striped" width="5" height="5" patternUnits="userSpaceOnUse" '
@@ -118,9 +120,9 @@ def parameters_figure(found: Inspection) -> str:
     """
     shares = gathered(found.shares)
     widths = [
-        max(480 * count / found.n_params, _LEAST_WIDTH if count else 0.0) for _, count in shares
+        max(960 * count / found.n_params, _LEAST_WIDTH if count else 0.0) for _, count in shares
     ]
-    lefts = [0.0, *itertools.accumulate(width * 480 / sum(widths) for width in widths)]
+    lefts = [0.0, *itertools.accumulate(width * 960 / sum(widths) for width in widths)]
     styles = [_style(index) for index in range(len(shares))]
     parts = "".join(
         _part(style, a, b - a, f"{name}: {count:,} of {found.n_params:,}")
@@ -134,9 +136,39 @@ def parameters_figure(found: Inspection) -> str:
         "Where the parameters went. " + ", ".join(f"{name}: {count:,}" for name, count in shares)
     )
     return (
-        '<figure><svg class="bar" viewBox="0 0 480 34" role="img" '
+        '<figure class="wide"><svg class="bar" viewBox="0 0 960 34" role="img" '
         f'aria-label="{label}">{_TEXTURES}{parts}</svg>'
         f'<ul class="legend">{legend}</ul></figure>'
+    )
+
+
+def blocks_figure(blocks: Sequence[Block]) -> str:
+    """For every layer its parameters, its rank and its share of the kernel, as bars."""
+    shown = sorted(blocks, key=lambda block: -block.parameters)[:_MOST_BLOCKS]
+    most = max(block.parameters for block in shown)
+    rows = "".join(_block(block, most) for block in blocks if block in shown)
+    hidden = len(blocks) - len(shown)
+    more = f"<p class=soft>The {hidden:,} smallest layers are not listed.</p>" if hidden else ""
+    return (
+        '<div class="scroll"><table class="blocks"><thead><tr><th>layer</th><th>parameters</th>'
+        "<th></th><th>rank</th><th>share of the kernel</th><th></th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>{more}<p class=soft>Rank: of the Jacobian's columns that belong to the "
+        "layer, how many of its directions change the function on the sample. Ranks of layers may overlap. The share "
+        "is that of the tangent kernel's trace.</p>"
+    )
+
+
+def _block(block: Block, most: int) -> str:
+    rank = "–" if block.rank is None else f"{block.rank:,}"
+    used = block.parameters if block.rank is None else block.rank
+    inner = f'<rect class="c1" width="{160 * used / most:.1f}" height="12"/>'
+    return (
+        f'<tr><th scope="row">{html.escape(block.name)}</th><td>{block.parameters:,}</td>'
+        f'<td><svg viewBox="0 0 160 12" width="160" height="12" aria-hidden="true">'
+        f'<rect class="off" width="{160 * block.parameters / most:.1f}" height="12"/>{inner}</svg></td>'
+        f"<td>{rank}</td><td>{100 * block.share:.1f}%</td>"
+        f'<td><svg viewBox="0 0 80 12" width="80" height="12" aria-hidden="true">'
+        f'<rect class="c3" width="{80 * block.share:.1f}" height="12"/></svg></td></tr>'
     )
 
 

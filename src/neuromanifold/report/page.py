@@ -5,11 +5,14 @@ own.
 import base64
 import hashlib
 import html
+import importlib.metadata
+import time
 from importlib.resources import files
 from pathlib import Path
 
 from neuromanifold.inspection import Inspection, Timeline
 from neuromanifold.report import figures
+from neuromanifold.report.overview import big_numbers, network_figure, next_steps, share_image
 from neuromanifold.report.reduction import reduction_section
 from neuromanifold.report.style import PAGE_STYLE, STYLE
 from neuromanifold.report.terms import TERMS, annotated, glossary, linked, marked, named, row_name
@@ -37,14 +40,23 @@ def write(
     *,
     title: str = TITLE,
     timeline: Timeline | None = None,
+    command: str = "",
 ) -> Path:
-    """Write `index.html` into `folder`, atomically, and return its path."""
-    return write_text(
-        Path(folder) / "index.html", render(inspection, title=title, timeline=timeline)
-    )
+    """Write `index.html` into `folder`, and beside it `share.svg`, the image to share; return the
+    path of the page. `command` is what made it, for the last line.
+    """
+    write_text(Path(folder) / "share.svg", share_image(inspection, title))
+    page = render(inspection, title=title, timeline=timeline, command=command)
+    return write_text(Path(folder) / "index.html", page)
 
 
-def render(inspection: Inspection, *, title: str = TITLE, timeline: Timeline | None = None) -> str:
+def render(
+    inspection: Inspection,
+    *,
+    title: str = TITLE,
+    timeline: Timeline | None = None,
+    command: str = "",
+) -> str:
     """The page as a string; every name from outside is escaped, and the page forbids any script
     but its own.
     """
@@ -66,14 +78,23 @@ def render(inspection: Inspection, *, title: str = TITLE, timeline: Timeline | N
 <main>
 <h1>{html.escape(title)}</h1>
 <p class="model"><code>{html.escape(inspection.model)}</code></p>
+{big_numbers(inspection)}
 <div class="verdict">{verdict}</div>
 <nav aria-label="Sections"><ul>{contents}</ul></nav>
 {body}
 </main>
-<footer>neuromanifold, {inspection.seconds:.1f} s. {html.escape(_proof(inspection))}</footer>
+<footer>{html.escape(_made(inspection, command))} {html.escape(_proof(inspection))}</footer>
 <script>{script()}</script>
 </body></html>
 """
+
+
+def _made(found: Inspection, command: str) -> str:
+    """Version, date, time taken, data, and the command."""
+    version, day = importlib.metadata.version("neuromanifold"), time.strftime("%Y-%m-%d %H:%M")
+    data = f"{found.n_samples:,} of {found.n_given:,} samples for the Jacobian"
+    by = f" Made by: {command}" if command else ""
+    return f"neuromanifold {version}, {day}, {found.seconds:.1f} s; {data}.{by}"
 
 
 def head(title: str, style: str) -> str:
@@ -98,11 +119,22 @@ def script() -> str:
 def _sections(found: Inspection, timeline: Timeline | None) -> list[tuple[str, str, str]]:
     drawn_spectrum = found.float64 is not None or found.spectrum is not None
     return [
-        ("numbers", "The numbers", _table(found)),
+        ("network", "The network, and what is left of it", network_figure(found)),
         (
             "parameters",
             "Where the parameters went",
             _parameters(found) if found.dimension is not None else "",
+        ),
+        (
+            "layers",
+            "Layer by layer",
+            figures.blocks_figure(found.blocks) if found.blocks else "",
+        ),
+        ("next", "What to do next", next_steps(found)),
+        (
+            "numbers",
+            "The numbers",
+            f"<details><summary>All numbers, with their evidence</summary>{_table(found)}</details>",
         ),
         (
             "samples",

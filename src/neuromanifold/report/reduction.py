@@ -64,14 +64,15 @@ def _download(found: Inspection) -> str:
 
 def _file(reduction: Reduction) -> bytes:
     """The weights: of a perceptron with its architecture, of other networks under the names of
-    their leaves.
+    their leaves, running statistics and what was folded (at its neutral values) included.
     """
     if (net := perceptron(reduction.net)) is None:
         paths = jax.tree_util.tree_leaves_with_path(reduction.params)
         names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
-        return dump(
-            {k: np.ascontiguousarray(leaf) for k, (_, leaf) in zip(names, paths, strict=True)}
-        )
+        arrays = {name: leaf for name, (_, leaf) in zip(names, paths, strict=True)}
+        if (whole := reduction.whole) is not None:
+            arrays |= {whole.names[k]: whole.smaller(k) for k in whole.fixed}
+        return dump({name: np.ascontiguousarray(leaf) for name, leaf in arrays.items()})
     with tempfile.TemporaryDirectory() as folder:
         return save(Path(folder) / "smaller.safetensors", net, reduction.params).read_bytes()
 

@@ -53,7 +53,18 @@ details { margin: .2rem 0; color: var(--soft); font-size: .92rem; } summary { cu
 )
 
 PAGE_STYLE = """
-body { max-width: 56rem; }
+body { max-width: 64rem; }
+.big { list-style: none; padding: 0; margin: 1.2rem 0; display: grid; gap: .8rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(15rem, 100%), 1fr)); }
+.big li { background: var(--tint); border-radius: .5rem; padding: .7rem 1rem; }
+.big b { display: block; font-size: 2.6rem; line-height: 1.15; color: var(--accent); font-variant-numeric: tabular-nums; }
+.big span { color: var(--soft); }
+.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1.5rem; }
+figure.net, figure.wide { max-width: none; } .net circle, .net rect { fill: var(--k); } .net .title { font-weight: 600; }
+.net .join { fill: var(--tint); }
+.steps li { margin: .35rem 0; } .scroll { overflow-x: auto; }
+.blocks { width: auto; } .blocks td { text-align: right; white-space: nowrap; } .blocks th { overflow-wrap: normal; } .blocks thead th { color: var(--soft); }
+.blocks svg { display: block; } .blocks rect { fill: var(--k); }
 .model { margin: .2rem 0; } .model code { font-size: .85em; }
 .verdict { border-left: 4px solid var(--accent); padding: .1rem 0 .1rem .9rem; margin: 1.2rem 0; }
 .verdict p { margin: .3rem 0; } .verdict p:first-child { font-size: 1.15rem; }
@@ -98,6 +109,7 @@ path.rule { fill: none; stroke: var(--k); stroke-dasharray: 4 3; } .band { fill:
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(22rem, 100%), 1fr)); gap: 0 1.5rem; }
 .panels > div { min-width: 0; }
 @media (max-width: 40rem) {
+  .blocks svg { display: none; } .blocks td, .blocks th { padding: .3rem .25rem; font-size: .88rem; }
   svg text { font-size: 14.5px; }
   .facts tr { display: grid; grid-template-columns: 1fr auto; border-bottom: 1px solid var(--line); padding: .3rem 0; }
   .facts th, .facts td { border: 0; padding: 0 .2rem; } .facts td + td { grid-column: 1 / -1; font-size: .92rem; } }

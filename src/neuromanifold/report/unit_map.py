@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from neuromanifold.inspection import Inspection, LayerStatus
+from neuromanifold.numerics.results import counted
 from neuromanifold.report.chart import embedded
 
 _WIDTH, _FEWEST, _MOST_COLUMNS, _MOST_CELLS = 480, 32, 64, 8192
@@ -25,14 +26,13 @@ def unit_map(found: Inspection) -> str:
 
 
 def _layer(status: LayerStatus) -> str:
+    cells = status.cells
+    between = cells - status.on - status.off
     counts = (
-        f"{status.width:,} units: {status.switching:,} switch, {status.active:,} always on, "
-        f"{status.inactive:,} always off"
+        f"{counted(cells, status.kind)}: {between:,} switch, {status.on:,} always on, "
+        f"{status.off:,} always off"
     )
-    if status.channels:
-        counts += f"; {status.dead_channels:,} of {status.channels:,} channels dead"
     heading = f"<h3>{html.escape(_called(status.name))} <small>{counts}</small></h3>"
-    cells = len(status.shares)
     if not cells or cells > _MOST_CELLS:
         return heading + (
             ""

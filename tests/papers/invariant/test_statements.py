@@ -114,9 +114,16 @@ def _few_chains(monkeypatch):
     ("name", "module", "formula", "planted"), PLANTED, ids=[p[0] for p in PLANTED]
 )
 def test_a_planted_error_changes_the_verdict(name, module, formula, planted, monkeypatch):
-    first = {"Ex 3.1": 8, "P 3.1": 25, "Thm 4.2 (i)": 4}.get(name, 60)
+    first = {
+        "Ex 3.1": 8,
+        "P 3.1": 25,
+        "Thm 4.2 (i)": 4,
+        "Lem 4.1 (leaf)": 60,
+        "Cor 5.4 (paths)": 60,
+    }
+    few = first.get(name, 24)
     with unchecked():
-        assert_planted(monkeypatch, BY_ID[name], module, formula, planted, first=first)
+        assert_planted(monkeypatch, BY_ID[name], module, formula, planted, first=few)
 
 
 @pytest.mark.parametrize(

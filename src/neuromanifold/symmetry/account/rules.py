@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neuromanifold.graph.reading import evaluated
+from neuromanifold.graph.reading import called, evaluated
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.numerics.precision import arithmetic, boundary, is_floating
 from neuromanifold.numerics.randomness import host_generator
@@ -228,6 +228,20 @@ class _Outputs:
             return [
                 np.asarray(y) for y in jax.tree.leaves(evaluated(self.network.model, tree, self.x))
             ]
+
+    def gradient(self, leaves: Arrays) -> Arrays:
+        """The derivative of a random combination of the outputs by all leaves: it is zero along
+        every direction that f does not see.
+        """
+
+        def combined(given: list[Any]) -> Any:
+            ys = jax.tree.leaves(called(self.network.model, self.network.tree(given), self.x))
+            rng = np.random.default_rng(0)
+            return sum(jnp.vdot(rng.standard_normal(y.shape), y) for y in ys)
+
+        with arithmetic():
+            found = jax.jit(jax.grad(combined))([jnp.asarray(a) for a in leaves])
+            return [np.asarray(a) for a in found]
 
     @cached_property
     def before(self) -> list[np.ndarray]:
@@ -527,6 +541,21 @@ class _Work:
         """The affine chains of the network."""
         return Folding(self.network.graph, self.neutral)
 
+    @cached_property
+    def gradient(self) -> Arrays:
+        """The derivative of f by the leaves, as far as it tells directions that f sees."""
+        return self.outputs.gradient(self.leaves)
+
+    def _unseen(self, slot: Slot, *, ones: bool) -> bool:
+        """Whether f does not see, to first order, shifts of a slot, or those along the ones."""
+        slices = slot.slices(self.gradient)
+        along = slices.sum(axis=0) if ones else slices
+        return bool(np.abs(along).max(initial=0.0) <= _SAME * self._largest)
+
+    @cached_property
+    def _largest(self) -> float:
+        return max(float(np.abs(a).max(initial=0.0)) for a in self.gradient)
+
     def found(self, axes: Sequence[Dependence]) -> list[_Rule]:
         """The rules of all axes that hold: matrices first, then what these do not contain."""
         mixing = self._first_that_holds([self._mixings(axis) for axis in axes])
@@ -614,7 +643,8 @@ class _Work:
             if slot.reads or entries != blocks or slot.leaf >= self.network.count:
                 continue
             if exit.reader < 0:
-                yield _Shift(slot)
+                if self._unseen(slot, ones=False):
+                    yield _Shift(slot)
                 continue
             moved = _Shift(slot, exit, self).acted(self.leaves, self.rng)
             if moved is not None:
@@ -631,7 +661,7 @@ class _Work:
         mean = any(max(exit.degree) == 1 for exit in sums)
         if own[0].size > 1 + mean:
             yield _Rotation(own, mean)
-        for slot in own if mean else ():
+        for slot in (s for s in own if mean and self._unseen(s, ones=True)):
             yield _Ones(slot, slot.slices(self.leaves).shape[1])
 
     def absorbed(self, leaves: Arrays, exit: Exit, step: np.ndarray) -> Arrays | None:

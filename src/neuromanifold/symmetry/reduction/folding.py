@@ -183,11 +183,7 @@ class Folding:
     def affine(self, chain: Chain, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
         """A and B at these parameters, in the shape of the chain's end."""
         others = [i for node, at in chain.nodes for k, i in enumerate(node.inputs) if k != at]
-        part = self.program.slice(others)
-        sample = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.graph.sample)]
-        known = dict(
-            zip(others, interpret(part, [*map(jnp.asarray, arrays), *sample], None), strict=True)
-        )
+        known = dict(zip(others, self._at(others, arrays), strict=True))
         shape = self.program.values[chain.start].shape
         A, B = jnp.ones(shape), jnp.zeros(shape)
         for node, at in chain.nodes:
@@ -202,9 +198,17 @@ class Folding:
 
     def parameter(self, value: int, arrays: Arrays) -> np.ndarray:
         """A value that depends on parameters alone."""
+        return np.asarray(self._at([value], arrays)[0])
+
+    def _at(self, values: Sequence[int], arrays: Arrays) -> list[Any]:
+        """Values that depend on parameters alone; only those that they need go to the device."""
+        part = self.program.slice(values)
+        needed = {*values, *(i for node in part.nodes for i in node.inputs)}
+        leaves = [
+            jnp.asarray(a) if i in needed else a for i, a in zip(part.inputs, arrays, strict=False)
+        ]
         sample = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(self.graph.sample)]
-        part = self.program.slice([value])
-        return np.asarray(interpret(part, [*map(jnp.asarray, arrays), *sample], None)[0])
+        return interpret(part, [*leaves, *sample], None)
 
     def moved(self, chain: Chain, index: np.ndarray) -> np.ndarray:
         """An array of the start's shape in the shape of the end."""

@@ -43,6 +43,7 @@ class SpectralDensity(Result):
     `eigenvalues` are the largest, computed one by one. Of the others, row i of `nodes` and
     `weights` is the Gauss quadrature of the measure μ_i(g) = vᵢᵀg(Θ)vᵢ, vᵢ a random unit vector
     orthogonal to the eigenvectors: its mean over vᵢ is tr g(Θ)/(size − k) over the others.
+    No more than `rank_bound` are positive: there are as many rows, and as many parameters.
     `rounding` is the size below which eigenvalues are rounding errors of Θ's products.
     """
 
@@ -50,6 +51,7 @@ class SpectralDensity(Result):
     nodes: Float[Array, "probes steps"]
     weights: Float[Array, "probes steps"]
     size: int
+    rank_bound: int
     rounding: float
 
     def headline(self) -> str:
@@ -125,8 +127,8 @@ class SpectralDensity(Result):
             for i in (-1, 0, 1)
         )
         ends = np.mean(low) - _two_errors(low), np.mean(high) + _two_errors(high)
-        low, high = (surely + others * min(1.0, max(0.0, float(end))) for end in ends)
-        return Estimate(surely + others * float(np.mean(value)), low, high)
+        found = (float(np.mean(value)), *(min(1.0, max(0.0, float(end))) for end in ends))
+        return Estimate(*(min(surely + others * part, float(self.rank_bound)) for part in found))
 
     def _from_sums(
         self, terms: Callable[[Any], tuple[Any, ...]], read: Callable[[np.ndarray], Any]
@@ -211,7 +213,8 @@ def spectral_density(
         values, Q = np.asarray(found.values, np.float64), np.asarray(found.vectors).T
         draws = np.random.default_rng(_seed(key)).standard_normal((size, probes if k < size else 0))
         nodes, weights = _quadratures(product, Q, draws, min(steps, max(size - k, 1)))
-        return SpectralDensity(values, nodes, weights, size, eps * float(np.abs(values[0])))
+        bound, rounding = min(size, chosen.size), eps * float(np.abs(values[0]))
+        return SpectralDensity(values, nodes, weights, size, bound, rounding)
 
 
 def _two_errors(found: np.ndarray) -> float:

@@ -15,6 +15,9 @@ from neuromanifold.numerics.precision import boundary, full_products, is_traced,
 from neuromanifold.numerics.validation import check_params, indefinite
 from neuromanifold.runtime.pickling import ByName
 
+_HIGHEST = 16
+"""Derivatives are JVPs of JVPs: 2¹⁶ evaluations of f for the last one."""
+
 
 def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
     """The first-order model  f_lin(θ, x) = f(θ₀, x) + J(x)(θ − θ₀), or the Taylor polynomial of
@@ -34,6 +37,10 @@ def linearize(f: Any, params: Any, *, order: int = 1) -> FunctionModel:
         raise TypeError(f"`f` is {indefinite(f)}; pass a model or any function (params, x) → y.")
     if not isinstance(order, int) or order < 0:
         raise ValueError(f"`order` is {order!r}; pass a whole number, zero or more.")
+    if order > _HIGHEST:
+        raise ValueError(
+            f"`order` is {order}, and each order doubles the work; pass at most {_HIGHEST}."
+        )
     check_params(params)
     kind = "linearized" if order == 1 else f"order-{order} Taylor expansion of"
     return FunctionModel(

@@ -33,7 +33,7 @@ product.
 _IN_WORDS = {
     "full rank": "proved: no matrix of this shape has more",
     "kernel vectors": "proved: symmetries account for all the rest",
-    "regions": "proved: the linear regions allow no more",
+    "regions": "proved: the samples in each linear region allow no more",
     "primes": "proved: enough primes agree",
 }
 

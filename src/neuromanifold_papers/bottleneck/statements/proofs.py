@@ -416,7 +416,7 @@ def rank_two(v: tuple[float, ...]) -> Check:
 @statement(
     "Sec 3.1 (rank 1 fits)",
     lambda rng, draws: [
-        (int(rng.integers(3, 7)), int(rng.integers(2**31))) for _ in range(draws // 4)
+        (int(rng.integers(3, 7)), int(rng.integers(2**31))) for _ in range(max(draws // 4, 3))
     ],
     control("two equal inputs with different outputs", lambda: (3, -1)),
     method="float64",

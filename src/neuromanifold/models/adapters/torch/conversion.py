@@ -200,8 +200,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
     torch = need("torch")
 
     try:
-        with torch.no_grad():
-            y = twin.structured(*leaves)
+        y = twin.structured(*(leaf.clone() for leaf in leaves))
     except Exception as error:
         said, shapes = (
             str(error).partition("\n")[0],
@@ -421,8 +420,7 @@ def _reference(
     ):
         module.to(getattr(torch, dtype))
         try:
-            with torch.no_grad():
-                outputs = [to_numpy(y) for y in _called(module, dtype, own, x)]
+            outputs = [to_numpy(y) for y in _called(module, dtype, own, x)]
         except Exception as error:
             problem = first_line(error)
             continue
@@ -445,7 +443,7 @@ def _drawn(leaf: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def _array(leaf: Any) -> np.ndarray:
-    return (leaf.double() if leaf.is_floating_point() else leaf).cpu().numpy()
+    return (leaf.double() if leaf.is_floating_point() else leaf).detach().cpu().numpy()
 
 
 def _called(module: Any, dtype: str, own: str, x: Arrays) -> tuple[Any, ...]:

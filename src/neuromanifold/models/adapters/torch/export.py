@@ -8,13 +8,22 @@ import traceback
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from neuromanifold.models.adapters.torch.aliasing import functional
 from neuromanifold.models.adapters.torch.operations import OPERATIONS
-from neuromanifold.models.adapters.torch.program import Dtype, Input, Node, Program, Ref, Shape
+from neuromanifold.models.adapters.torch.program import (
+    Dtype,
+    Input,
+    Node,
+    Program,
+    Ref,
+    Shape,
+    Untranslatable,
+)
 from neuromanifold.models.adapters.torch.rewriting import settled
 from neuromanifold.runtime.files import write_atomically
 from neuromanifold.runtime.packages import need
@@ -51,7 +60,102 @@ def export(flat: Any, leaves: list[Any]) -> Any:
         try:
             return attempt(flat, leaves)
         except Exception as error:
-            raise ValueError(_refusal(error, torch)) from None
+            refusal = _refusal(error, torch)
+        with contextlib.suppress(Exception):  # one that differentiates itself is recorded so
+            return recorded(flat, leaves)
+        raise ValueError(refusal)
+
+
+def recorded(flat: Any, leaves: list[Any]) -> Any:
+    """The operations of a module below autograd, its own derivatives (`torch.func.jacrev`,
+    `torch.autograd.grad`) among them, in the form of an exported program.
+
+    Autograd detaches what it keeps for its backward pass; here that is passed on, since the whole
+    program is differentiated again.
+    """
+    torch = need("torch")
+    shapes, tracing = (
+        need(f"torch.fx.experimental.{name}") for name in ("symbolic_shapes", "proxy_tensor")
+    )
+    environment = shapes.ShapeEnv(duck_shape=False)
+    mode = need("torch._subclasses").FakeTensorMode(
+        shape_env=environment, allow_non_fake_inputs=True, allow_fallback_kernels=False
+    )
+    any_length, fixed = shapes.DimDynamic.DYNAMIC, shapes.DimDynamic.STATIC
+    given = [
+        mode.from_tensor(
+            leaf,
+            symbolic_context=shapes.StatelessSymbolicContext(
+                dynamic_sizes=[any_length, *[fixed] * (leaf.ndim - 1)]
+            ),
+        )
+        for leaf in leaves
+    ]
+
+    def record(function: Any, arguments: list[Any], table: Mapping[Any, Any]) -> Any:
+        return tracing.make_fx(
+            function, dict(table), tracing_mode="symbolic", _allow_non_fake_inputs=True
+        )(*arguments)
+
+    found, tensors = _lifted(record(flat, given, {}))
+    arguments = [*given, *(mode.from_tensor(t.detach(), static_shapes=True) for t in tensors)]
+    plain = torch.func.functionalize(found, remove="mutations")
+    chosen = _known_parts(record(plain, arguments, {}).graph, torch)
+    found = record(plain, arguments, chosen)
+    for guard in environment.guards:
+        for n in (2, 3, 5, 64, 1009):
+            if not bool(guard.expr.subs(dict.fromkeys(guard.expr.free_symbols, n))):
+                raise ValueError(_VIOLATED)
+    return _as_exported(found.graph, tensors, flat)
+
+
+def _lifted(found: Any) -> tuple[Any, list[Any]]:
+    """A recorded graph with the tensors that it holds as further inputs, and these; nothing is
+    detached.
+    """
+    graph, tensors = found.graph, []
+    last = [node for node in graph.nodes if node.op == "placeholder"][-1]
+    for node in list(graph.nodes):
+        if node.op == "call_function" and target_name(node.target) == "aten.detach.default":
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+        elif node.op == "get_attr":
+            tensors.append(getattr(found, node.target))
+            with graph.inserting_after(last):
+                last = graph.placeholder(f"given_{len(tensors)}")
+            node.replace_all_uses_with(last)
+            graph.erase_node(node)
+    found.recompile()
+    return found, tensors
+
+
+def _as_exported(graph: Any, tensors: list[Any], flat: Any) -> Any:
+    """A recorded graph in the form of an exported program: its last inputs are `tensors`, named
+    as the module names them.
+    """
+    named = {id(t): name for name, t in flat.named_parameters(remove_duplicate=False)}
+    buffers = {id(t): name for name, t in flat.named_buffers(remove_duplicate=False)}
+    inputs = [node.name for node in graph.nodes if node.op == "placeholder"]
+    places = dict(zip(inputs[len(inputs) - len(tensors) :], tensors, strict=True))
+    constants = {
+        place: place for place, t in places.items() if id(t) not in named and id(t) not in buffers
+    }
+    output = next(node for node in graph.nodes if node.op == "output")
+    signature = SimpleNamespace(
+        inputs_to_parameters={p: named[id(t)] for p, t in places.items() if id(t) in named},
+        inputs_to_buffers={p: buffers[id(t)] for p, t in places.items() if id(t) in buffers},
+        inputs_to_lifted_tensor_constants=constants,
+        buffers_to_mutate={},
+        user_inputs=[name for name in inputs if name not in places],
+        user_outputs=[node.name for node in output.args[0]],
+    )
+    return SimpleNamespace(
+        graph=graph,
+        graph_signature=signature,
+        constants={place: places[place] for place in constants},
+        named_parameters=flat.named_parameters,
+        named_buffers=flat.named_buffers,
+    )
 
 
 class Given(NamedTuple):
@@ -107,14 +211,19 @@ def write_graph(path: Path, module: Any, given: Given) -> Path:
 
 def _decomposed(exported: Any, torch: Any) -> Any:
     """Operations that the table lacks, taken apart where PyTorch knows how."""
+    chosen = _known_parts(exported.graph, torch)
+    return exported.run_decompositions(chosen) if chosen else exported
+
+
+def _known_parts(graph: Any, torch: Any) -> dict[Any, Any]:
+    """How PyTorch takes the operations of a graph apart that the table lacks."""
     known = torch.export.default_decompositions()
-    unknown = {node.target for node in exported.graph.nodes if node.op == "call_function"}
-    chosen = {
+    used = {node.target for node in graph.nodes if node.op == "call_function"}
+    return {
         target: known[target]
-        for target in unknown
+        for target in used
         if target_name(target) not in OPERATIONS and target in known
     }
-    return exported.run_decompositions(chosen) if chosen else exported
 
 
 @contextlib.contextmanager
@@ -124,9 +233,11 @@ def as_written() -> Generator[None]:
     steps its module describes, not by the fused one that PyTorch takes where no gradient is
     asked for."""
     torch = need("torch")
-    switch = torch.backends.mha
-    before = switch.get_fastpath_enabled()
+    switch, layers = torch.backends.mha, torch.nn.modules.transformer
+    before, detects = switch.get_fastpath_enabled(), layers._detect_is_causal_mask
     switch.set_fastpath_enabled(False)
+    # A mask that is given is used; whether it is a causal one is a hint, read off its values.
+    layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.inference_mode(False))
@@ -136,6 +247,7 @@ def as_written() -> Generator[None]:
             yield
     finally:
         switch.set_fastpath_enabled(before)
+        layers._detect_is_causal_mask = detects
 
 
 @contextlib.contextmanager
@@ -169,16 +281,33 @@ def _refusal(error: Exception, torch: Any) -> str:
             f"`module` decides by the values of its data at {place}; use torch.where, so that one "
             "graph serves all values."
         )
+    if any("eager_transforms" in f.filename for f in traceback.extract_tb(error.__traceback__)):
+        return (
+            f"`module` differentiates itself at {place} in forward mode (as torch.func.hessian "
+            "does), which PyTorch cannot record for any number of samples; use torch.func.jacrev "
+            "or torch.autograd.grad, once or twice."
+        )
+    if _holds(error, torch.nn.utils.rnn.PackedSequence):
+        return (
+            f"`module` packs sequences ({place}), whose lengths are data; run the recurrent layer "
+            "on the padded batch and pick the last states by `torch.gather`."
+        )
     if _VIOLATED in first:
         return (
             "`module` computes something else for other numbers of samples than that of "
             f"`example` ({place}); "
-            "write it so that the first axis may have any length."
+            "write it so that the first axis may have any length (x.shape[0], not len(x))."
         )
     return (
         f"`module` cannot be exported ({kind} at {place}: {first}); see that `module(example)` "
         "runs and mend that line."
     )
+
+
+def _holds(error: Exception, kind: type) -> bool:
+    """Whether code on the way to an error had a variable of this kind."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(isinstance(value, kind) for f, _ in frames for value in f.f_locals.values())
 
 
 def _place(error: Exception, library: Path) -> str:
@@ -211,6 +340,7 @@ def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> Program:
             f"`module` updates {shown!r} when it is called (training mode); call `module.eval()` "
             "first."
         )
+    _refuse_counted(exported, prefix)
     given = {node.name: node for node in exported.graph.nodes}
     inputs = tuple(_input(given[name]) for name in signature.user_inputs)
     nodes = tuple(_node(node, prefix) for node in given.values() if node.op == "call_function")
@@ -226,6 +356,43 @@ def program_of(exported: Any, tied: Mapping[str, str], prefix: str) -> Program:
         outputs=outputs,
         dtype=_widest(exported),
     )
+
+
+_WRITES = frozenset(f"aten.{name}.default" for name in ("index_put", "index_add", "index_copy"))
+
+
+def _refuse_counted(exported: Any, prefix: str) -> None:
+    """Refuse what depends on how many entries a mask picks: they may only be written back."""
+    counts = need("torch.fx.experimental.symbolic_shapes").free_unbacked_symbols
+    tensors = need("torch").Tensor
+
+    def is_open(node: Any) -> bool:
+        value = node.meta.get("val")
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        return any(isinstance(part, tensors) and counts(part) for part in parts)
+
+    for node in exported.graph.nodes:
+        if not any(map(is_open, node.all_input_nodes)) or is_open(node):
+            continue
+        made = isinstance(node.meta.get("val"), tensors)
+        if node.op == "output" or (made and target_name(node.target) not in _WRITES):
+            place = "its output" if node.op == "output" else _where(node, prefix)
+            raise Untranslatable(
+                f"`module` computes with the entries that a mask picks at {place}, another number "
+                "of them for other values; write them back by the mask, or use torch.where."
+            )
+
+
+def _masked(node: Any) -> str:
+    """The name of an operation; of one that picks entries by a mask, our own."""
+    name, bool_ = target_name(node.target), need("torch").bool
+    if name in ("aten.nonzero.default", "aten.nonzero_numpy.default"):
+        return f"masked.{name.split('.')[1]}"
+    if name not in ("aten.index.Tensor", "aten.index_put.default"):
+        return name
+    masks = any(i is not None and i.meta["val"].dtype == bool_ for i in node.args[1])
+    one = name == "aten.index_put.default" and node.args[2].meta["val"].numel() == 1
+    return f"masked.{name.split('.')[1]}" if masks and not one else name
 
 
 def _widest(exported: Any) -> str:
@@ -249,7 +416,7 @@ def _shape(value: Any) -> Shape:
 def _node(node: Any, prefix: str) -> Node:
     dtype = getattr(node.meta.get("val"), "dtype", None)
     return Node(
-        target=target_name(node.target),
+        target=_masked(node),
         args=_argument(node.args),
         kwargs={
             name: _argument(value) for name, value in node.kwargs.items() if name not in IGNORED

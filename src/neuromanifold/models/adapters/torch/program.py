@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.adapters.torch.operations import OPERATIONS, Refusal
+from neuromanifold.models.adapters.torch.operations.normalisation import takes_moments
 from neuromanifold.numerics.precision import dtype_of, widest
 
 Shape = tuple[int | None, ...]
@@ -155,6 +156,30 @@ def unknown(node: Node) -> str:
 def unknown_operations(program: Program) -> list[Node]:
     """The nodes that no entry of the table computes."""
     return [node for node in program.nodes if node.target not in OPERATIONS]
+
+
+def refuse_batch_statistics(program: Program) -> None:
+    """Refuse batch normalisations that take their moments from samples; of weights they may."""
+    sampled = {given.name for given in program.inputs}
+    for node in program.nodes:
+        if sampled.isdisjoint(names_in((node.args, node.kwargs))):
+            continue
+        sampled.update(node.outputs)
+        if takes_moments(node.target, node.args):
+            raise Untranslatable(
+                f"`module` uses {node.target} at {node.where}, which standardises by the batch, so "
+                "that rows depend on each other; call `module.eval()` first, and build it with "
+                "track_running_stats=True."
+            )
+
+
+def names_in(argument: Any) -> Iterator[str]:
+    """The names that an argument refers to."""
+    if isinstance(argument, Ref):
+        yield argument.name
+    elif isinstance(argument, (list, tuple, Mapping)):
+        for part in argument.values() if isinstance(argument, Mapping) else argument:
+            yield from names_in(part)
 
 
 def resolved(argument: Any, values: Mapping[str, Any], cast: Any) -> Any:

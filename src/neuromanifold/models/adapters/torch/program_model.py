@@ -9,7 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.models.adapters.torch.origin import Origin
-from neuromanifold.models.adapters.torch.program import Input, Program, Untranslatable
+from neuromanifold.models.adapters.torch.program import (
+    Input,
+    Program,
+    Untranslatable,
+    refuse_batch_statistics,
+)
 from neuromanifold.models.adapters.torch.structure import filled, leaves
 from neuromanifold.numerics.precision import arithmetic, dtype_of
 from neuromanifold.numerics.validation import indefinite
@@ -64,6 +69,7 @@ class ProgramModel:
         """Go through the program once without computing: what it refuses is refused here, by
         name.
         """
+        refuse_batch_statistics(self.program)
         with arithmetic():
             given = [
                 jax.ShapeDtypeStruct(tuple(n or 2 for n in spec.shape), np.dtype(spec.dtype))

@@ -5,6 +5,7 @@ from neuromanifold.models.adapters.torch.operations.base import Refusal
 from neuromanifold.models.adapters.torch.operations.creation import CREATION
 from neuromanifold.models.adapters.torch.operations.elementwise import ELEMENTWISE
 from neuromanifold.models.adapters.torch.operations.linear import LINEAR
+from neuromanifold.models.adapters.torch.operations.matrices import MATRICES
 from neuromanifold.models.adapters.torch.operations.normalisation import NORMALISATION
 from neuromanifold.models.adapters.torch.operations.pooling import POOLING
 from neuromanifold.models.adapters.torch.operations.recurrent import RECURRENT
@@ -18,6 +19,7 @@ OPERATIONS = (
     | SHAPE
     | REDUCTION
     | LINEAR
+    | MATRICES
     | POOLING
     | NORMALISATION
     | ATTENTION

@@ -111,6 +111,13 @@ def threshold(x: Any, bound: Any, value: Any) -> Any:
     return jnp.where(x > bound, x, value)
 
 
+def rrelu(x: Any, lower: Scalar = 1 / 8, upper: Scalar = 1 / 3, training: bool = False) -> Any:
+    """Leaky ReLU with the mean of its slopes, as in evaluation mode."""
+    if training:
+        raise Refusal("draws random slopes; call `module.eval()` first")
+    return leaky_relu(x, (lower + upper) / 2)
+
+
 def leaky_relu(x: Any, slope: Any = 0.01) -> Any:
     """x for x > 0 and `slope`·x elsewhere."""
     return jnp.where(x > 0, x, slope * x)
@@ -331,6 +338,7 @@ ELEMENTWISE: Table = table(
         "hardswish.default": hardswish,
         "threshold.default": threshold,
         "leaky_relu.default _prelu_kernel.default": leaky_relu,
+        "rrelu.default": rrelu,
         "prelu.default": prelu,
         "elu.default": elu,
         "celu.default": celu,

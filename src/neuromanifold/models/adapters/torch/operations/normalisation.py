@@ -63,13 +63,12 @@ def batch_norm(
     eps: Scalar = 1e-5,
     cudnn: bool = True,
 ) -> Any:
-    """(x − μ)/√(σ² + ε) · γ + β with the recorded moments."""
+    """(x − μ)/√(σ² + ε) · γ + β with the recorded moments, or with those of x, which is no batch
+    then but made of parameters.
+    """
     if training or mean is None:
-        raise Refusal(
-            "standardises by the batch, so that rows depend on each other; call `module.eval()` "
-            "first, "
-            "and build it with track_running_stats=True"
-        )
+        rest = (0, *range(2, x.ndim))
+        mean, var = jnp.mean(x, rest), jnp.var(x, rest)
     mean, var, weight, bias = (_per_channel(a, x.ndim) for a in (mean, var, weight, bias))
     return _affine((x - mean) * jax.lax.rsqrt(var + eps), weight, bias)
 
@@ -81,9 +80,23 @@ def native_batch_norm(
     return batch_norm(x, weight, bias, mean, var, False, momentum, eps), None, None
 
 
-def batch_statistics(*_: Any, **__: Any) -> Any:
-    """Batch normalisation in training mode: refused."""
-    return batch_norm(*(None,) * 5, training=True)
+def own_statistics(
+    x: Any, weight: Any, bias: Any, training: bool, momentum: Any, eps: Scalar
+) -> tuple[Any, None, None]:
+    """Standardised by its own moments, with two statistics that nobody reads."""
+    return batch_norm(x, weight, bias, None, None, True, momentum, eps), None, None
+
+
+def recorded_statistics(*_: Any, **__: Any) -> Any:
+    """Batch normalisation that records the moments of what it is given: refused."""
+    raise Refusal("changes its running statistics; call `module.eval()` first")
+
+
+def takes_moments(target: str, args: Sequence[Any]) -> bool:
+    """Whether an operation standardises by the moments of what it is given."""
+    if target == "aten.batch_norm.default":
+        return bool(args[5]) or args[3] is None
+    return target.startswith("aten._native_batch_norm_legit") and "no_training" not in target
 
 
 def group_norm(
@@ -131,8 +144,10 @@ NORMALISATION: Table = table(
         "rms_norm.default": rms_norm,
         "batch_norm.default": batch_norm,
         "_native_batch_norm_legit_no_training.default": native_batch_norm,
-        "_native_batch_norm_legit_functional.default _native_batch_norm_legit.default "
-        "_native_batch_norm_legit.no_stats": batch_statistics,
+        "_native_batch_norm_legit.no_stats": own_statistics,
+        "_native_batch_norm_legit_functional.default _native_batch_norm_legit.default": (
+            recorded_statistics
+        ),
         "group_norm.default": group_norm,
         "native_group_norm.default": native_group_norm,
         "instance_norm.default": instance_norm,

@@ -1,7 +1,9 @@
 """Operations over windows, and changes of resolution."""
 
 import functools
+import itertools
 import math
+import operator
 from typing import Any
 
 import jax
@@ -201,6 +203,80 @@ def _with_indices(x: Any, *arguments: Any, space: int) -> tuple[Any, None]:
     return max_pool(x, *arguments, space=space), None
 
 
+def sample_at(x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool) -> Any:
+    """x (n, c, *space) at the points of `grid` (n, *out, d), whose last axis runs from −1 to 1
+    over the last axis of x first.
+
+    Linear (0), nearest (1) or cubic (2) interpolation; outside are zeros (0), the border (1) or
+    reflections (2).
+    """
+    space = x.shape[2:]
+    places = [
+        ((c + 1) / 2 * (n - 1)) if align_corners else ((c + 1) * n - 1) / 2
+        for c, n in zip(jnp.moveaxis(grid, -1, 0)[::-1], space, strict=True)
+    ]
+    taps = [
+        _taps(at, n, interpolation, padding, align_corners)
+        for at, n in zip(places, space, strict=True)
+    ]
+    y = 0.0
+    for chosen in itertools.product(*taps):
+        at, weights, inside = zip(*chosen, strict=True)
+        values = jax.vmap(lambda image, *i: image[(slice(None), *i)])(x, *at)
+        weight = functools.reduce(operator.mul, weights) * functools.reduce(operator.and_, inside)
+        y = y + values * weight[:, None]
+    return y
+
+
+def _taps(
+    at: Any, n: int, interpolation: int, padding: int, align_corners: bool
+) -> list[tuple[Any, Any, Any]]:
+    """(index, weight, whether it lies inside) of the entries that a value between them is made
+    of.
+    """
+    bounded = functools.partial(_bounded, n=n, padding=padding, align_corners=align_corners)
+    at = at if interpolation == 2 else bounded(at)
+    if interpolation == 1:
+        terms = [(jnp.round(at), jnp.ones_like(at))]
+    else:
+        low = jax.lax.stop_gradient(jnp.floor(at))
+        t = at - low
+        weights = [1 - t, t] if interpolation == 0 else _cubic(t)
+        first = 0 if interpolation == 0 else -1
+        terms = [(low + first + k, weight) for k, weight in enumerate(weights)]
+        terms = [(bounded(i) if interpolation == 2 else i, weight) for i, weight in terms]
+    return [
+        (jnp.clip(i, 0, n - 1).astype(jnp.int32), weight, (i >= 0) & (i <= n - 1))
+        for i, weight in terms
+    ]
+
+
+def _cubic(t: Any) -> list[Any]:
+    """Keys's weights with a = −3/4, as PyTorch has them."""
+    a = -0.75
+
+    def near(s: Any) -> Any:
+        return ((a + 2) * s - (a + 3)) * s * s + 1
+
+    def far(s: Any) -> Any:
+        return ((a * s - 5 * a) * s + 8 * a) * s - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _bounded(at: Any, *, n: int, padding: int, align_corners: bool) -> Any:
+    """A coordinate as padding has it: as it is, moved to the border, or reflected there."""
+    if padding == 0:
+        return at
+    if padding == 2:
+        low, span = (0.0, n - 1) if align_corners else (-0.5, n)
+        distance = jnp.abs(at - low)
+        times = jax.lax.stop_gradient(jnp.floor(distance / max(span, 1)))
+        rest = distance - times * span
+        at = jnp.where(times % 2 == 0, rest, span - rest) + low if span else jnp.zeros_like(at)
+    return jnp.clip(at, 0, n - 1)
+
+
 POOLING: Table = table(
     {
         **{f"max_pool{d}d.default": functools.partial(max_pool, space=d) for d in (1, 2, 3)},
@@ -224,5 +300,6 @@ POOLING: Table = table(
         "upsample_nearest2d.vec": nearest,
         "upsample_nearest1d.vec": functools.partial(nearest, space=1),
         "upsample_bilinear2d.vec": bilinear,
+        "grid_sampler_2d.default": sample_at,
     }
 )

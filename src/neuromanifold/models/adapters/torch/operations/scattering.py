@@ -128,6 +128,16 @@ def bucketize(x: Any, boundaries: Any, out_int32: bool = False, right: bool = Fa
     return searchsorted(boundaries, x, right=right)
 
 
+def histogram(x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
+    """How many entries lie in each of the equal bins from `low` to `high`."""
+    if low == high:
+        raise Refusal("has bins between the extremes of its data; pass `min` and `max`")
+    place = jnp.floor((x.ravel() - low) * (bins / (high - low))).astype(jnp.int32)
+    inside = (x.ravel() >= low) & (x.ravel() <= high)
+    last = jnp.where(inside, jnp.minimum(place, bins - 1), bins)
+    return jnp.zeros(bins, x.dtype).at[last].add(1)
+
+
 def embedding_bag(
     weight: Any,
     indices: Any,
@@ -169,6 +179,7 @@ SCATTERING: Table = table(
         "median.dim": median,
         "searchsorted.Tensor": searchsorted,
         "bucketize.Tensor": bucketize,
+        "histc.default": histogram,
         "_embedding_bag.default": embedding_bag,
     }
 )

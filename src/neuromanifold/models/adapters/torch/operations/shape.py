@@ -141,6 +141,44 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     return place.add(values) if accumulate else place.set(values)
 
 
+def places_of(mask: Any) -> tuple[Any, ...]:
+    """Where a mask is true, and beyond the end of its axes as often as it is not: an array of
+    fixed length stands for one of any length.
+
+    Rows that are read there are of no use, and what is written there is dropped.
+    """
+    return jnp.nonzero(mask, size=mask.size, fill_value=max(mask.shape, default=0))
+
+
+def _by_places(indices: Sequence[Any]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for i in indices:
+        if i is None:
+            found.append(slice(None))
+        else:
+            found.extend(places_of(i) if i.dtype == bool else [i])
+    return tuple(found)
+
+
+def masked_index(x: Any, indices: Sequence[Any]) -> Any:
+    """Entries picked by masks, as `places_of` orders them."""
+    return x[_by_places(indices)]
+
+
+def masked_index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    """x with the entries that masks pick replaced, or added to."""
+    place = x.at[_by_places(indices)]
+    return place.add(values) if accumulate else place.set(values)
+
+
+def diagonal_scatter(x: Any, part: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """x with a diagonal replaced."""
+    moved = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
+    i = jnp.arange(part.shape[-1])
+    placed = moved.at[..., i - min(offset, 0), i + max(offset, 0)].set(part)
+    return jnp.moveaxis(placed, (-2, -1), (dim1, dim2))
+
+
 def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
     """x with the slices of `source` in the place of those that `index` names along `dim`."""
     return jnp.moveaxis(jnp.moveaxis(x, dim, 0).at[index].set(jnp.moveaxis(source, dim, 0)), 0, dim)
@@ -148,7 +186,7 @@ def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
 
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """Slices picked along an axis."""
-    return jnp.take(x, index, axis=dim)
+    return jnp.take(x, index, axis=dim, mode="clip")
 
 
 def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
@@ -234,7 +272,15 @@ def triangle(x: Any, diagonal: int = 0, *, lower: bool) -> Any:
     return (jnp.tril if lower else jnp.triu)(x, diagonal)
 
 
-SHAPE: Table = table(
+# Names of our own, for graphs in which what a mask picks is only written back by masks.
+MASKED = {
+    "masked.index": masked_index,
+    "masked.index_put": masked_index_put,
+    "masked.nonzero": lambda mask: jnp.stack(places_of(mask), axis=-1),
+    "masked.nonzero_numpy": lambda mask: list(places_of(mask)),
+}
+
+SHAPE: Table = MASKED | table(
     {
         "view.default _unsafe_view.default reshape.default _reshape_copy.default": view,
         "view_as.default reshape_as.default": lambda x, other: view(x, other.shape),
@@ -277,6 +323,7 @@ SHAPE: Table = table(
         "tril.default": lambda x, diagonal=0: triangle(x, diagonal, lower=True),
         "triu.default": lambda x, diagonal=0: triangle(x, diagonal, lower=False),
         "diagonal.default": jnp.diagonal,
+        "diagonal_scatter.default": diagonal_scatter,
         "contiguous.default clone.default alias.default lift_fresh_copy.default lift_fresh.default": same,
         "to.dtype to.device to.dtype_layout to.other _to_copy.default type_as.default": same,
         "copy.default": lambda target, source, *_: jnp.broadcast_to(source, target.shape),

@@ -1,4 +1,4 @@
-"""Complex numbers, Fourier transforms, and functions of square matrices."""
+"""Complex numbers and Fourier transforms."""
 
 import math
 from collections.abc import Sequence
@@ -69,10 +69,5 @@ SPECTRAL: Table = table(
         "_fft_r2c.default": transform_real,
         "_fft_c2r.default": transform_back,
         "_fft_c2c.default": transform,
-        "linalg_matrix_exp.default": jax.scipy.linalg.expm,
-        "_linalg_slogdet.default": lambda A: (*jnp.linalg.slogdet(A), None, None),
-        "_linalg_det.default": lambda A: (jnp.linalg.det(A), None, None),
-        "linalg_det.default": jnp.linalg.det,
-        "linalg_qr.default": lambda A, mode="reduced": jnp.linalg.qr(A, mode),
     }
 )
