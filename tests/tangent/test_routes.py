@@ -11,7 +11,7 @@ import pytest
 
 import neuromanifold as nm
 from neuromanifold.graph.selection import select
-from neuromanifold.tangent.kernel import routes
+from neuromanifold.tangent.kernel import contraction, routes
 
 N = 3
 
@@ -180,6 +180,34 @@ def test_pooling_is_differentiated_as_jax_does_it_at_ties_too(
     expected = dense_kernel(f, params, x)
     np.testing.assert_array_equal(nm.ntk(f, params, x), expected)
     assert np.abs(nm.ntk(f, params, x[:, ::-1, ::-1]) - expected).max() > 0.5
+
+
+@pytest.mark.parametrize("kind", ["all", "trace"])
+def test_large_blocks_are_contracted_one_by_one(
+    kind: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+):
+    """The kernel stays what it is, of one set of samples and of two, and a sample takes room for
+    the largest block instead of all of them.
+    """
+    params = {name: rng.normal(size=(4, 4)) for name in "abc"}
+    x, z = rng.normal(size=(N, 5, 4)), rng.normal(size=(2, 5, 4))
+
+    def mixer(p: Any, x: Any) -> Any:
+        return (jnp.tanh(jnp.tanh(x @ p["a"]) @ p["b"]) @ p["c"]).sum(axis=(1, 2))[:, None]
+
+    def kernels(f: Any) -> tuple[Any, Any, float]:
+        plan = nm.tangent.kernel_plan(f, params, x, trace=kind == "trace")
+        assert {route.way for route in plan.routes} == {"block"}
+        options = {"trace": kind == "trace"}
+        return nm.ntk(f, params, x, **options), nm.ntk(f, params, x, z, **options), plan.per_sample
+
+    joined = kernels(mixer)
+    for module in (routes, contraction):
+        monkeypatch.setattr(module, "LARGE", 1)
+    alone = kernels(lambda p, x: mixer(p, x))
+    for one, other in zip(joined[:2], alone[:2], strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-13 * np.abs(one).max())
+    assert joined[2] - alone[2] == 2 * 2 * 16
 
 
 def test_constants_are_as_narrow_as_the_parameters(rng: np.random.Generator):

@@ -20,7 +20,7 @@ def memory_budget(memory: int | float | str | None = None, *, device: bool = Fal
     """Bytes that temporaries may take: `memory`, else `$NEUROMANIFOLD_MEMORY`, else min(2 GiB, a
     quarter of the machine).
 
-    `device=True` is for temporaries of JAX: where its default device is an accelerator, a quarter
+    `device=True` is for temporaries of JAX: where its default device is an accelerator, half
     of that one's memory.
 
     >>> memory_budget("1.5G")
@@ -32,7 +32,7 @@ def memory_budget(memory: int | float | str | None = None, *, device: bool = Fal
         else (ENVIRONMENT_VARIABLE, os.environ.get(ENVIRONMENT_VARIABLE))
     )
     if given is None:
-        return (accelerator_memory() // 4 if device else 0) or min(2 * _GIB, machine_memory() // 4)
+        return (accelerator_memory() // 2 if device else 0) or min(2 * _GIB, machine_memory() // 4)
     if isinstance(given, bool) or not isinstance(given, str | numbers.Real):
         raise TypeError(
             f"`{name}` is {given!r}; pass a number of bytes, or a string such as '512M' or '2G'."

@@ -1,5 +1,6 @@
 """The kernel of two sets of samples from their factors, by the routes of a plan."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from neuromanifold.graph.factors import Factors, factors
 from neuromanifold.numerics.compiling import compiled
 from neuromanifold.numerics.precision import products_are
 from neuromanifold.runtime.devices import multiplies_float64_faster
-from neuromanifold.tangent.kernel.routes import Plan, Route, columns_together
+from neuromanifold.tangent.kernel.routes import LARGE, Plan, Route, columns_together, is_large
 
 _LONG = 2048
 """Sums of so many products repay the conversion to float64."""
@@ -44,7 +45,7 @@ def all_finite(tree: Any) -> Any:
 @compiled("plan", "kind", "same")
 def tile(plan: Plan, left: Factors, right: Factors, *, kind: str, same: bool) -> tuple[Any, Any]:
     """The kernel from the factors of two blocks of samples, and whether it is finite."""
-    kernel = combine(plan, left, right, kind)
+    kernel = combine(plan, left, left if same else right, kind)
     columns = kernel.shape[-1] if kind == "trace" else kernel.shape[-2] * kernel.shape[-1]
     matrix = kernel if kind == "diagonal" else kernel.reshape(-1, columns)
     matrix = _symmetric(matrix) if same else matrix
@@ -81,16 +82,35 @@ def combine(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:
     )
     together = []
     for route, a, d, b, e in factors:
-        if route.way == "block":
-            blocks.append((_formed(a, d), _formed(b, e)))
+        if route.way == "block" and is_large(route, plan.outputs):
+            total = _contracted_alone(total, a, d, b, e, kind)
+        elif route.way == "block":
+            one = _formed(a, d)
+            blocks.append((one, one if d is e else _formed(b, e)))
         elif route.way == "gram" and kind == "all":
             together.append((route, a, d, b, e))
         else:
             total = total + _WAYS[route.way](route, a, d, b, e, kind)
-    if blocks:
-        one, two = (jnp.concatenate(part, axis=2) for part in zip(*blocks, strict=True))
+    total = sum((_contracted(*pair, kind) for pair in blocks if _is_long(pair)), total)
+    small = [pair for pair in blocks if not _is_long(pair)]
+    if small:
+        one, two = (jnp.concatenate(part, axis=2) for part in zip(*small, strict=True))
         total = total + _contracted(one, two, kind)
     return total + _by_columns(together) if together else total
+
+
+def _contracted_alone(total: Any, a: Any, d: Any, b: Any, e: Any, kind: str) -> Any:
+    """The kernel so far with one block more. Behind a barrier, so that the device holds one large
+    block at a time.
+    """
+    same = d is e
+    total, ours, theirs = jax.lax.optimization_barrier((total, (a, d), () if same else (b, e)))
+    one = _formed(*ours)
+    return total + _contracted(one, one if same else _formed(*theirs), kind)
+
+
+def _is_long(pair: tuple[Any, Any]) -> bool:
+    return math.prod(pair[0].shape[1:]) >= LARGE
 
 
 def _zeros(plan: Plan, left: Factors, right: Factors, kind: str) -> Any:

@@ -25,6 +25,10 @@ columns a product is slow.
 _NARROW = 16
 _DIRECT = "jacobian"
 _MOST_NODES = 20_000
+LARGE = 2**20
+"""A sample's block of so many numbers is contracted by itself: small ones are joined to one long
+product.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +145,11 @@ def _way(use: Use, o: int, kind: str) -> str:
     return min(costs, key=lambda way: costs[way])
 
 
+def is_large(route: Route, o: int) -> bool:
+    """Whether a sample's block of the Jacobian is contracted by itself."""
+    return o * route.use.batch * route.use.inner * route.use.outer >= LARGE
+
+
 def columns_together() -> int | None:
     """How many samples of the right side `gram` takes in one step; one on a CPU, whose cache
     their products stay in.
@@ -166,16 +175,18 @@ def _sizes(
         float(kept_numbers(graph)) * (1 + min(o, 4)),
         (o * o if kind == "all" else o if kind == "diagonal" else 1.0),
     )
-    pair, held, formed = 3.0 * pair, 0.0, 0.0
+    pair, held, formed, largest = 3.0 * pair, 0.0, 0.0, 0.0
     for route in routes:
         u = route.use
         T = u.all_positions
         held += u.batch * T * ((1 if u.is_lookup else u.inner) + o * u.outer)
-        if route.way == "block":
+        if route.way == "block" and is_large(route, o):
+            largest = max(largest, o * u.batch * u.inner * u.outer)
+        elif route.way == "block":
             formed += o * u.batch * u.inner * u.outer
         if route.way == "gram" and kind == "all":
             formed += (columns_together() or 1) * o * u.batch * T * u.outer
         elif route.way == "gram":
             pair += 2.0 * u.batch * T**2
     held += o * sum(math.prod(program.values[program.inputs[i]].shape) for i in direct)
-    return 2.0 * (passes + held + formed), pair, max(1.0, held)
+    return 2.0 * (passes + held + formed + largest), pair, max(1.0, held)

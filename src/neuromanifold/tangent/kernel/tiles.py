@@ -144,13 +144,16 @@ class Tiles:
 
     @property
     def largest(self) -> int:
-        """The largest b with 2·b·(per sample) + b²·(per pair) numbers within the budget, less a
-        copy of the parameters.
+        """The largest b with c·b·(per sample) + b²·(per pair) numbers within the budget, less a
+        copy of the parameters; a symmetric kernel computed at once has one side only.
         """
         room = max(0, self.budget - sum(leaf.nbytes for leaf in jax.tree.leaves(self.params)))
-        linear = 2.0 * self.plan.per_sample * self.dtype.itemsize
+        linear = _caution() * self.plan.per_sample * self.dtype.itemsize
         quadratic = self.plan.per_pair * self.dtype.itemsize
         fitting = int((math.sqrt(linear**2 + 4 * quadratic * room) - linear) / (2 * quadratic))
+        n = leading_axis(self.x1)
+        if self.x2 is None and n * linear / 2 + n**2 * quadratic <= room:
+            fitting = n
         most = max(1, min(fitting, self._saving))
         return (
             most if most >= leading_axis(self.x1) or most < _aligned() else most - most % _aligned()
@@ -167,6 +170,13 @@ class Tiles:
             if self.x2 is not None or n <= 2 * smallest
             else max(smallest, share + -share % _aligned())
         )
+
+
+def _caution() -> float:
+    """By how much two sides may exceed one side's count of numbers. An accelerator without memory
+    halves the tile; a host is taken by its operating system.
+    """
+    return 2.0 if devices()[0].platform == "cpu" else 1.0
 
 
 def _aligned() -> int:
