@@ -27,6 +27,8 @@ _ACCOUNTED = 2e-3
 """Seconds of a parameter in the account: Jacobians of residues at inputs of regions beyond the
 sample's.
 """
+_STRUCTURED = 2.5e-6
+"""Seconds of a parameter in the symmetries by structure, GPT-like networks of 2 and 13 million."""
 _FACTORED = 3e-10
 """Seconds of an operation in the decomposition of a matrix."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
@@ -154,6 +156,13 @@ def account_seconds(s: Subject) -> float:
     new inputs.
     """
     return 0.1 + s.columns * _ACCOUNTED + s.columns**3 * 3 * PRODUCT
+
+
+def symmetries_seconds(s: Subject) -> float:
+    """Seconds of the symmetries by structure: f and its gradient at two samples, some thirty
+    elements drawn and tried, and ranks of parts of the parameters.
+    """
+    return 2.0 + compiling(s, 6) + passes(s, 60) / s.samples + s.columns * _STRUCTURED
 
 
 def dense_kernel(s: Subject) -> bool:
