@@ -216,7 +216,7 @@ def test_a_function_without_units_or_symmetries_is_tracked_too():
     timeline = tracker.timeline
     assert float(timeline.data["functional_dimension"][0]) == 1
     assert np.isinf(timeline.data["gap"].values[0])
-    assert "no bends" in timeline.left_out["units"]
+    assert "no units that switch" in timeline.left_out["units"]
     assert timeline.left_out["conserved quantities"].startswith(
         "no scaling of a channel leaves the network unchanged"
     )

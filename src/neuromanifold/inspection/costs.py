@@ -14,8 +14,7 @@ from neuromanifold.symmetry.reduction.narrowing import PROBES
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
-_INPUTS = 4  # at which scalings of channels are sought
-_PULLED = 64  # passes at one input that the products with Jᵀ behind the scalings of channels take
+_INPUTS = 4  # at which scalings of channels are tried
 _TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a convolution, one in a product
@@ -200,7 +199,7 @@ def scalings_seconds(s: Subject) -> float:
     """
     if perceptron(s.f) or filters(s.f):
         return 0.05 + s.columns * 2e-7
-    return compiling(s, 2) + passes(s, 1) * _PULLED / s.samples + s.columns * 4e-7
+    return compiling(s, 2) + passes(s, 2 * _INPUTS) / s.samples + s.columns * 4e-7
 
 
 def scalings_bytes(s: Subject) -> int:

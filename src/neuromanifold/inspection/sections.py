@@ -182,6 +182,9 @@ def _blocks(s: Subject) -> tuple[Block, ...]:
     with arithmetic():
         params, x = jax.tree.map(_widened, (s.params, s.x))
         rows = np.asarray(jacobian(s.f, params, x)) if small else _probed(s, params, x)
+    if not np.isfinite(rows).all():
+        raise LeftOut("its entries overflow float64 at these values")
+    rows = rows / (np.abs(rows).max(initial=0.0) or 1.0)
     parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
     grouped = {
         name: np.concatenate([parts[k] for k in mine], axis=1) for name, mine in members.items()
