@@ -6,7 +6,7 @@ PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pyt
 # Networks of other libraries: their tests run in an environment of their own, PyTorch's wheel being what it is.
 # Shapes and types of annotations, executed: 40 % of the processor time of a run.
 TYPES = --jaxtyping-packages=neuromanifold,neuromanifold_papers,beartype.beartype
-ADAPTERS = $(wildcard tests/models/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
+ADAPTERS = $(wildcard tests/*/test_torch_*.py tests/models/test_flax.py tests/models/test_haiku.py tests/models/test_transformers.py)
 TORCH_CPU = --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
 
 .PHONY: help install demo test test-types test-torch test-browser test-docs acceptance verify defects lint docs bench peers
@@ -37,8 +37,9 @@ test: .venv/.installed
 	$(PYTEST) $(ARGS)
 
 test-torch: VENV = .venv-torch
+# PyTorch 2.13 takes bfloat16 instructions that some virtual machines announce and do not have.
 test-torch: .venv-torch/.installed
-	$(PYTEST) $(ADAPTERS) $(ARGS)
+	ONEDNN_MAX_CPU_ISA=AVX512_CORE $(PYTEST) $(ADAPTERS) $(ARGS)
 
 # Playwright drives the browser that the machine has; it stands in a folder of its own, beside .venv. Without either the pages are not opened, and one line says so.
 test-browser: .venv/.installed

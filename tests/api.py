@@ -87,6 +87,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "dynamics.weight_norm": lambda f, p, x, y, folder: nm.dynamics.weight_norm(f, p, x, y),
     "symmetry.channel_scalings": lambda f, p, x, y, folder: nm.symmetry.channel_scalings(f, p, x),
     "symmetry.dimension_account": lambda f, p, x, y, folder: nm.dimension_account(f, p, x),
+    "symmetry.structural_symmetries": lambda f, p, x, y, folder: nm.symmetry.structural_symmetries(
+        f, p, x
+    ),
     "symmetry.discover": lambda f, p, x, y, folder: nm.symmetry.discover(f, p, x, key=KEY, keys=1),
     "symmetry.reduce_width": lambda f, p, x, y, folder: nm.reduce_width(f, p, x),
     "orbits.closure_upper_bound": lambda f, p, x, y, folder: nm.orbits.closure_upper_bound(f, p),

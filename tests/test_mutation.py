@@ -80,7 +80,6 @@ class ToyTarget(Target):
 def target(toy: ModuleType, measure: str = "exact") -> ToyTarget:
     statement = Statement(
         paper="toy",
-        row="1",
         id="1",
         says="c² = a² + b²",
         method="exact",

@@ -48,7 +48,7 @@ def test_decisions_agree_in_floats_balls_and_rationals(
     """Coarse parameters, so that ties are frequent; the float64 pass, ball arithmetic and
     fractions must agree on all of them.
     """
-    total, tied = draws(8), 0
+    total, tied = draws(32), 0
     for _ in range(total):
         params, x = net.coarse(rng), net.inputs(rng, 3)
         x = x if net.tokens else rng.integers(-2, 3, x.shape) / 2

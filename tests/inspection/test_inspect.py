@@ -268,3 +268,20 @@ def test_the_bottleneck_is_the_one_of_the_room(inspected):
     assert inspection.bottleneck.excess >= -1e-9
     steep = nm.MLP((1, 2, 1), nm.leaky_relu(3.0))
     assert nm.inspect(steep, steep.init(key=jax.random.key(0)), x).bottleneck is None
+
+
+def test_a_large_network_has_its_symmetries_by_structure_in_place_of_the_account(key, rng):
+    """One scaling for each of 80 + 60 rectified units, and D − 140 is the rank on many inputs; a
+    small network has the account instead.
+    """
+    net = nm.MLP((10, 80, 60, 3))
+    params = net.init(key=key, scheme=nm.init.he_bias)
+    found = nm.inspect(net, params, rng.standard_normal((8, 10)), exact=False, progress=False)
+    assert found.account is None and found.symmetries is not None
+    assert found.symmetries.orbit == 140 and found.symmetries.exact
+    assert ("symmetries by structure", "140") in [row[:2] for row in found.rows]
+    assert found.symmetries.deviation < 1e-12
+    titles = [part.title for part in found.parts]
+    assert "account of the parameters" not in titles
+    small = nm.inspect(NET, NET.init(key=key), rng.standard_normal((8, 1)), progress=False)
+    assert small.account is not None and small.symmetries is None

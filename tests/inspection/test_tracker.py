@@ -216,7 +216,7 @@ def test_a_function_without_units_or_symmetries_is_tracked_too():
     timeline = tracker.timeline
     assert float(timeline.data["functional_dimension"][0]) == 1
     assert np.isinf(timeline.data["gap"].values[0])
-    assert "no bends" in timeline.left_out["units"]
+    assert "no units that switch" in timeline.left_out["units"]
     assert timeline.left_out["conserved quantities"].startswith(
         "no scaling of a channel leaves the network unchanged"
     )
@@ -315,18 +315,22 @@ def test_a_measure_that_fails_does_not_end_the_loop(monkeypatch):
     assert tracker.timeline.left_out == {"loss": "it failed (RuntimeError: an accident)"}
 
 
-def test_parameters_that_must_be_positive_have_no_scalings():
-    """Running variances given as parameters: the root of a negative number at random ones."""
+def test_parameters_that_must_be_positive_have_their_scalings(rng):
+    """Running variances given as parameters: 4·var and 2·v cancel, channel by channel, beside the
+    scalings of w; 2·var and 2·v do not.
+    """
 
     def normalised(params, x):
         return jnp.maximum(x @ params["w"], 0) / jnp.sqrt(params["var"]) @ params["v"]
 
+    x = rng.standard_normal((5, 2))
     params = {"w": np.eye(2), "var": np.ones(2), "v": np.ones((2, 1))}
-    with pytest.raises(
-        ArithmeticError,
-        match=r"not finite at \d+ of \d+ random parameters and inputs; keep what must be positive",
-    ):
-        nm.symmetry.channel_scalings(normalised, params, np.eye(2))
+    scalings = nm.symmetry.channel_scalings(normalised, params, x)
+    assert str(scalings) == "Scalings(2 of w, 2 of var)"
+    before = normalised(params, x)
+    for factor, same in ((4.0, True), (2.0, False)):
+        moved = params | {"var": factor * params["var"], "v": 2.0 * params["v"]}
+        assert np.allclose(normalised(moved, x), before, rtol=1e-6) == same
 
 
 @pytest.mark.parametrize("shape", [(), (2,)])

@@ -318,7 +318,7 @@ def as_layers(params) -> tuple[nm.Layer, ...]:
 def test_ours_is_the_exact_functional_dimension_of_the_papers_networks(key, draws, tally):
     net = nm.MLP(PAPER)
     x = nm.data.load("f1").x.astype(np.float32)
-    runs = draws(8)
+    runs = draws(32)
     params = net.init(key=key, runs=runs)
     smaller = 0
     for run in range(runs):

@@ -84,7 +84,7 @@ def test_a_tolerance_is_kept_and_measured(rng):
         size = float(np.abs(np.asarray(two_layers(params, x))).max())
     saved = []
     for tolerance in (0.0, 0.02, 0.3):
-        small = nm.reduce_width(two_layers, params, x, tolerance=tolerance)
+        small = nm.reduce_width(two_layers, params, x, max_deviation=tolerance)
         assert small.deviation <= max(tolerance, 1e-12) * size
         assert small.deviation == pytest.approx(
             moved(two_layers, params, small, x), rel=1e-6, abs=1e-13
@@ -99,7 +99,7 @@ def test_a_tolerance_of_a_perceptron(rng):
     net = nm.MLP((3, 24, 5, 2))
     params = jax.tree.map(lambda a: np.asarray(a, np.float64), net.init(key=jax.random.key(0)))
     x = rng.normal(size=(60, 3))
-    exact, near = (nm.reduce_width(net, params, x, tolerance=t) for t in (0.0, 0.3))
+    exact, near = (nm.reduce_width(net, params, x, max_deviation=t) for t in (0.0, 0.3))
     assert near.net.hidden < exact.net.hidden and isinstance(near.net, nm.MLP)
     size = float(np.abs(net(params, x)).max())
     assert near.deviation <= 0.3 * size
@@ -190,7 +190,7 @@ def test_batches_are_read_one_after_another(rng):
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"tolerance": -1.0}, "`tolerance` is -1.0; pass a number, 0 or more"),
+        ({"max_deviation": -1.0}, "`max_deviation` is -1.0; pass a number, 0 or more"),
         ({"rtol": float("nan")}, "`rtol` is nan; pass a number, 0 or more"),
         ({"domain": (1.0, -1.0)}, "`domain` has a lower bound above the upper one"),
         ({"domain": (np.zeros(2), np.ones(2))}, "`domain` has arrays of shapes"),

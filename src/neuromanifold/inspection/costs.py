@@ -14,8 +14,7 @@ from neuromanifold.symmetry.reduction.narrowing import PROBES
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
-_INPUTS = 4  # at which scalings of channels are sought
-_PULLED = 64  # passes at one input that the products with Jᵀ behind the scalings of channels take
+_INPUTS = 4  # at which scalings of channels are tried
 _TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
 """Seconds on one core: an operation of a float64 network, one in a convolution, one in a product
@@ -27,6 +26,8 @@ _ACCOUNTED = 2e-3
 """Seconds of a parameter in the account: Jacobians of residues at inputs of regions beyond the
 sample's.
 """
+_STRUCTURED = 2.5e-6
+"""Seconds of a parameter in the symmetries by structure, GPT-like networks of 2 and 13 million."""
 _FACTORED = 3e-10
 """Seconds of an operation in the decomposition of a matrix."""
 _COMPILE, _COMPILE_NODE = 0.15, 0.004
@@ -156,6 +157,13 @@ def account_seconds(s: Subject) -> float:
     return 0.1 + s.columns * _ACCOUNTED + s.columns**3 * 3 * PRODUCT
 
 
+def symmetries_seconds(s: Subject) -> float:
+    """Seconds of the symmetries by structure: f and its gradient at two samples, some thirty
+    elements drawn and tried, and ranks of parts of the parameters.
+    """
+    return 2.0 + compiling(s, 6) + passes(s, 60) / s.samples + s.columns * _STRUCTURED
+
+
 def dense_kernel(s: Subject) -> bool:
     """Whether the kernel is small enough for all its eigenvalues."""
     return s.rows <= DENSE_KERNEL and _kernel_bytes(s) <= s.budget
@@ -191,7 +199,7 @@ def scalings_seconds(s: Subject) -> float:
     """
     if perceptron(s.f) or filters(s.f):
         return 0.05 + s.columns * 2e-7
-    return compiling(s, 2) + passes(s, 1) * _PULLED / s.samples + s.columns * 4e-7
+    return compiling(s, 2) + passes(s, 2 * _INPUTS) / s.samples + s.columns * 4e-7
 
 
 def scalings_bytes(s: Subject) -> int:

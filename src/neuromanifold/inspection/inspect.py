@@ -77,7 +77,9 @@ def inspect(
         check_param_types(params)
         f, params = restricted(f, params, wrt)
     subject = subject_of(f, params, x, y, exact, samples, memory, loss)
-    asked = [s for s in SECTIONS if y is not None or s.field not in _OF_TARGETS]
+    asked = [
+        s for s in SECTIONS if (y is not None or s.field not in _OF_TARGETS) and s.concerns(subject)
+    ]
     left_out = {
         s.field: why
         for s in asked

@@ -17,6 +17,7 @@ from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import counted
 from neuromanifold.symmetry.account.dimension_account import FEW, DimensionAccount
 from neuromanifold.symmetry.account.equivalence import INACTIVE
+from neuromanifold.symmetry.account.rules import StructuralSymmetries
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
 from neuromanifold.symmetry.reduction.reduce import Reduction
 from neuromanifold.tangent.kernel.spectrum import Spectrum
@@ -57,7 +58,8 @@ class Inspection:
     numerical rank says, `growth` the exact rank on the first 1, …, n samples, `closed` how many
     parameters no open path runs through. `regions` belongs to piecewise-linear networks, `layers`
     to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons;
-    `account` is that of exact graphs, `reduction` goes by neurons or channels and holds on
+    `account` is that of exact graphs of at most 5,000 parameters, `symmetries` are those by
+    structure of larger networks, `reduction` goes by neurons or channels and holds on
     `n_reduced` samples. `blocks` are the parameters by layer. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
     alignment and learning rate. `program` says what the network is as a program, `tensors` names
     its parameters. What was not computed is `None`, and `parts` says why.
@@ -88,6 +90,7 @@ class Inspection:
     layers: tuple[LayerStatus, ...] | None = None
     closed: int | None = None
     account: DimensionAccount | None = None
+    symmetries: StructuralSymmetries | None = None
     conserved: ConservedQuantities | None = None
     reduction: Reduction | None = None
     n_reduced: int = 0
@@ -355,6 +358,9 @@ class Inspection:
             rows.append(
                 ("directions that change nothing", f"{free:,}", self._reasons(self.account))
             )
+        if self.symmetries is not None:
+            found = self.symmetries
+            rows.append(("symmetries by structure", f"{found.orbit:,}", _by_kind(found)))
         if self.conserved is not None:
             count = len(self.conserved)
             remark = (
@@ -554,3 +560,14 @@ def _listed(counts: Iterable[int]) -> str:
 
 def _all_of(n: int) -> str:
     return "on the one sample" if n == 1 else f"on all {n:,} samples"
+
+
+def _by_kind(found: StructuralSymmetries) -> str:
+    """Where the directions are that no input sees, and how far f moved along elements drawn."""
+    listed = ", ".join(f"{count:,} of {kind}" for kind, count in found.kinds.items() if count)
+    unseen = ", ".join(found.left_out)
+    least = "" if found.exact else "at least; "
+    besides = f"; not looked at: the channels of {unseen}" if unseen else ""
+    if not listed:
+        return f"{least}no rule of structure applies{besides}"
+    return f"{least}{listed}; elements drawn moved f by {found.deviation:.0e}{besides}"

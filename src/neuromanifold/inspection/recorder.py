@@ -64,12 +64,17 @@ class Reference:
         moved = tuple(
             i
             for i, (now, then) in enumerate(zip(leaves, first, strict=True))
-            if i in known.moving or not np.array_equal(now, then)
+            if i in known.moving or not (_is_key(now) or np.array_equal(now, then))
         )
         if self.network is None or moved != known.moving:
             self.network = _Restated(known.f, moved)
         rows = [np.broadcast_to(leaves[i], (s.samples, *np.shape(leaves[i]))) for i in moved]
         return replace(s, f=self.network, x=(s.x, rows))
+
+
+def _is_key(leaf: Any) -> bool:
+    """Whether a leaf is a key of random numbers, which a network in evaluation does not use."""
+    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 @dataclass(frozen=True, eq=False)

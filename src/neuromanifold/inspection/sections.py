@@ -38,6 +38,7 @@ from neuromanifold.inspection.costs import (
     scalings_seconds,
     spectrum_bytes,
     spectrum_seconds,
+    symmetries_seconds,
     units_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
@@ -51,7 +52,12 @@ from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.validation import leading_axis
 from neuromanifold.regions.patterns import require_piecewise_linear
-from neuromanifold.symmetry.account.dimension_account import DimensionAccount, account_of
+from neuromanifold.symmetry.account.dimension_account import (
+    LARGEST,
+    DimensionAccount,
+    account_of,
+)
+from neuromanifold.symmetry.account.rules import structural_symmetries
 from neuromanifold.symmetry.conservation.balances import Scalings
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities, conserved_quantities
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduction_of
@@ -64,9 +70,6 @@ from neuromanifold.tangent.rank.dimension import (
 from neuromanifold.tangent.rank.geometry import Geometry
 from neuromanifold.tangent.rank.jacobian import jacobian
 
-_LARGEST_ACCOUNT = (
-    5_000  # parameters; generators of wide linear layers number the square of their width
-)
 _LONGEST_ACCOUNT = 90.0  # seconds
 _BATCHES = 6  # of inputs that seek regions beyond the sample's
 _SMALL = 2**22  # entries of a Jacobian whose singular values are had in passing
@@ -81,7 +84,7 @@ class LeftOut(Exception):
 @dataclass(frozen=True)
 class Section:
     """`field` of the inspection that it fills; `needs` is the section whose result it starts
-    from.
+    from, `concerns` says of which networks it is asked.
     """
 
     field: str
@@ -91,6 +94,7 @@ class Section:
     seconds: Callable[[Subject], float]
     bytes: Callable[[Subject], int] = lambda s: 0
     needs: str = ""
+    concerns: Callable[[Subject], bool] = lambda s: True
 
 
 def bent(s: Subject) -> str:
@@ -178,6 +182,9 @@ def _blocks(s: Subject) -> tuple[Block, ...]:
     with arithmetic():
         params, x = jax.tree.map(_widened, (s.params, s.x))
         rows = np.asarray(jacobian(s.f, params, x)) if small else _probed(s, params, x)
+    if not np.isfinite(rows).all():
+        raise LeftOut("its entries overflow float64 at these values")
+    rows = rows / (np.abs(rows).max(initial=0.0) or 1.0)
     parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
     grouped = {
         name: np.concatenate([parts[k] for k in mine], axis=1) for name, mine in members.items()
@@ -257,9 +264,11 @@ def _account(s: Subject) -> DimensionAccount:
     return account_of(s.geometry, groups=groups, batches=_BATCHES)
 
 
+def _is_large(s: Subject) -> bool:
+    return s.columns > LARGEST
+
+
 def _account_obstacle(s: Subject) -> str:
-    if s.columns > _LARGEST_ACCOUNT:
-        return _exactly(s) or f"kept to {_LARGEST_ACCOUNT:,} parameters"
     long = account_seconds(s) > _LONGEST_ACCOUNT
     return _exactly(s) or (
         "it would take minutes: `nm.dimension_account(f, params, x)` makes it" if long else ""
@@ -341,7 +350,12 @@ SECTIONS = (
     Section("spectrum", "kernel", _spectrum, lambda s: "", spectrum_seconds, spectrum_bytes),
     Section(
         "account", "account of the parameters", _account, _account_obstacle, account_seconds,
-        lambda s: 6 * 8 * s.columns**2, "exact",
+        lambda s: 6 * 8 * s.columns**2, "exact", lambda s: not _is_large(s),
+    ),
+    Section(
+        "symmetries", "symmetries by structure",
+        lambda s: structural_symmetries(s.f, s.params, s.x), lambda s: "",
+        symmetries_seconds, lambda s: 6 * 8 * s.columns, concerns=_is_large,
     ),
     Section(
         "conserved", "conserved quantities", lambda s: conserved(s, lambda: s.scalings), lambda s: "",

@@ -43,6 +43,7 @@ def as_dict(inspection: Inspection) -> dict[str, Any]:
         "regions": found.regions,
         "layers": None if found.layers is None else [_layer(s) for s in found.layers],
         "account": None if found.account is None else dict(found.account.rows),
+        "symmetries": None if found.symmetries is None else found.symmetries.kinds,
         "reduction": None
         if found.reduction is None
         else {

@@ -87,6 +87,7 @@ _ROWS = (
     ("reached after", "functional dimension"),
     ("float", "gap"),
     ("directions that change nothing", "symmetry"),
+    ("symmetries by structure", "symmetry"),
     ("conserved", "conserved quantity"),
     ("equivalent smaller network", "reduction"),
     ("linear regions", "linear region"),

@@ -234,13 +234,13 @@ class _Outputs:
         every direction that f does not see.
         """
 
-        def combined(given: list[Any]) -> Any:
-            ys = jax.tree.leaves(called(self.network.model, self.network.tree(given), self.x))
+        def combined(given: list[Any], x: Any) -> Any:
+            ys = jax.tree.leaves(called(self.network.model, self.network.tree(given), x))
             rng = np.random.default_rng(0)
             return sum(jnp.vdot(rng.standard_normal(y.shape), y) for y in ys)
 
         with arithmetic():
-            found = jax.jit(jax.grad(combined))([jnp.asarray(a) for a in leaves])
+            found = jax.jit(jax.grad(combined))([jnp.asarray(a) for a in leaves], self.x)
             return [np.asarray(a) for a in found]
 
     @cached_property

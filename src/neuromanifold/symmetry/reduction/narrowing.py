@@ -466,14 +466,22 @@ def _proposed(work: _Work, k: int, read: Readings, wide: Readings) -> list[Step]
     axis = work.axes[k]
     if axis.mixed:
         return []
-    found = {s.channel: s for s in _still(work, k, read)}
+    still = list(_still(work, k, read))
+    found: dict[int, Step] = {}
     rest = work.alive[k].copy()
-    rest[list(found)] = False
-    tested = not work.limits.everywhere and work.limits.box is None
-    for rule in (_parallel, _alike) if tested else (_parallel,):
-        for s in rule(work, k, rest, read, wide):
-            found[s.channel] = s
-            rest[s.channel] = False
+
+    def take(steps: Iterable[Step]) -> None:
+        for s in steps:
+            if rest[s.channel]:
+                found[s.channel] = s
+                rest[s.channel] = False
+
+    # What holds everywhere comes before what holds on the data.
+    take(s for s in still if not s.here)
+    take(_parallel(work, k, rest, read, wide))
+    take(s for s in still if s.here)
+    if not work.limits.everywhere and work.limits.box is None:
+        take(_alike(work, k, rest, read, wide))
     steps = [s for s in found.values() if s.everywhere or not work.limits.everywhere]
     return sorted(steps, key=lambda s: s.channel)
 

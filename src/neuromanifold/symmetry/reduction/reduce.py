@@ -180,7 +180,7 @@ def reduce_width(
     *,
     rtol: float = 8 * 2.0**-52,
     fold: bool = True,
-    tolerance: float = 0.0,
+    max_deviation: float = 0.0,
     everywhere: bool = False,
     domain: Any = None,
     held_out: Any = None,
@@ -205,9 +205,9 @@ def reduce_width(
     at the smaller parameters, else f with zeros in their place and with what was folded at neutral
     values.
 
-    The result is exact but for rounding unless a `tolerance` is given: then also channels go that
+    The result is exact but for rounding unless a `max_deviation` is given: then also channels go that
     are nearly constant or nearly a multiple of another, as many as keep |f_small − f| on the sample
-    within `tolerance` times the largest |f|. With `everywhere=True` only steps are made that hold
+    within `max_deviation` times the largest |f|. With `everywhere=True` only steps are made that hold
     at every input; with `domain=(low, high)` also those that hold on that box, by bounds of every
     value there, and none that was only seen on samples. `held_out` are further samples, on which
     nothing is read or confirmed and the deviation is reported.
@@ -230,7 +230,7 @@ def reduce_width(
             "grad."
         )
     check_params(params)
-    _check_numbers(rtol, tolerance)
+    _check_numbers(rtol, max_deviation)
     layers = perceptron(net)
     if layers is not None:
         layers.check_params(params)
@@ -241,7 +241,7 @@ def reduce_width(
             layers.check(params, x)
             check_sample(x)
     box = None if domain is None else _box(net, layers, params, x, domain)
-    limits = Limits(rtol, tolerance, everywhere, box)
+    limits = Limits(rtol, max_deviation, everywhere, box)
     x = _points(net, box, x) if box is not None else x
     if layers is not None and x is None:
         return _of_layers(None, layers, params, None, limits, held_out)
@@ -250,8 +250,8 @@ def reduce_width(
     return reduction_of(geometry, limits=limits, fold=fold, held_out=held_out, batches=batches)
 
 
-def _check_numbers(rtol: Any, tolerance: Any) -> None:
-    for name, value in (("rtol", rtol), ("tolerance", tolerance)):
+def _check_numbers(rtol: Any, max_deviation: Any) -> None:
+    for name, value in (("rtol", rtol), ("max_deviation", max_deviation)):
         if not isinstance(value, int | float) or not 0 <= value < np.inf:
             raise ValueError(f"`{name}` is {value!r}; pass a number, 0 or more.")
 

@@ -306,6 +306,9 @@ def _quadratures(
         off.append(np.where(going, norms, 0.0))
         if step + 1 < steps:
             basis.append(np.where(going, W / np.where(going, norms, 1.0), 0.0))
+    if not diagonal:
+        nothing = np.zeros((draws.shape[1], 0))
+        return nothing, nothing
     T = np.zeros((draws.shape[1], len(diagonal), len(diagonal)))
     for i, (a, b) in enumerate(zip(diagonal, off, strict=True)):
         T[:, i, i] = a

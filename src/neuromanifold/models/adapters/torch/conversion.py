@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import warnings
 from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -200,7 +201,10 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
     torch = need("torch")
 
     try:
-        y = twin.structured(*(leaf.clone() for leaf in leaves))
+        with warnings.catch_warnings():
+            # `torch.cond` asks its operands, which are no leaves, for their gradients.
+            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+            y = twin.structured(*(leaf.clone() for leaf in leaves))
     except Exception as error:
         said, shapes = (
             str(error).partition("\n")[0],
