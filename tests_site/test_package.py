@@ -44,7 +44,7 @@ def test_the_wheel_has_the_package_its_types_and_its_records(built: Path):
     assert {
         "neuromanifold/py.typed",
         "neuromanifold/cli.py",
-        "neuromanifold/papers/riemann/verdicts.toml",
+        "neuromanifold_papers/riemann/verdicts.toml",
     } <= names
     assert not [name for name in names if not name.startswith("neuromanifold")]
     assert wheel.stat().st_size < 5_000_000

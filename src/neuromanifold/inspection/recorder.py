@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.inspection.costs import (
@@ -74,7 +75,7 @@ class Reference:
 
 def _is_key(leaf: Any) -> bool:
     """Whether a leaf is a key of random numbers, which a network in evaluation does not use."""
-    return isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 @dataclass(frozen=True, eq=False)
