@@ -154,19 +154,19 @@ def certified(problem: Problem, *, prove: bool) -> Rank:
 def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     """The rank of J at float parameters and float data, exactly.
 
-    A short prime first: its rank is a lower bound, and often one that full rank, regions or
-    symmetries prove to be the rank. Otherwise a random prime of 61 bits, with the probability that
-    it hides a larger rank, or as many as prove it. Where J is too wide to be formed, the columns
-    of the last layers are asked first: if they alone have as large a rank as J has rows, no other
-    column can add to it.
+    The last layers are asked first. Then a short prime: its rank is a lower bound, and often one
+    that full rank, regions or symmetries prove to be the rank. Otherwise a random prime of 61 bits,
+    with the probability that it hides a larger rank, or as many as prove it.
     """
-    sketching = not prove and (_sketch_is_faster(problem) or _is_too_large(problem))
+    found = by_last_layers(problem)
+    return found if found is not None else by_all_columns(problem, prove=prove)
+
+
+def by_all_columns(problem: Problem, *, prove: bool) -> JacobianCertificate:
+    """The rank of J without asking the last layers first."""
+    sketching = not prove and _is_wide(problem)
     p = modular.random_prime(bits=modular.SMALL_BITS)
-    witness, few = (), None
-    if sketching or _is_too_large(problem):
-        witness, few = _by_last_layers(problem, p)
-    found = few or _reduced(problem, p, sketching)
-    sketching = not found.columns if few else sketching
+    found = _reduced(problem, p, sketching)
     reason, probability = _proof(problem, found.rank), 0.0
     if not reason:
         p = modular.random_prime()
@@ -176,6 +176,18 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
         found, reason = _over_enough_primes(problem, found), "primes"
     elif not reason:
         reason, probability = "probability", problem.failure_probability(sketching)
+    return _certificate(problem, p, found, reason, probability, sketching)
+
+
+def _certificate(
+    problem: Problem,
+    p: int,
+    found: Echelon,
+    reason: str,
+    probability: float,
+    sketched: bool,
+    witness: tuple[str, ...] = (),
+) -> JacobianCertificate:
     decisions = problem.decisions
     return JacobianCertificate(
         rank=found.rank,
@@ -188,7 +200,7 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
         kinks=decisions.places,
         ties=int(sum((t & ~k).sum() for t, k in zip(decisions.ties, decisions.kinks, strict=True))),
         escalated=decisions.escalated,
-        sketched=sketching,
+        sketched=sketched,
         rounded=problem.graph.program.rounded,
         wrt=None if len(problem.chosen.leaves) == len(problem.leaves) else problem.chosen.names,
         witness=witness,
@@ -197,33 +209,37 @@ def certified_rank(problem: Problem, *, prove: bool) -> JacobianCertificate:
     )
 
 
-def _by_last_layers(problem: Problem, p: int) -> tuple[tuple[str, ...], Echelon | None]:
-    """As many independent columns as J has rows among those of the last leaves, with their names,
-    if there are.
+def by_last_layers(problem: Problem) -> JacobianCertificate | None:
+    """The rank of a wide J where the columns of some last layers prove that it is its number of
+    rows; nothing elsewhere.
 
     rank J = rows if rank J_S = rows for the columns S of some leaves. S is first as few of the last
     leaves as have so many columns, which need no derivative of the layers before them; then twice
     as many leaves, as long as these are at most half of all.
     """
     rows, columns = problem.shape
-    if rows > columns:
-        return (), None
-    order = _last_first(problem)
+    if rows > columns or not _is_wide(problem):
+        return None
+    order, p = _last_first(problem), modular.random_prime(bits=modular.SMALL_BITS)
     sizes = dict(zip(problem.chosen.leaves, problem.chosen.sizes, strict=True))
     count = 1 + int(np.searchsorted(np.cumsum([sizes[i] for i in order]), rows))
     while count <= max(1, len(order) // 2):
         part = problem.wrt(_only(problem.chosen, order[:count]))
-        found = _reduced(part, p, _sketch_is_faster(part) or _is_too_large(part))
+        sketching = _is_wide(part)
+        found = _reduced(part, p, sketching)
         if found.rank == rows:
-            starts = dict(
-                zip(problem.chosen.leaves, np.cumsum([0, *problem.chosen.sizes]), strict=False)
-            )
-            mine = zip(part.chosen.leaves, part.chosen.sizes, strict=True)
-            at = np.concatenate([starts[i] + np.arange(size) for i, size in mine])
-            places = tuple(int(k) for k in at[list(found.columns)])
-            return part.chosen.names, Echelon(found.rank, found.rows, places)
+            found = found._replace(columns=_in_the_whole(problem.chosen, part.chosen, found))
+            return _certificate(problem, p, found, "full rank", 0.0, sketching, part.chosen.names)
         count *= 2
-    return (), None
+    return None
+
+
+def _in_the_whole(whole: Selection, part: Selection, found: Echelon) -> tuple[int, ...]:
+    """Where the columns that were found among those of some leaves are among all."""
+    starts = dict(zip(whole.leaves, np.cumsum([0, *whole.sizes]), strict=False))
+    mine = zip(part.leaves, part.sizes, strict=True)
+    places = np.concatenate([starts[i] + np.arange(size) for i, size in mine])
+    return tuple(int(k) for k in places[list(found.columns)])
 
 
 def _only(chosen: Selection, leaves: Sequence[int]) -> Selection:
@@ -248,6 +264,11 @@ def _last_first(problem: Problem) -> list[int]:
     known = {program.inputs[i]: frozenset((i,)) for i in problem.chosen.leaves}
     forward(program, known, lambda i: frozenset(), transfer)
     return sorted(last, key=lambda i: -last[i])
+
+
+def _is_wide(problem: Problem) -> bool:
+    """Whether a sketch of J is cheaper than J, or J is too large to be formed."""
+    return _sketch_is_faster(problem) or _is_too_large(problem)
 
 
 def _sketch_is_faster(problem: Problem) -> bool:
