@@ -82,6 +82,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "dynamics.gradient_flow": lambda f, p, x, y, folder: nm.gradient_flow(
         f, p, x, y, t1=0.1, rtol=1e-4, atol=1e-4
     ),
+    "dynamics.learning_coefficient": lambda f, p, x, y, folder: nm.learning_coefficient(
+        f, p, x, y, key=KEY, chains=2, draws=4
+    ),
     "dynamics.r_squared": lambda f, p, x, y, folder: nm.dynamics.r_squared(f, p, x, y),
     "dynamics.train": lambda f, p, x, y, folder: nm.train(f, p, x, y, key=KEY, epochs=1),
     "dynamics.weight_norm": lambda f, p, x, y, folder: nm.dynamics.weight_norm(f, p, x, y),

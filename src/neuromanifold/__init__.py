@@ -20,7 +20,7 @@ from neuromanifold import (
     symmetry,
     tangent,
 )
-from neuromanifold.dynamics import gradient_flow, train
+from neuromanifold.dynamics import gradient_flow, learning_coefficient, train
 from neuromanifold.inspection import Tracker, inspect, probes
 from neuromanifold.models import (
     MLP,
@@ -130,6 +130,7 @@ __all__ = [
     "largest_stable_lr",
     "layers",
     "leaky_relu",
+    "learning_coefficient",
     "lie_bracket",
     "lie_closure",
     "linearize",
