@@ -130,5 +130,7 @@ def test_what_cannot_be_answered_is_said(x, y, options, error, said):
 
 def test_a_sample_that_alone_determines_a_parameter_is_named():
     x = np.eye(2)[[0, 0, 0, 1]]
-    with pytest.raises(ArithmeticError, match="without sample 3 some parameters are not determined"):
+    with pytest.raises(
+        ArithmeticError, match="without sample 3 some parameters are not determined"
+    ):
         nm.influence(lambda w, x: x @ w, np.zeros((2, 1)), x, np.ones((4, 1)), x)
