@@ -59,6 +59,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x, exact=True
     ),
     "tangent.gram": lambda f, p, x, y, folder: nm.gram(f, p, x, store=folder / "gram"),
+    "tangent.influence": lambda f, p, x, y, folder: nm.influence(f, p, x, y, x, ridge=0.1),
     "tangent.jacobian": lambda f, p, x, y, folder: nm.jacobian(f, p, x),
     "tangent.kernel_alignment": lambda f, p, x, y, folder: nm.kernel_alignment(f, p, x, y),
     "tangent.kernel_flow": lambda f, p, x, y, folder: nm.kernel_flow(f, p, x, y),
