@@ -77,6 +77,11 @@ class JacobianCertificate(Certificate):
     problem: Problem = eqx.field(static=True, repr=False)
 
     @property
+    def most(self) -> int:
+        """The smaller side of the Jacobian."""
+        return min(self.shape)
+
+    @property
     def proved(self) -> bool:
         """Whether the upper bound is a proof and not a probability."""
         return self.failure_probability == 0.0
