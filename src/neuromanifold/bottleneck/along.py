@@ -202,7 +202,7 @@ def _layout(graph: Graph) -> _Layout:
             left_out.append(f"{graph.parameters[i]}: {leaf.why}")
     uses.sort(key=lambda entry: order[entry[2].output])
     cuts = _cut_values(graph, {use.output for *_, use in uses})
-    ends = (*cuts[1:], None)
+    ends = (*cuts, None)[1:]
     parts = tuple(_between(graph, start, end) for start, end in zip(cuts, ends, strict=True))
     return _Layout(graph, tuple(uses), tuple(left_out), cuts, parts)
 
@@ -321,12 +321,13 @@ def _cuts(layout: _Layout, params: Any, x: Any, eps: float) -> tuple[CutRanks, .
     values, ahead = _to_output(layout, params, x, rows)
     found = []
     for k, (cut, z, J) in enumerate(zip(layout.cuts, values, ahead, strict=True)):
-        shape, size = program.values[cut].shape, math.prod(program.values[cut].shape)
+        shape = [side for side in program.values[cut].shape if side > 1]
+        size = math.prod(shape)
         end = values[k + 1][0].size if k + 1 < len(layout.cuts) else outputs
         block = None
         if size * end <= _LARGEST_BLOCK:
             block = _highest(np.asarray(_block(layout, k, params, z)), eps)
-        name = f"{_made_by(program, cut)} {'×'.join(map(str, shape))}"
+        name = f"{_made_by(program, cut)} {'×'.join(map(str, shape or [1]))}"
         found.append(
             CutRanks(name, size, min(len(rows), size), _highest(np.asarray(J), eps), block)
         )
