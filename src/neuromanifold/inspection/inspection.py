@@ -2,7 +2,6 @@
 sentences.
 """
 
-import html
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus, kinds_of
 from neuromanifold.models.model_kind import perceptron
+from neuromanifold.numerics.drawing import Curve, bar, card, chart, colours_of, table_of
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import counted
 from neuromanifold.symmetry.account.dimension_account import FEW, DimensionAccount
@@ -526,7 +526,25 @@ class Inspection:
         return f"Inspection({self.headline})"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        parts = [(name, count) for name, count in self.shares if count]
+        known, values = self.dimension is not None, self.singular_values
+        pictures = [bar(parts, "Where the parameters went")] if known else []
+        if self.growth is not None:
+            n = np.arange(1, len(self.growth) + 1)
+            rank = Curve("functional dimension", n, self.growth)
+            pictures.append(chart([rank], x="samples", y="functional dimension"))
+        if values is not None and len(values):
+            order = np.arange(1, len(values) + 1)
+            spectrum = Curve("singular values", order, values, points=True)
+            pictures.append(chart([spectrum], x="order", y="singular values of J", log=True))
+        return card(
+            self.model,
+            self.verdict,
+            pictures,
+            table_of(parts, self.n_params) if known else (),
+            colours=colours_of(parts),
+            details=self.rows,
+        )
 
     def __str__(self) -> str:
         wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]

@@ -11,7 +11,7 @@ import numpy as np
 from neuromanifold.graph.graph import Graph
 from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.model_kind import perceptron
-from neuromanifold.numerics.palette import gathered, hatched
+from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
@@ -160,21 +160,27 @@ class DimensionAccount(Result):
 
     def plot(self, axes: Any = None) -> Any:
         """One bar of D dimensions, cut into where they went; returns the axes."""
-        if axes is None:
-            import matplotlib.pyplot as plt
+        parts = [(name, count) for name, count in self.rows if count]
+        axes = axes_of(axes, (7, 1.9))
+        return plot_bar(axes, parts, self.parameters, x="dimensions of the parameter space")
 
-            axes = plt.subplots(figsize=(7, 1.9), layout="constrained")[1]
-        shown, left = gathered(tuple((name, count) for name, count in self.rows if count)), 0
-        for index, (name, count) in enumerate(shown):
-            axes.barh(
-                0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index)
-            )
-            left += count
-        axes.set(yticks=[], xlim=(0, self.parameters), xlabel="dimensions of the parameter space")
-        axes.legend(
-            frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0)
+    def _repr_html_(self) -> str:
+        parts = [(name, count) for name, count in self.rows if count]
+        r_S, r_R, r_all, D = self.chain
+        said = f"{r_S:,} of {D:,} parameter directions change the function on the sample."
+        more = (
+            f"More samples in the same linear regions would show {r_R:,}, other inputs {r_all:,} "
+            "or more."
+            if self.rules is None
+            else f"No input shows more than {r_all:,}."
         )
-        return axes
+        return card(
+            "Account",
+            (said, more, *(f"Not looked at: {what}." for what in self.left_out)),
+            [bar(parts, "Where the parameters went")],
+            table_of(parts, D),
+            colours=colours_of(parts),
+        )
 
     def __str__(self) -> str:
         n, o = self.samples

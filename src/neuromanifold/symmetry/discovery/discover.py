@@ -14,6 +14,7 @@ from neuromanifold.graph.residues import Residues
 from neuromanifold.graph.walk import walk
 from neuromanifold.models.arguments import Model, check_model, check_rows
 from neuromanifold.numerics import modular
+from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.elimination import modular_rank
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 from neuromanifold.numerics.randomness import check_key, host_generator
@@ -25,6 +26,7 @@ from neuromanifold.numerics.validation import (
     refuse_tracers,
     sample_arrays,
 )
+from neuromanifold.regions.decisions import float_gates
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, Term, by_axes, everything
 from neuromanifold.symmetry.discovery.conditions import MARGIN, Problem
 from neuromanifold.symmetry.discovery.excess import Excess, excess_of
@@ -103,6 +105,39 @@ class Discovery(Result):
         return (
             f"orbit {self.orbit}{doubt}{rest}, nullity {self.nullity} of {self.parameters} "
             f"parameters, gap {self.gap:.1g}"
+        )
+
+    @property
+    def _parts(self) -> list[tuple[str, int]]:
+        """Where the D directions are at the parameters of the first key."""
+        parts = [
+            ("change the function", self.parameters - self.nullity),
+            *((f"{each.kind} of {each.space}", each.adds) for each in self.named),
+            ("symmetries without a name", self.unnamed),
+            ("beyond the orbit", self.nullity - self.orbit),
+        ]
+        return [(name, count) for name, count in parts if count > 0]
+
+    def plot(self, axes: Any = None) -> Any:
+        """One bar of D directions: those that change the function, the symmetries by name, and
+        what no affine symmetry explains; returns the axes.
+        """
+        axes = axes_of(axes, (7, 1.9))
+        return plot_bar(axes, self._parts, self.parameters, x="directions of the parameters")
+
+    def _repr_html_(self) -> str:
+        doubt = "" if self.decided else f" Undecided: the keys give {self.orbits}."
+        said = (
+            f"symmetries of dimension {self.orbit:,} among {self.parameters:,} parameters, smallest "
+            f"gap {self.gap:.1g}.{doubt}"
+        )
+        beyond = self.excess.headline() if self.excess and self.excess.total else ""
+        return card(
+            "Discovery",
+            (said, f"Beyond them: {beyond}.") if beyond else (said,),
+            [bar(self._parts, "Directions of the parameters")],
+            table_of(self._parts, self.parameters),
+            colours=colours_of(self._parts),
         )
 
     def __str__(self) -> str:
@@ -387,7 +422,7 @@ def _conditions(
     """Conditions at random residues, on the region of a random point and of a few random inputs."""
     theta, x = problem.draw(rng), jax.tree.map(lambda a: a[:, 0], problem.draw_input(rng, _SAMPLES))
     A = Residues(p)
-    gates = jax.vmap(graph.decide, (None, 0))(jax.tree.unflatten(problem.structure, theta), x)
+    gates = float_gates(graph, jax.tree.unflatten(problem.structure, theta), x)
     leaves = [A.random(shape) for shape in problem.shapes]
     inputs = [
         A.random(np.shape(a)) if is_floating(a) else np.asarray(a) for a in jax.tree.leaves(x)
