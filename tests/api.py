@@ -59,6 +59,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x, exact=True
     ),
     "tangent.gram": lambda f, p, x, y, folder: nm.gram(f, p, x, store=folder / "gram"),
+    "tangent.influence": lambda f, p, x, y, folder: nm.influence(f, p, x, y, x, ridge=0.1),
     "tangent.jacobian": lambda f, p, x, y, folder: nm.jacobian(f, p, x),
     "tangent.kernel_alignment": lambda f, p, x, y, folder: nm.kernel_alignment(f, p, x, y),
     "tangent.kernel_flow": lambda f, p, x, y, folder: nm.kernel_flow(f, p, x, y),
@@ -81,6 +82,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "tangent.spectrum": lambda f, p, x, y, folder: nm.spectrum(f, p, x),
     "dynamics.gradient_flow": lambda f, p, x, y, folder: nm.gradient_flow(
         f, p, x, y, t1=0.1, rtol=1e-4, atol=1e-4
+    ),
+    "dynamics.learning_coefficient": lambda f, p, x, y, folder: nm.learning_coefficient(
+        f, p, x, y, key=KEY, chains=2, draws=4
     ),
     "dynamics.r_squared": lambda f, p, x, y, folder: nm.dynamics.r_squared(f, p, x, y),
     "dynamics.train": lambda f, p, x, y, folder: nm.train(f, p, x, y, key=KEY, epochs=1),

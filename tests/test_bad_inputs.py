@@ -39,10 +39,14 @@ VERBS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "gradient_flow": lambda f, params, x: nm.gradient_flow(f, params, x, Y, t1=0.1),
     "gram": lambda f, params, x: nm.gram(f, params, x, store="/nonexistent/never/written"),
     "inspect": nm.inspect,
+    "influence": lambda f, params, x: nm.influence(f, params, x, Y, X, ridge=0.1),
     "jacobian": nm.jacobian,
     "kernel_alignment": lambda f, params, x: nm.kernel_alignment(f, params, x, Y),
     "kernel_flow": lambda f, params, x: nm.kernel_flow(f, params, x, Y),
     "largest_stable_lr": lambda f, params, x: nm.largest_stable_lr(f, params, x, Y),
+    "learning_coefficient": lambda f, params, x: nm.learning_coefficient(
+        f, params, x, Y, key=jax.random.key(0), chains=2, draws=4
+    ),
     "ntk": nm.ntk,
     "ntk_operator": nm.ntk_operator,
     "reduce_width": nm.reduce_width,

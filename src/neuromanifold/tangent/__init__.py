@@ -17,6 +17,7 @@ from neuromanifold.tangent.kernel.operator import ntk_operator
 from neuromanifold.tangent.kernel.routes import Plan, kernel_plan
 from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
 from neuromanifold.tangent.prediction.alignment import alignment, kernel_alignment
+from neuromanifold.tangent.prediction.influence import Influence, influence
 from neuromanifold.tangent.prediction.kernel_flow import KernelFlow, kernel_flow
 from neuromanifold.tangent.prediction.linearize import linearize
 from neuromanifold.tangent.rank.certificate import JacobianCertificate
@@ -29,6 +30,7 @@ from neuromanifold.tangent.rank.jacobian import jacobian
 
 __all__ = [
     "Gram",
+    "Influence",
     "JacobianCertificate",
     "KernelFlow",
     "Plan",
@@ -42,6 +44,7 @@ __all__ = [
     "gauss_newton_curvature",
     "gram",
     "infinite",
+    "influence",
     "jacobian",
     "kernel_alignment",
     "kernel_flow",

@@ -24,7 +24,7 @@ from neuromanifold.graph.residues import Residue, Residues
 from neuromanifold.graph.walk import walk
 from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.numerics.spaces import FloatSpaces, ModularSpaces, Spaces
-from neuromanifold.regions.decisions import Decisions, decide
+from neuromanifold.regions.decisions import Decisions, decide, float_gates
 from neuromanifold.regions.problem import Problem
 from neuromanifold.regions.reach import Data, Known, between, gate_rows, known_regions, wide_inputs
 
@@ -194,19 +194,20 @@ class FloatRows(Rows):
 
     def at(self, data: Data, gates: Gates) -> np.ndarray:
         with arithmetic():
-            rows = np.asarray(self._jacobians(self._samples(data), gates)).reshape(
-                len(data[0]) * self.graph.outputs, -1
-            )
+            found = _jacobians(self.graph, self.params, self._samples(data), gates)
+            rows = np.asarray(found).reshape(len(data[0]) * self.graph.outputs, -1)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(lengths > 0, lengths, 1.0)
 
     def decided(self, data: Data) -> tuple[Data, Gates]:
         with arithmetic():
-            return data, tuple(np.asarray(gate) for gate in self._decide(self._samples(data)))
+            gates = float_gates(self.graph, self.params, self._samples(data))
+            return data, tuple(np.asarray(gate) for gate in gates)
 
     def quantities(self, data: Data, gates: Gates) -> Gates:
         with arithmetic():
-            return tuple(np.asarray(q) for q in self._quantities(self._samples(data), gates))
+            found = _quantities(self.graph, self.params, self._samples(data), gates)
+            return tuple(np.asarray(q) for q in found)
 
     def stretches(
         self, held: Gates, cut: Gates, count: int, rng: np.random.Generator
@@ -219,40 +220,36 @@ class FloatRows(Rows):
         gates = tuple(np.broadcast_to(on, (count, *on.shape)) for on in held)
         added = tuple(np.where(c, n((count, *c.shape)), 0.0) for c in cut)
         with arithmetic():
-            rows = np.asarray(
-                self._stretches(self._samples(data), gates, added, self._cotangents(cut, count, n))
-            )
+            cotangents = self._cotangents(cut, count, n)
+            found = self.graph, self.params, self._samples(data), gates, added, cotangents
+            rows = np.asarray(_stretches(*found))
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.where(lengths > 0, lengths, 1.0)
-
-    @cached_property
-    def _stretches(self) -> Any:
-        params = jax.tree.map(jnp.asarray, self.params)
-        return jax.jit(jax.vmap(lambda *arguments: self.graph.stretch(params, *arguments)))
 
     def _samples(self, data: Data) -> Any:
         return jax.tree.unflatten(
             jax.tree.structure(self.graph.sample), [jnp.asarray(a) for a in data]
         )
 
-    @cached_property
-    def _decide(self) -> Any:
-        params = jax.tree.map(jnp.asarray, self.params)
-        return jax.jit(jax.vmap(lambda sample: self.graph.decide(params, sample)))
 
-    @cached_property
-    def _quantities(self) -> Any:
-        params = jax.tree.map(jnp.asarray, self.params)
-        return jax.jit(jax.vmap(lambda sample, gates: self.graph.quantities(params, sample, gates)))
+@jax.jit(static_argnums=0)
+def _stretches(graph: Graph, params: Any, *rest: Any) -> Any:
+    return jax.vmap(graph.stretch, (None, *[0] * len(rest)))(params, *rest)
 
-    @cached_property
-    def _jacobians(self) -> Any:
-        flat, unravel = ravel_pytree(jax.tree.map(jnp.asarray, self.params))
 
-        def one(sample: Any, gates: Any) -> Any:
-            return jax.jacrev(lambda theta: self.graph.gated(unravel(theta), sample, gates))(flat)
+@jax.jit(static_argnums=0)
+def _quantities(graph: Graph, params: Any, samples: Any, gates: Gates) -> Any:
+    return jax.vmap(graph.quantities, (None, 0, 0))(params, samples, gates)
 
-        return jax.jit(jax.vmap(one))
+
+@jax.jit(static_argnums=0)
+def _jacobians(graph: Graph, params: Any, samples: Any, gates: Gates) -> Any:
+    flat, unravel = ravel_pytree(params)
+
+    def one(sample: Any, gates: Any) -> Any:
+        return jax.jacrev(lambda theta: graph.gated(unravel(theta), sample, gates))(flat)
+
+    return jax.vmap(one)(samples, gates)
 
 
 @dataclass(frozen=True, eq=False)

@@ -233,15 +233,9 @@ class _Outputs:
         """The derivative of a random combination of the outputs by all leaves: it is zero along
         every direction that f does not see.
         """
-
-        def combined(given: list[Any], x: Any) -> Any:
-            ys = jax.tree.leaves(called(self.network.model, self.network.tree(given), x))
-            rng = np.random.default_rng(0)
-            return sum(jnp.vdot(rng.standard_normal(y.shape), y) for y in ys)
-
         with arithmetic():
-            found = jax.jit(jax.grad(combined))([jnp.asarray(a) for a in leaves], self.x)
-            return [np.asarray(a) for a in found]
+            found = _gradient(self.network.model, self.network.tree(leaves), self.x)
+            return [np.asarray(a) for a in jax.tree.leaves(found)]
 
     @cached_property
     def before(self) -> list[np.ndarray]:
@@ -254,6 +248,15 @@ class _Outputs:
         pairs = zip(self.before, self.at(leaves), strict=True)
         found = max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs) / size
         return found if np.isfinite(found) else np.inf
+
+
+@jax.jit(static_argnums=0)
+def _gradient(model: Model, params: Any, x: Any) -> Any:
+    def combined(params: Any) -> Any:
+        ys, rng = jax.tree.leaves(called(model, params, x)), np.random.default_rng(0)
+        return sum(jnp.vdot(rng.standard_normal(y.shape), y) for y in ys)
+
+    return jax.grad(combined)(params)
 
 
 class _Rule(Protocol):

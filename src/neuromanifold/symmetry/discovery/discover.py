@@ -26,6 +26,7 @@ from neuromanifold.numerics.validation import (
     refuse_tracers,
     sample_arrays,
 )
+from neuromanifold.regions.decisions import float_gates
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, Term, by_axes, everything
 from neuromanifold.symmetry.discovery.conditions import MARGIN, Problem
 from neuromanifold.symmetry.discovery.excess import Excess, excess_of
@@ -421,7 +422,7 @@ def _conditions(
     """Conditions at random residues, on the region of a random point and of a few random inputs."""
     theta, x = problem.draw(rng), jax.tree.map(lambda a: a[:, 0], problem.draw_input(rng, _SAMPLES))
     A = Residues(p)
-    gates = jax.vmap(graph.decide, (None, 0))(jax.tree.unflatten(problem.structure, theta), x)
+    gates = float_gates(graph, jax.tree.unflatten(problem.structure, theta), x)
     leaves = [A.random(shape) for shape in problem.shapes]
     inputs = [
         A.random(np.shape(a)) if is_floating(a) else np.asarray(a) for a in jax.tree.leaves(x)

@@ -14,6 +14,7 @@ import numpy as np
 from neuromanifold.graph.bends import Oracle
 from neuromanifold.graph.graph import Graph, trace
 from neuromanifold.graph.interpret import interpret
+from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.spaces import FloatSpaces
 from neuromanifold.symmetry.account.chain import FloatRows, chain_of
@@ -118,6 +119,19 @@ class Held:
     on: tuple[np.ndarray, ...]
     off: tuple[np.ndarray, ...]
 
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        """What two of them that are the same function have in common."""
+        problem, held = self.problem, (*self.on, *self.off)
+        shapes = Signature.of(problem.params), Signature.of(problem.one)
+        return problem.f, *shapes, problem.batch, *((a.shape, a.tobytes()) for a in held)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Held) and self._key == other._key
+
     @staticmethod
     def of(problem: Problem, theta: Leaves, rng: np.random.Generator) -> "Held":
         """At these parameters."""
@@ -125,7 +139,7 @@ class Held:
         params = jax.tree.unflatten(problem.structure, [jnp.asarray(leaf) for leaf in theta])
         x = problem.draw_wide(rng, _INPUTS)
         x = x if problem.batch else jax.tree.map(lambda a: a[:, 0], x)
-        gates, silent = jax.jit(jax.vmap(lambda sample: _asked(graph, params, sample)))(x)
+        gates, silent = _asked(graph, params, x)
         found = [_steady(np.asarray(g), np.asarray(z)) for g, z in zip(gates, silent, strict=True)]
         return Held(problem, tuple(on for on, _ in found), tuple(off for _, off in found))
 
@@ -207,15 +221,18 @@ def _steady(gate: np.ndarray, silent: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.asarray((gate | silent).all(0) & gate.any(0)), np.asarray(~gate.any(0))
 
 
-def _asked(graph: Graph, params: Any, sample: Any) -> tuple[Any, Any]:
-    """The gates at a sample, and where what they are about is zero: at random numbers, because
+@jax.jit(static_argnums=0)
+def _asked(graph: Graph, params: Any, x: Any) -> tuple[Any, Any]:
+    """The gates at every sample, and where what they are about is zero: at random numbers, because
     nothing that it is made of is on.
     """
-    gates = graph.decide(params, sample)
-    quantities = graph.quantities(params, sample, gates)
-    return gates, tuple(
-        q == 0 if g.dtype == bool else g for q, g in zip(quantities, gates, strict=True)
-    )
+
+    def one(sample: Any) -> tuple[Any, Any]:
+        gates = graph.decide(params, sample)
+        pairs = zip(graph.quantities(params, sample, gates), gates, strict=True)
+        return gates, tuple(q == 0 if g.dtype == bool else g for q, g in pairs)
+
+    return jax.vmap(one)(x)
 
 
 class _Holding(Oracle):
@@ -236,8 +253,16 @@ def _graph(problem: Problem) -> Graph:
     if not problem.batch:
         return trace(problem.f, problem.params, problem.one)
 
-    def whole(params: Any, x: Any) -> Any:
-        outputs = problem.f(params, jax.tree.map(lambda a: a[0], x))
-        return jax.tree.map(lambda y: y[None], outputs)
+    whole = jax.tree.map(lambda a: a[None], problem.one)
+    return trace(_OneBatch(problem.f), problem.params, whole)
 
-    return trace(whole, problem.params, jax.tree.map(lambda a: a[None], problem.one))
+
+@dataclass(frozen=True)
+class _OneBatch:
+    """A model whose one sample is a whole batch of `f`."""
+
+    f: Model
+
+    def __call__(self, params: Any, x: Any) -> Any:
+        outputs = self.f(params, jax.tree.map(lambda a: a[0], x))
+        return jax.tree.map(lambda y: y[None], outputs)

@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast, overload
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from neuromanifold.graph.axes import Place
+from neuromanifold.graph.reading import called
 from neuromanifold.models.arguments import Model
 from neuromanifold.models.mlp import MLP
 from neuromanifold.numerics.precision import arithmetic
@@ -328,25 +329,44 @@ def _unchanged(
     rng = np.random.default_rng(0)
     place = np.where(np.arange(slots[0].size) == rng.integers(slots[0].size), -1.0, 1.0)
     signs = [slot.spread(place, problem.shapes[slot.leaf][slot.axis]) for slot in slots]
+    theta, x = problem.draw(rng, draws), problem.draw_input(rng, draws)
 
-    def outputs(pattern: Any, leaves: Any, x: Any) -> Any:
+    def flipped(part: np.ndarray) -> np.ndarray:
+        return np.asarray(_flipped(problem.f, problem.structure, slots, signs, part, theta, x))
+
+    expected = flipped(np.zeros((1, len(slots)), bool))[0]
+    size = np.abs(expected).max(axis=1, keepdims=True)
+    kept = [
+        (np.abs(flipped(part) - expected) <= _EQUAL * size).all(axis=(1, 2))
+        for part in _parts(patterns)
+    ]
+    return np.concatenate(kept)[: len(patterns)]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _flipped(
+    f: Model,
+    structure: Any,
+    slots: tuple[Slot, ...],
+    signs: list[Any],
+    patterns: Any,
+    leaves: list[Any],
+    x: Any,
+) -> Any:
+    """The outputs of `f` for each pattern and each (leaves, x), with the slots that a pattern marks
+    multiplied by their signs.
+    """
+
+    def outputs(pattern: Any, leaves: list[Any], x: Any) -> Any:
         moved = list(leaves)
         for k, (slot, sign) in enumerate(zip(slots, signs, strict=True)):
             shape = [-1 if axis == slot.axis else 1 for axis in range(moved[slot.leaf].ndim)]
             moved[slot.leaf] = moved[slot.leaf] * jnp.where(pattern[k], sign, 1.0).reshape(shape)
-        values = jax.tree.leaves(problem.f(jax.tree.unflatten(problem.structure, moved), x))
+        values = jax.tree.leaves(called(f, jax.tree.unflatten(structure, moved), x))
         return jnp.concatenate([value.reshape(-1) for value in values])
 
     at_points = jax.vmap(outputs, (None, 0, 0))
-    compiled = jax.jit(jax.vmap(at_points, (0, None, None)))
-    theta, x = problem.draw(rng, draws), problem.draw_input(rng, draws)
-    expected = np.asarray(compiled(np.zeros((1, len(slots)), bool), theta, x))[0]
-    size = np.abs(expected).max(axis=1, keepdims=True)
-    kept = [
-        (np.abs(np.asarray(compiled(part, theta, x)) - expected) <= _EQUAL * size).all(axis=(1, 2))
-        for part in _parts(patterns)
-    ]
-    return np.concatenate(kept)[: len(patterns)]
+    return jax.vmap(at_points, (0, None, None))(patterns, leaves, x)
 
 
 def _parts(patterns: np.ndarray) -> Iterator[np.ndarray]:
