@@ -50,6 +50,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "regions.region_bound": lambda f, p, x, y, folder: nm.regions.region_bound(f, p, x),
     "regions.sampled_regions": lambda f, p, x, y, folder: nm.sampled_regions(f, p, x),
     "tangent.alignment": lambda f, p, x, y, folder: nm.alignment(f, p, x, y),
+    "tangent.balancing_weights": lambda f, p, x, y, folder: nm.tangent.balancing_weights(
+        (f,), p, (x,)
+    ),
     "tangent.curvatures": lambda f, p, x, y, folder: nm.tangent.curvatures(
         f, p, x, y, k=2, kind="hessian"
     ),

@@ -12,7 +12,7 @@ from neuromanifold.tangent.curvature import (
 )
 from neuromanifold.tangent.kernel.density import SpectralDensity, spectral_density
 from neuromanifold.tangent.kernel.gram import Gram, gram
-from neuromanifold.tangent.kernel.ntk import empirical_nngp, ntk
+from neuromanifold.tangent.kernel.ntk import balancing_weights, empirical_nngp, ntk
 from neuromanifold.tangent.kernel.operator import ntk_operator
 from neuromanifold.tangent.kernel.routes import Plan, kernel_plan
 from neuromanifold.tangent.kernel.spectrum import Spectrum, spectrum
@@ -38,6 +38,7 @@ __all__ = [
     "Spectrum",
     "UntrustworthyRank",
     "alignment",
+    "balancing_weights",
     "curvatures",
     "empirical_nngp",
     "functional_dimension",
