@@ -58,7 +58,7 @@ class DimensionAccount(Result):
     among directions that change nothing on the sample's regions but something elsewhere (r_∞ −
     r_R). r_R − r_S directions are lost because a region holds too few samples. What no source
     explains is `.unexplained`. `regions` and `reached` count regions, `sample_limit` bounds r_S by
-    the sample alone, `refuted` counts generators of sources that were found to change f,
+    the sample alone, `refuted` counts generators that were tried and found to change f,
     `left_out` says what was too large to look at. Exact numbers are modulo a random 61-bit prime,
     r_S certified; otherwise float64, and `gap` is the smallest one in the spectra behind the chain.
 
@@ -94,7 +94,7 @@ class DimensionAccount(Result):
 
     @property
     def in_kernel(self) -> bool:
-        """Whether every generator of a source leaves f unchanged on the sample's regions."""
+        """Whether every generator that was tried keeps f unchanged on the sample's regions."""
         return self.refuted == 0
 
     @property
