@@ -27,7 +27,7 @@ from neuromanifold.symmetry.groups.base import (
     LieGroup,
 )
 from neuromanifold.symmetry.groups.batch import BatchGroup
-from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup
+from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
 from neuromanifold.symmetry.groups.dense import Dense
 from neuromanifold.symmetry.groups.filters import FilterScalingGroup
 from neuromanifold.symmetry.groups.flow import Flow, FlowGroup
@@ -54,6 +54,7 @@ __all__ = [
     "AffineGroup",
     "Balance",
     "BatchGroup",
+    "ChannelPermutationGroup",
     "Composition",
     "ConservationLaws",
     "ConservedQuantities",
@@ -76,7 +77,6 @@ __all__ = [
     "NetworkGroup",
     "OrthogonalGroup",
     "PermutationGroup",
-    "PlaceGroup",
     "Reduction",
     "Removal",
     "Reparametrization",
