@@ -163,7 +163,7 @@ def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> No
         return
     key = (f, Signature.of(params), Signature.of_sample(x))
     if key not in _SEPARATE:
-        _compare_rows(f, params, jax.tree.map(lambda a: a[:3], x), remedy)
+        _compare_rows(f, params, x, remedy)
         _SEPARATE[key] = True
         if len(_SEPARATE) > 4096:
             _SEPARATE.clear()
@@ -181,7 +181,11 @@ def spare_rows(new: Model, old: Model) -> None:
 
 
 def _compare_rows(f: Model, params: Any, x: Any, remedy: str) -> None:
-    error, scale = map(float, compiled()(lambda *arguments: _row_error(f, *arguments))(params, x))
+    @compiled(once=True)
+    def of_first(params: Any, x: Any) -> tuple[Any, Any]:
+        return _row_error(f, params, jax.tree.map(lambda a: a[:3], x))
+
+    error, scale = map(float, of_first(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
     if error > max(
         _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))),

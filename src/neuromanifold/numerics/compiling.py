@@ -9,6 +9,7 @@ from neuromanifold.numerics.precision import is_traced, products_are
 from neuromanifold.runtime.devices import devices
 
 _QUICKLY: dict[str, Any] = {"xla_gpu_enable_triton_gemm": False}
+_ONCE: dict[str, Any] = {"xla_backend_optimization_level": 0}
 
 
 class Compiled:
@@ -19,9 +20,11 @@ class Compiled:
     passes need them, and inside a trace the caller's own `jit` decides.
     """
 
-    def __init__(self, function: Callable[..., Any], static: tuple[str, ...]) -> None:
+    def __init__(self, function: Callable[..., Any], static: tuple[str, ...], once: bool) -> None:
         self.__wrapped__, self.__doc__ = function, function.__doc__
-        self._plain = jax.jit(function, static_argnames=static)
+        self._plain = jax.jit(
+            function, static_argnames=static, compiler_options=_ONCE if once else None
+        )
         self._quick = jax.jit(function, static_argnames=static, compiler_options=_QUICKLY)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -37,8 +40,9 @@ class Compiled:
         return self._plain.lower(*args, **options)
 
 
-def compiled(*static: str) -> Callable[[Callable[..., Any]], Compiled]:
-    """A decorator; `static` names the arguments that are no arrays.
+def compiled(*static: str, once: bool = False) -> Callable[[Callable[..., Any]], Compiled]:
+    """A decorator; `static` names the arguments that are no arrays. What is called `once`, from
+    outside of any trace, is not optimised: half of a compilation is.
 
     >>> @compiled("power")
     ... def raised(x, power):
@@ -46,4 +50,4 @@ def compiled(*static: str) -> Callable[[Callable[..., Any]], Compiled]:
     >>> float(raised(2.0, 3)), float(jax.jit(lambda x: raised(x, power=3))(2.0))
     (8.0, 8.0)
     """
-    return lambda function: Compiled(function, static)
+    return lambda function: Compiled(function, static, once)
