@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import neuromanifold as nm
+from torch_zoo import GPT
 
 
 def network() -> nn.Module:
@@ -214,9 +215,19 @@ def test_a_reduced_network_comes_back_as_a_graph(make, fold, rng):
 
 def test_a_graph_computes_less_where_its_layers_take_the_smaller_widths(rng):
     x = rng.normal(size=(30, 1, 8, 8))
-    for module, padded in ((planted(network()), False), (residual(), True)):
+    headless = GPT(5, 8, 2, 1, 4).double().eval()
+    with torch.no_grad():
+        headless.blocks[0].proj.weight[:, 4:] = 0.0  # the second head, whose place is counted on
+    tokens = rng.integers(0, 5, (6, 4))
+    for module, x, padded in (
+        (planted(network()), x, False),
+        (residual(), x, False),
+        (headless, tokens, True),
+    ):
         f, params = nm.from_torch(module, example=torch.from_numpy(x[:2]))
-        graph = nm.reduce_width(f, params, x, fold=False).to_torch(module, example=x)
+        small = nm.reduce_width(f, params, x, fold=False)
+        graph = small.to_torch(module, example=x)
+        assert small.neurons_saved
         assert any("index_copy" in str(node.target) for node in graph.graph.nodes) is padded
 
 

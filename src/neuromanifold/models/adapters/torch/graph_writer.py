@@ -17,6 +17,7 @@ from neuromanifold.models.adapters.torch.tensors import (
 from neuromanifold.runtime.packages import need
 
 _GUARDS = "_guards_fn"
+_CONVOLUTIONS = tuple(f"aten.conv{d}d.default" for d in (1, 2, 3))
 _RESHAPES = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
 
 
@@ -85,6 +86,8 @@ def _rewritten(
             _replace(found, node.target, made[name], fixed=it.fixed)
             if padded and it.values.shape != it.shape:
                 _pad(found, node, it, torch)
+            elif it.values.shape != it.shape:
+                _regroup(node, it)
         elif opened and str(node.target) in _RESHAPES:
             node.update_arg(1, _opened(node.args[1]))
     found.delete_all_unused_submodules()
@@ -95,6 +98,14 @@ def _rewritten(
     found.graph.lint()
     found.recompile()
     return found
+
+
+def _regroup(node: Any, it: Smaller) -> None:
+    """A depthwise convolution has as many groups as channels."""
+    for reader in list(node.users):
+        depthwise = str(reader.target) in _CONVOLUTIONS and reader.args[1] is node
+        if depthwise and reader.args[6:7] == (it.shape[0],):
+            reader.update_arg(6, len(it.values))
 
 
 def _opened(sizes: Any) -> list[Any]:
