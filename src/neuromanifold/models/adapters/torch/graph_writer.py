@@ -116,10 +116,11 @@ def _fit(found: Any, given: Given, torch: Any, choice: int) -> None:
 
     class Fitting(torch.fx.Interpreter):
         def run_node(self, n: Any) -> Any:
+            args: Any = self.fetch_args_kwargs_from_env(n)[0]
             if str(n.target) in _RESHAPES:
-                _fit_reshape(n, *self.fetch_args_kwargs_from_env(n)[0], choice)
+                _fit_reshape(n, args[0], args[1], choice)
             elif str(n.target) == _SPLIT:
-                _fit_split(n, *self.fetch_args_kwargs_from_env(n)[0])
+                _fit_split(n, *args)
             return super().run_node(n)
 
     leaves = jax.tree.leaves((*given.args, *given.kwargs.values()))
