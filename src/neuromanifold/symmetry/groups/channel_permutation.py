@@ -20,7 +20,7 @@ Axes = tuple[tuple[Any, ...], ...]
 
 class Renaming(Element):
     """θ'[i, j, …] = s_i t_j … θ[p(i), q(j), …] for every leaf θ of the parameters, p, q, …
-    orders of its axes, s, t, … signs.
+    orders of its axes, s, t, … signs or other factors, none of them zero.
     """
 
     orders: Axes
@@ -35,10 +35,10 @@ class Renaming(Element):
 
     @property
     def inverse(self) -> "Renaming":
-        """θ[i] = s_{q(i)} θ'[q(i)], q = p⁻¹."""
+        """θ[i] = θ'[q(i)] / s_{q(i)}, q = p⁻¹."""
         orders = tuple(tuple(np.argsort(p) for p in axes) for axes in self.orders)
         signs = [
-            [s[q] for s, q in zip(*each, strict=True)]
+            [1 / s[q] for s, q in zip(*each, strict=True)]
             for each in zip(self.signs, orders, strict=True)
         ]
         return Renaming(orders, tuple(map(tuple, signs)))
