@@ -34,6 +34,13 @@ _COMPILE, _COMPILE_NODE = 0.15, 0.004
 """Seconds to compile a program, and for each operation of the network in it."""
 
 
+def duration(seconds: float) -> str:
+    """In words."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 3600:.1f} hours" if seconds > 5400 else f"{seconds / 60:.0f} minutes"
+
+
 def compiling(s: Subject, programs: int) -> float:
     """Seconds to compile that many programs, each about as long as the network."""
     return programs * (_COMPILE + _COMPILE_NODE * len(s.graph.program.nodes))
@@ -101,7 +108,16 @@ def reduction_seconds(s: Subject) -> float:
 
 
 def exact_seconds(s: Subject) -> float:
-    """Seconds of the exact rank, by the cheaper of its two ways."""
+    """Seconds of the exact rank where the last layer can prove it, else of `whole_rank_seconds`."""
+    whole = whole_rank_seconds(s)
+    if s.rows > s.columns or s.head_rows < s.rows:
+        return whole
+    forward = s.samples * (s.operations / 2 * PRODUCT + s.activations * ENTRY)
+    return min(whole, 0.1 + forward + s.rows**2 * (ENTRY + s.rows * PRODUCT))
+
+
+def whole_rank_seconds(s: Subject) -> float:
+    """Seconds of the exact rank by the columns of all parameters, by the cheaper of two ways."""
     m = min(s.rows, s.columns)
     dense = s.rows * s.columns * (ENTRY + m * PRODUCT)
     operations, entries = s.sketch_costs

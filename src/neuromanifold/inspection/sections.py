@@ -26,6 +26,7 @@ from neuromanifold.inspection.costs import (
     deciding_bytes,
     deciding_seconds,
     dense_kernel,
+    duration,
     exact_bytes_of,
     exact_seconds,
     float32_seconds,
@@ -40,6 +41,7 @@ from neuromanifold.inspection.costs import (
     spectrum_seconds,
     symmetries_seconds,
     units_seconds,
+    whole_rank_seconds,
 )
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.inspection import Block
@@ -211,11 +213,22 @@ def _rank_of(J: np.ndarray) -> int:
     return int(rank_from_spectrum(np.linalg.svd(J, compute_uv=False), J.shape))
 
 
+def _exact_rank(s: Subject) -> Rank:
+    """By the last layers where they prove it, by all columns where that is not too long."""
+    seconds = whole_rank_seconds(s)
+    if seconds > s.patience and s.geometry.by_last_layers is None:
+        raise LeftOut(
+            f"the last layers do not show it, and all together take about {duration(seconds)}: "
+            "pass more `patience` or fewer `samples`"
+        )
+    return s.rank
+
+
 def _growth(s: Subject) -> np.ndarray:
     """Ranks of J on the first 1, …, n samples: the rows that are independent of those before
     them, counted.
     """
-    rows = s.rank.certificate.rows  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+    rows = _exact_rank(s).certificate.rows  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
     if s.rows > s.columns:
         p = modular.random_prime(bits=modular.SMALL_BITS)
         rows = first_rows(s.problem.residues(p), p)
@@ -337,7 +350,7 @@ SECTIONS = (
         "layers", "units", lambda s: statuses(s.f, s.graph, s.patterns, s.other_patterns()), bent,
         units_seconds, deciding_bytes, "regions",
     ),
-    Section("exact", "exact rank", lambda s: s.rank, _exactly, exact_seconds, exact_bytes_of),
+    Section("exact", "exact rank", _exact_rank, _exactly, exact_seconds, exact_bytes_of),
     Section("growth", "rank by number of samples", _growth, _growth_obstacle, growth_seconds, exact_bytes_of, "exact"),
     Section(
         "closed", "parameters without effect", _closed, lambda s: "",

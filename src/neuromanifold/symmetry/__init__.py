@@ -27,9 +27,9 @@ from neuromanifold.symmetry.groups.base import (
     LieGroup,
 )
 from neuromanifold.symmetry.groups.batch import BatchGroup
-from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup, Renaming
+from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
 from neuromanifold.symmetry.groups.dense import Dense
-from neuromanifold.symmetry.groups.filters import FilterScaling, FilterScalingGroup
+from neuromanifold.symmetry.groups.filters import FilterScalingGroup
 from neuromanifold.symmetry.groups.flow import Flow, FlowGroup
 from neuromanifold.symmetry.groups.hadamard import (
     Extended,
@@ -56,6 +56,7 @@ __all__ = [
     "Balance",
     "Barrier",
     "BatchGroup",
+    "ChannelPermutationGroup",
     "Composition",
     "ConservationLaws",
     "ConservedQuantities",
@@ -66,7 +67,6 @@ __all__ = [
     "Element",
     "Extended",
     "ExtendedModel",
-    "FilterScaling",
     "FilterScalingGroup",
     "Flow",
     "FlowGroup",
@@ -81,10 +81,8 @@ __all__ = [
     "NetworkGroup",
     "OrthogonalGroup",
     "PermutationGroup",
-    "PlaceGroup",
     "Reduction",
     "Removal",
-    "Renaming",
     "Reparametrization",
     "ScalingGroup",
     "Scalings",

@@ -28,7 +28,8 @@ from neuromanifold.symmetry.conservation.balances import Balance, channel_scalin
 from neuromanifold.symmetry.conservation.teleport import Change
 from neuromanifold.symmetry.discovery.channels import Arrays, Slot
 from neuromanifold.symmetry.discovery.named_groups import leaf_names
-from neuromanifold.symmetry.groups.channel_permutation import PlaceGroup, Renaming
+from neuromanifold.symmetry.groups.channel_permutation import ChannelPermutationGroup
+from neuromanifold.symmetry.groups.monomial import Monomial
 from neuromanifold.symmetry.groups.product import symmetry_group
 
 _SWEEPS = 500
@@ -99,7 +100,7 @@ class Match(Result):
     a: Any
     b: Any
     params: Any
-    element: Renaming
+    element: Monomial
     moves: tuple[Move, ...]
     distance: Change
     deviation: float
@@ -230,7 +231,7 @@ def _distance(a: Arrays, b: Arrays) -> float:
     return float(np.sqrt(sum(((p - q) ** 2).sum() for p, q in zip(a, b, strict=True))))
 
 
-def _deviation(f: Model, params: Any, element: Renaming, x: Any) -> float:
+def _deviation(f: Model, params: Any, element: Monomial, x: Any) -> float:
     """By how much f moves in float64, relative to its largest value."""
     wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     with arithmetic():
@@ -308,7 +309,7 @@ def _axes(f: Model, params: Any, x: Any) -> tuple[list[_Axis], tuple[str, ...]]:
     scalings = channel_scalings(f, params, x)
     left_out, unused = list(scalings.left_out), list(scalings.balances)
     for group in symmetry_group(f, params, x).factors:
-        assert isinstance(group, PlaceGroup)
+        assert isinstance(group, ChannelPermutationGroup)
         own = [balance for balance in unused if set(_bare(balance)) <= set(group.slots)]
         unused = [balance for balance in unused if not any(balance is each for each in own)]
         found.append(_Axis(
@@ -339,7 +340,7 @@ def _rows(
             left_out.append(f"{balance.writer} (exponents that are no fractions)")
 
 
-def _sign_patterns(group: PlaceGroup) -> np.ndarray:
+def _sign_patterns(group: ChannelPermutationGroup) -> np.ndarray:
     """Every product of the flips, (patterns, slots); the first is all ones."""
     flips = np.array([[-1.0 if k in flip else 1.0 for k in range(len(group.slots))]
                       for flip in group.flips]).reshape(-1, len(group.slots))  # fmt: skip
@@ -349,7 +350,7 @@ def _sign_patterns(group: PlaceGroup) -> np.ndarray:
 
 def _element(
     axes: Sequence[_Axis], states: Sequence[_State], shapes: Sequence[tuple[int, ...]]
-) -> Renaming:
+) -> Monomial:
     """The product over axes, which commute, as one element."""
     orders = [[np.arange(n) for n in shape] for shape in shapes]
     factors = [[np.ones(n) for n in shape] for shape in shapes]
@@ -365,7 +366,7 @@ def _element(
             moved[places], before[places] = order[kept], before[kept]
             orders[slot.leaf][slot.axis] = moved
             factors[slot.leaf][slot.axis] = before * slot.spread(own, total)
-    return Renaming(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
+    return Monomial(tuple(map(tuple, orders)), tuple(map(tuple, factors)))
 
 
 def _searches(
