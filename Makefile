@@ -2,7 +2,8 @@ PYTHONS = python3.14 python3.13 python3.12 python3.11 python3
 VENV = .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 # Two workers share two cores: one thread each for NumPy's BLAS. A file's tests stay in one worker, which then compiles each shape once.
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pytest -n 2 --dist loadfile --durations=15
+# Workers and the processes that tests start read the bytecode of the first.
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=agg $(VENV)/bin/pytest -n 2 --dist loadfile --durations=15
 # Networks of other libraries: their tests run in an environment of their own, PyTorch's wheel being what it is.
 # Shapes and types of annotations, executed: 40 % of the processor time of a run.
 TYPES = --jaxtyping-packages=neuromanifold,neuromanifold_papers,beartype.beartype

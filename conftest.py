@@ -48,3 +48,9 @@ def few_compiled_programs() -> Iterator[None]:
 
         jax.clear_caches()
         gc.collect()
+
+
+def pytest_collection_finish() -> None:
+    """What collecting has made stays: the garbage collector need not look at it again and again."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)

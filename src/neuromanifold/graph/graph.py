@@ -357,7 +357,7 @@ class Graph(Shown):
         )
         return _flat(found), _flat(ask.quantities)
 
-    def stretch(
+    def segment_gradient(
         self, params: Any, sample: Any, gates: Sequence[Any], added: Sequence[Any], c: Any
     ) -> Any:
         """∇_θ⟨c, Φ⟩ for Φ = (f, q) of `opened`, then for each decision c_q q − r ∂_r⟨c, Φ⟩, r what

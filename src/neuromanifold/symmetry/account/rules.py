@@ -46,8 +46,8 @@ from neuromanifold.symmetry.discovery.channels import Arrays, Slot, slots_by_ato
 from neuromanifold.symmetry.discovery.dependence import (
     Dependence,
     Exit,
-    described_axes,
     null_vectors,
+    read_hidden_axes,
 )
 from neuromanifold.symmetry.discovery.statistics import Opened, opened
 from neuromanifold.symmetry.reduction.folding import Folding, fold_scales, taken_over
@@ -159,7 +159,7 @@ def symmetries_of(
     graph, count = network.graph, network.count
     folds = fold_scales(graph, network.leaves, lambda leaves: outputs.moved(leaves) <= _SAME)
     levels = {k: float(a.flat[0]) for k, a in folds.neutral.items() if a.size}
-    described = described_axes(network, levels)
+    described = read_hidden_axes(network, levels)
     work = _Work(network, outputs, folds.arrays, frozenset(levels), rng)
     found = work.found(described.axes)
     none, masks = (_masks(network.leaves, count, each) for each in (None, closed))

@@ -23,7 +23,7 @@ from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import refuse_tracers
 from neuromanifold.symmetry.conservation.conserved import ConservedQuantities
 from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot
-from neuromanifold.symmetry.discovery.dependence import Dependence, described_axes, null_vectors
+from neuromanifold.symmetry.discovery.dependence import Dependence, null_vectors, read_hidden_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, opened
 
 _INPUTS = 4
@@ -157,7 +157,7 @@ def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scali
     with arithmetic():
         checked(f, params, x)
     network = opened(f, params, x)
-    found = described_axes(network)
+    found = read_hidden_axes(network)
     balances = tuple(_balances(found.axes, network))
     rng = host_generator(jax.random.key(0) if key is None else key)
     return Scalings(balances, _deviation(network, balances, rng), found.left_out)

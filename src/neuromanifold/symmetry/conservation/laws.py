@@ -14,7 +14,7 @@ from neuromanifold.numerics.precision import arithmetic, follower, is_traced, pr
 from neuromanifold.numerics.rank import SMALLEST_GAP
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import indefinite
-from neuromanifold.symmetry.discovery.numerical_null_space import cut
+from neuromanifold.symmetry.discovery.numerical_null_space import spectral_gap
 from neuromanifold.symmetry.groups.base import LieGroup
 from neuromanifold.symmetry.groups.flow import FlowGroup
 from neuromanifold.symmetry.groups.hadamard import HadamardGroup
@@ -228,7 +228,7 @@ def _subspace(
         return fields, np.inf
     _, s, V = np.linalg.svd(conditions.reshape(fields.dimension, -1).T)
     # The 1 is the size of what is not rounding, in case all of it is.
-    found = cut(np.sort(np.append(1.0, s))[::-1], len(s) + 1)
+    found = spectral_gap(np.sort(np.append(1.0, s))[::-1], len(s) + 1)
     combinations = V[found.rank - 1 :]
     labels = tuple(f"{name}[{k}]" for k in range(len(combinations)))
     own = [k for k in range(fields.dimension) if np.abs(conditions[k]).max() <= _DEPENDENT]

@@ -204,7 +204,7 @@ def hidden_axes(
     return HiddenAxes(tuple(found), tuple(left_out))
 
 
-def described_axes(network: Opened, neutral: Mapping[int, float] | None = None) -> HiddenAxes:
+def read_hidden_axes(network: Opened, neutral: Mapping[int, float] | None = None) -> HiddenAxes:
     """The hidden axes of a network with its statistics among its leaves, read once."""
     return _described(network.graph, network.names, tuple(sorted((neutral or {}).items())))
 
