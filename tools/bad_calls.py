@@ -201,7 +201,9 @@ def main() -> None:
     for verb, argument, way, arguments in chosen[:: asked.every]:
         how, said = outcome(verb, arguments, asked.limit)
         counts[how] += 1
-        if how in ("foreign", "endless") or (how == "answered" and way not in FINE and asked.answers):
+        if how in ("foreign", "endless") or (
+            how == "answered" and way not in FINE and asked.answers
+        ):
             print(f"{how:8} {verb}({argument}={way}): {said}", flush=True)
     print(dict(counts), sum(counts.values()))
 
