@@ -20,7 +20,7 @@ from neuromanifold import (
     symmetry,
     tangent,
 )
-from neuromanifold.dynamics import gradient_flow, train
+from neuromanifold.dynamics import gradient_flow, learning_coefficient, train
 from neuromanifold.inspection import Tracker, inspect, probes
 from neuromanifold.models import (
     MLP,
@@ -71,6 +71,7 @@ from neuromanifold.tangent import (
     functional_dimension,
     gram,
     infinite,
+    influence,
     jacobian,
     kernel_alignment,
     kernel_flow,
@@ -119,6 +120,7 @@ __all__ = [
     "induces_invariant_manifold",
     "infinite",
     "infinite_ntk",
+    "influence",
     "init",
     "inspect",
     "inspection",
@@ -130,6 +132,7 @@ __all__ = [
     "largest_stable_lr",
     "layers",
     "leaky_relu",
+    "learning_coefficient",
     "lie_bracket",
     "lie_closure",
     "linearize",

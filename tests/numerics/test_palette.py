@@ -9,6 +9,7 @@ from neuromanifold.numerics.palette import (
     DARK,
     GROUNDS,
     LIGHT,
+    MIDDLE,
     MOST,
     colour_and_texture,
     gathered,
@@ -65,7 +66,10 @@ def distance(a: str, b: str, seen: object) -> float:
     )
 
 
-@pytest.mark.parametrize("colours, ground", [(LIGHT, GROUNDS[0]), (DARK, GROUNDS[1])])
+@pytest.mark.parametrize(
+    "colours, ground",
+    [(LIGHT, GROUNDS[0]), (DARK, GROUNDS[1]), (MIDDLE, GROUNDS[0]), (MIDDLE, "#111111")],
+)
 def test_colours_stand_out_from_the_ground_and_from_each_other_for_everybody(colours, ground):
     assert min(contrast(colour, ground) for colour in colours) >= 3
     for seen in VISION.values():

@@ -58,7 +58,7 @@ def test_the_answer_comes_first_and_fits_on_a_line(found):
         assert isinstance(result, Result)
         assert len(repr(result)) <= 240, name
         assert "array(" not in repr(result), name
-        assert result._repr_html_().startswith("<pre>")
+        assert result._repr_html_().startswith(("<pre>", "<div "))
     largest = found["spectrum"].eigenvalues[0]
     assert f"{largest:.4g}" in repr(found["spectrum"])
     label, value = found["conserved"].labels[0], found["conserved"].values[0]
@@ -134,7 +134,7 @@ def test_what_holds_much_still_shows_itself_in_a_line(long_ones):
         assert len(repr(result)) <= LONGEST, (name, len(repr(result)), repr(result))
         assert "\n" not in repr(result), name
         assert "array(" not in repr(result).lower(), name
-        if isinstance(result, Shown):
+        if isinstance(result, Shown) and type(result)._repr_html_ is Shown._repr_html_:
             assert html.unescape(result._repr_html_()) == f"<pre>{result}</pre>"
     certificate = long_ones["certificate"]
     assert repr(certificate).startswith(f"JacobianCertificate({certificate.rank}, exact, ")

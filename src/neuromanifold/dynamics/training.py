@@ -26,10 +26,14 @@ from neuromanifold.dynamics.resuming import (
 )
 from neuromanifold.dynamics.sweep import Sweep
 from neuromanifold.models.losses import Loss, check_loss, mse
+from neuromanifold.numerics.drawing import Curve, card, chart
 from neuromanifold.numerics.precision import arithmetic, follower, widest
 from neuromanifold.numerics.results import Result
 from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.runtime.threads import one_blas_thread
+
+_FAR = 30.0
+"""Positive values whose ratio is larger are drawn on a logarithmic scale."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,14 +62,87 @@ class Training(Result):
         at = tuple(position.get(name, 0) for name in self.axes)
         return jax.tree.map(lambda a: a[at], self.params)
 
-    def __repr__(self) -> str:
-        sizes = (
+    def _curves(self) -> dict[str, np.ndarray]:
+        """The median, least and greatest value over all members, for each probe that gives one
+        number: arrays of shape (3, epochs).
+        """
+        found = {}
+        for name, data in self.history.items():
+            if set(data.dims) == {*self.axes, "epoch"} and np.asarray(data).dtype.kind in "biuf":
+                values = np.asarray(data, float).reshape(-1, self.history.sizes["epoch"])
+                found[str(name)] = np.quantile(values, [0.5, 0.0, 1.0], axis=0)
+        return found
+
+    def plot(self) -> Any:
+        """A figure with one panel for each probe that gives one number: the median over all
+        members, in a band from the least to the greatest.
+        """
+        from matplotlib.figure import Figure
+
+        curves, epochs = self._curves(), np.asarray(self.history["epoch"])
+        if not curves:
+            raise ValueError(
+                "no probe of this training gives one number at each epoch; pass some to `train`: "
+                "`probes=[nm.dynamics.r_squared]`."
+            )
+        rows = -(-len(curves) // 2)
+        figure = Figure(figsize=(8, 2.5 * rows), layout="constrained")
+        grid = np.ravel(figure.subplots(rows, min(2, len(curves)), squeeze=False))
+        for axes, (name, (median, low, high)) in zip(grid, curves.items(), strict=False):
+            axes.plot(epochs, median, ".-", lw=1.2, ms=4)
+            axes.fill_between(epochs, low, high, alpha=0.2, lw=0)
+            axes.set_title(name, fontsize=10)
+            axes.set_xlabel("epoch")
+        for axes in grid[len(curves) :]:
+            axes.remove()
+        return figure
+
+    def _repr_html_(self) -> str:
+        curves, epochs = self._curves(), np.asarray(self.history["epoch"])
+        several = bool(self.axes)
+        pictures = [_picture(name, epochs, values, several) for name, values in curves.items()]
+        head = ("", f"epoch {epochs[0]}", f"epoch {epochs[-1]}")
+        ends = [
+            (name, *(_spread(values[:, k], several) for k in (0, -1)))
+            for name, values in curves.items()
+        ]
+        kept = [("not drawn", str(n)) for n in self.history if str(n) not in curves]
+        said = f"{self.history.attrs['model']}, {self._sizes}, {epochs[-1]:,} epochs."
+        band = "Curves are medians over all members, in a band from the least to the greatest."
+        return card(
+            "Training",
+            [said, band] if several and curves else [said],
+            [picture for picture in pictures if picture],
+            [head, *ends, *kept] if ends else kept,
+        )
+
+    @property
+    def _sizes(self) -> str:
+        return (
             ", ".join(f"{name} {self.history.sizes[name]}" for name in self.axes) or "one network"
         )
+
+    def __repr__(self) -> str:
         return (
-            f"Training({self.history.attrs['model']}, {sizes}; "
+            f"Training({self.history.attrs['model']}, {self._sizes}; "
             f"{', '.join(self.history) or 'no probes'})"
         )
+
+
+def _picture(name: str, epochs: np.ndarray, values: np.ndarray, several: bool) -> str:
+    """The median, with its band where there are several members; on a logarithmic scale where the
+    values are positive and far apart.
+    """
+    median, low, high = values
+    fine = values[np.isfinite(values)]
+    log = bool(len(fine)) and 0 < fine.min() < fine.max() / _FAR
+    curve = Curve(name, epochs, median, *((low, high) if several else ()))
+    return chart([curve], x="epoch", y=name, log=log)
+
+
+def _spread(values: np.ndarray, several: bool) -> str:
+    median, low, high = values
+    return f"{median:.4g} ({low:.4g} to {high:.4g})" if several else f"{median:.4g}"
 
 
 def train(

@@ -2,17 +2,18 @@
 sentences.
 """
 
-import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from neuromanifold.bottleneck.along import RanksAlong
 from neuromanifold.bottleneck.structure import BottleneckStructure
 from neuromanifold.inspection.descent import Descent
 from neuromanifold.inspection.units import LayerStatus, kinds_of
 from neuromanifold.models.model_kind import perceptron
+from neuromanifold.numerics.drawing import Curve, bar, card, chart, colours_of, table_of
 from neuromanifold.numerics.rank import Rank, rank_from_spectrum
 from neuromanifold.numerics.results import counted
 from neuromanifold.symmetry.account.dimension_account import FEW, DimensionAccount
@@ -57,7 +58,8 @@ class Inspection:
     `exact` is the functional dimension with its certificate, `float64` and `float32` what a
     numerical rank says, `growth` the exact rank on the first 1, …, n samples, `closed` how many
     parameters no open path runs through. `regions` belongs to piecewise-linear networks, `layers`
-    to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons;
+    to those with units that switch (on all `n_given` samples), `bottleneck` to perceptrons, `ranks` along the
+    network to all others;
     `account` is that of exact graphs of at most 5,000 parameters, `symmetries` are those by
     structure of larger networks, `reduction` goes by neurons or channels and holds on
     `n_reduced` samples. `blocks` are the parameters by layer. `fit` is r² (or what `fit_name` says) where targets were given, `descent`
@@ -96,6 +98,7 @@ class Inspection:
     n_reduced: int = 0
     blocks: tuple[Block, ...] | None = None
     bottleneck: BottleneckStructure | None = None
+    ranks: RanksAlong | None = None
 
     @property
     def dimension(self) -> Rank | None:
@@ -180,6 +183,7 @@ class Inspection:
             *([*kernel, *ranks] if limited else [*ranks, *kernel]),
             *self._descent_rows(),
             *self._bottleneck_rows(),
+            *self._ranks_rows(),
             *self._left_out_rows(),
         )
 
@@ -515,6 +519,50 @@ class Inspection:
         where = f"in {layers} of {found.net.depth}; {norm}"
         return [("bottleneck", f"rank {found.rank}", where)]
 
+    def _ranks_rows(self) -> list[Row]:
+        """What is below full rank: in the weights, the representations, on the way to the output."""
+        if self.ranks is None or not self.ranks.layers:
+            return []
+        found = self.ranks
+        layers, short = found.layers, found.deficient
+        low = [
+            layer.name
+            for layer in layers
+            if int(layer.representation) < min(*layer.shape, found.samples * layer.positions)
+        ]
+        narrow = found.narrowest
+        assert narrow is not None
+        samples = counted(found.samples, "sample")
+        rows = [
+            (
+                "ranks along the network",
+                f"{len(short)} of {len(layers)}",
+                f"weight matrices below full rank{_named(short)}",
+            ),
+            (
+                "  representations",
+                f"{len(low)} of {len(layers)}",
+                f"below what the size of the layer and {samples} allow{_named(low)}; the smallest rank "
+                f"is {int(narrow.representation)}, in {narrow.name}",
+            ),
+        ]
+        if found.cuts:
+            least = min(found.cuts, key=lambda cut: int(cut.to_output))
+            blocks = [int(cut.block) for cut in found.cuts if cut.block is not None]
+            smallest = (
+                f"; of {len(blocks)} blocks formed the smallest has rank {min(blocks)}"
+                if blocks
+                else ""
+            )
+            rows.append(
+                (
+                    "  Jacobians to the output",
+                    f"{int(least.to_output)} of {least.of}",
+                    f"smallest rank at {counted(len(found.cuts), 'cut')}, on {counted(found.jacobians_at, 'sample')}{smallest}",
+                )
+            )
+        return rows
+
     def _left_out_rows(self) -> list[Row]:
         reasons: dict[str, list[str]] = {}
         for part in self.parts:
@@ -526,7 +574,25 @@ class Inspection:
         return f"Inspection({self.headline})"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        parts = [(name, count) for name, count in self.shares if count]
+        known, values = self.dimension is not None, self.singular_values
+        pictures = [bar(parts, "Where the parameters went")] if known else []
+        if self.growth is not None:
+            n = np.arange(1, len(self.growth) + 1)
+            rank = Curve("functional dimension", n, self.growth)
+            pictures.append(chart([rank], x="samples", y="functional dimension"))
+        if values is not None and len(values):
+            order = np.arange(1, len(values) + 1)
+            spectrum = Curve("singular values", order, values, points=True)
+            pictures.append(chart([spectrum], x="order", y="singular values of J", log=True))
+        return card(
+            self.model,
+            self.verdict,
+            pictures,
+            table_of(parts, self.n_params) if known else (),
+            colours=colours_of(parts),
+            details=self.rows,
+        )
 
     def __str__(self) -> str:
         wide = [max(len(row[i]) for row in self.rows) for i in (0, 1)]
@@ -556,6 +622,12 @@ def _gap(rank: Rank) -> str:
 
 def _listed(counts: Iterable[int]) -> str:
     return ", ".join(f"{count:,}" for count in counts)
+
+
+def _named(names: Sequence[str]) -> str:
+    """After a colon, the first three and how many others."""
+    others = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f": {', '.join(names[:3])}{others}" if names else ""
 
 
 def _all_of(n: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from neuromanifold.inspection.inspection import Inspection
-from neuromanifold.numerics.palette import gathered, hatched
+from neuromanifold.numerics.drawing import plot_bar
 
 _BLUE, _GREY = "#0072B2", "0.6"
 _CUTS = (("float64", "#009E73"), ("float32", "#D55E00"))
@@ -77,8 +77,6 @@ def _spectrum(found: Inspection, axes: Any) -> None:
 
 
 def _shares(found: Inspection, axes: Any) -> None:
-    left = 0
-    axes.set(yticks=[], xlim=(0, found.n_params), xlabel="dimensions of the parameter space")
     if found.dimension is None:
         axes.text(
             0.5,
@@ -88,13 +86,9 @@ def _shares(found: Inspection, axes: Any) -> None:
             va="center",
             transform=axes.transAxes,
         )
+        axes.set(yticks=[], xticks=[])
         return
-    for index, (name, count) in enumerate(gathered(found.shares)):
-        axes.barh(
-            0, count, left=left, edgecolor="white", label=f"{name}: {count:,}", **hatched(index)
-        )
-        left += count
-    axes.legend(frameon=False, fontsize=8, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    plot_bar(axes, found.shares, found.n_params, x="dimensions of the parameter space")
 
 
 _PANELS: dict[str, Callable[[Inspection, Any], None]] = {

@@ -8,6 +8,8 @@ and Fernandes 2009).
 
 LIGHT = ("#0072b2", "#d55e00", "#869168", "#014136", "#956682", "#7c3710", "#2e1a48")
 DARK = ("#56b4e9", "#ea7f38", "#8db392", "#2d7544", "#b33e95", "#e7db92", "#8869e1")
+MIDDLE = ("#0071ba", "#f36c03", "#805d57", "#8c14fb", "#9690ab", "#c67f53")
+"""For pictures that do not know their ground, as in a notebook: they stand out from both."""
 GROUNDS = ("#ffffff", "#16181c")
 TEXTURES = ("", "striped", "dotted")
 MOST = len(LIGHT) * len(TEXTURES)
@@ -33,16 +35,16 @@ def hatched(index: int) -> dict[str, str]:
     return {"color": LIGHT[colour], "hatch": _HATCHES[texture]}
 
 
-def gathered(parts: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """The parts as they are, or, where there are more than can be told apart, the smallest of them
-    as one.
+def gathered(parts: tuple[tuple[str, int], ...], most: int = MOST) -> tuple[tuple[str, int], ...]:
+    """The parts as they are, or, where there are more than `most`, which can be told apart, the
+    smallest of them as one.
 
     >>> gathered((("a", 2), ("b", 1)))
     (('a', 2), ('b', 1))
     """
-    if len(parts) <= MOST:
+    if len(parts) <= most:
         return parts
-    kept = sorted(range(1, len(parts)), key=lambda i: -parts[i][1])[: MOST - 2]
+    kept = sorted(range(1, len(parts)), key=lambda i: -parts[i][1])[: most - 2]
     others = [part for i, part in enumerate(parts) if i and i not in kept]
     shown = [part for i, part in enumerate(parts) if not i or i in kept]
     return (*shown, (f"{len(others)} smaller kinds", sum(count for _, count in others)))

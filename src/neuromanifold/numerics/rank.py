@@ -11,6 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from neuromanifold.numerics.drawing import (
+    Curve,
+    axes_of,
+    bar,
+    card,
+    chart,
+    colours_of,
+    plot_bar,
+    table_of,
+)
 from neuromanifold.numerics.precision import is_traced
 from neuromanifold.numerics.results import Shown
 
@@ -23,6 +33,11 @@ class Certificate(Shown, eqx.Module):
     """Why an exact rank is right, in a form that can be checked again."""
 
     rank: eqx.AbstractVar[int]
+
+    @property
+    def most(self) -> int | None:
+        """The largest rank that the size of the matrix allows, where the certificate records it."""
+        return None
 
     def headline(self) -> str:
         """The rank, and why."""
@@ -203,7 +218,63 @@ class Rank(eqx.Module):
         return f"Rank({int(self)}, {self._evidence})"
 
     def _repr_html_(self) -> str:
-        return f"<b>{int(self)}</b> <small>{html.escape(self._evidence)}</small>"
+        if is_traced(self.value) or np.ndim(self.value):
+            return f"<pre>{html.escape(str(self))}</pre>"
+        if self.certificate is not None:
+            parts = self._parts
+            total = sum(count for _, count in parts)
+            return card(
+                "Rank",
+                [f"{int(self):,}, {self.certificate}."],
+                [bar(parts, "Rank")],
+                table_of(parts, total),
+                colours=colours_of(parts),
+            )
+        values = np.asarray(self.spectrum, float)
+        threshold, gap = float(self.threshold), float(self.gap)
+        points = Curve("singular values", np.arange(1, len(values) + 1), values, points=True)
+        picture = chart([points], x="order", y="singular values", log=True, rule=threshold)
+        rows = [
+            ("singular values", f"{len(values):,}"),
+            ("counted", f"{int(self):,}"),
+            ("threshold", f"{threshold:.2g}"),
+            ("gap", "infinite: nothing was dropped" if math.isinf(gap) else f"{gap:.2g}"),
+        ]
+        doubt = self.doubt()
+        said = f"{int(self):,}{', sketched' if self.sketched else ''}" + (
+            f"; it {doubt}." if doubt else "; nothing speaks against it."
+        )
+        return card("Rank", [said], [picture] if picture else [], rows)
+
+    @property
+    def _parts(self) -> list[tuple[str, int]]:
+        """An exact rank, and what is missing to the largest that the matrix allows."""
+        most = None if self.certificate is None else self.certificate.most
+        return [
+            ("rank", int(self)),
+            *([("below the most that the matrix allows", most - int(self))] if most else []),
+        ]
+
+    def plot(self, axes: Any = None) -> Any:
+        """The singular values on a logarithmic scale with the threshold; of an exact rank a bar,
+        beside what the size of the matrix allows. Returns the axes.
+        """
+        if is_traced(self.value) or np.ndim(self.value):
+            raise ValueError(f"this holds ranks of shape {np.shape(self.value)}; plot one of them.")
+        if self.exact:
+            total = sum(count for _, count in self._parts)
+            return plot_bar(axes_of(axes, (6, 1.5)), self._parts, total, x="directions")
+        axes = axes_of(axes, (6, 3.5))
+        values = np.asarray(self.spectrum, float)
+        order, positive = np.arange(1, len(values) + 1), values > 0
+        for which, label in ((order <= int(self), "counted"), (order > int(self), "dropped")):
+            at = which & positive
+            axes.semilogy(order[at], values[at], ".", ms=4, label=f"{label}: {which.sum():,}")
+        if float(self.threshold) > 0:
+            axes.axhline(float(self.threshold), color="0.4", ls=":", label="threshold")
+        axes.set(xlabel="order", ylabel="singular value", title=f"rank {int(self):,}")
+        axes.legend(frameon=False, fontsize=8)
+        return axes
 
 
 def _number(other: Any) -> Any:

@@ -126,13 +126,15 @@ def _by_floats(
                 gate if units.exact else None
                 for units, gate in zip(graph.units, block[len(data) :], strict=True)
             ]
-            for gate, found in zip(gates, _float_gates(graph, wide, x, known), strict=True):
+            for gate, found in zip(gates, float_gates(graph, wide, x, known), strict=True):
                 gate[part] = _kept(np.asarray(found), part)
 
 
 @jax.jit(static_argnums=0)
-def _float_gates(graph: Graph, params: Any, x: Any, known: Sequence[Any]) -> tuple[Any, ...]:
-    """The gates at every sample, in JAX; those in `known` that are not None stay as they are."""
+def float_gates(graph: Graph, params: Any, x: Any, known: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Return the gates at every sample of `x` as floating point decides them; those in `known` that
+    are not None stay as they are.
+    """
     return jax.vmap(graph.decide, (None, 0, 0))(params, x, known)
 
 

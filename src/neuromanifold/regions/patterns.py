@@ -18,7 +18,7 @@ from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.precision import boundary, is_traced, promote, widest
 from neuromanifold.numerics.results import Result
 from neuromanifold.numerics.validation import check_params, check_sample, refuse_tracers
-from neuromanifold.regions.decisions import decide
+from neuromanifold.regions.decisions import decide, float_gates
 from neuromanifold.regions.signs import is_kinked
 
 _WORD = 32
@@ -69,13 +69,8 @@ def _columns(
         check_rows(f, params, x)
         graph = trace(f, params, x, dtype=dtype)
         require(graph)
-        gates = decide(graph, params, x).gates if exact else _gates(graph, params, x)
+        gates = decide(graph, params, x).gates if exact else float_gates(graph, params, x)
         return leave(pattern_columns(f, graph, gates, jax.tree.leaves(x)[0].shape[0]))
-
-
-@jax.jit(static_argnums=0)
-def _gates(graph: Graph, params: Any, x: Any) -> Any:
-    return jax.vmap(graph.decide, (None, 0))(params, x)
 
 
 def require_piecewise_linear(graph: Graph) -> None:

@@ -23,6 +23,7 @@ from neuromanifold.models.arguments import Model, checked
 from neuromanifold.models.mlp import MLP, Params
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.models.storage import save
+from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.precision import arithmetic, boundary, is_floating, is_traced
 from neuromanifold.numerics.results import Result, counted, follows
 from neuromanifold.numerics.validation import (
@@ -51,6 +52,8 @@ from neuromanifold.symmetry.reduction.rewriting import (
 from neuromanifold.tangent.rank.geometry import Geometry
 
 LIMITS = Limits()
+_LISTED = 8
+"""Steps in a notebook's table; the others fold out."""
 _EXACT_PRODUCTS = 10**6
 _WALKED_PRODUCTS = 2 * 10**4
 """A walk makes its rationals one by one, and they grow with depth."""
@@ -99,11 +102,11 @@ class Reduction(Result):
         `nm.from_torch(module, example=example)`.
 
         Its graph is the module's at fewer parameters, which are named as before. Where a layer does
-        not take them (a normalisation whose statistics are not among them, grouped convolutions),
-        the graph first puts them at their places among zeros; what was folded is a buffer. Values
-        are rounded to the module's dtypes. `nm.to_torch(module, params, resize=True)` gives the
-        module's own layers where they can be resized. A network from a `.pt2` file needs no
-        `module`: its graph is built from the program that was read.
+        not take them (a normalisation whose statistics are not among them), the graph first puts
+        them at their places among zeros; what was folded is a buffer. Values are rounded to the
+        module's dtypes. `nm.to_torch(module, params, resize=True)` gives the module's own layers
+        where they can be resized. A network from a `.pt2` file needs no `module`: its graph is
+        built from the program that was read.
         """
         if self.whole is None or not isinstance(self.params, dict):
             raise TypeError(
@@ -142,6 +145,45 @@ class Reduction(Result):
         if example is None:
             raise ValueError("`example` is missing; pass one batch of the network's input.")
         return write_program(Path(path), self.whole.f, self.to_torch(example=example), example)
+
+    @property
+    def _parts(self) -> list[tuple[str, int]]:
+        """The parameters, kept and saved."""
+        kept = sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
+        return [("kept", kept), ("saved", self.parameters_saved)]
+
+    def plot(self, axes: Any = None) -> Any:
+        """One bar of all parameters: those that are kept and those that are saved; returns the
+        axes.
+        """
+        total = sum(count for _, count in self._parts)
+        return plot_bar(axes_of(axes, (7, 1.6)), self._parts, total, x="parameters")
+
+    def _repr_html_(self) -> str:
+        (_, kept), (_, saved) = self._parts
+        head = self.evidence.partition("\n")[0]
+        steps = [
+            (
+                f"layer {r.layer}",
+                counted(r.count, r.what),
+                f"{r.reason}{'; ' * bool(r.everywhere)}{r.everywhere}",
+            )
+            for r in self.removed
+        ]
+        steps += [("not looked at", "", f"the channels of {each}") for each in self.left_out]
+        said = (
+            f"{kept:,} of {kept + saved:,} parameters compute the same"
+            if saved
+            else "nothing to remove"
+        )
+        return card(
+            "Reduction",
+            [f"{said}: {head}."],
+            [bar(self._parts, "Parameters")],
+            [*table_of(self._parts, kept + saved), *steps[:_LISTED]],
+            colours=colours_of(self._parts),
+            details=steps[_LISTED:],
+        )
 
     def headline(self) -> str:
         """The first line of `str`."""

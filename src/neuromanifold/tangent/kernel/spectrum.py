@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from neuromanifold.graph.selection import select
 from neuromanifold.models.arguments import Model, checked, output_size
+from neuromanifold.numerics.drawing import Curve, axes_of, card, chart
 from neuromanifold.numerics.lanczos import Product, largest_eigenpairs
 from neuromanifold.numerics.precision import boundary
 from neuromanifold.numerics.results import Array, Result, follows
@@ -59,10 +60,7 @@ class Spectrum(Result):
         """The eigenvalues on a logarithmic scale, with what their residuals leave open; returns
         the axes.
         """
-        if axes is None:
-            import matplotlib.pyplot as plt
-
-            axes = plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
+        axes = axes_of(axes, (6, 3.5))
         order, positive = np.arange(1, len(self.eigenvalues) + 1), self.eigenvalues > 0
         hidden = "" if positive.all() else f" ({(~positive).sum()} not positive, not drawn)"
         axes.semilogy(
@@ -86,6 +84,22 @@ class Spectrum(Result):
         axes.set_title(f"stable rank {self.stable_rank:.3g} of {self.size}", fontsize=10)
         axes.legend(frameon=False, fontsize=8)
         return axes
+
+    def _repr_html_(self) -> str:
+        count, (first, last) = len(self.eigenvalues), self.eigenvalues[[0, -1]]
+        which = "all" if self.complete else f"the {count:,} largest of"
+        said = f"{which} {self.size:,} eigenvalues of the tangent kernel, from {first:.4g} to {last:.4g}."
+        rows = [("trace", f"{self.trace:.4g}"), ("stable rank", f"{self.stable_rank:.4g}")]
+        if self.complete:
+            rows.append(("effective rank", f"{self.effective_rank:.4g}"))
+            rows.append(("condition number", f"{self.condition:.4g}"))
+        rows += [
+            ("largest bound of an error", f"{self.residuals.max():.1e}"),
+            ("method", self.method),
+        ]
+        values = Curve("eigenvalues", np.arange(1, count + 1), self.eigenvalues, points=True)
+        picture = chart([values], x="order", y="eigenvalues", log=True)
+        return card("Spectrum", [said], [picture] if picture else [], rows)
 
     def to_xarray(self) -> Any:
         """Eigenvalues, residuals and vectors as an `xarray.Dataset`."""

@@ -1,15 +1,15 @@
 """[teleport] on the speed of training in the linear limit.   P F.1, Eq. 87"""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
 from neuromanifold.tangent.prediction.alignment import alignment
-from neuromanifold_papers.check import Check, at_least, at_most, equal, inside
+from neuromanifold_papers.check import Check, at_least, at_most, equal, inside, outside
 from neuromanifold_papers.statement import control, statement
 from neuromanifold_papers.teleport.statements.exact import rationals
 
@@ -297,6 +297,119 @@ def p_f_1_setup(case: Any, step: Any = gradient_step) -> Check:
 def p_f_1_setup_amended(case: Any, step: Any = gradient_step) -> Check:
     """Training in the linear limit is f(s+1) = (I − Θ/|X|)f(s), as Eq. 14 has it."""
     return setup_check(case, len(case.start), step)
+
+
+@dataclass(frozen=True)
+class Stochastic:
+    """Descent by batches of so many samples, drawn anew at every step, with momentum β."""
+
+    full: Descent
+    batch: int
+    momentum: Fraction
+
+    @property
+    def hypotheses(self) -> dict[str, Any]:
+        return {"samples": len(self.full.start), "batch": self.batch, "β": str(self.momentum)}
+
+    def __str__(self) -> str:
+        return f"{self.full}; batch = {self.batch}; beta = {self.momentum}"
+
+
+FEW_STEPS = STEPS[:4]
+
+
+def expected_ratios(case: Stochastic) -> list[Any]:
+    """E L(s)/L(0) over all batches, v ← βv + (n/b)Θf_B, f ← f − v."""
+    f = np.array(case.full.start, object)
+    n = len(f)
+    masks = [np.isin(range(n), kept).astype(int) for kept in combinations(range(n), case.batch)]
+    steps = [case.full.matrix * mask * Fraction(n, case.batch) for mask in masks]
+    states, found = [(f, 0 * f)], []
+    for _ in FEW_STEPS:
+        found.append(sum((f @ f for f, _ in states), Fraction(0)) / len(states))
+        moved = [(f, case.momentum * v + step @ f) for f, v in states for step in steps]
+        states = [(f - v, v) for f, v in moved]
+    return [value / found[0] for value in found]
+
+
+def stochastic(*momenta: Fraction) -> Callable[[np.random.Generator, int], Iterator[Stochastic]]:
+    """Kernels of up to three samples, scaled down, every size of batch, and these momenta."""
+
+    def cases(rng: np.random.Generator, count: int) -> Iterator[Stochastic]:
+        small = [case for case in spectra(rng, count) if len(case.start) <= 3]
+        for case, scale in product([*small[:7], *small[7::8]], (1, 8)):
+            kernel = tuple(tuple(value / scale for value in row) for row in case.kernel)
+            for batch in range(1, len(case.start) + 1):
+                yield from (Stochastic(Descent(kernel, case.start), batch, b) for b in momenta)
+
+    return cases
+
+
+def _half_batches(momentum: int) -> Callable[[], Stochastic]:
+    two = ((Fraction(1, 16), Fraction(0)), (Fraction(0), Fraction(1, 16)))
+    return lambda: Stochastic(Descent(two, (Fraction(1), Fraction(1))), 2, Fraction(momentum, 4))
+
+
+def _expected(case: Stochastic, bound: Callable[[Fraction, int], Fraction]) -> Check:
+    lefts = expected_ratios(case)
+    rights = [bound(case.full.alignment, s) for s in FEW_STEPS]
+    left, right = min(zip(lefts, rights, strict=True), key=lambda pair: pair[0] - pair[1])
+    return at_least(left, right, comparisons=len(FEW_STEPS), hypotheses=case.hypotheses)
+
+
+@statement(
+    "A.4 (stochastic)",
+    stochastic(Fraction(0)),
+    control("(1 − A/2)^{2s}", _half_batches(0), bound=lambda a, s: floor(a / 2, s)),
+)
+def stochastic_descent(
+    case: Stochastic, bound: Callable[[Fraction, int], Fraction] = floor
+) -> Check:
+    """With random batches the results hold in expectation: E L(s)/L(0) ≥ (1 − A)^{2s}."""
+    return _expected(case, bound)
+
+
+def _by_roots(case: Stochastic) -> Check:
+    """Whole batches: f(s) = p_s(Θ)f(0), from the roots of r² − (1 + β − λ)r + β."""
+    values, vectors = np.linalg.eigh(case.full.matrix.astype(float))
+    shares = (vectors.T @ np.array(case.full.start, float)) ** 2
+    shares, beta = shares / shares.sum(), float(case.momentum)
+    roots = [np.roots([1, -(1 + beta - value), beta]).astype(complex) for value in values]
+    slacks = []
+    for s in FEW_STEPS:
+        factors = [(a ** (s + 1) * (1 - b) - b ** (s + 1) * (1 - a)) / (a - b) for a, b in roots]
+        slacks.append(shares @ np.abs(factors) ** 2 - float(floor(case.full.alignment, s)))
+    return at_least(float(min(slacks)), 0.0, 1e-12)
+
+
+@statement(
+    "A.4 (momentum)",
+    stochastic(Fraction(1, 4), Fraction(1, 16)),
+    control("(1 + A)^{2s} without momentum", _half_batches(0), bound=lambda a, s: floor(-a, s)),
+    confirm=_by_roots,
+)
+def momentum_descent(case: Stochastic, bound: Callable[[Fraction, int], Fraction] = floor) -> Check:
+    """With momentum β, v ← βv + Θf and f ← f − v, the results hold: E L(s)/L(0) ≥ (1 − A)^{2s}."""
+    return _expected(case, bound)
+
+
+@statement(
+    "A.4 (amended)",
+    stochastic(Fraction(0), Fraction(1, 4), Fraction(1, 16)),
+    control("A for A/(1 − β)", _half_batches(1), factor=lambda beta: Fraction(1)),
+    amends="A.4 (momentum)",
+)
+def momentum_amended(
+    case: Stochastic, factor: Callable[[Fraction], Fraction] = lambda beta: 1 / (1 - beta)
+) -> Check:
+    """Random batches, momentum β, eigenvalues of Θ at most (1 − √β)²: E L(s)/L(0) ≥
+    (1 − sA/(1 − β))² while sA ≤ 1 − β.
+    """
+    top = float(np.linalg.eigvalsh(case.full.matrix.astype(float)).max())
+    fast = top > (1 - float(case.momentum) ** 0.5) ** 2 + 1e-12
+    bound = lambda a, s: max(1 - s * a * factor(case.momentum), Fraction(0)) ** 2  # noqa: E731
+    drops = outside("an eigenvalue above (1 − √β)²", when=fast)
+    return replace(_expected(case, bound), drops=drops)
 
 
 SPEED = (p_f_1, p_f_1_line, p_f_1_rate, p_f_1_expansion, p_f_1_a, p_f_1_setup)

@@ -365,26 +365,78 @@ def eq_55_amended(case: Wide, which: int = 1) -> Check:
     return at_most(case.moved()[which], 1, width=case.width)
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """A linear model of so many outputs on one sample, above a last hidden layer of `width`: its
+    Jacobian, one row an output, and the signal C'.
+    """
+
+    width: int
+    jacobian: tuple[Vector, ...]
+    signal: Vector
+
+    def step(self, terms: int) -> Vector:
+        """−Σ_k Θ_ik C'_k over the first `terms` outputs; what does not exist contributes 0."""
+        gram = _gram(self.jacobian)
+        return tuple(-_dot(tuple(row[:terms]), self.signal[:terms]) for row in gram)
+
+    def trained(self) -> Vector:
+        """How one step of gradient descent by the parameters moves the outputs."""
+        gradient = tuple(_dot(column, self.signal) for column in zip(*self.jacobian, strict=True))
+        return tuple(-_dot(row, gradient) for row in self.jacobian)
+
+
+def _outputs(rng: np.random.Generator, draws: int) -> Iterator[Outputs]:
+    for width, outputs in product((1, 2, 3), (1, 2, 3)):
+        yield Outputs(width, (_fractions(1),) * outputs, _fractions(np.ones(outputs)))
+        rows = tuple(_fractions(row) for row in rng.integers(1, 9, (outputs, 3)))
+        yield Outputs(width, rows, _fractions(rng.integers(1, 9, outputs)))
+
+
+def _by_jax_42(case: Outputs) -> Check:
+    with arithmetic():
+        rows, signal = np.array(case.jacobian, float), np.array(case.signal, float)
+        F = lambda theta: jnp.asarray(rows) @ theta  # noqa: E731
+        zero = jnp.zeros(rows.shape[1])
+        moved = F(-jax.grad(lambda theta: F(theta) @ signal)(zero))
+        kernel = jax.jacobian(F)(zero) @ jax.jacobian(F)(zero).T
+        printed = -kernel[:, : case.width] @ signal[: case.width]
+        return equal(float(jnp.abs(moved - printed).max()), 0.0, 1e-9)
+
+
+def _sum_42(case: Outputs, terms: int) -> Check:
+    pairs = zip(case.trained(), case.step(terms), strict=True)
+    apart = max(abs(a - b) for a, b in pairs)
+    return equal(apart, 0, hypotheses={"n_L": case.width, "outputs": len(case.signal)})
+
+
+_TWO_OUTPUTS = lambda: Outputs(2, (_fractions((1, 2)), _fractions((3, 1))), _fractions((1, 1)))  # noqa: E731
+
+
 @statement(
     "Eq 42",
-    lambda rng, draws: list(product((1, 2, 3), (1, 2, 3))),
-    control("three neurons before one output", lambda: (3, 1)),
-    confirm=lambda case: equal(len(range(case[0])), len(np.zeros(case[1])), 0.0),
+    _outputs,
+    control("one term for two outputs", _TWO_OUTPUTS, terms=lambda case: 1),
+    confirm=_by_jax_42,
 )
-def eq_42(case: tuple[int, int]) -> Check:
-    """The sum over outputs in Eq 42 has n_L terms, n_L the width of the last hidden layer."""
-    return equal(case[0], case[1], hypotheses={"n_L": case[0], "outputs": case[1]})
+def eq_42(case: Outputs, terms: Callable[[Outputs], int] = lambda case: case.width) -> Check:
+    """The sum over outputs in Eq 42 has n_L terms, n_L the width of the last hidden layer: it is
+    the step that training makes.
+    """
+    return _sum_42(case, terms(case))
 
 
 @statement(
     "Eq 42 (amended)",
-    lambda rng, draws: list(product((1, 2, 3), (1, 2, 3))),
-    control("n_L terms", lambda: (3, 1), which=0),
+    _outputs,
+    control("one term for two outputs", _TWO_OUTPUTS, terms=lambda case: 1),
     amends="Eq 42",
 )
-def eq_42_amended(case: tuple[int, int], which: int = 1) -> Check:
+def eq_42_amended(
+    case: Outputs, terms: Callable[[Outputs], int] = lambda case: len(case.signal)
+) -> Check:
     """The sum has n_{L+1} terms, as many as there are outputs."""
-    return equal(case[which], case[1])
+    return _sum_42(case, terms(case))
 
 
 def _kernels(rng: np.random.Generator, draws: int) -> Iterator[tuple[Vector, ...]]:

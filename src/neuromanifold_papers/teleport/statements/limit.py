@@ -328,6 +328,58 @@ def lem_3_1_relu_amended(case: Any, name: Any = "function_gradient") -> Check:
     return kinked(case, QUARTER, name)
 
 
+def network_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
+    """Smooth networks and ReLU networks of growing width."""
+    names = few(("tanh", "tanh, two layers", "relu"), count)
+    return (Family(name, "standard", seed) for seed in family_seeds(count) for name in names)
+
+
+def bent_remainder(n: int, rng: np.random.Generator) -> float:
+    """F(θ₁) − F(θ₀) − ∇F(θ₀)(θ₁ − θ₀) of F = Σ v_i max(w_i, 0)/√n, x = 1, after one step
+    w ← w − v 1{w > 0}/√n, v ← v − max(w, 0)/√n.
+    """
+    w, v = rng.normal(size=(2, n))
+    on, root = w > 0, np.sqrt(n)
+    moved, out = w - v * on / root, v - w * on / root
+    tangent = v * w * on + v * on * (moved - w) + w * on * (out - v)
+    return abs(float((out * np.maximum(moved, 0) - tangent).sum())) / root
+
+
+def _remainder_by_hand(case: Family) -> Check:
+    """One step of one-sample ReLU networks up to a million neurons, without the library."""
+    rng, widths = np.random.default_rng(case.seed), 10.0 ** np.arange(3, 7)
+    found = np.array([[bent_remainder(int(n), rng) for _ in range(40)] for n in widths])
+    return at_most(lower_end(log_slope(np.repeat(widths, 40), found.ravel())), -1.0)
+
+
+_DISTANCE = control(
+    "‖θ − θ₀‖ in place of the error", lambda: Family("tanh", "standard"), name="distance"
+)
+
+
+@statement(
+    "Eq 39",
+    network_cases,
+    _DISTANCE,
+    method="float64",
+    draws=20,
+    show=lambda case: (
+        "from neuromanifold_papers.teleport.statements.wide import Family, measured\n"
+        f"measured(Family({case.name!r}, {case.kind!r}, {case.seed})).slope('error')"
+    ),
+    confirm=_remainder_by_hand,
+)
+def expanded_limit(case: Family, name: str = "error") -> Check:
+    """F is its linearisation up to O(1/n), where Eq 6 says O(1/√n): after eight steps."""
+    return decays(case, name, rate=-1.0)
+
+
+@statement("Eq 39 (amended)", network_cases, _DISTANCE, amends="Eq 39", method="float64", draws=20)
+def expanded_limit_amended(case: Family, name: str = "error") -> Check:
+    """F is its linearisation up to O(1/√n), as Eq 6 has it; of smooth networks up to O(1/n)."""
+    return decays(case, name, rate=RATE if case.name == "relu" else -1.0)
+
+
 def move_cases(rng: np.random.Generator, count: int) -> Iterator[Family]:
     """Bounded generalised symmetries of every weight, and neuron scalings, at initialisation and
     after four steps.
