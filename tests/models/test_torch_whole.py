@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 import neuromanifold as nm
 
-torch = pytest.importorskip("torch")
 EDGES = torch.tensor([[0, 1, 2, 3, 0, 2], [1, 2, 3, 0, 2, 2]])  # the last one is a loop
 
 
