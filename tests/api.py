@@ -98,6 +98,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x
     ),
     "symmetry.discover": lambda f, p, x, y, folder: nm.symmetry.discover(f, p, x, key=KEY, keys=1),
+    "symmetry.match": lambda f, p, x, y, folder: nm.symmetry.match(f, p, p, x=x, starts=0),
     "symmetry.reduce_width": lambda f, p, x, y, folder: nm.reduce_width(f, p, x),
     "orbits.closure_upper_bound": lambda f, p, x, y, folder: nm.orbits.closure_upper_bound(f, p),
     "orbits.induced_field": lambda f, p, x, y, folder: nm.orbits.induced_field(f, x)(p),

@@ -14,6 +14,7 @@ from neuromanifold.symmetry.reduction.narrowing import PROBES
 DENSE_KERNEL = 4096  # rows of a kernel whose eigenvalues are all computed
 LANCZOS_COUNT = 64  # eigenvalues of a larger one
 _LANCZOS_PRODUCTS = 150
+RANKED = 64  # samples whose representations are looked at along the network
 _INPUTS = 4  # at which scalings of channels are tried
 _TRIED = 12  # evaluations of f on the sample and on wide inputs that a reduction takes
 _FLOP, _WINDOWED, PRODUCT, ENTRY = 1e-10, 4e-10, 2e-10, 8e-9
@@ -95,6 +96,29 @@ def bottleneck_seconds(s: Subject) -> float:
     sides = zip(s.perceptron[0].widths, s.perceptron[0].widths[1:], strict=False)
     cubes = sum(a * b * min(a, b) for a, b in sides)
     return 0.6 + 2 * _FACTORED * cubes + passes(s, s.outputs)
+
+
+def ranks_seconds(s: Subject) -> float:
+    """Seconds of the decompositions of every weight matrix and of the representations' triangles,
+    of forward passes, of one vector–Jacobian product for each of at most 64 outputs at four samples,
+    and of compiling each block.
+    """
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(s.params)]
+    sides = [(shape[0], int(np.prod(shape[1:]))) for shape in shapes if len(shape) > 1]
+    cubes = sum(a * b * min(a, b) for a, b in sides)
+    n = min(s.samples, RANKED)
+    pulled = 4 * min(s.outputs, 64) / s.samples
+    triangles = n * s.activations * max((min(a, b) for a, b in sides), default=0)
+    return (
+        compiling(s, 4)
+        + 2 * _FACTORED * (cubes + triangles)
+        + passes(s, 1) * (n / s.samples + 3 * pulled)
+    )
+
+
+def ranks_bytes(s: Subject) -> int:
+    """Bytes of the parameters in float64, twice, and of the cotangents of all values at four samples."""
+    return 8 * (2 * s.columns + 4 * min(s.outputs, 64) * s.activations // 4)
 
 
 def reduction_seconds(s: Subject) -> float:

@@ -12,11 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from neuromanifold.bottleneck.along import RanksAlong, ranks_along
 from neuromanifold.bottleneck.structure import BottleneckStructure, bottleneck_structure
 from neuromanifold.graph.reading import called
 from neuromanifold.graph.walk import NoExactAnswer, refuse_inexact
 from neuromanifold.inspection.costs import (
     LANCZOS_COUNT,
+    RANKED,
     account_seconds,
     blocks_bytes,
     blocks_seconds,
@@ -34,6 +36,8 @@ from neuromanifold.inspection.costs import (
     float64_seconds,
     growth_seconds,
     passes,
+    ranks_bytes,
+    ranks_seconds,
     reduction_seconds,
     scalings_bytes,
     scalings_seconds,
@@ -45,7 +49,7 @@ from neuromanifold.inspection.costs import (
 )
 from neuromanifold.inspection.descent import Descent, descent
 from neuromanifold.inspection.inspection import Block
-from neuromanifold.inspection.subject import Subject
+from neuromanifold.inspection.subject import Subject, thinned
 from neuromanifold.inspection.units import statuses
 from neuromanifold.models.model_kind import filters, perceptron
 from neuromanifold.numerics import modular
@@ -128,10 +132,6 @@ def _exactly(s: Subject) -> str:
             f"{_without_lines(operation)}"
         )
     return "" if s.exactly else "no exact arithmetic was asked for"
-
-
-def _perceptron(s: Subject) -> str:
-    return "" if perceptron(s.f) else "known for perceptrons, plain stacks of dense layers, only"
 
 
 def _fit(s: Subject) -> float:
@@ -343,6 +343,18 @@ def _bottleneck(s: Subject) -> BottleneckStructure:
         raise LeftOut(str(error)) from None
 
 
+def _ranks(s: Subject) -> RanksAlong:
+    """Representations on at most `RANKED` samples, Jacobians at a few of them."""
+    some = thinned(s.x, min(s.samples, RANKED))
+    try:
+        found = ranks_along(s.f, s.params, some, memory=s.budget)
+    except np.linalg.LinAlgError:
+        raise LeftOut("its numbers overflow float64 at these values") from None
+    if not found.layers:
+        raise LeftOut("no parameter enters by one product of matrices")
+    return found
+
+
 SECTIONS = (
     Section("fit", "fit", _fit, lambda s: "", lambda s: 0.1 + passes(s, 1)),
     Section("regions", "linear regions", _regions, _linear_regions, deciding_seconds, deciding_bytes),
@@ -378,6 +390,13 @@ SECTIONS = (
         "reduction", "equivalent smaller network", _reduction, _reduction_obstacle,
         reduction_seconds, deciding_bytes, "regions",
     ),
-    Section("bottleneck", "bottleneck", _bottleneck, _perceptron, bottleneck_seconds),
+    Section(
+        "bottleneck", "bottleneck", _bottleneck, lambda s: "", bottleneck_seconds,
+        concerns=lambda s: bool(perceptron(s.f)),
+    ),
+    Section(
+        "ranks", "ranks along the network", _ranks, lambda s: "", ranks_seconds, ranks_bytes,
+        concerns=lambda s: not perceptron(s.f),
+    ),
 )  # fmt: skip
 """In no order: `inspect` sorts them by cost."""

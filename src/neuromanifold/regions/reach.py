@@ -42,7 +42,7 @@ def _drawn(leaf: np.ndarray, scales: np.ndarray, rng: np.random.Generator) -> np
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownRegions:
     """One input for every region met, with the gates there as one row of bytes."""
 
     data: Data
@@ -55,7 +55,7 @@ class Known:
 
     def with_new(
         self, data: Data, rows: np.ndarray, most: int | None = None
-    ) -> tuple["Known", np.ndarray]:
+    ) -> tuple["KnownRegions", np.ndarray]:
         """Also the regions (at most so many) of other inputs that were not met before, and which
         inputs are the first in them.
         """
@@ -67,10 +67,12 @@ class Known:
                 fresh.append(i)
         chosen = np.array(fresh[:most], np.int64)
         joined = tuple(np.concatenate([a, b[chosen]]) for a, b in zip(self.data, data, strict=True))
-        return Known(joined, np.concatenate([self.rows, rows[chosen]])), chosen
+        return KnownRegions(joined, np.concatenate([self.rows, rows[chosen]])), chosen
 
 
-def between(known: Known, quantities: np.ndarray, count: int, rng: np.random.Generator) -> Data:
+def between(
+    known: KnownRegions, quantities: np.ndarray, count: int, rng: np.random.Generator
+) -> Data:
     """Points on segments between inputs of different regions, between two crossings that follow
     each other.
 
@@ -103,10 +105,10 @@ def _mixed(a: np.ndarray, first: np.ndarray, second: np.ndarray, share: np.ndarr
     return (1 - t) * a[first] + t * a[second]
 
 
-def known_regions(data: Data, gates: Sequence[np.ndarray]) -> tuple[Known, np.ndarray]:
+def known_regions(data: Data, gates: Sequence[np.ndarray]) -> tuple[KnownRegions, np.ndarray]:
     """The regions of a sample, and the first input in each."""
     rows = gate_rows(gates, data)
-    none = Known(tuple(a[:0] for a in data), rows[:0])
+    none = KnownRegions(tuple(a[:0] for a in data), rows[:0])
     return none.with_new(data, rows)
 
 

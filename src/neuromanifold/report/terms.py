@@ -52,7 +52,7 @@ TERMS = {
     "of it have no effect",
     "confined in one layer": "the same for all weights of a layer together",
     "confined in two layers": "the same for the weights of two layers in a row",
-    "linear stretches": "between units that switch the network is linear, and factors of a "
+    "linear segments": "between units that switch the network is linear, and factors of a "
     "product can be changed while the product stays",
     "too few samples in a region": "directions that would show if the same linear regions held "
     "more samples",

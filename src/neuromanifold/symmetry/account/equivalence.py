@@ -50,7 +50,7 @@ class HiddenEquivalence(Result):
     problem: Problem
 
     def headline(self) -> str:
-        """How many generators there are, and where they come from."""
+        """Say how many generators there are, and where they come from."""
         sources = ", ".join(
             f"{fields.count} {name}" for name, fields in self.sources.items() if fields.count
         )

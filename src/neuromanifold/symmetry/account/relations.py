@@ -30,8 +30,8 @@ LARGEST = 1200
 def related_directions(
     net: MLP, params: Params, slopes: list[Float[np.ndarray, "regions _"]], spaces: Spaces
 ) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Rows in the kernel of J on the regions whose slopes are given, and the hidden layers (from
-    1) too large to look at.
+    """Return rows in the kernel of J on the regions whose `slopes` are given, and the hidden layers
+    (from 1) too large to look at.
     """
     found, left_out = [np.zeros((0, net.n_params), spaces.lift(np.zeros(1)).dtype)], []
     for layer, slope in enumerate(slopes[: net.depth - 1]):
@@ -52,7 +52,7 @@ def related_directions(
 def involved(
     net: MLP, slope: Float[np.ndarray, "regions n"], spaces: Spaces
 ) -> Int[np.ndarray, " k"]:
-    """The neurons of constant slope on each region that take part in some relation (with the
+    """Return the neurons of constant slope on each region that take part in some relation (with the
     constant where there are biases).
     """
     linear = np.flatnonzero(~np.isnan(slope).any(axis=0) & slope.any(axis=0))
@@ -108,7 +108,7 @@ def _equations(
 
 
 def _scaled(spaces: Spaces, Q: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Column k times factor k."""
+    """Multiply column k of `Q` by factor k."""
     return spaces.product(Q, np.diag(factors)) if Q.size else Q
 
 

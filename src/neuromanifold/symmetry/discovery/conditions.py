@@ -28,7 +28,7 @@ MARGIN = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class NetworkSampler:
     """A network f on inputs shaped like `x` (samples in front), with parameters of the sizes that
     `params` has, leaf by leaf.
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from neuromanifold.graph.axes import Axes
+from neuromanifold.graph.selection import leaf_names
 from neuromanifold.numerics.results import Result
 from neuromanifold.symmetry.discovery.ansatz import Ansatz, Term
-from neuromanifold.symmetry.discovery.conditions import Problem
-from neuromanifold.symmetry.discovery.numerical_null_space import cut
+from neuromanifold.symmetry.discovery.conditions import NetworkSampler
+from neuromanifold.symmetry.discovery.numerical_null_space import spectral_gap
 from neuromanifold.symmetry.groups.flow import FlowGroup
 
 Place = tuple[int, int]
@@ -208,22 +208,22 @@ class NamedGroup(Result):
 
 
 def named(
-    problem: Problem, ansatz: Ansatz, theta: list[np.ndarray], rng: np.random.Generator
+    sampler: NetworkSampler, ansatz: Ansatz, theta: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[NamedGroup, ...]:
     """All named groups of a network: proposed from axes that the graph joins, solved for at two
     places, verified at all.
 
     Those that add nothing to the orbit at θ of those before them are left out.
     """
-    names, labels, sizes = leaf_names(problem.params), problem.leaf_labels, problem.labels.sizes
-    ask = _Questions(problem, Patterns(ansatz, labels, sizes), rng)
+    names, labels, sizes = leaf_names(sampler.params), sampler.leaf_labels, sampler.labels.sizes
+    ask = _Questions(sampler, Patterns(ansatz, labels, sizes), rng)
     proposed = [space for space in spaces(labels, sizes) if ask.patterns.allows(space)]
     families = [
         (kind, space.name(names), rows) for space in proposed for kind, rows in ask.families(space)
     ]
     families += [("shift", "all", rows) for rows in ask.common_shifts()]
     groups = [
-        (kind, name, FlowGroup(problem.f, ansatz, rows, ()).normalised())
+        (kind, name, FlowGroup(sampler.f, ansatz, rows, ()).normalised())
         for kind, name, rows in families
     ]
     groups = [each for each in groups if ask.holds(each[2])]
@@ -240,7 +240,7 @@ def _adding(
     for kind, name, group in groups:
         values = np.concatenate([known, group.generators(theta)])
         _, s, V = np.linalg.svd(values, full_matrices=False)
-        found = cut(s, min(values.shape))
+        found = spectral_gap(s, min(values.shape))
         if found.rank > len(known):
             yield NamedGroup(kind, name, group, found.rank - len(known), found.gap)
             known = V[: found.rank]
@@ -259,12 +259,6 @@ def _joined(groups: Iterator[NamedGroup]) -> list[NamedGroup]:
         gap = min(each.gap for each in parts)
         joined.append(NamedGroup(kind, name, group, sum(each.adds for each in parts), gap))
     return joined
-
-
-def leaf_names(params: Any) -> tuple[str, ...]:
-    """The paths of the leaves."""
-    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    return tuple(jax.tree_util.keystr(path, simple=True, separator=".") for path in paths)
 
 
 def echelon(rows: np.ndarray) -> np.ndarray:
@@ -297,7 +291,7 @@ def _leading(row: np.ndarray) -> np.ndarray:
 class _Questions:
     """Asks a network about patterns."""
 
-    problem: Problem
+    sampler: NetworkSampler
     patterns: Patterns
     rng: np.random.Generator
 
@@ -306,11 +300,11 @@ class _Questions:
         proposed = np.array(proposed)
         if not len(proposed):
             return np.empty((0, 0))
-        rows = self.problem.products(self.patterns.ansatz, proposed, self.rng, _ROWS)
+        rows = self.sampler.products(self.patterns.ansatz, proposed, self.rng, _ROWS)
         columns = np.maximum(np.linalg.norm(rows, axis=0), _FLOOR)
         _, s, V = np.linalg.svd(rows / columns)
         # The 1 is the size of what is not rounding, in case all of it is.
-        found = cut(np.append(1.0, s) if s[0] < 1 else s, len(proposed) + int(s[0] < 1))
+        found = spectral_gap(np.append(1.0, s) if s[0] < 1 else s, len(proposed) + int(s[0] < 1))
         null = V[found.rank - int(s[0] < 1) :] / columns / np.linalg.norm(proposed, axis=1)
         return echelon(null) if found.decided else np.empty((0, len(proposed)))
 
@@ -326,7 +320,7 @@ class _Questions:
         if space.each < 0:
             yield from self._shifts(own, free)
             for leaf in sorted(free):
-                whole = len(self.problem.shapes[leaf]) == 1
+                whole = len(self.sampler.shapes[leaf]) == 1
                 rows = [self.patterns.translation(leaf, space, i) for i in range(self.size(space))]
                 yield "free" if whole else "shift", np.array(rows)
 
@@ -378,7 +372,7 @@ class _Questions:
             return np.array(self.patterns.shifts(space, place, free) + scalings)
 
         places = [at(i) for i in range(self.size(space))]
-        alike = space.atom not in self.problem.labels.rigid
+        alike = space.atom not in self.sampler.labels.rigid
         shifts = len(places[0]) - len(count)
         for k, place in enumerate(places[:1] if alike else places):
             for solution in self.solutions(place):
@@ -409,7 +403,7 @@ class _Questions:
         """Whether every generator annihilates J at random parameters and inputs."""
         return bool(
             (
-                np.abs(self.problem.products(group.ansatz, group.coefficients, self.rng, 8))
+                np.abs(self.sampler.products(group.ansatz, group.coefficients, self.rng, 8))
                 <= _VERIFIED
             ).all()
         )

@@ -1,4 +1,4 @@
-"""`PlaceGroup`: permutations and signs of the channels, units and heads of any network, read
+"""`ChannelPermutationGroup`: permutations and signs of the channels, units and heads of any network, read
 from its graph.
 """
 
@@ -17,7 +17,7 @@ from neuromanifold.symmetry.groups.monomial import Monomial
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PlaceGroup(Shown, AbstractGroup):
+class ChannelPermutationGroup(Shown, AbstractGroup):
     """Permutations of the places of one hidden axis in all parameters that have it, and sign flips
     of each place.
 
