@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import called, evaluated
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.numerics.precision import arithmetic, boundary, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result, follows
@@ -128,7 +128,7 @@ class StructuralSymmetries(Result):
 
 @follows
 def structural_symmetries(
-    f: Model, params: Any, x: Any, *, key: Any = None
+    f: Model, params: Params, x: Samples, *, key: Any = None
 ) -> StructuralSymmetries:
     """Return the continuous symmetries that `f` has by its structure, at any width, with their
     dimensions in closed form; elements drawn with `key` are checked on the first samples of `x`.

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.reading import evaluated
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.numerics.precision import arithmetic, is_floating
 from neuromanifold.numerics.randomness import host_generator
 from neuromanifold.numerics.results import Result
@@ -134,7 +134,7 @@ class Scalings(Result):
         )
 
 
-def channel_scalings(f: Model, params: Any, x: Any, *, key: Any = None) -> Scalings:
+def channel_scalings(f: Model, params: Params, x: Samples, *, key: Any = None) -> Scalings:
     """Return scalings of single channels under which f does not change: of convolutions, residual
     streams, gated units, any graph.
 
