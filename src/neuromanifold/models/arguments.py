@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from neuromanifold.graph.reading import coarsest
+from neuromanifold.models.adapters.model import AdaptedModel
 from neuromanifold.models.function import flat_outputs, output_shape
 from neuromanifold.models.losses import Loss, cross_entropy
-from neuromanifold.numerics.compiling import compiled
+from neuromanifold.numerics.compiling import run_once
 from neuromanifold.numerics.precision import dtype_of, is_traced, promote, widest
 from neuromanifold.numerics.validation import (
     check_finite,
@@ -27,6 +28,13 @@ from neuromanifold.numerics.validation import (
 from neuromanifold.runtime.packages import loaded
 
 Model = Callable[[Any, Any], Any]
+"""A network as a function `f(params, x)`: row i of the result depends on row i of `x` alone."""
+Params = Any
+"""A network's parameters: a pytree of floating-point arrays."""
+Samples = Any
+"""An array whose first axis counts the samples, or a pytree of such arrays."""
+Targets = Any
+"""What the outputs should be: an array of their shape, or one class for each sample."""
 _SAFETY, _ROUNDED_INSIDE = 1000.0, 16.0
 
 
@@ -161,6 +169,8 @@ def check_rows(f: Model, params: Any, x: Any, *, remedy: str = EVALUATION) -> No
     """
     if is_traced((params, x)) or leading_axis(x) == 1:
         return
+    if isinstance(f, AdaptedModel) and f.separate:
+        return
     key = (f, Signature.of(params), Signature.of_sample(x))
     if key not in _SEPARATE:
         _compare_rows(f, params, x, remedy)
@@ -181,11 +191,10 @@ def spare_rows(new: Model, old: Model) -> None:
 
 
 def _compare_rows(f: Model, params: Any, x: Any, remedy: str) -> None:
-    @compiled(once=True)
     def of_first(params: Any, x: Any) -> tuple[Any, Any]:
         return _row_error(f, params, jax.tree.map(lambda a: a[:3], x))
 
-    error, scale = map(float, of_first(params, x))
+    error, scale = map(float, run_once(of_first)(params, x))
     eps = float(jnp.finfo(widest(params, x)).eps)
     if error > max(
         _SAFETY * eps * scale * np.sqrt(sum(leaf.size for leaf in jax.tree.leaves(params))),

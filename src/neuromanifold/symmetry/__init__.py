@@ -46,6 +46,7 @@ from neuromanifold.symmetry.groups.product import NetworkGroup, SymmetryGroup, s
 from neuromanifold.symmetry.groups.scaling import ScalingGroup
 from neuromanifold.symmetry.groups.sign import SignedPermutationGroup, SignGroup
 from neuromanifold.symmetry.groups.transformation import Transformation, gamma_norm, transformation
+from neuromanifold.symmetry.matching import Barrier, Match, Move, match
 from neuromanifold.symmetry.reduction.reduce import Reduction, reduce_width
 from neuromanifold.symmetry.reduction.rewriting import Removal
 
@@ -53,6 +54,7 @@ __all__ = [
     "AbstractGroup",
     "AffineGroup",
     "Balance",
+    "Barrier",
     "BatchGroup",
     "ChannelPermutationGroup",
     "Composition",
@@ -72,8 +74,10 @@ __all__ = [
     "HadamardGroup",
     "HiddenEquivalence",
     "LieGroup",
+    "Match",
     "MatrixGroup",
     "Monomial",
+    "Move",
     "NetworkGroup",
     "OrthogonalGroup",
     "PermutationGroup",
@@ -98,6 +102,7 @@ __all__ = [
     "discover",
     "gamma_norm",
     "hidden_equivalence",
+    "match",
     "reduce_width",
     "structural_symmetries",
     "symmetry_group",
