@@ -67,6 +67,11 @@ class Mix:
         return _generic_orbit(self.widths, self.linear)
 
     @property
+    def layers(self) -> list[tuple[int, int]]:
+        """(n_l^R, n_l^L) of every hidden layer."""
+        return list(zip(self.relu, self.linear, strict=True))
+
+    @property
     def dimension(self) -> int:
         """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)²."""
         return sum(self.relu) + sum(a**2 for a in self.linear)
@@ -159,12 +164,22 @@ _FROM_ZERO = control(
 )
 
 
-@statement("4.5", _mixed_cases, _FROM_ZERO)
-def s_4_5(case: Any, formula: Any = stated_dimension) -> Check:
-    """The hidden equivalence group of a mixed network has dimension at least Σ_{l≥1} n_l^R +
-    Σ_{l≥1} (n_l^L)² (printed from l = 0, where n_0^R is not defined: a misprint, the proof has
-    l = 1).
+@statement(
+    "4.5",
+    _mixed_cases,
+    _A_LINEAR_NEURON_MORE,
+    confirm=lambda case: at_least(sum(r + a * a for r, a in case.layers), with_inputs(case)),
+)
+def s_4_5(case: Any, formula: Any = with_inputs) -> Check:
+    """The hidden equivalence group of a mixed network has dimension at least Σ_{l≥0} n_l^R +
+    Σ_{l≥1} (n_l^L)², from l = 0 as printed, n_0^R being the inputs.
     """
+    return _group_check(case, formula)
+
+
+@statement("4.5 (amended)", _mixed_cases, _FROM_ZERO, amends="4.5")
+def s_4_5_amended(case: Any, formula: Any = stated_dimension) -> Check:
+    """The dimension is at least Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as in the proof."""
     return _group_check(case, formula)
 
 
@@ -189,12 +204,31 @@ def acts(case: Mix, group: Callable[[Mix], SymmetryGroup] = lambda case: case.gr
     return equal(mixed.changes(group(case).fields), 0, hypotheses=_hypotheses(case))
 
 
-@statement("A.10 (dimension)", _mixed_cases, _A_LINEAR_NEURON_MORE)
-def dimension(case: Any, formula: Any = stated_dimension) -> Check:
-    """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)² (printed from l = 0, a misprint: the proof has l =
-    1).
-    """
+@statement(
+    "A.10 (dimension)",
+    _mixed_cases,
+    _A_LINEAR_NEURON_MORE,
+    confirm=lambda case: equal(sum(r + a * a for r, a in case.layers), with_inputs(case)),
+)
+def dimension(case: Any, formula: Any = with_inputs) -> Check:
+    """dim H = Σ_{l≥0} n_l^R + Σ_{l≥1} (n_l^L)², from l = 0 as the proposition prints it."""
     return _dimension_check(case, formula)
+
+
+@statement(
+    "A.10 (dimension, amended)",
+    _mixed_cases,
+    _A_LINEAR_NEURON_MORE,
+    amends="A.10 (dimension)",
+)
+def dimension_amended(case: Any, formula: Any = stated_dimension) -> Check:
+    """dim H = Σ_{l≥1} n_l^R + Σ_{l≥1} (n_l^L)², as the proof has it."""
+    return _dimension_check(case, formula)
+
+
+in_the_proof = statement("A.10 (dimension, proof)", _mixed_cases, _A_LINEAR_NEURON_MORE)(
+    dimension_amended.measure
+)
 
 
 def chained(widths: Widths) -> bool:
