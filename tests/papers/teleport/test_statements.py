@@ -37,10 +37,10 @@ PLANTED = [
     (extension, "hadamard_factors", lambda before, after: 2 * before / after, "App C (C.2)"),
     (descent, "floor", lambda a, s: (1 - a) ** s, "P F.1 (1)"),
     (descent, "line", lambda a, s: 1 - s * a, "P F.1 (2)"),
-    (descent, "rate_bound", lambda a: -np.log1p(-a), "P F.1 (3)"),
+    (descent, "rate_bound", lambda a: -np.log1p(-a) if a < 1 else np.inf, "P F.1 (3)"),
     (mean_value, "weights", lambda knots: [Fraction(1, len(knots) - 1)] * (len(knots) - 1), "G.1"),
     (figures, "PRINTED_R", -0.53, "Fig 2 (r)"),
-    (figures, "RATE", -0.6, "Fig 1"),
+    (figures, "RATE", -0.6, "Fig 1 (at least)"),
 ]
 
 

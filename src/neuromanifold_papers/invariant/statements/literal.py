@@ -178,12 +178,14 @@ def every_linear_model(features: Features, fewer: int = 0) -> Check:
     "3.3 (every linear model), amended", _features, _ONE_LESS, amends="3.3 (every linear model)"
 )
 def independent(features: Features, fewer: int = 0) -> Check:
-    """Where some inputs make the gradients independent they span ℝ^M: constant fields, one orbit."""
+    """Independent features have gradients at some inputs, here 0, 1 and 2, that span ℝ^M: constant fields,
+    one orbit.
+    """
     x = np.arange(3)
     values = np.array(features) @ np.array([x**0, x, x**2])
-    short = _rank(tuple(map(tuple, values.tolist()))) < len(features)
-    drops = outside("the features are dependent", when=short)
-    return equal(_rank(features) - fewer, len(features), drops=drops)
+    drops = outside("the features are dependent", when=_rank(features) < len(features))
+    found = _rank(tuple(map(tuple, values.tolist())))
+    return equal(found - fewer, len(features), drops=drops)
 
 
 Power = tuple[int, int, int]

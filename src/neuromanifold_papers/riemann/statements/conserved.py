@@ -250,12 +250,8 @@ _TWICE = control("the kernel taken twice", lambda: (1, 1, 1), factor=2)
 
 
 def _fits(widths: tuple[int, ...], shape: tuple[int, int]) -> Check:
-    """Whether Z of that shape can stand between (W_H⋯)(⋯)ᵀ and (W_{l−1}⋯)ᵀ(⋯)."""
-    try:
-        _ = np.ones((widths[-1], widths[-1])) @ np.ones(shape) @ np.ones((widths[0], widths[0]))
-    except ValueError:
-        return equal(0, 1)
-    return equal(1, 1)
+    """Whether Z of that shape can stand between the d_H × d_H and the d_0 × d_0 matrices of the sum."""
+    return equal(int(shape == (widths[-1], widths[0])), 1)
 
 
 @statement(

@@ -91,7 +91,8 @@ def implied(case: Stretch, factor: int = 1) -> Check:
     )
 
 
-Pair = tuple[Rows, Rows]
+Matrix = tuple[tuple[float, ...], ...]
+Pair = tuple[Matrix, Matrix]
 
 
 def pairs(rng: np.random.Generator, count: int) -> Iterator[Pair]:

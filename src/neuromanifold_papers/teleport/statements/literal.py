@@ -103,13 +103,20 @@ def _supremum(case: Pair, power: int, absolute: bool) -> Check:
 _LINEAR_IN_C = control("C for C²", lambda: (((1, 0), (0, 1)), ((1, 1), (1, 1))), power=1)
 
 
-@statement("Eq 23", pairs, _LINEAR_IN_C, method="float64", confirm=_by_angles)
+def _definite(rng: np.random.Generator, draws: int) -> Iterator[Pair]:
+    """H = −1 and a projection, H = 1 and ½, then all small matrices."""
+    yield ((-1, 0), (0, -1)), ((1, 0), (0, 0))
+    yield ((1, 0), (0, 1)), ((0.5, 0), (0, 0.5))
+    yield from pairs(rng, draws)
+
+
+@statement("Eq 23", _definite, _LINEAR_IN_C, method="float64", confirm=_by_angles)
 def eq_23(case: Pair, power: int = 2) -> Check:
     """sup vᵀΓᵀHΓv ≤ C² sup vᵀHv over unit vectors v, C = ‖Γ‖, without an absolute value as printed."""
     return _supremum(case, power, absolute=False)
 
 
-@statement("Eq 23 (amended)", pairs, _LINEAR_IN_C, amends="Eq 23", method="float64")
+@statement("Eq 23 (amended)", _definite, _LINEAR_IN_C, amends="Eq 23", method="float64")
 def eq_23_amended(case: Pair, power: int = 2) -> Check:
     """sup |vᵀΓᵀHΓv| ≤ C² sup |vᵀHv|: ‖ΓᵀHΓ‖ ≤ C²‖H‖ for ‖Γ‖ ≤ C."""
     return _supremum(case, power, absolute=True)
