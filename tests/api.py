@@ -46,6 +46,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "graph.trace": lambda f, p, x, y, folder: nm.graph.trace(f, p, x),
     "regions.activation_patterns": lambda f, p, x, y, folder: nm.activation_patterns(f, p, x),
     "regions.dimension_bounds": lambda f, p, x, y, folder: nm.dimension_bounds(f, p, x),
+    "regions.enumerate_regions": lambda f, p, x, y, folder: nm.regions.enumerate_regions(
+        f, p, x=x, limit=8
+    ),
     "regions.fixed_neurons": lambda f, p, x, y, folder: nm.fixed_neurons(f, p, x, exact=True),
     "regions.region_bound": lambda f, p, x, y, folder: nm.regions.region_bound(f, p, x),
     "regions.sampled_regions": lambda f, p, x, y, folder: nm.sampled_regions(f, p, x),

@@ -28,6 +28,13 @@ from neuromanifold.numerics.validation import (
 from neuromanifold.runtime.packages import loaded
 
 Model = Callable[[Any, Any], Any]
+"""A network as a function `f(params, x)`: row i of the result depends on row i of `x` alone."""
+Params = Any
+"""A network's parameters: a pytree of floating-point arrays."""
+Samples = Any
+"""An array whose first axis counts the samples, or a pytree of such arrays."""
+Targets = Any
+"""What the outputs should be: an array of their shape, or one class for each sample."""
 _SAFETY, _ROUNDED_INSIDE = 1000.0, 16.0
 
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from neuromanifold.graph.graph import Graph
-from neuromanifold.models.arguments import Model, checked
+from neuromanifold.models.arguments import Model, Params, Samples, checked
 from neuromanifold.models.model_kind import perceptron
 from neuromanifold.numerics.drawing import axes_of, bar, card, colours_of, plot_bar, table_of
 from neuromanifold.numerics.precision import boundary
@@ -159,7 +159,7 @@ class DimensionAccount(Result):
         )
 
     def plot(self, axes: Any = None) -> Any:
-        """One bar of D dimensions, cut into where they went; returns the axes."""
+        """Draw one bar of D dimensions, divided into where they went, and return the axes."""
         parts = [(name, count) for name, count in self.rows if count]
         axes = axes_of(axes, (7, 1.9))
         return plot_bar(axes, parts, self.parameters, x="dimensions of the parameter space")
@@ -234,7 +234,7 @@ def _counts(everywhere: int, on_regions: int) -> tuple[int, str]:
 
 @follows
 def dimension_account(
-    f: Model, params: Any, x: Any, *, groups: Sequence[Any] | None = None, key: Any = None
+    f: Model, params: Params, x: Samples, *, groups: Sequence[Any] | None = None, key: Any = None
 ) -> DimensionAccount:
     """D = functional dimension + what each source explains in turn + unexplained, for any network.
     [complexity, Sec. 4]
@@ -276,7 +276,7 @@ class _HasGenerators(Protocol):
     """A continuous group, or whatever else has generators."""
 
     def generators(self, params: Any) -> Any:
-        """Directions, one in each row."""
+        """Return directions at `params`, one in each row."""
         ...
 
 

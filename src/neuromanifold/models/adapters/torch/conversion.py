@@ -37,6 +37,7 @@ from neuromanifold.models.adapters.torch.tensors import (
     to_numpy,
     to_tensor,
 )
+from neuromanifold.models.arguments import Params
 from neuromanifold.numerics.compiling import run_once
 from neuromanifold.numerics.precision import arithmetic, is_floating, promote
 from neuromanifold.numerics.validation import indefinite
@@ -253,7 +254,7 @@ def _form_of_output(twin: Any, leaves: list[Any]) -> Any:
     return gives
 
 
-def to_torch(module: Any, params: Any, *, resize: bool = False) -> Any:
+def to_torch(module: Any, params: Params, *, resize: bool = False) -> Any:
     """A copy of the module with these parameters, named as `from_torch` names them.
 
     Devices, dtypes and shared weights stay as they are in `module`, which is not touched; values
