@@ -46,6 +46,9 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "graph.trace": lambda f, p, x, y, folder: nm.graph.trace(f, p, x),
     "regions.activation_patterns": lambda f, p, x, y, folder: nm.activation_patterns(f, p, x),
     "regions.dimension_bounds": lambda f, p, x, y, folder: nm.dimension_bounds(f, p, x),
+    "regions.enumerate_regions": lambda f, p, x, y, folder: nm.regions.enumerate_regions(
+        f, p, x=x, limit=8
+    ),
     "regions.fixed_neurons": lambda f, p, x, y, folder: nm.fixed_neurons(f, p, x, exact=True),
     "regions.region_bound": lambda f, p, x, y, folder: nm.regions.region_bound(f, p, x),
     "regions.sampled_regions": lambda f, p, x, y, folder: nm.sampled_regions(f, p, x),
@@ -98,6 +101,7 @@ VERBS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
         f, p, x
     ),
     "symmetry.discover": lambda f, p, x, y, folder: nm.symmetry.discover(f, p, x, key=KEY, keys=1),
+    "symmetry.match": lambda f, p, x, y, folder: nm.symmetry.match(f, p, p, x=x, starts=0),
     "symmetry.reduce_width": lambda f, p, x, y, folder: nm.reduce_width(f, p, x),
     "orbits.closure_upper_bound": lambda f, p, x, y, folder: nm.orbits.closure_upper_bound(f, p),
     "orbits.induced_field": lambda f, p, x, y, folder: nm.orbits.induced_field(f, x)(p),

@@ -18,6 +18,7 @@ from neuromanifold.graph.products import Convolution
 from neuromanifold.graph.program import Node, Program
 from neuromanifold.graph.reading import evaluated
 from neuromanifold.graph.selection import select
+from neuromanifold.graph.uses import entering, leaves
 from neuromanifold.graph.walk import NoExactAnswer
 from neuromanifold.models.arguments import Model, Signature
 from neuromanifold.models.function import output_shape
@@ -41,7 +42,9 @@ _BATCH = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network on a sample `x`, which was chosen from the samples `given`; `budget` is in bytes."""
+    """A network on a sample `x`, which was chosen from the samples `given`; `budget` is in bytes,
+    `patience` in seconds.
+    """
 
     f: Model
     params: Any
@@ -51,6 +54,7 @@ class Subject:
     exactly: bool
     budget: int
     loss: Loss = mse
+    patience: float = math.inf
 
     @property
     def samples(self) -> int:
@@ -98,16 +102,32 @@ class Subject:
         return self.geometry.problem
 
     @cached_property
+    def head_rows(self) -> int:
+        """How many rows of J the columns of the last layer can have in a basis, o·rank(h, 1) for its
+        input h at one position; 0 where it is none.
+        """
+        program = self.graph.program
+        found = entering(
+            program,
+            leaves(program, len(self.graph.parameters)),
+            range(len(self.graph.parameters)),
+        ).uses
+        last = max((use for _, use in found), key=lambda use: use.output, default=None)
+        if last is None or last.batch * last.all_positions > 1 or last.outer != self.outputs:
+            return 0
+        return self.outputs * min(self.samples, last.inner + (last.constant is not None))
+
+    @cached_property
     def sketch_costs(self) -> tuple[float, int]:
         """Multiplications of residues that a sketch of J takes, and entries that it makes,
         counted before anything is decided.
         """
-        leaves, data = (
+        arrays, data = (
             [np.asarray(a) for a in jax.tree.leaves(tree)] for tree in (self.params, self.x)
         )
         undecided = Decisions(self.graph, (), (), (), 0)
         problem = Problem(
-            self.f, self.graph, tuple(leaves), tuple(data), undecided, select(self.params, None)
+            self.f, self.graph, tuple(arrays), tuple(data), undecided, select(self.params, None)
         )
         m = min(self.rows, self.columns)
         return problem.sketch_operations(m), self.samples * problem.sketch_entries(m)

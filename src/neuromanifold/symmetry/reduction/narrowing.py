@@ -35,7 +35,7 @@ from neuromanifold.numerics.precision import arithmetic
 from neuromanifold.regions.reach import wide_inputs
 from neuromanifold.runtime.memory import memory_budget
 from neuromanifold.symmetry.discovery.channels import Arrays, Channels, Slot, slots_by_atom
-from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, described_axes
+from neuromanifold.symmetry.discovery.dependence import Dependence, Exit, read_hidden_axes
 from neuromanifold.symmetry.discovery.statistics import Opened, WithStatistics, opened
 from neuromanifold.symmetry.reduction.box import Box, read_box
 from neuromanifold.symmetry.reduction.folding import Folded, Folding, fold_scales, taken_over
@@ -412,7 +412,7 @@ def narrowed(
     same = lambda arrays: outputs.same(arrays, limits.rounding, on_sample=False)  # noqa: E731
     folds = fold_scales(graph, network.leaves, same)
     levels = {k: float(a.flat[0]) for k, a in folds.neutral.items() if a.size}
-    described = described_axes(network, levels)
+    described = read_hidden_axes(network, levels)
     went = [
         Removal(
             " ".join(network.names[k] for k in together),
